@@ -1,0 +1,384 @@
+/* Neap: train neural networks inside a memory budget.
+ *
+ * The user says how many bytes training may use: parameters, gradients, optimizer state, activations,
+ * workspaces, all of it. Neap finds the fastest way to train exactly that model inside those bytes, proves
+ * the peak before the first step and never exceeds it. Every budget gives the same bits.
+ *
+ *   1. Errors             every function that can fail returns neap_status
+ *   2. Build a network    neap_builder: a tensor is an integer, an operator is a call
+ *   3. Ready-made ones    neap_model_build("wrn-28-2", ...)
+ *   4. Train it           neap_session: step by step, over your own data
+ *   5. Train it whole     neap_train: data sets, epochs, checkpoints, metrics
+ *   6. Plan without data  neap_step, neap_plan: any graph file in, a schedule and offsets out
+ *   7. Layout             neap_layout_solve: offsets for any set of buffers
+ *   8. What there is      tables of operators, planners and models
+ *
+ * Ownership: what a function gives through its last parameter belongs to the caller and goes back through the
+ * matching *_free, which takes NULL too. On failure that parameter is left as it was and nothing leaks.
+ * Threads: different objects may be used from different threads; one object from one thread at a time. */
+#ifndef NEAP_H
+#define NEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NEAP_VERSION "0.1.0"
+
+/* ---- 1. Errors ------------------------------------------------------------------------------------------ */
+
+#define NEAP_STATUS_LIST(X)                                                                                  \
+  X(OK, "done")                                                                                              \
+  X(INVALID_ARGUMENT, "an argument is not usable")                                                           \
+  X(OUT_OF_MEMORY, "the system has no memory left")                                                          \
+  X(TOO_LARGE, "a size does not fit its type")                                                               \
+  X(IO_FAILED, "a file could not be read or written")                                                        \
+  X(BAD_FORMAT, "a file's content is not what its format asks for")                                          \
+  X(OVER_BUDGET, "the budget cannot be met")                                                                 \
+  X(INVALID_PLAN, "the plan or layout breaks a rule")                                                        \
+  X(UNSUPPORTED, "this build or machine cannot do that")                                                     \
+  X(INTERRUPTED, "stopped on request")                                                                       \
+  X(INTERNAL, "a fault in Neap")
+
+typedef enum neap_status {
+#define NEAP_STATUS_ENUM(name, text) NEAP_##name,
+  NEAP_STATUS_LIST(NEAP_STATUS_ENUM)
+#undef NEAP_STATUS_ENUM
+} neap_status;
+
+/* What the status means, in a few words. Never NULL. */
+const char *neap_status_text(neap_status status);
+
+/* What failed last in this thread: what, where, what to do about it. Valid until the next failure. */
+const char *neap_error_message(void);
+
+/* ---- 2. Build a network --------------------------------------------------------------------------------- */
+
+typedef struct neap_graph neap_graph;     /* what to compute; immutable, without data */
+typedef struct neap_builder neap_builder; /* makes a graph */
+
+/* A tensor of the graph under construction. Negative after a failure; every call takes a failed tensor and
+ * gives one back, so only neap_builder_finish has to be checked. */
+typedef int32_t neap_tensor;
+
+typedef enum neap_dtype { NEAP_F32, NEAP_I32, NEAP_U8, NEAP_F64 } neap_dtype;
+
+enum { NEAP_MAX_RANK = 8 };
+
+/* NULL when out of memory; the other calls take NULL. */
+neap_builder *neap_builder_create(const char *name);
+void neap_builder_free(neap_builder *builder);
+
+/* A batch that the caller fills before each step: [dims...]. */
+neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
+
+/* Convolution of x [N, C, H, W] with `filters` kernels of size x size: [N, filters, H', W'],
+ * H' = (H + 2 padding - dilation (size - 1) - 1) / stride + 1. Zero means 1 for stride, dilation, groups. */
+typedef struct neap_conv_options {
+  int64_t filters, size, stride, padding, dilation, groups;
+  bool bias;
+} neap_conv_options;
+neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options options);
+
+/* (x - mean) / sqrt(variance + epsilon) * gamma + beta over all but the channel axis of x [N, C, ...]; in
+ * training with the batch's statistics, in evaluation with running ones, which a step moves by
+ * `momentum` towards the batch's (the variance unbiased, as PyTorch does). Zeros mean 1e-5 and 0.1. */
+typedef struct neap_batch_norm_options {
+  float epsilon, momentum;
+} neap_batch_norm_options;
+neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options);
+
+neap_tensor neap_relu(neap_builder *b, neap_tensor x);
+neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y); /* equal shapes */
+
+/* Pooling of x [N, C, H, W] over windows of size x size. The average leaves padding out of its count. */
+typedef struct neap_pool_options {
+  int64_t size, stride, padding;
+} neap_pool_options;
+neap_tensor neap_max_pool(neap_builder *b, neap_tensor x, neap_pool_options options);
+neap_tensor neap_average_pool(neap_builder *b, neap_tensor x, neap_pool_options options);
+neap_tensor neap_global_average_pool(neap_builder *b, neap_tensor x); /* [N, C, ...] -> [N, C] */
+
+neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias); /* [N, K] -> [N, outputs] */
+
+/* The same elements in row-major order under another shape; one dimension may be -1. */
+neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t *dims);
+neap_tensor neap_flatten(neap_builder *b, neap_tensor x); /* [N, ...] -> [N, rest] */
+
+/* Zeroes an element with `probability` and scales the others by 1 / (1 - probability); identity in
+ * evaluation. The mask is a function of seed, step, node and element: recomputed, never stored. */
+neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
+
+/* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
+ * logits [N, C], labels [N] of NEAP_I32. */
+neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels, float smoothing);
+
+/* Names the parameters made from here on "scope.…"; NULL ends it. */
+void neap_scope(neap_builder *b, const char *scope);
+
+/* Ends construction: the graph of `loss`, a scalar. Fails with the first thing that went wrong in any call.
+ * The builder is empty afterwards and only good for neap_builder_free. */
+neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **graph);
+void neap_graph_free(neap_graph *graph);
+
+const char *neap_graph_name(const neap_graph *graph);
+int64_t neap_graph_batch(const neap_graph *graph);      /* the first dimension of its first input */
+int64_t neap_graph_parameters(const neap_graph *graph); /* elements that training changes by gradient */
+
+/* ---- 3. Ready-made networks ------------------------------------------------------------------------------ */
+
+typedef struct neap_model_options {
+  int64_t batch;     /* images; 0: the model's usual one */
+  int64_t image[3];  /* channels, height, width; zeros: the model's usual ones */
+  int64_t classes;   /* 0: the model's usual one */
+  float smoothing;   /* of the labels */
+} neap_model_options;
+
+/* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs are
+ * "image" [N, C, H, W] and "label" [N]. `options` may be NULL. */
+neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
+
+/* ---- 4. Train it ----------------------------------------------------------------------------------------- */
+
+/* Budgets. A number of bytes; or one of these. */
+#define NEAP_BUDGET_MAX UINT64_MAX /* keep everything */
+#define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
+
+/* Reads "96MiB", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0). */
+neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
+
+typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW } neap_optimizer;
+typedef enum neap_convolution { NEAP_CONV_AUTO, NEAP_CONV_DIRECT, NEAP_CONV_WINOGRAD } neap_convolution;
+typedef enum neap_backend { NEAP_CPU, NEAP_REFERENCE } neap_backend; /* fast f32; plain C in double */
+typedef enum neap_costs { NEAP_COSTS_ROOFLINE, NEAP_COSTS_MEASURED } neap_costs;
+
+/* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
+typedef struct neap_session_options {
+  uint64_t budget;         /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
+  double budget_fraction;  /* not 0: instead of `budget`, of what keeping everything needs */
+  const char *planner;     /* NULL: "auto" */
+  const char *plan_file;   /* replay this plan instead of planning; borrowed */
+  neap_optimizer optimizer;
+  float momentum, weight_decay; /* SGD; AdamW takes weight_decay */
+  bool nesterov;
+  float beta1, beta2, epsilon; /* AdamW; zeros: 0.9, 0.999, 1e-8 */
+  neap_convolution convolution;
+  neap_backend backend;
+  neap_costs costs;
+  int threads;   /* 0: all cores of the machine */
+  uint64_t seed; /* initial parameters and random operators */
+} neap_session_options;
+
+typedef struct neap_session neap_session;
+
+/* Plans, maps the memory, once, and initialises the parameters (He et al. 2015, fan out, seeded). Nothing is
+ * allocated after this. The graph is borrowed until neap_session_free.
+ * NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget that can be met. */
+neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
+                                neap_session **session);
+void neap_session_free(neap_session *session);
+
+/* The memory of an input by name, [dims...] in row-major order, to be filled before a step; NULL when there is
+ * none of that name. Owned by the session. */
+void *neap_session_input(neap_session *session, const char *name);
+
+typedef struct neap_step_result {
+  double loss;     /* mean over the batch */
+  int64_t correct; /* how many of the batch have their label as the largest logit */
+} neap_step_result;
+
+/* One training step: forward, backward, update. */
+neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
+
+/* Loss and accuracy of the batch that is in the inputs, with running statistics and without dropout, inside
+ * the same memory. Changes nothing. */
+neap_status neap_session_evaluate(neap_session *session, neap_step_result *result);
+
+/* What a session uses. Bytes. */
+typedef struct neap_memory {
+  uint64_t budget;        /* what was asked for: resolved to bytes */
+  uint64_t resident;      /* parameters, optimizer states, running statistics, inputs */
+  uint64_t arena;         /* gradients, activations, workspaces */
+  uint64_t planned_peak;  /* resident + arena */
+  uint64_t measured_peak; /* the highest byte that was really given to a kernel so far, counted apart */
+  uint64_t keep_all;      /* what keeping everything needs */
+  uint64_t parameters, states, inputs; /* the parts of `resident`; running statistics are states */
+  double cost, base_cost; /* of the plan, and without any recomputation */
+  const char *planner;    /* the row that made the plan; a constant */
+} neap_memory;
+void neap_session_memory(const neap_session *session, neap_memory *memory);
+
+/* Parameters, optimizer states and running statistics, in graph order. `kind`: 0 parameter, 1 optimizer state,
+ * 2 running statistic. Data is copied as f32 in row-major order, whatever the layout in memory. */
+typedef struct neap_variable {
+  const char *name; /* borrowed from the session */
+  int kind, rank;
+  int64_t dims[NEAP_MAX_RANK], elements;
+} neap_variable;
+int32_t neap_session_variable_count(const neap_session *session);
+neap_status neap_session_variable(const neap_session *session, int32_t index, neap_variable *variable);
+neap_status neap_session_read(const neap_session *session, int32_t index, float *data);
+neap_status neap_session_write(neap_session *session, int32_t index, const float *data);
+
+/* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as hexadecimal. */
+neap_status neap_session_digest(const neap_session *session, char digest[65]);
+
+/* All variables as safetensors, written whole or not at all; and back. Reading takes what the file has by
+ * name and shape: every parameter must be there, states may be missing (they keep their values). */
+neap_status neap_session_save(const neap_session *session, const char *path);
+neap_status neap_session_load(neap_session *session, const char *path);
+
+/* ---- 5. Train it whole ----------------------------------------------------------------------------------- */
+
+typedef enum neap_schedule_kind { NEAP_LR_CONSTANT, NEAP_LR_STEP, NEAP_LR_COSINE } neap_schedule_kind;
+
+typedef struct neap_train_progress {
+  int64_t epoch, epochs, step, steps; /* epochs 0 when `steps` was given; the step just done, from 1 */
+  double loss, accuracy;              /* of this step, in [0, 1] */
+  double learning_rate, seconds;      /* of this step */
+  double images_per_second, seconds_left;
+  double test_accuracy; /* after an epoch that ends here; -1: not evaluated */
+  const neap_memory *memory;
+} neap_train_progress;
+
+typedef struct neap_train_options {
+  const char *model, *data; /* "wrn-28-2"; "cifar10:DIR", "mnist:DIR", "synthetic" */
+  neap_model_options shape; /* batch; the rest comes from the data */
+  neap_session_options session;
+  int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
+  double learning_rate;  /* 0: 0.1 */
+  neap_schedule_kind schedule;
+  double warmup_epochs;
+  double step_epochs, step_factor; /* NEAP_LR_STEP: times factor every so many epochs; 0: thirds of the run, 0.1 */
+  bool no_shuffle, no_augment, no_evaluation;
+  const char *out, *resume; /* checkpoint folders */
+  int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
+  const char *initial;      /* a safetensors file with the parameters to start from */
+  const char *metrics;      /* a JSON line a step is appended here */
+  const char *save_plan;    /* the plan that is used is written here */
+  /* Called before step 1 (progress->step is 0) and after each step; may be NULL. Not 0: stop after writing a
+   * checkpoint, with NEAP_INTERRUPTED. */
+  int (*progress)(void *context, const neap_train_progress *progress);
+  void *context;
+} neap_train_options;
+
+typedef struct neap_train_result {
+  int64_t batch, parameters, steps;
+  double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
+  neap_memory memory;
+  uint64_t process_overhead_bytes, rss_growth_bytes;
+  char weights_sha256[65];
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: what would do, and */
+  int64_t largest_batch;    /* the largest batch that fits the budget; 0: none */
+} neap_train_result;
+
+/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last two. */
+neap_status neap_train(const neap_train_options *options, neap_train_result *result);
+
+/* ---- 6. Plan without data -------------------------------------------------------------------------------- */
+
+typedef struct neap_step neap_step; /* a training step as planners see it: bytes, costs, edges (a graph file) */
+typedef struct neap_plan neap_plan; /* a schedule with its offsets (a plan file) */
+
+neap_status neap_step_read(const char *path, neap_step **step);
+neap_status neap_step_write(const neap_step *step, const char *path);
+void neap_step_free(neap_step *step);
+
+/* The training step of a graph, lowered to real layouts, bytes and costs as a session would run it. */
+neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options, neap_step **step);
+
+typedef struct neap_step_info {
+  const char *name; /* borrowed */
+  int32_t tensors, nodes;
+  uint64_t resident_bytes;
+  double base_cost;
+} neap_step_info;
+void neap_step_describe(const neap_step *step, neap_step_info *info);
+
+typedef struct neap_plan_info {
+  const char *graph, *planner; /* borrowed from the plan */
+  uint64_t peak_bytes, resident_bytes, arena_bytes, lower_bound_bytes;
+  double cost, base_cost, seconds; /* seconds: what planning took */
+  int64_t length, recomputed;      /* of the schedule; of it, repeats */
+  bool proven_optimal;
+} neap_plan_info;
+
+/* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by name
+ * or "auto". NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be met. */
+neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
+                           neap_plan **plan);
+void neap_plan_free(neap_plan *plan);
+void neap_plan_describe(const neap_plan *plan, neap_plan_info *info);
+const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length); /* node ids; borrowed */
+
+neap_status neap_plan_read(const char *path, neap_plan **plan);
+neap_status neap_plan_write(const neap_plan *plan, const char *path);
+
+/* The independent checker: is the plan valid for the step, by the rules of the formats alone? With
+ * NEAP_INVALID_PLAN `reason` names the rule. */
+typedef struct neap_check_result {
+  bool valid;
+  uint64_t peak_bytes;
+  double cost;
+  int64_t position; /* in the schedule, where a rule is broken; -1: nowhere in particular */
+  char reason[256];
+} neap_check_result;
+neap_status neap_plan_check(const neap_step *step, const neap_plan *plan, neap_check_result *result);
+
+/* Live bytes at each position of a plan, by kind: what `neap show` draws. */
+typedef enum neap_memory_kind {
+  NEAP_KIND_PARAMETER,
+  NEAP_KIND_STATE,
+  NEAP_KIND_INPUT,
+  NEAP_KIND_GRADIENT,
+  NEAP_KIND_KEPT,       /* made once */
+  NEAP_KIND_RECOMPUTED, /* an instance of a value that is made more than once */
+  NEAP_KIND_WORKSPACE,
+  NEAP_KIND_COUNT
+} neap_memory_kind;
+/* `live` has neap_plan_schedule's length rows of NEAP_KIND_COUNT byte counts. */
+neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint64_t *live);
+
+/* Name and operator of a node; borrowed from the step. */
+neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op);
+
+/* ---- 7. Layout ------------------------------------------------------------------------------------------- */
+
+/* A buffer lives from position `lower` up to, not including, `upper`. */
+typedef struct neap_buffer {
+  int64_t lower, upper;
+  uint64_t size, offset;
+} neap_buffer;
+
+typedef struct neap_layout_result {
+  uint64_t height, lower_bound; /* lower_bound: the largest sum of sizes that live at one position */
+  bool proven_optimal;
+} neap_layout_result;
+
+/* Sets every offset so that no two buffers that live at one position overlap. With capacity 0 the least
+ * height that was found; else NEAP_OVER_BUDGET where none was found within the capacity. Deterministic. */
+neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity, neap_layout_result *result);
+
+/* CSV of minimalloc: id,lower,upper,size in (and offset out). The array belongs to the caller, free() it. */
+neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count);
+neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers, int64_t count);
+
+/* ---- 8. What there is ------------------------------------------------------------------------------------ */
+
+typedef struct neap_row {
+  const char *name, *summary, *source; /* source: the paper, or NULL */
+} neap_row;
+/* Row `index` of each table; false past its end. */
+bool neap_planner_at(int32_t index, neap_row *row);
+bool neap_operator_at(int32_t index, neap_row *row);
+bool neap_model_at(int32_t index, neap_row *row);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char last_message[1024];
+
+neap_status neap_fail(neap_status status, const char *format, ...) {
+  char message[sizeof last_message]; /* an argument may be the last message itself */
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  for (size_t i = 0; i < sizeof message; i++)
+    if ((last_message[i] = message[i]) == '\0') break;
+  return status;
+}
+
+const char *neap_error_message(void) { return last_message; }
+
+const char *neap_status_text(neap_status status) {
+  switch (status) {
+#define CASE(name, text)                                                                                     \
+  case NEAP_##name: return text;
+    NEAP_STATUS_LIST(CASE)
+#undef CASE
+  }
+  return "unknown status";
+}

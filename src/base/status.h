@@ -1,0 +1,34 @@
+/* Errors are values. A function that can fail returns neap_status; results go out through its last
+ * parameters. The message of the last failure of a thread is kept for neap_error_message(). */
+#ifndef NEAP_BASE_STATUS_H
+#define NEAP_BASE_STATUS_H
+
+#include "neap.h"
+
+/* Records a message (printf style: what, where, what to do) for this thread and returns `status`. */
+neap_status neap_fail(neap_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Fails with a message when the condition holds. Stays in release builds. */
+#define RETURN_IF(condition, status, ...)                                                                    \
+  do {                                                                                                       \
+    if (condition) return neap_fail(status, __VA_ARGS__);                                                    \
+  } while (0)
+
+/* Forwards a failure; its message is kept. */
+#define TRY(expression)                                                                                      \
+  do {                                                                                                       \
+    const neap_status try_status_ = (expression);                                                            \
+    if (try_status_ != NEAP_OK) return try_status_;                                                          \
+  } while (0)
+
+/* The same inside a function that has to clean up: sets its `status` and jumps to its `done`. */
+#define TRY_DONE(expression)                                                                                 \
+  do {                                                                                                       \
+    status = (expression);                                                                                   \
+    if (status != NEAP_OK) goto done;                                                                        \
+  } while (0)
+
+#define RETURN_IF_NULL(pointer)                                                                              \
+  RETURN_IF((pointer) == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", __func__)
+
+#endif

@@ -1,0 +1,22 @@
+/* Lifetimes to offsets. */
+#ifndef NEAP_LAYOUT_LAYOUT_H
+#define NEAP_LAYOUT_LAYOUT_H
+
+#include "plan/schedule.h"
+
+enum { LAYOUT_ALIGNMENT = 64 };
+
+struct layout {
+  uint64_t *offsets;    /* one per instance, multiples of the alignment; free() */
+  uint64_t arena_bytes; /* the largest offset + bytes, rounded up to the alignment */
+  uint64_t live_bytes;  /* the largest live bytes at any position: no arena can be smaller */
+};
+
+/* Offsets for the instances of a simulated schedule. An instance that takes over another's bytes in place
+ * gets the same offset (or, where that is what fits, its own: at position `at` the two may overlap only by
+ * having equal offsets). Stops as soon as the arena fits in `enough` bytes or equals live_bytes rounded
+ * up; searches no further than a fixed number of moves, so it is deterministic. */
+neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough,
+                             struct layout *out);
+
+#endif

@@ -1,0 +1,32 @@
+/* A plan: a schedule with an offset for every instance. Plain data; made in src/layout/make.c, read and
+ * written in plan_file.c, judged in check.c. */
+#ifndef NEAP_PLAN_PLAN_H
+#define NEAP_PLAN_PLAN_H
+
+#include "base/region.h"
+#include "plan/schedule.h"
+
+struct placed {
+  int32_t at, tensor; /* position that makes it; tensor id, -1 for the workspace of that position */
+  uint64_t offset, bytes;
+};
+
+struct neap_plan {
+  struct region region; /* owns the strings and arrays */
+  const char *graph, *planner;
+  int32_t length, instance_count;
+  const int32_t *schedule;
+  const struct placed *instances; /* by position, outputs in their order, workspace (when not 0 bytes) last */
+  uint64_t resident_bytes, peak_bytes, arena_bytes;
+  double cost, base_cost;
+  /* What is known of how it was made; zeros for a plan that was read. */
+  uint64_t lower_bound_bytes;
+  double seconds;
+  int64_t recomputed;
+  bool proven_optimal;
+};
+
+/* A deep copy of `draft` (its region is ignored) for the caller to free with neap_plan_free. */
+neap_status plan_create(const struct neap_plan *draft, struct neap_plan **out);
+
+#endif

@@ -1,7 +1,7 @@
 #include "base/region.h"
 
-#include <stdarg.h>
 #include <stdalign.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,8 @@ struct region_block {
 void *region_alloc(struct region *region, size_t count, size_t size) {
   const size_t align = alignof(max_align_t);
   size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, align, &bytes)) return NULL;
+  if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, align, &bytes))
+    return NULL;
   bytes &= ~(align - 1); /* at least one unit, so that a count of 0 has an address of its own */
   struct region_block *block = region->blocks;
   if (block == NULL || block->capacity - block->used < bytes) {

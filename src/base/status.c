@@ -21,7 +21,8 @@ const char *neap_error_message(void) { return last_message; }
 const char *neap_status_text(neap_status status) {
   switch (status) {
 #define CASE(name, text)                                                                                     \
-  case NEAP_##name: return text;
+  case NEAP_##name:                                                                                          \
+    return text;
     NEAP_STATUS_LIST(CASE)
 #undef CASE
   }

@@ -28,7 +28,8 @@
        ? NEAP_OUT_OF_MEMORY                                                                                  \
        : ((vector)->data[(vector)->count++] = (__VA_ARGS__), NEAP_OK))
 
-#define vector_free(vector) (free((vector)->data), (vector)->data = NULL, (vector)->count = (vector)->capacity = 0)
+#define vector_free(vector)                                                                                  \
+  (free((vector)->data), (vector)->data = NULL, (vector)->count = (vector)->capacity = 0)
 
 neap_status vector_reserve_bytes(void **data, size_t *capacity, size_t wanted, size_t element);
 

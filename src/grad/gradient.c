@@ -1,0 +1,90 @@
+#include "grad/gradient.h"
+
+#include <stdio.h>
+
+/* Marks what a gradient flows to: parameters, and values that are made from such. */
+static void mark_needed(const struct neap_graph *graph, bool *needed) {
+  for (size_t t = 0; t < graph->tensors.count; t++) needed[t] = graph->tensors.data[t].role == ROLE_PARAMETER;
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    bool any = false;
+    for (int32_t i = 0; i < node->input_count; i++)
+      any = any || needed[graph_storage(graph, node->inputs[i])];
+    for (int32_t i = 0; i < node->output_count; i++) needed[node->outputs[i]] = any;
+  }
+}
+
+static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix, int32_t *id) {
+  struct tensor state = graph->tensors.data[parameter];
+  char name[512];
+  snprintf(name, sizeof name, "%s.%s", state.name, suffix);
+  state.name = name;
+  state.role = ROLE_STATE;
+  state.initial = INITIAL_ZERO;
+  return graph_add_tensor(graph, state, id);
+}
+
+static neap_status add_update(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                              int32_t gradient) {
+  int32_t inputs[4] = {parameter, gradient}, updates[3] = {parameter}, states = 0;
+  const bool adam = o->kind == NEAP_ADAMW;
+  static const char *const names[2][2] = {{"momentum", NULL}, {"first_moment", "second_moment"}};
+  const int32_t wanted = adam ? 2 : o->momentum != 0 ? 1 : 0;
+  for (; states < wanted; states++) {
+    TRY(add_state(graph, parameter, names[adam][states], &inputs[2 + states]));
+    updates[1 + states] = inputs[2 + states];
+  }
+  return graph_add_node(graph, (struct node){.name = graph->tensors.data[parameter].name,
+                                             .op = adam ? OP_ADAMW : OP_SGD,
+                                             .pass = PASS_UPDATE,
+                                             .attributes = {.momentum = o->momentum,
+                                                            .weight_decay = o->weight_decay,
+                                                            .beta1 = o->beta1,
+                                                            .beta2 = o->beta2,
+                                                            .epsilon = o->epsilon,
+                                                            .nesterov = o->nesterov},
+                                             .inputs = inputs,
+                                             .input_count = 2 + states,
+                                             .updates = updates,
+                                             .update_count = 1 + states});
+}
+
+/* The backward sweep. `pending[t]`: forward nodes that read parameter t and have not been differentiated. */
+static neap_status sweep(struct neap_graph *graph, const struct optimizer *optimizer, struct gradient *g,
+                         int32_t *pending) {
+  const size_t forward = graph->nodes.count;
+  for (size_t v = 0; v < forward; v++)
+    for (int32_t i = 0; i < graph->nodes.data[v].input_count; i++)
+      pending[graph_storage(graph, graph->nodes.data[v].inputs[i])]++;
+  for (size_t v = forward; v-- > 0;) {
+    const struct node node = graph->nodes.data[v]; /* a copy: the array grows */
+    bool reached = node.output_count > 0 && node.outputs[0] == graph->loss;
+    for (int32_t i = 0; i < node.output_count; i++) reached = reached || g->of[node.outputs[i]] >= 0;
+    if (reached && op_rows[node.op].gradient != NULL) TRY(op_rows[node.op].gradient(g, &node));
+    for (int32_t i = 0; i < node.input_count; i++) {
+      const int32_t t = graph_storage(graph, node.inputs[i]);
+      if (--pending[t] == 0 && graph->tensors.data[t].role == ROLE_PARAMETER && g->of[t] >= 0)
+        TRY(add_update(graph, optimizer, t, g->of[t]));
+    }
+  }
+  return NEAP_OK;
+}
+
+neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer) {
+  const size_t tensors = graph->tensors.count;
+  bool *needed = calloc(tensors, sizeof *needed);
+  int32_t *of = malloc(tensors * sizeof *of), *pending = calloc(tensors, sizeof *pending);
+  neap_status status = NEAP_OUT_OF_MEMORY;
+  if (needed != NULL && of != NULL && pending != NULL) {
+    for (size_t t = 0; t < tensors; t++) of[t] = -1;
+    mark_needed(graph, needed);
+    struct gradient gradient = {.graph = graph, .of = of, .needed = needed};
+    status = sweep(graph, optimizer, &gradient, pending);
+  } else {
+    neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  }
+  free(needed);
+  free(of);
+  free(pending);
+  return status;
+}

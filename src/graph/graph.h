@@ -1,0 +1,117 @@
+/* Graphs: what to compute. Tensors and nodes, no data. Made by the builder (forward), extended by src/grad
+ * (backward, update), changed by src/rewrite and src/kernel into new graphs; immutable once handed on. */
+#ifndef NEAP_GRAPH_GRAPH_H
+#define NEAP_GRAPH_GRAPH_H
+
+#include "base/region.h"
+#include "base/vector.h"
+#include "graph/step.h"
+
+/* How a variable begins. */
+enum initial { INITIAL_ZERO, INITIAL_ONE, INITIAL_HE };
+
+struct tensor {
+  const char *name;
+  neap_dtype dtype;
+  enum role role;
+  enum initial initial; /* of a parameter or state */
+  int32_t rank;
+  int64_t dims[NEAP_MAX_RANK];
+  int64_t elements;
+  int32_t producer; /* node; -1: resident */
+  int32_t view_of;  /* the tensor whose elements these are, in the same order, under another shape; -1: none.
+                       Never itself a view. */
+};
+
+/* One row of an operator's attributes serves all operators: each reads what concerns it. */
+struct attributes {
+  int64_t stride, padding, dilation, groups, size; /* convolution and pooling, both axes alike */
+  float epsilon, momentum;                         /* batch norm; momentum of SGD */
+  float probability;                               /* dropout */
+  float smoothing;                                 /* cross-entropy */
+  float weight_decay, beta1, beta2;                /* optimizers */
+  bool nesterov;
+  bool bias;      /* convolution, linear: the last input is a bias */
+  bool addend;    /* convolution, batch norm's gradient: an input is added to the result */
+  bool relu;      /* batch norm and its gradient: with ReLU behind it */
+  int32_t stream; /* dropout: which random stream, the same in its gradient */
+};
+
+/* Operators. Rows of the table in ops.c stand in this order. A gradient operator is named after its forward
+ * one. */
+enum op {
+  OP_CONV,                           /* x, w, [addend], [bias] -> y */
+  OP_BATCH_NORM_STATISTICS,          /* x -> mean, variance */
+  OP_BATCH_NORM,                     /* x, mean, variance, gamma, beta -> y */
+  OP_RELU,                           /* x -> y */
+  OP_ADD,                            /* a, b -> sum */
+  OP_MAX_POOL,                       /* x -> y, index */
+  OP_AVERAGE_POOL,                   /* x -> y */
+  OP_GLOBAL_AVERAGE_POOL,            /* x -> y */
+  OP_LINEAR,                         /* x, w, [bias] -> y */
+  OP_DROPOUT,                        /* x -> y; its own gradient */
+  OP_SOFTMAX_CROSS_ENTROPY,          /* logits, labels -> loss, correct */
+  OP_CONV_BACKWARD_DATA,             /* w, dy -> dx */
+  OP_CONV_BACKWARD_WEIGHTS,          /* x, dy -> dw */
+  OP_BIAS_BACKWARD,                  /* dy -> dbias */
+  OP_BATCH_NORM_BACKWARD,            /* x, dy, mean, variance, gamma, beta, [addend] -> dx, dgamma, dbeta */
+  OP_RELU_BACKWARD,                  /* y, dy -> dx */
+  OP_MAX_POOL_BACKWARD,              /* index, dy -> dx */
+  OP_AVERAGE_POOL_BACKWARD,          /* dy -> dx */
+  OP_GLOBAL_AVERAGE_POOL_BACKWARD,   /* dy -> dx */
+  OP_LINEAR_BACKWARD_DATA,           /* w, dy -> dx */
+  OP_LINEAR_BACKWARD_WEIGHTS,        /* x, dy -> dw */
+  OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* logits, labels -> dlogits */
+  OP_SGD,                            /* w, dw, [m]; updates w, m */
+  OP_ADAMW,                          /* w, dw, m, v; updates w, m, v */
+  OP_RUNNING_STATISTICS, /* mean, variance, running mean, running variance; updates the last two */
+  OP_REORDER,            /* x -> x in another memory layout; made in lowering */
+  OP_COUNT
+};
+
+struct node {
+  const char *name;
+  enum op op;
+  enum pass pass;
+  struct attributes attributes;
+  int32_t input_count, output_count, update_count;
+  const int32_t *inputs, *outputs, *updates; /* tensor ids */
+};
+
+struct neap_graph {
+  struct region region; /* owns the names and id lists */
+  const char *name;
+  VECTOR(struct tensor) tensors;
+  VECTOR(struct node) nodes; /* in an order that is valid as it is */
+  int32_t loss, correct;     /* scalars [1]: f32 and i32; -1: none yet */
+};
+
+neap_status graph_create(const char *name, struct neap_graph **out);
+
+/* Adds a tensor; its producer, view and element count are set here. `name` is copied. Errors: a dimension
+ * below 1, more than NEAP_MAX_RANK of them, an element count that overflows. */
+neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int32_t *id);
+
+/* Adds a value with the shape and type of tensor `like`. */
+neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *name, int32_t *id);
+
+/* Adds a node that makes `outputs`, which exist already and have no producer. Lists and name are copied. */
+neap_status graph_add_node(struct neap_graph *graph, struct node node);
+
+/* The tensor whose bytes `id` stands for: itself unless it is a view. */
+static inline int32_t graph_storage(const struct neap_graph *graph, int32_t id) {
+  const int32_t base = graph->tensors.data[id].view_of;
+  return base < 0 ? id : base;
+}
+
+/* Readers of each tensor's storage, node ids rising, each once: readers[start[t]] to readers[start[t + 1]].
+ * Both arrays come from `region`. */
+neap_status graph_readers(const struct neap_graph *graph, struct region *region, const int32_t **start,
+                          const int32_t **readers);
+
+/* The batch size: the first dimension of the first input. */
+int64_t neap_graph_batch(const neap_graph *graph);
+
+size_t dtype_bytes(neap_dtype dtype);
+
+#endif

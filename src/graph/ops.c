@@ -1,0 +1,327 @@
+/* The table of operators: shapes, gradients, in-place pairs, FLOPs. */
+#include <stdio.h>
+
+#include "graph/op.h"
+
+/* ---- Helpers ---- */
+
+static const struct tensor *tensor_at(const struct neap_graph *graph, int32_t id) {
+  return &graph->tensors.data[id];
+}
+
+static const struct tensor *input(const struct neap_graph *graph, const struct node *node, int32_t i) {
+  return tensor_at(graph, node->inputs[i]);
+}
+
+static struct tensor like(const struct tensor *t) {
+  struct tensor copy = *t;
+  copy.role = ROLE_VALUE;
+  copy.view_of = -1;
+  return copy;
+}
+
+static struct tensor value(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1) {
+  return (struct tensor){.dtype = dtype, .role = ROLE_VALUE, .rank = rank, .dims = {d0, d1}, .view_of = -1};
+}
+
+/* (size + 2 padding - window) / stride + 1, or a clear error. */
+static neap_status window_count(const struct node *node, int64_t size, int64_t window, int64_t dilation,
+                                int64_t *count) {
+  const struct attributes *a = &node->attributes;
+  int64_t extent, padded, twice;
+  const bool overflow = __builtin_mul_overflow(window - 1, dilation, &extent) ||
+                        __builtin_add_overflow(extent, (int64_t)1, &extent) ||
+                        __builtin_mul_overflow(a->padding, (int64_t)2, &twice) ||
+                        __builtin_add_overflow(size, twice, &padded);
+  RETURN_IF(overflow || window < 1 || dilation < 1 || a->stride < 1 || a->padding < 0 || extent > padded,
+            NEAP_INVALID_ARGUMENT,
+            "%s '%s': a window of %lld (dilation %lld, stride %lld, padding %lld) does not fit %lld pixels",
+            op_rows[node->op].name, node->name, (long long)window, (long long)dilation, (long long)a->stride,
+            (long long)a->padding, (long long)size);
+  *count = (padded - extent) / a->stride + 1;
+  return NEAP_OK;
+}
+
+static neap_status need_rank(const struct neap_graph *graph, const struct node *node, int32_t rank,
+                             const char *shape) {
+  const struct tensor *x = input(graph, node, 0);
+  RETURN_IF(x->rank != rank || x->dtype != NEAP_F32, NEAP_INVALID_ARGUMENT,
+            "%s '%s' takes %s of f32, but '%s' has %d dimensions or another type", op_rows[node->op].name,
+            node->name, shape, x->name, x->rank);
+  return NEAP_OK;
+}
+
+/* ---- Shapes ---- */
+
+static neap_status infer_same(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  RETURN_IF(input(graph, node, 0)->dtype != NEAP_F32, NEAP_INVALID_ARGUMENT, "%s '%s' takes f32",
+            op_rows[node->op].name, node->name);
+  outputs[0] = like(input(graph, node, 0));
+  return NEAP_OK;
+}
+
+static neap_status infer_conv(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = input(graph, node, 0), *w = input(graph, node, 1);
+  RETURN_IF(w->rank != 4 || w->dims[1] * node->attributes.groups != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "Conv '%s': %lld channels in %lld groups do not fit a kernel for %lld a group", node->name,
+            (long long)x->dims[1], (long long)node->attributes.groups, (long long)w->dims[1]);
+  outputs[0] = like(x);
+  outputs[0].dims[1] = w->dims[0];
+  for (int i = 2; i < 4; i++)
+    TRY(window_count(node, x->dims[i], w->dims[i], node->attributes.dilation, &outputs[0].dims[i]));
+  return NEAP_OK;
+}
+
+static neap_status infer_statistics(const struct neap_graph *graph, const struct node *node,
+                                    struct tensor *outputs) {
+  const struct tensor *x = input(graph, node, 0);
+  RETURN_IF(x->rank < 2 || x->dtype != NEAP_F32, NEAP_INVALID_ARGUMENT,
+            "batch norm takes [N, C, ...] of f32, not '%s'", x->name);
+  outputs[0] = outputs[1] = value(NEAP_F32, 1, x->dims[1], 0);
+  return NEAP_OK;
+}
+
+static neap_status infer_add(const struct neap_graph *graph, const struct node *node,
+                             struct tensor *outputs) {
+  const struct tensor *a = input(graph, node, 0), *b = input(graph, node, 1);
+  bool equal = a->rank == b->rank && a->dtype == b->dtype;
+  for (int32_t i = 0; equal && i < a->rank; i++) equal = a->dims[i] == b->dims[i];
+  RETURN_IF(!equal, NEAP_INVALID_ARGUMENT, "Add: '%s' and '%s' have different shapes", a->name, b->name);
+  return infer_same(graph, node, outputs);
+}
+
+static neap_status infer_pool(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = input(graph, node, 0);
+  const struct attributes *a = &node->attributes;
+  RETURN_IF(a->size > 15 || a->padding >= a->size, NEAP_INVALID_ARGUMENT,
+            "%s '%s': the window may be 15 pixels wide at most and must be larger than its padding",
+            op_rows[node->op].name, node->name);
+  outputs[0] = like(x);
+  for (int i = 2; i < 4; i++) TRY(window_count(node, x->dims[i], a->size, 1, &outputs[0].dims[i]));
+  if (node->op == OP_MAX_POOL) {
+    outputs[1] = outputs[0];
+    outputs[1].dtype = NEAP_U8;
+  }
+  return NEAP_OK;
+}
+
+static neap_status infer_global_pool(const struct neap_graph *graph, const struct node *node,
+                                     struct tensor *outputs) {
+  const struct tensor *x = input(graph, node, 0);
+  RETURN_IF(x->rank < 3 || x->dtype != NEAP_F32, NEAP_INVALID_ARGUMENT,
+            "GlobalAveragePool takes [N, C, pixels...] of f32, not '%s'", x->name);
+  outputs[0] = value(NEAP_F32, 2, x->dims[0], x->dims[1]);
+  return NEAP_OK;
+}
+
+static neap_status infer_linear(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  TRY(need_rank(graph, node, 2, "[N, K]"));
+  const struct tensor *x = input(graph, node, 0), *w = input(graph, node, 1);
+  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "Linear '%s': [N, %lld] does not fit the weights", node->name, (long long)x->dims[1]);
+  outputs[0] = value(NEAP_F32, 2, x->dims[0], w->dims[0]);
+  return NEAP_OK;
+}
+
+static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
+                                       struct tensor *outputs) {
+  TRY(need_rank(graph, node, 2, "logits [N, classes]"));
+  const struct tensor *x = input(graph, node, 0), *y = input(graph, node, 1);
+  RETURN_IF(y->rank != 1 || y->dtype != NEAP_I32 || y->dims[0] != x->dims[0], NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy: '%s' must be [%lld] of i32, a label for each row of '%s'", y->name,
+            (long long)x->dims[0], x->name);
+  const float s = node->attributes.smoothing;
+  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "SoftmaxCrossEntropy: smoothing %g is not in [0, 1)",
+            (double)s);
+  outputs[0] = value(NEAP_F32, 1, 1, 0);
+  outputs[1] = value(NEAP_I32, 1, 1, 0);
+  return NEAP_OK;
+}
+
+static neap_status infer_dropout(const struct neap_graph *graph, const struct node *node,
+                                 struct tensor *outputs) {
+  const float p = node->attributes.probability;
+  RETURN_IF(!(p >= 0 && p < 1), NEAP_INVALID_ARGUMENT, "Dropout: probability %g is not in [0, 1)", (double)p);
+  return infer_same(graph, node, outputs);
+}
+
+/* ---- Gradients ---- */
+
+static neap_status emit(struct gradient *g, enum op op, const struct node *node, int32_t target, int32_t a,
+                        int32_t b) {
+  return gradient_emit(g, op, node, target, (int32_t[]){a, b}, b < 0 ? 1 : 2);
+}
+
+static neap_status gradient_conv(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
+  if (n->attributes.bias) TRY(emit(g, OP_BIAS_BACKWARD, n, in[n->input_count - 1], dy, -1));
+  TRY(emit(g, OP_CONV_BACKWARD_WEIGHTS, n, in[1], in[0], dy)); /* first: then x may die */
+  TRY(emit(g, OP_CONV_BACKWARD_DATA, n, in[0], in[1], dy));
+  return n->attributes.addend ? gradient_add(g, in[2], dy) : NEAP_OK;
+}
+
+static neap_status gradient_linear(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
+  if (n->attributes.bias) TRY(emit(g, OP_BIAS_BACKWARD, n, in[n->input_count - 1], dy, -1));
+  TRY(emit(g, OP_LINEAR_BACKWARD_WEIGHTS, n, in[1], in[0], dy));
+  return emit(g, OP_LINEAR_BACKWARD_DATA, n, in[0], in[1], dy);
+}
+
+/* One node gives all three gradients; what has come to x by another way is added in the same pass. */
+static neap_status gradient_batch_norm(struct gradient *g, const struct node *n) {
+  const int32_t *in = n->inputs, x = graph_storage(g->graph, in[0]);
+  const bool addend = g->of[x] >= 0 && x == in[0];
+  const int32_t inputs[] = {in[0], g->of[n->outputs[0]], in[1], in[2], in[3], in[4], g->of[x]};
+  int32_t outputs[3];
+  TRY(graph_add_like(g->graph, in[0], "dx", &outputs[0]));
+  TRY(graph_add_like(g->graph, in[3], "dgamma", &outputs[1]));
+  TRY(graph_add_like(g->graph, in[4], "dbeta", &outputs[2]));
+  struct node node = {.name = n->name,
+                      .op = OP_BATCH_NORM_BACKWARD,
+                      .pass = PASS_BACKWARD,
+                      .attributes = n->attributes,
+                      .inputs = inputs,
+                      .input_count = addend ? 7 : 6,
+                      .outputs = outputs,
+                      .output_count = 3};
+  node.attributes.addend = addend;
+  TRY(graph_add_node(g->graph, node));
+  TRY(gradient_add(g, in[3], outputs[1]));
+  TRY(gradient_add(g, in[4], outputs[2]));
+  if (addend) g->of[x] = -1; /* it is inside dx now */
+  return gradient_add(g, in[0], outputs[0]);
+}
+
+static neap_status gradient_relu(struct gradient *g, const struct node *n) {
+  return emit(g, OP_RELU_BACKWARD, n, n->inputs[0], n->outputs[0], g->of[n->outputs[0]]);
+}
+
+static neap_status gradient_sum(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]];
+  TRY(gradient_add(g, n->inputs[0], dy));
+  return gradient_add(g, n->inputs[1], dy);
+}
+
+static neap_status gradient_max_pool(struct gradient *g, const struct node *n) {
+  return emit(g, OP_MAX_POOL_BACKWARD, n, n->inputs[0], n->outputs[1], g->of[n->outputs[0]]);
+}
+
+static neap_status gradient_average_pool(struct gradient *g, const struct node *n) {
+  return emit(g, OP_AVERAGE_POOL_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
+static neap_status gradient_global_pool(struct gradient *g, const struct node *n) {
+  return emit(g, OP_GLOBAL_AVERAGE_POOL_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
+static neap_status gradient_dropout(struct gradient *g, const struct node *n) {
+  return emit(g, OP_DROPOUT, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
+/* The loss is where gradients begin: d loss / d loss = 1. */
+static neap_status gradient_cross_entropy(struct gradient *g, const struct node *n) {
+  return emit(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, n, n->inputs[0], n->inputs[0], n->inputs[1]);
+}
+
+/* ---- FLOPs ---- */
+
+/* Of a convolution in any direction: 2 N K H' W' (C / groups) R S, from the larger pair of its tensors. */
+static double flops_conv(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *w, *y;
+  if (node->op == OP_CONV) {
+    w = input(graph, node, 1);
+    y = tensor_at(graph, node->outputs[0]);
+  } else {
+    w = node->op == OP_CONV_BACKWARD_DATA ? input(graph, node, 0) : tensor_at(graph, node->outputs[0]);
+    y = input(graph, node, 1);
+  }
+  return 2.0 * (double)y->elements * (double)w->elements / (double)w->dims[0];
+}
+
+static double flops_linear(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *w = node->op == OP_LINEAR                 ? input(graph, node, 1)
+                           : node->op == OP_LINEAR_BACKWARD_DATA ? input(graph, node, 0)
+                                                                 : tensor_at(graph, node->outputs[0]);
+  return 2.0 * (double)w->elements * (double)input(graph, node, node->op == OP_LINEAR ? 0 : 1)->dims[0];
+}
+
+double node_flops(const struct neap_graph *graph, const struct node *node) {
+  const struct op_row *row = &op_rows[node->op];
+  return row->flops != NULL ? row->flops(graph, node) : 0;
+}
+
+double node_bytes(const struct neap_graph *graph, const struct node *node) {
+  double bytes = 0;
+  for (int32_t i = 0; i < node->input_count; i++)
+    bytes += (double)input(graph, node, i)->elements * (double)dtype_bytes(input(graph, node, i)->dtype);
+  for (int32_t i = 0; i < node->output_count; i++) {
+    const struct tensor *t = tensor_at(graph, node->outputs[i]);
+    bytes += (double)t->elements * (double)dtype_bytes(t->dtype);
+  }
+  for (int32_t i = 0; i < node->update_count; i++)
+    bytes += (double)tensor_at(graph, node->updates[i])->elements * 4;
+  return bytes;
+}
+
+/* ---- The table ---- */
+
+static const struct inplace_pair first[] = {{0, 0}}, second[] = {{0, 1}}, either[] = {{0, 0}, {0, 1}},
+                                 addend[] = {{0, 2}}, norm_backward[] = {{0, 1}, {0, 6}, {0, 0}};
+#define INPLACE(pairs) .inplace = pairs, .inplace_count = sizeof pairs / sizeof *pairs
+
+const struct op_row op_rows[OP_COUNT] = {
+    [OP_CONV] = {"Conv", "convolution: stride, padding, dilation, groups, bias", 1, infer_conv, gradient_conv,
+                 INPLACE(addend), .flops = flops_conv},
+    [OP_BATCH_NORM_STATISTICS] = {"BatchNormStatistics", "mean and variance by channel", 2, infer_statistics,
+                                  NULL},
+    [OP_BATCH_NORM] = {"BatchNorm", "normalisation by channel, with or without ReLU", 1, infer_same,
+                       gradient_batch_norm, INPLACE(first)},
+    [OP_RELU] = {"Relu", "max(0, x)", 1, infer_same, gradient_relu, INPLACE(first)},
+    [OP_ADD] = {"Add", "sum of two tensors", 1, infer_add, gradient_sum, INPLACE(either)},
+    [OP_MAX_POOL] = {"MaxPool", "maximum over windows; keeps a byte an element", 2, infer_pool,
+                     gradient_max_pool},
+    [OP_AVERAGE_POOL] = {"AveragePool", "mean over windows, padding left out", 1, infer_pool,
+                         gradient_average_pool},
+    [OP_GLOBAL_AVERAGE_POOL] = {"GlobalAveragePool", "mean over all pixels", 1, infer_global_pool,
+                                gradient_global_pool},
+    [OP_LINEAR] = {"Linear", "x W^T + b", 1, infer_linear, gradient_linear, .flops = flops_linear},
+    [OP_DROPOUT] = {"Dropout", "random zeros from a counter; its own gradient", 1, infer_dropout,
+                    gradient_dropout, INPLACE(first)},
+    [OP_SOFTMAX_CROSS_ENTROPY] = {"SoftmaxCrossEntropy",
+                                  "fused loss with label smoothing; counts right answers", 2,
+                                  infer_cross_entropy, gradient_cross_entropy},
+    [OP_CONV_BACKWARD_DATA] = {"ConvBackwardData", "gradient of a convolution's input", 1,
+                               .flops = flops_conv},
+    [OP_CONV_BACKWARD_WEIGHTS] = {"ConvBackwardWeights", "gradient of a convolution's kernels", 1,
+                                  .flops = flops_conv},
+    [OP_BIAS_BACKWARD] = {"BiasBackward", "gradient of a bias: sum by channel", 1},
+    [OP_BATCH_NORM_BACKWARD] = {"BatchNormBackward",
+                                "gradients of batch norm and its ReLU, added to what is there", 3,
+                                INPLACE(norm_backward)},
+    [OP_RELU_BACKWARD] = {"ReluBackward", "gradient of ReLU from its output", 1, INPLACE(second)},
+    [OP_MAX_POOL_BACKWARD] = {"MaxPoolBackward", "gradient of a max pool from its indices", 1},
+    [OP_AVERAGE_POOL_BACKWARD] = {"AveragePoolBackward", "gradient of an average pool", 1},
+    [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = {"GlobalAveragePoolBackward", "gradient of a global average pool", 1},
+    [OP_LINEAR_BACKWARD_DATA] = {"LinearBackwardData", "gradient of a linear layer's input", 1,
+                                 .flops = flops_linear},
+    [OP_LINEAR_BACKWARD_WEIGHTS] = {"LinearBackwardWeights", "gradient of a linear layer's weights", 1,
+                                    .flops = flops_linear},
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {"SoftmaxCrossEntropyBackward",
+                                           "gradient of the loss by the logits", 1, INPLACE(first)},
+    [OP_SGD] = {"SGD", "update: momentum, Nesterov, weight decay", 0},
+    [OP_ADAMW] = {"AdamW", "update: Adam with decoupled weight decay", 0},
+    [OP_RUNNING_STATISTICS] = {"RunningStatistics", "update: running mean and variance, once a step", 0},
+    [OP_REORDER] = {"Reorder", "the same tensor in another memory layout", 1},
+};
+
+bool neap_operator_at(int32_t index, neap_row *row) {
+  if (index < 0 || index >= OP_COUNT) return false;
+  *row = (neap_row){.name = op_rows[index].name, .summary = op_rows[index].summary};
+  return true;
+}

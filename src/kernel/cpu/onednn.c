@@ -1,0 +1,509 @@
+#include "kernel/cpu/onednn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "base/vector.h"
+
+#if DNNL_VERSION_MAJOR >= 3
+#define DNN_3 1
+typedef dnnl_memory_desc_t description;
+#else
+#define DNN_3 0
+typedef dnnl_memory_desc_t *description; /* 2.x: a plain structure, kept on the heap to be alike */
+#endif
+
+struct dnn_layout {
+  description md;
+  size_t bytes;
+};
+
+enum operand { A, B, C, BIAS, SCRATCHPAD, OPERANDS };
+
+struct dnn_primitive {
+  dnnl_primitive_t primitive;
+  dnnl_stream_t stream; /* the dnn's */
+  dnnl_memory_t memory[OPERANDS];
+  int argument[OPERANDS]; /* DNNL_ARG_...; 0: this primitive has none */
+  const struct dnn_layout *weights;
+  size_t scratchpad;
+  const char *implementation;
+  /* What it was made from, to find it again. */
+  int kind;
+  struct dnn_convolution convolution;
+  int64_t sizes[6];
+  const struct dnn_layout *from, *to;
+};
+
+struct dnn {
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  VECTOR(struct dnn_layout *) layouts;
+  VECTOR(struct dnn_primitive *) primitives;
+};
+
+enum kind { KIND_CONVOLUTION, KIND_MATMUL, KIND_REORDER };
+
+#define DNN(call)                                                                                            \
+  do {                                                                                                       \
+    const dnnl_status_t dnn_status_ = (call);                                                                \
+    if (dnn_status_ != dnnl_success)                                                                         \
+      return neap_fail(map_status(dnn_status_), "oneDNN: %s gave status %d", #call, (int)dnn_status_);       \
+  } while (0)
+
+static neap_status map_status(dnnl_status_t status) {
+  return status == dnnl_out_of_memory   ? NEAP_OUT_OF_MEMORY
+         : status == dnnl_unimplemented ? NEAP_UNSUPPORTED
+                                        : NEAP_INTERNAL;
+}
+
+/* ---- Engine ---- */
+
+neap_status dnn_create(struct dnn **out) {
+  struct dnn *dnn = calloc(1, sizeof *dnn);
+  RETURN_IF_NULL(dnn);
+  if (dnnl_engine_create(&dnn->engine, dnnl_cpu, 0) != dnnl_success ||
+      dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_default_flags) != dnnl_success) {
+    dnn_free(dnn);
+    return neap_fail(NEAP_OUT_OF_MEMORY, "oneDNN could not make its engine");
+  }
+  *out = dnn;
+  return NEAP_OK;
+}
+
+static void free_primitive(struct dnn_primitive *p) {
+  for (int i = 0; i < OPERANDS; i++)
+    if (p->memory[i] != NULL) dnnl_memory_destroy(p->memory[i]);
+  if (p->primitive != NULL) dnnl_primitive_destroy(p->primitive);
+  free(p);
+}
+
+static void free_layout(struct dnn_layout *layout) {
+#if DNN_3
+  if (layout->md != NULL) dnnl_memory_desc_destroy(layout->md);
+#else
+  free(layout->md);
+#endif
+  free(layout);
+}
+
+void dnn_free(struct dnn *dnn) {
+  if (dnn == NULL) return;
+  for (size_t i = 0; i < dnn->primitives.count; i++) free_primitive(dnn->primitives.data[i]);
+  for (size_t i = 0; i < dnn->layouts.count; i++) free_layout(dnn->layouts.data[i]);
+  vector_free(&dnn->primitives);
+  vector_free(&dnn->layouts);
+  if (dnn->stream != NULL) dnnl_stream_destroy(dnn->stream);
+  if (dnn->engine != NULL) dnnl_engine_destroy(dnn->engine);
+  free(dnn);
+}
+
+/* ---- Layouts ---- */
+
+size_t dnn_layout_bytes(const struct dnn_layout *layout) { return layout->bytes; }
+
+bool dnn_layout_equal(const struct dnn_layout *a, const struct dnn_layout *b) {
+  return a == b || (a != NULL && b != NULL && dnnl_memory_desc_equal(a->md, b->md));
+}
+
+/* Keeps a copy of a description, or finds the one that equals it. */
+#if DNN_3
+static neap_status keep_layout(struct dnn *dnn, const_dnnl_memory_desc_t md, const struct dnn_layout **out) {
+#else
+static neap_status keep_layout(struct dnn *dnn, const dnnl_memory_desc_t *md, const struct dnn_layout **out) {
+#endif
+  for (size_t i = 0; i < dnn->layouts.count; i++)
+    if (dnnl_memory_desc_equal(dnn->layouts.data[i]->md, md)) {
+      *out = dnn->layouts.data[i];
+      return NEAP_OK;
+    }
+  struct dnn_layout *layout = calloc(1, sizeof *layout);
+  RETURN_IF_NULL(layout);
+#if DNN_3
+  const bool copied = dnnl_memory_desc_clone(&layout->md, md) == dnnl_success;
+#else
+  layout->md = malloc(sizeof *md);
+  const bool copied = layout->md != NULL;
+  if (copied) *layout->md = *md;
+#endif
+  if (copied) layout->bytes = dnnl_memory_desc_get_size(layout->md);
+  if (!copied || vector_push(&dnn->layouts, layout) != NEAP_OK) {
+    free_layout(layout);
+    return neap_fail(NEAP_OUT_OF_MEMORY, "oneDNN: out of memory for a layout");
+  }
+  *out = layout;
+  return NEAP_OK;
+}
+
+/* oneDNN reads arrays of DNNL_MAX_NDIMS, whatever the rank. */
+static void widen(int rank, const int64_t *from, dnnl_dims_t to) {
+  for (int i = 0; i < DNNL_MAX_NDIMS; i++) to[i] = i < rank ? from[i] : 0;
+}
+
+/* A description by tag; dnnl_format_tag_any where the primitive is to choose. */
+static neap_status describe_tag(int rank, const int64_t *dims, dnnl_format_tag_t tag,
+                                dnnl_memory_desc_t *md) {
+  dnnl_dims_t wide;
+  widen(rank, dims, wide);
+#if DNN_3
+  DNN(dnnl_memory_desc_create_with_tag(md, rank, wide, dnnl_f32, tag));
+#else
+  DNN(dnnl_memory_desc_init_by_tag(md, rank, wide, dnnl_f32, tag));
+#endif
+  return NEAP_OK;
+}
+
+static neap_status describe_strides(int rank, const int64_t *dims, const int64_t *strides,
+                                    dnnl_memory_desc_t *md) {
+  dnnl_dims_t wide, wide_strides;
+  widen(rank, dims, wide);
+  widen(rank, strides, wide_strides);
+#if DNN_3
+  DNN(dnnl_memory_desc_create_with_strides(md, rank, wide, dnnl_f32, wide_strides));
+#else
+  DNN(dnnl_memory_desc_init_by_strides(md, rank, wide, dnnl_f32, wide_strides));
+#endif
+  return NEAP_OK;
+}
+
+/* Keeps a description that was just made and lets go of the original. */
+static neap_status keep_made(struct dnn *dnn, dnnl_memory_desc_t *md, const struct dnn_layout **out) {
+#if DNN_3
+  const neap_status status = keep_layout(dnn, *md, out);
+  dnnl_memory_desc_destroy(*md);
+  return status;
+#else
+  return keep_layout(dnn, md, out);
+#endif
+}
+
+neap_status dnn_layout_activation(struct dnn *dnn, const int64_t dims[4], int64_t lanes, bool blocks,
+                                  const struct dnn_layout **out) {
+  const dnnl_format_tag_t tag = blocks && lanes == 16  ? dnnl_nChw16c
+                                : blocks && lanes == 8 ? dnnl_nChw8c
+                                : lanes == 1           ? dnnl_nchw
+                                                       : dnnl_nhwc;
+  dnnl_memory_desc_t md;
+  TRY(describe_tag(4, dims, tag, &md));
+  return keep_made(dnn, &md, out);
+}
+
+neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *dims,
+                                 const struct dnn_layout **out) {
+  int64_t strides[NEAP_MAX_RANK], stride = 1;
+  for (int32_t i = rank; i-- > 0; stride *= dims[i]) strides[i] = stride;
+  dnnl_memory_desc_t md;
+  TRY(describe_strides(rank, dims, strides, &md));
+  return keep_made(dnn, &md, out);
+}
+
+/* ---- Primitives ---- */
+
+/* Where `layout` is NULL the primitive is to choose: its weights of the given shape. */
+#if DNN_3
+typedef const_dnnl_memory_desc_t queried;
+#else
+typedef const dnnl_memory_desc_t *queried;
+#endif
+
+static queried query(const_dnnl_primitive_desc_t pd, int argument) {
+  return dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, argument);
+}
+
+/* The memory object of one operand, without data. */
+static neap_status bind(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_primitive_desc_t pd,
+                        enum operand operand, int argument) {
+  p->argument[operand] = argument;
+  DNN(dnnl_memory_create(&p->memory[operand], query(pd, argument), dnn->engine, DNNL_MEMORY_NONE));
+  return NEAP_OK;
+}
+
+/* Makes the primitive of a description. `arguments`: DNNL_ARG_... of A, B, C, BIAS; 0 where there is none. */
+static neap_status finish(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_primitive_desc_t pd,
+                          const int *arguments) {
+  DNN(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &p->implementation));
+  const queried scratchpad = query(pd, DNNL_ARG_SCRATCHPAD);
+  p->scratchpad = scratchpad != NULL ? dnnl_memory_desc_get_size(scratchpad) : 0;
+  p->stream = dnn->stream;
+  for (int i = A; i <= BIAS; i++)
+    if (arguments[i] != 0) TRY(bind(dnn, p, pd, (enum operand)i, arguments[i]));
+  if (p->scratchpad > 0) TRY(bind(dnn, p, pd, SCRATCHPAD, DNNL_ARG_SCRATCHPAD));
+  DNN(dnnl_primitive_create(&p->primitive, pd));
+  return NEAP_OK;
+}
+
+static bool is_reference(const_dnnl_primitive_desc_t pd) {
+  const char *name = NULL;
+  return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success ||
+         strncmp(name, "ref", 3) == 0 || strstr(name, ":ref") != NULL;
+}
+
+/* Scratchpads come from the caller; a sum behind the operator where there is an addend. */
+static neap_status make_attributes(bool addend, dnnl_primitive_attr_t *out) {
+  dnnl_primitive_attr_t attributes;
+  DNN(dnnl_primitive_attr_create(&attributes));
+  dnnl_post_ops_t operations = NULL;
+  dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+  if (status == dnnl_success && addend) {
+    status = dnnl_post_ops_create(&operations);
+#if DNN_3
+    if (status == dnnl_success) status = dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef);
+#else
+    if (status == dnnl_success) status = dnnl_post_ops_append_sum(operations, 1);
+#endif
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, operations);
+    if (operations != NULL) dnnl_post_ops_destroy(operations);
+  }
+  if (status != dnnl_success) {
+    dnnl_primitive_attr_destroy(attributes);
+    return neap_fail(map_status(status), "oneDNN: attributes gave status %d", (int)status);
+  }
+  *out = attributes;
+  return NEAP_OK;
+}
+
+struct convolution_md {
+  queried source, weights, bias, destination;
+};
+
+/* One primitive description for one pass. `hint`: the forward one, for the gradients; NULL for forward. */
+static dnnl_status_t describe_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+                                          enum dnn_pass pass, dnnl_alg_kind_t algorithm,
+                                          const struct convolution_md *m,
+                                          const_dnnl_primitive_attr_t attributes,
+                                          const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd) {
+  dnnl_dims_t strides, dilations, left, right;
+  for (int i = 0; i < 2; i++) {
+    strides[i] = c->stride;
+    dilations[i] = c->dilation - 1;
+    left[i] = c->padding;
+    /* What the last window reaches beyond the image: less than the padding where the stride leaves a rest. */
+    right[i] = (c->destination[2 + i] - 1) * c->stride + (c->kernel[2 + i] - 1) * c->dilation + 1 -
+               c->source[2 + i] - c->padding;
+  }
+#if DNN_3
+  if (pass == DNN_FORWARD)
+    return dnnl_convolution_forward_primitive_desc_create(pd, dnn->engine, dnnl_forward_training, algorithm,
+                                                          m->source, m->weights, m->bias, m->destination,
+                                                          strides, dilations, left, right, attributes);
+  if (pass == DNN_BACKWARD_DATA)
+    return dnnl_convolution_backward_data_primitive_desc_create(pd, dnn->engine, algorithm, m->source,
+                                                                m->weights, m->destination, strides,
+                                                                dilations, left, right, hint, attributes);
+  return dnnl_convolution_backward_weights_primitive_desc_create(pd, dnn->engine, algorithm, m->source,
+                                                                 m->weights, NULL, m->destination, strides,
+                                                                 dilations, left, right, hint, attributes);
+#else
+  dnnl_convolution_desc_t d;
+  dnnl_status_t status;
+  if (pass == DNN_FORWARD)
+    status = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, m->source,
+                                                        m->weights, m->bias, m->destination, strides,
+                                                        dilations, left, right);
+  else if (pass == DNN_BACKWARD_DATA)
+    status = dnnl_dilated_convolution_backward_data_desc_init(
+        &d, algorithm, m->source, m->weights, m->destination, strides, dilations, left, right);
+  else
+    status = dnnl_dilated_convolution_backward_weights_desc_init(
+        &d, algorithm, m->source, m->weights, NULL, m->destination, strides, dilations, left, right);
+  return status == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, hint) : status;
+#endif
+}
+
+static int kernel_dims(const struct dnn_convolution *c, int64_t dims[5]) {
+  const bool grouped = c->groups > 1;
+  if (grouped) dims[0] = c->groups;
+  dims[grouped] = c->kernel[0] / c->groups;
+  for (int i = 1; i < 4; i++) dims[grouped + i] = c->kernel[i];
+  return 4 + grouped;
+}
+
+/* Everything between the layouts and the finished primitive; the caller frees what is set. */
+static neap_status build_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+                                     const struct dnn_layout *weights, struct dnn_primitive *p,
+                                     dnnl_primitive_attr_t *attributes, dnnl_primitive_desc_t *hint,
+                                     dnnl_primitive_desc_t *pd) {
+  int64_t dims[5];
+  const int rank = kernel_dims(c, dims);
+  const struct dnn_layout *source, *destination, *bias = NULL;
+  TRY(dnn_layout_activation(dnn, c->source, c->source_lanes, c->blocks, &source));
+  TRY(dnn_layout_activation(dnn, c->destination, c->destination_lanes, c->blocks, &destination));
+  if (c->bias) TRY(dnn_layout_row_major(dnn, 1, &c->kernel[0], &bias));
+  dnnl_memory_desc_t any;
+  TRY(describe_tag(rank, dims, dnnl_format_tag_any, &any));
+#if DNN_3
+  const queried open = any;
+#else
+  const queried open = &any;
+#endif
+  TRY(make_attributes(c->addend, attributes));
+  const dnnl_alg_kind_t algorithm = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+  struct convolution_md m = {source->md, open, bias != NULL ? bias->md : NULL, destination->md};
+  dnnl_status_t status = dnnl_success;
+  if (c->pass != DNN_FORWARD)
+    status = describe_convolution(dnn, c, DNN_FORWARD, dnnl_convolution_direct, &m, NULL, NULL, hint);
+  if (weights != NULL) m.weights = weights->md;
+  if (status == dnnl_success)
+    status = describe_convolution(dnn, c, c->pass, algorithm, &m, *attributes, *hint, pd);
+#if DNN_3
+  dnnl_memory_desc_destroy(any);
+#endif
+  if (status != dnnl_success || is_reference(*pd))
+    return neap_fail(status == dnnl_success ? NEAP_UNSUPPORTED : map_status(status),
+                     "oneDNN has no fast %s convolution for this shape", c->winograd ? "Winograd" : "direct");
+  static const int arguments[3][4] = {
+      [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0},
+      [DNN_BACKWARD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+      [DNN_BACKWARD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+  };
+  int mine[4];
+  memcpy(mine, arguments[c->pass], sizeof mine);
+  if (c->bias) mine[BIAS] = DNNL_ARG_BIAS;
+  TRY(keep_layout(dnn, query(*pd, mine[B]), &p->weights));
+  return finish(dnn, p, *pd, mine);
+}
+
+static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap_status status,
+                                  const struct dnn_primitive **out) {
+  if (status == NEAP_OK) status = vector_push(&dnn->primitives, p);
+  if (status != NEAP_OK) {
+    free_primitive(p);
+    return status;
+  }
+  *out = p;
+  return NEAP_OK;
+}
+
+static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primitive *key) {
+  for (size_t i = 0; i < dnn->primitives.count; i++) {
+    struct dnn_primitive *p = dnn->primitives.data[i];
+    const struct dnn_convolution *a = &p->convolution, *b = &key->convolution;
+    if (p->kind == key->kind && p->from == key->from && p->to == key->to &&
+        memcmp(p->sizes, key->sizes, sizeof p->sizes) == 0 && a->pass == b->pass &&
+        a->winograd == b->winograd && a->bias == b->bias && a->addend == b->addend &&
+        memcmp(a->source, b->source, sizeof a->source) == 0 &&
+        memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
+        memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->stride == b->stride &&
+        a->padding == b->padding && a->dilation == b->dilation && a->groups == b->groups &&
+        a->source_lanes == b->source_lanes && a->destination_lanes == b->destination_lanes &&
+        a->blocks == b->blocks)
+      return p;
+  }
+  return NULL;
+}
+
+/* The one that was made from the same key (then *status is set and true is returned), or a new empty one. */
+static bool find_or_start(struct dnn *dnn, struct dnn_primitive key, struct dnn_primitive **fresh,
+                          const struct dnn_primitive **out, neap_status *status) {
+  struct dnn_primitive *known = find(dnn, &key);
+  *status = NEAP_OK;
+  if (known != NULL) {
+    *out = known;
+    return true;
+  }
+  *fresh = malloc(sizeof **fresh);
+  if (*fresh == NULL) {
+    *status = neap_fail(NEAP_OUT_OF_MEMORY, "oneDNN: out of memory for a primitive");
+    return true;
+  }
+  **fresh = key;
+  return false;
+}
+
+neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+                                 const struct dnn_layout *weights, const struct dnn_primitive **out) {
+  struct dnn_primitive *p;
+  neap_status status;
+  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_CONVOLUTION, .convolution = *c, .from = weights},
+                    &p, out, &status))
+    return status;
+  dnnl_primitive_attr_t attributes = NULL;
+  dnnl_primitive_desc_t hint = NULL, pd = NULL;
+  status = build_convolution(dnn, c, weights, p, &attributes, &hint, &pd);
+  if (pd != NULL) dnnl_primitive_desc_destroy(pd);
+  if (hint != NULL) dnnl_primitive_desc_destroy(hint);
+  if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
+  return keep_primitive(dnn, p, status, out);
+}
+
+const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive) { return primitive->weights; }
+
+static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const dnnl_memory_desc_t *md,
+                                bool bias, dnnl_primitive_desc_t *pd) {
+  dnnl_primitive_attr_t attributes;
+  TRY(make_attributes(false, &attributes));
+#if DNN_3
+  const dnnl_status_t status = dnnl_matmul_primitive_desc_create(pd, dnn->engine, md[0], md[1],
+                                                                 bias ? md[3] : NULL, md[2], attributes);
+#else
+  dnnl_matmul_desc_t d;
+  dnnl_status_t status = dnnl_matmul_desc_init(&d, &md[0], &md[1], bias ? &md[3] : NULL, &md[2]);
+  if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, NULL);
+#endif
+  dnnl_primitive_attr_destroy(attributes);
+  RETURN_IF(status != dnnl_success, map_status(status), "oneDNN has no such matrix product (status %d)",
+            (int)status);
+  return finish(dnn, p, *pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, bias ? DNNL_ARG_BIAS : 0});
+}
+
+neap_status dnn_make_matmul(struct dnn *dnn, int64_t m, int64_t n, int64_t k, bool a_transposed,
+                            bool b_transposed, bool bias, const struct dnn_primitive **out) {
+  struct dnn_primitive *p;
+  neap_status status;
+  const struct dnn_primitive key = {.kind = KIND_MATMUL,
+                                    .sizes = {m, n, k, a_transposed, b_transposed, bias}};
+  if (find_or_start(dnn, key, &p, out, &status)) return status;
+  const int64_t dims[4][2] = {{m, k}, {k, n}, {m, n}, {1, n}};
+  const bool transposed[4] = {a_transposed, b_transposed, false, false};
+  dnnl_memory_desc_t md[4];
+  int made = 0;
+  for (; made < 4 && status == NEAP_OK; made += status == NEAP_OK)
+    status = describe_strides(
+        2, dims[made], transposed[made] ? (int64_t[]){1, dims[made][0]} : (int64_t[]){dims[made][1], 1},
+        &md[made]);
+  dnnl_primitive_desc_t pd = NULL;
+  if (status == NEAP_OK) status = build_matmul(dnn, p, md, bias, &pd);
+  if (pd != NULL) dnnl_primitive_desc_destroy(pd);
+#if DNN_3
+  while (made > 0) dnnl_memory_desc_destroy(md[--made]);
+#endif
+  return keep_primitive(dnn, p, status, out);
+}
+
+neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
+                             const struct dnn_primitive **out) {
+  struct dnn_primitive *p;
+  neap_status status;
+  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_REORDER, .from = from, .to = to}, &p, out,
+                    &status))
+    return status;
+  dnnl_primitive_attr_t attributes = NULL;
+  dnnl_primitive_desc_t pd = NULL;
+  status = make_attributes(false, &attributes);
+  if (status == NEAP_OK && dnnl_reorder_primitive_desc_create(&pd, from->md, dnn->engine, to->md, dnn->engine,
+                                                              attributes) != dnnl_success)
+    status = neap_fail(NEAP_UNSUPPORTED, "oneDNN cannot reorder between these layouts");
+  if (status == NEAP_OK) status = finish(dnn, p, pd, (int[]){DNNL_ARG_FROM, 0, DNNL_ARG_TO, 0});
+  if (pd != NULL) dnnl_primitive_desc_destroy(pd);
+  if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
+  return keep_primitive(dnn, p, status, out);
+}
+
+size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive) { return primitive->scratchpad; }
+const char *dnn_implementation(const struct dnn_primitive *primitive) { return primitive->implementation; }
+
+neap_status dnn_run(const struct dnn_primitive *p, const struct dnn_operands *o) {
+  void *const data[OPERANDS] = {o->a, o->b, o->c, o->bias, o->scratchpad};
+  dnnl_exec_arg_t arguments[OPERANDS];
+  int count = 0;
+  for (int i = 0; i < OPERANDS; i++) {
+    if (p->argument[i] == 0) continue;
+    DNN(dnnl_memory_set_data_handle(p->memory[i], data[i]));
+    arguments[count++] = (dnnl_exec_arg_t){p->argument[i], p->memory[i]};
+  }
+  DNN(dnnl_primitive_execute(p->primitive, p->stream, count, arguments));
+  DNN(dnnl_stream_wait(p->stream));
+  return NEAP_OK;
+}

@@ -1,0 +1,64 @@
+/* oneDNN behind one small interface: the only file that knows that 2.x and 3.x describe primitives
+ * differently. */
+#ifndef NEAP_KERNEL_CPU_ONEDNN_H
+#define NEAP_KERNEL_CPU_ONEDNN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct dnn;        /* an engine with all layouts and primitives made on it; each distinct one is made once */
+struct dnn_layout; /* how a tensor lies in memory; owned by its dnn */
+struct dnn_primitive; /* a prepared kernel; owned by its dnn */
+
+neap_status dnn_create(struct dnn **out);
+void dnn_free(struct dnn *dnn); /* takes NULL */
+
+/* Activations [N, C, H, W] with `lanes` channels side by side (struct activation); matrices and vectors
+ * row-major. `blocks`: 8 or 16 lanes are channel blocks, not channels last: where there are just as many
+ * channels the bytes are the same, but oneDNN pairs only like with like. */
+neap_status dnn_layout_activation(struct dnn *dnn, const int64_t dims[4], int64_t lanes, bool blocks,
+                                  const struct dnn_layout **out);
+neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *dims,
+                                 const struct dnn_layout **out);
+size_t dnn_layout_bytes(const struct dnn_layout *layout);
+bool dnn_layout_equal(const struct dnn_layout *a, const struct dnn_layout *b);
+
+enum dnn_pass { DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_WEIGHTS };
+
+struct dnn_convolution {
+  enum dnn_pass pass;
+  bool winograd;
+  bool bias, addend; /* forward only; with an addend the result is added to what the destination holds */
+  int64_t source[4], destination[4]; /* [N, C, H, W] */
+  int64_t kernel[4];                 /* [filters, channels a group, R, S] */
+  int64_t stride, padding, dilation, groups;
+  int64_t source_lanes, destination_lanes;
+  bool blocks; /* of channels, where lanes are 8 or 16 */
+};
+
+/* `weights`: the layout that the kernels (or their gradient) must have; NULL: the primitive's own choice,
+ * which dnn_weights tells. NEAP_UNSUPPORTED: oneDNN has no such primitive, or only its slow reference one. */
+neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+                                 const struct dnn_layout *weights, const struct dnn_primitive **out);
+const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive);
+
+/* c [m, n] = a [m, k] b [k, n] (+ bias [n]); a and b may be stored transposed, all are dense. */
+neap_status dnn_make_matmul(struct dnn *dnn, int64_t m, int64_t n, int64_t k, bool a_transposed,
+                            bool b_transposed, bool bias, const struct dnn_primitive **out);
+neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
+                             const struct dnn_primitive **out);
+
+size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive);
+const char *dnn_implementation(const struct dnn_primitive *primitive); /* oneDNN's name for it */
+
+/* Operands by role. Convolution: a = source or its gradient, b = weights or their gradient, c = destination
+ * or its gradient; matmul: a, b, c; reorder: a to c. */
+struct dnn_operands {
+  void *a, *b, *c, *bias, *scratchpad;
+};
+neap_status dnn_run(const struct dnn_primitive *primitive, const struct dnn_operands *operands);
+
+#endif

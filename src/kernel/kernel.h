@@ -1,0 +1,110 @@
+/* Lowering: from a graph to kernels on real memory formats, and to the step that planners see.
+ *
+ * A backend is a table from operator to a `prepare` function, which says how the operands must lie in memory
+ * and makes a kernel. Lowering walks the graph once, calls it for every node, and puts a Reorder node where a
+ * tensor lies otherwise than its reader wants. */
+#ifndef NEAP_KERNEL_KERNEL_H
+#define NEAP_KERNEL_KERNEL_H
+
+#include "graph/op.h"
+
+/* How a tensor lies in memory. Two are the same when all fields are equal. */
+struct memory_format {
+  int64_t lanes; /* channels side by side, as in struct activation (kernel/cpu/isa/kernels.h); 1: row-major */
+  bool blocks;   /* 8 or 16 lanes are channel blocks, also where there are just as many channels */
+  const void *packed; /* not NULL: the backend's own packing (of weights); the two above are 0 */
+};
+
+#define ROW_MAJOR ((struct memory_format){.lanes = 1})
+
+enum { NODE_MAX_INPUTS = 8, NODE_MAX_OUTPUTS = 4 };
+
+/* What a step has besides tensors. */
+struct run_context {
+  uint64_t seed, step; /* step: from 0 */
+  float learning_rate;
+};
+
+struct kernel;
+
+/* Runs a node: data of its inputs and outputs in the node's order (what an update changes is among the
+ * inputs), and its workspace. Outputs may share bytes with inputs as the operator's in-place pairs allow. */
+typedef neap_status kernel_run(const struct kernel *kernel, void *const *inputs, void *const *outputs,
+                               void *workspace, const struct run_context *context);
+
+struct kernel {
+  kernel_run *run;
+  const void *state; /* the backend's; lives as long as the lowered graph */
+  const struct neap_graph *graph;
+  int32_t node; /* in `graph` */
+};
+
+static inline const struct node *kernel_node(const struct kernel *kernel) {
+  return &kernel->graph->nodes.data[kernel->node];
+}
+static inline const struct tensor *kernel_input(const struct kernel *kernel, int32_t i) {
+  return &kernel->graph->tensors.data[kernel_node(kernel)->inputs[i]];
+}
+static inline const struct tensor *kernel_output(const struct kernel *kernel, int32_t i) {
+  return &kernel->graph->tensors.data[kernel_node(kernel)->outputs[i]];
+}
+
+/* What `prepare` says of a node. Filled with row-major formats before the call. */
+struct preparation {
+  struct memory_format
+      inputs[NODE_MAX_INPUTS]; /* as the kernel wants them; on entry: as they lie now, lanes 0 for a
+                                  variable that no node has chosen a format for yet */
+  struct memory_format outputs[NODE_MAX_OUTPUTS];
+  kernel_run *run;
+  const void *state; /* from `region` */
+  uint64_t workspace;
+  double seconds; /* 0: the roofline of the operator's FLOPs and bytes */
+  struct region *region;
+};
+
+struct lower_options {
+  neap_convolution convolution;
+  int threads;
+};
+
+struct backend {
+  const char *name;
+  /* Looks at the whole graph to choose what all nodes share. `state` is freed with free_state (which takes
+   * NULL). */
+  neap_status (*create_state)(const struct neap_graph *graph, const struct lower_options *options,
+                              void **state);
+  void (*free_state)(void *state);
+  neap_status (*prepare[OP_COUNT])(void *state, const struct neap_graph *graph, const struct node *node,
+                                   struct preparation *p);
+  uint64_t (*packed_bytes)(const void *packed);
+  size_t (*element_bytes)(neap_dtype dtype);
+  /* Copies a variable to and from f32 in row-major order. */
+  neap_status (*export_variable)(void *state, const struct tensor *tensor, struct memory_format format,
+                                 const void *data, float *plain);
+  neap_status (*import_variable)(void *state, const struct tensor *tensor, struct memory_format format,
+                                 const float *plain, void *data);
+};
+
+extern const struct backend reference_backend, cpu_backend;
+
+struct lowered {
+  struct region region;
+  const struct backend *backend;
+  void *state;                   /* the backend's */
+  struct neap_graph *graph;      /* with Reorder nodes */
+  struct memory_format *formats; /* by tensor; a view has its storage's */
+  struct kernel *kernels;        /* by node; node ids are those of `step` */
+  struct neap_step *step;        /* tensor ids differ from the graph's: views are not there */
+  const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
+  const int32_t *graph_tensor;   /* step tensor -> graph tensor */
+};
+
+/* Lowers a graph. The k-th resident tensor (input, parameter, state) takes the format of the k-th of `like`,
+ * where there is one (NULL: none): so an evaluation graph shares the variables of a training graph. The
+ * result does not refer to `graph`. NEAP_UNSUPPORTED names an operator or shape that the backend does not
+ * know. */
+neap_status lower(const struct neap_graph *graph, const struct backend *backend,
+                  const struct lower_options *options, const struct lowered *like, struct lowered **out);
+void lowered_free(struct lowered *lowered);
+
+#endif

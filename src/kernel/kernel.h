@@ -91,6 +91,7 @@ struct lowered {
   struct region region;
   const struct backend *backend;
   void *state;                   /* the backend's */
+  bool owns_state;
   struct neap_graph *graph;      /* with Reorder nodes */
   struct memory_format *formats; /* by tensor; a view has its storage's */
   struct kernel *kernels;        /* by node; node ids are those of `step` */

@@ -199,6 +199,19 @@ neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *d
   return keep_made(dnn, &md, out);
 }
 
+neap_status dnn_layout_unpacked(struct dnn *dnn, const struct dnn_layout *packed,
+                                const struct dnn_layout **out) {
+#if DNN_3
+  int rank;
+  const dnnl_dims_t *dims;
+  DNN(dnnl_memory_desc_query(packed->md, dnnl_query_ndims_s32, &rank));
+  DNN(dnnl_memory_desc_query(packed->md, dnnl_query_dims, &dims));
+  return dnn_layout_row_major(dnn, rank, *dims, out);
+#else
+  return dnn_layout_row_major(dnn, packed->md->ndims, packed->md->dims, out);
+#endif
+}
+
 /* ---- Primitives ---- */
 
 /* Where `layout` is NULL the primitive is to choose: its weights of the given shape. */

@@ -23,6 +23,9 @@ neap_status dnn_layout_activation(struct dnn *dnn, const int64_t dims[4], int64_
                                   const struct dnn_layout **out);
 neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *dims,
                                  const struct dnn_layout **out);
+/* The row-major layout of the same dimensions. */
+neap_status dnn_layout_unpacked(struct dnn *dnn, const struct dnn_layout *packed,
+                                const struct dnn_layout **out);
 size_t dnn_layout_bytes(const struct dnn_layout *layout);
 bool dnn_layout_equal(const struct dnn_layout *a, const struct dnn_layout *b);
 

@@ -1,11 +1,12 @@
 /* Neap's own CPU kernels: f32, vectorised, OpenMP. Every .c file of this folder is compiled once for each
- * instruction set (NEAP_ISA = generic, avx2, avx512), and one table of functions per set is exported; the best
- * that the processor has is chosen at run time (cpu_kernels_best).
+ * instruction set (NEAP_ISA = generic, avx2, avx512), and one table of functions per set is exported; the
+ * best that the processor has is chosen at run time (cpu_kernels_best).
  *
  * All kernels: no allocation, no failure; results depend on the arguments and the number of OpenMP threads
- * alone, never on addresses, and are bit-equal from call to call. Buffers are 64-byte aligned. Where a comment says "in
- * place", the two buffers may be one and the result is bit-equal to that of two buffers; otherwise buffers do
- * not overlap. Padding channels of a blocked tensor (channels not a multiple of `lanes`) are written as 0. */
+ * alone, never on addresses, and are bit-equal from call to call. Buffers are 64-byte aligned. Where a
+ * comment says "in place", the two buffers may be one and the result is bit-equal to that of two buffers;
+ * otherwise buffers do not overlap. Padding channels of a blocked tensor (channels not a multiple of `lanes`)
+ * are written as 0. */
 #ifndef NEAP_KERNEL_CPU_ISA_KERNELS_H
 #define NEAP_KERNEL_CPU_ISA_KERNELS_H
 
@@ -36,7 +37,8 @@ struct cpu_kernels {
   /* Mean and biased variance over images and pixels: [channels] each. Reads x once; as accurate as two
    * passes (chunks centred on their own mean, merged in double: Chan et al. 1979). `workspace`:
    * batch_norm_workspace bytes. */
-  void (*batch_norm_statistics)(struct activation a, const float *x, float *mean, float *variance, void *workspace);
+  void (*batch_norm_statistics)(struct activation a, const float *x, float *mean, float *variance,
+                                void *workspace);
   /* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then max(0, .) where relu. In place. */
   void (*batch_norm)(struct activation a, const float *x, const float *mean, const float *variance,
                      const float *gamma, const float *beta, float epsilon, bool relu, float *y);
@@ -44,14 +46,16 @@ struct cpu_kernels {
    * (recomputed from x, exactly as batch_norm computes it) is positive; beta is read only then.
    * dx may be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of it too. */
   void (*batch_norm_backward)(struct activation a, const float *x, const float *dy, const float *mean,
-                              const float *variance, const float *gamma, const float *beta, float epsilon, bool relu,
-                              const float *addend, float *dx, float *dgamma, float *dbeta, void *workspace);
-  /* Bytes of workspace that the kernels of one activation with this many channels (rounded up to lanes) take. */
+                              const float *variance, const float *gamma, const float *beta, float epsilon,
+                              bool relu, const float *addend, float *dx, float *dgamma, float *dbeta,
+                              void *workspace);
+  /* Bytes of workspace that the kernels of one activation with this many channels (rounded up to lanes) take.
+   */
   size_t (*reduction_workspace)(int64_t channels, int threads);
 
-  void (*relu)(int64_t count, const float *x, float *y);                             /* in place */
-  void (*relu_backward)(int64_t count, const float *y, const float *dy, float *dx);  /* in place of dy or y */
-  void (*add)(int64_t count, const float *a, const float *b, float *sum);            /* in place of either */
+  void (*relu)(int64_t count, const float *x, float *y);                            /* in place */
+  void (*relu_backward)(int64_t count, const float *y, const float *dy, float *dx); /* in place of dy or y */
+  void (*add)(int64_t count, const float *a, const float *b, float *sum);           /* in place of either */
   /* Sum of dy over images and pixels: [channels]. */
   void (*bias_backward)(struct activation a, const float *dy, float *dbias, void *workspace);
   /* y += bias by channel, in place. */
@@ -68,7 +72,8 @@ struct cpu_kernels {
                        float *y);
   void (*average_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
                                 const float *dy, float *dx);
-  void (*global_average_pool)(struct activation a, const float *x, float *y);            /* y: [images, channels] row-major */
+  void (*global_average_pool)(struct activation a, const float *x,
+                              float *y); /* y: [images, channels] row-major */
   void (*global_average_pool_backward)(struct activation a, const float *dy, float *dx);
 
   /* loss[0]: mean over rows whose label is >= 0 (0 when there are none); correct[0]: rows whose label is the
@@ -79,20 +84,21 @@ struct cpu_kernels {
   void (*softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
                                          const int32_t *labels, float smoothing, float *dlogits);
 
-  /* y[i] = u(i) >= probability ? x[i] / (1 - probability) : 0, u in [0, 1) from the counter i. In place. The element
-   * order is that of memory. */
+  /* y[i] = u(i) >= probability ? x[i] / (1 - probability) : 0, u in [0, 1) from the counter i. In place. The
+   * element order is that of memory. */
   void (*dropout)(int64_t count, struct random_key key, float probability, const float *x, float *y);
 
-  /* g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m), as PyTorch. m may
-   * be NULL (momentum 0). */
-  void (*sgd)(int64_t count, float *w, float *m, const float *g, float rate, float momentum, float weight_decay,
-              bool nesterov);
-  /* Loshchilov & Hutter 2019, decoupled decay, bias correction for update number `step` (from 1), as PyTorch. */
-  void (*adamw)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1, float beta2,
-                float epsilon, float weight_decay, int64_t step);
+  /* g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m), as PyTorch. m
+   * may be NULL (momentum 0). */
+  void (*sgd)(int64_t count, float *w, float *m, const float *g, float rate, float momentum,
+              float weight_decay, bool nesterov);
+  /* Loshchilov & Hutter 2019, decoupled decay, bias correction for update number `step` (from 1), as PyTorch.
+   */
+  void (*adamw)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1,
+                float beta2, float epsilon, float weight_decay, int64_t step);
   /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). */
-  void (*running_statistics)(int64_t channels, float *running_mean, float *running_variance, const float *mean,
-                             const float *variance, float momentum, int64_t count);
+  void (*running_statistics)(int64_t channels, float *running_mean, float *running_variance,
+                             const float *mean, const float *variance, float momentum, int64_t count);
 
   /* The same tensor from one activation layout to another. */
   void (*reorder)(struct activation from, struct activation to, const float *x, float *y);
@@ -100,5 +106,8 @@ struct cpu_kernels {
 
 /* The table for the best instruction set that this processor has. */
 const struct cpu_kernels *cpu_kernels_best(void);
+
+/* All tables that this processor can run, best first; NULL past the last. */
+const struct cpu_kernels *cpu_kernels_at(int index);
 
 #endif

@@ -1,0 +1,30 @@
+/* Counter-based random numbers: a draw is a function of its key and counter, so it can be made again. */
+#ifndef NEAP_BASE_RANDOM_H
+#define NEAP_BASE_RANDOM_H
+
+#include <stdint.h>
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): key = seed, counter = (counter, stream). */
+static inline void random_philox(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]) {
+  uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)stream,
+           c3 = (uint32_t)(stream >> 32);
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+    c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+    c1 = (uint32_t)b;
+    c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+    c3 = (uint32_t)a;
+  }
+  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+/* A word as a number in [0, 1), with 24 bits. */
+static inline float random_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+
+/* An integer in [0, bound), bound at most 2^32, from a word (bias below bound / 2^32). */
+static inline uint32_t random_below(uint32_t word, uint64_t bound) {
+  return (uint32_t)((uint64_t)word * bound >> 32);
+}
+
+#endif

@@ -1,0 +1,145 @@
+/* The CPU backend's table, and what all its kernels share. */
+#include "kernel/cpu/cpu.h"
+
+#include <string.h>
+
+struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
+  struct activation a = {.images = 1, .channels = 1, .height = 1, .width = 1, .lanes = format.lanes};
+  if (tensor->rank > 0) a.images = tensor->dims[0];
+  if (tensor->rank > 1) a.channels = tensor->dims[1];
+  if (tensor->rank > 2) a.height = tensor->dims[2];
+  for (int32_t i = 3; i < tensor->rank; i++) a.width *= tensor->dims[i];
+  if (a.height * a.width == 1 && a.channels % a.lanes == 0) a.lanes = a.channels;
+  return a;
+}
+
+struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor) {
+  if (tensor->rank != 4) return ROW_MAJOR;
+  if (cpu->block == 0) return (struct memory_format){.lanes = tensor->dims[1]};
+  if (tensor->dims[1] % cpu->block != 0) return ROW_MAJOR; /* only the first convolution's input */
+  return (struct memory_format){.lanes = cpu->block, .blocks = true};
+}
+
+neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run *run,
+                       struct cpu_kernel kernel) {
+  kernel.kernels = cpu->kernels;
+  p->run = run;
+  p->state = region_copy(p->region, &kernel, 1, sizeof kernel);
+  RETURN_IF_NULL(p->state);
+  return NEAP_OK;
+}
+
+/* Channel blocks are the fastest for a graph all of whose convolutions can have them; where some cannot
+ * (groups, odd channel counts), channels last is good for all. Depends on shapes and the processor alone. */
+static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->op != OP_CONV) continue;
+    const struct tensor *x = &graph->tensors.data[node->inputs[0]],
+                        *y = &graph->tensors.data[node->outputs[0]];
+    const bool begins = x->role == ROLE_INPUT && x->dims[1] <= 4;
+    if (node->attributes.groups != 1 || y->dims[1] % block != 0 || (x->dims[1] % block != 0 && !begins))
+      return 0;
+  }
+  return block;
+}
+
+static neap_status create_state(const struct neap_graph *graph, const struct lower_options *options,
+                                void **state) {
+  struct cpu *cpu = calloc(1, sizeof *cpu);
+  RETURN_IF_NULL(cpu);
+  const neap_status status = dnn_create(&cpu->dnn);
+  if (status != NEAP_OK) {
+    free(cpu);
+    return status;
+  }
+  cpu->kernels = cpu_kernels_best();
+  cpu->convolution = options->convolution;
+  cpu->threads = options->threads;
+#if defined(__x86_64__)
+  const int64_t widest = __builtin_cpu_supports("avx512f") ? 16 : __builtin_cpu_supports("avx2") ? 8 : 0;
+  cpu->block = widest == 0 ? 0 : choose_block(graph, widest);
+#else
+  (void)graph, (void)choose_block;
+#endif
+  *state = cpu;
+  return NEAP_OK;
+}
+
+static void free_state(void *state) {
+  struct cpu *cpu = state;
+  if (cpu == NULL) return;
+  dnn_free(cpu->dnn);
+  free(cpu);
+}
+
+static uint64_t packed_bytes(const void *packed) { return dnn_layout_bytes(packed); }
+
+/* Between a variable's own format and row-major. */
+static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct memory_format format,
+                           const void *from, void *to, bool out) {
+  if (format.packed == NULL) {
+    const struct activation theirs = activation_of(tensor, format), plain = activation_of(tensor, ROW_MAJOR);
+    cpu->kernels->reorder(out ? theirs : plain, out ? plain : theirs, from, to);
+    return NEAP_OK;
+  }
+  const struct dnn_layout *plain;
+  const struct dnn_primitive *primitive;
+  TRY(dnn_layout_unpacked(cpu->dnn, format.packed, &plain));
+  TRY(dnn_make_reorder(cpu->dnn, out ? format.packed : plain, out ? plain : format.packed, &primitive));
+  void *scratchpad = aligned_alloc(64, dnn_scratchpad_bytes(primitive) / 64 * 64 + 64);
+  RETURN_IF_NULL(scratchpad);
+  const neap_status status =
+      dnn_run(primitive, &(struct dnn_operands){.a = (void *)from, .c = to, .scratchpad = scratchpad});
+  free(scratchpad);
+  return status;
+}
+
+static neap_status export_variable(void *state, const struct tensor *tensor, struct memory_format format,
+                                   const void *data, float *plain) {
+  return convert(state, tensor, format, data, plain, true);
+}
+
+static neap_status import_variable(void *state, const struct tensor *tensor, struct memory_format format,
+                                   const float *plain, void *data) {
+  return convert(state, tensor, format, plain, data, false);
+}
+
+const struct backend cpu_backend = {
+    .name = "cpu",
+    .create_state = create_state,
+    .free_state = free_state,
+    .packed_bytes = packed_bytes,
+    .element_bytes = dtype_bytes,
+    .export_variable = export_variable,
+    .import_variable = import_variable,
+    .prepare =
+        {
+            [OP_CONV] = prepare_conv,
+            [OP_BATCH_NORM_STATISTICS] = prepare_batch_norm_statistics,
+            [OP_BATCH_NORM] = prepare_batch_norm,
+            [OP_RELU] = prepare_relu,
+            [OP_ADD] = prepare_add,
+            [OP_MAX_POOL] = prepare_max_pool,
+            [OP_AVERAGE_POOL] = prepare_average_pool,
+            [OP_GLOBAL_AVERAGE_POOL] = prepare_global_average_pool,
+            [OP_LINEAR] = prepare_linear,
+            [OP_DROPOUT] = prepare_dropout,
+            [OP_SOFTMAX_CROSS_ENTROPY] = prepare_softmax_cross_entropy,
+            [OP_CONV_BACKWARD_DATA] = prepare_conv_backward_data,
+            [OP_CONV_BACKWARD_WEIGHTS] = prepare_conv_backward_weights,
+            [OP_BIAS_BACKWARD] = prepare_bias_backward,
+            [OP_BATCH_NORM_BACKWARD] = prepare_batch_norm_backward,
+            [OP_RELU_BACKWARD] = prepare_relu_backward,
+            [OP_MAX_POOL_BACKWARD] = prepare_max_pool_backward,
+            [OP_AVERAGE_POOL_BACKWARD] = prepare_average_pool_backward,
+            [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = prepare_global_average_pool_backward,
+            [OP_LINEAR_BACKWARD_DATA] = prepare_linear_backward_data,
+            [OP_LINEAR_BACKWARD_WEIGHTS] = prepare_linear_backward_weights,
+            [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = prepare_softmax_cross_entropy_backward,
+            [OP_SGD] = prepare_sgd,
+            [OP_ADAMW] = prepare_adamw,
+            [OP_RUNNING_STATISTICS] = prepare_running_statistics,
+            [OP_REORDER] = prepare_reorder,
+        },
+};

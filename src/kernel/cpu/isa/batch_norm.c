@@ -1,0 +1,433 @@
+/* Reductions over images and pixels, and what hangs on them: batch norm in both directions, bias gradients.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/cpu/isa/isa.h"
+
+/* A tensor is walked in slices: some pixels of one channel block of one image. */
+enum { SLICE_ROWS = 128, TILE = 64 };
+
+/* Pixels that are summed in f32 before the sum goes to double. */
+static int64_t slices_per_image(struct activation a) { return (pixels_of(a) + SLICE_ROWS - 1) / SLICE_ROWS; }
+
+struct slice {
+  int64_t offset, rows; /* of its first element; pixels */
+};
+
+/* Slice i of a channel block: images x slices in order. */
+static struct slice slice_at(struct activation a, int64_t block, int64_t i) {
+  const int64_t per_image = slices_per_image(a), image = i / per_image, first = i % per_image * SLICE_ROWS,
+                left = pixels_of(a) - first;
+  return (struct slice){((image * blocks_of(a) + block) * pixels_of(a) + first) * a.lanes,
+                        left < SLICE_ROWS ? left : SLICE_ROWS};
+}
+
+/* What a channel's values are measured against and scaled with. */
+struct channel_terms {
+  float centre[TILE], scale[TILE], shift[TILE];
+};
+
+/* y = x * scale + shift in this one form everywhere, so that the sign that ReLU sees is the same in both
+ * directions. */
+static inline float normalised(float x, float scale, float shift) { return multiply_add(x, scale, shift); }
+
+static void affine_terms(const float *mean, const float *variance, const float *gamma, const float *beta,
+                         float epsilon, int64_t channel, int64_t count, struct channel_terms *t) {
+  for (int64_t c = 0; c < count; c++) {
+    const float deviation = sqrtf(variance[channel + c] + epsilon);
+    t->centre[c] = mean[channel + c];
+    t->scale[c] = gamma[channel + c] / deviation;
+    t->shift[c] = multiply_add(-mean[channel + c], t->scale[c], beta[channel + c]);
+  }
+}
+
+/* ---- Sums of one column of a slice ---- */
+
+/* The two sums over a slice's pixels for the channels [column, column + width) of a block whose rows are
+ * `stride` apart. */
+typedef void column_sums(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
+                         const struct channel_terms *t, double *first, double *second);
+
+static inline __attribute__((always_inline)) vector load(const float *p) { return *(const vector *)p; }
+
+static inline __attribute__((always_inline)) vector vector_normalised(vector x, vector scale, vector shift) {
+  vector y;
+  for (int i = 0; i < VECTOR_WIDTH; i++) y[i] = normalised(x[i], scale[i], shift[i]);
+  return y;
+}
+
+static inline __attribute__((always_inline)) vector where_positive(vector condition, vector value) {
+  return (vector)((mask)value & (condition > 0.0f));
+}
+
+static void add_to(vector sums, double *total) {
+  for (int i = 0; i < VECTOR_WIDTH; i++) total[i] += (double)sums[i];
+}
+
+/* sum (x - centre), sum (x - centre)^2 */
+static void moments(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
+                    const struct channel_terms *t, double *first, double *second) {
+  (void)dy;
+  int64_t c = 0;
+  for (; c + VECTOR_WIDTH <= width; c += VECTOR_WIDTH) {
+    const vector centre = load(t->centre + c);
+    vector a = {0}, b = {0};
+    for (int64_t r = 0; r < rows; r++) {
+      const vector d = load(x + r * stride + c) - centre;
+      a += d;
+      b += d * d;
+    }
+    add_to(a, first + c);
+    add_to(b, second + c);
+  }
+  for (; c < width; c++) {
+    float a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (int64_t r = 0; r < rows; r++) {
+      const float d = x[r * stride + c] - t->centre[c];
+      a += d;
+      b += d * d;
+    }
+    first[c] += (double)a;
+    second[c] += (double)b;
+  }
+}
+
+/* sum g, sum g (x - centre); g = dy, or dy where the forward result was positive. */
+static inline __attribute__((always_inline)) void gradients(const float *x, const float *dy, int64_t rows,
+                                                            int64_t stride, int64_t width,
+                                                            const struct channel_terms *t, double *first,
+                                                            double *second, bool relu) {
+  int64_t c = 0;
+  for (; c + VECTOR_WIDTH <= width; c += VECTOR_WIDTH) {
+    const vector centre = load(t->centre + c), scale = load(t->scale + c), shift = load(t->shift + c);
+    vector a = {0}, b = {0};
+    for (int64_t r = 0; r < rows; r++) {
+      const vector v = load(x + r * stride + c);
+      vector g = load(dy + r * stride + c);
+      if (relu) g = where_positive(vector_normalised(v, scale, shift), g);
+      a += g;
+      b += g * (v - centre);
+    }
+    add_to(a, first + c);
+    add_to(b, second + c);
+  }
+  for (; c < width; c++) {
+    float a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (int64_t r = 0; r < rows; r++) {
+      const float v = x[r * stride + c];
+      float g = dy[r * stride + c];
+      if (relu) g = normalised(v, t->scale[c], t->shift[c]) > 0 ? g : 0;
+      a += g;
+      b += g * (v - t->centre[c]);
+    }
+    first[c] += (double)a;
+    second[c] += (double)b;
+  }
+}
+
+static void plain_gradients(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
+                            const struct channel_terms *t, double *first, double *second) {
+  gradients(x, dy, rows, stride, width, t, first, second, false);
+}
+
+static void relu_gradients(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
+                           const struct channel_terms *t, double *first, double *second) {
+  gradients(x, dy, rows, stride, width, t, first, second, true);
+}
+
+/* ---- Sums of a channel block over a team of threads ---- */
+
+/* Workspace: for each thread, two sums for each channel. */
+static double *thread_sums(void *workspace, struct activation a, int thread) {
+  return (double *)workspace + (int64_t)thread * 2 * blocks_of(a) * a.lanes;
+}
+
+size_t ISA(reduction_workspace)(int64_t channels, int threads) {
+  return (size_t)channels * 2 * sizeof(double) * (size_t)threads;
+}
+
+static int64_t tile_width(struct activation a, int64_t block, int64_t column) {
+  const int64_t in_block = a.lanes - column, channels = a.channels - block * a.lanes - column;
+  const int64_t width = in_block < channels ? in_block : channels;
+  return width < TILE ? width : TILE;
+}
+
+typedef void tile_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t);
+
+/* This thread's share of a block's sums. */
+static void sum_block(struct activation a, int64_t block, const float *x, const float *dy, column_sums *sums,
+                      tile_terms *terms, const void *context, int thread, int threads, void *workspace) {
+  double *first = thread_sums(workspace, a, thread) + block * a.lanes,
+         *second = first + blocks_of(a) * a.lanes;
+  memset(first, 0, (size_t)a.lanes * sizeof *first);
+  memset(second, 0, (size_t)a.lanes * sizeof *second);
+  const struct range mine = part_of(a.images * slices_per_image(a), thread, threads);
+  int64_t width;
+  for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes; column += width) {
+    struct channel_terms t;
+    terms(context, block * a.lanes + column, width, &t);
+    for (int64_t i = mine.begin; i < mine.end; i++) {
+      const struct slice s = slice_at(a, block, i);
+      const int64_t at = s.offset + column;
+      sums(x + at, dy != NULL ? dy + at : NULL, s.rows, a.lanes, width, &t, first + column, second + column);
+    }
+  }
+}
+
+static void total(struct activation a, int64_t channel, int threads, void *workspace, double *first,
+                  double *second) {
+  *first = *second = 0;
+  for (int t = 0; t < threads; t++) {
+    const double *sums = thread_sums(workspace, a, t);
+    *first += sums[channel];
+    *second += sums[blocks_of(a) * a.lanes + channel];
+  }
+}
+
+/* ---- Statistics ---- */
+
+/* The channel's first element stands near its values: differences from it lose nothing when squares are
+ * summed. */
+struct first_elements {
+  struct activation a;
+  const float *x;
+};
+
+static void centre_on_first(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
+  const struct first_elements *f = context;
+  for (int64_t c = 0; c < count; c++) {
+    const int64_t k = channel + c;
+    t->centre[c] = f->x[k / f->a.lanes * pixels_of(f->a) * f->a.lanes + k % f->a.lanes];
+  }
+}
+
+void ISA(batch_norm_statistics)(struct activation a, const float *x, float *mean, float *variance,
+                                void *workspace) {
+  const struct first_elements first = {a, x};
+#pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
+  {
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    for (int64_t block = 0; block < blocks_of(a); block++)
+      sum_block(a, block, x, NULL, moments, centre_on_first, &first, thread, threads, workspace);
+#pragma omp barrier
+    const struct range mine = part_of(a.channels, thread, threads);
+    const double count = (double)(a.images * pixels_of(a));
+    for (int64_t c = mine.begin; c < mine.end; c++) {
+      struct channel_terms t;
+      double sum, squares;
+      centre_on_first(&first, c, 1, &t);
+      total(a, c, threads, workspace, &sum, &squares);
+      const double shifted = sum / count, spread = squares / count - shifted * shifted;
+      mean[c] = (float)((double)t.centre[0] + shifted);
+      variance[c] = spread > 0 ? (float)spread : 0;
+    }
+  }
+}
+
+/* ---- Forward ---- */
+
+static inline __attribute__((always_inline)) void apply_rows(const float *x, float *y, int64_t rows,
+                                                             int64_t stride, int64_t width,
+                                                             const struct channel_terms *t, bool relu) {
+  if (width == 1) { /* one channel: its pixels lie side by side, or are few */
+    const float scale = t->scale[0], shift = t->shift[0];
+#pragma omp simd
+    for (int64_t r = 0; r < rows; r++) {
+      const float v = normalised(x[r * stride], scale, shift);
+      y[r * stride] = relu && !(v > 0) ? 0 : v;
+    }
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++)
+#pragma omp simd
+    for (int64_t c = 0; c < width; c++) {
+      const float v = normalised(x[r * stride + c], t->scale[c], t->shift[c]);
+      y[r * stride + c] = relu && !(v > 0) ? 0 : v;
+    }
+}
+
+/* Padding lanes of a blocked tensor hold zeros. */
+static void clear_padding(struct activation a, int64_t block, struct slice s, float *y) {
+  const int64_t used = a.channels - block * a.lanes;
+  for (int64_t r = 0; used < a.lanes && r < s.rows; r++)
+    memset(y + s.offset + r * a.lanes + used, 0, (size_t)(a.lanes - used) * sizeof *y);
+}
+
+void ISA(batch_norm)(struct activation a, const float *x, const float *mean, const float *variance,
+                     const float *gamma, const float *beta, float epsilon, bool relu, float *y) {
+  const int64_t per_block = a.images * slices_per_image(a);
+#pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
+  {
+    const struct range mine = part_of(per_block, omp_get_thread_num(), omp_get_num_threads());
+    for (int64_t block = 0; block < blocks_of(a); block++) {
+      int64_t width;
+      for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
+           column += width) {
+        struct channel_terms t;
+        affine_terms(mean, variance, gamma, beta, epsilon, block * a.lanes + column, width, &t);
+        for (int64_t i = mine.begin; i < mine.end; i++) {
+          const struct slice s = slice_at(a, block, i);
+          const int64_t at = s.offset + column;
+          if (width == 16 && a.lanes == 16 && relu)
+            apply_rows(x + at, y + at, s.rows, 16, 16, &t, true);
+          else if (width == 16 && a.lanes == 16)
+            apply_rows(x + at, y + at, s.rows, 16, 16, &t, false);
+          else if (relu)
+            apply_rows(x + at, y + at, s.rows, a.lanes, width, &t, true);
+          else
+            apply_rows(x + at, y + at, s.rows, a.lanes, width, &t, false);
+        }
+      }
+      for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), y);
+    }
+  }
+}
+
+/* ---- Backward ---- */
+
+struct norm {
+  const float *mean, *variance, *gamma, *beta;
+  float epsilon;
+};
+
+static void norm_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
+  const struct norm *n = context;
+  affine_terms(n->mean, n->variance, n->gamma, n->beta, n->epsilon, channel, count, t);
+}
+
+/* dx = slope * (g - mean g) + tilt * (x - mean) (+ addend), by channel. */
+struct backward_terms {
+  struct channel_terms norm;
+  float average[TILE], tilt[TILE];
+};
+
+static inline __attribute__((always_inline)) void backward_rows(const float *x, const float *dy,
+                                                                const float *addend, float *dx, int64_t rows,
+                                                                int64_t stride, int64_t width,
+                                                                const struct backward_terms *b, bool relu) {
+  const struct channel_terms *t = &b->norm;
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t row = r * stride;
+#pragma omp simd
+    for (int64_t c = 0; c < width; c++) {
+      const float v = x[row + c];
+      float g = dy[row + c];
+      if (relu) g = normalised(v, t->scale[c], t->shift[c]) > 0 ? g : 0;
+      const float d = multiply_add(b->tilt[c], v - t->centre[c], t->scale[c] * (g - b->average[c]));
+      dx[row + c] = addend != NULL ? d + addend[row + c] : d;
+    }
+  }
+}
+
+/* The shapes that matter get code of their own: 16 lanes, with and without addend and ReLU. */
+static void backward_slice(const float *x, const float *dy, const float *addend, float *dx, int64_t rows,
+                           int64_t stride, int64_t width, const struct backward_terms *b, bool relu) {
+  if (stride == 16 && width == 16 && relu && addend != NULL)
+    backward_rows(x, dy, addend, dx, rows, 16, 16, b, true);
+  else if (stride == 16 && width == 16 && relu)
+    backward_rows(x, dy, NULL, dx, rows, 16, 16, b, true);
+  else if (stride == 16 && width == 16 && addend == NULL)
+    backward_rows(x, dy, NULL, dx, rows, 16, 16, b, false);
+  else if (addend == NULL)
+    backward_rows(x, dy, NULL, dx, rows, stride, width, b, relu);
+  else
+    backward_rows(x, dy, addend, dx, rows, stride, width, b, relu);
+}
+
+static void backward_tile_terms(struct activation a, const struct norm *n, int64_t channel, int64_t width,
+                                int threads, void *workspace, struct backward_terms *b, float *dgamma,
+                                float *dbeta) {
+  const double count = (double)(a.images * pixels_of(a));
+  norm_terms(n, channel, width, &b->norm);
+  for (int64_t c = 0; c < width; c++) {
+    double sum, product;
+    total(a, channel + c, threads, workspace, &sum, &product);
+    const double deviation = sqrt((double)n->variance[channel + c] + (double)n->epsilon);
+    b->average[c] = (float)(sum / count);
+    b->tilt[c] = (float)(-(double)b->norm.scale[c] * product / (deviation * deviation * count));
+    if (dgamma != NULL) {
+      dgamma[channel + c] = (float)(product / deviation);
+      dbeta[channel + c] = (float)sum;
+    }
+  }
+}
+
+void ISA(batch_norm_backward)(struct activation a, const float *x, const float *dy, const float *mean,
+                              const float *variance, const float *gamma, const float *beta, float epsilon,
+                              bool relu, const float *addend, float *dx, float *dgamma, float *dbeta,
+                              void *workspace) {
+  const struct norm n = {mean, variance, gamma, beta, epsilon};
+  const int64_t per_block = a.images * slices_per_image(a);
+#pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
+  {
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const struct range mine = part_of(per_block, thread, threads);
+    /* Block by block, so that the second pass finds x and dy in the cache. */
+    for (int64_t block = 0; block < blocks_of(a); block++) {
+      sum_block(a, block, x, dy, relu ? relu_gradients : plain_gradients, norm_terms, &n, thread, threads,
+                workspace);
+#pragma omp barrier
+      int64_t width;
+      for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
+           column += width) {
+        struct backward_terms b;
+        backward_tile_terms(a, &n, block * a.lanes + column, width, threads, workspace, &b,
+                            thread == 0 ? dgamma : NULL, dbeta);
+        for (int64_t i = mine.begin; i < mine.end; i++) {
+          const struct slice s = slice_at(a, block, i);
+          const int64_t at = s.offset + column;
+          backward_slice(x + at, dy + at, addend != NULL ? addend + at : NULL, dx + at, s.rows, a.lanes,
+                         width, &b, relu);
+        }
+      }
+      for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), dx);
+    }
+  }
+}
+
+void ISA(running_statistics)(int64_t channels, float *running_mean, float *running_variance,
+                             const float *mean, const float *variance, float momentum, int64_t count) {
+  const float unbiased = count > 1 ? (float)((double)count / (double)(count - 1)) : 1;
+  for (int64_t c = 0; c < channels; c++) {
+    running_mean[c] += momentum * (mean[c] - running_mean[c]);
+    running_variance[c] += momentum * (variance[c] * unbiased - running_variance[c]);
+  }
+}
+
+/* ---- Bias ---- */
+
+static void no_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
+  (void)context, (void)channel;
+  memset(t->centre, 0, (size_t)count * sizeof *t->centre);
+}
+
+void ISA(bias_backward)(struct activation a, const float *dy, float *dbias, void *workspace) {
+#pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
+  {
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    for (int64_t block = 0; block < blocks_of(a); block++)
+      sum_block(a, block, dy, NULL, moments, no_terms, NULL, thread, threads, workspace);
+#pragma omp barrier
+    const struct range mine = part_of(a.channels, thread, threads);
+    for (int64_t c = mine.begin; c < mine.end; c++) {
+      double sum, unused;
+      total(a, c, threads, workspace, &sum, &unused);
+      dbias[c] = (float)sum;
+    }
+  }
+}
+
+void ISA(bias_add)(struct activation a, const float *bias, float *y) {
+  const int64_t slabs = a.images * blocks_of(a);
+#pragma omp parallel for if (stored_elements(a) >= PARALLEL_FROM)
+  for (int64_t i = 0; i < slabs; i++) {
+    const int64_t first = i % blocks_of(a) * a.lanes, left = a.channels - first,
+                  used = left < a.lanes ? left : a.lanes;
+    for (int64_t p = 0; p < pixels_of(a); p++)
+#pragma omp simd
+      for (int64_t c = 0; c < used; c++) y[(i * pixels_of(a) + p) * a.lanes + c] += bias[first + c];
+  }
+}

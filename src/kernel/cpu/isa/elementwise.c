@@ -1,0 +1,131 @@
+/* Elementwise kernels, optimizers, random numbers, the loss, and changes of layout. */
+#include <math.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "kernel/cpu/isa/isa.h"
+
+#define FOR_ELEMENTS(count)                                                                                  \
+  _Pragma("omp parallel for simd if (count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)
+
+void ISA(relu)(int64_t count, const float *x, float *y) { FOR_ELEMENTS(count) y[i] = x[i] > 0 ? x[i] : 0; }
+
+void ISA(relu_backward)(int64_t count, const float *y, const float *dy, float *dx) {
+  FOR_ELEMENTS(count) dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+void ISA(add)(int64_t count, const float *a, const float *b, float *sum) {
+  FOR_ELEMENTS(count) sum[i] = a[i] + b[i];
+}
+
+/* ---- Optimizers ---- */
+
+void ISA(sgd)(int64_t count, float *w, float *m, const float *g, float rate, float momentum,
+              float weight_decay, bool nesterov) {
+  if (m == NULL) {
+    FOR_ELEMENTS(count) w[i] -= rate * (g[i] + weight_decay * w[i]);
+    return;
+  }
+  FOR_ELEMENTS(count) {
+    const float d = g[i] + weight_decay * w[i], moved = momentum * m[i] + d;
+    m[i] = moved;
+    w[i] -= rate * (nesterov ? d + momentum * moved : moved);
+  }
+}
+
+void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1,
+                float beta2, float epsilon, float weight_decay, int64_t step) {
+  const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));
+  const float second = (float)(1 / sqrt(1 - pow((double)beta2, (double)step)));
+  FOR_ELEMENTS(count) {
+    m[i] += (1 - beta1) * (g[i] - m[i]);
+    v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+    w[i] -= rate * weight_decay * w[i];
+    w[i] -= rate * first * m[i] / (__builtin_sqrtf(v[i]) * second + epsilon);
+  }
+}
+
+/* ---- Dropout ---- */
+
+void ISA(dropout)(int64_t count, struct random_key key, float probability, const float *x, float *y) {
+  const float kept = 1 / (1 - probability);
+#pragma omp parallel for if (count >= PARALLEL_FROM)
+  for (int64_t group = 0; group < (count + 3) / 4; group++) {
+    uint32_t word[4];
+    random_philox(key.seed, key.stream, (uint64_t)group, word);
+    for (int64_t k = 0; k < 4 && 4 * group + k < count; k++)
+      y[4 * group + k] = random_uniform(word[k]) >= probability ? x[4 * group + k] * kept : 0;
+  }
+}
+
+/* ---- Softmax cross-entropy ---- */
+
+struct softmax_row {
+  float highest;
+  double sum; /* of exp(x - highest) */
+  int64_t argmax;
+};
+
+static struct softmax_row softmax_row(int64_t classes, const float *x) {
+  struct softmax_row row = {.highest = x[0]};
+  for (int64_t c = 1; c < classes; c++)
+    if (x[c] > row.highest) row.highest = x[c], row.argmax = c;
+  for (int64_t c = 0; c < classes; c++) row.sum += (double)expf(x[c] - row.highest);
+  return row;
+}
+
+void ISA(softmax_cross_entropy)(int64_t rows, int64_t classes, const float *logits, const int32_t *labels,
+                                float smoothing, float *loss, int32_t *correct) {
+  double total = 0;
+  int64_t counted = 0;
+  *correct = 0;
+  for (int64_t n = 0; n < rows; n++) {
+    if (labels[n] < 0 || labels[n] >= classes) continue;
+    const float *x = logits + n * classes;
+    const struct softmax_row row = softmax_row(classes, x);
+    const double norm = (double)row.highest + log(row.sum);
+    double mean = 0;
+    for (int64_t c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / (double)classes;
+    total += norm - (1 - (double)smoothing) * (double)x[labels[n]] - (double)smoothing * mean;
+    *correct += row.argmax == labels[n];
+    counted++;
+  }
+  *loss = counted > 0 ? (float)(total / (double)counted) : 0;
+}
+
+void ISA(softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
+                                         const int32_t *labels, float smoothing, float *dlogits) {
+  int64_t counted = 0;
+  for (int64_t n = 0; n < rows; n++) counted += labels[n] >= 0 && labels[n] < classes;
+  for (int64_t n = 0; n < rows; n++) {
+    const float *x = logits + n * classes;
+    float *dx = dlogits + n * classes;
+    if (labels[n] < 0 || labels[n] >= classes) {
+      memset(dx, 0, (size_t)classes * sizeof *dx);
+      continue;
+    }
+    const struct softmax_row row = softmax_row(classes, x);
+    const float scale = (float)(1 / row.sum), share = 1 / (float)counted, even = smoothing / (float)classes;
+    for (int64_t c = 0; c < classes; c++) {
+      const float wanted = c == labels[n] ? 1 - smoothing + even : even;
+      dx[c] = (expf(x[c] - row.highest) * scale - wanted) * share;
+    }
+  }
+}
+
+/* ---- Layouts ---- */
+
+void ISA(reorder)(struct activation from, struct activation to, const float *x, float *y) {
+  const int64_t pixels = pixels_of(from), lanes = to.lanes;
+#pragma omp parallel for collapse(2) if (stored_elements(to) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < to.images; n++)
+    for (int64_t b = 0; b < blocks_of(to); b++)
+      for (int64_t p = 0; p < pixels; p++)
+        for (int64_t l = 0; l < lanes; l++) {
+          const int64_t c = b * lanes + l;
+          y[((n * blocks_of(to) + b) * pixels + p) * lanes + l] =
+              c < from.channels
+                  ? x[((n * blocks_of(from) + c / from.lanes) * pixels + p) * from.lanes + c % from.lanes]
+                  : 0;
+        }
+}

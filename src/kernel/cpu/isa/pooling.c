@@ -1,0 +1,152 @@
+/* Pooling. Every kernel walks slabs: the pixels of one channel block of one image. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/cpu/isa/isa.h"
+
+/* Rows and columns of x under the window of one output pixel, cut at the borders. */
+struct extent {
+  int64_t top, bottom, left, right;
+};
+
+static struct extent extent_at(struct activation x, struct window w, int64_t row, int64_t column) {
+  struct extent e = {row * w.stride - w.padding, 0, column * w.stride - w.padding, 0};
+  e.bottom = e.top + w.size < x.height ? e.top + w.size : x.height;
+  e.right = e.left + w.size < x.width ? e.left + w.size : x.width;
+  if (e.top < 0) e.top = 0;
+  if (e.left < 0) e.left = 0;
+  return e;
+}
+
+/* Position in its window of the pixel (i, j), row-major. */
+static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_t i, int64_t j) {
+  return (uint8_t)((i - (row * w.stride - w.padding)) * w.size + j - (column * w.stride - w.padding));
+}
+
+#define FOR_SLABS(a)                                                                                         \
+  _Pragma("omp parallel for if (stored_elements(a) >= PARALLEL_FROM)") for (int64_t slab = 0;                \
+                                                                            slab <                           \
+                                                                            (a).images * blocks_of(a);       \
+                                                                            slab++)
+#define FOR_PIXELS(a)                                                                                        \
+  for (int64_t row = 0; row < (a).height; row++)                                                             \
+    for (int64_t column = 0; column < (a).width; column++)
+
+void ISA(max_pool)(struct activation x_shape, struct activation y_shape, struct window w, const float *x,
+                   float *y, uint8_t *index) {
+  const int64_t lanes = x_shape.lanes;
+  FOR_SLABS(x_shape) {
+    const float *from = x + slab * pixels_of(x_shape) * lanes;
+    FOR_PIXELS(y_shape) {
+      const int64_t at = (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
+      const struct extent e = extent_at(x_shape, w, row, column);
+      bool started = false;
+      for (int64_t i = e.top; i < e.bottom; i++)
+        for (int64_t j = e.left; j < e.right; j++) {
+          const float *pixel = from + (i * x_shape.width + j) * lanes;
+          const uint8_t here = window_index(w, row, column, i, j);
+          if (!started) {
+            memcpy(y + at, pixel, (size_t)lanes * sizeof *y);
+            memset(index + at, here, (size_t)lanes);
+            started = true;
+            continue;
+          }
+#pragma omp simd
+          for (int64_t l = 0; l < lanes; l++) { /* the first NaN stays: nothing is larger than it */
+            const bool wins = pixel[l] > y[at + l] || (pixel[l] != pixel[l] && y[at + l] == y[at + l]);
+            y[at + l] = wins ? pixel[l] : y[at + l];
+            index[at + l] = wins ? here : index[at + l];
+          }
+        }
+    }
+  }
+}
+
+void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
+                            const uint8_t *index, const float *dy, float *dx) {
+  const int64_t lanes = x_shape.lanes;
+  FOR_SLABS(x_shape) {
+    float *to = dx + slab * pixels_of(x_shape) * lanes;
+    memset(to, 0, (size_t)(pixels_of(x_shape) * lanes) * sizeof *to);
+    FOR_PIXELS(y_shape) {
+      const int64_t at = (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
+      const struct extent e = extent_at(x_shape, w, row, column);
+      for (int64_t i = e.top; i < e.bottom; i++)
+        for (int64_t j = e.left; j < e.right; j++) {
+          float *pixel = to + (i * x_shape.width + j) * lanes;
+          const uint8_t here = window_index(w, row, column, i, j);
+#pragma omp simd
+          for (int64_t l = 0; l < lanes; l++) pixel[l] += index[at + l] == here ? dy[at + l] : 0;
+        }
+    }
+  }
+}
+
+void ISA(average_pool)(struct activation x_shape, struct activation y_shape, struct window w, const float *x,
+                       float *y) {
+  const int64_t lanes = x_shape.lanes;
+  FOR_SLABS(x_shape) {
+    const float *from = x + slab * pixels_of(x_shape) * lanes;
+    FOR_PIXELS(y_shape) {
+      float *out = y + (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
+      const struct extent e = extent_at(x_shape, w, row, column);
+      const float share = 1 / (float)((e.bottom - e.top) * (e.right - e.left));
+      memset(out, 0, (size_t)lanes * sizeof *out);
+      for (int64_t i = e.top; i < e.bottom; i++)
+        for (int64_t j = e.left; j < e.right; j++)
+#pragma omp simd
+          for (int64_t l = 0; l < lanes; l++) out[l] += from[(i * x_shape.width + j) * lanes + l];
+#pragma omp simd
+      for (int64_t l = 0; l < lanes; l++) out[l] *= share;
+    }
+  }
+}
+
+void ISA(average_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
+                                const float *dy, float *dx) {
+  const int64_t lanes = x_shape.lanes;
+  FOR_SLABS(x_shape) {
+    float *to = dx + slab * pixels_of(x_shape) * lanes;
+    memset(to, 0, (size_t)(pixels_of(x_shape) * lanes) * sizeof *to);
+    FOR_PIXELS(y_shape) {
+      const float *out = dy + (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
+      const struct extent e = extent_at(x_shape, w, row, column);
+      const float share = 1 / (float)((e.bottom - e.top) * (e.right - e.left));
+      for (int64_t i = e.top; i < e.bottom; i++)
+        for (int64_t j = e.left; j < e.right; j++)
+#pragma omp simd
+          for (int64_t l = 0; l < lanes; l++) to[(i * x_shape.width + j) * lanes + l] += out[l] * share;
+    }
+  }
+}
+
+/* A channel block's lanes, the padding left out. */
+static int64_t used_lanes(struct activation a, int64_t slab) {
+  const int64_t left = a.channels - slab % blocks_of(a) * a.lanes;
+  return left < a.lanes ? left : a.lanes;
+}
+
+void ISA(global_average_pool)(struct activation a, const float *x, float *y) {
+  const float share = 1 / (float)pixels_of(a);
+  FOR_SLABS(a) {
+    const float *from = x + slab * pixels_of(a) * a.lanes;
+    float *out = y + slab / blocks_of(a) * a.channels + slab % blocks_of(a) * a.lanes;
+    const int64_t used = used_lanes(a, slab);
+    memset(out, 0, (size_t)used * sizeof *out);
+    for (int64_t p = 0; p < pixels_of(a); p++)
+#pragma omp simd
+      for (int64_t l = 0; l < used; l++) out[l] += from[p * a.lanes + l];
+    for (int64_t l = 0; l < used; l++) out[l] *= share;
+  }
+}
+
+void ISA(global_average_pool_backward)(struct activation a, const float *dy, float *dx) {
+  const float share = 1 / (float)pixels_of(a);
+  FOR_SLABS(a) {
+    const float *out = dy + slab / blocks_of(a) * a.channels + slab % blocks_of(a) * a.lanes;
+    float *to = dx + slab * pixels_of(a) * a.lanes;
+    const int64_t used = used_lanes(a, slab);
+    for (int64_t p = 0; p < pixels_of(a); p++)
+      for (int64_t l = 0; l < a.lanes; l++) to[p * a.lanes + l] = l < used ? out[l] * share : 0;
+  }
+}

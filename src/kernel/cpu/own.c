@@ -1,0 +1,255 @@
+/* Operators that run on our own kernels (isa/). Each is a line of `run` and a line of what it wants. */
+#include "kernel/cpu/cpu.h"
+#include "kernel/random_stream.h"
+
+#define RUN(name)                                                                                            \
+  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
+                          const struct run_context *context)
+#define PREPARE(name)                                                                                        \
+  neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
+                   struct preparation *p)
+
+static const struct tensor *input(const struct neap_graph *graph, const struct node *node, int32_t i) {
+  return &graph->tensors.data[node->inputs[i]];
+}
+
+/* Elements in memory, padding lanes included. */
+static int64_t stored(struct activation a) {
+  return a.images * ((a.channels + a.lanes - 1) / a.lanes * a.lanes) * a.height * a.width;
+}
+
+static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) {
+  const int64_t channels = (a.channels + a.lanes - 1) / a.lanes * a.lanes;
+  return cpu->kernels->reduction_workspace(channels, cpu->threads);
+}
+
+/* An operator on activations of one shape: every input in `same` (a bit each) and output 0 lie as input 0
+ * does. */
+static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                 struct preparation *p, kernel_run *run, unsigned same, bool reduces) {
+  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = same >> i & 1 ? p->inputs[0] : ROW_MAJOR;
+  if (same & 1) p->outputs[0] = p->inputs[0];
+  const struct activation a = activation_of(input(graph, node, 0), p->inputs[0]);
+  if (reduces) p->workspace = reduction_workspace(cpu, a);
+  return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
+}
+
+#define K          cpu_kernel(kernel)->kernels
+#define A          cpu_kernel(kernel)->a
+#define B          cpu_kernel(kernel)->b
+#define ATTRIBUTES kernel_node(kernel)->attributes
+
+/* ---- Batch norm ---- */
+
+RUN(run_batch_norm_statistics) {
+  (void)context;
+  K->batch_norm_statistics(A, in[0], out[0], out[1], workspace);
+  return NEAP_OK;
+}
+PREPARE(prepare_batch_norm_statistics) {
+  return prepare_alike(state, graph, node, p, run_batch_norm_statistics, 0, true);
+}
+
+RUN(run_batch_norm) {
+  (void)workspace, (void)context;
+  K->batch_norm(A, in[0], in[1], in[2], in[3], in[4], ATTRIBUTES.epsilon, ATTRIBUTES.relu, out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_batch_norm) { return prepare_alike(state, graph, node, p, run_batch_norm, 1, false); }
+
+RUN(run_batch_norm_backward) {
+  (void)context;
+  const float *addend = ATTRIBUTES.addend ? in[6] : NULL;
+  K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.epsilon, ATTRIBUTES.relu,
+                         addend, out[0], out[1], out[2], workspace);
+  return NEAP_OK;
+}
+PREPARE(prepare_batch_norm_backward) {
+  return prepare_alike(state, graph, node, p, run_batch_norm_backward, 1u << 0 | 1u << 1 | 1u << 6, true);
+}
+
+RUN(run_running_statistics) {
+  (void)out, (void)workspace, (void)context;
+  K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1], ATTRIBUTES.momentum,
+                        ATTRIBUTES.size);
+  return NEAP_OK;
+}
+PREPARE(prepare_running_statistics) {
+  return prepare_alike(state, graph, node, p, run_running_statistics, 0, false);
+}
+
+/* ---- Elementwise ---- */
+
+RUN(run_relu) {
+  (void)workspace, (void)context;
+  K->relu(stored(A), in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_relu) { return prepare_alike(state, graph, node, p, run_relu, 1, false); }
+
+RUN(run_relu_backward) {
+  (void)workspace, (void)context;
+  K->relu_backward(stored(A), in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_relu_backward) { return prepare_alike(state, graph, node, p, run_relu_backward, 3, false); }
+
+RUN(run_add) {
+  (void)workspace, (void)context;
+  K->add(stored(A), in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+
+/* Packed weight gradients are added as they lie. */
+RUN(run_add_packed) {
+  (void)workspace, (void)context;
+  K->add((int64_t)cpu_kernel(kernel)->count, in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_add) {
+  if (p->inputs[0].packed == NULL) return prepare_alike(state, graph, node, p, run_add, 3, false);
+  p->inputs[1] = p->outputs[0] = p->inputs[0];
+  const uint64_t count = dnn_layout_bytes(p->inputs[0].packed) / sizeof(float);
+  return cpu_finish(state, p, run_add_packed, (struct cpu_kernel){.count = count});
+}
+
+RUN(run_dropout) {
+  (void)workspace;
+  const struct random_key key = {context->seed, random_stream(context->step, ATTRIBUTES.stream)};
+  K->dropout(stored(A), key, ATTRIBUTES.probability, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_dropout) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }
+
+RUN(run_bias_backward) {
+  (void)context;
+  K->bias_backward(A, in[0], out[0], workspace);
+  return NEAP_OK;
+}
+PREPARE(prepare_bias_backward) { return prepare_alike(state, graph, node, p, run_bias_backward, 0, true); }
+
+/* ---- Pooling ---- */
+
+static struct window window_of(const struct kernel *kernel) {
+  return (struct window){ATTRIBUTES.size, ATTRIBUTES.stride, ATTRIBUTES.padding};
+}
+
+/* a: the larger side (x or dx), b: the smaller (y or dy). All in the format of input 0. */
+static neap_status prepare_pool(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                struct preparation *p, kernel_run *run, bool backward) {
+  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
+  for (int32_t i = 0; i < node->output_count; i++) p->outputs[i] = p->inputs[0];
+  const struct tensor *out = &graph->tensors.data[node->outputs[0]], *in = input(graph, node, 0);
+  return cpu_finish(cpu, p, run,
+                    (struct cpu_kernel){.a = activation_of(backward ? out : in, p->inputs[0]),
+                                        .b = activation_of(backward ? in : out, p->inputs[0])});
+}
+
+RUN(run_max_pool) {
+  (void)workspace, (void)context;
+  K->max_pool(A, B, window_of(kernel), in[0], out[0], out[1]);
+  return NEAP_OK;
+}
+PREPARE(prepare_max_pool) { return prepare_pool(state, graph, node, p, run_max_pool, false); }
+
+/* Inputs index, dy. */
+RUN(run_max_pool_backward) {
+  (void)workspace, (void)context;
+  K->max_pool_backward(A, B, window_of(kernel), in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_max_pool_backward) {
+  return prepare_pool(state, graph, node, p, run_max_pool_backward, true);
+}
+
+RUN(run_average_pool) {
+  (void)workspace, (void)context;
+  K->average_pool(A, B, window_of(kernel), in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_average_pool) { return prepare_pool(state, graph, node, p, run_average_pool, false); }
+
+RUN(run_average_pool_backward) {
+  (void)workspace, (void)context;
+  K->average_pool_backward(A, B, window_of(kernel), in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_average_pool_backward) {
+  return prepare_pool(state, graph, node, p, run_average_pool_backward, true);
+}
+
+RUN(run_global_average_pool) {
+  (void)workspace, (void)context;
+  K->global_average_pool(A, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_global_average_pool) {
+  return prepare_alike(state, graph, node, p, run_global_average_pool, 0, false);
+}
+
+RUN(run_global_average_pool_backward) {
+  (void)workspace, (void)context;
+  K->global_average_pool_backward(A, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_global_average_pool_backward) {
+  const struct tensor *dx = &graph->tensors.data[node->outputs[0]];
+  p->inputs[0] = ROW_MAJOR;
+  p->outputs[0] = preferred_format(state, dx);
+  return cpu_finish(state, p, run_global_average_pool_backward,
+                    (struct cpu_kernel){.a = activation_of(dx, p->outputs[0])});
+}
+
+/* ---- Loss ---- */
+
+RUN(run_softmax_cross_entropy) {
+  (void)workspace, (void)context;
+  const struct tensor *x = kernel_input(kernel, 0);
+  K->softmax_cross_entropy(x->dims[0], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing, out[0], out[1]);
+  return NEAP_OK;
+}
+PREPARE(prepare_softmax_cross_entropy) {
+  p->inputs[0] = ROW_MAJOR;
+  return prepare_alike(state, graph, node, p, run_softmax_cross_entropy, 0, false);
+}
+
+RUN(run_softmax_cross_entropy_backward) {
+  (void)workspace, (void)context;
+  const struct tensor *x = kernel_input(kernel, 0);
+  K->softmax_cross_entropy_backward(x->dims[0], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing, out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_softmax_cross_entropy_backward) {
+  p->inputs[0] = ROW_MAJOR;
+  return prepare_alike(state, graph, node, p, run_softmax_cross_entropy_backward, 0, false);
+}
+
+/* ---- Optimizers: elementwise over a variable as it lies in memory ---- */
+
+static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                  struct preparation *p, kernel_run *run) {
+  if (p->inputs[0].lanes == 0 && p->inputs[0].packed == NULL) p->inputs[0] = ROW_MAJOR;
+  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
+  const struct dnn_layout *layout = p->inputs[0].packed;
+  const uint64_t count =
+      layout != NULL ? dnn_layout_bytes(layout) / sizeof(float) : (uint64_t)input(graph, node, 0)->elements;
+  return cpu_finish(cpu, p, run, (struct cpu_kernel){.count = count});
+}
+
+RUN(run_sgd) {
+  (void)out, (void)workspace;
+  float *momentum = kernel_node(kernel)->input_count > 2 ? in[2] : NULL;
+  K->sgd((int64_t)cpu_kernel(kernel)->count, in[0], momentum, in[1], context->learning_rate,
+         ATTRIBUTES.momentum, ATTRIBUTES.weight_decay, ATTRIBUTES.nesterov);
+  return NEAP_OK;
+}
+PREPARE(prepare_sgd) { return prepare_update(state, graph, node, p, run_sgd); }
+
+RUN(run_adamw) {
+  (void)out, (void)workspace;
+  K->adamw((int64_t)cpu_kernel(kernel)->count, in[0], in[2], in[3], in[1], context->learning_rate,
+           ATTRIBUTES.beta1, ATTRIBUTES.beta2, ATTRIBUTES.epsilon, ATTRIBUTES.weight_decay,
+           (int64_t)context->step + 1);
+  return NEAP_OK;
+}
+PREPARE(prepare_adamw) { return prepare_update(state, graph, node, p, run_adamw); }

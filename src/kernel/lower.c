@@ -1,0 +1,319 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+/* The roofline of an ordinary core pair; only ratios matter to a planner. */
+static const double flops_per_second = 300e9, bytes_per_second = 25e9;
+
+struct lowering {
+  const struct neap_graph *from;
+  struct lowered *to;
+  const struct lower_options *options;
+  int32_t *map;                        /* tensor of `from` -> tensor of to->graph; -1: not there yet */
+  VECTOR(struct memory_format) format; /* by tensor of to->graph, of its storage */
+  VECTOR(int32_t) variant; /* the next tensor with the same elements in another format; -1: none */
+  VECTOR(struct kernel) kernels;
+  VECTOR(double) seconds;
+  VECTOR(uint64_t) workspace;
+};
+
+/* ---- Formats ---- */
+
+static bool same_format(struct memory_format a, struct memory_format b) {
+  return a.lanes == b.lanes && a.packed == b.packed && (a.blocks == b.blocks || a.lanes == 1);
+}
+
+/* The lanes that put every element at the same place: where there is one pixel, channels are adjacent anyway.
+ */
+static int64_t canonical_lanes(const struct tensor *t, struct memory_format f) {
+  int64_t pixels = 1;
+  for (int32_t i = 2; i < t->rank; i++) pixels *= t->dims[i];
+  return t->rank < 2 || (pixels == 1 && t->dims[1] % f.lanes == 0) ? 1 : f.lanes;
+}
+
+/* Do the two put every element of the tensor at the same place? */
+static bool equivalent(const struct tensor *t, struct memory_format a, struct memory_format b) {
+  if (a.packed != NULL || b.packed != NULL) return same_format(a, b);
+  return canonical_lanes(t, a) == canonical_lanes(t, b);
+}
+
+static uint64_t format_bytes(const struct backend *backend, const struct tensor *t, struct memory_format f) {
+  if (f.packed != NULL) return backend->packed_bytes(f.packed);
+  uint64_t elements = (uint64_t)t->elements;
+  if (t->rank >= 2 && f.lanes > 1) {
+    const int64_t padded = (t->dims[1] + f.lanes - 1) / f.lanes * f.lanes;
+    elements = (uint64_t)(t->elements / t->dims[1] * padded);
+  }
+  return elements * backend->element_bytes(t->dtype); /* no overflow: graph_add_tensor left room */
+}
+
+/* ---- Tensors and nodes ---- */
+
+static neap_status add_tensor(struct lowering *l, struct tensor tensor, struct memory_format format,
+                              int32_t *id) {
+  TRY(graph_add_tensor(l->to->graph, tensor, id));
+  TRY(vector_push(&l->format, format));
+  return vector_push(&l->variant, -1);
+}
+
+static struct memory_format *format_of(struct lowering *l, int32_t id) {
+  return &l->format.data[graph_storage(l->to->graph, id)];
+}
+
+static neap_status add_prepared(struct lowering *l, struct node node, const struct preparation *p) {
+  TRY(graph_add_node(l->to->graph, node));
+  const struct node *added = &l->to->graph->nodes.data[l->to->graph->nodes.count - 1];
+  double seconds = p->seconds;
+  if (seconds == 0) {
+    const double compute = node_flops(l->to->graph, added) / flops_per_second,
+                 memory = node_bytes(l->to->graph, added) / bytes_per_second;
+    seconds = compute > memory ? compute : memory;
+  }
+  TRY(vector_push(&l->seconds, seconds));
+  TRY(vector_push(&l->workspace, p->workspace));
+  return vector_push(&l->kernels,
+                     (struct kernel){p->run, p->state, l->to->graph, (int32_t)l->to->graph->nodes.count - 1});
+}
+
+static neap_status prepare(struct lowering *l, const struct neap_graph *graph, const struct node *node,
+                           struct preparation *p) {
+  const struct backend *backend = l->to->backend;
+  RETURN_IF(node->input_count > NODE_MAX_INPUTS || node->output_count > NODE_MAX_OUTPUTS ||
+                backend->prepare[node->op] == NULL,
+            NEAP_UNSUPPORTED, "the %s backend has no operator %s ('%s')", backend->name,
+            op_rows[node->op].name, node->name);
+  return backend->prepare[node->op](l->to->state, graph, node, p);
+}
+
+/* A Reorder node: the tensor (not a view) in the format `want`. */
+static neap_status reorder(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
+  struct neap_graph *graph = l->to->graph;
+  struct tensor tensor = graph->tensors.data[id];
+  tensor.role = ROLE_VALUE;
+  TRY(add_tensor(l, tensor, want, out));
+  const struct node node = {.name = tensor.name,
+                            .op = OP_REORDER,
+                            .pass = PASS_FORWARD,
+                            .inputs = &id,
+                            .input_count = 1,
+                            .outputs = out,
+                            .output_count = 1};
+  struct preparation p = {.inputs = {l->format.data[id]}, .outputs = {want}, .region = &l->to->region};
+  TRY(prepare(l, graph, &node, &p));
+  TRY(add_prepared(l, node, &p));
+  l->variant.data[*out] = l->variant.data[id];
+  l->variant.data[id] = *out;
+  return NEAP_OK;
+}
+
+/* The tensor in the format that a reader wants: itself, an earlier reordering, or a new one. */
+static neap_status provide(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
+  struct tensor tensor = l->to->graph->tensors.data[id];
+  struct memory_format *have = format_of(l, id);
+  if (have->lanes == 0 && have->packed == NULL)
+    *have = want; /* a variable takes the format of its first reader */
+  if (tensor.view_of >= 0) {
+    int32_t base;
+    TRY(provide(l, tensor.view_of, ROW_MAJOR, &base));
+    if (base != tensor.view_of) {
+      tensor.view_of = base;
+      TRY(add_tensor(l, tensor, ROW_MAJOR, &id));
+    }
+    if (equivalent(&tensor, ROW_MAJOR, want)) {
+      *out = id;
+      return NEAP_OK;
+    }
+    return neap_fail(NEAP_UNSUPPORTED, "'%s' is reshaped and then read in another memory format",
+                     tensor.name);
+  }
+  for (int32_t v = id; v >= 0; v = l->variant.data[v])
+    if (equivalent(&tensor, l->format.data[v], want)) {
+      *out = v;
+      return NEAP_OK;
+    }
+  return reorder(l, id, want, out);
+}
+
+/* The new id of a tensor of the old graph; views are made when first asked for. */
+static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
+  struct tensor tensor = l->from->tensors.data[old];
+  if (l->map[old] < 0 && tensor.view_of >= 0 && l->map[tensor.view_of] >= 0) {
+    tensor.view_of = l->map[tensor.view_of];
+    TRY(add_tensor(l, tensor, *format_of(l, tensor.view_of), &l->map[old]));
+  }
+  RETURN_IF(l->map[old] < 0, NEAP_INTERNAL, "lowering: '%s' is read before it is made", tensor.name);
+  *id = l->map[old];
+  return NEAP_OK;
+}
+
+static neap_status lower_node(struct lowering *l, const struct node *node) {
+  int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
+  struct preparation p = {.region = &l->to->region};
+  for (int32_t i = 0; i < node->input_count && i < NODE_MAX_INPUTS; i++) {
+    TRY(mapped(l, node->inputs[i], &inputs[i]));
+    const bool view = l->to->graph->tensors.data[inputs[i]].view_of >= 0;
+    p.inputs[i] = view ? ROW_MAJOR : *format_of(l, inputs[i]);
+  }
+  for (int32_t i = 0; i < NODE_MAX_OUTPUTS; i++) p.outputs[i] = ROW_MAJOR;
+  TRY(prepare(l, l->from, node, &p));
+  for (int32_t i = 0; i < node->input_count; i++) TRY(provide(l, inputs[i], p.inputs[i], &inputs[i]));
+  for (int32_t i = 0; i < node->output_count; i++) {
+    TRY(add_tensor(l, l->from->tensors.data[node->outputs[i]], p.outputs[i], &outputs[i]));
+    l->map[node->outputs[i]] = outputs[i];
+  }
+  for (int32_t i = 0; i < node->update_count; i++) updates[i] = l->map[node->updates[i]];
+  struct node copy = *node;
+  copy.inputs = inputs;
+  copy.outputs = outputs;
+  copy.updates = updates;
+  return add_prepared(l, copy, &p);
+}
+
+static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
+  const size_t tensors = l->from->tensors.count;
+  size_t theirs = 0; /* the next resident tensor of `like` */
+  for (size_t t = 0; t < tensors; t++) {
+    const struct tensor *tensor = &l->from->tensors.data[t];
+    if (tensor->role == ROLE_VALUE || tensor->view_of >= 0) continue;
+    struct memory_format format = tensor->role == ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
+    while (like != NULL && theirs < like->graph->tensors.count &&
+           (like->graph->tensors.data[theirs].role == ROLE_VALUE ||
+            like->graph->tensors.data[theirs].view_of >= 0))
+      theirs++;
+    if (like != NULL && theirs < like->graph->tensors.count) format = like->formats[theirs++];
+    TRY(add_tensor(l, *tensor, format, &l->map[t]));
+  }
+  for (size_t v = 0; v < l->from->nodes.count; v++) TRY(lower_node(l, &l->from->nodes.data[v]));
+  for (size_t t = 0; t < l->format.count; t++)
+    if (l->format.data[t].lanes == 0 && l->format.data[t].packed == NULL) l->format.data[t] = ROW_MAJOR;
+  l->to->graph->loss = l->from->loss < 0 ? -1 : l->map[l->from->loss];
+  l->to->graph->correct = l->from->correct < 0 ? -1 : l->map[l->from->correct];
+  return NEAP_OK;
+}
+
+/* ---- The step ---- */
+
+static const int32_t *map_ids(struct region *region, const struct neap_graph *graph, const int32_t *map,
+                              const int32_t *ids, int32_t count) {
+  int32_t *mapped_ids = region_alloc(region, (size_t)count, sizeof *mapped_ids);
+  for (int32_t i = 0; mapped_ids != NULL && i < count; i++) mapped_ids[i] = map[graph_storage(graph, ids[i])];
+  return mapped_ids;
+}
+
+static neap_status step_nodes(struct lowering *l, struct region *region, struct neap_step *draft,
+                              const int32_t *map) {
+  const struct neap_graph *graph = l->to->graph;
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    const struct op_row *row = &op_rows[node->op];
+    int32_t pairs = 0; /* optional inputs come last: pairs beyond this node's inputs are not its own */
+    struct inplace_pair *own = region_alloc(region, (size_t)row->inplace_count, sizeof *own);
+    for (int32_t i = 0; own != NULL && i < row->inplace_count; i++)
+      if (row->inplace[i].input < node->input_count) own[pairs++] = row->inplace[i];
+    draft->nodes[v] =
+        (struct step_node){.name = node->name,
+                           .op = row->name,
+                           .pass = node->pass,
+                           .repeatable = node->update_count == 0,
+                           .cost = l->seconds.data[v],
+                           .workspace = l->workspace.data[v],
+                           .input_count = node->input_count,
+                           .output_count = node->output_count,
+                           .update_count = node->update_count,
+                           .inplace_count = pairs,
+                           .inplace = own,
+                           .inputs = map_ids(region, graph, map, node->inputs, node->input_count),
+                           .outputs = map_ids(region, graph, map, node->outputs, node->output_count),
+                           .updates = map_ids(region, graph, map, node->updates, node->update_count)};
+    const struct step_node *made = &draft->nodes[v];
+    RETURN_IF(!own || !made->inputs || !made->outputs || !made->updates, NEAP_OUT_OF_MEMORY,
+              "lowering: out of memory");
+  }
+  return NEAP_OK;
+}
+
+static neap_status make_step(struct lowering *l) {
+  const struct neap_graph *graph = l->to->graph;
+  const size_t tensors = graph->tensors.count;
+  struct region region = {0}; /* of the draft */
+  int32_t *map = region_alloc(&l->to->region, tensors, sizeof *map),
+          *back = region_alloc(&l->to->region, tensors, sizeof *back);
+  struct neap_step draft = {.name = graph->name,
+                            .node_count = (int32_t)graph->nodes.count,
+                            .tensors = region_alloc(&region, tensors, sizeof *draft.tensors),
+                            .nodes = region_alloc(&region, graph->nodes.count, sizeof *draft.nodes)};
+  neap_status status = NEAP_OK;
+  if (!map || !back || !draft.tensors || !draft.nodes)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "lowering: out of memory");
+  for (size_t t = 0; status == NEAP_OK && t < tensors; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    map[t] = tensor->view_of >= 0 ? map[tensor->view_of] : draft.tensor_count;
+    if (tensor->view_of >= 0) continue;
+    back[draft.tensor_count] = (int32_t)t;
+    draft.tensors[draft.tensor_count++] =
+        (struct step_tensor){.name = tensor->name,
+                             .role = tensor->role,
+                             .bytes = format_bytes(l->to->backend, tensor, l->format.data[t])};
+  }
+  if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
+  int32_t outputs[2];
+  if (graph->loss >= 0) outputs[draft.output_count++] = map == NULL ? 0 : map[graph->loss];
+  if (graph->correct >= 0) outputs[draft.output_count++] = map == NULL ? 0 : map[graph->correct];
+  draft.outputs = outputs;
+  if (status == NEAP_OK) status = step_create(&draft, &l->to->step);
+  region_free(&region);
+  l->to->step_tensor = map;
+  l->to->graph_tensor = back;
+  return status;
+}
+
+/* ---- The whole ---- */
+
+void lowered_free(struct lowered *lowered) {
+  if (lowered == NULL) return;
+  neap_step_free(lowered->step);
+  neap_graph_free(lowered->graph);
+  if (lowered->owns_state) lowered->backend->free_state(lowered->state);
+  region_free(&lowered->region);
+  free(lowered);
+}
+
+static neap_status run_lowering(struct lowering *l, const struct lowered *like) {
+  struct lowered *to = l->to;
+  l->map = malloc((l->from->tensors.count + 1) * sizeof *l->map);
+  RETURN_IF_NULL(l->map);
+  for (size_t t = 0; t < l->from->tensors.count; t++) l->map[t] = -1;
+  TRY(graph_create(l->from->name, &to->graph));
+  to->owns_state = like == NULL;
+  if (like != NULL)
+    to->state = like->state;
+  else
+    TRY(to->backend->create_state(l->from, l->options, &to->state));
+  TRY(lower_graph(l, like));
+  TRY(make_step(l));
+  to->formats = region_copy(&to->region, l->format.data, l->format.count, sizeof *to->formats);
+  to->kernels = region_copy(&to->region, l->kernels.data, l->kernels.count, sizeof *to->kernels);
+  RETURN_IF(!to->formats || !to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");
+  return NEAP_OK;
+}
+
+neap_status lower(const struct neap_graph *graph, const struct backend *backend,
+                  const struct lower_options *options, const struct lowered *like, struct lowered **out) {
+  struct lowering l = {.from = graph, .to = calloc(1, sizeof(struct lowered)), .options = options};
+  RETURN_IF_NULL(l.to);
+  l.to->backend = backend;
+  const neap_status status = run_lowering(&l, like);
+  free(l.map);
+  vector_free(&l.format);
+  vector_free(&l.variant);
+  vector_free(&l.kernels);
+  vector_free(&l.seconds);
+  vector_free(&l.workspace);
+  if (status != NEAP_OK) {
+    lowered_free(l.to);
+    return status;
+  }
+  *out = l.to;
+  return NEAP_OK;
+}

@@ -1,0 +1,59 @@
+#include "rewrite/copy.h"
+
+enum { LIST_LIMIT = 16 };
+
+static neap_status add(struct copy *copy, int32_t old) {
+  struct tensor tensor = copy->from->tensors.data[old];
+  if (tensor.view_of >= 0) tensor.view_of = copy->map[tensor.view_of];
+  return graph_add_tensor(copy->to, tensor, &copy->map[old]);
+}
+
+neap_status copy_begin(struct copy *copy, const struct neap_graph *from) {
+  *copy = (struct copy){.from = from};
+  neap_status status = graph_create(from->name, &copy->to);
+  copy->map = malloc((from->tensors.count + 1) * sizeof *copy->map);
+  if (status == NEAP_OK && copy->map == NULL)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", from->name);
+  for (size_t t = 0; copy->map != NULL && t < from->tensors.count; t++) copy->map[t] = -1;
+  for (size_t t = 0; status == NEAP_OK && t < from->tensors.count; t++)
+    if (from->tensors.data[t].role != ROLE_VALUE && from->tensors.data[t].view_of < 0)
+      status = add(copy, (int32_t)t);
+  return status == NEAP_OK ? NEAP_OK : copy_end(copy, status, NULL);
+}
+
+neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id) {
+  const int32_t base = copy->from->tensors.data[old].view_of;
+  if (copy->map[old] < 0 && base >= 0 && copy->map[base] >= 0) TRY(add(copy, old));
+  RETURN_IF(copy->map[old] < 0, NEAP_INTERNAL, "rewrite of '%s': tensor '%s' is read before it is made",
+            copy->from->name, copy->from->tensors.data[old].name);
+  *id = copy->map[old];
+  return NEAP_OK;
+}
+
+neap_status copy_node(struct copy *copy, struct node node) {
+  int32_t inputs[LIST_LIMIT], outputs[LIST_LIMIT], updates[LIST_LIMIT];
+  RETURN_IF(node.input_count > LIST_LIMIT || node.output_count > LIST_LIMIT || node.update_count > LIST_LIMIT,
+            NEAP_TOO_LARGE, "node '%s' has too many operands", node.name);
+  for (int32_t i = 0; i < node.input_count; i++) TRY(copy_tensor(copy, node.inputs[i], &inputs[i]));
+  for (int32_t i = 0; i < node.update_count; i++) TRY(copy_tensor(copy, node.updates[i], &updates[i]));
+  for (int32_t i = 0; i < node.output_count; i++) {
+    TRY(add(copy, node.outputs[i]));
+    outputs[i] = copy->map[node.outputs[i]];
+  }
+  node.inputs = inputs;
+  node.outputs = outputs;
+  node.updates = updates;
+  return graph_add_node(copy->to, node);
+}
+
+neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out) {
+  if (status == NEAP_OK) {
+    copy->to->loss = copy->from->loss < 0 ? -1 : copy->map[copy->from->loss];
+    copy->to->correct = copy->from->correct < 0 ? -1 : copy->map[copy->from->correct];
+    *out = copy->to;
+  } else {
+    neap_graph_free(copy->to);
+  }
+  free(copy->map);
+  return status;
+}

@@ -1,0 +1,25 @@
+/* What rewrites share: copying a graph node by node while some are changed. */
+#ifndef NEAP_REWRITE_COPY_H
+#define NEAP_REWRITE_COPY_H
+
+#include "rewrite/rewrite.h"
+
+struct copy {
+  const struct neap_graph *from;
+  struct neap_graph *to;
+  int32_t *map; /* tensor of `from` -> tensor of `to`; -1: not there yet */
+};
+
+/* Starts with a copy of all resident tensors. On failure nothing is left behind. */
+neap_status copy_begin(struct copy *copy, const struct neap_graph *from);
+
+/* The new id of a tensor that has been made; a view is copied when it is first asked for. */
+neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id);
+
+/* Appends `node`, whose ids are those of `from`: new values for its outputs, mapped ids for the rest. */
+neap_status copy_node(struct copy *copy, struct node node);
+
+/* Hands the new graph out (status NEAP_OK) or frees it; frees the map. Returns `status`. */
+neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out);
+
+#endif

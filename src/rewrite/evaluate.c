@@ -1,0 +1,36 @@
+#include "rewrite/copy.h"
+
+static neap_status evaluate_node(struct copy *copy, const struct node *node, const int32_t *running_mean,
+                                 const int32_t *running_variance) {
+  if (node->pass == PASS_UPDATE || node->op == OP_BATCH_NORM_STATISTICS) return NEAP_OK;
+  if (node->op == OP_DROPOUT) return copy_tensor(copy, node->inputs[0], &copy->map[node->outputs[0]]);
+  if (node->op != OP_BATCH_NORM) return copy_node(copy, *node);
+  const int32_t *in = node->inputs;
+  struct node changed = *node;
+  changed.inputs = (int32_t[]){in[0], running_mean[in[1]], running_variance[in[2]], in[3], in[4]};
+  RETURN_IF(changed.inputs[1] < 0 || changed.inputs[2] < 0, NEAP_INTERNAL,
+            "batch norm '%s' has no running statistics", node->name);
+  return copy_node(copy, changed);
+}
+
+neap_status rewrite_evaluation(const struct neap_graph *graph, struct neap_graph **out) {
+  struct copy copy;
+  TRY(copy_begin(&copy, graph));
+  neap_status status = NEAP_OK;
+  /* Batch statistic -> the running one that follows it. */
+  const size_t tensors = graph->tensors.count;
+  int32_t *running_mean = malloc((2 * tensors + 1) * sizeof *running_mean);
+  if (running_mean == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  int32_t *running_variance = running_mean == NULL ? NULL : running_mean + tensors;
+  for (size_t i = 0; status == NEAP_OK && i < 2 * tensors; i++) running_mean[i] = -1;
+  for (size_t v = 0; status == NEAP_OK && v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->op != OP_RUNNING_STATISTICS) continue;
+    running_mean[node->inputs[0]] = node->inputs[2];
+    running_variance[node->inputs[1]] = node->inputs[3];
+  }
+  for (size_t v = 0; status == NEAP_OK && v < graph->nodes.count; v++)
+    status = evaluate_node(&copy, &graph->nodes.data[v], running_mean, running_variance);
+  free(running_mean);
+  return copy_end(&copy, status, out);
+}

@@ -1,0 +1,82 @@
+#include <string.h>
+
+#include "rewrite/copy.h"
+
+struct fusion {
+  int32_t *into;  /* first of a pair -> second; -1: none */
+  int32_t *first; /* second of a pair -> first; -1: none */
+};
+
+/* The only reader of a tensor, where that is so, it reads it once and not through a view; else -1. */
+static int32_t only_reader(const struct neap_graph *graph, const int32_t *start, const int32_t *readers,
+                           int32_t tensor) {
+  if (tensor == graph->loss || start[tensor + 1] - start[tensor] != 1) return -1;
+  const struct node *reader = &graph->nodes.data[readers[start[tensor]]];
+  int32_t uses = 0;
+  for (int32_t i = 0; i < reader->input_count; i++) {
+    if (graph_storage(graph, reader->inputs[i]) != tensor) continue;
+    if (reader->inputs[i] != tensor || ++uses > 1) return -1;
+  }
+  return readers[start[tensor]];
+}
+
+static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader) {
+  if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU;
+  if (node->op != OP_CONV || reader->op != OP_ADD || node->attributes.addend) return false;
+  return graph->tensors.data[reader->inputs[0]].view_of < 0 &&
+         graph->tensors.data[reader->inputs[1]].view_of < 0;
+}
+
+static neap_status find_pairs(const struct neap_graph *graph, struct region *region, struct fusion *fusion) {
+  const size_t nodes = graph->nodes.count;
+  fusion->into = region_alloc(region, nodes, sizeof(int32_t));
+  fusion->first = region_alloc(region, nodes, sizeof(int32_t));
+  RETURN_IF(!fusion->into || !fusion->first, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  memset(fusion->into, -1, nodes * sizeof(int32_t));
+  memset(fusion->first, -1, nodes * sizeof(int32_t));
+  const int32_t *start, *readers;
+  TRY(graph_readers(graph, region, &start, &readers));
+  /* Backwards: of two convolutions that a sum reads the later one is taken, so that nothing lives longer. */
+  for (size_t v = nodes; v-- > 0;) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->output_count != 1) continue;
+    const int32_t reader = only_reader(graph, start, readers, node->outputs[0]);
+    if (reader < 0 || fusion->first[reader] >= 0 || !fusible(graph, node, &graph->nodes.data[reader]))
+      continue;
+    fusion->into[v] = reader;
+    fusion->first[reader] = (int32_t)v;
+  }
+  return NEAP_OK;
+}
+
+/* The pair as one node; it stands where the second stood. */
+static neap_status copy_pair(struct copy *copy, const struct node *a, const struct node *b) {
+  struct node fused = *a;
+  fused.outputs = b->outputs;
+  if (a->op == OP_BATCH_NORM) {
+    fused.attributes.relu = true;
+    return copy_node(copy, fused);
+  }
+  const int32_t addend = b->inputs[0] == a->outputs[0] ? b->inputs[1] : b->inputs[0];
+  const int32_t bias = a->attributes.bias ? a->inputs[2] : -1;
+  fused.inputs = (int32_t[]){a->inputs[0], a->inputs[1], addend, bias};
+  fused.input_count = a->input_count + 1;
+  fused.attributes.addend = true;
+  return copy_node(copy, fused);
+}
+
+neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out) {
+  struct copy copy;
+  TRY(copy_begin(&copy, graph));
+  struct region region = {0};
+  struct fusion fusion;
+  neap_status status = find_pairs(graph, &region, &fusion);
+  for (size_t v = 0; status == NEAP_OK && v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (fusion.into[v] >= 0) continue;
+    status = fusion.first[v] < 0 ? copy_node(&copy, *node)
+                                 : copy_pair(&copy, &graph->nodes.data[fusion.first[v]], node);
+  }
+  region_free(&region);
+  return copy_end(&copy, status, out);
+}

@@ -23,11 +23,10 @@ static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_
   return (uint8_t)((i - (row * w.stride - w.padding)) * w.size + j - (column * w.stride - w.padding));
 }
 
+#define PRAGMA(text) _Pragma(#text)
 #define FOR_SLABS(a)                                                                                         \
-  _Pragma("omp parallel for if (stored_elements(a) >= PARALLEL_FROM)") for (int64_t slab = 0;                \
-                                                                            slab <                           \
-                                                                            (a).images * blocks_of(a);       \
-                                                                            slab++)
+  PRAGMA(omp parallel for if (stored_elements(a) >= PARALLEL_FROM))                                          \
+  for (int64_t slab = 0; slab < (a).images * blocks_of(a); slab++)
 #define FOR_PIXELS(a)                                                                                        \
   for (int64_t row = 0; row < (a).height; row++)                                                             \
     for (int64_t column = 0; column < (a).width; column++)

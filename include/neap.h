@@ -175,8 +175,8 @@ typedef struct neap_session_options {
 
 typedef struct neap_session neap_session;
 
-/* Plans, maps the memory, once, and initialises the parameters (He et al. 2015, fan out, seeded). Nothing is
- * allocated after this. The graph is borrowed until neap_session_free.
+/* Plans, maps the memory, once, and initialises the parameters: normal with He et al. 2015's deviation, by fan out for
+ * convolutions and fan in for linear layers, seeded. Nothing is allocated after this. The graph is borrowed until neap_session_free.
  * NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget that can be met. */
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
                                 neap_session **session);

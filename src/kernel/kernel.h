@@ -17,6 +17,8 @@ struct memory_format {
 
 #define ROW_MAJOR ((struct memory_format){.lanes = 1})
 
+enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step is a multiple of */
+
 enum { NODE_MAX_INPUTS = 8, NODE_MAX_OUTPUTS = 4 };
 
 /* What a step has besides tensors. */
@@ -90,7 +92,7 @@ extern const struct backend reference_backend, cpu_backend;
 struct lowered {
   struct region region;
   const struct backend *backend;
-  void *state;                   /* the backend's */
+  void *state; /* the backend's */
   bool owns_state;
   struct neap_graph *graph;      /* with Reorder nodes */
   struct memory_format *formats; /* by tensor; a view has its storage's */

@@ -38,14 +38,19 @@ static bool equivalent(const struct tensor *t, struct memory_format a, struct me
   return canonical_lanes(t, a) == canonical_lanes(t, b);
 }
 
+/* Every size is a multiple of the alignment, so that what the planners add up is what the layout takes. */
+static uint64_t round_up(uint64_t bytes) {
+  return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+}
+
 static uint64_t format_bytes(const struct backend *backend, const struct tensor *t, struct memory_format f) {
-  if (f.packed != NULL) return backend->packed_bytes(f.packed);
+  if (f.packed != NULL) return round_up(backend->packed_bytes(f.packed));
   uint64_t elements = (uint64_t)t->elements;
   if (t->rank >= 2 && f.lanes > 1) {
     const int64_t padded = (t->dims[1] + f.lanes - 1) / f.lanes * f.lanes;
     elements = (uint64_t)(t->elements / t->dims[1] * padded);
   }
-  return elements * backend->element_bytes(t->dtype); /* no overflow: graph_add_tensor left room */
+  return round_up(elements * backend->element_bytes(t->dtype)); /* no overflow: graph_add_tensor left room */
 }
 
 /* ---- Tensors and nodes ---- */
@@ -71,7 +76,7 @@ static neap_status add_prepared(struct lowering *l, struct node node, const stru
     seconds = compute > memory ? compute : memory;
   }
   TRY(vector_push(&l->seconds, seconds));
-  TRY(vector_push(&l->workspace, p->workspace));
+  TRY(vector_push(&l->workspace, round_up(p->workspace)));
   return vector_push(&l->kernels,
                      (struct kernel){p->run, p->state, l->to->graph, (int32_t)l->to->graph->nodes.count - 1});
 }

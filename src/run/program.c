@@ -1,0 +1,132 @@
+#include <string.h>
+
+#include "run/session.h"
+
+#if NEAP_DEBUG
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes)   memset(address, 0xFF, bytes) /* NaN in every type */
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#endif
+#endif
+
+struct binding {
+  struct region *region;
+  const struct lowered *lowered;
+  const struct neap_plan *plan;
+  unsigned char *arena;
+  unsigned char **address; /* step tensor -> its newest instance */
+};
+
+static neap_status bind_call(const struct binding *b, int32_t position, int32_t *instance,
+                             struct call *call) {
+  const struct kernel *kernel = &b->lowered->kernels[b->plan->schedule[position]];
+  const struct node *node = kernel_node(kernel);
+  const int32_t *tensor = b->lowered->step_tensor;
+  call->kernel = kernel;
+  call->inputs = region_alloc(b->region, (size_t)node->input_count, sizeof(void *));
+  call->outputs = region_alloc(b->region, (size_t)node->output_count, sizeof(void *));
+  RETURN_IF(!call->inputs || !call->outputs, NEAP_OUT_OF_MEMORY, "program: out of memory");
+  for (int32_t i = 0; i < node->input_count; i++) call->inputs[i] = b->address[tensor[node->inputs[i]]];
+  for (; *instance < b->plan->instance_count && b->plan->instances[*instance].at == position; ++*instance) {
+    const struct placed *placed = &b->plan->instances[*instance];
+    unsigned char *address = b->arena + placed->offset;
+    if (placed->tensor < 0) {
+      call->workspace = address;
+      call->workspace_bytes = placed->bytes;
+    } else {
+      b->address[placed->tensor] = address;
+    }
+  }
+  for (int32_t i = 0; i < node->output_count; i++) call->outputs[i] = b->address[tensor[node->outputs[i]]];
+  return NEAP_OK;
+}
+
+#if NEAP_DEBUG
+/* The ranges that no later position reads, for each position; what an output took over is not among them. */
+static neap_status find_dead_ranges(const struct binding *b, struct program *program) {
+  struct simulation unused;
+  struct instance *instances = NULL;
+  int32_t count = 0, found = 0;
+  TRY(simulate_instances(b->lowered->step, b->plan->schedule, b->plan->length, &unused, &instances, &count));
+  program->dead = region_alloc(b->region, (size_t)count, sizeof *program->dead);
+  int32_t *taken = region_alloc(b->region, (size_t)count, sizeof *taken),
+          *next = region_alloc(b->region, (size_t)count, sizeof *next);
+  int32_t *head = region_alloc(b->region, (size_t)program->length, sizeof *head);
+  if (!program->dead || !taken || !next || !head) {
+    free(instances);
+    return neap_fail(NEAP_OUT_OF_MEMORY, "program: out of memory");
+  }
+  for (int32_t i = 0; i < count; i++) {
+    if (instances[i].takes_over >= 0) taken[instances[i].takes_over] = 1;
+    next[i] = head[instances[i].last];
+    head[instances[i].last] = i + 1;
+  }
+  for (int32_t at = 0; at < program->length; at++) {
+    program->calls[at].first_dead = found;
+    for (int32_t i = head[at]; i > 0; i = next[i - 1])
+      if (!taken[i - 1])
+        program->dead[found++] =
+            (struct range){b->arena + b->plan->instances[i - 1].offset, instances[i - 1].bytes};
+    program->calls[at].dead_count = found - program->calls[at].first_dead;
+  }
+  free(instances);
+  return NEAP_OK;
+}
+#endif
+
+neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
+                           unsigned char *const *resident, unsigned char *arena, struct program *out) {
+  struct binding b = {.region = region, .lowered = lowered, .plan = plan, .arena = arena};
+  struct program program = {.lowered = lowered, .length = plan->length};
+  b.address = region_copy(region, resident, (size_t)lowered->step->tensor_count, sizeof *b.address);
+  program.calls = region_alloc(region, (size_t)plan->length, sizeof *program.calls);
+  RETURN_IF(!b.address || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
+  int32_t instance = 0;
+  for (int32_t at = 0; at < plan->length; at++) TRY(bind_call(&b, at, &instance, &program.calls[at]));
+  program.loss = (void *)b.address[lowered->step_tensor[lowered->graph->loss]];
+  program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];
+#if NEAP_DEBUG
+  TRY(find_dead_ranges(&b, &program));
+#endif
+  *out = program;
+  return NEAP_OK;
+}
+
+static void raise(uint64_t *measured, const unsigned char *memory, const void *operand, uint64_t bytes) {
+  const uint64_t end = (uint64_t)((const unsigned char *)operand - memory) + bytes;
+  if (operand != NULL && end > *measured) *measured = end;
+}
+
+/* What the kernel is really given, from the operands' own sizes: the plan is not asked. */
+static void measure(const struct lowered *lowered, const struct call *call, const unsigned char *memory,
+                    uint64_t *measured) {
+  const struct node *node = kernel_node(call->kernel);
+  for (int32_t i = 0; i < node->input_count; i++)
+    raise(measured, memory, call->inputs[i], tensor_bytes(lowered, node->inputs[i]));
+  for (int32_t i = 0; i < node->output_count; i++)
+    raise(measured, memory, call->outputs[i], tensor_bytes(lowered, node->outputs[i]));
+  raise(measured, memory, call->workspace, call->workspace_bytes);
+}
+
+neap_status program_run(const struct program *program, const struct run_context *context,
+                        const unsigned char *memory, uint64_t *measured) {
+  for (int32_t at = 0; at < program->length; at++) {
+    const struct call *call = &program->calls[at];
+    measure(program->lowered, call, memory, measured);
+#if NEAP_DEBUG
+    const struct node *node = kernel_node(call->kernel);
+    for (int32_t i = 0; i < node->output_count; i++)
+      ASAN_UNPOISON_MEMORY_REGION(call->outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
+    if (call->workspace != NULL) ASAN_UNPOISON_MEMORY_REGION(call->workspace, call->workspace_bytes);
+#endif
+    TRY(call->kernel->run(call->kernel, call->inputs, call->outputs, call->workspace, context));
+#if NEAP_DEBUG
+    for (int32_t i = 0; i < call->dead_count; i++)
+      ASAN_POISON_MEMORY_REGION(program->dead[call->first_dead + i].begin,
+                                program->dead[call->first_dead + i].bytes);
+#endif
+  }
+  return NEAP_OK;
+}

@@ -1,0 +1,84 @@
+/* A session: lowered graphs, plans, one memory, and programs with resolved pointers. */
+#ifndef NEAP_RUN_SESSION_H
+#define NEAP_RUN_SESSION_H
+
+#include "kernel/kernel.h"
+#include "plan/plan.h"
+
+/* One position of a schedule, ready to run. */
+struct call {
+  const struct kernel *kernel;
+  void **inputs, **outputs; /* from the session's region */
+  void *workspace;
+  uint64_t workspace_bytes;
+#if NEAP_DEBUG
+  int32_t first_dead, dead_count; /* in program.dead: ranges that die here */
+#endif
+};
+
+struct range {
+  unsigned char *begin;
+  uint64_t bytes;
+};
+
+struct program {
+  const struct lowered *lowered;
+  struct call *calls;
+  int32_t length;
+  float *loss; /* where the outputs stand when it has run; double in the reference backend */
+  int32_t *correct;
+#if NEAP_DEBUG
+  struct range *dead;
+#endif
+};
+
+struct neap_session {
+  struct region region;
+  struct neap_session_options options;
+  struct lowered *training, *evaluation;
+  struct neap_plan *plan, *evaluation_plan;
+  struct program step, evaluate;
+  unsigned char *memory; /* resident tensors, then the arena */
+  size_t mapped;         /* bytes */
+  uint64_t *resident;    /* step tensor of `training` -> offset of a resident tensor */
+  uint64_t measured;     /* the highest byte given to a kernel, as an offset */
+  uint64_t budget, keep_all;
+  uint64_t steps; /* done */
+  int32_t variable_count;
+  const int32_t
+      *variables; /* graph tensors of `training`: parameters, optimizer states, running statistics */
+};
+
+/* The training step of a graph: fused, differentiated, lowered. */
+neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
+                           struct lowered **out);
+
+/* Resolves the pointers of a plan. `resident[t]`: address of resident step tensor t; `arena`: where offsets
+ * begin. */
+neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
+                           unsigned char *const *resident, unsigned char *arena, struct program *out);
+
+/* Runs all calls in order. `measured` is raised to the highest byte, as an offset from `memory`, that a
+ * kernel was given. */
+neap_status program_run(const struct program *program, const struct run_context *context,
+                        const unsigned char *memory, uint64_t *measured);
+
+/* The plan that a session runs; borrowed. */
+static inline const struct neap_plan *session_plan(const struct neap_session *session) {
+  return session->plan;
+}
+static inline const struct neap_step *session_step(const struct neap_session *session) {
+  return session->training->step;
+}
+
+/* Bytes of a graph tensor as it lies in memory. */
+static inline uint64_t tensor_bytes(const struct lowered *lowered, int32_t tensor) {
+  return lowered->step->tensors[lowered->step_tensor[tensor]].bytes;
+}
+
+/* Fills the parameters and states with what they begin with. */
+neap_status initialise_variables(struct neap_session *session);
+/* Lists them in the order of the digest. */
+neap_status list_variables(struct neap_session *session);
+
+#endif

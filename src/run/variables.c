@@ -1,0 +1,112 @@
+/* Parameters, optimizer states and running statistics: their list, first values, reading and writing. */
+#include <math.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "run/session.h"
+
+enum { KIND_PARAMETER, KIND_OPTIMIZER_STATE, KIND_RUNNING_STATISTIC, KINDS };
+
+static int kind_of(const struct neap_session *s, int32_t tensor) {
+  if (s->training->graph->tensors.data[tensor].role == ROLE_PARAMETER) return KIND_PARAMETER;
+  const int32_t updater = s->training->step->tensors[s->training->step_tensor[tensor]].updater;
+  const bool running = updater >= 0 && s->training->graph->nodes.data[updater].op == OP_RUNNING_STATISTICS;
+  return running ? KIND_RUNNING_STATISTIC : KIND_OPTIMIZER_STATE;
+}
+
+neap_status list_variables(struct neap_session *s) {
+  const struct neap_graph *graph = s->training->graph;
+  int32_t *list = region_alloc(&s->region, graph->tensors.count, sizeof *list), count = 0;
+  RETURN_IF_NULL(list);
+  for (int kind = 0; kind < KINDS; kind++)
+    for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
+      const struct tensor *tensor = &graph->tensors.data[t];
+      if ((tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) && tensor->view_of < 0 &&
+          kind_of(s, t) == kind)
+        list[count++] = t;
+    }
+  s->variables = list;
+  s->variable_count = count;
+  return NEAP_OK;
+}
+
+int32_t neap_session_variable_count(const neap_session *s) { return s->variable_count; }
+
+static neap_status need_index(const neap_session *s, int32_t index) {
+  RETURN_IF(index < 0 || index >= s->variable_count, NEAP_INVALID_ARGUMENT,
+            "there is no variable %d; there are %d", index, s->variable_count);
+  return NEAP_OK;
+}
+
+neap_status neap_session_variable(const neap_session *s, int32_t index, neap_variable *variable) {
+  TRY(need_index(s, index));
+  const struct tensor *tensor = &s->training->graph->tensors.data[s->variables[index]];
+  *variable = (neap_variable){.name = tensor->name,
+                              .kind = kind_of(s, s->variables[index]),
+                              .rank = tensor->rank,
+                              .elements = tensor->elements};
+  memcpy(variable->dims, tensor->dims, sizeof variable->dims);
+  return NEAP_OK;
+}
+
+static unsigned char *address(const neap_session *s, int32_t index) {
+  return s->memory + s->resident[s->training->step_tensor[s->variables[index]]];
+}
+
+neap_status neap_session_read(const neap_session *s, int32_t index, float *data) {
+  TRY(need_index(s, index));
+  const int32_t t = s->variables[index];
+  return s->training->backend->export_variable(s->training->state, &s->training->graph->tensors.data[t],
+                                               s->training->formats[t], address(s, index), data);
+}
+
+neap_status neap_session_write(neap_session *s, int32_t index, const float *data) {
+  TRY(need_index(s, index));
+  const int32_t t = s->variables[index];
+  return s->training->backend->import_variable(s->training->state, &s->training->graph->tensors.data[t],
+                                               s->training->formats[t], data, address(s, index));
+}
+
+/* ---- First values ---- */
+
+/* Normal numbers by Box and Muller 1958, two from two words. */
+static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_t count, float *data) {
+  for (int64_t i = 0; i < count; i += 2) {
+    uint32_t word[4];
+    random_philox(seed, stream, (uint64_t)i, word);
+    const double radius = sqrt(-2 * log(((double)word[0] + 1) * 0x1p-32)),
+                 angle = 6.283185307179586 * (double)word[1] * 0x1p-32;
+    data[i] = (float)(deviation * radius * cos(angle));
+    if (i + 1 < count) data[i + 1] = (float)(deviation * radius * sin(angle));
+  }
+}
+
+static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64_t stream, float *data) {
+  if (tensor->initial == INITIAL_HE) {
+    /* Convolution [K, C, R, S]: fan out K R S. Linear [outputs, inputs]: fan in. */
+    int64_t fan = tensor->rank == 2 ? tensor->dims[1] : tensor->dims[0];
+    for (int32_t i = 2; i < tensor->rank; i++) fan *= tensor->dims[i];
+    fill_normal(seed, stream, sqrt(2 / (double)fan), tensor->elements, data);
+    return;
+  }
+  for (int64_t i = 0; i < tensor->elements; i++) data[i] = tensor->initial == INITIAL_ONE ? 1 : 0;
+}
+
+neap_status initialise_variables(struct neap_session *s) {
+  static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
+  int64_t most = 1;
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const int64_t elements = s->training->graph->tensors.data[s->variables[i]].elements;
+    if (elements > most) most = elements;
+  }
+  float *data = malloc((size_t)most * sizeof *data);
+  RETURN_IF_NULL(data);
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
+    fill_first_values(&s->training->graph->tensors.data[s->variables[i]], s->options.seed,
+                      first_stream + (uint64_t)i, data);
+    status = neap_session_write(s, i, data);
+  }
+  free(data);
+  return status;
+}

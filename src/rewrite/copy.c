@@ -4,7 +4,7 @@ enum { LIST_LIMIT = 16 };
 
 static neap_status add(struct copy *copy, int32_t old) {
   struct tensor tensor = copy->from->tensors.data[old];
-  if (tensor.view_of >= 0) tensor.view_of = copy->map[tensor.view_of];
+  if (tensor.view_of >= 0) tensor.view_of = graph_storage(copy->to, copy->map[tensor.view_of]);
   return graph_add_tensor(copy->to, tensor, &copy->map[old]);
 }
 

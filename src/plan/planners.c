@@ -1,0 +1,68 @@
+/* The planner table. */
+#include "plan/planners.h"
+
+#include <string.h>
+
+const struct planner planners[] = {
+    {"keep-all", "keeps every value until its last reader", NULL, plan_keep_all},
+    {"evict", "drops what is cheap, large and needed late; any graph", "after Kirisame et al. 2021 (DTR)",
+     plan_evict},
+};
+const int32_t planner_count = sizeof planners / sizeof *planners;
+
+const struct planner *planner_find(const char *name) {
+  for (int32_t i = 0; i < planner_count; i++)
+    if (strcmp(planners[i].name, name) == 0) return &planners[i];
+  return NULL;
+}
+
+bool neap_planner_at(int32_t index, neap_row *row) {
+  if (index < 0 || index >= planner_count) return false;
+  *row = (neap_row){planners[index].name, planners[index].summary, planners[index].source};
+  return true;
+}
+
+neap_status plan_keep_all(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                          struct schedule *out) {
+  (void)options;
+  TRY(vector_reserve(&out->nodes, (size_t)step->node_count + 1));
+  for (int32_t v = 0; v < step->node_count; v++) out->nodes.data[v] = v;
+  out->nodes.count = (size_t)step->node_count;
+  struct simulation score;
+  TRY(simulate(step, out->nodes.data, step->node_count, &score));
+  RETURN_IF(score.peak_bytes > budget, NEAP_OVER_BUDGET, "keeping everything needs %llu bytes",
+            (unsigned long long)score.peak_bytes);
+  return NEAP_OK;
+}
+
+/* A node needs its inputs and outputs at once, except what an output may take over. */
+static uint64_t node_bytes_at_once(const neap_step *step, const struct step_node *node) {
+  uint64_t bytes = node->workspace, taken = 0;
+  for (int32_t i = 0; i < node->output_count; i++) bytes += step->tensors[node->outputs[i]].bytes;
+  for (int32_t i = 0; i < node->input_count; i++) {
+    bool seen = step->tensors[node->inputs[i]].role != ROLE_VALUE;
+    for (int32_t k = 0; k < i; k++) seen = seen || node->inputs[k] == node->inputs[i];
+    if (!seen) bytes += step->tensors[node->inputs[i]].bytes;
+  }
+  for (int32_t o = 0; o < node->output_count; o++)
+    for (int32_t p = 0; p < node->inplace_count; p++)
+      if (node->inplace[p].output == o) {
+        taken += step->tensors[node->outputs[o]].bytes;
+        break;
+      }
+  return bytes - taken;
+}
+
+uint64_t plan_lower_bound(const neap_step *step) {
+  uint64_t most = 0, outputs = 0;
+  for (int32_t v = 0; v < step->node_count; v++) {
+    const uint64_t bytes = node_bytes_at_once(step, &step->nodes[v]);
+    if (bytes > most) most = bytes;
+  }
+  for (int32_t i = 0; i < step->output_count; i++) {
+    bool seen = false;
+    for (int32_t k = 0; k < i; k++) seen = seen || step->outputs[k] == step->outputs[i];
+    if (!seen) outputs += step->tensors[step->outputs[i]].bytes;
+  }
+  return step->resident_bytes + (most > outputs ? most : outputs);
+}

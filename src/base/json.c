@@ -1,0 +1,110 @@
+#include "base/json.h"
+
+#include <string.h>
+
+#include "base/file.h"
+
+neap_status json_bad(const struct json_place *place, const char *message) {
+  if (place->path[0] == '\0') return neap_fail(NEAP_BAD_FORMAT, "%s: %s", place->file, message);
+  return neap_fail(NEAP_BAD_FORMAT, "%s: field '%s': %s", place->file, place->path, message);
+}
+
+static neap_status bad_field(const struct json_place *place, const char *name, const char *message) {
+  struct json_place field = {.file = place->file};
+  const char *dot = place->path[0] != '\0' ? "." : "";
+  snprintf(field.path, sizeof field.path, "%.60s%s%.60s", place->path, dot, name);
+  return json_bad(&field, message);
+}
+
+neap_status json_need(const json_t *object, const char *name, const struct json_place *place, json_t **out) {
+  *out = json_object_get(object, name);
+  return *out != NULL ? NEAP_OK : bad_field(place, name, "is missing");
+}
+
+neap_status json_need_string(const json_t *object, const char *name, const struct json_place *place,
+                             const char **out) {
+  json_t *value;
+  TRY(json_need(object, name, place, &value));
+  if (!json_is_string(value)) return bad_field(place, name, "must be a string");
+  *out = json_string_value(value);
+  return NEAP_OK;
+}
+
+neap_status json_need_size(const json_t *object, const char *name, const struct json_place *place,
+                           uint64_t *out) {
+  json_t *value;
+  TRY(json_need(object, name, place, &value));
+  if (!json_is_integer(value) || json_integer_value(value) < 0)
+    return bad_field(place, name, "must be an integer of 0 or more");
+  *out = (uint64_t)json_integer_value(value);
+  return NEAP_OK;
+}
+
+neap_status json_need_number(const json_t *object, const char *name, const struct json_place *place,
+                             double *out) {
+  json_t *value;
+  TRY(json_need(object, name, place, &value));
+  if (!json_is_number(value)) return bad_field(place, name, "must be a number");
+  *out = json_number_value(value);
+  return NEAP_OK;
+}
+
+neap_status json_need_array(const json_t *object, const char *name, const struct json_place *place,
+                            json_t **out) {
+  TRY(json_need(object, name, place, out));
+  return json_is_array(*out) ? NEAP_OK : bad_field(place, name, "must be a list");
+}
+
+neap_status json_to_ids(const json_t *array, const char *name, const struct json_place *place, int32_t least,
+                        int32_t *out) {
+  size_t i;
+  json_t *value;
+  json_array_foreach(array, i, value) {
+    const json_int_t id = json_is_integer(value) ? json_integer_value(value) : INT64_MAX;
+    if (id < least || id > INT32_MAX) {
+      char field[80];
+      snprintf(field, sizeof field, "%.48s[%zu]", name, i);
+      return bad_field(place, field, "must be an integer in range");
+    }
+    out[i] = (int32_t)id;
+  }
+  return NEAP_OK;
+}
+
+static neap_status check_header(const json_t *root, const char *format, const struct json_place *place) {
+  if (!json_is_object(root)) return json_bad(place, "must be a JSON object");
+  const char *found;
+  uint64_t version;
+  TRY(json_need_string(root, "format", place, &found));
+  RETURN_IF(strcmp(found, format) != 0, NEAP_BAD_FORMAT, "%s: field 'format': must be '%s', not '%.40s'",
+            place->file, format, found);
+  TRY(json_need_size(root, "version", place, &version));
+  RETURN_IF(version != 1, NEAP_BAD_FORMAT, "%s: field 'version': this program reads version 1, not %llu",
+            place->file, (unsigned long long)version);
+  return NEAP_OK;
+}
+
+neap_status json_read(const char *path, const char *format, json_t **out) {
+  json_error_t error;
+  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  if (root == NULL && json_error_code(&error) == json_error_cannot_open_file)
+    return neap_fail(NEAP_IO_FAILED, "%s: cannot be read", path);
+  if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
+    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  RETURN_IF(root == NULL, NEAP_BAD_FORMAT, "%s: line %d, column %d (byte %d): %s", path, error.line,
+            error.column, error.position, error.text);
+  const struct json_place place = {.file = path};
+  const neap_status status = check_header(root, format, &place);
+  if (status != NEAP_OK) {
+    json_decref(root);
+    return status;
+  }
+  *out = root;
+  return NEAP_OK;
+}
+
+static bool dump(FILE *file, const void *context) {
+  return json_dumpf(context, file, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0 && fputc('\n', file) != EOF;
+}
+
+neap_status json_write(const json_t *value, const char *path) { return file_write(path, dump, value); }

@@ -1,0 +1,41 @@
+/* Reading JSON with errors that name the file and the field. On jansson. */
+#ifndef NEAP_BASE_JSON_H
+#define NEAP_BASE_JSON_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+/* Where in a file a value stands, for messages: "file: field 'nodes[3].cost'". */
+struct json_place {
+  const char *file;
+  char path[128];
+};
+
+/* Reads a file whose top is an object with "format": `format` and "version": 1 (lower than 1 or higher:
+ * refused). The caller frees it with json_decref. */
+neap_status json_read(const char *path, const char *format, json_t **out);
+
+/* Fails with "FILE: field 'PATH': " and the message. */
+neap_status json_bad(const struct json_place *place, const char *message);
+
+/* Fields of an object. `name` is appended to the place's path in messages. Integers are 0 to 2^53 and more,
+ * up to INT64_MAX. */
+neap_status json_need(const json_t *object, const char *name, const struct json_place *place, json_t **out);
+neap_status json_need_string(const json_t *object, const char *name, const struct json_place *place,
+                             const char **out);
+neap_status json_need_size(const json_t *object, const char *name, const struct json_place *place,
+                           uint64_t *out);
+neap_status json_need_number(const json_t *object, const char *name, const struct json_place *place,
+                             double *out);
+neap_status json_need_array(const json_t *object, const char *name, const struct json_place *place,
+                            json_t **out);
+
+/* Elements of an array of integers in [least, INT32_MAX], into `out`, which has room for all. */
+neap_status json_to_ids(const json_t *array, const char *name, const struct json_place *place, int32_t least,
+                        int32_t *out);
+
+/* Writes a value as a file, whole or not at all. */
+neap_status json_write(const json_t *value, const char *path);
+
+#endif

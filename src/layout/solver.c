@@ -1,0 +1,233 @@
+#include "layout/solver.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/region.h"
+#include "base/vector.h"
+
+enum { BUCKETS = 256 };
+
+struct interval {
+  uint64_t begin, end;
+};
+
+struct solver {
+  struct shape *shapes;
+  int32_t count;
+  const struct span *spans;
+  int32_t *owner;                  /* span -> shape */
+  int64_t start, width;            /* of time; positions a bucket covers */
+  VECTOR(int32_t) bucket[BUCKETS]; /* placed spans by the time they cover */
+  int32_t *seen;                   /* span -> the last query that met it */
+  int32_t query;
+  VECTOR(struct interval) forbidden;
+  double *key; /* by shape: larger is placed earlier */
+};
+
+static int bucket_of(const struct solver *s, int64_t position) {
+  return (int)((position - s->start) / s->width);
+}
+
+static int compare_intervals(const void *a, const void *b) {
+  const struct interval *x = a, *y = b;
+  return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Offsets at which a span of the shape would meet one that is placed. */
+static neap_status collect_forbidden(struct solver *s, const struct shape *shape) {
+  s->forbidden.count = 0;
+  for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
+    const struct span *mine = &s->spans[k];
+    s->query++;
+    for (int b = bucket_of(s, mine->lower); b <= bucket_of(s, mine->upper - 1); b++)
+      for (size_t i = 0; i < s->bucket[b].count; i++) {
+        const int32_t other = s->bucket[b].data[i];
+        const struct span *theirs = &s->spans[other];
+        if (s->seen[other] == s->query || theirs->lower >= mine->upper || mine->lower >= theirs->upper)
+          continue;
+        s->seen[other] = s->query;
+        const uint64_t at = s->shapes[s->owner[other]].offset;
+        TRY(vector_push(&s->forbidden,
+                        (struct interval){at < mine->size ? 0 : at - mine->size + 1, at + theirs->size}));
+      }
+  }
+  return NEAP_OK;
+}
+
+/* The lowest offset that is free. */
+static uint64_t lowest_free(struct solver *s) {
+  if (s->forbidden.count > 1)
+    qsort(s->forbidden.data, s->forbidden.count, sizeof *s->forbidden.data, compare_intervals);
+  uint64_t offset = 0;
+  for (size_t i = 0; i < s->forbidden.count; i++) {
+    if (s->forbidden.data[i].begin > offset) break;
+    if (s->forbidden.data[i].end > offset) offset = s->forbidden.data[i].end;
+  }
+  return offset;
+}
+
+static neap_status place(struct solver *s, int32_t i) {
+  struct shape *shape = &s->shapes[i];
+  TRY(collect_forbidden(s, shape));
+  shape->offset = lowest_free(s);
+  for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
+    if (s->spans[k].size == 0) continue;
+    for (int b = bucket_of(s, s->spans[k].lower); b <= bucket_of(s, s->spans[k].upper - 1); b++)
+      TRY(vector_push(&s->bucket[b], k));
+  }
+  return NEAP_OK;
+}
+
+static uint64_t top_of(const struct solver *s, int32_t i) {
+  uint64_t size = 0;
+  for (int32_t k = s->shapes[i].first; k < s->shapes[i].first + s->shapes[i].count; k++)
+    if (s->spans[k].size > size) size = s->spans[k].size;
+  return s->shapes[i].offset + size;
+}
+
+static neap_status place_in_order(struct solver *s, const int32_t *order, uint64_t *height) {
+  for (int b = 0; b < BUCKETS; b++) s->bucket[b].count = 0;
+  *height = 0;
+  for (int32_t i = 0; i < s->count; i++) {
+    TRY(place(s, order[i]));
+    const uint64_t top = top_of(s, order[i]);
+    if (top > *height) *height = top;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Orders ---- */
+
+static int compare_keys(const void *a, const void *b, void *key) {
+  const double x = ((const double *)key)[*(const int32_t *)a], y = ((const double *)key)[*(const int32_t *)b];
+  if (x != y) return x < y ? 1 : -1;
+  return *(const int32_t *)a - *(const int32_t *)b;
+}
+
+enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_START, BY_END, ORDERS };
+
+static void rank(struct solver *s, enum order order) {
+  for (int32_t i = 0; i < s->count; i++) {
+    const struct shape *shape = &s->shapes[i];
+    const struct span *first = &s->spans[shape->first], *last = &s->spans[shape->first + shape->count - 1];
+    const double length = (double)(last->upper - first->lower);
+    double size = 0;
+    for (int32_t k = shape->first; k < shape->first + shape->count; k++)
+      if ((double)s->spans[k].size > size) size = (double)s->spans[k].size;
+    const double keys[ORDERS] = {size, size * length, length, -(double)first->lower, (double)last->upper};
+    s->key[i] = keys[order];
+  }
+}
+
+struct event {
+  int64_t at;
+  uint64_t size;
+  bool ends;
+};
+
+static int compare_events(const void *a, const void *b) {
+  const struct event *x = a, *y = b;
+  if (x->at != y->at) return x->at < y->at ? -1 : 1;
+  return (int)y->ends - (int)x->ends; /* half-open: what ends makes room first */
+}
+
+/* The largest sum of sizes at one position. */
+static neap_status find_lower_bound(const struct span *spans, int32_t count, uint64_t *bound) {
+  struct event *events = calloc((size_t)count * 2 + 1, sizeof *events);
+  RETURN_IF_NULL(events);
+  for (int32_t i = 0; i < count; i++) {
+    events[2 * i] = (struct event){spans[i].lower, spans[i].size, false};
+    events[2 * i + 1] = (struct event){spans[i].upper, spans[i].size, true};
+  }
+  qsort(events, (size_t)count * 2, sizeof *events, compare_events);
+  uint64_t live = 0;
+  bool overflow = false;
+  *bound = 0;
+  for (int32_t i = 0; i < 2 * count; i++) {
+    if (events[i].ends)
+      live -= events[i].size;
+    else
+      overflow = overflow || __builtin_add_overflow(live, events[i].size, &live);
+    if (live > *bound) *bound = live;
+  }
+  free(events);
+  RETURN_IF(overflow, NEAP_TOO_LARGE, "layout: the sizes of buffers that live at once overflow 64 bits");
+  return NEAP_OK;
+}
+
+/* ---- The search ---- */
+
+static neap_status search(struct solver *s, uint64_t enough, uint64_t lower_bound, uint64_t *best_offsets,
+                          uint64_t *best) {
+  int32_t *order = malloc(((size_t)s->count + 1) * sizeof *order);
+  RETURN_IF_NULL(order);
+  const uint64_t goal = enough > lower_bound ? enough : lower_bound;
+  /* Work is counted in placed shapes, so that the result does not hang on the clock. */
+  const int64_t rounds =
+      20 + 2000000 / (int64_t)(s->count + 1) > 1500 ? 1500 : 20 + 2000000 / (int64_t)(s->count + 1);
+  neap_status status = NEAP_OK;
+  *best = UINT64_MAX;
+  for (int o = 0; status == NEAP_OK && o<ORDERS && * best> goal; o++) {
+    rank(s, (enum order)o);
+    uint64_t local = UINT64_MAX;
+    int64_t idle = 0; /* rounds since this order's own best */
+    for (int64_t round = 0; status == NEAP_OK && round < rounds / ORDERS && idle < 60 && *best > goal;
+         round++, idle++) {
+      for (int32_t i = 0; i < s->count; i++) order[i] = i;
+      qsort_r(order, (size_t)s->count, sizeof *order, compare_keys, s->key);
+      uint64_t height;
+      status = place_in_order(s, order, &height);
+      if (height < local) local = height, idle = 0;
+      if (height < *best) {
+        *best = height;
+        for (int32_t i = 0; i < s->count; i++) best_offsets[i] = s->shapes[i].offset;
+      }
+      /* What sticks out above the goal is placed earlier next time: before the ones that it stood on. */
+      double highest = s->key[order[0]];
+      const double raise = highest > 0 ? highest * 0.25 : -highest * 0.25 + 1;
+      for (int32_t i = 0; i < s->count; i++)
+        if (top_of(s, i) > goal && top_of(s, i) + (height - goal) / 2 >= height)
+          s->key[i] += raise * (1 + 0.1 * (double)(round % 7));
+    }
+  }
+  free(order);
+  return status;
+}
+
+static neap_status solve(struct solver *s, struct region *region, int32_t span_count, uint64_t enough,
+                         struct placement_result *result) {
+  TRY(find_lower_bound(s->spans, span_count, &result->lower_bound));
+  uint64_t *best_offsets = region_alloc(region, (size_t)s->count, sizeof *best_offsets);
+  s->owner = region_alloc(region, (size_t)span_count, sizeof *s->owner);
+  s->seen = region_alloc(region, (size_t)span_count, sizeof *s->seen);
+  s->key = region_alloc(region, (size_t)s->count, sizeof *s->key);
+  RETURN_IF(!best_offsets || !s->owner || !s->seen || !s->key, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  int64_t end = INT64_MIN;
+  s->start = INT64_MAX;
+  for (int32_t i = 0; i < s->count; i++)
+    for (int32_t k = s->shapes[i].first; k < s->shapes[i].first + s->shapes[i].count; k++) {
+      s->owner[k] = i;
+      if (s->spans[k].lower < s->start) s->start = s->spans[k].lower;
+      if (s->spans[k].upper > end) end = s->spans[k].upper;
+    }
+  s->width = s->count == 0 ? 1 : (end - s->start) / BUCKETS + 1;
+  TRY(search(s, enough, result->lower_bound, best_offsets, &result->height));
+  for (int32_t i = 0; i < s->count; i++) s->shapes[i].offset = best_offsets[i];
+  return NEAP_OK;
+}
+
+neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans, uint64_t enough,
+                         struct placement_result *result) {
+  *result = (struct placement_result){0};
+  if (count == 0) return NEAP_OK;
+  struct solver s = {.shapes = shapes, .count = count, .spans = spans};
+  struct region region = {0};
+  const int32_t span_count = shapes[count - 1].first + shapes[count - 1].count;
+  const neap_status status = solve(&s, &region, span_count, enough, result);
+  for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b]);
+  vector_free(&s.forbidden);
+  region_free(&region);
+  return status;
+}

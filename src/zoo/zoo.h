@@ -1,0 +1,40 @@
+/* What the model files share. */
+#ifndef NEAP_ZOO_ZOO_H
+#define NEAP_ZOO_ZOO_H
+
+#include "base/status.h"
+
+/* The shape that a network is built for, and the numbers of its name. */
+struct blueprint {
+  int64_t batch, channels, height, width, classes;
+  int64_t numbers[4];
+  bool batch_norm; /* vgg16-bn */
+};
+
+/* Logits [batch, classes] of an image [batch, channels, height, width]. */
+typedef neap_tensor network(neap_builder *b, neap_tensor image, const struct blueprint *p);
+
+network build_mlp, build_lenet;          /* small.c */
+network build_wrn, build_preresnet;      /* preresnet.c */
+network build_resnet, build_bottlenecks; /* resnet.c */
+network build_vgg;                       /* vgg.c */
+
+/* Which numbers a family knows; the message lists them. */
+neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct blueprint *p),
+    check_resnet(const struct blueprint *p), check_bottlenecks(const struct blueprint *p),
+    check_vgg(const struct blueprint *p);
+
+/* "stage2.block3" */
+void name_block(neap_builder *b, int64_t stage, int64_t block);
+
+static inline neap_tensor convolve(neap_builder *b, neap_tensor x, int64_t filters, int64_t size,
+                                   int64_t stride) {
+  return neap_conv(
+      b, x, (neap_conv_options){.filters = filters, .size = size, .stride = stride, .padding = size / 2});
+}
+
+static inline neap_tensor normalise(neap_builder *b, neap_tensor x) {
+  return neap_batch_norm(b, x, (neap_batch_norm_options){0});
+}
+
+#endif

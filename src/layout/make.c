@@ -75,7 +75,8 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
       return NEAP_OK;
     }
     neap_plan_free(plan);
-    const uint64_t excess = needed - budget;
+    const uint64_t excess =
+        (needed - budget) * (uint64_t)(1 + round / 2); /* the same excess again: give in faster */
     if (limit < excess + step->resident_bytes) break;
     limit -= excess;
   }

@@ -7,7 +7,7 @@
 #include "base/region.h"
 #include "base/vector.h"
 
-enum { BUCKETS = 256 };
+enum { BUCKETS = 256, SHAPES_A_BUCKET = 64 };
 
 struct interval {
   uint64_t begin, end;
@@ -159,40 +159,108 @@ static neap_status find_lower_bound(const struct span *spans, int32_t count, uin
 
 /* ---- The search ---- */
 
+struct search {
+  struct solver *solver;
+  int32_t *order;
+  uint64_t goal, best; /* a height that ends the search; the least so far */
+  uint64_t *best_offsets;
+  uint32_t random; /* xorshift: the search is the same every time */
+};
+
+static uint32_t next_random(struct search *x) {
+  x->random ^= x->random << 13;
+  x->random ^= x->random >> 17;
+  x->random ^= x->random << 5;
+  return x->random;
+}
+
+/* Places all by the keys. `overflow`: what sticks out above the goal, added up. */
+static neap_status try_keys(struct search *x, double *overflow) {
+  struct solver *s = x->solver;
+  uint64_t height;
+  for (int32_t i = 0; i < s->count; i++) x->order[i] = i;
+  qsort_r(x->order, (size_t)s->count, sizeof *x->order, compare_keys, s->key);
+  TRY(place_in_order(s, x->order, &height));
+  *overflow = 0;
+  for (int32_t i = 0; i < s->count; i++)
+    if (top_of(s, i) > x->goal) *overflow += (double)(top_of(s, i) - x->goal);
+  if (height < x->best) {
+    x->best = height;
+    for (int32_t i = 0; i < s->count; i++) x->best_offsets[i] = s->shapes[i].offset;
+  }
+  return NEAP_OK;
+}
+
+static bool overlap_in_time(const struct solver *s, int32_t a, int32_t b) {
+  const struct span *spans = s->spans;
+  const struct shape *x = &s->shapes[a], *y = &s->shapes[b];
+  return spans[x->first].lower < spans[y->first + y->count - 1].upper &&
+         spans[y->first].lower < spans[x->first + x->count - 1].upper;
+}
+
+/* One of those that stick out, and one that lives at the same time and was placed before it: -1 where there
+ * is none. */
+static int32_t choose_move(struct search *x, int32_t *before) {
+  const struct solver *s = x->solver;
+  int32_t chosen = -1, seen = 0;
+  for (int32_t i = 0; i < s->count; i++)
+    if (top_of(s, i) > x->goal && next_random(x) % (uint32_t)++seen == 0) chosen = i;
+  if (chosen < 0) return -1;
+  *before = -1;
+  seen = 0;
+  for (int32_t i = 0; i < s->count; i++)
+    if (i != chosen && s->key[i] >= s->key[chosen] && overlap_in_time(s, i, chosen) &&
+        next_random(x) % (uint32_t)++seen == 0)
+      *before = i;
+  return *before < 0 ? -1 : chosen;
+}
+
+/* Shapes that stick out move before others until nothing does, or the moves are used up. */
+static neap_status climb(struct search *x, int64_t moves) {
+  struct solver *s = x->solver;
+  double overflow, next;
+  TRY(try_keys(x, &overflow));
+  for (int64_t m = 0; m < moves && x->best > x->goal; m++) {
+    int32_t before = -1;
+    const int32_t i = choose_move(x, &before);
+    if (i < 0) break;
+    const double old = s->key[i];
+    s->key[i] = s->key[before] + (s->key[before] > 0 ? s->key[before] : 1) * 1e-9 * (double)(1 + m % 5);
+    TRY(try_keys(x, &next));
+    /* A little worse is taken now and then, the less the later. */
+    const double slack = 1 + 0.3 * (1 - (double)m / (double)moves) * (next_random(x) % 4 == 0);
+    if (next <= overflow * slack)
+      overflow = next;
+    else
+      s->key[i] = old;
+  }
+  return NEAP_OK;
+}
+
 static neap_status search(struct solver *s, uint64_t enough, uint64_t lower_bound, uint64_t *best_offsets,
                           uint64_t *best) {
-  int32_t *order = malloc(((size_t)s->count + 1) * sizeof *order);
-  RETURN_IF_NULL(order);
-  const uint64_t goal = enough > lower_bound ? enough : lower_bound;
-  /* Work is counted in placed shapes, so that the result does not hang on the clock. */
-  const int64_t rounds =
-      20 + 2000000 / (int64_t)(s->count + 1) > 1500 ? 1500 : 20 + 2000000 / (int64_t)(s->count + 1);
+  struct search x = {.solver = s,
+                     .goal = enough > lower_bound ? enough : lower_bound,
+                     .best = UINT64_MAX,
+                     .best_offsets = best_offsets,
+                     .random = 2463534242u,
+                     .order = malloc(((size_t)s->count + 1) * sizeof *x.order)};
+  RETURN_IF_NULL(x.order);
   neap_status status = NEAP_OK;
-  *best = UINT64_MAX;
-  for (int o = 0; status == NEAP_OK && o<ORDERS && * best> goal; o++) {
+  double overflow;
+  for (int o = 0; status == NEAP_OK && o < ORDERS && x.best > x.goal; o++) {
     rank(s, (enum order)o);
-    uint64_t local = UINT64_MAX;
-    int64_t idle = 0; /* rounds since this order's own best */
-    for (int64_t round = 0; status == NEAP_OK && round < rounds / ORDERS && idle < 60 && *best > goal;
-         round++, idle++) {
-      for (int32_t i = 0; i < s->count; i++) order[i] = i;
-      qsort_r(order, (size_t)s->count, sizeof *order, compare_keys, s->key);
-      uint64_t height;
-      status = place_in_order(s, order, &height);
-      if (height < local) local = height, idle = 0;
-      if (height < *best) {
-        *best = height;
-        for (int32_t i = 0; i < s->count; i++) best_offsets[i] = s->shapes[i].offset;
-      }
-      /* What sticks out above the goal is placed earlier next time: before the ones that it stood on. */
-      double highest = s->key[order[0]];
-      const double raise = highest > 0 ? highest * 0.25 : -highest * 0.25 + 1;
-      for (int32_t i = 0; i < s->count; i++)
-        if (top_of(s, i) > goal && top_of(s, i) + (height - goal) / 2 >= height)
-          s->key[i] += raise * (1 + 0.1 * (double)(round % 7));
-    }
+    status = try_keys(&x, &overflow);
   }
-  free(order);
+  /* Work is counted in placed shapes, so that the result does not hang on the clock. */
+  const int64_t moves = 150000 / (s->count + 1) < 2000 ? 150000 / (s->count + 1) : 2000;
+  static const enum order starts[] = {BY_AREA, BY_SIZE, BY_LENGTH};
+  for (int i = 0; status == NEAP_OK && i < 3 && x.best > x.goal; i++) {
+    rank(s, starts[i]);
+    status = climb(&x, moves);
+  }
+  free(x.order);
+  *best = x.best;
   return status;
 }
 
@@ -212,7 +280,10 @@ static neap_status solve(struct solver *s, struct region *region, int32_t span_c
       if (s->spans[k].lower < s->start) s->start = s->spans[k].lower;
       if (s->spans[k].upper > end) end = s->spans[k].upper;
     }
-  s->width = s->count == 0 ? 1 : (end - s->start) / BUCKETS + 1;
+  /* A shape is entered in every bucket that it lives in: few shapes are looked through faster than entered.
+   */
+  const int64_t wanted = s->count / SHAPES_A_BUCKET + 1, buckets = wanted < BUCKETS ? wanted : BUCKETS;
+  s->width = (end - s->start) / buckets + 1;
   TRY(search(s, enough, result->lower_bound, best_offsets, &result->height));
   for (int32_t i = 0; i < s->count; i++) s->shapes[i].offset = best_offsets[i];
   return NEAP_OK;

@@ -84,27 +84,33 @@ static neap_status write_header(FILE *file, const char *path, const char *text) 
   return write_bytes(file, path, "        ", padding);
 }
 
-neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content) {
-  neap_status status;
-  char *header = NULL;
-  float *data = NULL;
+static int64_t largest_elements(const struct safetensors_content *content) {
   int64_t largest = 1;
   for (int32_t i = 0; i < content->tensor_count; i++)
     if (content->tensors[i].elements > largest) largest = content->tensors[i].elements;
+  return largest;
+}
+
+neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content) {
+  neap_status status;
+  char *header = NULL;
+  float *allocated = NULL, *data = content->buffer;
   TRY_DONE(make_header(path, content, &header));
   TRY_DONE(write_header(file, path, header));
-  data = calloc((size_t)largest, sizeof *data);
   if (data == NULL) {
-    status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory for a tensor of %lld elements", path,
-                       (long long)largest);
-    goto done;
+    const int64_t largest = largest_elements(content);
+    data = allocated = calloc((size_t)largest, sizeof *data);
+    if (data == NULL) {
+      status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory for %lld elements", path, (long long)largest);
+      goto done;
+    }
   }
   for (int32_t i = 0; i < content->tensor_count; i++) {
     TRY_DONE(content->read(content->context, i, data));
     TRY_DONE(write_bytes(file, path, data, (size_t)content->tensors[i].elements * sizeof *data));
   }
 done:
-  free(data);
+  free(allocated);
   free(header);
   return status;
 }

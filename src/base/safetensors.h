@@ -28,9 +28,10 @@ struct safetensors_content {
   int32_t metadata_count;
   neap_status (*read)(void *context, int32_t index, float *data);
   void *context;
+  float *buffer; /* room for the largest tensor; NULL: allocated for the while */
 };
 
-/* Writes everything to `file`; `path` is for messages. Needs memory for the largest tensor. */
+/* Writes everything to `file`; `path` is for messages. */
 neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content);
 
 /* A file that is open for reading and whose header was checked: every tensor has a known dtype, a size that

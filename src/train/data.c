@@ -61,11 +61,16 @@ neap_status data_add_part(struct data_split *split, const struct data_part *part
   return NEAP_OK;
 }
 
+static int label_of(const struct data_part *part, int64_t record) {
+  const uint8_t *label = part->labels + (size_t)record * part->label_stride;
+  return part->wide_labels ? label[0] | label[1] << 8 : label[0];
+}
+
 static neap_status check_labels(const struct data_split *split, int64_t classes) {
   for (int p = 0; p < split->part_count; p++) {
     const struct data_part *part = &split->parts[p];
     for (int64_t i = 0; i < part->count; i++) {
-      const int label = part->labels[(size_t)i * part->label_stride];
+      const int label = label_of(part, i);
       RETURN_IF(label >= classes, NEAP_BAD_FORMAT,
                 "%s: record %lld, offset %zu: label %d, but classes are 0 to %lld", part->file, (long long)i,
                 part->label_offset + (size_t)i * part->label_stride, label, (long long)classes - 1);
@@ -197,6 +202,6 @@ void data_fill(const struct data_set *set, const struct data_split *split, const
     const struct data_part *part = find_part(split, &record);
     fill_image(set, part->pixels + (size_t)record * part->pixel_stride, down, right, mirror,
                images + i * elements);
-    labels[i] = part->labels[(size_t)record * part->label_stride];
+    labels[i] = label_of(part, record);
   }
 }

@@ -1,9 +1,9 @@
 /* Data sets of labelled images, and batches of them.
  *
- * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:SEED]". Its images stay 8 bits a pixel in the
- * process: files that are not compressed are mapped (and must not be cut short while they are), the others
- * are held. That memory is the data set's, not training's, and no part of a budget; it is all in
- * place when data_open returns, and nothing is allocated afterwards. */
+ * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:side=32,classes=10,images=10000,seed=0]". Its
+ * images stay 8 bits a pixel in the process: files that are not compressed are mapped (and must not be cut
+ * short while they are), the others are held. That memory is the data set's, not training's, and no part of a
+ * budget; it is all in place when data_open returns, and nothing is allocated afterwards. */
 #ifndef NEAP_TRAIN_DATA_H
 #define NEAP_TRAIN_DATA_H
 
@@ -19,6 +19,7 @@ struct data_part {
   const uint8_t *pixels, *labels;
   int64_t count;
   size_t pixel_stride, label_stride, label_offset; /* of the first label in the file */
+  bool wide_labels;                                /* two bytes, little-endian; else one */
 };
 
 struct data_split {

@@ -279,25 +279,56 @@ static void test_synthetic(void **state) {
   struct data_set set, other;
   assert_int_equal(data_open("synthetic", &set), NEAP_OK);
   const struct data_part *part = &set.train.parts[0];
-  assert_int_equal(data_open("synthetic:8", &other), NEAP_OK);
+  assert_int_equal(data_open("synthetic:seed=8", &other), NEAP_OK);
   assert_memory_not_equal(part->pixels, other.train.parts[0].pixels, IMAGE);
   data_close(&other);
-  assert_int_equal(data_open("synthetic:0", &other), NEAP_OK);
+  assert_int_equal(data_open("synthetic:seed=0,images=10000", &other), NEAP_OK);
   assert_memory_equal(part->pixels, other.train.parts[0].pixels, (size_t)set.train.count * IMAGE);
   data_close(&other);
   for (int64_t i = 0; i < set.test.count; i += 97)
     for (int64_t j = 0; j < 1000; j++)
       assert_memory_not_equal(set.test.parts[0].pixels + i * IMAGE, part->pixels + j * IMAGE, IMAGE);
   int per_class[10] = {0};
-  for (int64_t i = 0; i < set.train.count; i++) per_class[part->labels[i]]++;
+  for (int64_t i = 0; i < set.train.count; i++) per_class[part->labels[2 * i]]++;
   for (int c = 0; c < 10; c++) assert_int_equal(per_class[c], set.train.count / 10);
+  data_close(&set);
+}
+
+/* Any side, and more classes than a byte holds. */
+static void test_synthetic_sizes(void **state) {
+  (void)state;
+  enum { SIDE = 20, CLASSES = 300, IMAGES = 600 };
+  struct data_set set;
+  assert_int_equal(data_open("synthetic:classes=300,side=20,images=600", &set), NEAP_OK);
+  assert_int_equal(set.image[1], SIDE);
+  assert_int_equal(set.image[2], SIDE);
+  assert_int_equal(set.classes, CLASSES);
+  assert_int_equal(set.train.count, IMAGES);
+  assert_int_equal(set.test.count, IMAGES / 5);
+  static float images[2 * 3 * SIDE * SIDE];
+  const int32_t records[] = {CLASSES - 1, IMAGES - 1};
+  int32_t labels[2];
+  data_fill(&set, &set.train, &(struct data_batch){.count = 2, .records = records, .threads = 1}, images,
+            labels);
+  assert_int_equal(labels[0], CLASSES - 1);
+  assert_int_equal(labels[1], CLASSES - 1);
   data_close(&set);
 }
 
 static void test_bad_names(void **state) {
   (void)state;
-  const char *const names[] = {
-      "", "cifar", "cifar10", "cifar10:", "mnist", "synthetic:x", "synthetic:1x", "synthetic:-1"};
+  const char *const names[] = {"",
+                               "cifar",
+                               "cifar10",
+                               "cifar10:",
+                               "mnist",
+                               "synthetic:x",
+                               "synthetic:seed",
+                               "synthetic:seed=-1",
+                               "synthetic:side=32x",
+                               "synthetic:side=,seed=1",
+                               "synthetic:classes=1001",
+                               "synthetic:images=99999999999999999999"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     struct data_set set;
     assert_int_equal(data_open(names[i], &set), NEAP_INVALID_ARGUMENT);
@@ -408,9 +439,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cifar_records), cmocka_unit_test(test_augmentation),
       cmocka_unit_test(test_order),         cmocka_unit_test(test_mnist_records),
-      cmocka_unit_test(test_synthetic),     cmocka_unit_test(test_bad_names),
-      cmocka_unit_test(test_bad_cifar),     cmocka_unit_test(test_bad_idx),
-      cmocka_unit_test(test_bad_gzip),
+      cmocka_unit_test(test_synthetic),     cmocka_unit_test(test_synthetic_sizes),
+      cmocka_unit_test(test_bad_names),     cmocka_unit_test(test_bad_cifar),
+      cmocka_unit_test(test_bad_idx),       cmocka_unit_test(test_bad_gzip),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the format is little-endian and data is copied as it is");
 
@@ -113,6 +115,28 @@ done:
   free(allocated);
   free(header);
   return status;
+}
+
+struct saving {
+  const char *path;
+  const struct safetensors_content *content;
+  neap_status status;
+  char message[1024];
+};
+
+/* Keeps why it failed: the file's writer knows only that. */
+static bool save(FILE *file, const void *context) {
+  struct saving *saving = *(struct saving *const *)context;
+  saving->status = safetensors_write(file, saving->path, saving->content);
+  if (saving->status != NEAP_OK)
+    snprintf(saving->message, sizeof saving->message, "%s", neap_error_message());
+  return saving->status == NEAP_OK;
+}
+
+neap_status safetensors_save(const char *path, const struct safetensors_content *content) {
+  struct saving saving = {.path = path, .content = content}, *context = &saving;
+  const neap_status status = file_write(path, save, &context);
+  return saving.status != NEAP_OK ? neap_fail(saving.status, "%s", saving.message) : status;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------

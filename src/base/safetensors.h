@@ -34,6 +34,9 @@ struct safetensors_content {
 /* Writes everything to `file`; `path` is for messages. */
 neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content);
 
+/* The same as a file, written whole or not at all. */
+neap_status safetensors_save(const char *path, const struct safetensors_content *content);
+
 /* A file that is open for reading and whose header was checked: every tensor has a known dtype, a size that
  * is that of its shape, and its own place inside the file; together they fill it. */
 struct safetensors {

@@ -10,19 +10,22 @@
 
 #include "base/region.h"
 
-/* Removes the weights in the folder that no state names any more, as far as it can: what stays is only waste.
- */
-static void remove_other_weights(const char *folder, const char *current) {
+/* Weights, or what a killed run left of writing weights or a state: those begin like what they were to
+ * become. */
+static bool is_ours(const char *name) {
+  int64_t step;
+  int length = 0;
+  if (strncmp(name, "state.json.", 11) == 0) return true;
+  return sscanf(name, "weights-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) == 1 && length > 0;
+}
+
+/* Removes what the state does not name any more, as far as it can: what stays is only waste. */
+static void remove_others(const char *folder, const char *current) {
   DIR *entries = opendir(folder);
   if (entries == NULL) return;
-  for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-    int64_t step;
-    int length = 0;
-    /* A temporary file that a killed run left has the name of what it was to become as its beginning. */
-    if (sscanf(entry->d_name, "weights-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) == 1 &&
-        length > 0 && strcmp(entry->d_name, current) != 0)
+  for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+    if (is_ours(entry->d_name) && strcmp(entry->d_name, current) != 0)
       unlinkat(dirfd(entries), entry->d_name, 0);
-  }
   closedir(entries);
 }
 
@@ -50,7 +53,7 @@ neap_status checkpoint_save(const char *folder, json_t *settings, const neap_ses
   }
   TRY_DONE(neap_session_save(session, path));
   TRY_DONE(checkpoint_write_state(folder, settings, checkpoint));
-  remove_other_weights(folder, checkpoint->weights);
+  remove_others(folder, checkpoint->weights);
 done:
   region_free(&region);
   return status;

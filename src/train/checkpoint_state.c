@@ -1,15 +1,14 @@
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/json.h"
 #include "base/region.h"
 #include "base/sha256.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 
-enum { VERSION = 1, STATE_LIMIT = 1 << 20 };
+enum { VERSION = 1 };
 
 /* The digest of the object without "state_sha256". */
 static neap_status digest_state(json_t *state, const char *path, char digest[65]) {
@@ -32,11 +31,7 @@ static neap_status write_state(json_t *state, const char *path) {
   TRY(digest_state(state, path, digest));
   RETURN_IF(json_object_set_new(state, "state_sha256", json_string(digest)) != 0, NEAP_OUT_OF_MEMORY,
             "%s: out of memory", path);
-  char *text = json_dumps(state, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
-  const neap_status status = file_write_text(path, text);
-  free(text);
-  return status;
+  return json_write(state, path);
 }
 
 neap_status checkpoint_write_state(const char *folder, json_t *settings,
@@ -60,57 +55,47 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   return status;
 }
 
-static neap_status get_integer(const json_t *state, const char *path, const char *field, int64_t *value) {
-  const json_t *item = json_object_get(state, field);
-  RETURN_IF(!json_is_integer(item) || json_integer_value(item) < 0, NEAP_BAD_FORMAT,
-            "%s: field '%s' is missing or no whole number", path, field);
-  *value = json_integer_value(item);
+static neap_status get_size(const json_t *state, const struct json_place *place, const char *name,
+                            int64_t *value) {
+  uint64_t size;
+  TRY(json_need_size(state, name, place, &size));
+  *value = (int64_t)size;
   return NEAP_OK;
 }
 
-static neap_status get_text(const json_t *state, const char *path, const char *field, size_t size,
-                            char *value) {
-  const char *text = json_string_value(json_object_get(state, field));
-  RETURN_IF(text == NULL || strlen(text) >= size, NEAP_BAD_FORMAT,
-            "%s: field '%s' is missing or no short text", path, field);
+static neap_status get_text(const json_t *state, const struct json_place *place, const char *name,
+                            size_t size, char *value) {
+  const char *text;
+  TRY(json_need_string(state, name, place, &text));
+  RETURN_IF(strlen(text) >= size, NEAP_BAD_FORMAT, "%s: field '%s': has more than %zu characters",
+            place->file, name, size - 1);
   strcpy(value, text);
   return NEAP_OK;
 }
 
-static neap_status get_fields(const json_t *state, const char *path, struct checkpoint *checkpoint) {
-  TRY(get_integer(state, path, "epoch", &checkpoint->epoch));
-  TRY(get_integer(state, path, "step", &checkpoint->step));
-  TRY(get_integer(state, path, "correct", &checkpoint->correct));
-  TRY(get_integer(state, path, "images", &checkpoint->images));
-  const json_t *loss_sum = json_object_get(state, "loss_sum"),
-               *accuracy = json_object_get(state, "test_accuracy");
-  RETURN_IF(!json_is_real(loss_sum) && !json_is_null(loss_sum), NEAP_BAD_FORMAT,
-            "%s: field 'loss_sum' is missing or no number", path);
-  checkpoint->loss_sum = json_is_null(loss_sum) ? NAN : json_real_value(loss_sum);
-  RETURN_IF(!json_is_number(accuracy), NEAP_BAD_FORMAT, "%s: field 'test_accuracy' is missing or no number",
-            path);
-  checkpoint->test_accuracy = json_number_value(accuracy);
-  TRY(get_text(state, path, "weights", sizeof checkpoint->weights, checkpoint->weights));
+static neap_status get_fields(const json_t *state, const struct json_place *place,
+                              struct checkpoint *checkpoint) {
+  TRY(get_size(state, place, "epoch", &checkpoint->epoch));
+  TRY(get_size(state, place, "step", &checkpoint->step));
+  TRY(get_size(state, place, "correct", &checkpoint->correct));
+  TRY(get_size(state, place, "images", &checkpoint->images));
+  checkpoint->loss_sum = NAN;
+  if (!json_is_null(json_object_get(state, "loss_sum")))
+    TRY(json_need_number(state, "loss_sum", place, &checkpoint->loss_sum));
+  TRY(json_need_number(state, "test_accuracy", place, &checkpoint->test_accuracy));
+  TRY(get_text(state, place, "weights", sizeof checkpoint->weights, checkpoint->weights));
   RETURN_IF(strchr(checkpoint->weights, '/') != NULL, NEAP_BAD_FORMAT,
-            "%s: field 'weights' is '%s', which is not a name in this folder", path, checkpoint->weights);
-  return get_text(state, path, "weights_sha256", sizeof checkpoint->weights_sha256,
+            "%s: field 'weights': '%s' is not a name in this folder", place->file, checkpoint->weights);
+  return get_text(state, place, "weights_sha256", sizeof checkpoint->weights_sha256,
                   checkpoint->weights_sha256);
 }
 
-static neap_status check_format(json_t *state, const char *path) {
-  const char *format = json_string_value(json_object_get(state, "format"));
-  RETURN_IF(format == NULL || strcmp(format, "neap-checkpoint") != 0, NEAP_BAD_FORMAT,
-            "%s: field 'format' is '%s', expected 'neap-checkpoint'", path,
-            format == NULL ? "(none)" : format);
-  int64_t version;
-  TRY(get_integer(state, path, "version", &version));
-  RETURN_IF(version != VERSION, NEAP_UNSUPPORTED, "%s: version %lld; this program reads version %d", path,
-            (long long)version, VERSION);
+static neap_status check_digest(json_t *state, const struct json_place *place) {
   char wanted[65], got[65];
-  TRY(get_text(state, path, "state_sha256", sizeof wanted, wanted));
-  TRY(digest_state(state, path, got));
+  TRY(get_text(state, place, "state_sha256", sizeof wanted, wanted));
+  TRY(digest_state(state, place->file, got));
   RETURN_IF(strcmp(got, wanted) != 0, NEAP_BAD_FORMAT,
-            "%s: is damaged or was edited: its content has the SHA-256 %s, not %s", path, got, wanted);
+            "%s: is damaged or was edited: its content has the SHA-256 %s, not %s", place->file, got, wanted);
   return NEAP_OK;
 }
 
@@ -126,14 +111,13 @@ static neap_status fail_setting(const char *path, const char *name, const json_t
   return status;
 }
 
-static neap_status check_settings(const json_t *state, const char *path, json_t *settings) {
-  const json_t *saved = json_object_get(state, "settings");
-  RETURN_IF(!json_is_object(saved), NEAP_BAD_FORMAT, "%s: field 'settings' is missing or no object", path);
+static neap_status check_settings(const json_t *state, const struct json_place *place, json_t *settings) {
+  json_t *saved, *wanted;
   const char *name;
-  json_t *wanted;
+  TRY(json_need(state, "settings", place, &saved));
   json_object_foreach(settings, name, wanted) {
     const json_t *value = json_object_get(saved, name);
-    if (!json_equal(value, wanted)) return fail_setting(path, name, value, wanted);
+    if (!json_equal(value, wanted)) return fail_setting(place->file, name, value, wanted);
   }
   return NEAP_OK;
 }
@@ -141,25 +125,15 @@ static neap_status check_settings(const json_t *state, const char *path, json_t 
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint) {
   struct region region = {0};
   neap_status status;
-  char *text = NULL;
   json_t *state = NULL;
-  size_t length;
-  json_error_t error;
-  const char *path = region_format(&region, "%s/state.json", folder);
-  RETURN_IF_NULL(path);
-  TRY_DONE(file_read_text(path, STATE_LIMIT, &text, &length));
-  state = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-  if (state == NULL) {
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: line %d, column %d: no JSON: %s", path, error.line, error.column,
-                       error.text);
-    goto done;
-  }
-  TRY_DONE(check_format(state, path));
-  TRY_DONE(get_fields(state, path, checkpoint));
-  TRY_DONE(check_settings(state, path, settings));
+  const struct json_place place = {.file = region_format(&region, "%s/state.json", folder)};
+  RETURN_IF_NULL(place.file);
+  TRY_DONE(json_read(place.file, "neap-checkpoint", &state));
+  TRY_DONE(check_digest(state, &place));
+  TRY_DONE(get_fields(state, &place, checkpoint));
+  TRY_DONE(check_settings(state, &place, settings));
 done:
   json_decref(state);
-  free(text);
   region_free(&region);
   return status;
 }

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/random.h"
 #include "train/data_source.h"
 
 static const struct {
@@ -142,11 +141,9 @@ void data_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int32
   for (int64_t i = 0; i < count; i++) order[i] = (int32_t)i;
   if (!shuffle) return;
   for (int64_t i = count - 1; i > 0; i--) {
-    /* 64 random bits over at most 2^31 values: the bias of the product is below 2^-33. */
     uint32_t bits[4];
-    random_bits(RANDOM_SHUFFLE, seed, (uint64_t)epoch, (uint64_t)i, bits);
-    const uint64_t wide = (uint64_t)bits[0] << 32 | bits[1];
-    const int64_t j = (int64_t)((unsigned __int128)wide * (uint64_t)(i + 1) >> 64);
+    data_random(seed, STREAM_SHUFFLE, (uint64_t)epoch, (uint64_t)i, bits);
+    const uint32_t j = random_below(bits[0], (uint64_t)i + 1);
     const int32_t moved = order[i];
     order[i] = order[j];
     order[j] = moved;
@@ -194,9 +191,9 @@ void data_fill(const struct data_set *set, const struct data_split *split, const
     if (batch->augment) {
       const uint64_t places = (uint64_t)(2 * set->crop_padding + 1);
       uint32_t bits[4];
-      random_bits(RANDOM_AUGMENT, batch->seed, (uint64_t)batch->epoch, (uint64_t)record, bits);
-      down = (int64_t)(bits[0] * places >> 32) - set->crop_padding;
-      right = (int64_t)(bits[1] * places >> 32) - set->crop_padding;
+      data_random(batch->seed, STREAM_AUGMENT, (uint64_t)batch->epoch, (uint64_t)record, bits);
+      down = (int64_t)random_below(bits[0], places) - set->crop_padding;
+      right = (int64_t)random_below(bits[1], places) - set->crop_padding;
       mirror = set->flip && bits[2] >> 31;
     }
     const struct data_part *part = find_part(split, &record);

@@ -51,8 +51,8 @@ struct data_set {
 neap_status data_open(const char *name, struct data_set *set);
 void data_close(struct data_set *set);
 
-/* The order of the training records in an epoch: a permutation of 0..count-1, uniform (Fisher and Yates),
- * a function of seed and epoch alone; 0, 1, 2, ... without `shuffle`. */
+/* The order of the training records in an epoch: a permutation of 0..count-1 (Fisher and Yates), a function
+ * of seed and epoch alone; 0, 1, 2, ... without `shuffle`. */
 void data_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int32_t *order);
 
 struct data_batch {

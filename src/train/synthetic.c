@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "train/data_source.h"
 
 enum { NOISE = 48, MAX_CLASSES = 1000, MAX_IMAGES = 1000000 };
@@ -44,7 +43,7 @@ static uint8_t clamp_pixel(int value) { return (uint8_t)(value < 0 ? 0 : value >
 static uint32_t contrast_bits(const struct drawing *drawing, int label, uint32_t random) {
   if (drawing->classes <= SHAPES) return random;
   uint32_t bits[4];
-  random_bits(RANDOM_SYNTHETIC, drawing->seed, UINT64_MAX, (uint64_t)(label / SHAPES), bits);
+  data_random(drawing->seed, STREAM_COLOUR, 0, (uint64_t)(label / SHAPES), bits);
   return bits[0];
 }
 
@@ -53,15 +52,15 @@ static void draw(const struct drawing *drawing, uint64_t image, int label, uint8
   const int64_t side = drawing->side, plane = side * side;
   const double size = (double)side;
   uint32_t place[4], colour[4], noise[4];
-  random_bits(RANDOM_SYNTHETIC, drawing->seed, image, 0, place);
-  random_bits(RANDOM_SYNTHETIC, drawing->seed, image, 1, colour);
+  data_random(drawing->seed, STREAM_DRAW, image, 0, place);
+  data_random(drawing->seed, STREAM_DRAW, image, 1, colour);
   const uint32_t contrasts = contrast_bits(drawing, label, colour[3]);
   const double radius = between(size * 3 / 16, size * 3 / 8, place[0]);
   const double centre_x = between(radius, size - radius, place[1]);
   const double centre_y = between(radius, size - radius, place[2]);
   const int lighter = place[3] & 1 ? 1 : -1;
   for (int64_t k = 0; k < plane; k++) {
-    if (k % 4 == 0) random_bits(RANDOM_SYNTHETIC, drawing->seed, image, (uint64_t)(2 + k / 4), noise);
+    if (k % 4 == 0) data_random(drawing->seed, STREAM_DRAW, image, (uint64_t)(2 + k / 4), noise);
     const double x = ((double)(k % side) + 0.5 - centre_x) / radius,
                  y = ((double)(k / side) + 0.5 - centre_y) / radius;
     const bool inside = shapes[label % SHAPES](x, y);

@@ -132,7 +132,7 @@ static void test_damage(void **state) {
   while (text[whole - 1] != '}') whole--;
   for (size_t cut = 0; cut < whole; cut++) {
     write_text(text, cut);
-    expect_refused(NEAP_BAD_FORMAT, "JSON");
+    expect_refused(NEAP_BAD_FORMAT, "line ");
   }
   for (size_t bit = 0; bit < 8 * length; bit++) {
     text[bit / 8] ^= (char)(1 << bit % 8);
@@ -146,11 +146,11 @@ static void test_damage(void **state) {
   write_text("{}", 2);
   expect_refused(NEAP_BAD_FORMAT, "'format'");
   write_text("[1]", 3);
-  expect_refused(NEAP_BAD_FORMAT, "'format'");
+  expect_refused(NEAP_BAD_FORMAT, "object");
   write_text("", 0);
-  expect_refused(NEAP_BAD_FORMAT, "JSON");
+  expect_refused(NEAP_BAD_FORMAT, "line ");
   unlink(path);
-  expect_refused(NEAP_IO_FAILED, "No such file");
+  expect_refused(NEAP_IO_FAILED, "cannot be read");
 }
 
 /* An intact file of another kind or version, and one that names weights outside of the folder. */
@@ -165,7 +165,7 @@ static void test_other_files(void **state) {
     neap_status status;
   } others[] = {
       {"{\"format\": \"neap-plan\", \"version\": 1}", "'neap-plan'", NEAP_BAD_FORMAT},
-      {"{\"format\": \"neap-checkpoint\", \"version\": 2}", "version 2", NEAP_UNSUPPORTED},
+      {"{\"format\": \"neap-checkpoint\", \"version\": 2}", "'version'", NEAP_BAD_FORMAT},
       {"{\"format\": \"neap-checkpoint\"}", "'version'", NEAP_BAD_FORMAT},
       {"{\"format\": \"neap-checkpoint\", \"version\": 1}", "'state_sha256'", NEAP_BAD_FORMAT},
       {"{\"format\": \"neap-checkpoint\", \"format\": 1}", "duplicate", NEAP_BAD_FORMAT},

@@ -91,6 +91,23 @@ static void test_write_failures(void **state) {
   fclose(file);
 }
 
+static void test_save(void **state) {
+  (void)state;
+  struct safetensors tensors;
+  struct safetensors_content content = {.tensors = shapes, .tensor_count = COUNT, .read = give};
+  assert_int_equal(safetensors_save(path, &content), NEAP_OK);
+  /* A failure in the middle has its own reason, and leaves the old file. */
+  int32_t failing = 2;
+  content.context = &failing;
+  assert_int_equal(safetensors_save(path, &content), NEAP_INTERNAL);
+  assert_string_equal(neap_error_message(), "as asked");
+  assert_int_equal(safetensors_save("/nonexistent/file", &content), NEAP_IO_FAILED);
+  assert_non_null(strstr(neap_error_message(), "/nonexistent/file"));
+  assert_int_equal(safetensors_open(path, &tensors), NEAP_OK);
+  assert_int_equal(tensors.tensor_count, COUNT);
+  safetensors_close(&tensors);
+}
+
 static void write_raw(uint64_t length, const char *header, size_t data_bytes) {
   FILE *file = fopen(path, "wb");
   assert_int_equal(fwrite(&length, 8, 1, file), 1);
@@ -231,9 +248,10 @@ static int remove_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_write_failures),
-      cmocka_unit_test(test_bad_headers), cmocka_unit_test(test_bad_lengths),
-      cmocka_unit_test(test_damage),      cmocka_unit_test(test_other_dtypes),
+      cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_write_failures),
+      cmocka_unit_test(test_save),         cmocka_unit_test(test_bad_headers),
+      cmocka_unit_test(test_bad_lengths),  cmocka_unit_test(test_damage),
+      cmocka_unit_test(test_other_dtypes),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);
 }

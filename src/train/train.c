@@ -271,6 +271,7 @@ static neap_status run_steps(struct training *t) {
                                   .steps = t->steps,
                                   .test_accuracy = -1};
   TRY(report(t, &progress));
+  if (t->state.step == t->steps) TRY(save(t)); /* nothing is left to do, but `out` is to have a checkpoint */
   while (t->state.step < t->steps) {
     TRY(run_step(t, &progress));
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;

@@ -88,11 +88,12 @@ static neap_status prepare(struct lowering *l, const struct neap_graph *graph, c
   return l->to->backend->prepare(l->to->state, graph, node, p);
 }
 
-/* A Reorder node: the tensor (not a view) in the format `want`. */
+/* A Reorder node: the tensor in the format `want`. */
 static neap_status reorder(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct neap_graph *graph = l->to->graph;
   struct tensor tensor = graph->tensors.data[id];
   tensor.role = ROLE_VALUE;
+  tensor.view_of = -1;
   TRY(add_tensor(l, tensor, want, out));
   const struct node node = {.name = tensor.name,
                             .op = OP_REORDER,
@@ -113,21 +114,15 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
 static neap_status provide(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct tensor tensor = l->to->graph->tensors.data[id];
   struct memory_format *have = format_of(l, id);
-  if (have->lanes == 0 && have->packed == NULL)
-    *have = want; /* a variable takes the format of its first reader */
-  if (tensor.view_of >= 0) {
+  if (have->lanes == 0 && have->packed == NULL) *have = want; /* a variable takes the format of its first reader */
+  if (tensor.view_of >= 0) { /* the same elements in the same order: row-major under either shape */
     int32_t base;
     TRY(provide(l, tensor.view_of, ROW_MAJOR, &base));
     if (base != tensor.view_of) {
       tensor.view_of = base;
       TRY(add_tensor(l, tensor, ROW_MAJOR, &id));
     }
-    if (equivalent(&tensor, ROW_MAJOR, want)) {
-      *out = id;
-      return NEAP_OK;
-    }
-    return neap_fail(NEAP_UNSUPPORTED, "'%s' is reshaped and then read in another memory format",
-                     tensor.name);
+    l->format.data[id] = ROW_MAJOR;
   }
   for (int32_t v = id; v >= 0; v = l->variant.data[v])
     if (equivalent(&tensor, l->format.data[v], want)) {

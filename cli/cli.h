@@ -1,0 +1,191 @@
+/* What the verbs of the `neap` command share. The command uses neap.h, and jansson for what it prints. */
+#ifndef NEAP_CLI_CLI_H
+#define NEAP_CLI_CLI_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "neap.h"
+
+enum exit_status {
+  EXIT_DONE = 0,
+  EXIT_FAILED = 1,
+  EXIT_USAGE = 2,
+  EXIT_OVER_BUDGET = 3,
+  EXIT_INVALID = 4,
+  EXIT_SIGNAL = 128 /* and the signal's number */
+};
+
+/* ---- Verbs (main.c) and their options (options.c) ---- */
+
+enum option_kind {
+  OPTION_SWITCH,  /* bool; takes no value */
+  OPTION_TEXT,    /* const char * */
+  OPTION_INTEGER, /* int64_t, at least `least` */
+  OPTION_NUMBER,  /* double, at least `least` */
+  OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
+  OPTION_BUDGET   /* struct budget */
+};
+
+struct option {
+  const char *name, *value, *help; /* `value` stands for its value in the help */
+  enum option_kind kind;
+  size_t offset; /* of its field in the verb's settings */
+  double least;
+};
+
+struct budget {
+  const char *text; /* as it was given; NULL: it was not */
+  uint64_t bytes;   /* as neap_budget_parse gives them */
+  double fraction;
+};
+
+struct verb {
+  const char *name, *usage, *summary;
+  const struct option *options; /* ends with a row without a name */
+  int (*run)(const struct verb *verb, int count, char **arguments);
+};
+
+enum { OPERAND_LIMIT = 2 };
+
+struct operands {
+  int count;
+  const char *values[OPERAND_LIMIT];
+};
+
+/* Reads arguments into the verb's settings; an option that is not given leaves its field as it is, one that
+ * is given twice counts the last time. `texts` (may be NULL) gets each option's value as it was given, by row
+ * ("" for a switch). False after a message on standard error. */
+bool read_arguments(const struct verb *verb, int count, char **arguments, void *settings,
+                    struct operands *operands, const char **texts);
+void print_verb_help(const struct verb *verb);
+
+/* Says what is wrong with the usage and where help is; `verb` may be NULL. Returns EXIT_USAGE. */
+int report_usage(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says the library's last failure; returns the exit status that belongs to it. */
+int report_failure(const struct verb *verb, neap_status status);
+
+typedef int verb_function(const struct verb *verb, int count, char **arguments);
+verb_function run_train, run_plan, run_curve, run_show, run_check, run_graph, run_layout, run_models,
+    run_planners, run_operators;
+extern const struct option train_options[], plan_options[], curve_options[], show_options[], check_options[],
+    graph_options[], layout_options[], table_options[];
+
+/* ---- What is printed (format.c) ---- */
+
+struct text {
+  char text[40];
+};
+struct text bytes_text(uint64_t bytes);                   /* "96.0 MiB" */
+struct text duration_text(double seconds);                /* "1 min 20 s" */
+struct text percent_text(double fraction);                /* "12.3 %" */
+struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
+
+/* A number, or null for one that JSON does not have. */
+json_t *number_json(double value);
+
+/* Prints the object on standard output, a line, and frees it; NULL (out of memory) is a failure. Returns an
+ * exit status. */
+int print_json(json_t *object);
+
+/* Writes a text file whole or not at all. EXIT_FAILED after a message. */
+int write_text_file(const char *path, const char *text, size_t length);
+
+/* ---- A training step to plan (source.c): a model's, or a graph file's ---- */
+
+struct source {
+  const char *model, *file;
+  int64_t batch, threads;
+  int optimizer, convolution, backend, costs;
+  double momentum;
+};
+
+#define SOURCE_DEFAULTS                                                                                      \
+  { .momentum = 0.9 }
+#define SOURCE_OPTIONS(settings)                                                                               \
+  {"--model",                                                                                                  \
+   "NAME",                                                                                                     \
+   "a ready-made model, one of `neap models`",                                                                 \
+   OPTION_TEXT,                                                                                                \
+   offsetof(settings, source.model),                                                                           \
+   0},                                                                                                         \
+      {"--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, offsetof(settings, source.batch),  \
+       1},                                                                                                     \
+      {"--optimizer",                                                                                          \
+       "sgd|adamw",                                                                                            \
+       "whose states are in memory (sgd)",                                                                     \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.optimizer),                                                                   \
+       0},                                                                                                     \
+      {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0}, \
+      {"--conv",                                                                                               \
+       "auto|direct|winograd",                                                                                 \
+       "algorithm of convolutions (auto)",                                                                     \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.convolution),                                                                 \
+       0},                                                                                                     \
+      {"--backend",                                                                                            \
+       "cpu|reference",                                                                                        \
+       "fast f32, or plain C in double (cpu)",                                                                 \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.backend),                                                                     \
+       0},                                                                                                     \
+      {"--costs",                                                                                              \
+       "roofline|measured",                                                                                    \
+       "where the costs come from (roofline)",                                                                 \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.costs),                                                                       \
+       0},                                                                                                     \
+  {                                                                                                            \
+    "--threads", "N", "threads that it will run on (all cores)", OPTION_INTEGER,                               \
+        offsetof(settings, source.threads), 1                                                                  \
+  }
+
+/* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
+int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
+
+/* The bytes of a budget for this step; a fraction is one of what keeping everything needs. */
+neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes);
+
+/* The largest batch, below the one of the source, whose step fits the budget; `smallest` is what the source's
+ * own needs. 0: none, or a graph file. Takes it that a larger batch needs no less. */
+int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
+                             uint64_t smallest, const char *planner);
+
+/* What a plan needs: resident bytes and arena. */
+uint64_t plan_bytes(const neap_plan *plan);
+
+/* One plan as JSON. `asked`: the budget, or one of the special ones. */
+json_t *plan_json(const neap_plan *plan, uint64_t asked);
+
+/* True where it is "auto" or a row of the planner table. */
+bool planner_exists(const char *name);
+
+/* ---- Pictures (svg.c, picture.c): a text that the caller frees; NULL: out of memory ---- */
+
+extern const char *const kind_names[NEAP_KIND_COUNT];
+
+struct memory_picture {
+  const char *title, *subtitle;
+  const uint64_t *live; /* as neap_plan_profile gives it */
+  int64_t positions;
+  uint64_t budget; /* 0: no line */
+};
+char *draw_memory(const struct memory_picture *picture, size_t *length);
+
+struct curve_point {
+  int series;
+  double bytes, overhead;
+};
+struct curve_picture {
+  const char *title;
+  const char *const *series; /* names */
+  int series_count;
+  const struct curve_point *points; /* of one series in rising order of bytes */
+  int64_t count;
+  double lower_bound; /* bytes; no plan needs less */
+};
+char *draw_curve(const struct curve_picture *picture, size_t *length);
+
+#endif

@@ -1,0 +1,86 @@
+/* The neap command: a verb and its arguments. */
+#include <signal.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct verb verbs[] = {
+    {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
+     "Train a model on data inside a memory budget.", train_options, run_train},
+    {"plan", "(--model M [--batch N] | GRAPH.json) --budget B [--planner P] [-o PLAN.json]",
+     "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
+    {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",
+     "Memory against recomputation, from the least budget to keeping everything.", curve_options, run_curve},
+    {"show", "(--model M [--batch N] | GRAPH.json [PLAN.json]) [--budget B] [-o FILE.svg]",
+     "Show where the bytes go, over the step.", show_options, run_show},
+    {"check", "GRAPH.json PLAN.json", "Check a plan against the rules of the file formats alone.",
+     check_options, run_check},
+    {"graph", "--model M [--batch N] -o GRAPH.json", "Write a model's training step as a graph file.",
+     graph_options, run_graph},
+    {"layout", "IN.csv [-o OUT.csv] [--capacity BYTES]",
+     "Find offsets for buffers with lifetimes (id,lower,upper,size).", layout_options, run_layout},
+    {"models", "", "List the ready-made models.", table_options, run_models},
+    {"planners", "", "List the planners.", table_options, run_planners},
+    {"ops", "", "List the operators.", table_options, run_operators},
+};
+enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
+
+static int print_help(void) {
+  puts("neap: train neural networks inside a memory budget\n");
+  for (int i = 0; i < VERB_COUNT; i++) printf("  neap %-9s %s\n", verbs[i].name, verbs[i].summary);
+  puts("\nEvery verb has --help, and --json for one JSON object on standard output.\n\n"
+       "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
+       "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
+       "4 a plan or layout is not valid; 130 interrupted.");
+  return EXIT_DONE;
+}
+
+int report_failure(const struct verb *verb, neap_status status) {
+  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
+  fprintf(stderr, "neap: %s (%s)\n", neap_error_message(), neap_status_text(status));
+  switch (status) {
+  case NEAP_OVER_BUDGET:
+    return EXIT_OVER_BUDGET;
+  case NEAP_INVALID_PLAN:
+    return EXIT_INVALID;
+  case NEAP_INTERRUPTED:
+    return EXIT_SIGNAL + SIGINT;
+  default:
+    return EXIT_FAILED;
+  }
+}
+
+static int run_verb(const struct verb *verb, int count, char **arguments) {
+  for (int i = 0; i < count; i++)
+    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
+      print_verb_help(verb);
+      return EXIT_DONE;
+    }
+  return verb->run(verb, count, arguments);
+}
+
+static int run(int count, char **arguments) {
+  if (count == 0) {
+    report_usage(NULL, "a verb is missing");
+    return EXIT_USAGE;
+  }
+  if (strcmp(arguments[0], "--help") == 0 || strcmp(arguments[0], "-h") == 0 ||
+      strcmp(arguments[0], "help") == 0)
+    return print_help();
+  if (strcmp(arguments[0], "--version") == 0) {
+    puts("neap " NEAP_VERSION);
+    return EXIT_DONE;
+  }
+  for (int i = 0; i < VERB_COUNT; i++)
+    if (strcmp(arguments[0], verbs[i].name) == 0) return run_verb(&verbs[i], count - 1, arguments + 1);
+  return report_usage(NULL, "%s: there is no such verb", arguments[0]);
+}
+
+int main(int count, char **arguments) {
+  signal(SIGXFSZ,
+         SIG_IGN); /* a file that may not grow is a failed write, with its message and its cleaning up */
+  const int status = run(count - 1, arguments + 1);
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  fputs("neap: standard output could not be written\n", stderr);
+  return status == EXIT_DONE ? EXIT_FAILED : status;
+}

@@ -1,0 +1,169 @@
+/* neap plan */
+#include <stddef.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct settings {
+  struct source source;
+  struct budget budget;
+  const char *planner, *out;
+  bool json;
+};
+
+const struct option plan_options[] = {
+    SOURCE_OPTIONS(struct settings),
+    {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET,
+     offsetof(struct settings, budget), 0},
+    {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
+     offsetof(struct settings, planner), 0},
+    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {0},
+};
+
+/* What one planner answered. */
+struct answer {
+  const char *planner;
+  neap_plan *plan; /* NULL: over the budget, and then */
+  uint64_t smallest;
+  int64_t largest_batch;
+};
+
+static neap_status ask(const struct settings *s, const neap_step *step, uint64_t budget, const char *planner,
+                       struct answer *answer) {
+  *answer = (struct answer){.planner = planner};
+  const neap_status status = neap_plan_make(step, budget, planner, &answer->smallest, &answer->plan);
+  if (status != NEAP_OVER_BUDGET) return status;
+  answer->largest_batch = source_largest_batch(&s->source, step, budget, answer->smallest, planner);
+  return NEAP_OK;
+}
+
+static json_t *answer_json(const struct answer *answer, const neap_step *step, uint64_t budget) {
+  if (answer->plan != NULL) return plan_json(answer->plan, budget);
+  neap_step_info info;
+  neap_step_describe(step, &info);
+  return json_pack("{s:s, s:s, s:I, s:b, s:I, s:f, s:I, s:I}", "graph", info.name, "planner", answer->planner,
+                   "budget_bytes", (json_int_t)budget, "feasible", 0, "resident_bytes",
+                   (json_int_t)info.resident_bytes, "base_cost", info.base_cost, "smallest_budget_bytes",
+                   (json_int_t)answer->smallest, "largest_batch", (json_int_t)answer->largest_batch);
+}
+
+/* ---- For people ---- */
+
+static void print_heading(const neap_step *step, uint64_t budget) {
+  neap_step_info info;
+  neap_step_describe(step, &info);
+  printf("%s: %d nodes, %d tensors, %s resident\n", info.name, info.nodes, info.tensors,
+         bytes_text(info.resident_bytes).text);
+  if (budget != NEAP_BUDGET_MAX && budget != NEAP_BUDGET_MIN)
+    printf("budget %s (%llu bytes)\n", bytes_text(budget).text, (unsigned long long)budget);
+  printf("\n%-16s %12s %12s %10s %11s %10s\n", "planner", "peak", "arena", "overhead", "recomputed",
+         "planned in");
+}
+
+static void print_row(const struct answer *answer) {
+  if (answer->plan == NULL) {
+    printf("%-16s does not fit; the smallest budget it meets: %s (%llu)\n", answer->planner,
+           bytes_text(answer->smallest).text, (unsigned long long)answer->smallest);
+    return;
+  }
+  neap_plan_info p;
+  neap_plan_describe(answer->plan, &p);
+  printf("%-16s %12s %12s %10s %11lld %10s\n", p.planner, bytes_text(plan_bytes(answer->plan)).text,
+         bytes_text(p.arena_bytes).text, overhead_text(p.cost, p.base_cost).text, (long long)p.recomputed,
+         duration_text(p.seconds).text);
+}
+
+static void print_details(const neap_plan *plan) {
+  neap_plan_info p;
+  neap_plan_describe(plan, &p);
+  printf("\nno plan needs less than %s%s\n", bytes_text(p.lower_bound_bytes).text,
+         p.proven_optimal ? "; no plan costs less than this one" : "");
+}
+
+/* Standard error is for people in any case; the JSON has the same answer. */
+static void explain_over_budget(const struct settings *s, const struct answer *answer, uint64_t budget) {
+  fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
+          (unsigned long long)budget, answer->planner);
+  fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n", (unsigned long long)answer->smallest,
+          bytes_text(answer->smallest).text);
+  if (s->source.model == NULL) return;
+  if (answer->largest_batch > 0)
+    fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)answer->largest_batch);
+  else
+    fprintf(stderr, "  no batch fits it\n");
+}
+
+/* ---- One planner, or all ---- */
+
+static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
+                    uint64_t budget) {
+  struct answer answer;
+  const neap_status status = ask(s, step, budget, s->planner, &answer);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  if (answer.plan == NULL) {
+    explain_over_budget(s, &answer, budget);
+    if (s->json) print_json(answer_json(&answer, step, budget));
+    return EXIT_OVER_BUDGET;
+  }
+  int result = EXIT_DONE;
+  if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
+    result = report_failure(verb, NEAP_IO_FAILED);
+  } else if (s->json) {
+    result = print_json(answer_json(&answer, step, budget));
+  } else {
+    print_heading(step, budget);
+    print_row(&answer);
+    print_details(answer.plan);
+  }
+  neap_plan_free(answer.plan);
+  return result;
+}
+
+static int plan_all(const struct verb *verb, const struct settings *s, const neap_step *step,
+                    uint64_t budget) {
+  json_t *plans = json_array();
+  neap_row row;
+  bool met = false;
+  if (!s->json) print_heading(step, budget);
+  for (int32_t i = 0; neap_planner_at(i, &row); i++) {
+    struct answer answer;
+    const neap_status status = ask(s, step, budget, row.name, &answer);
+    if (status != NEAP_OK) {
+      json_decref(plans);
+      return report_failure(verb, status);
+    }
+    met = met || answer.plan != NULL;
+    if (s->json)
+      json_array_append_new(plans, answer_json(&answer, step, budget));
+    else
+      print_row(&answer);
+    neap_plan_free(answer.plan);
+  }
+  const int printed = s->json ? print_json(json_pack("{s:O}", "plans", plans)) : EXIT_DONE;
+  json_decref(plans);
+  return printed != EXIT_DONE ? printed : met ? EXIT_DONE : EXIT_OVER_BUDGET;
+}
+
+int run_plan(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}, .planner = "auto"};
+  struct operands operands;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  const bool all = strcmp(s.planner, "all") == 0;
+  if (!all && !planner_exists(s.planner))
+    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
+  if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
+  neap_step *step;
+  int result = source_open(verb, &s.source, operands.values[0], &step);
+  if (result != EXIT_DONE) return result;
+  uint64_t budget;
+  const neap_status status = source_budget(step, &s.budget, &budget);
+  if (status != NEAP_OK)
+    result = report_failure(verb, status);
+  else
+    result = all ? plan_all(verb, &s, step, budget) : plan_one(verb, &s, step, budget);
+  neap_step_free(step);
+  return result;
+}

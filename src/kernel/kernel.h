@@ -76,8 +76,9 @@ struct backend {
   neap_status (*create_state)(const struct neap_graph *graph, const struct lower_options *options,
                               void **state);
   void (*free_state)(void *state);
-  neap_status (*prepare[OP_COUNT])(void *state, const struct neap_graph *graph, const struct node *node,
-                                   struct preparation *p);
+  /* NEAP_UNSUPPORTED: it does not know the operator, or not for these shapes. */
+  neap_status (*prepare)(void *state, const struct neap_graph *graph, const struct node *node,
+                         struct preparation *p);
   uint64_t (*packed_bytes)(const void *packed);
   size_t (*element_bytes)(neap_dtype dtype);
   /* Copies a variable to and from f32 in row-major order. */

@@ -83,12 +83,9 @@ static neap_status add_prepared(struct lowering *l, struct node node, const stru
 
 static neap_status prepare(struct lowering *l, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
-  const struct backend *backend = l->to->backend;
-  RETURN_IF(node->input_count > NODE_MAX_INPUTS || node->output_count > NODE_MAX_OUTPUTS ||
-                backend->prepare[node->op] == NULL,
-            NEAP_UNSUPPORTED, "the %s backend has no operator %s ('%s')", backend->name,
-            op_rows[node->op].name, node->name);
-  return backend->prepare[node->op](l->to->state, graph, node, p);
+  RETURN_IF(node->input_count > NODE_MAX_INPUTS || node->output_count > NODE_MAX_OUTPUTS, NEAP_UNSUPPORTED,
+            "node '%s' has too many operands", node->name);
+  return l->to->backend->prepare(l->to->state, graph, node, p);
 }
 
 /* A Reorder node: the tensor (not a view) in the format `want`. */

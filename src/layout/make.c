@@ -114,37 +114,56 @@ static neap_status best_plan(const neap_step *step, uint64_t budget, const char 
   return NEAP_OK;
 }
 
-/* The smallest budget that can be met, to half a percent of the values: bisection between the bound that no
- * plan beats and one that is met. The plan at that budget, which this function makes again whenever it is
- * given it, comes with it. */
-static neap_status find_smallest(const neap_step *step, const char *name, uint64_t *smallest,
-                                 struct neap_plan **out) {
-  enum { GRAIN = 4096 };
+/* The plan with the least peak that is found: bisection between the bound that no plan beats and a budget
+ * that is met, then down from plan to plan until a byte less is not met. It is the same whatever budget was
+ * asked for: so a budget is met exactly when it is no smaller than this peak. */
+static neap_status find_least(const neap_step *step, const char *name, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
   TRY(best_plan(step, UINT64_MAX, name, &plan));
-  uint64_t met = (plan->resident_bytes + plan->arena_bytes + GRAIN - 1) / GRAIN * GRAIN,
-           missed = plan_lower_bound(step) / GRAIN * GRAIN;
-  if (missed < step->resident_bytes) missed = step->resident_bytes;
-  while (met > missed + GRAIN && (double)(met - missed) > 0.005 * (double)(met - step->resident_bytes)) {
-    /* Nearer to the bound than to the middle: what keeps everything is far above. */
-    const uint64_t below = missed - step->resident_bytes + GRAIN, above = met - step->resident_bytes;
-    uint64_t middle = step->resident_bytes + (uint64_t)sqrt((double)below * (double)above) / GRAIN * GRAIN;
-    if (middle <= missed || middle >= met) middle = missed + (met - missed) / 2 / GRAIN * GRAIN;
-    if (middle <= missed) break;
+  uint64_t missed = plan_lower_bound(step) - 1;
+  for (bool narrow = false;;) {
+    const uint64_t met = plan->resident_bytes + plan->arena_bytes;
+    if (met <= missed + 1) break;
+    const double below = (double)(missed - step->resident_bytes + 1),
+                 above = (double)(met - step->resident_bytes);
+    narrow = narrow || above < below * 1.02;
+    /* The middle in ratio: what keeps everything is far above the least. */
+    uint64_t tried = narrow ? met - 1 : step->resident_bytes + (uint64_t)sqrt(below * above);
+    if (tried <= missed || tried >= met) tried = met - 1;
     struct neap_plan *lower = NULL;
-    const neap_status status = best_plan(step, middle, name, &lower);
+    const neap_status status = best_plan(step, tried, name, &lower);
+    if (status == NEAP_OVER_BUDGET && tried == met - 1) break;
     if (status == NEAP_OVER_BUDGET) {
-      missed = middle;
+      missed = tried;
       continue;
     }
     neap_plan_free(plan);
     plan = lower;
     if (status != NEAP_OK) return status;
-    met = middle;
   }
-  *smallest = met;
   *out = plan;
   return NEAP_OK;
+}
+
+/* The plan for a budget, or the least one where nothing else meets it and it does. */
+static neap_status plan_within(const neap_step *step, uint64_t budget, const char *name, uint64_t *smallest,
+                               struct neap_plan **out) {
+  if (budget == NEAP_BUDGET_MAX) return best_plan(step, budget, "keep-all", out);
+  if (budget != NEAP_BUDGET_MIN) {
+    const neap_status status = best_plan(step, budget, name, out);
+    if (status != NEAP_OVER_BUDGET) return status;
+  }
+  struct neap_plan *least;
+  TRY(find_least(step, name, &least));
+  const uint64_t peak = least->resident_bytes + least->arena_bytes;
+  if (budget == NEAP_BUDGET_MIN || peak <= budget) {
+    *out = least;
+    return NEAP_OK;
+  }
+  neap_plan_free(least);
+  if (smallest != NULL) *smallest = peak;
+  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
+                   (unsigned long long)budget, (unsigned long long)peak);
 }
 
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
@@ -153,24 +172,8 @@ neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *p
   RETURN_IF(strcmp(name, "auto") != 0 && planner_find(name) == NULL, NEAP_INVALID_ARGUMENT,
             "there is no planner '%s'", name);
   const double start = now();
-  struct neap_plan *made = NULL;
-  neap_status status = NEAP_OVER_BUDGET;
-  uint64_t least = 0;
-  if (budget != NEAP_BUDGET_MIN)
-    status = best_plan(step, budget, budget == NEAP_BUDGET_MAX ? "keep-all" : name, &made);
-  if (status == NEAP_OVER_BUDGET && (smallest != NULL || budget == NEAP_BUDGET_MIN)) {
-    struct neap_plan *smaller = NULL;
-    TRY(find_smallest(step, name, &least, &smaller));
-    if (smallest != NULL) *smallest = least;
-    if (budget == NEAP_BUDGET_MIN)
-      made = smaller, status = NEAP_OK;
-    else
-      neap_plan_free(smaller);
-  }
-  if (status == NEAP_OVER_BUDGET && least > 0)
-    return neap_fail(status, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
-                     (unsigned long long)budget, (unsigned long long)least);
-  if (status != NEAP_OK) return status;
+  struct neap_plan *made;
+  TRY(plan_within(step, budget, name, smallest, &made));
   made->lower_bound_bytes = plan_lower_bound(step);
   made->seconds = now() - start;
   *plan = made;

@@ -63,7 +63,8 @@ static neap_status find_dead_ranges(const struct binding *b, struct program *pro
     next[i] = head[instances[i].last];
     head[instances[i].last] = i + 1;
   }
-  for (int32_t at = 0; at < program->length; at++) {
+  /* At the last position nothing dies: the outputs of the step are still to be read. */
+  for (int32_t at = 0; at < program->length - 1; at++) {
     program->calls[at].first_dead = found;
     for (int32_t i = head[at]; i > 0; i = next[i - 1])
       if (!taken[i - 1])

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/memory_status.h"
 #include "grad/gradient.h"
 #include "rewrite/rewrite.h"
 
@@ -120,6 +121,7 @@ static neap_status map_memory(struct neap_session *s) {
     s->resident[t] = offset;
     offset += step->tensors[t].bytes; /* multiples of the alignment */
   }
+  s->resident_before = memory_status_read().resident_bytes;
   void *memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   RETURN_IF(memory == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system has no %zu bytes for this session",
             s->mapped);

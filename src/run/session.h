@@ -43,7 +43,8 @@ struct neap_session {
   uint64_t *resident;    /* step tensor of `training` -> offset of a resident tensor */
   uint64_t measured;     /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
-  uint64_t steps; /* done */
+  uint64_t steps;           /* done */
+  uint64_t resident_before; /* of the process, before the memory was mapped */
   int32_t variable_count;
   const int32_t
       *variables; /* graph tensors of `training`: parameters, optimizer states, running statistics */
@@ -66,6 +67,10 @@ neap_status program_run(const struct program *program, const struct run_context 
 /* The plan that a session runs; borrowed. */
 static inline const struct neap_plan *session_plan(const struct neap_session *session) {
   return session->plan;
+}
+/* VmRSS of the process just before the session's memory was mapped. Bytes. */
+static inline uint64_t session_resident_before(const struct neap_session *session) {
+  return session->resident_before;
 }
 static inline const struct neap_step *session_step(const struct neap_session *session) {
   return session->training->step;

@@ -105,6 +105,42 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
   return convert(state, tensor, format, plain, data, false);
 }
 
+static cpu_prepare *const prepares[OP_COUNT] = {
+    [OP_CONV] = prepare_conv,
+    [OP_BATCH_NORM_STATISTICS] = prepare_batch_norm_statistics,
+    [OP_BATCH_NORM] = prepare_batch_norm,
+    [OP_RELU] = prepare_relu,
+    [OP_ADD] = prepare_add,
+    [OP_MAX_POOL] = prepare_max_pool,
+    [OP_AVERAGE_POOL] = prepare_average_pool,
+    [OP_GLOBAL_AVERAGE_POOL] = prepare_global_average_pool,
+    [OP_LINEAR] = prepare_linear,
+    [OP_DROPOUT] = prepare_dropout,
+    [OP_SOFTMAX_CROSS_ENTROPY] = prepare_softmax_cross_entropy,
+    [OP_CONV_BACKWARD_DATA] = prepare_conv_backward_data,
+    [OP_CONV_BACKWARD_WEIGHTS] = prepare_conv_backward_weights,
+    [OP_BIAS_BACKWARD] = prepare_bias_backward,
+    [OP_BATCH_NORM_BACKWARD] = prepare_batch_norm_backward,
+    [OP_RELU_BACKWARD] = prepare_relu_backward,
+    [OP_MAX_POOL_BACKWARD] = prepare_max_pool_backward,
+    [OP_AVERAGE_POOL_BACKWARD] = prepare_average_pool_backward,
+    [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = prepare_global_average_pool_backward,
+    [OP_LINEAR_BACKWARD_DATA] = prepare_linear_backward_data,
+    [OP_LINEAR_BACKWARD_WEIGHTS] = prepare_linear_backward_weights,
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = prepare_softmax_cross_entropy_backward,
+    [OP_SGD] = prepare_sgd,
+    [OP_ADAMW] = prepare_adamw,
+    [OP_RUNNING_STATISTICS] = prepare_running_statistics,
+    [OP_REORDER] = prepare_reorder,
+};
+
+static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
+                           struct preparation *p) {
+  RETURN_IF(prepares[node->op] == NULL, NEAP_UNSUPPORTED, "the cpu backend has no operator %s",
+            op_rows[node->op].name);
+  return prepares[node->op](state, graph, node, p);
+}
+
 const struct backend cpu_backend = {
     .name = "cpu",
     .create_state = create_state,
@@ -113,33 +149,5 @@ const struct backend cpu_backend = {
     .element_bytes = dtype_bytes,
     .export_variable = export_variable,
     .import_variable = import_variable,
-    .prepare =
-        {
-            [OP_CONV] = prepare_conv,
-            [OP_BATCH_NORM_STATISTICS] = prepare_batch_norm_statistics,
-            [OP_BATCH_NORM] = prepare_batch_norm,
-            [OP_RELU] = prepare_relu,
-            [OP_ADD] = prepare_add,
-            [OP_MAX_POOL] = prepare_max_pool,
-            [OP_AVERAGE_POOL] = prepare_average_pool,
-            [OP_GLOBAL_AVERAGE_POOL] = prepare_global_average_pool,
-            [OP_LINEAR] = prepare_linear,
-            [OP_DROPOUT] = prepare_dropout,
-            [OP_SOFTMAX_CROSS_ENTROPY] = prepare_softmax_cross_entropy,
-            [OP_CONV_BACKWARD_DATA] = prepare_conv_backward_data,
-            [OP_CONV_BACKWARD_WEIGHTS] = prepare_conv_backward_weights,
-            [OP_BIAS_BACKWARD] = prepare_bias_backward,
-            [OP_BATCH_NORM_BACKWARD] = prepare_batch_norm_backward,
-            [OP_RELU_BACKWARD] = prepare_relu_backward,
-            [OP_MAX_POOL_BACKWARD] = prepare_max_pool_backward,
-            [OP_AVERAGE_POOL_BACKWARD] = prepare_average_pool_backward,
-            [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = prepare_global_average_pool_backward,
-            [OP_LINEAR_BACKWARD_DATA] = prepare_linear_backward_data,
-            [OP_LINEAR_BACKWARD_WEIGHTS] = prepare_linear_backward_weights,
-            [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = prepare_softmax_cross_entropy_backward,
-            [OP_SGD] = prepare_sgd,
-            [OP_ADAMW] = prepare_adamw,
-            [OP_RUNNING_STATISTICS] = prepare_running_statistics,
-            [OP_REORDER] = prepare_reorder,
-        },
+    .prepare = prepare,
 };

@@ -1,0 +1,43 @@
+# The front door. `make help` lists what there is.
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_FLAGS ?=
+
+all: $(BUILD)/CMakeCache.txt ## build the library and the command into build/
+	@cmake --build $(BUILD) -j $(JOBS)
+
+$(BUILD)/CMakeCache.txt: | packages
+	@cmake -S . -B $(BUILD) $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
+
+packages: ## install the Debian packages that are missing, or say which
+	@scripts/install-packages
+
+demo: all ## train a network inside a budget it would not fit without Neap (under 3 minutes)
+	@scripts/demo $(BUILD)/neap
+
+check: all ## run all tests
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j 1
+	@scripts/check-folders
+
+bench: all ## measure: planners, layouts, kernels, steps
+	@bench/run $(BUILD)
+
+install: all ## install library, header, pkg-config file and command (PREFIX, DESTDIR)
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+format: ## let clang-format lay out all sources
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would change anything
+	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
+	@git ls-files 'src/*.c' 'cli/*.c' | grep -v /isa/ | xargs clang-tidy --quiet -p $(BUILD)
+
+clean: ## remove what was built
+	@rm -rf $(BUILD) build-asan
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+.PHONY: all packages demo check bench install format lint clean help

@@ -1,0 +1,41 @@
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/status.h"
+
+neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction) {
+  static const struct {
+    const char *name;
+    double bytes;
+  } units[] = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+               {"TiB", 0x1p40}, {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  static const char *const hint =
+      "'%s': must be a size such as 96MiB, 0.5GB or 100663296, a share such as 80%%, min or max";
+  RETURN_IF(text == NULL, NEAP_INVALID_ARGUMENT, hint, "");
+  const bool most = strcasecmp(text, "max") == 0;
+  if (most || strcasecmp(text, "min") == 0) {
+    *bytes = most ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
+    *fraction = 0;
+    return NEAP_OK;
+  }
+  char *end;
+  const double number = isdigit((unsigned char)text[0]) || text[0] == '.' ? strtod(text, &end) : NAN;
+  RETURN_IF(!(number > 0) || !isfinite(number), NEAP_INVALID_ARGUMENT, hint, text);
+  while (*end == ' ') end++;
+  if (end[0] == '%' && end[1] == '\0') {
+    *bytes = 0;
+    *fraction = number / 100;
+    return NEAP_OK;
+  }
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    if (strcasecmp(end, units[i].name) != 0) continue;
+    RETURN_IF(number * units[i].bytes >= 0x1p62 || number * units[i].bytes < 1, NEAP_INVALID_ARGUMENT,
+              "'%s': out of range", text);
+    *bytes = (uint64_t)(number * units[i].bytes);
+    *fraction = 0;
+    return NEAP_OK;
+  }
+  return neap_fail(NEAP_INVALID_ARGUMENT, hint, text);
+}

@@ -1,0 +1,25 @@
+#include "base/memory_status.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t field_bytes(const char *text, const char *name) {
+  const char *field = strstr(text, name);
+  return field == NULL ? 0 : strtoull(field + strlen(name), NULL, 10) * 1024;
+}
+
+struct memory_status memory_status_read(void) {
+  struct memory_status status = {0};
+  char text[8192]; /* the file has about 1,500 bytes */
+  const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return status;
+  const ssize_t bytes = read(file, text, sizeof text - 1);
+  close(file);
+  if (bytes <= 0) return status;
+  text[bytes] = '\0';
+  status.resident_bytes = field_bytes(text, "\nVmRSS:");
+  status.peak_resident_bytes = field_bytes(text, "\nVmHWM:");
+  return status;
+}

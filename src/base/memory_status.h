@@ -1,0 +1,15 @@
+/* What the operating system says of this process's memory. */
+#ifndef NEAP_BASE_MEMORY_STATUS_H
+#define NEAP_BASE_MEMORY_STATUS_H
+
+#include <stdint.h>
+
+struct memory_status {
+  uint64_t resident_bytes;      /* in memory now: VmRSS */
+  uint64_t peak_resident_bytes; /* the most since the process began: VmHWM */
+};
+
+/* Zeros where the system does not say (no /proc). Allocates nothing. */
+struct memory_status memory_status_read(void);
+
+#endif

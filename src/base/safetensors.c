@@ -1,0 +1,316 @@
+#include "base/safetensors.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the format is little-endian and data is copied as it is");
+
+enum { PREFIX_BYTES = 8, HEADER_LIMIT = 100000000 /* the format's own */ };
+
+static const struct {
+  const char *name;
+  uint64_t bytes;
+} dtypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
+              {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+              {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
+
+/* ---- Writing --------------------------------------------------------------------------------------------
+ */
+
+static neap_status add_metadata(json_t *header, const char *path, const struct safetensors_content *content) {
+  if (content->metadata_count == 0) return NEAP_OK;
+  json_t *texts = json_object();
+  bool ok = texts != NULL;
+  for (int32_t i = 0; i < content->metadata_count && ok; i++)
+    ok = json_object_set_new(texts, content->metadata[i].key, json_string(content->metadata[i].value)) == 0;
+  if (!ok) json_decref(texts);
+  RETURN_IF(!ok || json_object_set_new(header, "__metadata__", texts) != 0, NEAP_OUT_OF_MEMORY,
+            "%s: the metadata cannot be written: out of memory, or a text is not UTF-8", path);
+  return NEAP_OK;
+}
+
+static neap_status add_tensor(json_t *header, const char *path, const struct safetensors_tensor *tensor,
+                              uint64_t *offset) {
+  const uint64_t begin = *offset;
+  RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * sizeof(float), offset) ||
+                *offset > INT64_MAX,
+            NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes", path);
+  json_t *shape = json_array();
+  for (int i = 0; i < tensor->rank; i++)
+    if (json_array_append_new(shape, json_integer(tensor->dims[i])) != 0) {
+      json_decref(shape);
+      shape = NULL;
+    }
+  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                            (json_int_t)begin, (json_int_t)*offset);
+  RETURN_IF(entry == NULL || json_object_set_new(header, tensor->name, entry) != 0, NEAP_OUT_OF_MEMORY,
+            "%s: tensor '%s' cannot be written: out of memory, or its name is not UTF-8", path, tensor->name);
+  return NEAP_OK;
+}
+
+/* The JSON, as text for the caller to free. */
+static neap_status make_header(const char *path, const struct safetensors_content *content, char **text) {
+  neap_status status = NEAP_OK;
+  uint64_t offset = 0;
+  json_t *header = json_object();
+  RETURN_IF_NULL(header);
+  TRY_DONE(add_metadata(header, path, content));
+  for (int32_t i = 0; i < content->tensor_count; i++)
+    TRY_DONE(add_tensor(header, path, &content->tensors[i], &offset));
+  *text = json_dumps(header, JSON_COMPACT);
+  if (*text == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory for the header", path);
+done:
+  json_decref(header);
+  return status;
+}
+
+static neap_status write_bytes(FILE *file, const char *path, const void *data, size_t bytes) {
+  RETURN_IF(fwrite(data, 1, bytes, file) != bytes, NEAP_IO_FAILED, "%s: cannot be written: %s", path,
+            strerror(errno));
+  return NEAP_OK;
+}
+
+static neap_status write_header(FILE *file, const char *path, const char *text) {
+  const size_t length = strlen(text), padding = -length % 8;
+  RETURN_IF(length + padding > HEADER_LIMIT, NEAP_TOO_LARGE, "%s: a header has at most %d bytes", path,
+            HEADER_LIMIT);
+  const uint64_t prefix = length + padding;
+  TRY(write_bytes(file, path, &prefix, sizeof prefix));
+  TRY(write_bytes(file, path, text, length));
+  return write_bytes(file, path, "        ", padding);
+}
+
+static int64_t largest_elements(const struct safetensors_content *content) {
+  int64_t largest = 1;
+  for (int32_t i = 0; i < content->tensor_count; i++)
+    if (content->tensors[i].elements > largest) largest = content->tensors[i].elements;
+  return largest;
+}
+
+neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content) {
+  neap_status status;
+  char *header = NULL;
+  float *allocated = NULL, *data = content->buffer;
+  TRY_DONE(make_header(path, content, &header));
+  TRY_DONE(write_header(file, path, header));
+  if (data == NULL) {
+    const int64_t largest = largest_elements(content);
+    data = allocated = calloc((size_t)largest, sizeof *data);
+    if (data == NULL) {
+      status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory for %lld elements", path, (long long)largest);
+      goto done;
+    }
+  }
+  for (int32_t i = 0; i < content->tensor_count; i++) {
+    TRY_DONE(content->read(content->context, i, data));
+    TRY_DONE(write_bytes(file, path, data, (size_t)content->tensors[i].elements * sizeof *data));
+  }
+done:
+  free(allocated);
+  free(header);
+  return status;
+}
+
+struct saving {
+  const char *path;
+  const struct safetensors_content *content;
+  neap_status status;
+  char message[1024];
+};
+
+/* Keeps why it failed: the file's writer knows only that. */
+static bool save(FILE *file, const void *context) {
+  struct saving *saving = *(struct saving *const *)context;
+  saving->status = safetensors_write(file, saving->path, saving->content);
+  if (saving->status != NEAP_OK)
+    snprintf(saving->message, sizeof saving->message, "%s", neap_error_message());
+  return saving->status == NEAP_OK;
+}
+
+neap_status safetensors_save(const char *path, const struct safetensors_content *content) {
+  struct saving saving = {.path = path, .content = content}, *context = &saving;
+  const neap_status status = file_write(path, save, &context);
+  return saving.status != NEAP_OK ? neap_fail(saving.status, "%s", saving.message) : status;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------------------
+ */
+
+static neap_status read_dims(const char *path, const json_t *shape, struct safetensors_tensor *tensor) {
+  RETURN_IF(!json_is_array(shape), NEAP_BAD_FORMAT, "%s: tensor '%s': shape is missing or no list", path,
+            tensor->name);
+  RETURN_IF(json_array_size(shape) > NEAP_MAX_RANK, NEAP_UNSUPPORTED,
+            "%s: tensor '%s': shape has rank %zu, at most %d", path, tensor->name, json_array_size(shape),
+            NEAP_MAX_RANK);
+  tensor->rank = (int)json_array_size(shape);
+  tensor->elements = 1;
+  for (int i = 0; i < tensor->rank; i++) {
+    const json_t *dim = json_array_get(shape, (size_t)i);
+    RETURN_IF(!json_is_integer(dim) || json_integer_value(dim) < 0, NEAP_BAD_FORMAT,
+              "%s: tensor '%s': shape[%d] is no size", path, tensor->name, i);
+    tensor->dims[i] = json_integer_value(dim);
+    RETURN_IF(__builtin_mul_overflow(tensor->elements, tensor->dims[i], &tensor->elements), NEAP_BAD_FORMAT,
+              "%s: tensor '%s': shape has more than 2^63 elements", path, tensor->name);
+  }
+  return NEAP_OK;
+}
+
+static neap_status read_tensor(struct safetensors *tensors, const char *name, const json_t *entry,
+                               uint64_t data_bytes, struct safetensors_tensor *tensor) {
+  const char *path = tensors->path;
+  tensor->name = region_string(&tensors->region, name);
+  RETURN_IF_NULL(tensor->name);
+  RETURN_IF(!json_is_object(entry), NEAP_BAD_FORMAT, "%s: tensor '%s' is no object", path, name);
+  const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+  uint64_t element_bytes = 0, bytes;
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes && dtype != NULL; i++)
+    if (strcmp(dtypes[i].name, dtype) == 0) {
+      tensor->dtype = dtypes[i].name;
+      element_bytes = dtypes[i].bytes;
+    }
+  RETURN_IF(element_bytes == 0, NEAP_BAD_FORMAT, "%s: tensor '%s': dtype '%s' is not known", path, name,
+            dtype == NULL ? "(none)" : dtype);
+  TRY(read_dims(path, json_object_get(entry, "shape"), tensor));
+  const json_t *offsets = json_object_get(entry, "data_offsets");
+  const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
+  RETURN_IF(json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last),
+            NEAP_BAD_FORMAT, "%s: tensor '%s': data_offsets is not [begin, end]", path, name);
+  const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+  RETURN_IF(
+      begin < 0 || end < begin || (uint64_t)end > data_bytes, NEAP_BAD_FORMAT,
+      "%s: tensor '%s': data_offsets [%lld, %lld] are outside of the file's %llu bytes of data (cut short?)",
+      path, name, (long long)begin, (long long)end, (unsigned long long)data_bytes);
+  RETURN_IF(__builtin_mul_overflow((uint64_t)tensor->elements, element_bytes, &bytes) ||
+                bytes != (uint64_t)(end - begin),
+            NEAP_BAD_FORMAT, "%s: tensor '%s': data_offsets [%lld, %lld] do not fit its shape and dtype",
+            path, name, (long long)begin, (long long)end);
+  tensor->offset = (uint64_t)begin;
+  tensor->bytes = bytes;
+  return NEAP_OK;
+}
+
+static neap_status read_metadata(struct safetensors *tensors, json_t *texts) {
+  RETURN_IF(!json_is_object(texts), NEAP_BAD_FORMAT, "%s: __metadata__ is no object", tensors->path);
+  tensors->metadata = region_alloc(&tensors->region, json_object_size(texts), sizeof *tensors->metadata);
+  RETURN_IF_NULL(tensors->metadata);
+  const char *key;
+  json_t *value;
+  json_object_foreach(texts, key, value) {
+    RETURN_IF(!json_is_string(value), NEAP_BAD_FORMAT, "%s: __metadata__ '%s' is no text", tensors->path,
+              key);
+    struct safetensors_text *text = &tensors->metadata[tensors->metadata_count++];
+    text->key = region_string(&tensors->region, key);
+    text->value = region_string(&tensors->region, json_string_value(value));
+    RETURN_IF(text->key == NULL || text->value == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory",
+              tensors->path);
+  }
+  return NEAP_OK;
+}
+
+static int by_offset(const void *a, const void *b) {
+  const struct safetensors_tensor *x = a, *y = b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+}
+
+/* Sorts by place; no gap, no overlap, nothing behind. Offsets become the file's. */
+static neap_status place_tensors(struct safetensors *tensors, uint64_t data_at, uint64_t data_bytes) {
+  uint64_t end = 0;
+  qsort(tensors->tensors, (size_t)tensors->tensor_count, sizeof *tensors->tensors, by_offset);
+  for (int32_t i = 0; i < tensors->tensor_count; i++) {
+    struct safetensors_tensor *tensor = &tensors->tensors[i];
+    RETURN_IF(tensor->offset != end, NEAP_BAD_FORMAT,
+              "%s: tensor '%s' begins at offset %llu of the data, but the one before it ends at %llu",
+              tensors->path, tensor->name, (unsigned long long)tensor->offset, (unsigned long long)end);
+    end += tensor->bytes;
+    tensor->offset += data_at;
+  }
+  RETURN_IF(end != data_bytes, NEAP_BAD_FORMAT, "%s: has %llu bytes of data, its tensors %llu", tensors->path,
+            (unsigned long long)data_bytes, (unsigned long long)end);
+  return NEAP_OK;
+}
+
+static neap_status read_header(struct safetensors *tensors, json_t *header, uint64_t data_at,
+                               uint64_t data_bytes) {
+  RETURN_IF(!json_is_object(header), NEAP_BAD_FORMAT, "%s: the header is no JSON object", tensors->path);
+  tensors->tensors = region_alloc(&tensors->region, json_object_size(header), sizeof *tensors->tensors);
+  RETURN_IF_NULL(tensors->tensors);
+  const char *name;
+  json_t *entry;
+  json_object_foreach(header, name, entry) {
+    if (strcmp(name, "__metadata__") == 0)
+      TRY(read_metadata(tensors, entry));
+    else
+      TRY(read_tensor(tensors, name, entry, data_bytes, &tensors->tensors[tensors->tensor_count++]));
+  }
+  return place_tensors(tensors, data_at, data_bytes);
+}
+
+static neap_status read_bytes(const struct safetensors *tensors, void *data, size_t bytes) {
+  if (fread(data, 1, bytes, tensors->file) == bytes) return NEAP_OK;
+  RETURN_IF(ferror(tensors->file), NEAP_IO_FAILED, "%s: cannot be read: %s", tensors->path, strerror(errno));
+  return neap_fail(NEAP_BAD_FORMAT, "%s: was cut short while it was read", tensors->path);
+}
+
+neap_status safetensors_open(const char *path, struct safetensors *tensors) {
+  *tensors = (struct safetensors){.path = NULL};
+  tensors->path = region_string(&tensors->region, path);
+  RETURN_IF_NULL(tensors->path);
+  tensors->file = fopen(path, "rbe");
+  RETURN_IF(tensors->file == NULL, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+  struct stat file;
+  RETURN_IF(fstat(fileno(tensors->file), &file) != 0 || !S_ISREG(file.st_mode), NEAP_IO_FAILED,
+            "%s: is not a regular file", path);
+  const uint64_t size = (uint64_t)file.st_size;
+  uint64_t length;
+  RETURN_IF(size < PREFIX_BYTES, NEAP_BAD_FORMAT, "%s: has %llu bytes; a safetensors file begins with %d",
+            path, (unsigned long long)size, PREFIX_BYTES);
+  TRY(read_bytes(tensors, &length, sizeof length));
+  RETURN_IF(length > HEADER_LIMIT || length > size - PREFIX_BYTES, NEAP_BAD_FORMAT,
+            "%s: offset 0: a header of %llu bytes, the file has %llu: no safetensors file, or cut short",
+            path, (unsigned long long)length, (unsigned long long)size);
+  char *text = region_alloc(&tensors->region, length, 1);
+  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for the header", path);
+  TRY(read_bytes(tensors, text, length));
+  json_error_t error;
+  json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  RETURN_IF(header == NULL, NEAP_BAD_FORMAT, "%s: offset %d: the header is no JSON: %s", path,
+            PREFIX_BYTES + error.position, error.text);
+  const neap_status status =
+      read_header(tensors, header, PREFIX_BYTES + length, size - PREFIX_BYTES - length);
+  json_decref(header);
+  return status;
+}
+
+void safetensors_close(struct safetensors *tensors) {
+  if (tensors->file != NULL) fclose(tensors->file);
+  region_free(&tensors->region);
+  *tensors = (struct safetensors){.path = NULL};
+}
+
+int32_t safetensors_find(const struct safetensors *tensors, const char *name) {
+  for (int32_t i = 0; i < tensors->tensor_count; i++)
+    if (strcmp(tensors->tensors[i].name, name) == 0) return i;
+  return -1;
+}
+
+const char *safetensors_metadata(const struct safetensors *tensors, const char *key) {
+  for (int32_t i = 0; i < tensors->metadata_count; i++)
+    if (strcmp(tensors->metadata[i].key, key) == 0) return tensors->metadata[i].value;
+  return NULL;
+}
+
+neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
+  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+  RETURN_IF(strcmp(tensor->dtype, "F32") != 0, NEAP_UNSUPPORTED, "%s: tensor '%s': dtype is %s, expected F32",
+            tensors->path, tensor->name, tensor->dtype);
+  RETURN_IF(fseeko(tensors->file, (off_t)tensor->offset, SEEK_SET) != 0, NEAP_IO_FAILED,
+            "%s: cannot be read: %s", tensors->path, strerror(errno));
+  return read_bytes(tensors, data, tensor->bytes);
+}

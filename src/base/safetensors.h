@@ -1,0 +1,63 @@
+/* safetensors: named tensors in one file. Eight bytes little-endian N, N bytes of JSON that give each
+ * tensor's dtype, shape and place, then the data, without a gap. The JSON may have texts under
+ * "__metadata__". */
+#ifndef NEAP_BASE_SAFETENSORS_H
+#define NEAP_BASE_SAFETENSORS_H
+
+#include <stdio.h>
+
+#include "base/region.h"
+#include "base/status.h"
+
+struct safetensors_text {
+  const char *key, *value;
+};
+
+struct safetensors_tensor {
+  const char *name, *dtype; /* "F32", ...; ignored in writing, where all are F32 */
+  int rank;
+  int64_t dims[NEAP_MAX_RANK], elements;
+  uint64_t offset, bytes; /* in the file; ignored in writing */
+};
+
+/* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...]. */
+struct safetensors_content {
+  const struct safetensors_tensor *tensors;
+  int32_t tensor_count;
+  const struct safetensors_text *metadata;
+  int32_t metadata_count;
+  neap_status (*read)(void *context, int32_t index, float *data);
+  void *context;
+  float *buffer; /* room for the largest tensor; NULL: allocated for the while */
+};
+
+/* Writes everything to `file`; `path` is for messages. */
+neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content);
+
+/* The same as a file, written whole or not at all. */
+neap_status safetensors_save(const char *path, const struct safetensors_content *content);
+
+/* A file that is open for reading and whose header was checked: every tensor has a known dtype, a size that
+ * is that of its shape, and its own place inside the file; together they fill it. */
+struct safetensors {
+  struct region region; /* owns the texts and arrays */
+  FILE *file;
+  const char *path;
+  int32_t tensor_count, metadata_count;
+  struct safetensors_tensor *tensors; /* in the order of their data */
+  struct safetensors_text *metadata;
+};
+
+/* Errors name the file, and the tensor and field where it is one. Close with safetensors_close, whatever the
+ * status. */
+neap_status safetensors_open(const char *path, struct safetensors *tensors);
+void safetensors_close(struct safetensors *tensors);
+
+/* The tensor of that name, -1 where there is none; the metadata of that key, NULL where there is none. */
+int32_t safetensors_find(const struct safetensors *tensors, const char *name);
+const char *safetensors_metadata(const struct safetensors *tensors, const char *key);
+
+/* Reads the elements of a tensor, which must be F32. */
+neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
+
+#endif

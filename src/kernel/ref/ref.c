@@ -1,0 +1,533 @@
+/* The reference backend: plain loops over row-major doubles, one function an operator, obviously right. */
+#include <math.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "kernel/kernel.h"
+#include "kernel/random_stream.h"
+
+#define RUN(name)                                                                                            \
+  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
+                          const struct run_context *context)
+#define UNUSED     (void)in, (void)out, (void)workspace, (void)context
+#define ATTRIBUTES (&kernel_node(kernel)->attributes)
+
+/* [N, C, H, W] of a tensor; dimensions beyond its rank are 1, those beyond four are in W. */
+struct shape {
+  int64_t n, c, h, w;
+};
+
+static struct shape shape_of(const struct tensor *t) {
+  struct shape s = {t->dims[0], t->rank > 1 ? t->dims[1] : 1, t->rank > 2 ? t->dims[2] : 1, 1};
+  for (int32_t i = 3; i < t->rank; i++) s.w *= t->dims[i];
+  return s;
+}
+
+static int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_t w) {
+  return ((n * s.c + c) * s.h + h) * s.w + w;
+}
+
+#define FOR(i, count) for (int64_t i = 0; i < (count); i++)
+
+/* ---- Convolution ---- */
+
+/* Walks every product of a convolution of x [N, C, H, W] with w [K, C / groups, R, S] to y [N, K, H', W']. */
+typedef void product(void *sums, int64_t x, int64_t w, int64_t y);
+
+static void walk_convolution(const struct attributes *a, const struct tensor *x, const struct tensor *w,
+                             const struct tensor *y, product *visit, void *sums) {
+  const struct shape sx = shape_of(x), sw = shape_of(w), sy = shape_of(y);
+  FOR(n, sy.n) FOR(k, sy.c) FOR(i, sy.h) FOR(j, sy.w) FOR(c, sw.c) FOR(r, sw.h) FOR(s, sw.w) {
+    const int64_t row = i * a->stride - a->padding + r * a->dilation,
+                  column = j * a->stride - a->padding + s * a->dilation;
+    const int64_t channel = k / (sy.c / a->groups) * sw.c + c;
+    if (row < 0 || row >= sx.h || column < 0 || column >= sx.w) continue;
+    visit(sums, at(sx, n, channel, row, column), at(sw, k, c, r, s), at(sy, n, k, i, j));
+  }
+}
+
+struct operands {
+  const double *a, *b;
+  double *sum;
+};
+
+static void visit_forward(void *sums, int64_t x, int64_t w, int64_t y) {
+  const struct operands *o = sums;
+  o->sum[y] += o->a[x] * o->b[w];
+}
+
+static void visit_data(void *sums, int64_t x, int64_t w, int64_t y) {
+  const struct operands *o = sums;
+  o->sum[x] += o->a[w] * o->b[y];
+}
+
+static void visit_weights(void *sums, int64_t x, int64_t w, int64_t y) {
+  const struct operands *o = sums;
+  o->sum[w] += o->a[x] * o->b[y];
+}
+
+RUN(run_conv) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  const struct tensor *y = kernel_output(kernel, 0);
+  const struct shape s = shape_of(y);
+  double *sum = out[0];
+  const double *addend = a->addend ? in[2] : NULL,
+               *bias = a->bias ? in[kernel_node(kernel)->input_count - 1] : NULL;
+  FOR(i, y->elements)
+  sum[i] = (addend != NULL ? addend[i] : 0) + (bias != NULL ? bias[i / (s.h * s.w) % s.c] : 0);
+  walk_convolution(a, kernel_input(kernel, 0), kernel_input(kernel, 1), y, visit_forward,
+                   &(struct operands){in[0], in[1], sum});
+  return NEAP_OK;
+}
+
+/* w, dy -> dx */
+RUN(run_conv_backward_data) {
+  UNUSED;
+  memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
+  walk_convolution(ATTRIBUTES, kernel_output(kernel, 0), kernel_input(kernel, 0), kernel_input(kernel, 1),
+                   visit_data, &(struct operands){in[0], in[1], out[0]});
+  return NEAP_OK;
+}
+
+/* x, dy -> dw */
+RUN(run_conv_backward_weights) {
+  UNUSED;
+  memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
+  walk_convolution(ATTRIBUTES, kernel_input(kernel, 0), kernel_output(kernel, 0), kernel_input(kernel, 1),
+                   visit_weights, &(struct operands){in[0], in[1], out[0]});
+  return NEAP_OK;
+}
+
+/* ---- Linear ---- */
+
+RUN(run_linear) {
+  UNUSED;
+  const struct shape x = shape_of(kernel_input(kernel, 0)), w = shape_of(kernel_input(kernel, 1));
+  const double *a = in[0], *b = in[1], *bias = ATTRIBUTES->bias ? in[2] : NULL;
+  double *y = out[0];
+  FOR(n, x.n) FOR(o, w.n) {
+    double sum = bias != NULL ? bias[o] : 0;
+    FOR(k, x.c) sum += a[n * x.c + k] * b[o * x.c + k];
+    y[n * w.n + o] = sum;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_linear_backward_data) {
+  UNUSED;
+  const struct shape w = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
+  const double *a = in[0], *b = in[1];
+  double *dx = out[0];
+  FOR(n, dy.n) FOR(k, w.c) {
+    double sum = 0;
+    FOR(o, w.n) sum += b[n * w.n + o] * a[o * w.c + k];
+    dx[n * w.c + k] = sum;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_linear_backward_weights) {
+  UNUSED;
+  const struct shape x = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
+  const double *a = in[0], *b = in[1];
+  double *dw = out[0];
+  FOR(o, dy.c) FOR(k, x.c) {
+    double sum = 0;
+    FOR(n, x.n) sum += b[n * dy.c + o] * a[n * x.c + k];
+    dw[o * x.c + k] = sum;
+  }
+  return NEAP_OK;
+}
+
+/* Sum by channel. */
+RUN(run_bias_backward) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *dy = in[0];
+  double *sum = out[0];
+  FOR(c, s.c) {
+    sum[c] = 0;
+    FOR(n, s.n) FOR(h, s.h) FOR(w, s.w) sum[c] += dy[at(s, n, c, h, w)];
+  }
+  return NEAP_OK;
+}
+
+/* ---- Batch norm ---- */
+
+RUN(run_batch_norm_statistics) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *x = in[0], count = (double)(s.n * s.h * s.w);
+  double *mean = out[0], *variance = out[1];
+  FOR(c, s.c) {
+    mean[c] = variance[c] = 0;
+    FOR(n, s.n) FOR(h, s.h) FOR(w, s.w) mean[c] += x[at(s, n, c, h, w)] / count;
+    FOR(n, s.n) FOR(h, s.h) FOR(w, s.w) variance[c] += pow(x[at(s, n, c, h, w)] - mean[c], 2) / count;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_batch_norm) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *x = in[0], *mean = in[1], *variance = in[2], *gamma = in[3], *beta = in[4];
+  double *y = out[0];
+  FOR(n, s.n) FOR(c, s.c) FOR(h, s.h) FOR(w, s.w) {
+    const int64_t i = at(s, n, c, h, w);
+    y[i] = (x[i] - mean[c]) / sqrt(variance[c] + (double)ATTRIBUTES->epsilon) * gamma[c] + beta[c];
+    if (ATTRIBUTES->relu && !(y[i] > 0)) y[i] = 0;
+  }
+  return NEAP_OK;
+}
+
+/* Ioffe & Szegedy 2015, section 3, through the batch statistics. dx may lie where dy, x or the addend does:
+ * each channel's sums are made before any of its elements is written. */
+RUN(run_batch_norm_backward) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *x = in[0], *dy = in[1], *mean = in[2], *variance = in[3], *gamma = in[4], *beta = in[5];
+  const double *addend = ATTRIBUTES->addend ? in[6] : NULL, count = (double)(s.n * s.h * s.w);
+  double *dx = out[0], *dgamma = out[1], *dbeta = out[2];
+  FOR(c, s.c) {
+    const double deviation = sqrt(variance[c] + (double)ATTRIBUTES->epsilon);
+    dgamma[c] = dbeta[c] = 0;
+    for (int pass = 0; pass < 2; pass++) FOR(n, s.n) FOR(h, s.h) FOR(w, s.w) {
+        const int64_t i = at(s, n, c, h, w);
+        const double centred = (x[i] - mean[c]) / deviation;
+        const double g = ATTRIBUTES->relu && !(centred * gamma[c] + beta[c] > 0) ? 0 : dy[i];
+        if (pass == 0)
+          dgamma[c] += g * centred, dbeta[c] += g;
+        else
+          dx[i] = gamma[c] / deviation * (g - dbeta[c] / count - centred * dgamma[c] / count) +
+                  (addend != NULL ? addend[i] : 0);
+      }
+  }
+  return NEAP_OK;
+}
+
+RUN(run_running_statistics) {
+  UNUSED;
+  const double *mean = in[0], *variance = in[1], momentum = (double)ATTRIBUTES->momentum,
+               count = (double)ATTRIBUTES->size;
+  double *running_mean = in[2], *running_variance = in[3];
+  FOR(c, kernel_input(kernel, 0)->elements) {
+    running_mean[c] += momentum * (mean[c] - running_mean[c]);
+    running_variance[c] +=
+        momentum * (variance[c] * (count > 1 ? count / (count - 1) : 1) - running_variance[c]);
+  }
+  return NEAP_OK;
+}
+
+/* ---- Elementwise ---- */
+
+RUN(run_relu) {
+  UNUSED;
+  const double *x = in[0];
+  double *y = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) y[i] = x[i] > 0 ? x[i] : 0;
+  return NEAP_OK;
+}
+
+RUN(run_relu_backward) {
+  UNUSED;
+  const double *y = in[0], *dy = in[1];
+  double *dx = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = y[i] > 0 ? dy[i] : 0;
+  return NEAP_OK;
+}
+
+RUN(run_add) {
+  UNUSED;
+  const double *a = in[0], *b = in[1];
+  double *sum = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) sum[i] = a[i] + b[i];
+  return NEAP_OK;
+}
+
+RUN(run_dropout) {
+  UNUSED;
+  const double *x = in[0], p = (double)ATTRIBUTES->probability;
+  double *y = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) {
+    uint32_t word[4];
+    random_philox(context->seed, random_stream(context->step, ATTRIBUTES->stream), (uint64_t)i / 4, word);
+    y[i] = (double)random_uniform(word[i % 4]) >= p ? x[i] / (1 - p) : 0;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Pooling ---- */
+
+/* Visits every pixel of x that lies in the window of an output pixel. `index`: its place in the window. */
+#define FOR_WINDOW(sx, sy)                                                                                   \
+  FOR(n, sy.n)                                                                                               \
+  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w)                                                                     \
+      FOR(index, a->size * a->size) if (i * a->stride - a->padding + index / a->size >= 0 &&                 \
+                                        i * a->stride - a->padding + index / a->size < sx.h &&               \
+                                        j * a->stride - a->padding + index % a->size >= 0 &&                 \
+                                        j * a->stride - a->padding + index % a->size < sx.w)
+
+static int64_t pixel(const struct attributes *a, struct shape sx, int64_t n, int64_t c, int64_t i, int64_t j,
+                     int64_t index) {
+  return at(sx, n, c, i * a->stride - a->padding + index / a->size,
+            j * a->stride - a->padding + index % a->size);
+}
+
+RUN(run_max_pool) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
+  const double *x = in[0];
+  double *y = out[0];
+  unsigned char *winner = out[1];
+  memset(winner, 255, (size_t)kernel_output(kernel, 1)->elements);
+  FOR_WINDOW(sx, sy) {
+    const int64_t o = at(sy, n, c, i, j);
+    const double v = x[pixel(a, sx, n, c, i, j, index)];
+    if (winner[o] == 255 || v > y[o] || (isnan(v) && !isnan(y[o])))
+      y[o] = v, winner[o] = (unsigned char)index;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_max_pool_backward) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 1));
+  const unsigned char *winner = in[0];
+  const double *dy = in[1];
+  double *dx = out[0];
+  memset(dx, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *dx);
+  FOR_WINDOW(sx, sy)
+  if (winner[at(sy, n, c, i, j)] == index) dx[pixel(a, sx, n, c, i, j, index)] += dy[at(sy, n, c, i, j)];
+  return NEAP_OK;
+}
+
+/* Pixels of the window that are not padding. */
+static double window_count(const struct attributes *a, struct shape sx, int64_t i, int64_t j) {
+  double count = 0;
+  FOR(r, a->size) FOR(s, a->size) {
+    const int64_t row = i * a->stride - a->padding + r, column = j * a->stride - a->padding + s;
+    count += row >= 0 && row < sx.h && column >= 0 && column < sx.w;
+  }
+  return count;
+}
+
+RUN(run_average_pool) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
+  const double *x = in[0];
+  double *y = out[0];
+  memset(y, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *y);
+  FOR_WINDOW(sx, sy) y[at(sy, n, c, i, j)] += x[pixel(a, sx, n, c, i, j, index)] / window_count(a, sx, i, j);
+  return NEAP_OK;
+}
+
+RUN(run_average_pool_backward) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
+  const double *dy = in[0];
+  double *dx = out[0];
+  memset(dx, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *dx);
+  FOR_WINDOW(sx, sy)
+  dx[pixel(a, sx, n, c, i, j, index)] += dy[at(sy, n, c, i, j)] / window_count(a, sx, i, j);
+  return NEAP_OK;
+}
+
+RUN(run_global_average_pool) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *x = in[0];
+  double *y = out[0];
+  FOR(n, s.n) FOR(c, s.c) {
+    double sum = 0;
+    FOR(p, s.h * s.w) sum += x[(n * s.c + c) * s.h * s.w + p];
+    y[n * s.c + c] = sum / (double)(s.h * s.w);
+  }
+  return NEAP_OK;
+}
+
+RUN(run_global_average_pool_backward) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_output(kernel, 0));
+  const double *dy = in[0];
+  double *dx = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = dy[i / (s.h * s.w)] / (double)(s.h * s.w);
+  return NEAP_OK;
+}
+
+/* ---- Loss ---- */
+
+static bool counts(int32_t label, int64_t classes) { return label >= 0 && label < classes; }
+
+static double log_sum(const double *x, int64_t classes) {
+  double most = x[0], sum = 0;
+  FOR(c, classes) most = x[c] > most ? x[c] : most;
+  FOR(c, classes) sum += exp(x[c] - most);
+  return most + log(sum);
+}
+
+static double wanted(const struct attributes *a, int64_t classes, int64_t c, int32_t label) {
+  return (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
+}
+
+RUN(run_softmax_cross_entropy) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *x = in[0];
+  const int32_t *labels = in[1];
+  int32_t *correct = out[1];
+  double total = 0, rows = 0;
+  *correct = 0;
+  FOR(n, s.n) {
+    if (!counts(labels[n], s.c)) continue;
+    const double norm = log_sum(x + n * s.c, s.c);
+    int64_t best = 0;
+    FOR(c, s.c) {
+      total += wanted(ATTRIBUTES, s.c, c, labels[n]) * (norm - x[n * s.c + c]);
+      if (x[n * s.c + c] > x[n * s.c + best]) best = c;
+    }
+    *correct += best == labels[n];
+    rows++;
+  }
+  *(double *)out[0] = rows > 0 ? total / rows : 0;
+  return NEAP_OK;
+}
+
+RUN(run_softmax_cross_entropy_backward) {
+  UNUSED;
+  const struct shape s = shape_of(kernel_input(kernel, 0));
+  const double *x = in[0];
+  const int32_t *labels = in[1];
+  double *dx = out[0], rows = 0;
+  FOR(n, s.n) rows += counts(labels[n], s.c);
+  FOR(n, s.n) {
+    const double norm = log_sum(x + n * s.c, s.c);
+    FOR(c, s.c) {
+      const int64_t i = n * s.c + c;
+      dx[i] = counts(labels[n], s.c) ? (exp(x[i] - norm) - wanted(ATTRIBUTES, s.c, c, labels[n])) / rows : 0;
+    }
+  }
+  return NEAP_OK;
+}
+
+/* ---- Optimizers ---- */
+
+RUN(run_sgd) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  double *w = in[0], *m = kernel_node(kernel)->input_count > 2 ? in[2] : NULL;
+  const double *g = in[1];
+  FOR(i, kernel_input(kernel, 0)->elements) {
+    const double d = g[i] + (double)a->weight_decay * w[i];
+    double step = d;
+    if (m != NULL) {
+      m[i] = (double)a->momentum * m[i] + d;
+      step = a->nesterov ? d + (double)a->momentum * m[i] : m[i];
+    }
+    w[i] -= (double)context->learning_rate * step;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_adamw) {
+  UNUSED;
+  const struct attributes *a = ATTRIBUTES;
+  double *w = in[0], *m = in[2], *v = in[3];
+  const double *g = in[1], rate = (double)context->learning_rate, b1 = (double)a->beta1,
+               b2 = (double)a->beta2, t = (double)context->step + 1;
+  FOR(i, kernel_input(kernel, 0)->elements) {
+    m[i] = b1 * m[i] + (1 - b1) * g[i];
+    v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
+    w[i] -= rate * (double)a->weight_decay * w[i];
+    w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
+  }
+  return NEAP_OK;
+}
+
+/* ---- The table ---- */
+
+static neap_status create_state(const struct neap_graph *graph, const struct lower_options *options,
+                                void **state) {
+  (void)graph, (void)options;
+  *state = NULL;
+  return NEAP_OK;
+}
+
+static void free_state(void *state) { (void)state; }
+
+static uint64_t packed_bytes(const void *packed) {
+  (void)packed;
+  return 0;
+}
+
+static size_t element_bytes(neap_dtype dtype) {
+  return dtype == NEAP_F32 ? sizeof(double) : dtype_bytes(dtype);
+}
+
+static neap_status export_variable(void *state, const struct tensor *tensor, struct memory_format format,
+                                   const void *data, float *plain) {
+  (void)state, (void)format;
+  FOR(i, tensor->elements) plain[i] = (float)((const double *)data)[i];
+  return NEAP_OK;
+}
+
+static neap_status import_variable(void *state, const struct tensor *tensor, struct memory_format format,
+                                   const float *plain, void *data) {
+  (void)state, (void)format;
+  FOR(i, tensor->elements)((double *)data)[i] = (double)plain[i];
+  return NEAP_OK;
+}
+
+static kernel_run *const runs[OP_COUNT] = {
+    [OP_CONV] = run_conv,
+    [OP_BATCH_NORM_STATISTICS] = run_batch_norm_statistics,
+    [OP_BATCH_NORM] = run_batch_norm,
+    [OP_RELU] = run_relu,
+    [OP_ADD] = run_add,
+    [OP_MAX_POOL] = run_max_pool,
+    [OP_AVERAGE_POOL] = run_average_pool,
+    [OP_GLOBAL_AVERAGE_POOL] = run_global_average_pool,
+    [OP_LINEAR] = run_linear,
+    [OP_DROPOUT] = run_dropout,
+    [OP_SOFTMAX_CROSS_ENTROPY] = run_softmax_cross_entropy,
+    [OP_CONV_BACKWARD_DATA] = run_conv_backward_data,
+    [OP_CONV_BACKWARD_WEIGHTS] = run_conv_backward_weights,
+    [OP_BIAS_BACKWARD] = run_bias_backward,
+    [OP_BATCH_NORM_BACKWARD] = run_batch_norm_backward,
+    [OP_RELU_BACKWARD] = run_relu_backward,
+    [OP_MAX_POOL_BACKWARD] = run_max_pool_backward,
+    [OP_AVERAGE_POOL_BACKWARD] = run_average_pool_backward,
+    [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = run_global_average_pool_backward,
+    [OP_LINEAR_BACKWARD_DATA] = run_linear_backward_data,
+    [OP_LINEAR_BACKWARD_WEIGHTS] = run_linear_backward_weights,
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = run_softmax_cross_entropy_backward,
+    [OP_SGD] = run_sgd,
+    [OP_ADAMW] = run_adamw,
+    [OP_RUNNING_STATISTICS] = run_running_statistics,
+};
+
+/* Every operator takes and gives rows in row-major order and needs no workspace. */
+static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
+                           struct preparation *p) {
+  (void)state, (void)graph;
+  RETURN_IF(runs[node->op] == NULL, NEAP_UNSUPPORTED, "the reference backend has no operator %s",
+            op_rows[node->op].name);
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  p->run = runs[node->op];
+  return NEAP_OK;
+}
+
+const struct backend reference_backend = {
+    .name = "reference",
+    .create_state = create_state,
+    .free_state = free_state,
+    .packed_bytes = packed_bytes,
+    .element_bytes = element_bytes,
+    .export_variable = export_variable,
+    .import_variable = import_variable,
+    .prepare = prepare,
+};

@@ -1,0 +1,147 @@
+/* The variables of a session as a file and as a digest. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+#include "base/safetensors.h"
+#include "base/sha256.h"
+#include "run/session.h"
+
+/* Room for any variable in row-major order. Between steps nothing lives in the arena, and it held a gradient
+ * of every parameter; so no memory is needed that the plan does not have. */
+static neap_status find_buffer(const neap_session *s, float **buffer, float **allocated) {
+  uint64_t most = 1;
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const uint64_t elements = (uint64_t)s->training->graph->tensors.data[s->variables[i]].elements;
+    if (elements > most) most = elements;
+  }
+  unsigned char *arena = s->memory + s->plan->resident_bytes;
+  *allocated = NULL;
+  if (most * sizeof(float) <= s->plan->arena_bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_UNPOISON_MEMORY_REGION(arena, s->plan->arena_bytes);
+#endif
+    *buffer = (void *)arena;
+    return NEAP_OK;
+  }
+  *buffer = *allocated = malloc(most * sizeof(float));
+  RETURN_IF_NULL(*buffer);
+  return NEAP_OK;
+}
+
+neap_status neap_session_digest(const neap_session *s, char digest[65]) {
+  float *buffer, *allocated;
+  struct sha256 hash;
+  neap_status status = NEAP_OK;
+  TRY(find_buffer(s, &buffer, &allocated));
+  sha256_start(&hash);
+  for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
+    status = neap_session_read(s, i, buffer);
+    const int64_t elements = s->training->graph->tensors.data[s->variables[i]].elements;
+    if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
+  }
+  if (status == NEAP_OK) sha256_finish(&hash, digest);
+  free(allocated);
+  return status;
+}
+
+/* ---- Writing ---- */
+
+static neap_status read_variable(void *context, int32_t index, float *data) {
+  const neap_session *const *session = context;
+  return neap_session_read(*session, index, data);
+}
+
+neap_status neap_session_save(const neap_session *s, const char *path) {
+  neap_status status;
+  float *buffer, *allocated;
+  char steps[24];
+  struct safetensors_tensor *tensors = calloc((size_t)s->variable_count + 1, sizeof *tensors);
+  RETURN_IF_NULL(tensors);
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    neap_variable variable;
+    neap_session_variable(s, i, &variable); /* the index is valid */
+    tensors[i] = (struct safetensors_tensor){
+        .name = variable.name, .rank = variable.rank, .elements = variable.elements};
+    memcpy(tensors[i].dims, variable.dims, sizeof tensors[i].dims);
+  }
+  snprintf(steps, sizeof steps, "%" PRIu64, s->steps);
+  const struct safetensors_text metadata[] = {{"format", "neap"}, {"steps", steps}};
+  TRY_DONE(find_buffer(s, &buffer, &allocated));
+  status = safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
+                                                                .tensor_count = s->variable_count,
+                                                                .metadata = metadata,
+                                                                .metadata_count = 2,
+                                                                .read = read_variable,
+                                                                .context = &s,
+                                                                .buffer = buffer});
+  free(allocated);
+done:
+  free(tensors);
+  return status;
+}
+
+/* ---- Reading ---- */
+
+/* Whether the file has what it must have, and all of it as the session needs it. */
+static neap_status check_file(const neap_session *s, const struct safetensors *file) {
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    neap_variable variable;
+    TRY(neap_session_variable(s, i, &variable));
+    const int32_t index = safetensors_find(file, variable.name);
+    RETURN_IF(index < 0 && variable.kind == 0, NEAP_BAD_FORMAT,
+              "%s: has no tensor '%s', a parameter of this model", file->path, variable.name);
+    if (index < 0) continue;
+    const struct safetensors_tensor *tensor = &file->tensors[index];
+    RETURN_IF(strcmp(tensor->dtype, "F32") != 0, NEAP_UNSUPPORTED,
+              "%s: tensor '%s': dtype is %s, expected F32", file->path, tensor->name, tensor->dtype);
+    bool same = tensor->rank == variable.rank;
+    for (int d = 0; same && d < variable.rank; d++) same = tensor->dims[d] == variable.dims[d];
+    RETURN_IF(!same, NEAP_BAD_FORMAT,
+              "%s: tensor '%s': its shape is not that of this model's parameter or state", file->path,
+              tensor->name);
+  }
+  return NEAP_OK;
+}
+
+/* The number of steps goes with the states; a file of another program has neither. */
+static neap_status read_steps(const struct safetensors *file, uint64_t *steps) {
+  const char *text = safetensors_metadata(file, "steps");
+  if (text == NULL) return NEAP_OK;
+  int length = 0;
+  RETURN_IF(sscanf(text, "%" SCNu64 "%n", steps, &length) != 1 || text[length] != '\0', NEAP_BAD_FORMAT,
+            "%s: __metadata__ 'steps' is '%s', no number", file->path, text);
+  return NEAP_OK;
+}
+
+static neap_status load_variables(neap_session *s, const struct safetensors *file, float *buffer) {
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    neap_variable variable;
+    TRY(neap_session_variable(s, i, &variable));
+    const int32_t index = safetensors_find(file, variable.name);
+    if (index < 0) continue;
+    TRY(safetensors_read(file, index, buffer));
+    TRY(neap_session_write(s, i, buffer));
+  }
+  return NEAP_OK;
+}
+
+neap_status neap_session_load(neap_session *s, const char *path) {
+  struct safetensors file;
+  float *buffer, *allocated;
+  uint64_t steps = s->steps;
+  neap_status status;
+  TRY_DONE(safetensors_open(path, &file));
+  TRY_DONE(check_file(s, &file));
+  TRY_DONE(read_steps(&file, &steps));
+  TRY_DONE(find_buffer(s, &buffer, &allocated));
+  status = load_variables(s, &file, buffer);
+  if (status == NEAP_OK) s->steps = steps;
+  free(allocated);
+done:
+  safetensors_close(&file);
+  return status;
+}

@@ -1,0 +1,46 @@
+/* A checkpoint: a folder with the weights in safetensors and state.json with everything else that a run needs
+ * to go on as if it had not stopped, to the last bit.
+ *
+ *     {"format": "neap-checkpoint", "version": 1,
+ *      "settings": {"model": "wrn-28-2", "batch": 100, ...},     what has to agree
+ *      "epoch": 1, "step": 500,                                  done; data and random operators follow from
+ * them "loss_sum": 812.4, "correct": 19231, "images": 50000,     of the epoch so far; null: not finite
+ * "test_accuracy": 0.61, the last one; -1: none yet "weights": "weights-500-0f3ab2c41d70.safetensors",
+ * "weights_sha256": "0f3ab2...", "state_sha256": "..."}                                    of the object
+ * without this field, compact, keys sorted
+ *
+ * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
+ * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
+ * removed. */
+#ifndef NEAP_TRAIN_CHECKPOINT_H
+#define NEAP_TRAIN_CHECKPOINT_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+struct checkpoint {
+  int64_t epoch, step; /* whole epochs, and steps in all, that are done */
+  double loss_sum;     /* of the epoch so far: over steps, */
+  int64_t correct, images;
+  double test_accuracy;
+  char weights[96], weights_sha256[65];
+};
+
+/* Replaces state.json. `settings`, an object, is borrowed. */
+neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
+
+/* Reads and checks state.json. Every one of `settings` must be there and be equal, or the message names it
+ * with both values. */
+neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
+
+/* Writes weights and state (epoch to test_accuracy are given, the rest is filled in), then removes older
+ * weights. Makes the folder where it is missing. After a failure the former checkpoint is still whole. */
+neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
+                            struct checkpoint *checkpoint);
+
+/* Gives the session the weights that the state names, and compares their digest. */
+neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,
+                                    neap_session *session);
+
+#endif

@@ -1,0 +1,139 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/region.h"
+#include "base/sha256.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+
+enum { VERSION = 1 };
+
+/* The digest of the object without "state_sha256". */
+static neap_status digest_state(json_t *state, const char *path, char digest[65]) {
+  json_t *bare = json_copy(state);
+  RETURN_IF(bare == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  json_object_del(bare, "state_sha256"); /* absent is as good */
+  char *text = json_dumps(bare, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+  json_decref(bare);
+  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  struct sha256 hash;
+  sha256_start(&hash);
+  sha256_feed(&hash, text, strlen(text));
+  sha256_finish(&hash, digest);
+  free(text);
+  return NEAP_OK;
+}
+
+static neap_status write_state(json_t *state, const char *path) {
+  char digest[65];
+  TRY(digest_state(state, path, digest));
+  RETURN_IF(json_object_set_new(state, "state_sha256", json_string(digest)) != 0, NEAP_OUT_OF_MEMORY,
+            "%s: out of memory", path);
+  return json_write(state, path);
+}
+
+neap_status checkpoint_write_state(const char *folder, json_t *settings,
+                                   const struct checkpoint *checkpoint) {
+  struct region region = {0};
+  neap_status status;
+  const char *path = region_format(&region, "%s/state.json", folder);
+  json_t *state =
+      json_pack("{s:s, s:i, s:O, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s}", "format", "neap-checkpoint",
+                "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch, "step",
+                (json_int_t)checkpoint->step, "loss_sum", json_number(checkpoint->loss_sum), "correct",
+                (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images, "test_accuracy",
+                checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
+                checkpoint->weights_sha256);
+  if (path == NULL || state == NULL)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
+  else
+    status = write_state(state, path);
+  json_decref(state);
+  region_free(&region);
+  return status;
+}
+
+static neap_status get_size(const json_t *state, const struct json_place *place, const char *name,
+                            int64_t *value) {
+  uint64_t size;
+  TRY(json_need_size(state, name, place, &size));
+  *value = (int64_t)size;
+  return NEAP_OK;
+}
+
+static neap_status get_text(const json_t *state, const struct json_place *place, const char *name,
+                            size_t size, char *value) {
+  const char *text;
+  TRY(json_need_string(state, name, place, &text));
+  RETURN_IF(strlen(text) >= size, NEAP_BAD_FORMAT, "%s: field '%s': has more than %zu characters",
+            place->file, name, size - 1);
+  strcpy(value, text);
+  return NEAP_OK;
+}
+
+static neap_status get_fields(const json_t *state, const struct json_place *place,
+                              struct checkpoint *checkpoint) {
+  TRY(get_size(state, place, "epoch", &checkpoint->epoch));
+  TRY(get_size(state, place, "step", &checkpoint->step));
+  TRY(get_size(state, place, "correct", &checkpoint->correct));
+  TRY(get_size(state, place, "images", &checkpoint->images));
+  checkpoint->loss_sum = NAN;
+  if (!json_is_null(json_object_get(state, "loss_sum")))
+    TRY(json_need_number(state, "loss_sum", place, &checkpoint->loss_sum));
+  TRY(json_need_number(state, "test_accuracy", place, &checkpoint->test_accuracy));
+  TRY(get_text(state, place, "weights", sizeof checkpoint->weights, checkpoint->weights));
+  RETURN_IF(strchr(checkpoint->weights, '/') != NULL, NEAP_BAD_FORMAT,
+            "%s: field 'weights': '%s' is not a name in this folder", place->file, checkpoint->weights);
+  return get_text(state, place, "weights_sha256", sizeof checkpoint->weights_sha256,
+                  checkpoint->weights_sha256);
+}
+
+static neap_status check_digest(json_t *state, const struct json_place *place) {
+  char wanted[65], got[65];
+  TRY(get_text(state, place, "state_sha256", sizeof wanted, wanted));
+  TRY(digest_state(state, place->file, got));
+  RETURN_IF(strcmp(got, wanted) != 0, NEAP_BAD_FORMAT,
+            "%s: is damaged or was edited: its content has the SHA-256 %s, not %s", place->file, got, wanted);
+  return NEAP_OK;
+}
+
+static neap_status fail_setting(const char *path, const char *name, const json_t *saved,
+                                const json_t *wanted) {
+  char *is = json_dumps(saved, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+  char *now = json_dumps(wanted, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+  const neap_status status =
+      neap_fail(NEAP_INVALID_ARGUMENT, "%s: was made with %s %s, but this run has %s; resume with the same",
+                path, name, is == NULL ? "(none)" : is, now == NULL ? "another" : now);
+  free(is);
+  free(now);
+  return status;
+}
+
+static neap_status check_settings(const json_t *state, const struct json_place *place, json_t *settings) {
+  json_t *saved, *wanted;
+  const char *name;
+  TRY(json_need(state, "settings", place, &saved));
+  json_object_foreach(settings, name, wanted) {
+    const json_t *value = json_object_get(saved, name);
+    if (!json_equal(value, wanted)) return fail_setting(place->file, name, value, wanted);
+  }
+  return NEAP_OK;
+}
+
+neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint) {
+  struct region region = {0};
+  neap_status status;
+  json_t *state = NULL;
+  const struct json_place place = {.file = region_format(&region, "%s/state.json", folder)};
+  RETURN_IF_NULL(place.file);
+  TRY_DONE(json_read(place.file, "neap-checkpoint", &state));
+  TRY_DONE(check_digest(state, &place));
+  TRY_DONE(get_fields(state, &place, checkpoint));
+  TRY_DONE(check_settings(state, &place, settings));
+done:
+  json_decref(state);
+  region_free(&region);
+  return status;
+}

@@ -1,0 +1,72 @@
+/* Data sets of labelled images, and batches of them.
+ *
+ * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:side=32,classes=10,images=10000,seed=0]". Its
+ * images stay 8 bits a pixel in the process: files that are not compressed are mapped (and must not be cut
+ * short while they are), the others are held. That memory is the data set's, not training's, and no part of a
+ * budget; it is all in place when data_open returns, and nothing is allocated afterwards. */
+#ifndef NEAP_TRAIN_DATA_H
+#define NEAP_TRAIN_DATA_H
+
+#include "base/region.h"
+#include "base/status.h"
+
+enum { DATA_MAX_CHANNELS = 4, DATA_MAX_FILES = 8, DATA_MAX_SIDE = 4096 };
+
+/* Consecutive records of one file: pixels [count, C, H, W] and labels [count], either with a stride in bytes.
+ */
+struct data_part {
+  const char *file;
+  const uint8_t *pixels, *labels;
+  int64_t count;
+  size_t pixel_stride, label_stride, label_offset; /* of the first label in the file */
+  bool wide_labels;                                /* two bytes, little-endian; else one */
+};
+
+struct data_split {
+  int64_t count;
+  int part_count;
+  struct data_part parts[DATA_MAX_FILES];
+};
+
+struct data_set {
+  const char *name;          /* of its source, without the argument; a constant */
+  int64_t image[3], classes; /* channels, height, width */
+  struct data_split train, test;
+  int64_t crop_padding; /* augmentation: shift by up to so many pixels, zeros come in; */
+  bool flip;            /* mirror half of the images */
+  double mean[DATA_MAX_CHANNELS], deviation[DATA_MAX_CHANNELS]; /* of `train`; 0..255, unbiased */
+
+  /* Private. */
+  struct region region;
+  struct {
+    void *memory;
+    size_t bytes;
+  } mapped[DATA_MAX_FILES];
+  int mapped_count;
+  float normal[DATA_MAX_CHANNELS][256]; /* (pixel - mean) / deviation */
+};
+
+/* Opens, checks every record and takes the statistics. Errors name the file and the offset. Free with
+ * data_close, whatever the status. */
+neap_status data_open(const char *name, struct data_set *set);
+void data_close(struct data_set *set);
+
+/* The order of the training records in an epoch: a permutation of 0..count-1 (Fisher and Yates), a function
+ * of seed and epoch alone; 0, 1, 2, ... without `shuffle`. */
+void data_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int32_t *order);
+
+struct data_batch {
+  int64_t count;          /* images */
+  const int32_t *records; /* [count]; negative: no image, all zeros with label -1 */
+  bool augment;           /* crop and flip, a function of seed, epoch and record alone */
+  uint64_t seed;
+  int64_t epoch;
+  int threads; /* the result does not depend on it */
+};
+
+/* Fills images [count, C, H, W], normalised, and labels [count]. A crop's zeros are zeros after
+ * normalisation. */
+void data_fill(const struct data_set *set, const struct data_split *split, const struct data_batch *batch,
+               float *images, int32_t *labels);
+
+#endif

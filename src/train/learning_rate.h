@@ -1,0 +1,32 @@
+/* The learning rate as a function of the step. */
+#ifndef NEAP_TRAIN_LEARNING_RATE_H
+#define NEAP_TRAIN_LEARNING_RATE_H
+
+#include "base/status.h"
+
+struct learning_rate {
+  neap_schedule_kind kind;
+  double base;
+  int64_t steps;       /* of the whole run */
+  double warmup_steps; /* 0: none */
+  double drop_steps;   /* NEAP_LR_STEP: multiplied by drop_factor every so many steps */
+  double drop_factor;
+};
+
+/* The schedule of a run of `steps` steps, `epoch_steps` to an epoch. Refuses what is negative or not finite.
+ */
+neap_status learning_rate_create(const neap_train_options *options, int64_t steps, int64_t epoch_steps,
+                                 struct learning_rate *rate);
+
+/* Of the step, counted from 0:
+ *   constant  base
+ *   step      base * drop_factor ^ floor(step / drop_steps)
+ *   cosine    base * (1 + cos(pi * step / steps)) / 2         (Loshchilov and Hutter 2017, equation 5, no
+ * restart) times min(1, (step + 1) / warmup_steps)                     (Goyal et al. 2017, section 2.2,
+ * gradual warm-up) */
+double learning_rate_at(const struct learning_rate *rate, int64_t step);
+
+/* Whether the rates of the first steps depend on how long the run is to be. */
+bool learning_rate_depends_on_length(const neap_train_options *options);
+
+#endif

@@ -1,0 +1,365 @@
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory_status.h"
+#include "run/session.h"
+#include "train/checkpoint.h"
+#include "train/data.h"
+#include "train/largest_batch.h"
+#include "train/learning_rate.h"
+#include "train/metrics.h"
+
+enum {
+  TIMED_STEPS = 1 << 16, /* the median is over the last so many steps */
+  UNTIMED_STEPS = 2      /* the first steps warm caches */
+};
+
+struct training {
+  const neap_train_options *options;
+  struct data_set data;
+  neap_model_options shape;
+  neap_graph *graph;
+  neap_session *session;
+  struct learning_rate rate;
+  struct metrics metrics;
+  json_t *settings;
+  struct checkpoint state;
+  int threads;
+  int64_t batch, epoch_steps, steps;
+  int64_t saved_step; /* of the last checkpoint written; -1: none */
+  float *images;      /* the session's inputs */
+  int32_t *labels;
+  int32_t *order;     /* [train.count], of the epoch that runs */
+  int32_t *records;   /* [batch] */
+  double *seconds;    /* [TIMED_STEPS], a ring */
+  int64_t steps_here; /* by this process */
+  double started;
+  uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
+};
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* ---- What the run is ------------------------------------------------------------------------------------
+ */
+
+static neap_status check_options(const neap_train_options *options) {
+  RETURN_IF(options->model == NULL || options->data == NULL, NEAP_INVALID_ARGUMENT,
+            "a run needs a model and data");
+  RETURN_IF(options->steps < 0 || options->epochs < 0 || options->checkpoint_steps < 0 ||
+                options->shape.batch < 0,
+            NEAP_INVALID_ARGUMENT, "steps, epochs, batch and steps between checkpoints must not be negative");
+  RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
+            "%lld steps and %lld epochs are both asked for; give one of them", (long long)options->steps,
+            (long long)options->epochs);
+  RETURN_IF(options->resume != NULL && options->initial != NULL, NEAP_INVALID_ARGUMENT,
+            "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
+            options->initial, options->resume);
+  RETURN_IF(options->session.threads < 0, NEAP_INVALID_ARGUMENT, "threads must not be negative");
+  return NEAP_OK;
+}
+
+static neap_status build_model(struct training *t) {
+  t->shape = t->options->shape;
+  for (int i = 0; i < 3; i++) t->shape.image[i] = t->data.image[i];
+  t->shape.classes = t->data.classes;
+  TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
+  t->batch = t->shape.batch = neap_graph_batch(t->graph);
+  t->epoch_steps = t->data.train.count / t->batch;
+  RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
+            "a batch of %lld, but %s has only %lld training images", (long long)t->batch, t->options->data,
+            (long long)t->data.train.count);
+  const int64_t epochs = t->options->epochs > 0 ? t->options->epochs : 1;
+  t->steps = t->options->steps;
+  RETURN_IF(t->steps == 0 && __builtin_mul_overflow(epochs, t->epoch_steps, &t->steps), NEAP_TOO_LARGE,
+            "%lld epochs are more than 2^63 steps", (long long)epochs);
+  return learning_rate_create(t->options, t->steps, t->epoch_steps, &t->rate);
+}
+
+static json_t *mean_of_data(const struct data_set *data) {
+  json_t *mean = json_array();
+  for (int64_t c = 0; c < data->image[0]; c++)
+    if (json_array_append_new(mean, json_real(data->mean[c])) != 0) {
+      json_decref(mean);
+      return NULL;
+    }
+  return mean;
+}
+
+/* All that the bits of the weights depend on. The budget, the planner and the folder of the data are not
+ * among it; the length only where the learning rate depends on it. */
+static neap_status make_settings(struct training *t) {
+  static const char *const convolutions[] = {"auto", "direct", "winograd"};
+  static const char *const schedules[] = {"constant", "step", "cosine"};
+  const neap_train_options *o = t->options;
+  const neap_session_options *s = &o->session;
+  RETURN_IF((unsigned)s->convolution >= sizeof convolutions / sizeof *convolutions, NEAP_INVALID_ARGUMENT,
+            "convolution algorithm %d is not known", (int)s->convolution);
+  char seed[24]; /* JSON's integers may end at 2^63 */
+  snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
+  t->settings =
+      json_pack("{s:s, s:I, s:f, s:s, s:I, s:o, s:b, s:b, s:s, s:i, s:s, s:s, s:s, s:f, s:f, s:b, s:f, s:f, "
+                "s:f, s:s, s:f, s:f, "
+                "s:f, s:f}",
+                "model", o->model, "batch", (json_int_t)t->batch, "label_smoothing",
+                (double)t->shape.smoothing, /* model */
+                "data", t->data.name, "training_images", (json_int_t)t->data.train.count, "data_mean",
+                mean_of_data(&t->data), "shuffle", !o->no_shuffle, "augment", !o->no_augment, /* data */
+                "seed", seed, "threads", t->threads, "convolution", convolutions[s->convolution], "backend",
+                s->backend == NEAP_CPU ? "cpu" : "reference", /* arithmetic */
+                "optimizer", s->optimizer == NEAP_SGD ? "sgd" : "adamw", "momentum", (double)s->momentum,
+                "weight_decay", (double)s->weight_decay, "nesterov", s->nesterov, "beta1", (double)s->beta1,
+                "beta2", (double)s->beta2, "epsilon", (double)s->epsilon, /* optimizer */
+                "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
+                t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
+                "drop_factor", t->rate.drop_factor);
+  bool ok = t->settings != NULL;
+  if (ok && learning_rate_depends_on_length(o))
+    ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
+  RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,
+            "out of memory for the settings, or one of them is not UTF-8 or not finite");
+  return NEAP_OK;
+}
+
+static neap_status create_session(struct training *t, neap_train_result *result) {
+  neap_session_options session = t->options->session;
+  session.threads = t->threads;
+  const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
+  if (status == NEAP_OVER_BUDGET) {
+    char message[1024];
+    snprintf(message, sizeof message, "%s", neap_error_message());
+    /* The answer stands without this part of it. A saved plan is for one batch only. */
+    if (session.plan_file == NULL &&
+        find_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
+      result->largest_batch = 0;
+    return neap_fail(status, "%s", message);
+  }
+  if (status != NEAP_OK) return status;
+  t->resident_before = session_resident_before(t->session);
+  t->images = neap_session_input(t->session, "image");
+  t->labels = neap_session_input(t->session, "label");
+  RETURN_IF(t->images == NULL || t->labels == NULL, NEAP_INTERNAL,
+            "model '%s' has no inputs 'image' and 'label'", t->options->model);
+  return NEAP_OK;
+}
+
+/* Everything that a run holds besides the session's memory. */
+static neap_status allocate(struct training *t) {
+  t->order = malloc((size_t)t->data.train.count * sizeof *t->order);
+  t->records = malloc((size_t)t->batch * sizeof *t->records);
+  t->seconds = calloc(TIMED_STEPS, sizeof *t->seconds);
+  RETURN_IF(t->order == NULL || t->records == NULL || t->seconds == NULL, NEAP_OUT_OF_MEMORY,
+            "out of memory for the order of %lld images", (long long)t->data.train.count);
+  return NEAP_OK;
+}
+
+/* Before anything is planned: a checkpoint of another run is refused at once. */
+static neap_status read_state(struct training *t) {
+  const char *resume = t->options->resume;
+  if (resume == NULL) return NEAP_OK;
+  TRY(checkpoint_read_state(resume, t->settings, &t->state));
+  RETURN_IF(t->state.step > t->steps, NEAP_INVALID_ARGUMENT,
+            "%s: is at step %lld already; this run ends at step %lld", resume, (long long)t->state.step,
+            (long long)t->steps);
+  RETURN_IF(t->state.epoch != t->state.step / t->epoch_steps, NEAP_BAD_FORMAT,
+            "%s: step %lld is not in epoch %lld", resume, (long long)t->state.step,
+            (long long)t->state.epoch + 1);
+  return NEAP_OK;
+}
+
+static neap_status load_weights(struct training *t) {
+  if (t->options->resume != NULL) return checkpoint_load_weights(t->options->resume, &t->state, t->session);
+  return t->options->initial == NULL ? NEAP_OK : neap_session_load(t->session, t->options->initial);
+}
+
+/* ---- The run --------------------------------------------------------------------------------------------
+ */
+
+static void fill_batch(struct training *t) {
+  const int64_t epoch = t->state.step / t->epoch_steps, first = t->state.step % t->epoch_steps * t->batch;
+  const uint64_t seed = t->options->session.seed;
+  if (first == 0 || t->steps_here == 0)
+    data_order(seed, epoch, !t->options->no_shuffle, t->data.train.count, t->order);
+  const struct data_batch batch = {.count = t->batch,
+                                   .records = t->order + first,
+                                   .augment = !t->options->no_augment,
+                                   .seed = seed,
+                                   .epoch = epoch,
+                                   .threads = t->threads};
+  data_fill(&t->data, &t->data.train, &batch, t->images, t->labels);
+}
+
+/* What the process took for the first step beyond the session's own bytes: code, stacks, heaps. */
+static void measure_overhead(struct training *t) {
+  neap_memory memory;
+  neap_session_memory(t->session, &memory);
+  const uint64_t own = t->resident_before + memory.planned_peak;
+  const uint64_t resident = memory_status_read().resident_bytes;
+  t->overhead = resident > own ? resident - own : 0;
+}
+
+static neap_status run_step(struct training *t, neap_train_progress *progress) {
+  neap_step_result result;
+  const double begin = now(), rate = learning_rate_at(&t->rate, t->state.step);
+  if (t->state.step % t->epoch_steps == 0) t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
+  fill_batch(t);
+  TRY(neap_session_step(t->session, (float)rate, &result));
+  const double seconds = now() - begin;
+  if (t->steps_here == 0) measure_overhead(t);
+  if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
+  t->steps_here++;
+  t->state.step++;
+  t->state.epoch = t->state.step / t->epoch_steps;
+  t->state.loss_sum += result.loss;
+  t->state.correct += result.correct;
+  t->state.images += t->batch;
+  progress->step = t->state.step;
+  progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
+  progress->loss = result.loss;
+  progress->accuracy = (double)result.correct / (double)t->batch;
+  progress->learning_rate = rate;
+  progress->seconds = seconds;
+  progress->images_per_second = (double)t->batch / seconds;
+  return NEAP_OK;
+}
+
+/* Over the whole test set; the last batch is filled up with images that are none. */
+static neap_status evaluate(struct training *t) {
+  const int64_t count = t->data.test.count;
+  int64_t correct = 0;
+  for (int64_t first = 0; first < count; first += t->batch) {
+    for (int64_t i = 0; i < t->batch; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
+    const struct data_batch batch = {.count = t->batch, .records = t->records, .threads = t->threads};
+    neap_step_result result;
+    data_fill(&t->data, &t->data.test, &batch, t->images, t->labels);
+    TRY(neap_session_evaluate(t->session, &result));
+    correct += result.correct;
+  }
+  t->state.test_accuracy = (double)correct / (double)count;
+  return NEAP_OK;
+}
+
+/* The metrics first: they may be ahead of the checkpoint, which cuts them on resuming, but never behind. */
+static neap_status save(struct training *t) {
+  if (t->options->out == NULL || t->saved_step == t->state.step) return NEAP_OK;
+  TRY(metrics_sync(&t->metrics));
+  TRY(checkpoint_save(t->options->out, t->settings, t->session, &t->state));
+  t->saved_step = t->state.step;
+  return NEAP_OK;
+}
+
+static neap_status report(struct training *t, neap_train_progress *progress) {
+  neap_memory memory;
+  if (t->options->progress == NULL) return NEAP_OK;
+  neap_session_memory(t->session, &memory);
+  progress->memory = &memory;
+  if (t->options->progress(t->options->context, progress) == 0) return NEAP_OK;
+  TRY(save(t));
+  return neap_fail(NEAP_INTERRUPTED, "stopped on request after step %lld of %lld", (long long)t->state.step,
+                   (long long)t->steps);
+}
+
+static neap_status run_steps(struct training *t) {
+  neap_train_progress progress = {.epoch = t->state.epoch + 1,
+                                  .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
+                                  .steps = t->steps,
+                                  .test_accuracy = -1};
+  TRY(report(t, &progress));
+  if (t->state.step == t->steps) TRY(save(t)); /* nothing is left to do, but `out` is to have a checkpoint */
+  while (t->state.step < t->steps) {
+    TRY(run_step(t, &progress));
+    const int64_t step = t->state.step, every = t->options->checkpoint_steps;
+    const bool epoch_ends = step % t->epoch_steps == 0;
+    progress.test_accuracy = -1;
+    if (epoch_ends && !t->options->no_evaluation) {
+      TRY(evaluate(t));
+      progress.test_accuracy = t->state.test_accuracy;
+    }
+    TRY(metrics_write(&t->metrics, &progress));
+    if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
+    progress.seconds_left = (now() - t->started) / (double)t->steps_here * (double)(t->steps - step);
+    TRY(report(t, &progress));
+  }
+  return NEAP_OK;
+}
+
+/* ---- The result -----------------------------------------------------------------------------------------
+ */
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sorts the times in place: called once, at the end. */
+static double median_seconds(struct training *t) {
+  const int64_t timed = t->steps_here > UNTIMED_STEPS ? t->steps_here - UNTIMED_STEPS : 0;
+  const int64_t count = timed < TIMED_STEPS ? timed : TIMED_STEPS;
+  if (count == 0) return 0;
+  qsort(t->seconds, (size_t)count, sizeof *t->seconds, by_value);
+  return (t->seconds[(count - 1) / 2] + t->seconds[count / 2]) / 2;
+}
+
+static neap_status fill_result(struct training *t, neap_train_result *result) {
+  result->batch = t->batch;
+  result->test_accuracy = t->state.test_accuracy;
+  result->steps = t->state.step;
+  if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
+  if (t->state.images > 0) {
+    result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);
+    result->accuracy = (double)t->state.correct / (double)t->state.images;
+  }
+  if (t->session == NULL) return NEAP_OK;
+  const uint64_t peak = memory_status_read().peak_resident_bytes;
+  result->seconds = t->started > 0 ? now() - t->started : 0;
+  result->step_seconds_median = median_seconds(t);
+  result->process_overhead_bytes = t->overhead;
+  result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
+  neap_session_memory(t->session, &result->memory);
+  return neap_session_digest(t->session, result->weights_sha256);
+}
+
+static neap_status run(struct training *t, neap_train_result *result) {
+  TRY(check_options(t->options));
+  TRY(data_open(t->options->data, &t->data));
+  TRY(build_model(t));
+  TRY(make_settings(t));
+  TRY(allocate(t));
+  TRY(read_state(t));
+  TRY(create_session(t, result));
+  if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
+  TRY(load_weights(t));
+  TRY(metrics_open(t->options->metrics, t->state.step, &t->metrics));
+  t->started = now();
+  return run_steps(t);
+}
+
+static void release(struct training *t) {
+  neap_session_free(t->session);
+  neap_graph_free(t->graph);
+  json_decref(t->settings);
+  free(t->order);
+  free(t->records);
+  free(t->seconds);
+  data_close(&t->data);
+}
+
+neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
+  struct training t = {.options = options, .saved_step = -1, .state.test_accuracy = -1};
+  *result = (neap_train_result){.test_accuracy = -1};
+  t.threads = options->session.threads > 0 ? options->session.threads : omp_get_num_procs();
+  neap_status status = run(&t, result);
+  /* The first failure is the one that is told. */
+  char message[1024];
+  snprintf(message, sizeof message, "%s", neap_error_message());
+  const neap_status filled = fill_result(&t, result), closed = metrics_close(&t.metrics);
+  release(&t);
+  if (status != NEAP_OK) return neap_fail(status, "%s", message);
+  return filled != NEAP_OK ? filled : closed;
+}

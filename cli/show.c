@@ -56,22 +56,22 @@ static neap_status make_profile(struct profile *p) {
   return status;
 }
 
-static void peak_node(const struct profile *p, const char **name, const char **operator) {
-  *name = *operator= "";
-  if (p->length > 0) neap_step_node(p->step, p->schedule[p->peak_at], name, operator);
+static void peak_node(const struct profile *p, const char **name, const char **op) {
+  *name = *op = "";
+  if (p->length > 0) neap_step_node(p->step, p->schedule[p->peak_at], name, op);
 }
 
 /* ---- Output ---- */
 
 static void print_profile(const struct profile *p) {
   neap_plan_info info;
-  const char *name, *operator;
+  const char *name, *op;
   neap_plan_describe(p->plan, &info);
-  peak_node(p, &name, &operator);
+  peak_node(p, &name, &op);
   printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", info.graph, info.planner,
          (long long)p->length, (long long)info.recomputed, overhead_text(info.cost, info.base_cost).text);
   printf("peak %s at position %lld, %s (%s); the arena with its padding: %s\n\n", bytes_text(p->peak).text,
-         (long long)p->peak_at, name, operator, bytes_text(info.arena_bytes).text);
+         (long long)p->peak_at, name, op, bytes_text(info.arena_bytes).text);
   printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
   for (int k = 0; k < NEAP_KIND_COUNT; k++) {
     const uint64_t bytes = p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0;
@@ -81,8 +81,8 @@ static void print_profile(const struct profile *p) {
 }
 
 static json_t *profile_json(const struct profile *p) {
-  const char *name, *operator;
-  peak_node(p, &name, &operator);
+  const char *name, *op;
+  peak_node(p, &name, &op);
   json_t *object = plan_json(p->plan, p->budget > 0 ? p->budget : NEAP_BUDGET_MAX);
   json_t *kinds = json_object();
   for (int k = 0; k < NEAP_KIND_COUNT; k++)
@@ -91,7 +91,7 @@ static json_t *profile_json(const struct profile *p) {
                                   (json_int_t)(p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0),
                                   "most_bytes", (json_int_t)p->most[k]));
   json_t *more = json_pack("{s:I, s:s, s:s, s:I, s:o}", "peak_position", (json_int_t)p->peak_at, "peak_node",
-                           name, "peak_op", operator, "positions", (json_int_t)p->length, "kinds", kinds);
+                           name, "peak_op", op, "positions", (json_int_t)p->length, "kinds", kinds);
   if (object != NULL) json_object_update(object, more);
   json_decref(more);
   return object;

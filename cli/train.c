@@ -42,7 +42,7 @@ const struct option train_options[] = {
     OPTION("--augment", "on|off", "random crops and flips where the data has them (on)", OPTION_WORD, augment,
            0),
     OPTION("--evaluate", "on|off", "test accuracy after each epoch (on)", OPTION_WORD, evaluate, 0),
-    OPTION("--seed", "N", "of parameters, order and augmentation (0)", OPTION_INTEGER, seed, 0),
+    OPTION("--seed", "N", "of parameters, order and augmentation (1)", OPTION_INTEGER, seed, 0),
     OPTION("--init", "FILE.safetensors", "parameters to start from", OPTION_TEXT, initial, 0),
     OPTION("--out", "DIR", "write checkpoints here", OPTION_TEXT, out, 0),
     OPTION("--resume", "DIR", "go on from a checkpoint, with its options", OPTION_TEXT, resume, 0),
@@ -67,7 +67,8 @@ static const struct train_settings defaults = {.budget = {.text = "max", .bytes 
                                                .schedule = NEAP_LR_COSINE,
                                                .momentum = 0.9,
                                                .weight_decay = NAN,
-                                               .planner = "auto"};
+                                               .planner = "auto",
+                                               .seed = 1};
 
 /* ---- Going on: the options of a run lie beside its checkpoint ---- */
 
@@ -85,7 +86,7 @@ static bool command_path(const char *folder, char path[PATH_MAX]) {
   return snprintf(path, PATH_MAX, "%s/%s", folder, command_name) < PATH_MAX;
 }
 
-int save_command(const char *folder, const char *const *texts) {
+static int save_command(const char *folder, const char *const *texts) {
   char path[PATH_MAX];
   if (!command_path(folder, path) || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
     fprintf(stderr, "neap: --out %s: %s\n", folder, strerror(errno));

@@ -153,6 +153,10 @@ neap_status source_budget(const neap_step *step, const struct budget *budget, ui
 int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
                              uint64_t smallest, const char *planner);
 
+/* Whether the model would fit with the direct algorithm for its convolutions, where that is not what it has.
+ */
+bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner);
+
 /* What a plan needs: resident bytes and arena. */
 uint64_t plan_bytes(const neap_plan *plan);
 

@@ -43,9 +43,8 @@ static bool add_point(struct curve *curve, int series, const neap_plan *plan, ui
   curve->lower_bound = info.lower_bound_bytes;
   const struct curve_point point = {series, (double)plan_bytes(plan), info.cost / info.base_cost - 1};
   const struct curve_point *last = curve->count > 0 ? &curve->points[curve->count - 1] : NULL;
-  if (last != NULL && last->series == series && last->bytes == point.bytes &&
-      last->overhead == point.overhead)
-    return true; /* several budgets, one plan */
+  /* A plan for less is a plan for more: one that costs no less adds nothing. */
+  if (last != NULL && last->series == series && last->overhead <= point.overhead) return true;
   curve->points[curve->count++] = point;
   return json_array_append_new(curve->list, plan_json(plan, budget)) == 0;
 }

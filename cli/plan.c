@@ -93,6 +93,8 @@ static void explain_over_budget(const struct settings *s, const struct answer *a
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)answer->largest_batch);
   else
     fprintf(stderr, "  no batch fits it\n");
+  if (source_fits_direct(&s->source, budget, answer->planner))
+    fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
 }
 
 /* ---- One planner, or all ---- */

@@ -72,6 +72,13 @@ static bool fits(const struct source *source, int64_t batch, uint64_t budget, co
   return met;
 }
 
+bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner) {
+  if (source->model == NULL || source->convolution == NEAP_CONV_DIRECT) return false;
+  struct source direct = *source;
+  direct.convolution = NEAP_CONV_DIRECT;
+  return fits(&direct, direct.batch, budget, planner);
+}
+
 int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
                              uint64_t smallest, const char *planner) {
   if (source->model == NULL) return 0;

@@ -84,45 +84,19 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                    (unsigned long long)budget);
 }
 
-/* ---- Several planners ---- */
+/* ---- The least that a planner can do ---- */
 
-/* The cheapest plan of one row, or of all rows where `name` is "auto". */
-static neap_status best_plan(const neap_step *step, uint64_t budget, const char *name,
-                             struct neap_plan **out) {
-  struct neap_plan *best = NULL;
-  const bool all = strcmp(name, "auto") == 0;
-  neap_status worst = NEAP_OK;
-  for (int32_t i = 0; i < planner_count; i++) {
-    if (!all && strcmp(planners[i].name, name) != 0) continue;
-    struct neap_plan *plan = NULL;
-    const neap_status status = run_planner(step, budget, &planners[i], &plan);
-    if (status != NEAP_OK && status != NEAP_OVER_BUDGET) {
-      neap_plan_free(best);
-      return status;
-    }
-    if (status != NEAP_OK) worst = status;
-    if (plan != NULL && (best == NULL || plan->cost < best->cost)) {
-      neap_plan_free(best);
-      best = plan;
-    } else {
-      neap_plan_free(plan);
-    }
-    if (best != NULL && best->recomputed == 0) break; /* nothing is cheaper */
-  }
-  if (best == NULL) return worst;
-  *out = best;
-  return NEAP_OK;
-}
+static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
 
-/* The plan with the least peak that is found: bisection between the bound that no plan beats and a budget
- * that is met, then down from plan to plan until a byte less is not met. It is the same whatever budget was
- * asked for: so a budget is met exactly when it is no smaller than this peak. */
-static neap_status find_least(const neap_step *step, const char *name, struct neap_plan **out) {
+/* The plan with the least peak that a planner finds: bisection between the bound that no plan beats and a
+ * budget that is met, then down from plan to plan until a byte less is not met. It is the same whatever
+ * budget was asked for: so a budget is met exactly when it is no smaller than this peak. */
+static neap_status find_least(const neap_step *step, const struct planner *planner, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
-  TRY(best_plan(step, UINT64_MAX, name, &plan));
+  TRY(run_planner(step, UINT64_MAX, planner, &plan));
   uint64_t missed = plan_lower_bound(step) - 1;
   for (bool narrow = false;;) {
-    const uint64_t met = plan->resident_bytes + plan->arena_bytes;
+    const uint64_t met = peak_of(plan);
     if (met <= missed + 1) break;
     const double below = (double)(missed - step->resident_bytes + 1),
                  above = (double)(met - step->resident_bytes);
@@ -131,7 +105,7 @@ static neap_status find_least(const neap_step *step, const char *name, struct ne
     uint64_t tried = narrow ? met - 1 : step->resident_bytes + (uint64_t)sqrt(below * above);
     if (tried <= missed || tried >= met) tried = met - 1;
     struct neap_plan *lower = NULL;
-    const neap_status status = best_plan(step, tried, name, &lower);
+    const neap_status status = run_planner(step, tried, planner, &lower);
     if (status == NEAP_OVER_BUDGET && tried == met - 1) break;
     if (status == NEAP_OVER_BUDGET) {
       missed = tried;
@@ -145,25 +119,89 @@ static neap_status find_least(const neap_step *step, const char *name, struct ne
   return NEAP_OK;
 }
 
-/* The plan for a budget, or the least one where nothing else meets it and it does. */
+/* ---- Several planners ---- */
+
+/* A step of more nodes is planned for seconds: a row that does not meet the budget is not asked for its least
+ * there while another row meets it. */
+enum { SMALL_STEP = 2000 };
+
+struct choice {
+  const neap_step *step;
+  uint64_t budget;
+  struct neap_plan *best;  /* the cheapest within the budget */
+  struct neap_plan *least; /* the one with the least peak, of those above it */
+};
+
+static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by_peak) {
+  if (b == NULL) return true;
+  return by_peak ? peak_of(a) < peak_of(b) : a->cost < b->cost;
+}
+
+/* Takes the plan over. */
+static void consider(struct choice *c, struct neap_plan *plan) {
+  const bool fits = c->budget != NEAP_BUDGET_MIN && peak_of(plan) <= c->budget;
+  struct neap_plan **place = fits ? &c->best : &c->least;
+  if (better(plan, *place, !fits)) {
+    struct neap_plan *old = *place;
+    *place = plan;
+    plan = old;
+  }
+  neap_plan_free(plan);
+}
+
+/* What each row does within the budget, then the least of those that do not meet it. `name`: a row, or "auto"
+ * for all. */
+static neap_status ask_rows(struct choice *c, const char *name) {
+  const bool all = strcmp(name, "auto") == 0;
+  uint64_t missing = 0; /* a bit a row */
+  for (int32_t i = 0; i < planner_count; i++) {
+    if (!all && strcmp(planners[i].name, name) != 0) continue;
+    struct neap_plan *plan = NULL;
+    const neap_status status = c->budget == NEAP_BUDGET_MIN
+                                   ? NEAP_OVER_BUDGET
+                                   : run_planner(c->step, c->budget, &planners[i], &plan);
+    if (status == NEAP_OVER_BUDGET)
+      missing |= (uint64_t)1 << i;
+    else if (status != NEAP_OK)
+      return status;
+    else
+      consider(c, plan);
+    if (c->best != NULL && c->best->recomputed == 0) return NEAP_OK; /* nothing is cheaper */
+  }
+  if (c->best != NULL && c->step->node_count > SMALL_STEP) return NEAP_OK;
+  for (int32_t i = 0; i < planner_count; i++) {
+    struct neap_plan *plan = NULL;
+    if (!(missing >> i & 1)) continue;
+    const neap_status status = find_least(c->step, &planners[i], &plan);
+    if (status == NEAP_OVER_BUDGET) continue; /* this row does not take such a graph at all */
+    if (status != NEAP_OK) return status;
+    consider(c, plan);
+  }
+  return NEAP_OK;
+}
+
+/* The plan for a budget, as above. */
 static neap_status plan_within(const neap_step *step, uint64_t budget, const char *name, uint64_t *smallest,
                                struct neap_plan **out) {
-  if (budget == NEAP_BUDGET_MAX) return best_plan(step, budget, "keep-all", out);
-  if (budget != NEAP_BUDGET_MIN) {
-    const neap_status status = best_plan(step, budget, name, out);
-    if (status != NEAP_OVER_BUDGET) return status;
+  if (budget == NEAP_BUDGET_MAX) return run_planner(step, budget, planner_find("keep-all"), out);
+  struct choice choice = {.step = step, .budget = budget};
+  neap_status status = ask_rows(&choice, name);
+  struct neap_plan **chosen = budget == NEAP_BUDGET_MIN ? &choice.least : &choice.best;
+  if (status == NEAP_OK && choice.least == NULL && *chosen == NULL)
+    status = neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget", name);
+  if (status == NEAP_OK && *chosen == NULL) {
+    if (smallest != NULL) *smallest = peak_of(choice.least);
+    status =
+        neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
+                  (unsigned long long)budget, (unsigned long long)peak_of(choice.least));
   }
-  struct neap_plan *least;
-  TRY(find_least(step, name, &least));
-  const uint64_t peak = least->resident_bytes + least->arena_bytes;
-  if (budget == NEAP_BUDGET_MIN || peak <= budget) {
-    *out = least;
-    return NEAP_OK;
+  if (status == NEAP_OK) {
+    *out = *chosen;
+    *chosen = NULL;
   }
-  neap_plan_free(least);
-  if (smallest != NULL) *smallest = peak;
-  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
-                   (unsigned long long)budget, (unsigned long long)peak);
+  neap_plan_free(choice.best);
+  neap_plan_free(choice.least);
+  return status;
 }
 
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,

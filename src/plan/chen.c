@@ -303,7 +303,7 @@ static neap_status plan(const neap_step *step, uint64_t budget, struct schedule 
   if (status == NEAP_OK) status = choose(&c);
   simulator_free(&c.simulator);
   region_free(&c.region);
-  if (status == NEAP_OK && c.best_peak > budget)
+  if (status == NEAP_OK && (c.best_peak > budget || c.best_cost == INFINITY))
     return neap_fail(NEAP_OVER_BUDGET, "%s: the least peak it finds is above %llu bytes", name,
                      (unsigned long long)budget);
   return status;

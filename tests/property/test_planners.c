@@ -1,0 +1,189 @@
+/* Everything that plans, on random steps: plans are valid, fit and cost what they say, by the independent checker; the
+ * simulator, the checker and the layout agree on random schedules; small steps against exhaustive search. */
+#include "random_step.h"
+
+#include <math.h>
+
+#include "layout/layout.h"
+#include "plan/planner.h"
+
+static neap_step *make(int i, int32_t *forward) {
+  *forward = 3 + i % 23;
+  return random_step((enum family)(i % FAMILY_COUNT), *forward, (uint32_t)i + 1);
+}
+
+static uint64_t peak(const neap_plan *plan) {
+  neap_plan_info info;
+  neap_plan_describe(plan, &info);
+  return info.peak_bytes;
+}
+
+static void expect_valid(const neap_step *step, const neap_plan *plan) {
+  neap_check_result result;
+  const neap_status status = neap_plan_check(step, plan, &result);
+  if (status != NEAP_OK) print_error("%s\n", neap_error_message());
+  assert_int_equal(status, NEAP_OK);
+  assert_true(result.valid);
+  assert_int_equal(result.peak_bytes, plan->peak_bytes);
+  assert_true(fabs(result.cost - plan->cost) < 1e-9 * result.cost);
+}
+
+static void test_plans(void **state) {
+  (void)state;
+  int met = 0;
+  for (int i = 0; i < 300; i++) {
+    int32_t forward;
+    neap_step *step = make(i, &forward);
+    neap_plan *keep;
+    assert_int_equal(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &keep), NEAP_OK);
+    expect_valid(step, keep);
+    const uint64_t lowest = plan_lower_bound(step), most = peak(keep);
+    assert_true(lowest <= keep->peak_bytes);
+    for (int part = 0; part <= 4; part++) {
+      const uint64_t budget = lowest + (most - lowest) * (uint64_t)part / 4;
+      double best = INFINITY;
+      for (int32_t p = -1; p < planner_count; p++) { /* -1: auto, last */
+        const int32_t row = p + 1 < planner_count ? p + 1 : -1;
+        neap_plan *plan = NULL;
+        const neap_status status = neap_plan_make(step, budget, row < 0 ? "auto" : planners[row].name, NULL, &plan);
+        assert_true(status == NEAP_OK || status == NEAP_OVER_BUDGET);
+        if (status == NEAP_OVER_BUDGET) continue;
+        met++;
+        expect_valid(step, plan);
+        assert_true(peak(plan) <= budget);
+        if (row < 0) assert_true(plan->cost <= best);
+        best = fmin(best, plan->cost);
+        neap_plan_free(plan);
+      }
+    }
+    neap_plan_free(keep);
+    neap_step_free(step);
+  }
+  assert_true(met > 2000);
+}
+
+/* The order itself with nodes run again here and there, where that is allowed. */
+static int32_t random_schedule(const neap_step *step, uint32_t *random, int32_t *schedule) {
+  bool run[STEP_LIMIT] = {false}, updated[STEP_LIMIT] = {false};
+  int32_t length = 0;
+  for (int32_t v = 0; v < step->node_count; v++) {
+    schedule[length++] = v;
+    run[v] = true;
+    for (int32_t i = 0; i < step->nodes[v].update_count; i++) updated[step->nodes[v].updates[i]] = true;
+    for (int tries = (int)draw(random, 3); tries > 0; tries--) {
+      const int32_t again = (int32_t)draw(random, (uint32_t)v + 1);
+      bool can = run[again] && step->nodes[again].repeatable && step->nodes[again].update_count == 0;
+      for (int32_t i = 0; i < step->nodes[again].input_count; i++) can = can && !updated[step->nodes[again].inputs[i]];
+      if (can) schedule[length++] = again;
+    }
+  }
+  return length;
+}
+
+static void test_random_schedules(void **state) {
+  (void)state;
+  for (int i = 0; i < 1000; i++) {
+    int32_t forward, count, schedule[4 * STEP_LIMIT];
+    neap_step *step = make(i, &forward);
+    uint32_t random = (uint32_t)i + 77;
+    const int32_t length = random_schedule(step, &random, schedule);
+    struct simulation score;
+    struct instance *instances;
+    struct layout layout;
+    assert_int_equal(simulate_instances(step, schedule, length, &score, &instances, &count), NEAP_OK);
+    assert_int_equal(layout_instances(instances, count, 0, &layout), NEAP_OK);
+    struct placed *placed = calloc((size_t)count + 1, sizeof *placed);
+    for (int32_t k = 0; k < count; k++) placed[k] = (struct placed){instances[k].at, instances[k].tensor, layout.offsets[k], instances[k].bytes};
+    const struct neap_plan draft = {.graph = "random", .planner = "random", .length = length, .schedule = schedule, .instance_count = count,
+                                    .instances = placed, .resident_bytes = step->resident_bytes, .peak_bytes = score.peak_bytes,
+                                    .arena_bytes = layout.arena_bytes, .cost = score.cost, .base_cost = step->base_cost};
+    neap_plan *plan;
+    assert_int_equal(plan_create(&draft, &plan), NEAP_OK);
+    expect_valid(step, plan);
+    /* One instance moved onto another that lives with it, one reader before its producer, one byte less: all refused. */
+    neap_check_result result;
+    struct neap_plan broken = *plan;
+    broken.peak_bytes--;
+    assert_int_equal(neap_plan_check(step, &broken, &result), NEAP_INVALID_PLAN);
+    broken = *plan;
+    broken.length--;
+    assert_int_equal(neap_plan_check(step, &broken, &result), NEAP_INVALID_PLAN);
+    assert_true(result.reason[0] != '\0');
+    neap_plan_free(plan);
+    free(placed);
+    free(layout.offsets);
+    free(instances);
+    neap_step_free(step);
+  }
+}
+
+/* ---- Exhaustive search ---- */
+
+struct exhaustive {
+  const neap_step *step;
+  int32_t schedule[16], limit;
+  uint64_t least_peak; /* over all schedules */
+  double best_cost;    /* within the budget */
+  uint64_t budget;
+};
+
+static void search(struct exhaustive *x, int32_t length) {
+  struct simulation score;
+  if (length >= x->step->node_count && simulate(x->step, x->schedule, length, &score) == NEAP_OK) {
+    if (score.peak_bytes < x->least_peak) x->least_peak = score.peak_bytes;
+    if (score.peak_bytes <= x->budget && score.cost < x->best_cost) x->best_cost = score.cost;
+  }
+  if (length == x->limit) return;
+  for (int32_t v = 0; v < x->step->node_count; v++) {
+    /* Only what could run now: its inputs have been made. */
+    bool can = true;
+    for (int32_t i = 0; can && i < x->step->nodes[v].input_count; i++) {
+      const int32_t producer = x->step->tensors[x->step->nodes[v].inputs[i]].producer;
+      bool made = producer < 0;
+      for (int32_t k = 0; k < length; k++) made = made || x->schedule[k] == producer;
+      can = made;
+    }
+    for (int32_t k = 0; can && k < length; k++) can = x->schedule[k] != v || x->step->nodes[v].repeatable;
+    if (!can || (length > 0 && x->schedule[length - 1] == v)) continue;
+    x->schedule[length] = v;
+    search(x, length + 1);
+  }
+}
+
+static void test_against_exhaustive_search(void **state) {
+  (void)state;
+  int met = 0, possible = 0;
+  for (int i = 0; i < 60; i++) {
+    neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 2 + i % 2, (uint32_t)i + 500); /* 5 to 8 nodes */
+    struct exhaustive x = {.step = step, .limit = step->node_count + 1, .least_peak = UINT64_MAX, .best_cost = INFINITY};
+    neap_plan *keep;
+    assert_int_equal(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &keep), NEAP_OK);
+    x.budget = (plan_lower_bound(step) + keep->peak_bytes) / 2;
+    if (step->node_count <= 7) {
+      search(&x, 0);
+      assert_true(plan_lower_bound(step) <= x.least_peak); /* no schedule is below the bound */
+      struct schedule found = {0};
+      const struct planner_options options = {0};
+      const neap_status status = planner_find("evict")->plan(step, x.budget, &options, &found);
+      struct simulation score;
+      if (status == NEAP_OK) {
+        assert_int_equal(simulate(step, found.nodes.data, (int32_t)found.nodes.count, &score), NEAP_OK);
+        assert_true(score.peak_bytes <= x.budget);
+        if (found.nodes.count <= (size_t)x.limit) assert_true(score.cost >= x.best_cost);
+      }
+      possible += x.best_cost < INFINITY;
+      met += status == NEAP_OK && x.best_cost < INFINITY;
+      schedule_free(&found);
+    }
+    neap_plan_free(keep);
+    neap_step_free(step);
+  }
+  print_message("within half-way budgets: %d of %d that exhaustive search meets\n", met, possible);
+  assert_true(possible > 10 && 2 * met >= possible);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_random_schedules),
+                                     cmocka_unit_test(test_against_exhaustive_search)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -17,15 +17,15 @@ packages: ## install the Debian packages that are missing, or say which
 demo: all ## train a network inside a budget it would not fit without Neap (under 3 minutes)
 	@scripts/demo $(BUILD)/neap
 
-check: all ## run all tests
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j 1
+check: all ## run all tests, one at a time: each has all cores
 	@scripts/check-folders
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error
 
 bench: all ## measure: planners, layouts, kernels, steps
 	@bench/run $(BUILD)
 
 install: all ## install library, header, pkg-config file and command (PREFIX, DESTDIR)
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
 format: ## let clang-format lay out all sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

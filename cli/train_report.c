@@ -36,7 +36,8 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
           s->augment == 0 ? "augmented" : "not augmented");
   fprintf(f, "length        %lld steps", (long long)progress->steps);
-  if (progress->epochs > 0) fprintf(f, " in %lld epochs", (long long)progress->epochs);
+  if (progress->epochs > 0)
+    fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
   if (s->resume != NULL) fprintf(f, ", going on from %s", s->resume);
   fprintf(f, "\noptimizer     %s, learning rate %g (%s", s->optimizer == NEAP_SGD ? "SGD" : "AdamW",
           s->learning_rate, schedules[s->schedule]);
@@ -84,8 +85,9 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   PUT("step %lld/%lld  loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
       r->loss_sum / steps, 100 * r->accuracy_sum / steps);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
-  PUT("  %.0f images/s  %s left  %s of %s", p->images_per_second, duration_text(p->seconds_left).text,
-      bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
+  PUT("  %.0f images/s", p->images_per_second);
+  if (p->step < p->steps) PUT("  %s left", duration_text(p->seconds_left).text);
+  PUT("  %s of %s", bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
 #undef PUT
   if (r->terminal)
     fprintf(r->file, "\r%.*s\033[K", line_width(r), line);
@@ -137,7 +139,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
           bytes_text(m->measured_peak).text, bytes_text(m->budget).text);
   if (m->keep_all > m->planned_peak)
-    fprintf(f, "saved         %s of the %s that keeping everything needs (%s), for %s of arithmetic time\n",
+    fprintf(f, "saved         %s of the %s that keeping everything needs (%s); recomputation %s\n",
             bytes_text(m->keep_all - m->planned_peak).text, bytes_text(m->keep_all).text,
             percent_text(1 - (double)m->planned_peak / (double)m->keep_all).text,
             overhead_text(m->cost, m->base_cost).text);

@@ -6,6 +6,7 @@
 
 #include "base/memory_status.h"
 #include "grad/gradient.h"
+#include "plan/planner.h"
 #include "rewrite/rewrite.h"
 
 /* ---- From a graph to lowered graphs ---- */
@@ -225,6 +226,12 @@ neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) {
   return run(s, &s->evaluate, 0, result);
 }
 
+/* What is told outlives the plan. A plan file may name a planner that this build does not have. */
+static const char *constant_planner_name(const char *name) {
+  const struct planner *row = planner_find(name);
+  return row != NULL ? row->name : "another";
+}
+
 void neap_session_memory(const neap_session *s, neap_memory *memory) {
   const struct neap_step *step = s->training->step;
   *memory = (neap_memory){.budget = s->budget,
@@ -235,7 +242,7 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .keep_all = s->keep_all,
                           .cost = s->plan->cost,
                           .base_cost = s->plan->base_cost,
-                          .planner = s->plan->planner};
+                          .planner = constant_planner_name(s->plan->planner)};
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const struct step_tensor *tensor = &step->tensors[t];
     if (tensor->role == ROLE_PARAMETER) memory->parameters += tensor->bytes;

@@ -88,11 +88,12 @@ static neap_status prepare(struct lowering *l, const struct neap_graph *graph, c
   return l->to->backend->prepare(l->to->state, graph, node, p);
 }
 
-/* A Reorder node: the tensor (not a view) in the format `want`. */
+/* A Reorder node: the tensor in the format `want`. */
 static neap_status reorder(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct neap_graph *graph = l->to->graph;
   struct tensor tensor = graph->tensors.data[id];
   tensor.role = ROLE_VALUE;
+  tensor.view_of = -1;
   TRY(add_tensor(l, tensor, want, out));
   const struct node node = {.name = tensor.name,
                             .op = OP_REORDER,
@@ -114,20 +115,15 @@ static neap_status provide(struct lowering *l, int32_t id, struct memory_format 
   struct tensor tensor = l->to->graph->tensors.data[id];
   struct memory_format *have = format_of(l, id);
   if (have->lanes == 0 && have->packed == NULL)
-    *have = want; /* a variable takes the format of its first reader */
-  if (tensor.view_of >= 0) {
+    *have = want;            /* a variable takes the format of its first reader */
+  if (tensor.view_of >= 0) { /* the same elements in the same order: row-major under either shape */
     int32_t base;
     TRY(provide(l, tensor.view_of, ROW_MAJOR, &base));
     if (base != tensor.view_of) {
       tensor.view_of = base;
       TRY(add_tensor(l, tensor, ROW_MAJOR, &id));
     }
-    if (equivalent(&tensor, ROW_MAJOR, want)) {
-      *out = id;
-      return NEAP_OK;
-    }
-    return neap_fail(NEAP_UNSUPPORTED, "'%s' is reshaped and then read in another memory format",
-                     tensor.name);
+    l->format.data[id] = ROW_MAJOR;
   }
   for (int32_t v = id; v >= 0; v = l->variant.data[v])
     if (equivalent(&tensor, l->format.data[v], want)) {
@@ -203,6 +199,14 @@ static const int32_t *map_ids(struct region *region, const struct neap_graph *gr
   return mapped_ids;
 }
 
+/* A tensor that a node reads in two roles must not be overwritten by what one of them allows. */
+static bool read_twice(const struct neap_graph *graph, const struct node *node, int32_t input) {
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (i != input && graph_storage(graph, node->inputs[i]) == graph_storage(graph, node->inputs[input]))
+      return true;
+  return false;
+}
+
 static neap_status step_nodes(struct lowering *l, struct region *region, struct neap_step *draft,
                               const int32_t *map) {
   const struct neap_graph *graph = l->to->graph;
@@ -212,7 +216,8 @@ static neap_status step_nodes(struct lowering *l, struct region *region, struct 
     int32_t pairs = 0; /* optional inputs come last: pairs beyond this node's inputs are not its own */
     struct inplace_pair *own = region_alloc(region, (size_t)row->inplace_count, sizeof *own);
     for (int32_t i = 0; own != NULL && i < row->inplace_count; i++)
-      if (row->inplace[i].input < node->input_count) own[pairs++] = row->inplace[i];
+      if (row->inplace[i].input < node->input_count && !read_twice(graph, node, row->inplace[i].input))
+        own[pairs++] = row->inplace[i];
     draft->nodes[v] =
         (struct step_node){.name = node->name,
                            .op = row->name,

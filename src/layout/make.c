@@ -59,7 +59,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                                struct neap_plan **out) {
   const struct planner_options options = {0};
   uint64_t limit = budget;
-  enum { ROUNDS = 6 };
+  enum { ROUNDS = 4 };
   for (int round = 0; round < ROUNDS; round++) {
     struct schedule schedule = {0};
     struct neap_plan *plan = NULL;

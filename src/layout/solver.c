@@ -7,22 +7,26 @@
 #include "base/region.h"
 #include "base/vector.h"
 
-enum { BUCKETS = 256, SHAPES_A_BUCKET = 64 };
+enum { BUCKETS = 64, SHAPES_A_BUCKET = 512 };
 
-struct interval {
-  uint64_t begin, end;
+/* A placed span. */
+struct block {
+  uint64_t offset, end;
+  int64_t lower, upper;
+};
+
+/* Placed spans by rising offset: all of them, and those that touch a part of the time. */
+struct shelf {
+  VECTOR(struct block) blocks;
 };
 
 struct solver {
   struct shape *shapes;
   int32_t count;
   const struct span *spans;
-  int32_t *owner;                  /* span -> shape */
-  int64_t start, width;            /* of time; positions a bucket covers */
-  VECTOR(int32_t) bucket[BUCKETS]; /* placed spans by the time they cover */
-  int32_t *seen;                   /* span -> the last query that met it */
-  int32_t query;
-  VECTOR(struct interval) forbidden;
+  int64_t start, width; /* of time; positions a bucket covers */
+  int buckets;
+  struct shelf all, bucket[BUCKETS];
   double *key; /* by shape: larger is placed earlier */
 };
 
@@ -30,52 +34,55 @@ static int bucket_of(const struct solver *s, int64_t position) {
   return (int)((position - s->start) / s->width);
 }
 
-static int compare_intervals(const void *a, const void *b) {
-  const struct interval *x = a, *y = b;
-  return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-/* Offsets at which a span of the shape would meet one that is placed. */
-static neap_status collect_forbidden(struct solver *s, const struct shape *shape) {
-  s->forbidden.count = 0;
-  for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
-    const struct span *mine = &s->spans[k];
-    s->query++;
-    for (int b = bucket_of(s, mine->lower); b <= bucket_of(s, mine->upper - 1); b++)
-      for (size_t i = 0; i < s->bucket[b].count; i++) {
-        const int32_t other = s->bucket[b].data[i];
-        const struct span *theirs = &s->spans[other];
-        if (s->seen[other] == s->query || theirs->lower >= mine->upper || mine->lower >= theirs->upper)
-          continue;
-        s->seen[other] = s->query;
-        const uint64_t at = s->shapes[s->owner[other]].offset;
-        TRY(vector_push(&s->forbidden,
-                        (struct interval){at < mine->size ? 0 : at - mine->size + 1, at + theirs->size}));
-      }
-  }
-  return NEAP_OK;
-}
-
-/* The lowest offset that is free. */
-static uint64_t lowest_free(struct solver *s) {
-  if (s->forbidden.count > 1)
-    qsort(s->forbidden.data, s->forbidden.count, sizeof *s->forbidden.data, compare_intervals);
-  uint64_t offset = 0;
-  for (size_t i = 0; i < s->forbidden.count; i++) {
-    if (s->forbidden.data[i].begin > offset) break;
-    if (s->forbidden.data[i].end > offset) offset = s->forbidden.data[i].end;
+/* The lowest offset from `offset` on at which the span meets nothing on the shelf. */
+static uint64_t lowest_free(const struct shelf *shelf, const struct span *span, uint64_t offset) {
+  for (size_t i = 0; i < shelf->blocks.count; i++) {
+    const struct block *b = &shelf->blocks.data[i];
+    if (b->lower >= span->upper || b->upper <= span->lower || b->end <= offset) continue;
+    if (b->offset >= offset + span->size) break;
+    offset = b->end;
   }
   return offset;
 }
 
+static neap_status put(struct shelf *shelf, struct block block) {
+  TRY(vector_push(&shelf->blocks, block));
+  struct block *blocks = shelf->blocks.data;
+  size_t low = 0, high = shelf->blocks.count - 1;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (blocks[middle].offset < block.offset)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  memmove(blocks + low + 1, blocks + low, (shelf->blocks.count - 1 - low) * sizeof *blocks);
+  blocks[low] = block;
+  return NEAP_OK;
+}
+
 static neap_status place(struct solver *s, int32_t i) {
   struct shape *shape = &s->shapes[i];
-  TRY(collect_forbidden(s, shape));
-  shape->offset = lowest_free(s);
+  uint64_t offset = 0;
+  for (bool moved = true; moved;) { /* where one span moves up, the others have to be looked at again */
+    moved = false;
+    for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
+      const struct span *span = &s->spans[k];
+      if (span->size == 0) continue;
+      const int first = bucket_of(s, span->lower), last = bucket_of(s, span->upper - 1);
+      const uint64_t next = lowest_free(first == last ? &s->bucket[first] : &s->all, span, offset);
+      moved = moved || (next != offset && shape->count > 1);
+      offset = next;
+    }
+  }
+  shape->offset = offset;
   for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
-    if (s->spans[k].size == 0) continue;
-    for (int b = bucket_of(s, s->spans[k].lower); b <= bucket_of(s, s->spans[k].upper - 1); b++)
-      TRY(vector_push(&s->bucket[b], k));
+    const struct span *span = &s->spans[k];
+    if (span->size == 0) continue;
+    const struct block block = {offset, offset + span->size, span->lower, span->upper};
+    TRY(put(&s->all, block));
+    for (int b = bucket_of(s, span->lower); b <= bucket_of(s, span->upper - 1); b++)
+      TRY(put(&s->bucket[b], block));
   }
   return NEAP_OK;
 }
@@ -88,7 +95,8 @@ static uint64_t top_of(const struct solver *s, int32_t i) {
 }
 
 static neap_status place_in_order(struct solver *s, const int32_t *order, uint64_t *height) {
-  for (int b = 0; b < BUCKETS; b++) s->bucket[b].count = 0;
+  for (int b = 0; b < s->buckets; b++) s->bucket[b].blocks.count = 0;
+  s->all.blocks.count = 0;
   *height = 0;
   for (int32_t i = 0; i < s->count; i++) {
     TRY(place(s, order[i]));
@@ -253,7 +261,7 @@ static neap_status search(struct solver *s, uint64_t enough, uint64_t lower_boun
     status = try_keys(&x, &overflow);
   }
   /* Work is counted in placed shapes, so that the result does not hang on the clock. */
-  const int64_t moves = 150000 / (s->count + 1) < 2000 ? 150000 / (s->count + 1) : 2000;
+  const int64_t moves = 100000 / (s->count + 1) + 10 < 800 ? 100000 / (s->count + 1) + 10 : 800;
   static const enum order starts[] = {BY_AREA, BY_SIZE, BY_LENGTH};
   for (int i = 0; status == NEAP_OK && i < 3 && x.best > x.goal; i++) {
     rank(s, starts[i]);
@@ -268,22 +276,20 @@ static neap_status solve(struct solver *s, struct region *region, int32_t span_c
                          struct placement_result *result) {
   TRY(find_lower_bound(s->spans, span_count, &result->lower_bound));
   uint64_t *best_offsets = region_alloc(region, (size_t)s->count, sizeof *best_offsets);
-  s->owner = region_alloc(region, (size_t)span_count, sizeof *s->owner);
-  s->seen = region_alloc(region, (size_t)span_count, sizeof *s->seen);
   s->key = region_alloc(region, (size_t)s->count, sizeof *s->key);
-  RETURN_IF(!best_offsets || !s->owner || !s->seen || !s->key, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  RETURN_IF(!best_offsets || !s->key, NEAP_OUT_OF_MEMORY, "layout: out of memory");
   int64_t end = INT64_MIN;
   s->start = INT64_MAX;
   for (int32_t i = 0; i < s->count; i++)
     for (int32_t k = s->shapes[i].first; k < s->shapes[i].first + s->shapes[i].count; k++) {
-      s->owner[k] = i;
       if (s->spans[k].lower < s->start) s->start = s->spans[k].lower;
       if (s->spans[k].upper > end) end = s->spans[k].upper;
     }
   /* A shape is entered in every bucket that it lives in: few shapes are looked through faster than entered.
    */
-  const int64_t wanted = s->count / SHAPES_A_BUCKET + 1, buckets = wanted < BUCKETS ? wanted : BUCKETS;
-  s->width = (end - s->start) / buckets + 1;
+  const int32_t wanted = s->count / SHAPES_A_BUCKET + 1;
+  s->buckets = wanted < BUCKETS ? wanted : BUCKETS;
+  s->width = (end - s->start) / s->buckets + 1;
   TRY(search(s, enough, result->lower_bound, best_offsets, &result->height));
   for (int32_t i = 0; i < s->count; i++) s->shapes[i].offset = best_offsets[i];
   return NEAP_OK;
@@ -297,8 +303,8 @@ neap_status place_shapes(struct shape *shapes, int32_t count, const struct span 
   struct region region = {0};
   const int32_t span_count = shapes[count - 1].first + shapes[count - 1].count;
   const neap_status status = solve(&s, &region, span_count, enough, result);
-  for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b]);
-  vector_free(&s.forbidden);
+  for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b].blocks);
+  vector_free(&s.all.blocks);
   region_free(&region);
   return status;
 }

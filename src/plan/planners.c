@@ -5,6 +5,12 @@
 
 const struct planner planners[] = {
     {"keep-all", "keeps every value until its last reader", NULL, plan_keep_all},
+    {"chen-sqrt", "keeps every sqrt(n)-th cut of the forward pass; chains", "Chen et al. 2016, section 4.1",
+     plan_chen_sqrt},
+    {"chen-greedy", "cuts by gathered bytes, searched and scored exactly; chains",
+     "Chen et al. 2016, algorithm 3", plan_chen_greedy},
+    {"chen-recursive", "recomputes through halves: O(log n) cuts at once; chains",
+     "Chen et al. 2016, section 4.3", plan_chen_recursive},
     {"evict", "drops what is cheap, large and needed late; any graph", "after Kirisame et al. 2021 (DTR)",
      plan_evict},
 };

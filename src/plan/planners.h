@@ -4,6 +4,8 @@
 
 #include "plan/planner.h"
 
-planner_function plan_keep_all, plan_evict;
+planner_function plan_keep_all;                                         /* planners.c */
+planner_function plan_chen_sqrt, plan_chen_greedy, plan_chen_recursive; /* chen.c */
+planner_function plan_evict;                                            /* evict.c */
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/memory_status.h"
 #include "run/session.h"
@@ -13,8 +14,8 @@
 #include "train/metrics.h"
 
 enum {
-  TIMED_STEPS = 1 << 16, /* the median is over the last so many steps */
-  UNTIMED_STEPS = 2      /* the first steps warm caches */
+  TIMED_STEPS = 4096, /* the median is over the last so many steps */
+  UNTIMED_STEPS = 2   /* the first steps warm caches */
 };
 
 struct training {
@@ -32,10 +33,10 @@ struct training {
   int64_t saved_step; /* of the last checkpoint written; -1: none */
   float *images;      /* the session's inputs */
   int32_t *labels;
-  int32_t *order;     /* [train.count], of the epoch that runs */
-  int32_t *records;   /* [batch] */
-  double *seconds;    /* [TIMED_STEPS], a ring */
-  int64_t steps_here; /* by this process */
+  int32_t *order;              /* [train.count], of the epoch that runs */
+  int32_t *records;            /* [batch] */
+  double seconds[TIMED_STEPS]; /* a ring */
+  int64_t steps_here;          /* by this process */
   double started;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
 };
@@ -153,8 +154,7 @@ static neap_status create_session(struct training *t, neap_train_result *result)
 static neap_status allocate(struct training *t) {
   t->order = malloc((size_t)t->data.train.count * sizeof *t->order);
   t->records = malloc((size_t)t->batch * sizeof *t->records);
-  t->seconds = calloc(TIMED_STEPS, sizeof *t->seconds);
-  RETURN_IF(t->order == NULL || t->records == NULL || t->seconds == NULL, NEAP_OUT_OF_MEMORY,
+  RETURN_IF(t->order == NULL || t->records == NULL, NEAP_OUT_OF_MEMORY,
             "out of memory for the order of %lld images", (long long)t->data.train.count);
   return NEAP_OK;
 }
@@ -195,13 +195,16 @@ static void fill_batch(struct training *t) {
   data_fill(&t->data, &t->data.train, &batch, t->images, t->labels);
 }
 
-/* What the process took for the first step beyond the session's own bytes: code, stacks, heaps. */
+/* What the process took up to the end of the first step beyond the session's own bytes: code, stacks, heaps;
+ * and what the system's count of resident pages may be behind, which it brings up to date every 64 pages
+ * (proc(5), VmRSS). */
 static void measure_overhead(struct training *t) {
   neap_memory memory;
   neap_session_memory(t->session, &memory);
-  const uint64_t own = t->resident_before + memory.planned_peak;
+  const uint64_t own = t->resident_before + memory.planned_peak,
+                 behind = 64 * (uint64_t)sysconf(_SC_PAGESIZE);
   const uint64_t resident = memory_status_read().resident_bytes;
-  t->overhead = resident > own ? resident - own : 0;
+  t->overhead = resident > own ? resident - own + behind : behind;
 }
 
 static neap_status run_step(struct training *t, neap_train_progress *progress) {
@@ -211,7 +214,6 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   fill_batch(t);
   TRY(neap_session_step(t->session, (float)rate, &result));
   const double seconds = now() - begin;
-  if (t->steps_here == 0) measure_overhead(t);
   if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
   t->steps_here++;
   t->state.step++;
@@ -265,13 +267,26 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
                    (long long)t->steps);
 }
 
+/* Does once before step 1 whatever comes later, so that what the process takes for it is seen in the first
+ * step, and a folder that cannot be written is found before the work and not after. */
+static neap_status warm_up(struct training *t) {
+  char digest[65];
+  neap_step_result unused;
+  if (t->options->out != NULL)
+    TRY(save(t));
+  else
+    TRY(neap_session_digest(t->session, digest));
+  return t->options->no_evaluation ? NEAP_OK : neap_session_evaluate(t->session, &unused);
+}
+
 static neap_status run_steps(struct training *t) {
   neap_train_progress progress = {.epoch = t->state.epoch + 1,
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,
                                   .test_accuracy = -1};
+  TRY(warm_up(t));
   TRY(report(t, &progress));
-  if (t->state.step == t->steps) TRY(save(t)); /* nothing is left to do, but `out` is to have a checkpoint */
+  t->started = now();
   while (t->state.step < t->steps) {
     TRY(run_step(t, &progress));
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
@@ -284,7 +299,9 @@ static neap_status run_steps(struct training *t) {
     TRY(metrics_write(&t->metrics, &progress));
     if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
     progress.seconds_left = (now() - t->started) / (double)t->steps_here * (double)(t->steps - step);
-    TRY(report(t, &progress));
+    const neap_status reported = report(t, &progress);
+    if (t->steps_here == 1) measure_overhead(t);
+    if (reported != NEAP_OK) return reported;
   }
   return NEAP_OK;
 }
@@ -316,13 +333,14 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
     result->accuracy = (double)t->state.correct / (double)t->state.images;
   }
   if (t->session == NULL) return NEAP_OK;
-  const uint64_t peak = memory_status_read().peak_resident_bytes;
   result->seconds = t->started > 0 ? now() - t->started : 0;
   result->step_seconds_median = median_seconds(t);
   result->process_overhead_bytes = t->overhead;
-  result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
   neap_session_memory(t->session, &result->memory);
-  return neap_session_digest(t->session, result->weights_sha256);
+  TRY(neap_session_digest(t->session, result->weights_sha256));
+  const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */
+  result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
+  return NEAP_OK;
 }
 
 static neap_status run(struct training *t, neap_train_result *result) {
@@ -336,7 +354,6 @@ static neap_status run(struct training *t, neap_train_result *result) {
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(load_weights(t));
   TRY(metrics_open(t->options->metrics, t->state.step, &t->metrics));
-  t->started = now();
   return run_steps(t);
 }
 
@@ -346,7 +363,6 @@ static void release(struct training *t) {
   json_decref(t->settings);
   free(t->order);
   free(t->records);
-  free(t->seconds);
   data_close(&t->data);
 }
 

@@ -1,0 +1,328 @@
+/* Chen, Xu, Zhang, Guestrin 2016, Training Deep Nets with Sublinear Memory Cost. The forward part is cut at
+ * values that alone lead from what is before them to what is after; what lies between cuts is dropped at the
+ * end of the forward pass and made again when the backward pass first asks for it, just in time. */
+#include <math.h>
+#include <string.h>
+
+#include "base/region.h"
+#include "plan/planners.h"
+#include "plan/simulator.h"
+
+/* ---- Cuts ---- */
+
+struct chain {
+  const neap_step *step;
+  int32_t border;    /* the first node that is not of the forward pass */
+  int32_t cut_count; /* candidates, in order */
+  int32_t *cut;      /* candidate -> the one value that crosses it */
+  int32_t *segment;  /* forward node -> how many candidates lie before it */
+};
+
+/* Values that alone cross a position of the forward pass (its articulation points). */
+static neap_status chain_create(const neap_step *step, struct region *region, struct chain *chain) {
+  *chain = (struct chain){.step = step};
+  while (chain->border < step->node_count && step->nodes[chain->border].pass != PASS_BACKWARD)
+    chain->border++;
+  const size_t nodes = (size_t)chain->border + 2;
+  int32_t *crossing = region_alloc(region, nodes, sizeof *crossing),
+          *which = region_alloc(region, nodes, sizeof *which);
+  chain->cut = region_alloc(region, nodes, sizeof *chain->cut);
+  chain->segment = region_alloc(region, nodes, sizeof *chain->segment);
+  RETURN_IF(!crossing || !which || !chain->cut || !chain->segment, NEAP_OUT_OF_MEMORY, "chen: out of memory");
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    const int32_t producer = step->tensors[t].producer;
+    if (producer < 0 || producer >= chain->border) continue;
+    int32_t last = producer; /* its last reader in the forward pass */
+    for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++)
+      if (step->readers[r] < chain->border && step->nodes[step->readers[r]].pass == PASS_FORWARD)
+        last = step->readers[r];
+    if (last == producer) continue;
+    crossing[producer]++;
+    crossing[last]--;
+    which[producer] += t; /* a running sum: where one value crosses, it is that value */
+    which[last] -= t;
+  }
+  for (int32_t v = 0, count = 0, sum = 0; v < chain->border; v++) {
+    chain->segment[v] = chain->cut_count;
+    count += crossing[v];
+    sum += which[v];
+    if (count == 1 && (chain->cut_count == 0 || chain->cut[chain->cut_count - 1] != sum) &&
+        step->tensors[sum].producer == v)
+      chain->cut[chain->cut_count++] = sum;
+  }
+  return NEAP_OK;
+}
+
+/* ---- From what is kept to a schedule ---- */
+
+struct emission {
+  const struct chain *chain;
+  bool *have;                /* by tensor */
+  bool *updated;             /* by tensor */
+  bool *need;                /* scratch, by tensor */
+  bool halving;              /* recompute through halves, keeping the middles */
+  VECTOR(int32_t) made;      /* values made since somebody began to watch */
+  VECTOR(int32_t) postponed; /* updates that wait for the end */
+  struct schedule *out;
+};
+
+/* Runs a node after what it misses. NEAP_OVER_BUDGET: something that it needs cannot be made again. */
+static neap_status emit(struct emission *e, int32_t v) {
+  const neap_step *step = e->chain->step;
+  const struct step_node *node = &step->nodes[v];
+  for (int32_t i = 0; i < node->input_count; i++) {
+    const int32_t t = node->inputs[i];
+    if (step->tensors[t].role != ROLE_VALUE || e->have[t]) continue;
+    const struct step_node *producer = &step->nodes[step->tensors[t].producer];
+    bool can = producer->repeatable;
+    for (int32_t k = 0; k < producer->input_count; k++) can = can && !e->updated[producer->inputs[k]];
+    RETURN_IF(!can, NEAP_OVER_BUDGET, "chen: '%s' would have to run again but must not", producer->name);
+    TRY(emit(e, step->tensors[t].producer));
+  }
+  for (int32_t i = 0; i < node->output_count; i++) {
+    e->have[node->outputs[i]] = true;
+    TRY(vector_push(&e->made, node->outputs[i]));
+  }
+  return vector_push(&e->out->nodes, v);
+}
+
+/* The value of a cut again, and nothing else of what it takes. */
+static neap_status emit_cut(struct emission *e, int32_t cut) {
+  const int32_t value = e->chain->cut[cut];
+  if (e->have[value]) return NEAP_OK;
+  e->made.count = 0;
+  TRY(emit(e, e->chain->step->tensors[value].producer));
+  for (size_t i = 0; i < e->made.count; i++)
+    if (e->made.data[i] != value) e->have[e->made.data[i]] = false;
+  return NEAP_OK;
+}
+
+/* Comes nearer to a segment by halves from the last cut that is there: O(log n) of them stay (section 4.3, k
+ * = 1). */
+static neap_status approach(struct emission *e, int32_t segment) {
+  int32_t low = segment - 1;
+  while (low >= 0 && !e->have[e->chain->cut[low]]) low--;
+  while (segment - 1 - low > 1) {
+    low += (segment - 1 - low + 1) / 2;
+    TRY(emit_cut(e, low));
+  }
+  return NEAP_OK;
+}
+
+/* Is something that is made from the updated tensors, and is gone, asked for later? */
+static bool must_wait(struct emission *e, int32_t v) {
+  const neap_step *step = e->chain->step;
+  memset(e->need, 0, (size_t)step->tensor_count * sizeof *e->need);
+  for (int32_t u = step->node_count; u-- > 0;) {
+    const struct step_node *node = &step->nodes[u];
+    bool asks = u > v;
+    for (int32_t i = 0; i < node->output_count; i++)
+      asks = asks || (e->need[node->outputs[i]] && !e->have[node->outputs[i]]);
+    for (int32_t i = 0; asks && i < node->input_count; i++) {
+      if (u < v)
+        for (int32_t k = 0; k < step->nodes[v].update_count; k++)
+          if (step->nodes[v].updates[k] == node->inputs[i]) return true;
+      e->need[node->inputs[i]] = true;
+    }
+  }
+  return false;
+}
+
+static neap_status emit_update(struct emission *e, int32_t v) {
+  TRY(emit(e, v));
+  for (int32_t i = 0; i < e->chain->step->nodes[v].update_count; i++)
+    e->updated[e->chain->step->nodes[v].updates[i]] = true;
+  return NEAP_OK;
+}
+
+/* The whole step. `keep`: values of the forward pass that stay, by tensor. */
+static neap_status emit_all(struct emission *e, const bool *keep) {
+  const neap_step *step = e->chain->step;
+  for (int32_t v = 0; v < step->node_count; v++) {
+    const struct step_node *node = &step->nodes[v];
+    if (v == e->chain->border)
+      for (int32_t t = 0; t < step->tensor_count; t++) {
+        const int32_t producer = step->tensors[t].producer;
+        e->have[t] =
+            e->have[t] && (keep[t] || step->tensors[t].is_output || !step->nodes[producer].repeatable);
+      }
+    if (node->update_count > 0 && v >= e->chain->border && must_wait(e, v)) {
+      TRY(vector_push(&e->postponed, v));
+      continue;
+    }
+    for (int32_t i = 0; e->halving && i < node->input_count; i++) {
+      const int32_t producer = step->tensors[node->inputs[i]].producer;
+      if (producer >= 0 && producer < e->chain->border && !e->have[node->inputs[i]])
+        TRY(approach(e, e->chain->segment[producer]));
+    }
+    TRY(node->update_count > 0 ? emit_update(e, v) : emit(e, v));
+  }
+  for (size_t i = 0; i < e->postponed.count; i++) TRY(emit_update(e, e->postponed.data[i]));
+  return NEAP_OK;
+}
+
+/* ---- Scoring ---- */
+
+struct chen {
+  struct chain chain;
+  struct simulator simulator;
+  struct region region;
+  uint64_t budget;
+  bool *keep, *cuts; /* by tensor; by candidate */
+  struct schedule *best;
+  double best_cost;
+  uint64_t best_peak;
+};
+
+static neap_status emission_create(struct chen *c, struct region *region, bool halving, struct schedule *out,
+                                   struct emission *e) {
+  const size_t tensors = (size_t)c->chain.step->tensor_count + 1;
+  *e = (struct emission){.chain = &c->chain, .halving = halving, .out = out};
+  e->have = region_alloc(region, tensors, sizeof *e->have);
+  e->updated = region_alloc(region, tensors, sizeof *e->updated);
+  e->need = region_alloc(region, tensors, sizeof *e->need);
+  RETURN_IF(!e->have || !e->updated || !e->need, NEAP_OUT_OF_MEMORY, "chen: out of memory");
+  return NEAP_OK;
+}
+
+/* Values of the last segment stay: the backward pass begins with them. */
+static void keep_cuts(struct chen *c) {
+  const neap_step *step = c->chain.step;
+  int32_t last = -1;
+  memset(c->keep, 0, (size_t)step->tensor_count * sizeof *c->keep);
+  for (int32_t i = 0; i < c->chain.cut_count; i++)
+    if (c->cuts[i]) c->keep[c->chain.cut[i]] = true, last = i;
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    const int32_t producer = step->tensors[t].producer;
+    if (producer >= 0 && producer < c->chain.border && c->chain.segment[producer] > last) c->keep[t] = true;
+  }
+}
+
+/* Emits and scores the cuts that are chosen; keeps the cheapest schedule that fits, else the one with the
+ * least peak. */
+static neap_status try_cuts(struct chen *c, bool halving) {
+  struct region region = {0};
+  struct emission e;
+  struct schedule schedule = {0};
+  struct simulation score;
+  keep_cuts(c);
+  neap_status status = emission_create(c, &region, halving, &schedule, &e);
+  if (status == NEAP_OK) status = emit_all(&e, c->keep);
+  if (status == NEAP_OK)
+    status = simulator_run(&c->simulator, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+  if (status == NEAP_OK) {
+    const bool fits = score.peak_bytes <= c->budget, fitted = c->best_peak <= c->budget;
+    if (fits ? !fitted || score.cost < c->best_cost : !fitted && score.peak_bytes < c->best_peak) {
+      const struct schedule swap = *c->best;
+      *c->best = schedule;
+      schedule = swap;
+      c->best_cost = score.cost;
+      c->best_peak = score.peak_bytes;
+    }
+  } else if (status == NEAP_OVER_BUDGET) {
+    status = NEAP_OK; /* these cuts cannot be: others may */
+  }
+  schedule_free(&schedule);
+  vector_free(&e.made);
+  vector_free(&e.postponed);
+  region_free(&region);
+  return status;
+}
+
+/* ---- Which cuts ---- */
+
+/* Every k-th candidate, k = sqrt(n) (section 4.1). */
+static neap_status choose_sqrt(struct chen *c) {
+  const int32_t n = c->chain.cut_count, k = (int32_t)lround(sqrt((double)n));
+  for (int32_t i = 0; i < n; i++) c->cuts[i] = k > 0 && (i + 1) % k == 0;
+  return try_cuts(c, false);
+}
+
+/* Cuts where more than `segment` bytes have gathered (algorithm 3). x: bytes of the cuts, y: of the largest
+ * segment. */
+static neap_status greedy(struct chen *c, double segment, double *x, double *y) {
+  const neap_step *step = c->chain.step;
+  double gathered = 0;
+  *x = *y = 0;
+  for (int32_t v = 0, next = 0; v < c->chain.border; v++) {
+    for (int32_t i = 0; i < step->nodes[v].output_count; i++)
+      gathered += (double)step->tensors[step->nodes[v].outputs[i]].bytes;
+    if (next >= c->chain.cut_count || step->tensors[c->chain.cut[next]].producer != v) continue;
+    c->cuts[next] = gathered > segment;
+    if (c->cuts[next]) {
+      *x += (double)step->tensors[c->chain.cut[next]].bytes;
+      *y = fmax(*y, gathered);
+      gathered = 0;
+    }
+    next++;
+  }
+  *y = fmax(*y, gathered);
+  return try_cuts(c, false);
+}
+
+enum { GREEDY_ROUNDS = 3, GREEDY_GRID = 24 };
+
+static neap_status choose_greedy(struct chen *c) {
+  double x, y, segment = 0, first = 0;
+  for (int round = 0; round < GREEDY_ROUNDS; round++) {
+    TRY(greedy(c, segment, &x, &y));
+    if (round == 0) first = y;
+    segment = sqrt(x * y / 2);
+  }
+  /* Around where the rounds lead, and on to segments so large that little is dropped: budgets differ. */
+  double total = 0;
+  for (int32_t t = 0; t < c->chain.step->tensor_count; t++)
+    if (c->chain.step->tensors[t].producer >= 0 && c->chain.step->tensors[t].producer < c->chain.border)
+      total += (double)c->chain.step->tensors[t].bytes;
+  const double low = fmax(fmin(segment, first) / sqrt(2), 1);
+  for (int i = 0; i < GREEDY_GRID; i++)
+    TRY(greedy(c, low * pow(total / low, (double)i / (GREEDY_GRID - 1)), &x, &y));
+  return NEAP_OK;
+}
+
+/* Nothing stays but what halving keeps; and the same over every second, fourth, ... candidate. */
+static neap_status choose_recursive(struct chen *c) {
+  for (int32_t apart = c->chain.cut_count + 1; apart > 0; apart = apart / 2) {
+    for (int32_t i = 0; i < c->chain.cut_count; i++) c->cuts[i] = (i + 1) % apart == 0;
+    TRY(try_cuts(c, true));
+    if (c->best_peak <= c->budget && apart < c->chain.cut_count / 8) break;
+  }
+  return NEAP_OK;
+}
+
+static neap_status plan(const neap_step *step, uint64_t budget, struct schedule *out,
+                        neap_status (*choose)(struct chen *c), const char *name) {
+  struct chen c = {.budget = budget, .best = out, .best_cost = INFINITY, .best_peak = UINT64_MAX};
+  neap_status status = chain_create(step, &c.region, &c.chain);
+  if (status == NEAP_OK) {
+    c.keep = region_alloc(&c.region, (size_t)step->tensor_count + 1, sizeof *c.keep);
+    c.cuts = region_alloc(&c.region, (size_t)c.chain.cut_count + 1, sizeof *c.cuts);
+    status = c.keep == NULL || c.cuts == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", name)
+                                              : simulator_create(step, &c.simulator);
+  }
+  if (status == NEAP_OK) status = choose(&c);
+  simulator_free(&c.simulator);
+  region_free(&c.region);
+  if (status == NEAP_OK && c.best_peak > budget)
+    return neap_fail(NEAP_OVER_BUDGET, "%s: the least peak it finds is above %llu bytes", name,
+                     (unsigned long long)budget);
+  return status;
+}
+
+neap_status plan_chen_sqrt(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                           struct schedule *out) {
+  (void)options;
+  return plan(step, budget, out, choose_sqrt, "chen-sqrt");
+}
+
+neap_status plan_chen_greedy(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                             struct schedule *out) {
+  (void)options;
+  return plan(step, budget, out, choose_greedy, "chen-greedy");
+}
+
+neap_status plan_chen_recursive(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                                struct schedule *out) {
+  (void)options;
+  return plan(step, budget, out, choose_recursive, "chen-recursive");
+}

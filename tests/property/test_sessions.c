@@ -1,0 +1,115 @@
+/* Every model x planner x budget gives the bits of keeping everything: weights, optimizer states and running statistics; the
+ * measured peak is the planned one; budgets at, just above and just below the least. */
+#include "session_help.h"
+
+struct model_case {
+  const char *name;
+  neap_model_options shape;
+  bool large; /* left out under sanitizers */
+};
+
+static const struct model_case models[] = {
+    {"mlp", {.batch = 8}, false},
+    {"lenet", {.batch = 4}, false},
+    {"wrn-10-1", {.batch = 4, .image = {3, 16, 16}}, false},
+    {"preresnet-20", {.batch = 2, .image = {3, 16, 16}}, true},
+    {"resnet18", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
+    {"resnet50", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
+};
+
+static neap_status open_with(const neap_graph *graph, const char *planner, uint64_t budget, double fraction, uint64_t *smallest,
+                             neap_session **s) {
+  const neap_session_options options = {.budget = budget, .budget_fraction = fraction, .planner = planner, .momentum = 0.9f,
+                                        .weight_decay = 5e-4f, .threads = 2, .seed = 1};
+  return neap_session_create(graph, &options, smallest, s);
+}
+
+static struct run_result run_with(const neap_graph *graph, const char *planner, uint64_t budget, double fraction, bool *feasible) {
+  neap_session *s = NULL;
+  uint64_t smallest = 0;
+  const neap_status status = open_with(graph, planner, budget, fraction, &smallest, &s);
+  *feasible = status == NEAP_OK;
+  if (status == NEAP_OVER_BUDGET) {
+    assert_true(smallest > 0);
+    return (struct run_result){0};
+  }
+  ASSERT_OK(status);
+  const struct run_result r = run_steps(s, 2, 0.05f, 10);
+  neap_session_free(s);
+  return r;
+}
+
+static void test_every_plan_gives_the_same_bits(void **state) {
+  (void)state;
+  for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+    if (models[m].large && getenv("NEAP_SANITIZED") != NULL) continue;
+    neap_graph *graph;
+    bool feasible;
+    ASSERT_OK(neap_model_build(models[m].name, &models[m].shape, &graph));
+    const struct run_result kept = run_with(graph, "keep-all", NEAP_BUDGET_MAX, 0, &feasible);
+    assert_true(feasible);
+    neap_row row;
+    for (int32_t p = 0; neap_planner_at(p, &row); p++) {
+      int met = 0;
+      static const double fractions[] = {1, 0.7, 0.45};
+      for (size_t f = 0; f < sizeof fractions / sizeof *fractions; f++) {
+        const struct run_result r = run_with(graph, row.name, 0, fractions[f], &feasible);
+        if (!feasible) continue;
+        met++;
+        assert_string_equal(r.digest, kept.digest);
+        assert_true(r.last.loss == kept.last.loss);
+      }
+      assert_true(met > 0); /* keeping everything, at least */
+    }
+    const struct run_result least = run_with(graph, "auto", NEAP_BUDGET_MIN, 0, &feasible);
+    assert_true(feasible);
+    assert_string_equal(least.digest, kept.digest);
+    neap_graph_free(graph);
+  }
+}
+
+static void test_at_the_least_budget(void **state) {
+  (void)state;
+  static const char *const names[] = {"mlp", "lenet", "wrn-10-1"};
+  for (size_t m = 0; m < sizeof names / sizeof *names; m++) {
+    neap_graph *graph;
+    neap_session *s = NULL;
+    uint64_t smallest = 0, again = 0;
+    ASSERT_OK(neap_model_build(names[m], &(neap_model_options){.batch = 4}, &graph));
+    assert_int_equal(open_with(graph, NULL, 1, 0, &smallest, &s), NEAP_OVER_BUDGET);
+    assert_true(smallest > 1);
+    assert_int_equal(open_with(graph, NULL, smallest - 1, 0, &again, &s), NEAP_OVER_BUDGET);
+    assert_int_equal(again, smallest);
+    for (uint64_t budget = smallest; budget <= smallest + 1; budget++) {
+      ASSERT_OK(open_with(graph, NULL, budget, 0, &again, &s));
+      run_steps(s, 1, 0.1f, 10);
+      neap_session_free(s);
+    }
+    neap_graph_free(graph);
+  }
+}
+
+/* Evaluation changes nothing, whatever the budget. */
+static void test_evaluation_changes_nothing(void **state) {
+  (void)state;
+  neap_graph *graph;
+  ASSERT_OK(neap_model_build("wrn-10-1", &(neap_model_options){.batch = 4, .image = {3, 16, 16}}, &graph));
+  neap_session *s = NULL;
+  ASSERT_OK(open_with(graph, NULL, NEAP_BUDGET_MIN, 0, NULL, &s));
+  const struct run_result before = run_steps(s, 2, 0.05f, 10);
+  neap_step_result first, second;
+  char digest[65];
+  ASSERT_OK(neap_session_evaluate(s, &first));
+  ASSERT_OK(neap_session_evaluate(s, &second));
+  ASSERT_OK(neap_session_digest(s, digest));
+  assert_string_equal(digest, before.digest);
+  assert_true(first.loss == second.loss && first.correct == second.correct);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_plan_gives_the_same_bits), cmocka_unit_test(test_at_the_least_budget),
+                                     cmocka_unit_test(test_evaluation_changes_nothing)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

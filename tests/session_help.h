@@ -1,0 +1,64 @@
+/* What tests of sessions share. */
+#ifndef NEAP_TESTS_SESSION_HELP_H
+#define NEAP_TESTS_SESSION_HELP_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "run/session.h"
+
+#define ASSERT_OK(expression)                                                                                \
+  do {                                                                                                       \
+    const neap_status ok_status_ = (expression);                                                             \
+    if (ok_status_ != NEAP_OK) print_error("%s: %s\n", #expression, neap_error_message());                   \
+    assert_int_equal(ok_status_, NEAP_OK);                                                                   \
+  } while (0)
+
+/* Fills every input: numbers in [-1, 1) from a seed, labels below `classes`. */
+static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) {
+  const struct lowered *lowered = s->training;
+  const bool wide = lowered->backend->element_bytes(NEAP_F32) == sizeof(double);
+  for (size_t t = 0; t < lowered->graph->tensors.count; t++) {
+    const struct tensor *tensor = &lowered->graph->tensors.data[t];
+    if (tensor->role != ROLE_INPUT || tensor->view_of >= 0) continue;
+    void *data = neap_session_input(s, tensor->name);
+    for (int64_t i = 0; i < tensor->elements; i++) {
+      uint32_t word[4];
+      random_philox(seed, t, (uint64_t)i, word);
+      const float value = 2 * random_uniform(word[0]) - 1;
+      if (tensor->dtype == NEAP_I32) ((int32_t *)data)[i] = (int32_t)random_below(word[1], (uint64_t)classes);
+      else if (wide) ((double *)data)[i] = (double)value;
+      else ((float *)data)[i] = value;
+    }
+  }
+}
+
+/* A session after some steps, with what it gave. */
+struct run_result {
+  neap_step_result last;
+  char digest[65];
+  neap_memory memory;
+};
+
+static inline struct run_result run_steps(neap_session *s, int steps, float rate, int32_t classes) {
+  struct run_result r;
+  for (int i = 0; i < steps; i++) {
+    fill_inputs(s, (uint64_t)i + 1, classes);
+    ASSERT_OK(neap_session_step(s, rate, &r.last));
+  }
+  ASSERT_OK(neap_session_digest(s, r.digest));
+  neap_session_memory(s, &r.memory);
+  assert_int_equal(r.memory.measured_peak, r.memory.planned_peak);
+  assert_true(r.memory.planned_peak <= r.memory.budget);
+  return r;
+}
+
+#endif

@@ -1,4 +1,4 @@
-/* What the verbs of the command share. The command uses neap.h and jansson alone. */
+/* What the verbs of the `neap` command share. The command uses neap.h, and jansson for what it prints. */
 #ifndef NEAP_CLI_CLI_H
 #define NEAP_CLI_CLI_H
 
@@ -7,107 +7,189 @@
 
 #include "neap.h"
 
-/* Exit statuses (docs: `neap --help`). */
-enum {
+enum exit_status {
   EXIT_DONE = 0,
   EXIT_FAILED = 1,
   EXIT_USAGE = 2,
   EXIT_OVER_BUDGET = 3,
   EXIT_INVALID = 4,
-  EXIT_INTERRUPTED = 130
+  EXIT_SIGNAL = 128 /* and the signal's number */
 };
 
-/* ---- Options (options.c) ---- */
+/* ---- Verbs (main.c) and their options (options.c) ---- */
 
-struct option_row {
-  const char *name;  /* "--budget" or "-o" */
-  const char *value; /* what stands for its value in the help; NULL: a switch */
-  const char *help;
+enum option_kind {
+  OPTION_SWITCH,  /* bool; takes no value */
+  OPTION_TEXT,    /* const char * */
+  OPTION_INTEGER, /* int64_t, at least `least` */
+  OPTION_NUMBER,  /* double, at least `least` */
+  OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
+  OPTION_BUDGET   /* struct budget */
 };
 
-enum { OPTION_LIMIT = 40, OPERAND_LIMIT = 4 };
+struct option {
+  const char *name, *value, *help; /* `value` stands for its value in the help */
+  enum option_kind kind;
+  size_t offset; /* of its field in the verb's settings */
+  double least;
+};
+
+struct budget {
+  const char *text; /* as it was given; NULL: it was not */
+  uint64_t bytes;   /* as neap_budget_parse gives them */
+  double fraction;
+};
 
 struct verb {
   const char *name, *usage, *summary;
-  const struct option_row *options; /* ends with a NULL name */
-  int (*run)(const struct verb *verb, const char *const *values, const char *const *operands,
-             int operand_count);
+  const struct option *options; /* ends with a row without a name */
+  int (*run)(const struct verb *verb, int count, char **arguments);
 };
 
-/* Reads the arguments of a verb: values[i] is what was given for options[i], NULL where nothing was, "" for a
- * switch. Returns false after a message on standard error; `*help` is set for --help. */
-bool read_arguments(const struct verb *verb, int count, char **arguments, const char **values,
-                    const char **operands, int *operand_count, bool *help);
+enum { OPERAND_LIMIT = 2 };
+
+struct operands {
+  int count;
+  const char *values[OPERAND_LIMIT];
+};
+
+/* Reads arguments into the verb's settings; an option that is not given leaves its field as it is, one that
+ * is given twice counts the last time. `texts` (may be NULL) gets each option's value as it was given, by row
+ * ("" for a switch). False after a message on standard error. */
+bool read_arguments(const struct verb *verb, int count, char **arguments, void *settings,
+                    struct operands *operands, const char **texts);
 void print_verb_help(const struct verb *verb);
 
-/* The value of an option by name; NULL when it was not given. */
-const char *value_of(const struct verb *verb, const char *const *values, const char *name);
-bool has(const struct verb *verb, const char *const *values, const char *name);
+/* Says what is wrong with the usage and where help is; `verb` may be NULL. Returns EXIT_USAGE. */
+int report_usage(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Values of a type; false after a message. A missing option leaves *out as it is. */
-bool integer_value(const struct verb *verb, const char *const *values, const char *name, int64_t least,
-                   int64_t *out);
-bool number_value(const struct verb *verb, const char *const *values, const char *name, double least,
-                  double *out);
-/* One of the words, separated by |; *out is its index. */
-bool word_value(const struct verb *verb, const char *const *values, const char *name, const char *words,
-                int *out);
-bool budget_value(const struct verb *verb, const char *const *values, uint64_t *bytes, double *fraction);
+/* Says the library's last failure; returns the exit status that belongs to it. */
+int report_failure(const struct verb *verb, neap_status status);
 
-int usage_error(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+typedef int verb_function(const struct verb *verb, int count, char **arguments);
+verb_function run_train, run_plan, run_curve, run_show, run_check, run_graph, run_layout, run_models,
+    run_planners, run_operators;
+extern const struct option train_options[], plan_options[], curve_options[], show_options[], check_options[],
+    graph_options[], layout_options[], table_options[];
 
-/* ---- Output (output.c) ---- */
+/* ---- What is printed (format.c) ---- */
 
-/* Prints the library's last message; returns the exit status for `status`. */
-int report_failure(neap_status status);
+struct text {
+  char text[40];
+};
+struct text bytes_text(uint64_t bytes);                   /* "96.0 MiB" */
+struct text duration_text(double seconds);                /* "1 min 20 s" */
+struct text percent_text(double fraction);                /* "12.3 %" */
+struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
 
-/* "96.0 MiB", "1.2 s", into a ring of buffers. */
-const char *bytes_text(uint64_t bytes);
-const char *duration_text(double seconds);
+/* A number, or null for one that JSON does not have. */
+json_t *number_json(double value);
 
-/* Prints one JSON object on standard output and frees it. */
+/* Prints the object on standard output, a line, and frees it; NULL (out of memory) is a failure. Returns an
+ * exit status. */
 int print_json(json_t *object);
 
-/* The JSON object of a plan (a row of `neap plan --json`). `plan` NULL: not feasible. */
-json_t *plan_json(const neap_step *step, const neap_plan *plan, const char *planner, uint64_t budget,
-                  uint64_t smallest, int64_t largest_batch);
+/* Writes a text file whole or not at all. EXIT_FAILED after a message. */
+int write_text_file(const char *path, const char *text, size_t length);
 
-/* ---- Steps from the command line (step_source.c) ---- */
+/* ---- A training step to plan (source.c): a model's, or a graph file's ---- */
 
-/* The step of a --model (with --batch) or of a graph file. `session` takes the options that lowering hangs
- * on. */
-struct step_source {
+struct source {
   const char *model, *file;
-  neap_model_options shape;
-  neap_session_options session;
+  int64_t batch, threads;
+  int optimizer, convolution, backend, costs;
+  double momentum;
 };
-bool read_step_source(const struct verb *verb, const char *const *values, const char *const *operands,
-                      int operand_count, struct step_source *source);
-neap_status load_step(const struct step_source *source, neap_step **step);
-/* The largest batch whose step fits the budget; 0: none, or a graph file. */
-int64_t find_largest_batch(const struct step_source *source, uint64_t budget, const char *planner);
 
-/* ---- Verbs ---- */
+#define SOURCE_DEFAULTS                                                                                      \
+  { .momentum = 0.9 }
+#define SOURCE_OPTIONS(settings)                                                                               \
+  {"--model",                                                                                                  \
+   "NAME",                                                                                                     \
+   "a ready-made model, one of `neap models`",                                                                 \
+   OPTION_TEXT,                                                                                                \
+   offsetof(settings, source.model),                                                                           \
+   0},                                                                                                         \
+      {"--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, offsetof(settings, source.batch),  \
+       1},                                                                                                     \
+      {"--optimizer",                                                                                          \
+       "sgd|adamw",                                                                                            \
+       "whose states are in memory (sgd)",                                                                     \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.optimizer),                                                                   \
+       0},                                                                                                     \
+      {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0}, \
+      {"--conv",                                                                                               \
+       "auto|direct|winograd",                                                                                 \
+       "algorithm of convolutions (auto)",                                                                     \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.convolution),                                                                 \
+       0},                                                                                                     \
+      {"--backend",                                                                                            \
+       "cpu|reference",                                                                                        \
+       "fast f32, or plain C in double (cpu)",                                                                 \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.backend),                                                                     \
+       0},                                                                                                     \
+      {"--costs",                                                                                              \
+       "roofline|measured",                                                                                    \
+       "where the costs come from (roofline)",                                                                 \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.costs),                                                                       \
+       0},                                                                                                     \
+  {                                                                                                            \
+    "--threads", "N", "threads that it will run on (all cores)", OPTION_INTEGER,                               \
+        offsetof(settings, source.threads), 1                                                                  \
+  }
 
-typedef int verb_function(const struct verb *verb, const char *const *values, const char *const *operands,
-                          int operand_count);
-verb_function run_train, run_plan, run_curve, run_show, run_check, run_graph, run_layout, run_models,
-    run_planners, run_ops;
-extern const struct option_row train_options[], plan_options[], curve_options[], show_options[],
-    check_options[], graph_options[], layout_options[], table_options[];
+/* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
+int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
 
-/* ---- Pictures (svg.c) ---- */
+/* The bytes of a budget for this step; a fraction is one of what keeping everything needs. */
+neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes);
+
+/* The largest batch, below the one of the source, whose step fits the budget; `smallest` is what the source's
+ * own needs. 0: none, or a graph file. Takes it that a larger batch needs no less. */
+int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
+                             uint64_t smallest, const char *planner);
+
+/* Whether the model would fit with the direct algorithm for its convolutions, where that is not what it has.
+ */
+bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner);
+
+/* What a plan needs: resident bytes and arena. */
+uint64_t plan_bytes(const neap_plan *plan);
+
+/* One plan as JSON. `asked`: the budget, or one of the special ones. */
+json_t *plan_json(const neap_plan *plan, uint64_t asked);
+
+/* True where it is "auto" or a row of the planner table. */
+bool planner_exists(const char *name);
+
+/* ---- Pictures (svg.c, picture.c): a text that the caller frees; NULL: out of memory ---- */
+
+extern const char *const kind_names[NEAP_KIND_COUNT];
+
+struct memory_picture {
+  const char *title, *subtitle;
+  const uint64_t *live; /* as neap_plan_profile gives it */
+  int64_t positions;
+  uint64_t budget; /* 0: no line */
+};
+char *draw_memory(const struct memory_picture *picture, size_t *length);
 
 struct curve_point {
-  const char *planner;
+  int series;
   double bytes, overhead;
 };
-/* Memory over the step, stacked by kind; `live` as neap_plan_profile gives it. `budget` 0: no line. */
-neap_status draw_memory(const char *path, const char *title, const uint64_t *live, int64_t positions,
-                        uint64_t budget);
-/* Memory against overhead for several planners. */
-neap_status draw_curve(const char *path, const char *title, const struct curve_point *points, int count,
-                       double lower_bound, double keep_all);
-extern const char *const kind_names[NEAP_KIND_COUNT];
+struct curve_picture {
+  const char *title;
+  const char *const *series; /* names */
+  int series_count;
+  const struct curve_point *points; /* of one series in rising order of bytes */
+  int64_t count;
+  double lower_bound; /* bytes; no plan needs less */
+};
+char *draw_curve(const struct curve_picture *picture, size_t *length);
 
 #endif

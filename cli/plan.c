@@ -1,259 +1,171 @@
-/* neap plan, neap curve */
-#include <stdlib.h>
+/* neap plan */
+#include <stddef.h>
 #include <string.h>
 
 #include "cli.h"
 
-#define MODEL_OPTIONS                                                                                        \
-  {"--model", "NAME", "plan a built-in model's training step (see `neap models`)"},                          \
-      {"--batch", "N", "its batch size"}, {"--optimizer", "sgd|adamw", "its optimizer (sgd)"},               \
-      {"--momentum", "X", "its momentum (0.9)"},                                                             \
-      {"--conv", "auto|direct|winograd", "its convolution algorithm (auto)"}, {                              \
-    "--threads", "N", "threads that it will run on (all cores)"                                              \
-  }
+struct settings {
+  struct source source;
+  struct budget budget;
+  const char *planner, *out;
+  bool json;
+};
 
-const struct option_row plan_options[] = {
-    MODEL_OPTIONS,
-    {"--budget", "B", "bytes training may use: 96MiB, 0.5GB, 80%, min or max (max)"},
-    {"--planner", "P", "auto, all, or a name from `neap planners` (auto)"},
-    {"-o", "PLAN.json", "write the plan"},
-    {"--json", NULL, "one JSON object on standard output"},
+const struct option plan_options[] = {
+    SOURCE_OPTIONS(struct settings),
+    {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET,
+     offsetof(struct settings, budget), 0},
+    {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
+     offsetof(struct settings, planner), 0},
+    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
     {0},
 };
 
-const struct option_row curve_options[] = {
-    MODEL_OPTIONS,
-    {"--planner", "P,...", "planners by name (auto)"},
-    {"--points", "N", "budgets between the least and keeping everything (12)"},
-    {"-o", "FILE", "write the curve as .csv or .svg"},
-    {"--json", NULL, "one JSON object on standard output"},
-    {0},
+/* What one planner answered. */
+struct answer {
+  const char *planner;
+  neap_plan *plan; /* NULL: over the budget, and then */
+  uint64_t smallest;
+  int64_t largest_batch;
 };
 
-static uint64_t peak_of(const neap_plan *plan) {
-  neap_plan_info info;
-  neap_plan_describe(plan, &info);
-  return info.peak_bytes;
-}
-
-static neap_status keep_all_bytes(const neap_step *step, uint64_t *bytes) {
-  neap_plan *plan;
-  const neap_status status = neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan);
-  if (status != NEAP_OK) return status;
-  *bytes = peak_of(plan);
-  neap_plan_free(plan);
+static neap_status ask(const struct settings *s, const neap_step *step, uint64_t budget, const char *planner,
+                       struct answer *answer) {
+  *answer = (struct answer){.planner = planner};
+  const neap_status status = neap_plan_make(step, budget, planner, &answer->smallest, &answer->plan);
+  if (status != NEAP_OVER_BUDGET) return status;
+  answer->largest_batch = source_largest_batch(&s->source, step, budget, answer->smallest, planner);
   return NEAP_OK;
 }
 
-static void print_heading(const neap_step *step) {
+static json_t *answer_json(const struct answer *answer, const neap_step *step, uint64_t budget) {
+  if (answer->plan != NULL) return plan_json(answer->plan, budget);
+  neap_step_info info;
+  neap_step_describe(step, &info);
+  return json_pack("{s:s, s:s, s:I, s:b, s:I, s:f, s:I, s:I}", "graph", info.name, "planner", answer->planner,
+                   "budget_bytes", (json_int_t)budget, "feasible", 0, "resident_bytes",
+                   (json_int_t)info.resident_bytes, "base_cost", info.base_cost, "smallest_budget_bytes",
+                   (json_int_t)answer->smallest, "largest_batch", (json_int_t)answer->largest_batch);
+}
+
+/* ---- For people ---- */
+
+static void print_heading(const neap_step *step, uint64_t budget) {
   neap_step_info info;
   neap_step_describe(step, &info);
   printf("%s: %d nodes, %d tensors, %s resident\n", info.name, info.nodes, info.tensors,
-         bytes_text(info.resident_bytes));
-  printf("%-14s %12s %12s %10s %11s %9s\n", "planner", "peak", "arena", "overhead", "recomputed", "seconds");
+         bytes_text(info.resident_bytes).text);
+  if (budget != NEAP_BUDGET_MAX && budget != NEAP_BUDGET_MIN)
+    printf("budget %s (%llu bytes)\n", bytes_text(budget).text, (unsigned long long)budget);
+  printf("\n%-16s %12s %12s %10s %11s %10s\n", "planner", "peak", "arena", "overhead", "recomputed",
+         "planned in");
 }
 
-static void print_row(const neap_plan *plan, const char *planner, uint64_t smallest) {
-  if (plan == NULL) {
-    printf("%-14s cannot meet it", planner);
-    if (smallest > 0)
-      printf("; the smallest budget is %s (%llu bytes)", bytes_text(smallest), (unsigned long long)smallest);
-    putchar('\n');
+static void print_row(const struct answer *answer) {
+  if (answer->plan == NULL) {
+    printf("%-16s does not fit; the smallest budget it meets: %s (%llu)\n", answer->planner,
+           bytes_text(answer->smallest).text, (unsigned long long)answer->smallest);
     return;
   }
   neap_plan_info p;
+  neap_plan_describe(answer->plan, &p);
+  printf("%-16s %12s %12s %10s %11lld %10s\n", p.planner, bytes_text(plan_bytes(answer->plan)).text,
+         bytes_text(p.arena_bytes).text, overhead_text(p.cost, p.base_cost).text, (long long)p.recomputed,
+         duration_text(p.seconds).text);
+}
+
+static void print_details(const neap_plan *plan) {
+  neap_plan_info p;
   neap_plan_describe(plan, &p);
-  printf("%-14s %12s %12s %9.2f%% %11lld %9.2f\n", p.planner, bytes_text(p.peak_bytes),
-         bytes_text(p.arena_bytes), 100 * (p.cost / (p.base_cost > 0 ? p.base_cost : 1) - 1),
-         (long long)p.recomputed, p.seconds);
+  printf("\nno plan needs less than %s%s\n", bytes_text(p.lower_bound_bytes).text,
+         p.proven_optimal ? "; no plan costs less than this one" : "");
 }
 
-/* Every row of the planner table, each on its own. */
-static int plan_all(const neap_step *step, uint64_t budget, bool json) {
-  json_t *list = json_array();
-  neap_row row;
-  if (!json) print_heading(step);
-  bool any = false;
-  for (int32_t i = 0; neap_planner_at(i, &row); i++) {
-    neap_plan *plan = NULL;
-    uint64_t smallest = 0;
-    const neap_status status = neap_plan_make(step, budget, row.name, &smallest, &plan);
-    if (status != NEAP_OK && status != NEAP_OVER_BUDGET) {
-      json_decref(list);
-      return report_failure(status);
-    }
-    any = any || plan != NULL;
-    if (json)
-      json_array_append_new(list, plan_json(step, plan, row.name, budget, smallest, 0));
-    else
-      print_row(plan, row.name, smallest);
-    neap_plan_free(plan);
-  }
-  if (json) print_json(json_pack("{s:O}", "plans", list));
-  json_decref(list);
-  return any ? EXIT_DONE : EXIT_OVER_BUDGET;
+/* Standard error is for people in any case; the JSON has the same answer. */
+static void explain_over_budget(const struct settings *s, const struct answer *answer, uint64_t budget) {
+  fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
+          (unsigned long long)budget, answer->planner);
+  fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n", (unsigned long long)answer->smallest,
+          bytes_text(answer->smallest).text);
+  if (s->source.model == NULL) return;
+  if (answer->largest_batch > 0)
+    fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)answer->largest_batch);
+  else
+    fprintf(stderr, "  no batch fits it\n");
+  if (source_fits_direct(&s->source, budget, answer->planner))
+    fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
 }
 
-static int plan_one(const struct step_source *source, const neap_step *step, uint64_t budget,
-                    const char *planner, const char *path, bool json) {
-  neap_plan *plan = NULL;
-  uint64_t smallest = 0;
-  neap_status status = neap_plan_make(step, budget, planner, &smallest, &plan);
-  if (status == NEAP_OVER_BUDGET) {
-    const int64_t batch = find_largest_batch(source, budget, planner);
-    if (json) print_json(plan_json(step, NULL, planner, budget, smallest, batch));
-    fprintf(stderr, "neap: the budget of %s cannot be met.\n  The smallest that can: %s (--budget %llu)\n",
-            bytes_text(budget), bytes_text(smallest), (unsigned long long)smallest);
-    if (source->model != NULL && batch > 0)
-      fprintf(stderr, "  The largest batch that fits it: --batch %lld\n", (long long)batch);
-    if (source->model != NULL && batch == 0) fprintf(stderr, "  No batch fits it.\n");
+/* ---- One planner, or all ---- */
+
+static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
+                    uint64_t budget) {
+  struct answer answer;
+  const neap_status status = ask(s, step, budget, s->planner, &answer);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  if (answer.plan == NULL) {
+    explain_over_budget(s, &answer, budget);
+    if (s->json) print_json(answer_json(&answer, step, budget));
     return EXIT_OVER_BUDGET;
   }
-  if (status == NEAP_OK && path != NULL) status = neap_plan_write(plan, path);
   int result = EXIT_DONE;
-  if (status != NEAP_OK) {
-    result = report_failure(status);
-  } else if (json) {
-    result = print_json(plan_json(step, plan, planner, budget, 0, 0));
+  if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
+    result = report_failure(verb, NEAP_IO_FAILED);
+  } else if (s->json) {
+    result = print_json(answer_json(&answer, step, budget));
   } else {
-    print_heading(step);
-    print_row(plan, planner, 0);
+    print_heading(step, budget);
+    print_row(&answer);
+    print_details(answer.plan);
   }
-  neap_plan_free(plan);
+  neap_plan_free(answer.plan);
   return result;
 }
 
-int run_plan(const struct verb *verb, const char *const *values, const char *const *operands,
-             int operand_count) {
-  struct step_source source;
-  uint64_t budget;
-  double fraction;
-  if (!read_step_source(verb, values, operands, operand_count, &source) ||
-      !budget_value(verb, values, &budget, &fraction))
-    return EXIT_USAGE;
-  const char *planner = value_of(verb, values, "--planner"), *path = value_of(verb, values, "-o");
-  if (planner == NULL) planner = "auto";
-  if (path != NULL && strcmp(planner, "all") == 0)
-    return usage_error(verb, "-o takes one plan: name a planner");
-  neap_step *step;
-  neap_status status = load_step(&source, &step);
-  if (status != NEAP_OK) return report_failure(status);
-  if (fraction > 0) {
-    status = keep_all_bytes(step, &budget);
-    budget = (uint64_t)(fraction * (double)budget);
-  }
-  const bool json = has(verb, values, "--json");
-  const int result = status != NEAP_OK             ? report_failure(status)
-                     : strcmp(planner, "all") == 0 ? plan_all(step, budget, json)
-                                                   : plan_one(&source, step, budget, planner, path, json);
-  neap_step_free(step);
-  return result;
-}
-
-/* ---- The trade-off ---- */
-
-enum { POINT_LIMIT = 400, PLANNER_LIMIT = 8 };
-
-struct curve {
-  struct curve_point points[POINT_LIMIT];
-  int count;
-  json_t *list;
-  uint64_t keep_all;
-};
-
-/* Budgets from the least that the planner meets up to keeping everything, evenly in ratio. */
-static neap_status trace(const neap_step *step, const char *planner, int64_t points, struct curve *curve) {
-  neap_plan *least;
-  neap_status status = neap_plan_make(step, NEAP_BUDGET_MIN, planner, NULL, &least);
-  if (status != NEAP_OK) return status;
-  const double low = (double)peak_of(least), high = (double)curve->keep_all;
-  neap_plan *plan = least;
-  for (int64_t i = 0; status == NEAP_OK && i < points && curve->count < POINT_LIMIT; i++) {
-    const double share = points > 1 ? (double)i / (double)(points - 1) : 1;
-    const uint64_t budget = (uint64_t)(low + (high - low) * share * share);
-    if (i > 0)
-      status = neap_plan_make(step, i == points - 1 ? curve->keep_all : budget, planner, NULL, &plan);
-    if (status == NEAP_OVER_BUDGET) {
-      status = NEAP_OK;
-      continue;
+static int plan_all(const struct verb *verb, const struct settings *s, const neap_step *step,
+                    uint64_t budget) {
+  json_t *plans = json_array();
+  neap_row row;
+  bool met = false;
+  if (!s->json) print_heading(step, budget);
+  for (int32_t i = 0; neap_planner_at(i, &row); i++) {
+    struct answer answer;
+    const neap_status status = ask(s, step, budget, row.name, &answer);
+    if (status != NEAP_OK) {
+      json_decref(plans);
+      return report_failure(verb, status);
     }
-    if (status != NEAP_OK) break;
-    neap_plan_info info;
-    neap_plan_describe(plan, &info);
-    curve->points[curve->count++] =
-        (struct curve_point){planner, (double)info.peak_bytes, info.cost / info.base_cost - 1};
-    json_array_append_new(curve->list, plan_json(step, plan, planner, budget, 0, 0));
-    neap_plan_free(plan);
-    plan = NULL;
-    fprintf(stderr, "\r%s: %lld of %lld budgets", planner, (long long)i + 1, (long long)points);
+    met = met || answer.plan != NULL;
+    if (s->json)
+      json_array_append_new(plans, answer_json(&answer, step, budget));
+    else
+      print_row(&answer);
+    neap_plan_free(answer.plan);
   }
-  fputc('\n', stderr);
-  return status;
+  const int printed = s->json ? print_json(json_pack("{s:O}", "plans", plans)) : EXIT_DONE;
+  json_decref(plans);
+  return printed != EXIT_DONE ? printed : met ? EXIT_DONE : EXIT_OVER_BUDGET;
 }
 
-static int write_csv(const char *path, const struct curve *curve) {
-  FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-  bool good = file != NULL && fprintf(file, "planner,peak_bytes,overhead\n") > 0;
-  for (int i = 0; good && i < curve->count; i++)
-    good = fprintf(file, "%s,%.0f,%.6f\n", curve->points[i].planner, curve->points[i].bytes,
-                   curve->points[i].overhead) > 0;
-  if (file != NULL && file != stdout) good = fclose(file) == 0 && good;
-  if (good) return EXIT_DONE;
-  fprintf(stderr, "neap: %s could not be written\n", path);
-  if (file != NULL && file != stdout) remove(path);
-  return EXIT_FAILED;
-}
-
-static int finish_curve(const neap_step *step, const struct curve *curve, const char *path, bool json,
-                        double lower_bound) {
-  neap_step_info info;
-  neap_step_describe(step, &info);
-  int result = EXIT_DONE;
-  const char *ending = path != NULL ? strrchr(path, '.') : NULL;
-  if (ending != NULL && strcmp(ending, ".svg") == 0) {
-    const neap_status status =
-        draw_curve(path, info.name, curve->points, curve->count, lower_bound, (double)curve->keep_all);
-    if (status != NEAP_OK) result = report_failure(status);
-  } else if (path != NULL) {
-    result = write_csv(path, curve);
-  }
-  if (json) return print_json(json_pack("{s:O}", "points", curve->list));
-  if (path == NULL) return write_csv("-", curve);
-  return result;
-}
-
-int run_curve(const struct verb *verb, const char *const *values, const char *const *operands,
-              int operand_count) {
-  struct step_source source;
-  int64_t points = 12;
-  if (!read_step_source(verb, values, operands, operand_count, &source) ||
-      !integer_value(verb, values, "--points", 2, &points))
-    return EXIT_USAGE;
-  char names[256];
-  const char *given = value_of(verb, values, "--planner");
-  snprintf(names, sizeof names, "%s", given != NULL ? given : "auto");
+int run_plan(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}, .planner = "auto"};
+  struct operands operands;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  const bool all = strcmp(s.planner, "all") == 0;
+  if (!all && !planner_exists(s.planner))
+    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
+  if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
   neap_step *step;
-  struct curve *curve = calloc(1, sizeof *curve);
-  if (curve == NULL) return EXIT_FAILED;
-  neap_status status = load_step(&source, &step);
-  if (status != NEAP_OK) {
-    free(curve);
-    return report_failure(status);
-  }
-  curve->list = json_array();
-  status = keep_all_bytes(step, &curve->keep_all);
-  double lower_bound = 0;
-  for (char *save = NULL, *name = strtok_r(names, ",", &save); status == NEAP_OK && name != NULL;
-       name = strtok_r(NULL, ",", &save))
-    status = trace(step, name, points, curve);
-  if (status == NEAP_OK && json_array_size(curve->list) > 0)
-    lower_bound =
-        (double)json_integer_value(json_object_get(json_array_get(curve->list, 0), "lower_bound_bytes"));
-  const int result = status == NEAP_OK ? finish_curve(step, curve, value_of(verb, values, "-o"),
-                                                      has(verb, values, "--json"), lower_bound)
-                                       : report_failure(status);
-  json_decref(curve->list);
-  free(curve);
+  int result = source_open(verb, &s.source, operands.values[0], &step);
+  if (result != EXIT_DONE) return result;
+  uint64_t budget;
+  const neap_status status = source_budget(step, &s.budget, &budget);
+  if (status != NEAP_OK)
+    result = report_failure(verb, status);
+  else
+    result = all ? plan_all(verb, &s, step, budget) : plan_one(verb, &s, step, budget);
   neap_step_free(step);
   return result;
 }

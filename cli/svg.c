@@ -1,175 +1,288 @@
-/* Pictures as SVG. */
+/* Pictures: memory over a step, and memory against overhead. Colours are those of Okabe and Ito (2008), which
+ * people with any kind of colour vision can tell apart. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
 
-enum { WIDTH = 1000, HEIGHT = 460, LEFT = 90, RIGHT = 190, TOP = 50, BOTTOM = 55, COLUMNS = 700 };
-
-/* Okabe & Ito's palette: told apart by everybody. */
-static const char *const colours[NEAP_KIND_COUNT] = {"#0072B2", "#56B4E9", "#999999", "#D55E00",
-                                                     "#009E73", "#F0E442", "#CC79A7"};
-
-struct chart {
-  FILE *file;
-  double x_most, y_least, y_most; /* in the units of the axes */
+enum {
+  WIDTH = 980,
+  HEIGHT = 540,
+  LEFT = 84,
+  RIGHT = 250,
+  TOP = 78,
+  BOTTOM = 62,
+  COLUMNS = WIDTH - LEFT - RIGHT
 };
 
-static double x_at(const struct chart *c, double x) { return LEFT + (WIDTH - LEFT - RIGHT) * x / c->x_most; }
-static double y_at(const struct chart *c, double y) {
-  return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (y - c->y_least) / (c->y_most - c->y_least);
+static const char *const palette[] = {"#0072B2", "#56B4E9", "#999999", "#D55E00",
+                                      "#009E73", "#F0E442", "#CC79A7", "#000000"};
+enum { PALETTE_SIZE = sizeof palette / sizeof *palette };
+
+/* ---- The frame ---- */
+
+struct axis {
+  double most, unit; /* values run from 0 to `most`; labels are values / unit */
+  const char *label;
+};
+
+struct plot {
+  FILE *file;
+  struct axis x, y;
+};
+
+static double x_at(const struct plot *p, double value) { return LEFT + COLUMNS * value / p->x.most; }
+static double y_at(const struct plot *p, double value) {
+  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / p->y.most;
 }
 
-static void put_text(const struct chart *c, double x, double y, const char *anchor, int size,
-                     const char *text) {
-  fprintf(c->file, "<text x='%.1f' y='%.1f' text-anchor='%s' font-size='%d'>", x, y, anchor, size);
-  for (; *text != '\0'; text++) {
-    if (*text == '<')
-      fputs("&lt;", c->file);
-    else if (*text == '&')
-      fputs("&amp;", c->file);
-    else
-      fputc(*text, c->file);
-  }
-  fputs("</text>\n", c->file);
+static void put_escaped(FILE *file, const char *text) {
+  for (; *text != '\0'; text++) switch (*text) {
+    case '<':
+      fputs("&lt;", file);
+      break;
+    case '>':
+      fputs("&gt;", file);
+      break;
+    case '&':
+      fputs("&amp;", file);
+      break;
+    default:
+      fputc(*text, file);
+    }
 }
 
-static FILE *begin(const char *path, const char *title, struct chart *c) {
-  c->file = fopen(path, "w");
-  if (c->file == NULL) return NULL;
-  fprintf(c->file,
-          "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' "
-          "font-family='sans-serif'>\n"
-          "<rect width='100%%' height='100%%' fill='white'/>\n",
-          WIDTH, HEIGHT, WIDTH, HEIGHT);
-  put_text(c, LEFT, 28, "start", 17, title);
-  return c->file;
+static void put_text(FILE *file, double x, double y, const char *attributes, const char *text) {
+  fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+  put_escaped(file, text);
+  fputs("</text>\n", file);
 }
 
-/* A step of 1, 2 or 5 times a power of ten that gives four to nine ticks. */
+/* 1, 2 or 5 times a power of ten, so that about six of them make up `range`. */
 static double tick_step(double range) {
-  const double power = pow(10, floor(log10(range / 4)));
-  const double steps = range / 4 / power;
-  return power * (steps >= 5 ? 5 : steps >= 2 ? 2 : 1);
+  const double rough = range / 6, power = pow(10, floor(log10(rough))), lead = rough / power;
+  return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
 }
 
-static void draw_axes(const struct chart *c, const char *x_name, const char *y_name, const char *format) {
-  char text[64];
-  const double y_step = tick_step(c->y_most - c->y_least), x_step = tick_step(c->x_most);
-  for (double y = ceil(c->y_least / y_step) * y_step; y <= c->y_most * 1.0001; y += y_step) {
-    fprintf(c->file, "<line x1='%d' x2='%d' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", LEFT, WIDTH - RIGHT,
-            y_at(c, y), y_at(c, y));
-    snprintf(text, sizeof text, format, y);
-    put_text(c, LEFT - 8, y_at(c, y) + 4, "end", 13, text);
+static void put_ticks(const struct plot *p) {
+  char label[32];
+  const double x_step = tick_step(p->x.most / p->x.unit), y_step = tick_step(p->y.most / p->y.unit);
+  for (double v = 0; v * p->y.unit <= p->y.most * 1.0001; v += y_step) {
+    const double y = y_at(p, v * p->y.unit);
+    fprintf(p->file, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", LEFT,
+            WIDTH - RIGHT, y, y);
+    snprintf(label, sizeof label, "%g", v);
+    put_text(p->file, LEFT - 8, y + 4, "text-anchor=\"end\"", label);
   }
-  for (double x = 0; x <= c->x_most * 1.0001; x += x_step) {
-    snprintf(text, sizeof text, "%g", x);
-    put_text(c, x_at(c, x), HEIGHT - BOTTOM + 18, "middle", 13, text);
+  for (double v = 0; v * p->x.unit <= p->x.most * 1.0001; v += x_step) {
+    const double x = x_at(p, v * p->x.unit);
+    fprintf(p->file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\" stroke=\"#444\"/>\n", x, x,
+            HEIGHT - BOTTOM, HEIGHT - BOTTOM + 5);
+    snprintf(label, sizeof label, "%g", v);
+    put_text(p->file, x, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", label);
   }
-  fprintf(c->file, "<path d='M%d %d V%d H%d' fill='none' stroke='black'/>\n", LEFT, TOP, HEIGHT - BOTTOM,
-          WIDTH - RIGHT);
-  put_text(c, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "middle", 14, x_name);
-  fprintf(c->file, "<g transform='translate(20 %d) rotate(-90)'>", (TOP + HEIGHT - BOTTOM) / 2);
-  put_text(c, 0, 0, "middle", 14, y_name);
-  fputs("</g>\n", c->file);
 }
 
-static void legend(const struct chart *c, int row, const char *colour, const char *name) {
-  const int y = TOP + 10 + 24 * row;
-  fprintf(c->file, "<rect x='%d' y='%d' width='14' height='14' fill='%s' stroke='#555'/>\n",
-          WIDTH - RIGHT + 16, y, colour);
-  put_text(c, WIDTH - RIGHT + 38, y + 12, "start", 13, name);
+static void begin_plot(const struct plot *p, const char *title, const char *subtitle) {
+  fprintf(p->file,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+          "font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
+          "fill=\"white\"/>\n",
+          WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
+  put_text(p->file, LEFT, 30, "font-size=\"18\" font-weight=\"bold\"", title);
+  put_text(p->file, LEFT, 52, "fill=\"#555\"", subtitle);
+  put_ticks(p);
+  put_text(p->file, LEFT + COLUMNS / 2.0, HEIGHT - 16, "text-anchor=\"middle\"", p->x.label);
+  char place[96];
+  snprintf(place, sizeof place, "text-anchor=\"middle\" transform=\"rotate(-90 22 %d)\"",
+           (HEIGHT - BOTTOM + TOP) / 2);
+  put_text(p->file, 22, (HEIGHT - BOTTOM + TOP) / 2.0, place, p->y.label);
 }
 
-static neap_status end(const char *path, struct chart *c) {
-  fputs("</svg>\n", c->file);
-  const bool good = !ferror(c->file);
-  if (fclose(c->file) == 0 && good) return NEAP_OK;
-  remove(path);
-  return NEAP_IO_FAILED;
+static void end_plot(const struct plot *p) {
+  fprintf(p->file,
+          "<path d=\"M%d %dV%dH%d\" fill=\"none\" stroke=\"#444\"/>\n"
+          "</svg>\n",
+          LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT);
 }
 
-neap_status draw_memory(const char *path, const char *title, const uint64_t *live, int64_t positions,
-                        uint64_t budget) {
-  struct chart c = {.x_most = positions > 0 ? (double)positions : 1, .y_most = (double)budget / 1048576};
-  const int64_t columns = positions < COLUMNS ? positions : COLUMNS;
-  double(*stack)[NEAP_KIND_COUNT + 1] = calloc((size_t)columns + 1, sizeof *stack); /* running sums in MiB */
-  if (stack == NULL) return NEAP_OUT_OF_MEMORY;
-  for (int64_t i = 0; i < columns; i++) { /* a column shows its highest position */
-    uint64_t most = 0;
-    for (int64_t p = i * positions / columns; p < (i + 1) * positions / columns; p++) {
-      uint64_t sum = 0;
-      for (int k = 0; k < NEAP_KIND_COUNT; k++) sum += live[p * NEAP_KIND_COUNT + k];
-      if (sum < most) continue;
-      most = sum;
-      for (int k = 0; k < NEAP_KIND_COUNT; k++)
-        stack[i][k + 1] = stack[i][k] + (double)live[p * NEAP_KIND_COUNT + k] / 1048576;
-    }
-    if (stack[i][NEAP_KIND_COUNT] > c.y_most) c.y_most = stack[i][NEAP_KIND_COUNT];
-  }
-  c.y_most = c.y_most > 0 ? c.y_most * 1.05 : 1;
-  if (begin(path, title, &c) == NULL) {
-    free(stack);
-    return NEAP_IO_FAILED;
-  }
-  for (int k = 0; k < NEAP_KIND_COUNT; k++) {
-    fprintf(c.file, "<path fill='%s' stroke='none' d='", colours[k]);
-    for (int64_t i = 0; i < columns; i++) {
-      const double from = x_at(&c, (double)i * c.x_most / (double)columns),
-                   to = x_at(&c, (double)(i + 1) * c.x_most / (double)columns);
-      fprintf(c.file, "%c%.1f %.1f L%.1f %.1f", i == 0 ? 'M' : 'L', from, y_at(&c, stack[i][k + 1]), to,
-              y_at(&c, stack[i][k + 1]));
-    }
-    for (int64_t i = columns; i-- > 0;) {
-      const double from = x_at(&c, (double)i * c.x_most / (double)columns),
-                   to = x_at(&c, (double)(i + 1) * c.x_most / (double)columns);
-      fprintf(c.file, "L%.1f %.1f L%.1f %.1f", to, y_at(&c, stack[i][k]), from, y_at(&c, stack[i][k]));
-    }
-    fputs("Z'/>\n", c.file);
-    legend(&c, NEAP_KIND_COUNT - 1 - k, colours[k], kind_names[k]);
-  }
-  draw_axes(&c, "position in the schedule", "MiB", "%g");
-  free(stack);
-  return end(path, &c);
+static void put_legend(const struct plot *p, int row, const char *color, const char *name,
+                       const char *detail) {
+  const double x = WIDTH - RIGHT + 22, y = TOP + 10 + 38.0 * row;
+  fprintf(p->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"%s\"/>\n", x, y, color);
+  put_text(p->file, x + 22, y + 11, "", name);
+  put_text(p->file, x + 22, y + 26, "fill=\"#666\" font-size=\"11\"", detail);
 }
 
-neap_status draw_curve(const char *path, const char *title, const struct curve_point *points, int count,
-                       double lower_bound, double keep_all) {
-  struct chart c = {.x_most = keep_all / 1048576 * 1.02, .y_most = 1};
-  for (int i = 0; i < count; i++)
-    if (100 * points[i].overhead > c.y_most) c.y_most = 100 * points[i].overhead;
-  c.y_most *= 1.08;
-  if (begin(path, title, &c) == NULL) return NEAP_IO_FAILED;
-  draw_axes(&c, "memory, MiB", "more time than keeping everything, %", "%g");
-  const char *planner = "";
-  int row = -1;
-  for (int i = 0; i < count; i++) {
-    const double x = x_at(&c, points[i].bytes / 1048576), y = y_at(&c, 100 * points[i].overhead);
-    if (strcmp(planner, points[i].planner) != 0) {
-      if (row >= 0) fputs("'/>\n", c.file);
-      planner = points[i].planner;
-      row++;
-      legend(&c, row, colours[row % NEAP_KIND_COUNT], planner);
-      fprintf(c.file, "<path fill='none' stroke='%s' stroke-width='2.5' d='M",
-              colours[row % NEAP_KIND_COUNT]);
-    } else {
-      fputs(" L", c.file);
-    }
-    fprintf(c.file, "%.1f %.1f", x, y);
+/* The largest binary unit in which `most` is at least 1. */
+static struct axis bytes_axis(double most, const char *const labels[4]) {
+  static const double units[4] = {1, 1024.0, 1024.0 * 1024, 1024.0 * 1024 * 1024};
+  int unit = 0;
+  while (unit < 3 && most >= 2 * units[unit + 1]) unit++;
+  return (struct axis){most > 0 ? most : 1, units[unit], labels[unit]};
+}
+
+/* ---- Memory over a step ---- */
+
+static uint64_t row_bytes(const uint64_t *live, int64_t position) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < NEAP_KIND_COUNT; k++) bytes += live[position * NEAP_KIND_COUNT + k];
+  return bytes;
+}
+
+/* The position with the most bytes, of those from `from` up to `to`: a peak is never drawn too low. */
+static int64_t highest(const uint64_t *live, int64_t from, int64_t to) {
+  int64_t best = from;
+  for (int64_t t = from + 1; t < to; t++)
+    if (row_bytes(live, t) > row_bytes(live, best)) best = t;
+  return best;
+}
+
+/* The height of the stack up to and with `kind` at one position. */
+static double stack_height(const uint64_t *live, int64_t position, int kind) {
+  double bytes = 0;
+  for (int k = 0; k <= kind; k++) bytes += (double)live[position * NEAP_KIND_COUNT + k];
+  return bytes;
+}
+
+static void put_band(const struct plot *p, const struct memory_picture *m, const int64_t *columns,
+                     int64_t count, int kind) {
+  fprintf(p->file, "<path fill=\"%s\" d=\"M%d %.1f", palette[kind], LEFT, y_at(p, 0));
+  const double scale = (double)m->positions / (double)count;
+  for (int64_t c = 0; c < count; c++)
+    fprintf(p->file, "V%.1fH%.1f", y_at(p, stack_height(m->live, columns[c], kind)),
+            x_at(p, (double)(c + 1) * scale));
+  for (int64_t c = count - 1; c >= 0; c--)
+    fprintf(p->file, "V%.1fH%.1f", y_at(p, stack_height(m->live, columns[c], kind - 1)),
+            x_at(p, (double)c * scale));
+  fputs("Z\"/>\n", p->file);
+}
+
+static void put_peak_and_budget(const struct plot *p, const struct memory_picture *m, int64_t peak_at) {
+  const double x = x_at(p, (double)peak_at + 0.5), y = y_at(p, (double)row_bytes(m->live, peak_at)) - 3;
+  fprintf(p->file, "<path d=\"M%.1f %.1fl-5 -9h10z\" fill=\"#000\"/>\n", x, y);
+  if (m->budget == 0) return;
+  const double line = y_at(p, (double)m->budget);
+  char label[64];
+  snprintf(label, sizeof label, "budget %s", bytes_text(m->budget).text);
+  fprintf(p->file,
+          "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#000\" stroke-width=\"1.5\" "
+          "stroke-dasharray=\"7 4\"/>\n",
+          LEFT, WIDTH - RIGHT, line, line);
+  put_text(p->file, WIDTH - RIGHT + 6, line + 4, "font-size=\"12\" font-weight=\"bold\"", label);
+}
+
+static void put_memory(struct plot *p, const struct memory_picture *m) {
+  static const char *const labels[4] = {"memory (bytes)", "memory (KiB)", "memory (MiB)", "memory (GiB)"};
+  const int64_t peak_at = m->positions > 0 ? highest(m->live, 0, m->positions) : 0;
+  const double peak = m->positions > 0 ? (double)row_bytes(m->live, peak_at) : 0;
+  p->x = (struct axis){m->positions > 0 ? (double)m->positions : 1, 1, "position in the schedule"};
+  p->y = bytes_axis(1.08 * fmax(peak, (double)m->budget), labels);
+  begin_plot(p, m->title, m->subtitle);
+  int64_t columns[COLUMNS];
+  const int64_t count = m->positions < COLUMNS ? m->positions : COLUMNS;
+  for (int64_t c = 0; c < count; c++)
+    columns[c] = highest(m->live, c * m->positions / count, (c + 1) * m->positions / count);
+  int row = m->budget > 0 ? 1 : 0; /* the line's own label may stand at the top */
+  for (int k = NEAP_KIND_COUNT - 1; k >= 0; k--) {
+    bool used = false;
+    for (int64_t t = 0; t < m->positions && !used; t++) used = m->live[t * NEAP_KIND_COUNT + k] > 0;
+    if (!used) continue;
+    put_band(p, m, columns, count, k);
+    char detail[64];
+    snprintf(detail, sizeof detail, "%s at the peak",
+             bytes_text(m->live[peak_at * NEAP_KIND_COUNT + k]).text);
+    put_legend(p, row++, palette[k], kind_names[k], detail);
   }
-  if (row >= 0) fputs("'/>\n", c.file);
-  for (int i = 0; i < count; i++)
-    fprintf(c.file, "<circle cx='%.1f' cy='%.1f' r='3.5'><title>%s: %.1f MiB, %.2f %%</title></circle>\n",
-            x_at(&c, points[i].bytes / 1048576), y_at(&c, 100 * points[i].overhead), points[i].planner,
-            points[i].bytes / 1048576, 100 * points[i].overhead);
-  const double marks[] = {lower_bound, keep_all};
-  static const char *const names[] = {"no plan is below", "keep everything"};
-  for (int i = 0; i < 2; i++) {
-    const double x = x_at(&c, marks[i] / 1048576);
-    fprintf(c.file, "<line x1='%.1f' x2='%.1f' y1='%d' y2='%d' stroke='#555' stroke-dasharray='5 4'/>\n", x,
-            x, TOP, HEIGHT - BOTTOM);
-    put_text(&c, x, TOP - 6, i == 0 ? "start" : "end", 12, names[i]);
+  if (m->positions > 0) put_peak_and_budget(p, m, peak_at);
+  end_plot(p);
+}
+
+char *draw_memory(const struct memory_picture *picture, size_t *length) {
+  char *text = NULL;
+  struct plot plot = {.file = open_memstream(&text, length)};
+  if (plot.file == NULL) return NULL;
+  put_memory(&plot, picture);
+  if (fclose(plot.file) == 0) return text;
+  free(text);
+  return NULL;
+}
+
+/* ---- Memory against overhead ---- */
+
+/* Planners differ in the shape of their marks as well as in colour. */
+static void put_mark(const struct plot *p, int series, double x, double y) {
+  const char *const color = palette[series % PALETTE_SIZE];
+  switch (series % 4) {
+  case 0:
+    fprintf(p->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y, color);
+    break;
+  case 1:
+    fprintf(p->file, "<path d=\"M%.1f %.1fh8v8h-8z\" fill=\"%s\"/>\n", x - 4, y - 4, color);
+    break;
+  case 2:
+    fprintf(p->file, "<path d=\"M%.1f %.1fl5 9h-10z\" fill=\"%s\"/>\n", x, y - 6, color);
+    break;
+  default:
+    fprintf(p->file, "<path d=\"M%.1f %.1fl5 5l-5 5l-5 -5z\" fill=\"%s\"/>\n", x, y - 5, color);
   }
-  return end(path, &c);
+}
+
+static void put_series(const struct plot *p, const struct curve_picture *c, int series) {
+  fprintf(p->file, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" d=\"",
+          palette[series % PALETTE_SIZE]);
+  char command = 'M';
+  for (int64_t i = 0; i < c->count; i++) {
+    if (c->points[i].series != series) continue;
+    fprintf(p->file, "%c%.1f %.1f", command, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead));
+    command = 'L';
+  }
+  fputs("\"/>\n", p->file);
+  for (int64_t i = 0; i < c->count; i++)
+    if (c->points[i].series == series)
+      put_mark(p, series, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead));
+}
+
+static void put_series_legend(const struct plot *p, const struct curve_picture *c, int series) {
+  const double x = WIDTH - RIGHT + 29, y = TOP + 17 + 26.0 * series;
+  put_mark(p, series, x, y);
+  put_text(p->file, x + 15, y + 4, "", c->series[series]);
+}
+
+static void put_curve(struct plot *p, const struct curve_picture *c) {
+  static const char *const labels[4] = {
+      "memory, resident bytes included (bytes)", "memory, resident bytes included (KiB)",
+      "memory, resident bytes included (MiB)", "memory, resident bytes included (GiB)"};
+  double widest = c->lower_bound, highest_overhead = 0;
+  for (int64_t i = 0; i < c->count; i++) {
+    widest = fmax(widest, c->points[i].bytes);
+    highest_overhead = fmax(highest_overhead, c->points[i].overhead);
+  }
+  p->x = bytes_axis(1.04 * widest, labels);
+  p->y =
+      (struct axis){highest_overhead > 0 ? 1.06 * highest_overhead : 0.1, 0.01, "recomputation overhead (%)"};
+  char title[160];
+  snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
+  begin_plot(p, title, "every point is a plan with offsets; lower and further left is better");
+  const double bound = x_at(p, c->lower_bound);
+  fprintf(p->file,
+          "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\" stroke=\"#000\" stroke-dasharray=\"3 4\"/>\n",
+          bound, bound, TOP, HEIGHT - BOTTOM);
+  put_text(p->file, bound - 6, TOP + 10, "text-anchor=\"end\" font-size=\"11\"", "no plan");
+  put_text(p->file, bound - 6, TOP + 24, "text-anchor=\"end\" font-size=\"11\"", "needs less");
+  for (int s = 0; s < c->series_count; s++) {
+    put_series(p, c, s);
+    put_series_legend(p, c, s);
+  }
+  end_plot(p);
+}
+
+char *draw_curve(const struct curve_picture *picture, size_t *length) {
+  char *text = NULL;
+  struct plot plot = {.file = open_memstream(&text, length)};
+  if (plot.file == NULL) return NULL;
+  put_curve(&plot, picture);
+  if (fclose(plot.file) == 0) return text;
+  free(text);
+  return NULL;
 }

@@ -1,271 +1,296 @@
 /* neap train */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "cli.h"
+#include "train_report.h"
 
-const struct option_row train_options[] = {
-    {"--model", "NAME", "what to train (see `neap models`)"},
-    {"--data", "SET", "cifar10:DIR, mnist:DIR or synthetic"},
-    {"--budget", "B", "bytes training may use: 96MiB, 0.5GB, 80%, min or max (max)"},
-    {"--batch", "N", "images a step (the model's usual number)"},
-    {"--steps", "N", "stop after so many steps, or"},
-    {"--epochs", "N", "after so many passes over the data (1)"},
-    {"--lr", "X", "learning rate (0.1; adamw 0.001)"},
-    {"--schedule", "constant|step|cosine", "how it changes (cosine, to 0)"},
-    {"--warmup", "EPOCHS", "epochs in which it rises from 0 (0)"},
-    {"--lr-step", "EPOCHS", "schedule step: how often it falls (a third of the run)"},
-    {"--lr-factor", "X", "schedule step: by what factor (0.1)"},
-    {"--optimizer", "sgd|adamw", "(sgd)"},
-    {"--momentum", "X", "of SGD (0.9)"},
-    {"--nesterov", NULL, "Nesterov's momentum"},
-    {"--weight-decay", "X", "(5e-4; adamw 0.01)"},
-    {"--label-smoothing", "X", "(0)"},
-    {"--shuffle", "on|off", "off: records in file order (on)"},
-    {"--augment", "on|off", "random crop and flip (on)"},
-    {"--evaluate", "on|off", "on the test set after each epoch (on)"},
-    {"--planner", "P", "auto, or a name from `neap planners` (auto)"},
-    {"--plan", "PLAN.json", "replay a saved plan"},
-    {"--save-plan", "PLAN.json", "write the plan that is used"},
-    {"--costs", "roofline|measured", "what planners take a kernel's time from (roofline)"},
-    {"--conv", "auto|direct|winograd",
-     "convolution algorithm: changes the last bits, so never by budget (auto: by shape)"},
-    {"--backend", "cpu|reference", "reference: plain C in double, slow (cpu)"},
-    {"--threads", "N", "fixed for a run (all cores)"},
-    {"--seed", "N", "first weights, order, augmentation (1)"},
-    {"--init", "FILE.safetensors", "start from these weights"},
-    {"--out", "DIR", "write checkpoints here"},
-    {"--checkpoint-every", "STEPS", "also between epochs"},
-    {"--resume", "DIR", "go on from a checkpoint, with the same settings"},
-    {"--metrics", "FILE", "one JSON line a step"},
-    {"--json", NULL, "one JSON object on standard output at the end"},
+enum { OPTION_COUNT = 48 };
+
+#define OPTION(name, value, help, kind, field, least)                                                        \
+  { name, value, help, kind, offsetof(struct train_settings, field), least }
+const struct option train_options[] = {
+    OPTION("--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0),
+    OPTION("--data", "SET", "cifar10:DIR, mnist:DIR or synthetic", OPTION_TEXT, data, 0),
+    OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
+           0),
+    OPTION("--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1),
+    OPTION("--steps", "N", "how long to train, in steps", OPTION_INTEGER, steps, 1),
+    OPTION("--epochs", "N", "or in passes over the data (1)", OPTION_INTEGER, epochs, 1),
+    OPTION("--lr", "X", "learning rate (SGD 0.1, AdamW 0.001)", OPTION_NUMBER, learning_rate, 0),
+    OPTION("--schedule", "constant|step|cosine", "of the learning rate (cosine)", OPTION_WORD, schedule, 0),
+    OPTION("--warmup", "EPOCHS", "rising learning rate at first (0)", OPTION_NUMBER, warmup, 0),
+    OPTION("--step-epochs", "EPOCHS", "of the step schedule (a third of the run)", OPTION_NUMBER, step_epochs,
+           0),
+    OPTION("--step-factor", "X", "of the step schedule (0.1)", OPTION_NUMBER, step_factor, 0),
+    OPTION("--optimizer", "sgd|adamw", "update rule (sgd)", OPTION_WORD, optimizer, 0),
+    OPTION("--momentum", "X", "of SGD (0.9)", OPTION_NUMBER, momentum, 0),
+    OPTION("--nesterov", NULL, "Nesterov's momentum", OPTION_SWITCH, nesterov, 0),
+    OPTION("--weight-decay", "X", "(SGD 0.0005, AdamW 0.01)", OPTION_NUMBER, weight_decay, 0),
+    OPTION("--beta1", "X", "of AdamW (0.9)", OPTION_NUMBER, beta1, 0),
+    OPTION("--beta2", "X", "of AdamW (0.999)", OPTION_NUMBER, beta2, 0),
+    OPTION("--epsilon", "X", "of AdamW (1e-8)", OPTION_NUMBER, epsilon, 0),
+    OPTION("--label-smoothing", "X", "share of the label given to all classes (0)", OPTION_NUMBER, smoothing,
+           0),
+    OPTION("--shuffle", "on|off", "a new order each epoch (on)", OPTION_WORD, shuffle, 0),
+    OPTION("--augment", "on|off", "random crops and flips where the data has them (on)", OPTION_WORD, augment,
+           0),
+    OPTION("--evaluate", "on|off", "test accuracy after each epoch (on)", OPTION_WORD, evaluate, 0),
+    OPTION("--seed", "N", "of parameters, order and augmentation (1)", OPTION_INTEGER, seed, 0),
+    OPTION("--init", "FILE.safetensors", "parameters to start from", OPTION_TEXT, initial, 0),
+    OPTION("--out", "DIR", "write checkpoints here", OPTION_TEXT, out, 0),
+    OPTION("--resume", "DIR", "go on from a checkpoint, with its options", OPTION_TEXT, resume, 0),
+    OPTION("--checkpoint-every", "STEPS", "besides the end of each epoch", OPTION_INTEGER, checkpoint_steps,
+           1),
+    OPTION("--metrics", "FILE", "a JSON line a step", OPTION_TEXT, metrics, 0),
+    OPTION("--planner", "P", "auto, or one of `neap planners` (auto)", OPTION_TEXT, planner, 0),
+    OPTION("--plan", "PLAN.json", "replay a saved plan", OPTION_TEXT, plan, 0),
+    OPTION("--save-plan", "PLAN.json", "write the plan that is used", OPTION_TEXT, save_plan, 0),
+    OPTION("--conv", "auto|direct|winograd", "algorithm of convolutions (auto, by shape)", OPTION_WORD,
+           convolution, 0),
+    OPTION("--backend", "cpu|reference", "fast f32, or plain C in double (cpu)", OPTION_WORD, backend, 0),
+    OPTION("--costs", "roofline|measured", "what plans are compared by (roofline)", OPTION_WORD, costs, 0),
+    OPTION("--threads", "N", "fixed for a run (all cores)", OPTION_INTEGER, threads, 1),
+    OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
     {0},
 };
+_Static_assert(sizeof train_options / sizeof *train_options <= OPTION_COUNT, "raise OPTION_COUNT");
 
-static volatile sig_atomic_t interrupted;
+static const struct train_settings defaults = {.budget = {.text = "max", .bytes = NEAP_BUDGET_MAX},
+                                               .learning_rate = NAN,
+                                               .schedule = NEAP_LR_COSINE,
+                                               .momentum = 0.9,
+                                               .weight_decay = NAN,
+                                               .planner = "auto",
+                                               .seed = 1};
 
-static void on_interrupt(int number) {
-  (void)number;
-  interrupted = 1;
+/* ---- Going on: the options of a run lie beside its checkpoint ---- */
+
+static const char command_name[] = "command.json";
+
+/* Options of the one run that are not those of its continuation. */
+static bool belongs_to_run(const char *name) {
+  static const char *const once[] = {"--json", "--init", "--out", "--resume", "--save-plan"};
+  for (size_t i = 0; i < sizeof once / sizeof *once; i++)
+    if (strcmp(name, once[i]) == 0) return false;
+  return true;
 }
 
-/* ---- What a person sees ---- */
-
-struct display {
-  const neap_train_options *options;
-  bool terminal;
-  double last; /* when a line was printed */
-};
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+static bool command_path(const char *folder, char path[PATH_MAX]) {
+  return snprintf(path, PATH_MAX, "%s/%s", folder, command_name) < PATH_MAX;
 }
 
-static double percent(uint64_t part, uint64_t whole) {
-  return whole > 0 ? 100 * (double)part / (double)whole : 0;
-}
-
-static void print_bytes_row(const char *name, uint64_t bytes, uint64_t peak) {
-  fprintf(stderr, "  %-34s %12s  %5.1f %%\n", name, bytes_text(bytes), percent(bytes, peak));
-}
-
-static void print_settings(const neap_train_options *o, const neap_train_progress *p) {
-  static const char *const optimizers[] = {"SGD", "AdamW"}, *const schedules[] = {"constant", "in steps",
-                                                                                  "cosine"};
-  const neap_memory *m = p->memory;
-  fprintf(stderr, "%s on %s, batch %lld, %s", o->model, o->data, (long long)o->shape.batch,
-          optimizers[o->session.optimizer]);
-  if (o->session.optimizer == NEAP_SGD) fprintf(stderr, " momentum %g", (double)o->session.momentum);
-  fprintf(stderr, ", weight decay %g, learning rate %g %s, seed %llu", (double)o->session.weight_decay,
-          o->learning_rate, schedules[o->schedule], (unsigned long long)o->session.seed);
-  if (p->epochs > 0) fprintf(stderr, ", %lld epochs", (long long)p->epochs);
-  fprintf(stderr, ", %lld steps\n\nWhere the bytes go\n", (long long)p->steps);
-  print_bytes_row("parameters", m->parameters, m->planned_peak);
-  print_bytes_row("optimizer and running statistics", m->states, m->planned_peak);
-  print_bytes_row("inputs", m->inputs, m->planned_peak);
-  print_bytes_row("arena: activations, gradients, ...", m->arena, m->planned_peak);
-  print_bytes_row("peak, proven before the first step", m->planned_peak, m->planned_peak);
-  fprintf(stderr, "  %-34s %12s\n", "budget", bytes_text(m->budget));
-  fprintf(stderr, "  %-34s %12s  (%.1fx the peak)\n", "keeping everything would need",
-          bytes_text(m->keep_all), (double)m->keep_all / (double)m->planned_peak);
-  fprintf(stderr, "  plan: %s, recomputation adds %.1f %% by its costs\n\n", m->planner,
-          100 * (m->cost / m->base_cost - 1));
-}
-
-static void print_line(struct display *d, const neap_train_progress *p) {
-  const bool last = p->step == p->steps || p->test_accuracy >= 0;
-  const double time = now(), pause = d->terminal ? 0.1 : 10;
-  if (!last && p->step > 1 && time - d->last < pause) return;
-  d->last = time;
-  char epoch[48] = "";
-  if (p->epochs > 0)
-    snprintf(epoch, sizeof epoch, "epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
-  fprintf(stderr, "%s%sstep %lld/%lld  loss %.4f  accuracy %.1f %%  %.0f images/s  %s left  %s of %s",
-          d->terminal ? "\r\033[K" : "", epoch, (long long)p->step, (long long)p->steps, p->loss,
-          100 * p->accuracy, p->images_per_second, duration_text(p->seconds_left),
-          bytes_text(p->memory->measured_peak), bytes_text(p->memory->budget));
-  if (p->test_accuracy >= 0) fprintf(stderr, "\n  test accuracy %.2f %%", 100 * p->test_accuracy);
-  if (!d->terminal || last) fputc('\n', stderr);
-}
-
-static int show_progress(void *context, const neap_train_progress *progress) {
-  struct display *d = context;
-  if (progress->step == 0)
-    print_settings(d->options, progress);
+static int save_command(const char *folder, const char *const *texts) {
+  char path[PATH_MAX];
+  if (!command_path(folder, path) || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
+    fprintf(stderr, "neap: --out %s: %s\n", folder, strerror(errno));
+    return EXIT_FAILED;
+  }
+  json_t *options = json_object();
+  for (int i = 0; train_options[i].name != NULL; i++)
+    if (texts[i] != NULL && belongs_to_run(train_options[i].name))
+      json_object_set_new(options, train_options[i].name, json_string(texts[i]));
+  json_t *command = json_pack("{s:s, s:i, s:o}", "format", "neap-command", "version", 1, "options", options);
+  char *text = command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
+  int result = EXIT_FAILED;
+  if (text == NULL)
+    fprintf(stderr, "neap: %s: the options are not UTF-8, or memory is out\n", path);
   else
-    print_line(d, progress);
-  return interrupted;
+    result = write_text_file(path, text, strlen(text));
+  free(text);
+  json_decref(command);
+  return result;
 }
 
-static void print_summary(const neap_train_result *r) {
-  const neap_memory *m = &r->memory;
-  fprintf(stderr, "\n%lld steps in %s, %s a step. Loss %.4f", (long long)r->steps, duration_text(r->seconds),
-          duration_text(r->step_seconds_median), r->loss);
-  if (r->test_accuracy >= 0) fprintf(stderr, ", test accuracy %.2f %%", 100 * r->test_accuracy);
-  fprintf(stderr, ".\nPeak: %s planned, %s measured, of a budget of %s.", bytes_text(m->planned_peak),
-          bytes_text(m->measured_peak), bytes_text(m->budget));
-  if (m->planned_peak < m->keep_all)
-    fprintf(stderr, " Keeping everything would have needed %s: %s saved, with the same bits.",
-            bytes_text(m->keep_all), bytes_text(m->keep_all - m->planned_peak));
-  fprintf(stderr, "\nThe process besides: %s (code, libraries, stacks). Weights %.16s...\n",
-          bytes_text(r->process_overhead_bytes), r->weights_sha256);
-}
-
-/* ---- Options to settings ---- */
-
-static bool read_switch(const struct verb *verb, const char *const *values, const char *name, bool *off) {
-  int index = 0;
-  if (!word_value(verb, values, name, "on|off", &index)) return false;
-  *off = index == 1;
-  return true;
-}
-
-static bool read_session(const struct verb *verb, const char *const *values, neap_session_options *s) {
-  int optimizer = 0, costs = 0, convolution = 0, backend = 0;
-  if (!word_value(verb, values, "--optimizer", "sgd|adamw", &optimizer) ||
-      !word_value(verb, values, "--costs", "roofline|measured", &costs) ||
-      !word_value(verb, values, "--conv", "auto|direct|winograd", &convolution) ||
-      !word_value(verb, values, "--backend", "cpu|reference", &backend))
-    return false;
-  int64_t threads = 0, seed = 1;
-  double momentum = 0.9, decay = optimizer == NEAP_ADAMW ? 0.01 : 5e-4;
-  if (!integer_value(verb, values, "--threads", 1, &threads) ||
-      !integer_value(verb, values, "--seed", 0, &seed) ||
-      !number_value(verb, values, "--momentum", 0, &momentum) ||
-      !number_value(verb, values, "--weight-decay", 0, &decay) ||
-      !budget_value(verb, values, &s->budget, &s->budget_fraction))
-    return false;
-  s->optimizer = (neap_optimizer)optimizer;
-  s->costs = (neap_costs)costs;
-  s->convolution = (neap_convolution)convolution;
-  s->backend = (neap_backend)backend;
-  s->threads = (int)threads;
-  s->seed = (uint64_t)seed;
-  s->momentum = (float)momentum;
-  s->weight_decay = (float)decay;
-  s->nesterov = has(verb, values, "--nesterov");
-  s->planner = value_of(verb, values, "--planner");
-  s->plan_file = value_of(verb, values, "--plan");
-  return true;
-}
-
-static bool read_train_options(const struct verb *verb, const char *const *values, neap_train_options *o) {
-  o->model = value_of(verb, values, "--model");
-  o->data = value_of(verb, values, "--data");
-  o->resume = value_of(verb, values, "--resume");
-  if (o->model == NULL || o->data == NULL) {
-    usage_error(verb, "%s is missing", o->model == NULL ? "--model" : "--data");
-    return false;
+/* The options of the run in a folder, as arguments "--name=value" into `list`. None where there is no such
+ * file: a checkpoint can have been written by a program of its own. */
+static int load_command(const struct verb *verb, const char *folder, char **list, int *count) {
+  char path[PATH_MAX];
+  *count = 0;
+  if (!command_path(folder, path)) return report_usage(verb, "--resume %s: the path is too long", folder);
+  FILE *file = fopen(path, "r");
+  if (file == NULL && errno == ENOENT) return EXIT_DONE;
+  json_error_t error = {0};
+  json_t *command = file != NULL ? json_loadf(file, 0, &error) : NULL;
+  if (file != NULL) fclose(file);
+  json_t *options = json_object_get(command, "options"), *value;
+  const char *name;
+  int result = json_is_object(options) ? EXIT_DONE : EXIT_FAILED;
+  json_object_foreach(options, name, value) {
+    const char *text = json_string_value(value);
+    if (result != EXIT_DONE || text == NULL || *count == OPTION_COUNT ||
+        asprintf(&list[*count], text[0] != '\0' ? "%s=%s" : "%s", name, text) < 0) {
+      result = EXIT_FAILED;
+      break;
+    }
+    ++*count;
   }
-  if (!read_session(verb, values, &o->session)) return false;
-  int schedule = NEAP_LR_COSINE;
-  double smoothing = 0;
-  o->learning_rate = o->session.optimizer == NEAP_ADAMW ? 0.001 : 0.1;
-  o->step_factor = 0.1;
-  if (!integer_value(verb, values, "--batch", 1, &o->shape.batch) ||
-      !integer_value(verb, values, "--steps", 1, &o->steps) ||
-      !integer_value(verb, values, "--epochs", 1, &o->epochs) ||
-      !integer_value(verb, values, "--checkpoint-every", 1, &o->checkpoint_steps) ||
-      !number_value(verb, values, "--lr", 0, &o->learning_rate) ||
-      !number_value(verb, values, "--warmup", 0, &o->warmup_epochs) ||
-      !number_value(verb, values, "--lr-step", 0, &o->step_epochs) ||
-      !number_value(verb, values, "--lr-factor", 0, &o->step_factor) ||
-      !number_value(verb, values, "--label-smoothing", 0, &smoothing) ||
-      !word_value(verb, values, "--schedule", "constant|step|cosine", &schedule) ||
-      !read_switch(verb, values, "--shuffle", &o->no_shuffle) ||
-      !read_switch(verb, values, "--augment", &o->no_augment) ||
-      !read_switch(verb, values, "--evaluate", &o->no_evaluation))
-    return false;
-  if (o->steps > 0 && o->epochs > 0) {
-    usage_error(verb, "give --steps or --epochs, not both");
-    return false;
+  if (result != EXIT_DONE) fprintf(stderr, "neap: %s: is not a list of options (%s)\n", path, error.text);
+  json_decref(command);
+  return result;
+}
+
+/* Reads `arguments` over the options of the run that is resumed, if one is. `stored` owns what settings point
+ * to. */
+static int read_settings(const struct verb *verb, int count, char **arguments, struct train_settings *s,
+                         const char **texts, char **stored, int *stored_count) {
+  struct operands operands;
+  *s = defaults;
+  if (!read_arguments(verb, count, arguments, s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
+  const bool length_given = s->steps > 0 || s->epochs > 0;
+  if (s->resume != NULL) {
+    const int loaded = load_command(verb, s->resume, stored, stored_count);
+    if (loaded != EXIT_DONE) return loaded;
   }
-  o->shape.smoothing = (float)smoothing;
-  o->schedule = (neap_schedule_kind)schedule;
-  o->out = value_of(verb, values, "--out");
-  o->initial = value_of(verb, values, "--init");
-  o->metrics = value_of(verb, values, "--metrics");
-  o->save_plan = value_of(verb, values, "--save-plan");
-  return true;
+  *s = defaults;
+  if (!read_arguments(verb, *stored_count, stored, s, &operands, texts)) return EXIT_FAILED;
+  if (length_given) {
+    s->steps = s->epochs = 0;
+    for (int i = 0; train_options[i].name != NULL; i++)
+      if (strcmp(train_options[i].name, "--steps") == 0 || strcmp(train_options[i].name, "--epochs") == 0)
+        texts[i] = NULL;
+  }
+  return read_arguments(verb, count, arguments, s, &operands, texts) ? EXIT_DONE : EXIT_USAGE;
+}
+
+/* ---- Checks and defaults ---- */
+
+static int complete_settings(const struct verb *verb, struct train_settings *s) {
+  if (s->model == NULL) return report_usage(verb, "--model is missing");
+  if (s->data == NULL) return report_usage(verb, "--data is missing");
+  if (s->steps > 0 && s->epochs > 0) return report_usage(verb, "--steps and --epochs: give one of them");
+  if (s->resume != NULL && s->initial != NULL)
+    return report_usage(verb, "--resume and --init: give one of them");
+  if (!planner_exists(s->planner))
+    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
+  if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;
+  if (isnan(s->weight_decay)) s->weight_decay = s->optimizer == NEAP_SGD ? 0.0005 : 0.01;
+  if (s->out == NULL) s->out = s->resume;
+  const neap_model_options shape = {.batch = s->batch};
+  neap_graph *graph;
+  const neap_status status = neap_model_build(s->model, &shape, &graph);
+  if (status == NEAP_INVALID_ARGUMENT)
+    return report_usage(verb, "--model %s: %s", s->model, neap_error_message());
+  if (status != NEAP_OK) return report_failure(verb, status);
+  s->batch = neap_graph_batch(graph);
+  neap_graph_free(graph);
+  return EXIT_DONE;
+}
+
+static neap_train_options library_options(const struct train_settings *s) {
+  return (neap_train_options){
+      .model = s->model,
+      .data = s->data,
+      .shape = {.batch = s->batch, .smoothing = (float)s->smoothing},
+      .session = {.budget = s->budget.bytes,
+                  .budget_fraction = s->budget.fraction,
+                  .planner = s->planner,
+                  .plan_file = s->plan,
+                  .optimizer = (neap_optimizer)s->optimizer,
+                  .momentum = (float)s->momentum,
+                  .weight_decay = (float)s->weight_decay,
+                  .nesterov = s->nesterov,
+                  .beta1 = (float)s->beta1,
+                  .beta2 = (float)s->beta2,
+                  .epsilon = (float)s->epsilon,
+                  .convolution = (neap_convolution)s->convolution,
+                  .backend = (neap_backend)s->backend,
+                  .costs = (neap_costs)s->costs,
+                  .threads = (int)s->threads,
+                  .seed = (uint64_t)s->seed},
+      .steps = s->steps,
+      .epochs = s->epochs,
+      .learning_rate = s->learning_rate,
+      .schedule = (neap_schedule_kind)s->schedule,
+      .warmup_epochs = s->warmup,
+      .step_epochs = s->step_epochs,
+      .step_factor = s->step_factor,
+      .no_shuffle = s->shuffle != 0,
+      .no_augment = s->augment != 0,
+      .no_evaluation = s->evaluate != 0,
+      .out = s->out,
+      .resume = s->resume,
+      .checkpoint_steps = s->checkpoint_steps,
+      .initial = s->initial,
+      .metrics = s->metrics,
+      .save_plan = s->save_plan,
+  };
+}
+
+/* ---- Stopping ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+static void remember_signal(int number) { stop_signal = number; }
+
+/* The first one asks for a checkpoint, a second one ends the program as usual. */
+static void catch_signals(void) {
+  struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)SA_RESETHAND};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+static int on_progress(void *context, const neap_train_progress *progress) {
+  struct train_report *report = context;
+  if (progress->step == 0 && report->settings->out != NULL &&
+      save_command(report->settings->out, report->texts) != EXIT_DONE) {
+    report->failed = true;
+    return 1;
+  }
+  report_progress(report, progress);
+  return stop_signal != 0;
 }
 
 /* ---- The verb ---- */
 
-static json_t *result_json(const neap_train_options *o, const neap_train_result *r) {
-  const neap_memory *m = &r->memory;
-  return json_pack(
-      "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}",
-      "model", o->model, "batch", (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
-      (json_int_t)r->steps, "seconds", r->seconds, "step_seconds_median", r->step_seconds_median, "loss",
-      r->loss, "accuracy", r->accuracy, "test_accuracy",
-      r->test_accuracy >= 0 ? json_real(r->test_accuracy) : json_null(), "planner",
-      m->planner != NULL ? m->planner : "", "budget_bytes", (json_int_t)m->budget, "planned_peak_bytes",
-      (json_int_t)m->planned_peak, "measured_peak_bytes", (json_int_t)m->measured_peak, "resident_bytes",
-      (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
-      (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes, "cost",
-      m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
-}
-
-static int report_over_budget(const neap_train_options *o, const neap_train_result *r, bool json) {
-  fprintf(stderr, "neap: the budget cannot be met.\n  The smallest that can: %s (--budget %llu)\n",
-          bytes_text(r->smallest_budget), (unsigned long long)r->smallest_budget);
-  if (r->largest_batch > 0)
-    fprintf(stderr, "  The largest batch that fits it: --batch %lld\n", (long long)r->largest_batch);
-  else
-    fputs("  No batch fits it.\n", stderr);
-  if (json)
-    print_json(json_pack("{s:s, s:b, s:I, s:I}", "model", o->model, "feasible", 0, "smallest_budget_bytes",
-                         (json_int_t)r->smallest_budget, "largest_batch", (json_int_t)r->largest_batch));
-  return EXIT_OVER_BUDGET;
-}
-
-int run_train(const struct verb *verb, const char *const *values, const char *const *operands,
-              int operand_count) {
-  if (operand_count > 0) return usage_error(verb, "there is no use for '%s'", operands[0]);
-  neap_train_options options = {0};
-  if (!read_train_options(verb, values, &options)) return EXIT_USAGE;
-  struct display display = {.options = &options, .terminal = isatty(STDERR_FILENO)};
-  options.progress = show_progress;
-  options.context = &display;
-  struct sigaction action = {.sa_handler = on_interrupt,
-                             .sa_flags = (int)SA_RESETHAND}; /* a second one ends at once */
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  neap_train_result result = {0};
-  const neap_status status = neap_train(&options, &result);
-  const bool json = has(verb, values, "--json");
-  if (status == NEAP_OVER_BUDGET) return report_over_budget(&options, &result, json);
-  if (status != NEAP_OK && status != NEAP_INTERRUPTED) return report_failure(status);
-  if (status == NEAP_INTERRUPTED) {
-    fprintf(stderr, "\nneap: %s\n", neap_error_message());
-    if (options.out != NULL) fprintf(stderr, "Go on with --resume %s\n", options.out);
-  } else {
-    print_summary(&result);
+static int finish(const struct verb *verb, struct train_report *report, neap_status status,
+                  const neap_train_result *result) {
+  int exit_status = EXIT_DONE;
+  end_progress(report);
+  if (status == NEAP_OVER_BUDGET)
+    exit_status = report_over_budget(report, result);
+  else if (status == NEAP_INTERRUPTED && report->failed)
+    exit_status = EXIT_FAILED;
+  else if (status != NEAP_OK)
+    exit_status = report_failure(verb, status);
+  if (status == NEAP_INTERRUPTED && !report->failed) {
+    exit_status = EXIT_SIGNAL + (stop_signal != 0 ? stop_signal : SIGINT);
+    report_interruption(report);
   }
-  if (json && print_json(result_json(&options, &result)) != EXIT_DONE) return EXIT_FAILED;
-  return status == NEAP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
+  if (status == NEAP_OK || (status == NEAP_INTERRUPTED && !report->failed)) {
+    if (!report->settings->json)
+      print_summary(report, result);
+    else if (print_json(train_json(report->settings, result)) != EXIT_DONE)
+      exit_status = EXIT_FAILED;
+  }
+  return exit_status;
+}
+
+int run_train(const struct verb *verb, int count, char **arguments) {
+  struct train_settings settings;
+  const char *texts[OPTION_COUNT] = {0};
+  char *stored[OPTION_COUNT] = {0};
+  int stored_count = 0;
+  int exit_status = read_settings(verb, count, arguments, &settings, texts, stored, &stored_count);
+  if (exit_status == EXIT_DONE) exit_status = complete_settings(verb, &settings);
+  if (exit_status == EXIT_DONE) {
+    struct train_report report = make_report(&settings, texts);
+    neap_train_options options = library_options(&settings);
+    options.progress = on_progress;
+    options.context = &report;
+    catch_signals();
+    neap_train_result result;
+    const neap_status status = neap_train(&options, &result);
+    exit_status = finish(verb, &report, status, &result);
+  }
+  for (int i = 0; i < stored_count; i++) free(stored[i]);
+  return exit_status;
 }

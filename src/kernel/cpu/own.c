@@ -116,7 +116,7 @@ PREPARE(prepare_add) {
 RUN(run_dropout) {
   (void)workspace;
   const struct random_key key = {context->seed, random_stream(context->step, ATTRIBUTES.stream)};
-  K->dropout(stored(A), key, ATTRIBUTES.probability, in[0], out[0]);
+  K->dropout(A, key, ATTRIBUTES.probability, in[0], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_dropout) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }

@@ -47,7 +47,9 @@ void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, flo
 
 /* ---- Dropout ---- */
 
-void ISA(dropout)(int64_t count, struct random_key key, float probability, const float *x, float *y) {
+/* Where memory is in row-major order a counter serves four elements. */
+static void dropout_row_major(int64_t count, struct random_key key, float probability, const float *x,
+                              float *y) {
   const float kept = 1 / (1 - probability);
 #pragma omp parallel for if (count >= PARALLEL_FROM)
   for (int64_t group = 0; group < (count + 3) / 4; group++) {
@@ -56,6 +58,29 @@ void ISA(dropout)(int64_t count, struct random_key key, float probability, const
     for (int64_t k = 0; k < 4 && 4 * group + k < count; k++)
       y[4 * group + k] = random_uniform(word[k]) >= probability ? x[4 * group + k] * kept : 0;
   }
+}
+
+void ISA(dropout)(struct activation a, struct random_key key, float probability, const float *x, float *y) {
+  const int64_t pixels = pixels_of(a), slabs = a.images * blocks_of(a);
+  if (a.lanes == 1 || (pixels == 1 && a.lanes == a.channels)) {
+    dropout_row_major(stored_elements(a), key, probability, x, y);
+    return;
+  }
+  const float kept = 1 / (1 - probability);
+#pragma omp parallel for if (stored_elements(a) >= PARALLEL_FROM)
+  for (int64_t slab = 0; slab < slabs; slab++)
+    for (int64_t l = 0; l < a.lanes; l++) {
+      const int64_t channel = slab % blocks_of(a) * a.lanes + l;
+      const int64_t first =
+          (slab / blocks_of(a) * a.channels + channel) * pixels; /* of this channel, in row-major order */
+      for (int64_t p = 0; p < pixels; p++) {
+        const int64_t at = (slab * pixels + p) * a.lanes + l;
+        uint32_t word[4];
+        random_philox(key.seed, key.stream, (uint64_t)(first + p) / 4, word);
+        y[at] =
+            channel < a.channels && random_uniform(word[(first + p) % 4]) >= probability ? x[at] * kept : 0;
+      }
+    }
 }
 
 /* ---- Softmax cross-entropy ---- */

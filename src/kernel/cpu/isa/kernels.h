@@ -84,9 +84,9 @@ struct cpu_kernels {
   void (*softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
                                          const int32_t *labels, float smoothing, float *dlogits);
 
-  /* y[i] = u(i) >= probability ? x[i] / (1 - probability) : 0, u in [0, 1) from the counter i. In place. The
-   * element order is that of memory. */
-  void (*dropout)(int64_t count, struct random_key key, float probability, const float *x, float *y);
+  /* y[i] = u(i) >= probability ? x[i] / (1 - probability) : 0, u in [0, 1) from the counter i: the element's
+   * place in row-major order, whatever the layout. In place. */
+  void (*dropout)(struct activation a, struct random_key key, float probability, const float *x, float *y);
 
   /* g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m), as PyTorch. m
    * may be NULL (momentum 0). */

@@ -1,0 +1,146 @@
+/* paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS]
+ *
+ * Training steps of a model on random images, at the pace that standard input sets, so that programs can take
+ * turns on one machine: prints "ready" when it is warm (after two steps); then, for each number n that it
+ * reads, runs n steps and prints "done"; at the end of its input prints one JSON line and ends. */
+#include <jansson.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "neap.h"
+
+enum { STEP_LIMIT = 100000, WARM_STEPS = 2 };
+
+struct bench {
+  const char *model, *budget;
+  neap_model_options shape;
+  neap_graph *graph;
+  neap_session *session;
+  uint64_t rss_before;
+  double *seconds; /* [STEP_LIMIT] */
+  int64_t steps;
+};
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* A size of this process, as the system counts it; bytes. 0: not known. */
+static uint64_t process_bytes(const char *field) {
+  FILE *file = fopen("/proc/self/status", "r");
+  char line[256];
+  unsigned long long kilobytes = 0;
+  while (file != NULL && fgets(line, sizeof line, file) != NULL)
+    if (strncmp(line, field, strlen(field)) == 0) sscanf(line + strlen(field), ": %llu", &kilobytes);
+  if (file != NULL) fclose(file);
+  return 1024 * kilobytes;
+}
+
+static neap_status step(struct bench *b) {
+  const double begin = now();
+  const neap_status status = neap_session_step(b->session, 0.01f, NULL);
+  if (b->steps < STEP_LIMIT) b->seconds[b->steps++] = now() - begin;
+  return status;
+}
+
+static void fill_inputs(struct bench *b) {
+  const int64_t pixels = b->shape.batch * b->shape.image[0] * b->shape.image[1] * b->shape.image[2];
+  float *images = neap_session_input(b->session, "image");
+  int32_t *labels = neap_session_input(b->session, "label");
+  uint32_t state = 1; /* Marsaglia's xorshift: any noise will do */
+  for (int64_t i = 0; i < pixels; i++) {
+    state ^= state << 13, state ^= state >> 17, state ^= state << 5;
+    images[i] = (float)state / 1073741824.0f - 2.0f;
+  }
+  for (int64_t i = 0; i < b->shape.batch; i++) labels[i] = (int32_t)(i % b->shape.classes);
+}
+
+static neap_status prepare(struct bench *b, int threads) {
+  neap_session_options options = {.momentum = 0.9f, .weight_decay = 5e-4f, .seed = 1, .threads = threads};
+  neap_status status = neap_budget_parse(b->budget, &options.budget, &options.budget_fraction);
+  if (status == NEAP_OK) status = neap_model_build(b->model, &b->shape, &b->graph);
+  b->rss_before = process_bytes("VmRSS");
+  if (status == NEAP_OK) status = neap_session_create(b->graph, &options, NULL, &b->session);
+  if (status != NEAP_OK) return status;
+  fill_inputs(b);
+  for (int i = 0; status == NEAP_OK && i < WARM_STEPS; i++) status = step(b);
+  b->steps = 0;
+  return status;
+}
+
+static neap_status answer_paces(struct bench *b) {
+  char line[64];
+  puts("ready");
+  fflush(stdout);
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    for (long n = strtol(line, NULL, 10); n > 0; n--) {
+      const neap_status status = step(b);
+      if (status != NEAP_OK) return status;
+    }
+    puts("done");
+    fflush(stdout);
+  }
+  return NEAP_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static json_t *result(struct bench *b, int threads) {
+  json_t *seconds = json_array();
+  for (int64_t i = 0; i < b->steps; i++) json_array_append_new(seconds, json_real(b->seconds[i]));
+  qsort(b->seconds, (size_t)b->steps, sizeof *b->seconds, by_value);
+  neap_memory m;
+  neap_session_memory(b->session, &m);
+  json_t *times = b->steps > 0 ? json_pack("{s:f, s:f, s:o}", "median_s", b->seconds[b->steps / 2], "min_s",
+                                           b->seconds[0], "steps_s", seconds)
+                               : json_pack("{s:n, s:n, s:o}", "median_s", "min_s", "steps_s", seconds);
+  json_t *object = json_pack(
+      "{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:I, s:I, s:f, s:I}", "program", "neap", "net",
+      b->model, "batch", (json_int_t)b->shape.batch, "dtype", "f32", "budget", b->budget, "threads", threads,
+      "params", (json_int_t)neap_graph_parameters(b->graph), "planner", m.planner, "budget_bytes",
+      (json_int_t)m.budget, "planned_peak_bytes", (json_int_t)m.planned_peak, "measured_peak_bytes",
+      (json_int_t)m.measured_peak, "keep_all_bytes", (json_int_t)m.keep_all, "planned_overhead",
+      m.cost / m.base_cost - 1, "rss_growth_bytes", (json_int_t)(process_bytes("VmHWM") - b->rss_before));
+  if (object != NULL) json_object_update(object, times);
+  json_decref(times);
+  return object;
+}
+
+int main(int count, char **arguments) {
+  struct bench b = {.seconds = calloc(STEP_LIMIT, sizeof *b.seconds)};
+  long long channels, height, width;
+  if (count < 6 || b.seconds == NULL ||
+      sscanf(arguments[3], "%lldx%lldx%lld", &channels, &height, &width) != 3) {
+    fputs("usage: paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS]\n", stderr);
+    free(b.seconds);
+    return 2;
+  }
+  b.model = arguments[1];
+  b.budget = arguments[5];
+  b.shape = (neap_model_options){.batch = strtoll(arguments[2], NULL, 10),
+                                 .image = {channels, height, width},
+                                 .classes = strtoll(arguments[4], NULL, 10)};
+  const int threads = count > 6 ? atoi(arguments[6]) : omp_get_num_procs();
+  neap_status status = prepare(&b, threads);
+  if (status == NEAP_OK) status = answer_paces(&b);
+  if (status == NEAP_OK) {
+    json_t *object = result(&b, threads);
+    if (object == NULL || json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) != 0 || putchar('\n') == EOF)
+      status = NEAP_OUT_OF_MEMORY;
+    json_decref(object);
+  } else {
+    fprintf(stderr, "paced: %s\n", neap_error_message());
+  }
+  neap_session_free(b.session);
+  neap_graph_free(b.graph);
+  free(b.seconds);
+  return status == NEAP_OK ? 0 : 1;
+}

@@ -1,0 +1,57 @@
+/* neap check */
+#include <stddef.h>
+
+#include "cli.h"
+
+struct settings {
+  bool json;
+};
+
+const struct option check_options[] = {
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {0},
+};
+
+static json_t *check_json(const neap_check_result *check) {
+  json_t *object = json_pack("{s:b, s:I, s:o}", "valid", check->valid, "peak_bytes",
+                             (json_int_t)check->peak_bytes, "cost", number_json(check->cost));
+  if (object == NULL) return NULL;
+  json_object_set_new(object, "reason", check->valid ? json_null() : json_string(check->reason));
+  json_object_set_new(object, "position", check->position < 0 ? json_null() : json_integer(check->position));
+  return object;
+}
+
+static void print_check(const neap_check_result *check) {
+  if (check->valid)
+    printf("valid: peak %s (%llu bytes), cost %g\n", bytes_text(check->peak_bytes).text,
+           (unsigned long long)check->peak_bytes, check->cost);
+  else if (check->position >= 0)
+    printf("not valid, at position %lld of the schedule: %s\n", (long long)check->position, check->reason);
+  else
+    printf("not valid: %s\n", check->reason);
+}
+
+int run_check(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {0};
+  struct operands operands;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count < 2) return report_usage(verb, "a graph file and a plan file are needed");
+  neap_step *step = NULL;
+  neap_plan *plan = NULL;
+  neap_check_result check = {.position = -1};
+  neap_status status = neap_step_read(operands.values[0], &step);
+  if (status == NEAP_OK) status = neap_plan_read(operands.values[1], &plan);
+  if (status == NEAP_OK) status = neap_plan_check(step, plan, &check);
+  int result;
+  if (status == NEAP_OK || (status == NEAP_INVALID_PLAN && plan != NULL)) {
+    result = check.valid ? EXIT_DONE : EXIT_INVALID;
+    if (check.valid) check.peak_bytes = plan_bytes(plan); /* with the padding of the arena, as everywhere */
+    if (s.json && print_json(check_json(&check)) != EXIT_DONE) result = EXIT_FAILED;
+    if (!s.json) print_check(&check);
+  } else {
+    result = report_failure(verb, status);
+  }
+  neap_plan_free(plan);
+  neap_step_free(step);
+  return result;
+}

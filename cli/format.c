@@ -1,0 +1,76 @@
+/* How bytes, times and results are written. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+struct text bytes_text(uint64_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double size = (double)bytes;
+  int unit = 0;
+  for (; size >= 1000 && unit < 6; unit++) size /= 1024;
+  struct text text;
+  snprintf(text.text, sizeof text.text,
+           unit == 0   ? "%.0f %s"
+           : size < 10 ? "%.2f %s"
+                       : "%.1f %s",
+           size, units[unit]);
+  return text;
+}
+
+struct text duration_text(double seconds) {
+  struct text text;
+  const long long whole = llround(seconds);
+  if (seconds < 1)
+    snprintf(text.text, sizeof text.text, "%.0f ms", 1000 * seconds);
+  else if (seconds < 60)
+    snprintf(text.text, sizeof text.text, "%.1f s", seconds);
+  else if (whole < 3600)
+    snprintf(text.text, sizeof text.text, "%lld min %02lld s", whole / 60, whole % 60);
+  else
+    snprintf(text.text, sizeof text.text, "%lld h %02lld min", whole / 3600, whole / 60 % 60);
+  return text;
+}
+
+struct text percent_text(double fraction) {
+  struct text text;
+  snprintf(text.text, sizeof text.text, "%.1f %%", 100 * fraction);
+  return text;
+}
+
+struct text overhead_text(double cost, double base_cost) {
+  struct text text;
+  snprintf(text.text, sizeof text.text, "+%.1f %%", base_cost > 0 ? 100 * (cost / base_cost - 1) : 0.0);
+  return text;
+}
+
+json_t *number_json(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+int print_json(json_t *object) {
+  const bool good = object != NULL && json_dumpf(object, stdout, JSON_REAL_PRECISION(17)) == 0 &&
+                    putchar('\n') != EOF && fflush(stdout) == 0;
+  json_decref(object);
+  if (good) return EXIT_DONE;
+  fputs("neap: the result could not be written to standard output\n", stderr);
+  return EXIT_FAILED;
+}
+
+int write_text_file(const char *path, const char *text, size_t length) {
+  char *temporary = NULL;
+  FILE *file = NULL;
+  bool good = asprintf(&temporary, "%s.%ld.part", path, (long)getpid()) > 0;
+  if (good) file = fopen(temporary, "wb");
+  good = file != NULL && fwrite(text, 1, length, file) == length && fflush(file) == 0 &&
+         fsync(fileno(file)) == 0;
+  if (file != NULL) good = fclose(file) == 0 && good;
+  good = good && rename(temporary, path) == 0;
+  if (!good) {
+    fprintf(stderr, "neap: %s: cannot be written: %s\n", path, strerror(errno));
+    if (file != NULL) remove(temporary);
+  }
+  free(temporary);
+  return good ? EXIT_DONE : EXIT_FAILED;
+}

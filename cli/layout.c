@@ -1,0 +1,107 @@
+/* neap layout */
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli.h"
+
+struct settings {
+  const char *out;
+  int64_t capacity;
+  bool json;
+};
+
+const struct option layout_options[] = {
+    {"-o", "OUT.csv", "write the buffers with their offsets", OPTION_TEXT, offsetof(struct settings, out), 0},
+    {"--capacity", "BYTES", "a height to stay within (0: the least that is found)", OPTION_INTEGER,
+     offsetof(struct settings, capacity), 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {0},
+};
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int by_lower(const void *a, const void *b) {
+  const neap_buffer *x = a, *y = b;
+  return (x->lower > y->lower) - (x->lower < y->lower);
+}
+
+/* Looks at every pair that lives at one position. `sorted` is a copy of its own. */
+static bool apart(neap_buffer *sorted, int64_t count, uint64_t height) {
+  qsort(sorted, (size_t)count, sizeof *sorted, by_lower);
+  for (int64_t i = 0; i < count; i++) {
+    const neap_buffer *a = &sorted[i];
+    if (a->offset > height || a->size > height - a->offset) return false;
+    for (int64_t k = i + 1; k < count && sorted[k].lower < a->upper; k++) {
+      const neap_buffer *b = &sorted[k];
+      if (b->upper > b->lower && a->offset < b->offset + b->size && b->offset < a->offset + a->size)
+        return false;
+    }
+  }
+  return true;
+}
+
+static bool is_valid(const neap_buffer *buffers, int64_t count, uint64_t height) {
+  neap_buffer *sorted = malloc(((size_t)count + 1) * sizeof *sorted);
+  if (sorted == NULL) return false;
+  for (int64_t i = 0; i < count; i++) sorted[i] = buffers[i];
+  const bool valid = apart(sorted, count, height);
+  free(sorted);
+  return valid;
+}
+
+static void print_layout(int64_t count, const neap_layout_result *layout, double seconds) {
+  const double share = layout->height > 0 ? (double)layout->lower_bound / (double)layout->height : 1;
+  printf("%lld buffers in %s (%llu bytes), found in %s\n", (long long)count, bytes_text(layout->height).text,
+         (unsigned long long)layout->height, duration_text(seconds).text);
+  printf("live at once at most %s (%llu bytes): %s of the height%s\n", bytes_text(layout->lower_bound).text,
+         (unsigned long long)layout->lower_bound, percent_text(share).text,
+         layout->proven_optimal ? "; no layout is lower" : "");
+}
+
+static int solve(const struct verb *verb, const struct settings *s, const char *in, neap_buffer *buffers,
+                 int64_t count) {
+  const uint64_t capacity = (uint64_t)s->capacity;
+  neap_layout_result layout = {0};
+  const double start = now();
+  neap_status status = neap_layout_solve(buffers, count, capacity, &layout);
+  const bool over = status == NEAP_OVER_BUDGET;
+  if (over) status = neap_layout_solve(buffers, count, 0, &layout); /* the answer says what would do */
+  if (status != NEAP_OK) return report_failure(verb, status);
+  const double seconds = now() - start;
+  const bool valid = is_valid(buffers, count, layout.height);
+  int result = over ? EXIT_OVER_BUDGET : valid ? EXIT_DONE : EXIT_INVALID;
+  if (over)
+    fprintf(stderr, "neap: no layout within %llu bytes was found; the least found: --capacity %llu (%s)\n",
+            (unsigned long long)capacity, (unsigned long long)layout.height, bytes_text(layout.height).text);
+  else if (s->out != NULL && neap_layout_write_csv(s->out, in, buffers, count) != NEAP_OK)
+    return report_failure(verb, NEAP_IO_FAILED);
+  if (s->json) {
+    json_t *object = json_pack("{s:I, s:I, s:I, s:f, s:b}", "buffers", (json_int_t)count, "height",
+                               (json_int_t)layout.height, "lower_bound", (json_int_t)layout.lower_bound,
+                               "seconds", seconds, "valid", valid && !over);
+    if (print_json(object) != EXIT_DONE) result = EXIT_FAILED;
+  } else if (!over) {
+    print_layout(count, &layout, seconds);
+  }
+  return result;
+}
+
+int run_layout(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {0};
+  struct operands operands;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count == 0) return report_usage(verb, "a file of buffers is missing: id,lower,upper,size");
+  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  neap_buffer *buffers;
+  int64_t buffer_count;
+  const neap_status status = neap_layout_read_csv(operands.values[0], &buffers, &buffer_count);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  const int result = solve(verb, &s, operands.values[0], buffers, buffer_count);
+  free(buffers);
+  return result;
+}

@@ -1,0 +1,164 @@
+/* neap show */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "cli.h"
+
+struct settings {
+  struct source source;
+  struct budget budget;
+  const char *out;
+  bool json;
+};
+
+const struct option show_options[] = {
+    SOURCE_OPTIONS(struct settings),
+    {"--budget", "B", "without a plan: plan inside it (max); and a line in the picture", OPTION_BUDGET,
+     offsetof(struct settings, budget), 0},
+    {"-o", "FILE.svg", "draw memory over the step, by kind", OPTION_TEXT, offsetof(struct settings, out), 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {0},
+};
+
+const char *const kind_names[NEAP_KIND_COUNT] = {
+    [NEAP_KIND_PARAMETER] = "parameters",  [NEAP_KIND_STATE] = "states",
+    [NEAP_KIND_INPUT] = "inputs",          [NEAP_KIND_GRADIENT] = "gradients",
+    [NEAP_KIND_KEPT] = "kept activations", [NEAP_KIND_RECOMPUTED] = "recomputed activations",
+    [NEAP_KIND_WORKSPACE] = "workspace",
+};
+
+struct profile {
+  const neap_step *step;
+  const neap_plan *plan;
+  const int32_t *schedule;
+  uint64_t *live; /* [length][NEAP_KIND_COUNT] */
+  int64_t length, peak_at;
+  uint64_t peak, most[NEAP_KIND_COUNT];
+  uint64_t budget; /* 0: none */
+};
+
+static uint64_t bytes_at(const struct profile *p, int64_t position) {
+  uint64_t bytes = 0;
+  for (int k = 0; k < NEAP_KIND_COUNT; k++) bytes += p->live[position * NEAP_KIND_COUNT + k];
+  return bytes;
+}
+
+static neap_status make_profile(struct profile *p) {
+  p->schedule = neap_plan_schedule(p->plan, &p->length);
+  p->live = calloc((size_t)p->length * NEAP_KIND_COUNT + 1, sizeof *p->live);
+  if (p->live == NULL) return NEAP_OUT_OF_MEMORY;
+  const neap_status status = neap_plan_profile(p->step, p->plan, p->live);
+  for (int64_t t = 0; status == NEAP_OK && t < p->length; t++) {
+    if (bytes_at(p, t) > p->peak) p->peak = bytes_at(p, t), p->peak_at = t;
+    for (int k = 0; k < NEAP_KIND_COUNT; k++)
+      if (p->live[t * NEAP_KIND_COUNT + k] > p->most[k]) p->most[k] = p->live[t * NEAP_KIND_COUNT + k];
+  }
+  return status;
+}
+
+static void peak_node(const struct profile *p, const char **name, const char **op) {
+  *name = *op = "";
+  if (p->length > 0) neap_step_node(p->step, p->schedule[p->peak_at], name, op);
+}
+
+/* ---- Output ---- */
+
+static void print_profile(const struct profile *p) {
+  neap_plan_info info;
+  const char *name, *op;
+  neap_plan_describe(p->plan, &info);
+  peak_node(p, &name, &op);
+  printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", info.graph, info.planner,
+         (long long)p->length, (long long)info.recomputed, overhead_text(info.cost, info.base_cost).text);
+  printf("peak %s at position %lld, %s (%s); the arena with its padding: %s\n\n", bytes_text(p->peak).text,
+         (long long)p->peak_at, name, op, bytes_text(info.arena_bytes).text);
+  printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
+  for (int k = 0; k < NEAP_KIND_COUNT; k++) {
+    const uint64_t bytes = p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0;
+    printf("%-24s %14s %9s %18s\n", kind_names[k], bytes_text(bytes).text,
+           percent_text(p->peak > 0 ? (double)bytes / (double)p->peak : 0).text, bytes_text(p->most[k]).text);
+  }
+}
+
+static json_t *profile_json(const struct profile *p) {
+  const char *name, *op;
+  peak_node(p, &name, &op);
+  json_t *object = plan_json(p->plan, p->budget > 0 ? p->budget : NEAP_BUDGET_MAX);
+  json_t *kinds = json_object();
+  for (int k = 0; k < NEAP_KIND_COUNT; k++)
+    json_object_set_new(kinds, kind_names[k],
+                        json_pack("{s:I, s:I}", "at_peak_bytes",
+                                  (json_int_t)(p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0),
+                                  "most_bytes", (json_int_t)p->most[k]));
+  json_t *more = json_pack("{s:I, s:s, s:s, s:I, s:o}", "peak_position", (json_int_t)p->peak_at, "peak_node",
+                           name, "peak_op", op, "positions", (json_int_t)p->length, "kinds", kinds);
+  if (object != NULL) json_object_update(object, more);
+  json_decref(more);
+  return object;
+}
+
+static int write_picture(const struct profile *p, const char *path) {
+  neap_plan_info info;
+  neap_plan_describe(p->plan, &info);
+  char title[160], subtitle[200];
+  snprintf(title, sizeof title, "%s: memory over one training step", info.graph);
+  snprintf(subtitle, sizeof subtitle, "planner %s, peak %s, recomputation %s", info.planner,
+           bytes_text(p->peak).text, overhead_text(info.cost, info.base_cost).text);
+  const struct memory_picture picture = {
+      .title = title, .subtitle = subtitle, .live = p->live, .positions = p->length, .budget = p->budget};
+  size_t length;
+  char *text = draw_memory(&picture, &length);
+  if (text == NULL) {
+    fprintf(stderr, "neap: %s: out of memory\n", path);
+    return EXIT_FAILED;
+  }
+  const int result = write_text_file(path, text, length);
+  free(text);
+  return result;
+}
+
+/* ---- The verb ---- */
+
+static neap_status get_plan(const struct settings *s, const neap_step *step, const char *file,
+                            neap_plan **plan, uint64_t *budget) {
+  const neap_status status = source_budget(step, &s->budget, budget);
+  if (status != NEAP_OK) return status;
+  if (file == NULL) return neap_plan_make(step, *budget, "auto", NULL, plan);
+  const neap_status read = neap_plan_read(file, plan);
+  neap_check_result check;
+  return read != NEAP_OK ? read : neap_plan_check(step, *plan, &check);
+}
+
+static int show(const struct verb *verb, const struct settings *s, const neap_step *step,
+                const char *plan_file) {
+  neap_plan *plan = NULL;
+  struct profile profile = {.step = step};
+  neap_status status = get_plan(s, step, plan_file, &plan, &profile.budget);
+  if (profile.budget == NEAP_BUDGET_MAX || profile.budget == NEAP_BUDGET_MIN) profile.budget = 0;
+  profile.plan = plan;
+  if (status == NEAP_OK) status = make_profile(&profile);
+  int result = EXIT_DONE;
+  if (status != NEAP_OK) result = report_failure(verb, status);
+  if (result == EXIT_DONE && s->out != NULL) result = write_picture(&profile, s->out);
+  if (result == EXIT_DONE && s->json) result = print_json(profile_json(&profile));
+  if (result == EXIT_DONE && !s->json) print_profile(&profile);
+  free(profile.live);
+  neap_plan_free(plan);
+  return result;
+}
+
+int run_show(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}};
+  struct operands operands;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  const char *graph_file = operands.values[0], *plan_file = operands.values[1];
+  if (s.source.model != NULL && graph_file != NULL) plan_file = graph_file, graph_file = NULL;
+  if (s.source.model != NULL && operands.count > 1)
+    return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  neap_step *step;
+  int result = source_open(verb, &s.source, graph_file, &step);
+  if (result != EXIT_DONE) return result;
+  result = show(verb, &s, step, plan_file);
+  neap_step_free(step);
+  return result;
+}

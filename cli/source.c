@@ -1,0 +1,124 @@
+/* A training step to plan: a model's, or a graph file's. */
+#include <string.h>
+
+#include "cli.h"
+
+static neap_status make_step(const struct source *source, int64_t batch, neap_step **step) {
+  const neap_model_options shape = {.batch = batch};
+  const neap_session_options session = {.optimizer = (neap_optimizer)source->optimizer,
+                                        .momentum = (float)source->momentum,
+                                        .convolution = (neap_convolution)source->convolution,
+                                        .backend = (neap_backend)source->backend,
+                                        .costs = (neap_costs)source->costs,
+                                        .threads = (int)source->threads};
+  neap_graph *graph;
+  neap_status status = neap_model_build(source->model, &shape, &graph);
+  if (status != NEAP_OK) return status;
+  status = neap_step_from_graph(graph, &session, step);
+  neap_graph_free(graph);
+  return status;
+}
+
+static neap_status usual_batch(struct source *source) {
+  neap_graph *graph;
+  const neap_status status = neap_model_build(source->model, NULL, &graph);
+  if (status != NEAP_OK) return status;
+  source->batch = neap_graph_batch(graph);
+  neap_graph_free(graph);
+  return NEAP_OK;
+}
+
+int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step) {
+  source->file = file;
+  if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a graph file is missing");
+  if (source->model != NULL && file != NULL)
+    return report_usage(verb, "--model %s and the graph file %s: give one of them", source->model, file);
+  if (file != NULL && source->batch > 0)
+    return report_usage(verb, "--batch: a graph file has its batch already; it goes with --model");
+  neap_status status = NEAP_OK;
+  if (file != NULL) {
+    status = neap_step_read(file, step);
+  } else {
+    if (source->batch == 0) status = usual_batch(source);
+    if (status == NEAP_OK) status = make_step(source, source->batch, step);
+  }
+  return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+}
+
+uint64_t plan_bytes(const neap_plan *plan) {
+  neap_plan_info info;
+  neap_plan_describe(plan, &info);
+  return info.resident_bytes + info.arena_bytes;
+}
+
+neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes) {
+  *bytes = budget->bytes;
+  if (budget->fraction <= 0) return NEAP_OK;
+  neap_plan *everything;
+  const neap_status status = neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &everything);
+  if (status != NEAP_OK) return status;
+  *bytes = (uint64_t)(budget->fraction * (double)plan_bytes(everything));
+  neap_plan_free(everything);
+  return NEAP_OK;
+}
+
+static bool fits(const struct source *source, int64_t batch, uint64_t budget, const char *planner) {
+  neap_step *step;
+  neap_plan *plan = NULL;
+  if (make_step(source, batch, &step) != NEAP_OK) return false;
+  const bool met = neap_plan_make(step, budget, planner, NULL, &plan) == NEAP_OK;
+  neap_plan_free(plan);
+  neap_step_free(step);
+  return met;
+}
+
+bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner) {
+  if (source->model == NULL || source->convolution == NEAP_CONV_DIRECT) return false;
+  struct source direct = *source;
+  direct.convolution = NEAP_CONV_DIRECT;
+  return fits(&direct, direct.batch, budget, planner);
+}
+
+int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
+                             uint64_t smallest, const char *planner) {
+  if (source->model == NULL) return 0;
+  neap_step_info info;
+  neap_step_describe(step, &info);
+  /* Memory is nearly linear in the batch: begin where the line from the resident bytes meets the budget. */
+  int64_t met = 0, missed = source->batch, guess = 0;
+  if (budget > info.resident_bytes && smallest > info.resident_bytes)
+    guess = (int64_t)((double)missed * (double)(budget - info.resident_bytes) /
+                      (double)(smallest - info.resident_bytes));
+  for (int64_t stride = 1; missed - met > 1; stride *= 2) {
+    if (guess <= met) guess = met + 1;
+    if (guess >= missed) guess = missed - 1;
+    if (fits(source, guess, budget, planner)) {
+      met = guess;
+      guess = stride > 4 ? met + (missed - met) / 2 : met + stride;
+    } else {
+      missed = guess;
+      guess = stride > 4 ? met + (missed - met) / 2 : missed - stride;
+    }
+  }
+  return met;
+}
+
+json_t *plan_json(const neap_plan *plan, uint64_t asked) {
+  neap_plan_info p;
+  neap_plan_describe(plan, &p);
+  const uint64_t budget = asked == NEAP_BUDGET_MAX || asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked;
+  return json_pack("{s:s, s:s, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:b}", "graph", p.graph,
+                   "planner", p.planner, "budget_bytes", (json_int_t)budget, "feasible", 1, "peak_bytes",
+                   (json_int_t)p.peak_bytes, "resident_bytes", (json_int_t)p.resident_bytes, "arena_bytes",
+                   (json_int_t)p.arena_bytes, "cost", p.cost, "base_cost", p.base_cost, "overhead",
+                   p.base_cost > 0 ? p.cost / p.base_cost - 1 : 0.0, "seconds", p.seconds, "recomputed",
+                   (json_int_t)p.recomputed, "lower_bound_bytes", (json_int_t)p.lower_bound_bytes,
+                   "proven_optimal", (int)p.proven_optimal);
+}
+
+bool planner_exists(const char *name) {
+  neap_row row;
+  for (int32_t i = 0; neap_planner_at(i, &row); i++)
+    if (strcmp(row.name, name) == 0) return true;
+  return strcmp(name, "auto") == 0;
+}

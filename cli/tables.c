@@ -1,0 +1,48 @@
+/* neap models, neap planners, neap ops */
+#include <stddef.h>
+
+#include "cli.h"
+
+struct settings {
+  bool json;
+};
+
+const struct option table_options[] = {
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {0},
+};
+
+static json_t *table_json(const char *title, bool (*row_at)(int32_t index, neap_row *row)) {
+  json_t *rows = json_array();
+  neap_row row;
+  for (int32_t i = 0; row_at(i, &row); i++)
+    json_array_append_new(
+        rows, json_pack("{s:s, s:s, s:s?}", "name", row.name, "summary", row.summary, "source", row.source));
+  return json_pack("{s:o}", title, rows);
+}
+
+static int print_table(const struct verb *verb, int count, char **arguments, const char *title,
+                       bool (*row_at)(int32_t index, neap_row *row)) {
+  struct settings s = {0};
+  struct operands operands;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
+  if (s.json) return print_json(table_json(title, row_at));
+  neap_row row;
+  for (int32_t i = 0; row_at(i, &row); i++)
+    printf("%-26s %s%s%s%s\n", row.name, row.summary, row.source != NULL ? " (" : "",
+           row.source != NULL ? row.source : "", row.source != NULL ? ")" : "");
+  return EXIT_DONE;
+}
+
+int run_models(const struct verb *verb, int count, char **arguments) {
+  return print_table(verb, count, arguments, "models", neap_model_at);
+}
+
+int run_planners(const struct verb *verb, int count, char **arguments) {
+  return print_table(verb, count, arguments, "planners", neap_planner_at);
+}
+
+int run_operators(const struct verb *verb, int count, char **arguments) {
+  return print_table(verb, count, arguments, "ops", neap_operator_at);
+}

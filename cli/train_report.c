@@ -1,0 +1,204 @@
+#include "train_report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+struct train_report make_report(const struct train_settings *settings, const char *const *texts) {
+  FILE *file = settings->json ? stderr : stdout;
+  const double start = now();
+  return (struct train_report){.settings = settings,
+                               .texts = texts,
+                               .file = file,
+                               .terminal = isatty(fileno(file)) != 0,
+                               .started = start,
+                               .last_shown = -INFINITY,
+                               .test_accuracy = -1};
+}
+
+/* ---- Before step 1 ---- */
+
+static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
+  static const char *const schedules[] = {"constant", "in steps", "cosine"};
+  static const char *const convolutions[] = {"auto", "direct", "winograd"};
+  const struct train_settings *s = r->settings;
+  FILE *f = r->file;
+  fprintf(f, "model         %s, batch %lld\n", s->model, (long long)s->batch);
+  fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
+          s->augment == 0 ? "augmented" : "not augmented");
+  fprintf(f, "length        %lld steps", (long long)progress->steps);
+  if (progress->epochs > 0) fprintf(f, " in %lld epochs", (long long)progress->epochs);
+  if (s->resume != NULL) fprintf(f, ", going on from %s", s->resume);
+  fprintf(f, "\noptimizer     %s, learning rate %g (%s", s->optimizer == NEAP_SGD ? "SGD" : "AdamW",
+          s->learning_rate, schedules[s->schedule]);
+  if (s->warmup > 0) fprintf(f, ", %g epochs of warm-up", s->warmup);
+  fputc(')', f);
+  if (s->optimizer == NEAP_SGD)
+    fprintf(f, ", %s %g", s->nesterov ? "Nesterov momentum" : "momentum", s->momentum);
+  fprintf(f, ", weight decay %g\n", s->weight_decay);
+  fprintf(f, "arithmetic    %s, convolutions %s, seed %lld\n",
+          s->backend == NEAP_CPU ? "f32" : "double, plain C", convolutions[s->convolution],
+          (long long)s->seed);
+}
+
+static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
+  fprintf(f, "  %-36s %12s  %7s\n", name, bytes_text(bytes).text,
+          percent_text(of > 0 ? (double)bytes / (double)of : 0).text);
+}
+
+static void print_memory(const struct train_report *r, const neap_memory *m) {
+  FILE *f = r->file;
+  fprintf(f, "\nmemory, planned by %s before the first step\n", m->planner);
+  print_part(f, "parameters", m->parameters, m->planned_peak);
+  print_part(f, "optimizer states, running statistics", m->states, m->planned_peak);
+  print_part(f, "inputs", m->inputs, m->planned_peak);
+  print_part(f, "arena: activations, gradients, work", m->arena, m->planned_peak);
+  fprintf(f, "  %-36s %12s  of a budget of %s\n", "peak", bytes_text(m->planned_peak).text,
+          bytes_text(m->budget).text);
+  fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
+  fprintf(f, "  %-36s %12s\n\n", "recomputation", overhead_text(m->cost, m->base_cost).text);
+}
+
+/* ---- While it runs ---- */
+
+static int line_width(const struct train_report *r) {
+  struct winsize size;
+  return ioctl(fileno(r->file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 200;
+}
+
+static void put_line(struct train_report *r, const neap_train_progress *p) {
+  char line[320];
+  int at = 0;
+  const double steps = (double)r->epoch_steps;
+#define PUT(...) at += at < (int)sizeof line ? snprintf(line + at, sizeof line - (size_t)at, __VA_ARGS__) : 0
+  if (p->epochs > 0) PUT("epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
+  PUT("step %lld/%lld  loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
+      r->loss_sum / steps, 100 * r->accuracy_sum / steps);
+  if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
+  PUT("  %.0f images/s  %s left  %s of %s", p->images_per_second, duration_text(p->seconds_left).text,
+      bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
+#undef PUT
+  if (r->terminal)
+    fprintf(r->file, "\r%.*s\033[K", line_width(r), line);
+  else
+    fprintf(r->file, "%s\n", line);
+  fflush(r->file);
+  r->line_open = r->terminal;
+}
+
+void end_progress(struct train_report *r) {
+  if (r->line_open) fputc('\n', r->file);
+  fflush(r->file);
+  r->line_open = false;
+}
+
+void report_progress(struct train_report *r, const neap_train_progress *p) {
+  if (p->step == 0) {
+    print_settings(r, p);
+    print_memory(r, p->memory);
+    fflush(r->file);
+    return;
+  }
+  if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
+  r->epoch_steps++;
+  r->loss_sum += p->loss;
+  r->accuracy_sum += p->accuracy;
+  if (p->test_accuracy >= 0) r->test_accuracy = p->test_accuracy;
+  const bool ends = p->step == p->steps || p->test_accuracy >= 0;
+  const double interval = r->terminal ? 0.1 : 10;
+  if (!ends && now() - r->last_shown < interval) return;
+  put_line(r, p);
+  r->last_shown = now();
+  if (p->test_accuracy >= 0) end_progress(r); /* the line of an epoch stays */
+}
+
+/* ---- After it ---- */
+
+void print_summary(const struct train_report *r, const neap_train_result *result) {
+  const neap_memory *m = &result->memory;
+  FILE *f = r->file;
+  fprintf(f, "\ntrained       %lld parameters, %lld steps in %s", (long long)result->parameters,
+          (long long)result->steps, duration_text(result->seconds).text);
+  if (result->step_seconds_median > 0)
+    fprintf(f, " (%.3f s a step, median; %.0f images/s)", result->step_seconds_median,
+            (double)result->batch / result->step_seconds_median);
+  fprintf(f, "\nresult        loss %.4f, accuracy %.2f %%", result->loss, 100 * result->accuracy);
+  if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
+  fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
+          (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
+          bytes_text(m->measured_peak).text, bytes_text(m->budget).text);
+  if (m->keep_all > m->planned_peak)
+    fprintf(f, "saved         %s of the %s that keeping everything needs (%s), for %s of arithmetic time\n",
+            bytes_text(m->keep_all - m->planned_peak).text, bytes_text(m->keep_all).text,
+            percent_text(1 - (double)m->planned_peak / (double)m->keep_all).text,
+            overhead_text(m->cost, m->base_cost).text);
+  else
+    fprintf(f, "saved         nothing: everything was kept\n");
+  fprintf(f, "process       grew by %s, of them %s for code, stacks and libraries\n",
+          bytes_text(result->rss_growth_bytes).text, bytes_text(result->process_overhead_bytes).text);
+  fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
+  if (r->settings->out != NULL) fprintf(f, "checkpoint    %s\n", r->settings->out);
+}
+
+json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
+  const neap_memory *m = &r->memory;
+  json_t *object =
+      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f}", "model", s->model, "batch", (json_int_t)r->batch,
+                "parameters", (json_int_t)r->parameters, "steps", (json_int_t)r->steps, "seconds", r->seconds,
+                "step_seconds_median", r->step_seconds_median);
+  json_t *quality =
+      json_pack("{s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy", number_json(r->accuracy),
+                "test_accuracy", r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy));
+  json_t *memory = json_pack(
+      "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "planner",
+      m->planner != NULL ? m->planner : "", "budget_bytes", (json_int_t)m->budget, "planned_peak_bytes",
+      (json_int_t)m->planned_peak, "measured_peak_bytes", (json_int_t)m->measured_peak, "resident_bytes",
+      (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
+      (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes, "cost",
+      m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  if (object != NULL &&
+      (json_object_update(object, quality) != 0 || json_object_update(object, memory) != 0)) {
+    json_decref(object);
+    object = NULL;
+  }
+  json_decref(quality);
+  json_decref(memory);
+  return object;
+}
+
+int report_over_budget(const struct train_report *r, const neap_train_result *result) {
+  const struct train_settings *s = r->settings;
+  fprintf(stderr, "neap: the budget of %s cannot be met: %s\n", s->budget.text, neap_error_message());
+  fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
+          (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
+  if (result->largest_batch > 0)
+    fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
+  else
+    fprintf(stderr, "  no batch fits it\n");
+  if (s->convolution != NEAP_CONV_DIRECT)
+    fprintf(stderr, "  --conv direct may need less: other last bits, smaller workspaces\n");
+  if (s->json)
+    print_json(json_pack("{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->batch,
+                         "feasible", 0, "budget_bytes",
+                         s->budget.fraction > 0 ? json_null() : json_integer((json_int_t)s->budget.bytes),
+                         "smallest_budget_bytes", (json_int_t)result->smallest_budget, "largest_batch",
+                         (json_int_t)result->largest_batch));
+  return EXIT_OVER_BUDGET;
+}
+
+void report_interruption(const struct train_report *r) {
+  if (r->settings->out != NULL)
+    fprintf(stderr, "neap: a checkpoint is in %s; go on with: neap train --resume %s\n", r->settings->out,
+            r->settings->out);
+  else
+    fputs("neap: nothing was saved (--out DIR would)\n", stderr);
+}

@@ -1,0 +1,41 @@
+/* What `neap train` says before, during and after a run. */
+#ifndef NEAP_CLI_TRAIN_REPORT_H
+#define NEAP_CLI_TRAIN_REPORT_H
+
+#include "cli.h"
+
+struct train_settings {
+  const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan;
+  struct budget budget;
+  int64_t batch, steps, epochs, seed, threads, checkpoint_steps;
+  double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
+      smoothing;
+  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs;
+  bool nesterov, json;
+};
+
+struct train_report {
+  const struct train_settings *settings;
+  const char *const *texts; /* the options as they were given, by row */
+  FILE *file;               /* for people: standard output, or standard error beside --json */
+  bool terminal;            /* one line that is written over, or a line now and then */
+  bool line_open, failed;
+  double last_shown, started; /* seconds */
+  int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
+  double loss_sum, accuracy_sum, test_accuracy;
+};
+
+struct train_report make_report(const struct train_settings *settings, const char *const *texts);
+
+/* The table before step 1, then the progress. */
+void report_progress(struct train_report *report, const neap_train_progress *progress);
+void end_progress(struct train_report *report);
+
+void print_summary(const struct train_report *report, const neap_train_result *result);
+json_t *train_json(const struct train_settings *settings, const neap_train_result *result);
+
+/* Prints the smallest budget and the largest batch; returns EXIT_OVER_BUDGET. */
+int report_over_budget(const struct train_report *report, const neap_train_result *result);
+void report_interruption(const struct train_report *report);
+
+#endif

@@ -1,0 +1,32 @@
+# A disk that is full: a message, exit status 1, nothing half written.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "$neap" graph "${small[@]}" -o g.json
+limited() (
+  ulimit -f 8 # blocks of 1024 bytes
+  exec "$@"
+)
+full() { # full FILE COMMAND...: fails and leaves only what was there
+  local file=$1 before
+  shift
+  before=$(find . ! -name out ! -name err | sort)
+  expect 1 limited "$@"
+  says "$file"
+  same "$(find . ! -name out ! -name err | sort)" "$before" "the folder after $*"
+}
+full new.json "$neap" graph "${small[@]}" -o new.json
+full new.json "$neap" plan g.json -o new.json
+full new.svg "$neap" show g.json -o new.svg
+
+# What was there before stays as it was.
+cp g.json kept.json
+expect 1 limited "$neap" graph --model wrn-16-1 --batch 4 -o kept.json
+cmp -s g.json kept.json || fail "the old file is not what it was"
+
+# A checkpoint that does not fit leaves the one before it.
+expect 0 "${train[@]}" --steps 2 --schedule constant --out run --json
+weights=$(field weights_sha256)
+cp -r run before
+expect 1 limited "${train[@]}" --steps 4 --resume run --out run --json
+[ -e run/state.json ] && cmp -s run/state.json before/state.json || fail "the checkpoint is not the one from before"
+same "$(ls run/*.safetensors)" "$(cd before && ls ./*.safetensors | sed 's#^\.#run#')" "the weights in the checkpoint"

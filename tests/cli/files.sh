@@ -1,0 +1,59 @@
+# Files that are missing, cut off, altered or too large: a message that names them, no result, no crash.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "$neap" graph "${small[@]}" -o g.json
+expect 0 "$neap" plan g.json --budget 85% -o p.json
+
+refused() { # refused FILE COMMAND...
+  local file=$1
+  shift
+  expect 1 "$@"
+  quiet
+  says "$file"
+}
+refused missing.json "$neap" plan missing.json
+refused missing.json "$neap" show missing.json
+refused missing.json "$neap" check g.json missing.json
+refused missing.csv "$neap" layout missing.csv
+refused . "$neap" plan .
+refused "no/such/folder" "$neap" graph "${small[@]}" -o no/such/folder/g.json
+refused "no/such/folder" "$neap" plan g.json -o no/such/folder/p.json
+refused "no/such/folder" "$neap" show g.json -o no/such/folder/s.svg
+
+: >empty.json
+refused empty.json "$neap" plan empty.json
+refused empty.json "$neap" check g.json empty.json
+size=$(stat -c %s g.json)
+for part in 1 10 50 90 99; do
+  head -c $((size * part / 100)) g.json >cut.json
+  refused cut.json "$neap" plan cut.json
+done
+head -c 300 p.json >cut.json
+refused cut.json "$neap" check g.json cut.json
+head -c 100000 /dev/urandom >noise.json
+refused noise.json "$neap" plan noise.json
+refused noise.json "$neap" check g.json noise.json
+refused p.json "$neap" plan p.json # another format
+refused g.json "$neap" check g.json g.json
+
+altered() { # altered SED-EXPRESSION NAMED: of the graph, the first place only
+  sed -zE "s/$1/$2/" g.json >altered.json
+  ! cmp -s g.json altered.json || fail "'$1' changed nothing"
+  refused "$3" "$neap" plan altered.json
+}
+altered '"version": *1' '"version": 2' version
+altered '"format": *"[^"]*"' '"format": "another"' format
+altered '"bytes": *[0-9]+' '"bytes": -1' bytes
+altered '"bytes": *[0-9]+' '"bytes": "many"' bytes
+altered '"bytes": *[0-9]+' '"bytes": 9223372036854775807' altered.json
+altered '"role": *"[^"]*"' '"role": "guest"' role
+altered '"inputs": *\[\s*[0-9]+' '"inputs": [123456789' inputs
+
+# Any byte may be wrong: refused or read, never a crash.
+for at in $(seq 7 $((size / 60)) $((size - 1))); do
+  cp g.json flipped.json
+  printf '\x1b' | dd of=flipped.json bs=1 seek="$at" conv=notrunc status=none
+  status=0
+  "$neap" plan flipped.json --budget max >out 2>err || status=$?
+  [ $status -le 1 ] || fail "a wrong byte at $at ended with $status"
+done

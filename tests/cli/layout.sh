@@ -1,0 +1,32 @@
+# Offsets for buffers from a CSV file.
+source "$(dirname "$0")/common.bash"
+
+printf 'id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n' >in.csv
+expect 0 "$neap" layout in.csv
+expect 0 "$neap" layout in.csv -o out.csv --json
+has buffers height lower_bound seconds valid
+same "$(field buffers) $(field height) $(field lower_bound) $(field valid)" "5 12 12 true" "the layout"
+same "$(head -1 out.csv)" "id,lower,upper,size,offset" "the heading"
+same "$(cut -d, -f1-4 out.csv)" "$(cat in.csv)" "the buffers"
+
+expect 0 "$neap" layout in.csv --capacity 12
+expect 3 "$neap" layout in.csv --capacity 11 -o none.csv
+quiet
+says "--capacity 12"
+[ ! -e none.csv ] || fail "a file was written for a layout that was not found"
+expect 3 "$neap" layout in.csv --capacity 11 --json
+same "$(field valid)" false "over the capacity"
+
+bad() { # bad LINE: is refused with its place
+  printf 'id,lower,upper,size\na,0,3,4\n%s\n' "$1" >bad.csv
+  expect 1 "$neap" layout bad.csv
+  quiet
+  says bad.csv
+}
+bad 'b,3'
+bad 'b,9,3,4'
+bad 'b,3,9,-4'
+bad 'b,3,9,x'
+bad 'b,3,9,99999999999999999999'
+printf 'name,size\na,1\n' >bad.csv
+expect 1 "$neap" layout bad.csv

@@ -1,0 +1,72 @@
+# Graphs, plans and the checker; budgets that cannot be met and what is said of them.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "$neap" graph "${small[@]}" -o g.json --json
+has graph batch tensors nodes resident_bytes base_cost
+same "$(field batch)" 8 "batch"
+
+fields="graph planner budget_bytes feasible peak_bytes resident_bytes arena_bytes cost base_cost overhead seconds \
+recomputed lower_bound_bytes proven_optimal"
+for step in "g.json" "${small[*]}"; do
+  for budget in max 85% min; do
+    expect 0 "$neap" plan $step --budget $budget --json
+    has $fields
+    same "$(field feasible)" true "feasible with $budget"
+    [ "$(field peak_bytes)" -le "$(field budget_bytes)" ] || fail "the plan is over its budget of $budget"
+    [ "$(field lower_bound_bytes)" -le "$(field peak_bytes)" ] || fail "the plan is below the bound of all plans"
+    same "$(field peak_bytes)" $(($(field resident_bytes) + $(field arena_bytes))) "peak and its parts"
+  done
+done
+least=$(field peak_bytes)
+
+# A plan file is valid, and what is changed in it is found.
+expect 0 "$neap" plan g.json --budget 85% -o p.json
+expect 0 "$neap" check g.json p.json
+expect 0 "$neap" check g.json p.json --json
+has valid peak_bytes cost reason position
+same "$(field valid)" true "a plan that was written"
+invalid() { # invalid SED-EXPRESSION
+  sed -E "$1" p.json >edited.json
+  ! cmp -s p.json edited.json || fail "'$1' changed nothing"
+  expect 4 "$neap" check g.json edited.json --json
+  same "$(field valid)" false "after $1"
+  [ -n "$(field reason)" ] || fail "no reason after $1"
+  expect 4 "$neap" check g.json edited.json
+}
+invalid 's/"peak_bytes": *[0-9]+/"peak_bytes": 1/'
+invalid 's/"base_cost": *[0-9.e+-]+/"base_cost": 12345/'
+invalid 's/"offset": *0\b/"offset": 64/'
+invalid 's/"arena_bytes": *[0-9]+/"arena_bytes": 64/'
+
+# Over the budget: the smallest budget that is named can be met, and so can the largest batch; one more cannot.
+over=$((least * 2 / 3))
+expect 3 "$neap" plan "${small[@]}" --budget $over
+quiet
+says "--budget"
+expect 3 "$neap" plan "${small[@]}" --budget $over --json
+same "$(field feasible)" false "feasible"
+smallest=$(field smallest_budget_bytes) batch=$(field largest_batch)
+expect 0 "$neap" plan "${small[@]}" --budget "$smallest"
+if [ "$batch" -gt 0 ]; then expect 0 "$neap" plan "${small[@]}" --batch "$batch" --budget $over; fi
+expect 3 "$neap" plan "${small[@]}" --batch $((batch + 1)) --budget $over
+expect 3 "$neap" plan g.json --budget 64 --json
+same "$(field largest_batch)" 0 "largest batch of a graph file"
+
+# All planners.
+expect 0 "$neap" plan g.json --budget 85% --planner all --json
+has plans.0.planner plans.0.feasible plans.1.planner
+for planner in $("$neap" planners | awk '{print $1}'); do
+  expect 0 "$neap" plan g.json --budget max --planner "$planner" -o "$planner.json"
+  expect 0 "$neap" check g.json "$planner.json"
+done
+
+# Where the bytes go, and the curve.
+expect 0 "$neap" show g.json p.json
+expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json
+has peak_bytes peak_node kinds.parameters.at_peak_bytes kinds.workspace.most_bytes
+grep -q "</svg>" show.svg && grep -q "budget" show.svg || fail "the picture of memory"
+for ending in csv svg html; do expect 0 "$neap" curve g.json --planner auto --points 3 -o curve.$ending; done
+grep -q "</svg>" curve.svg && grep -q "</html>" curve.html || fail "the picture of the curve"
+same "$(head -1 curve.csv)" "planner,peak_bytes,overhead" "the curve's heading"
+expect 0 "$neap" curve g.json --planner auto --points 3 --json
+has points.0.peak_bytes points.0.overhead

@@ -1,0 +1,21 @@
+# A run that is interrupted and resumed ends with the same bits as one that was not.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "${train[@]}" --steps 400 --json
+weights=$(field weights_sha256)
+
+"${train[@]}" --steps 400 --out run --checkpoint-every 1 >out 2>err &
+running=$!
+for _ in $(seq 600); do [ ! -e run/state.json ] || break; sleep 0.1; done
+kill -INT $running
+status=0
+wait $running || status=$?
+same $status 130 "the exit status after SIGINT"
+says "neap train --resume run"
+
+# Its options lie beside it; another length may be given, another network may not.
+expect 0 "$neap" train --resume run --evaluate off --json
+same "$(field steps)" 400 "steps in all"
+same "$(field weights_sha256)" "$weights" "weights of the run that was interrupted"
+expect 2 "$neap" train --resume run --batch 4
+says batch

@@ -1,0 +1,60 @@
+# Training: results, budgets, plans that are replayed, metrics, data that is not there.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "${train[@]}" --steps 3 --budget max --json --save-plan all.json
+has model batch parameters steps seconds step_seconds_median loss accuracy test_accuracy planner budget_bytes \
+  planned_peak_bytes measured_peak_bytes resident_bytes arena_bytes process_overhead_bytes rss_growth_bytes cost \
+  base_cost weights_sha256
+weights=$(field weights_sha256) everything=$(field planned_peak_bytes)
+same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak with max"
+
+# Every budget gives the same bits.
+for budget in min 85%; do
+  expect 0 "${train[@]}" --steps 3 --budget $budget --json --save-plan plan-$budget.json
+  same "$(field weights_sha256)" "$weights" "weights with $budget"
+  same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak with $budget"
+  [ "$(field planned_peak_bytes)" -le "$(field budget_bytes)" ] || fail "$budget: the peak is over the budget"
+  [ "$(field planned_peak_bytes)" -lt "$everything" ] || fail "$budget saves nothing"
+done
+expect 0 "${train[@]}" --steps 3 --plan plan-min.json --json
+same "$(field weights_sha256)" "$weights" "weights with a plan that is replayed"
+expect 0 "${train[@]}" --steps 3 --seed 2 --json
+[ "$(field weights_sha256)" != "$weights" ] || fail "another seed gives the same weights"
+sed -E 's/"offset": *0\b/"offset": 64/' plan-min.json >edited.json
+expect 4 "${train[@]}" --steps 3 --plan edited.json
+
+# For people: where the bytes go before the first step, and what was saved after the last.
+expect 0 "${train[@]}" --steps 3 --budget 85%
+for text in "parameters" "arena" "peak" "keeping everything would need" "step 3/3" "saved" "sha256"; do
+  grep -qF "$text" out || fail "the output does not have '$text'"
+done
+
+# Metrics: a JSON line a step.
+expect 0 "${train[@]}" --steps 3 --metrics m.jsonl --json
+same "$(wc -l <m.jsonl)" 3 "metrics lines"
+while read -r line; do
+  for name in step epoch loss accuracy learning_rate seconds; do
+    echo "$line" | "$json_field" $name >/dev/null || fail "metrics without $name"
+  done
+done <m.jsonl
+
+# Over the budget: both remedies work.
+expect 3 "${train[@]}" --steps 1 --budget 3MiB --json
+smallest=$(field smallest_budget_bytes) batch=$(field largest_batch)
+says "--budget $smallest"
+expect 3 "${train[@]}" --steps 1 --budget $((smallest - 1))
+quiet
+expect 0 "${train[@]}" --steps 1 --budget "$smallest" --json
+if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" --steps 1 --budget 3MiB --batch "$batch" --json; fi
+
+# Data and files that are not there.
+expect 1 "${train[@]}" --data cifar10:missing --steps 1
+says missing
+expect 1 "${train[@]}" --steps 1 --init missing.safetensors
+says missing.safetensors
+expect 1 "${train[@]}" --steps 1 --plan missing.json
+says missing.json
+expect 1 "${train[@]}" --resume missing --steps 1
+says missing
+expect 2 "${train[@]}" --data guess --steps 1
+says guess

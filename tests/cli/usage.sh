@@ -1,0 +1,54 @@
+# Help of every verb, wrong usage, exit status 2.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "$neap" --help
+expect 0 "$neap" --version
+verbs="train plan curve show check graph layout models planners ops"
+for verb in $verbs; do
+  expect 0 "$neap" "$verb" --help
+  grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"
+  grep -qF -- "--json" out || fail "the help of $verb does not have --json"
+  [ ! -s err ] || fail "the help of $verb writes messages"
+  expect 2 "$neap" "$verb" --no-such-option
+  quiet
+  says "--no-such-option"
+  says "neap $verb --help"
+done
+
+wrong() { # wrong NAMED ARGUMENT...: the message names NAMED
+  local named=$1
+  shift
+  expect 2 "$neap" "$@"
+  quiet
+  says "$named"
+}
+wrong "verb"
+wrong "learn" learn
+wrong "--model" train --data synthetic
+wrong "--data" train --model wrn-10-1
+wrong "--budget" train --model wrn-10-1 --data synthetic --budget
+wrong "--budget 12parsecs" train --model wrn-10-1 --data synthetic --budget 12parsecs
+wrong "--budget -1" plan --model wrn-10-1 --budget -1
+wrong "--batch 0" plan --model wrn-10-1 --batch 0
+wrong "--batch 1.5" plan --model wrn-10-1 --batch 1.5
+wrong "--batch 99999999999999999999" plan --model wrn-10-1 --batch 99999999999999999999
+wrong "--lr nan" train --model wrn-10-1 --data synthetic --lr nan
+wrong "--shuffle maybe" train --model wrn-10-1 --data synthetic --shuffle maybe
+wrong "--nesterov" train --model wrn-10-1 --data synthetic --nesterov=1
+wrong "--epochs" train --model wrn-10-1 --data synthetic --steps 1 --epochs 1
+wrong "--planner guess" plan --model wrn-10-1 --planner guess
+wrong "--planner guess" train --model wrn-10-1 --data synthetic --planner guess
+wrong "wrn-11-1" plan --model wrn-11-1
+wrong "no-such-model" train --model no-such-model --data synthetic
+wrong "graph file" plan --budget max
+wrong "g.json" plan --model wrn-10-1 g.json
+wrong "plan file" check g.json
+wrong "there is no use" check g.json p.json more.json
+wrong "-o" graph --model wrn-10-1
+wrong ".svg" curve --model wrn-10-1 -o curve.jpeg
+wrong "extra" models extra
+
+for table in models planners ops; do
+  expect 0 "$neap" $table --json
+  has $table.0.name $table.0.summary
+done

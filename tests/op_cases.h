@@ -194,6 +194,16 @@ static inline struct neap_graph *op_case_graph(const struct op_case *c, bool fus
   return fused;
 }
 
+/* Does fusion change the case? */
+static inline bool op_case_fuses(const struct op_case *c) {
+  struct neap_graph *plain = op_case_graph(c, false), *fused = op_case_graph(c, true);
+  const bool fuses = fused->nodes.count < plain->nodes.count;
+  neap_graph_free(plain);
+  neap_graph_free(fused);
+  return fuses;
+}
+
+/* The same with gradients and updates. */
 static inline struct neap_graph *op_case_training(const struct op_case *c, bool fuse,
                                                   const struct optimizer *optimizer) {
   struct neap_graph *graph = op_case_graph(c, fuse);

@@ -1,0 +1,247 @@
+/* The list of operator cases. A row is an operator (or the few that one rewrite makes one of) on one shape.
+ * Its network has parameters before and after it, so that gradients flow through all its inputs:
+ *
+ *     image -> stem (a 1x1 convolution or a linear layer) -> operator -> flatten, linear, cross-entropy
+ *
+ * The names of the stem's nodes and variables begin "stem.", the operator's "op.", the rest's "head.". */
+#ifndef NEAP_TESTS_OP_CASES_H
+#define NEAP_TESTS_OP_CASES_H
+
+#include "grad/gradient.h"
+#include "interpreter.h"
+#include "rewrite/rewrite.h"
+
+struct op_case {
+  const char *name;
+  neap_tensor (*apply)(neap_builder *b, neap_tensor x, const struct op_case *c);
+  int64_t dims[4]; /* of the operator's input: [N, C, H, W]; H = 0: [N, K] */
+  neap_conv_options conv;
+  neap_pool_options pool;
+  int64_t outputs; /* of a linear layer */
+  bool bias;
+  float probability, smoothing;
+  const char *scope; /* whose nodes the case is about; NULL: "op" */
+};
+
+static inline neap_tensor apply_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_conv(b, x, c->conv);
+}
+
+/* The shapes of x and the convolution are equal: fused, the sum is the convolution's addend. */
+static inline neap_tensor apply_conv_add(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_add(b, neap_relu(b, x), neap_conv(b, x, c->conv));
+}
+
+static inline neap_tensor apply_batch_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_batch_norm(b, x, (neap_batch_norm_options){0});
+}
+
+static inline neap_tensor apply_batch_norm_relu(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_relu(b, neap_batch_norm(b, x, (neap_batch_norm_options){.epsilon = 1e-3f, .momentum = 0.3f}));
+}
+
+/* x + conv(relu(batch_norm(x))): the gradient of batch norm has something to add to. */
+static inline neap_tensor apply_residual(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_add(b, x, neap_conv(b, apply_batch_norm_relu(b, x, c), c->conv));
+}
+
+static inline neap_tensor apply_relu(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_relu(b, x);
+}
+
+static inline neap_tensor apply_add(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_add(b, x, neap_relu(b, x));
+}
+
+static inline neap_tensor apply_double(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_add(b, x, x);
+}
+
+static inline neap_tensor apply_max_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_max_pool(b, x, c->pool);
+}
+
+static inline neap_tensor apply_average_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_average_pool(b, x, c->pool);
+}
+
+static inline neap_tensor apply_global_average_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_global_average_pool(b, x);
+}
+
+static inline neap_tensor apply_linear(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_linear(b, x, c->outputs, c->bias);
+}
+
+static inline neap_tensor apply_dropout(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_dropout(b, x, c->probability);
+}
+
+/* Every other row of pixels becomes a channel of its own; convolutions on both sides of the reshape. */
+static inline neap_tensor apply_reshape(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[0], c->dims[1] * 2, c->dims[2] / 2, -1};
+  return neap_conv(b, neap_reshape(b, x, 4, dims), c->conv);
+}
+
+static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)b, (void)c;
+  return x;
+}
+
+static const struct op_case op_cases[] = {
+    {"conv 1x1", apply_conv, .dims = {3, 16, 5, 4}, .conv = {.filters = 32, .size = 1}},
+    {"conv 1x1 stride 2", apply_conv, .dims = {2, 32, 6, 7}, .conv = {.filters = 16, .size = 1, .stride = 2}},
+    {"conv 3x3", apply_conv, .dims = {2, 16, 7, 5}, .conv = {.filters = 16, .size = 3, .padding = 1}},
+    {"conv 3x3 without padding", apply_conv, .dims = {2, 16, 5, 5}, .conv = {.filters = 32, .size = 3}},
+    {"conv 3x3 stride 2 bias", apply_conv, .dims = {2, 16, 7, 7},
+     .conv = {.filters = 32, .size = 3, .stride = 2, .padding = 1, .bias = true}},
+    {"conv 3x3 dilation 2", apply_conv, .dims = {2, 16, 7, 6},
+     .conv = {.filters = 16, .size = 3, .padding = 2, .dilation = 2}},
+    {"conv 3x3 64 to 64", apply_conv, .dims = {1, 64, 6, 5},
+     .conv = {.filters = 64, .size = 3, .padding = 1}},
+    {"conv 7x7 stride 2 of 3 channels", apply_conv, .dims = {2, 3, 13, 11},
+     .conv = {.filters = 16, .size = 7, .stride = 2, .padding = 3}},
+    {"conv 5x5 of 1 channel", apply_conv, .dims = {2, 1, 9, 9},
+     .conv = {.filters = 6, .size = 5, .bias = true}},
+    {"conv odd channels", apply_conv, .dims = {2, 5, 6, 6},
+     .conv = {.filters = 7, .size = 3, .padding = 1, .bias = true}},
+    {"conv 4 groups", apply_conv, .dims = {2, 16, 5, 5},
+     .conv = {.filters = 32, .size = 3, .padding = 1, .groups = 4}},
+    {"conv 2 groups stride 2 bias", apply_conv, .dims = {2, 6, 7, 7},
+     .conv = {.filters = 4, .size = 3, .stride = 2, .padding = 1, .groups = 2, .bias = true}},
+    {"conv depthwise", apply_conv, .dims = {2, 16, 6, 5},
+     .conv = {.filters = 16, .size = 3, .padding = 1, .groups = 16}},
+    {"conv depthwise stride 2", apply_conv, .dims = {2, 12, 7, 6},
+     .conv = {.filters = 24, .size = 3, .stride = 2, .padding = 1, .groups = 12, .bias = true}},
+    {"conv of one pixel", apply_conv, .dims = {3, 16, 1, 1}, .conv = {.filters = 16, .size = 1}},
+    {"conv addend", apply_conv_add, .dims = {2, 16, 5, 5}, .conv = {.filters = 16, .size = 3, .padding = 1}},
+    {"conv addend 64", apply_conv_add, .dims = {1, 64, 4, 4},
+     .conv = {.filters = 64, .size = 3, .padding = 1}},
+    {"conv addend bias", apply_conv_add, .dims = {2, 16, 5, 5},
+     .conv = {.filters = 16, .size = 3, .padding = 1, .bias = true}},
+    {"conv addend odd channels", apply_conv_add, .dims = {2, 5, 4, 5},
+     .conv = {.filters = 5, .size = 3, .padding = 1, .bias = true}},
+    {"batch norm", apply_batch_norm, .dims = {3, 16, 5, 4}},
+    {"batch norm odd channels", apply_batch_norm, .dims = {2, 5, 3, 7}},
+    {"batch norm of a matrix", apply_batch_norm, .dims = {6, 9}},
+    {"batch norm relu", apply_batch_norm_relu, .dims = {3, 32, 5, 4}},
+    {"batch norm relu odd channels", apply_batch_norm_relu, .dims = {2, 19, 3, 7}},
+    {"residual", apply_residual, .dims = {2, 16, 5, 6}, .conv = {.filters = 16, .size = 3, .padding = 1}},
+    {"residual odd channels", apply_residual, .dims = {2, 10, 5, 6},
+     .conv = {.filters = 10, .size = 3, .padding = 1, .bias = true}},
+    {"relu", apply_relu, .dims = {2, 16, 5, 7}},
+    {"relu odd channels", apply_relu, .dims = {2, 3, 5, 7}},
+    {"relu of a matrix", apply_relu, .dims = {5, 13}},
+    {"add", apply_add, .dims = {2, 16, 5, 7}},
+    {"add odd channels", apply_add, .dims = {2, 3, 5, 7}},
+    {"add to itself", apply_double, .dims = {2, 16, 5, 3}},
+    {"max pool 2x2", apply_max_pool, .dims = {2, 16, 6, 8}, .pool = {.size = 2}},
+    {"max pool 3x3 stride 2 padding 1", apply_max_pool, .dims = {2, 16, 7, 8},
+     .pool = {.size = 3, .stride = 2, .padding = 1}},
+    {"max pool 3x3 stride 1 odd channels", apply_max_pool, .dims = {2, 5, 6, 5},
+     .pool = {.size = 3, .stride = 1, .padding = 1}},
+    {"max pool that leaves a rest", apply_max_pool, .dims = {1, 6, 7, 5}, .pool = {.size = 2}},
+    {"average pool 2x2", apply_average_pool, .dims = {2, 16, 6, 8}, .pool = {.size = 2}},
+    {"average pool 3x3 stride 2 padding 1", apply_average_pool, .dims = {2, 16, 7, 8},
+     .pool = {.size = 3, .stride = 2, .padding = 1}},
+    {"average pool 3x3 stride 1 odd channels", apply_average_pool, .dims = {2, 5, 6, 5},
+     .pool = {.size = 3, .stride = 1, .padding = 1}},
+    {"global average pool", apply_global_average_pool, .dims = {3, 32, 5, 4}},
+    {"global average pool odd channels", apply_global_average_pool, .dims = {3, 7, 3, 3}},
+    {"linear", apply_linear, .dims = {5, 16}, .outputs = 32},
+    {"linear bias odd sizes", apply_linear, .dims = {3, 13}, .outputs = 11, .bias = true},
+    {"linear one row", apply_linear, .dims = {1, 64}, .outputs = 10, .bias = true},
+    {"dropout", apply_dropout, .dims = {2, 16, 5, 6}, .probability = 0.3f},
+    {"dropout odd channels", apply_dropout, .dims = {2, 3, 5, 7}, .probability = 0.5f},
+    {"dropout of a matrix", apply_dropout, .dims = {7, 19}, .probability = 0.7f},
+    {"dropout of nothing", apply_dropout, .dims = {2, 16, 3, 3}, .probability = 0},
+    {"reshape", apply_reshape, .dims = {2, 16, 4, 6}, .conv = {.filters = 16, .size = 3, .padding = 1}},
+    {"reshape odd channels", apply_reshape, .dims = {2, 3, 4, 5}, .conv = {.filters = 4, .size = 2}},
+    {"cross-entropy", apply_nothing, .dims = {6, 8}, .scope = "head"},
+    {"cross-entropy smoothing", apply_nothing, .dims = {6, 8}, .smoothing = 0.1f, .scope = "head"},
+};
+
+enum { OP_CASES = sizeof op_cases / sizeof *op_cases, OP_CASE_CLASSES = 5 };
+
+/* The forward graph of a case, fused or as built. */
+static inline struct neap_graph *op_case_graph(const struct op_case *c, bool fuse) {
+  neap_builder *b = neap_builder_create(c->name);
+  const bool image = c->dims[2] > 0;
+  const int64_t dims[] = {c->dims[0], image ? 3 : 7, c->dims[2], c->dims[3]};
+  neap_tensor x = neap_input(b, "image", NEAP_F32, image ? 4 : 2, dims),
+              labels = neap_input(b, "label", NEAP_I32, 1, dims);
+  neap_scope(b, "stem");
+  x = image ? neap_conv(b, x, (neap_conv_options){.filters = c->dims[1], .size = 1, .bias = true})
+            : neap_linear(b, x, c->dims[1], true);
+  neap_scope(b, "op");
+  x = c->apply(b, x, c);
+  neap_scope(b, "head");
+  x = neap_linear(b, neap_flatten(b, x), OP_CASE_CLASSES, true);
+  const neap_tensor loss = neap_softmax_cross_entropy(b, x, labels, c->smoothing);
+  struct neap_graph *graph = NULL, *fused = NULL;
+  const neap_status status = neap_builder_finish(b, loss, &graph);
+  neap_builder_free(b);
+  assert_ok(status);
+  if (!fuse) return graph;
+  assert_ok(rewrite_fuse(graph, &fused));
+  neap_graph_free(graph);
+  return fused;
+}
+
+/* Does fusion change the case? */
+static inline bool op_case_fuses(const struct op_case *c) {
+  struct neap_graph *plain = op_case_graph(c, false), *fused = op_case_graph(c, true);
+  const bool fuses = fused->nodes.count < plain->nodes.count;
+  neap_graph_free(plain);
+  neap_graph_free(fused);
+  return fuses;
+}
+
+/* The same with gradients and updates. */
+static inline struct neap_graph *op_case_training(const struct op_case *c, bool fuse,
+                                                  const struct optimizer *optimizer) {
+  struct neap_graph *graph = op_case_graph(c, fuse);
+  assert_ok(graph_add_training(graph, optimizer));
+  return graph;
+}
+
+/* An unrelated stream of numbers in [0, 1): xorshift64* (Vigna 2016), seeded by what is filled. */
+static inline double op_case_random(uint64_t *state) {
+  *state ^= *state >> 12;
+  *state ^= *state << 25;
+  *state ^= *state >> 27;
+  return (double)(*state * 0x2545F4914F6CDD1Du >> 11) * 0x1p-53;
+}
+
+/* Fills inputs, parameters and states (which are not negative) of any lowering of a case's graph, the same
+ * for each, with numbers that floats hold exactly. Every third label is -1. */
+static inline void op_case_fill(const struct interpreter *m) {
+  const struct neap_graph *graph = m->lowered->graph;
+  uint64_t state = 88172645463325252u;
+  for (int32_t id = 0; id < (int32_t)graph->tensors.count; id++) {
+    const struct tensor *t = &graph->tensors.data[id];
+    if (t->role == ROLE_VALUE || t->view_of >= 0) continue;
+    /* Weights keep the variance of what they multiply. */
+    const double fan = t->rank > 1 ? (double)(t->elements / t->dims[0]) : 12,
+                 scale = t->role == ROLE_PARAMETER ? __builtin_sqrt(12 / fan) : 2,
+                 shift = t->initial == INITIAL_ONE ? 1 : 0;
+    double *values = malloc((size_t)t->elements * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < t->elements; i++) {
+      const double u = op_case_random(&state);
+      values[i] = t->dtype == NEAP_I32    ? (i % 3 == 1 ? -1 : (double)(int)(u * OP_CASE_CLASSES))
+                  : t->role == ROLE_STATE ? (double)(float)u
+                                          : (double)(float)(shift + scale * (u - 0.5));
+    }
+    interpreter_write(m, id, values);
+    free(values);
+  }
+}
+
+#endif

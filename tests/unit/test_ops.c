@@ -1,0 +1,420 @@
+/* Every operator of every case, forward, backward and update, alone: the CPU backend against the reference
+ * one in every memory format, again at other addresses, and in place. Then whole steps. */
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+
+#include "op_cases.h"
+
+static const struct run_context context = {.seed = 7, .step = 3, .learning_rate = 0.1f};
+
+static struct lower_options options(neap_convolution convolution) {
+  return (struct lower_options){convolution, omp_get_max_threads()};
+}
+
+/* ---- A node alone ---- */
+
+enum { RESULTS = NODE_MAX_OUTPUTS + NODE_MAX_INPUTS };
+
+/* A graph of one node, whose inputs are its first tensors, and what they hold. */
+struct single {
+  char name[160]; /* of the case and the node */
+  struct neap_graph *graph;
+  int32_t input_count; /* different ones */
+  double *inputs[NODE_MAX_INPUTS];
+};
+
+static void single_free(struct single *s) {
+  for (int32_t i = 0; i < s->input_count; i++) free(s->inputs[i]);
+  neap_graph_free(s->graph);
+}
+
+/* Cuts a node out of a graph that has run. Values become inputs, rounded to multiples of `quantum`, where
+ * that is not 0, and to what a float holds. */
+static struct single cut(const struct op_case *c, const struct interpreter *whole, const struct node *node,
+                         double quantum) {
+  const struct neap_graph *from = whole->lowered->graph;
+  struct single s = {0};
+  snprintf(s.name, sizeof s.name, "%s: %s '%s'", c->name, op_rows[node->op].name, node->name);
+  int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
+  assert_ok(graph_create(s.name, &s.graph));
+  for (int32_t i = 0; i < node->input_count; i++) {
+    for (int32_t k = 0; k <= i; k++)
+      if (node->inputs[k] == node->inputs[i]) inputs[i] = k == i ? -1 : inputs[k];
+    if (inputs[i] >= 0) continue;
+    struct tensor tensor = from->tensors.data[node->inputs[i]];
+    if (tensor.role == ROLE_VALUE) tensor.role = ROLE_INPUT;
+    tensor.view_of = -1;
+    assert_ok(graph_add_tensor(s.graph, tensor, &inputs[i]));
+    double *values = interpreter_read(whole, graph_storage(from, node->inputs[i]));
+    for (int64_t e = 0; e < tensor.elements; e++) {
+      if (quantum > 0 && tensor.dtype == NEAP_F32) values[e] = quantum * round(values[e] / quantum);
+      values[e] = (double)(float)values[e];
+    }
+    s.inputs[s.input_count++] = values;
+  }
+  for (int32_t u = 0; u < node->update_count; u++)
+    for (int32_t i = 0; i < node->input_count; i++)
+      if (node->inputs[i] == node->updates[u]) updates[u] = inputs[i];
+  for (int32_t i = 0; i < node->output_count; i++)
+    assert_ok(graph_add_tensor(s.graph, from->tensors.data[node->outputs[i]], &outputs[i]));
+  struct node copy = *node;
+  copy.inputs = inputs;
+  copy.outputs = outputs;
+  copy.updates = updates;
+  assert_ok(graph_add_node(s.graph, copy));
+  return s;
+}
+
+/* What a node makes, then what it updates. */
+struct results {
+  int32_t count;
+  double *values[RESULTS];
+  int64_t elements[RESULTS];
+  bool whole_numbers[RESULTS];
+};
+
+static void results_free(struct results *r) {
+  for (int32_t i = 0; i < r->count; i++) free(r->values[i]);
+}
+
+static void take(struct results *r, const struct interpreter *m, int32_t id) {
+  r->values[r->count] = interpreter_read(m, id);
+  r->elements[r->count] = m->lowered->graph->tensors.data[id].elements;
+  r->whole_numbers[r->count++] = m->lowered->graph->tensors.data[id].dtype != NEAP_F32;
+}
+
+/* The node itself among the reorderings that lowering put around it. */
+static int32_t main_node(const struct lowered *lowered) {
+  for (int32_t v = 0; v < (int32_t)lowered->graph->nodes.count; v++)
+    if (lowered->graph->nodes.data[v].op != OP_REORDER) return v;
+  fail_msg("the node is gone");
+  return -1;
+}
+
+/* Runs; `pair`, where not NULL, says which output lies in which input. */
+static struct results run_single(const struct single *s, const struct lowered *lowered, size_t shift,
+                                 int garbage, const struct inplace_pair *pair) {
+  struct interpreter m = interpreter_create(lowered, shift, garbage);
+  const struct node *node = &lowered->graph->nodes.data[main_node(lowered)];
+  for (int32_t i = 0; i < s->input_count; i++) interpreter_write(&m, i, s->inputs[i]);
+  if (pair != NULL) m.data[node->outputs[pair->output]] = m.data[node->inputs[pair->input]];
+  interpreter_run(&m, &context);
+  struct results r = {0};
+  for (int32_t i = 0; i < node->output_count; i++) take(&r, &m, node->outputs[i]);
+  for (int32_t i = 0; i < node->update_count; i++) take(&r, &m, node->updates[i]);
+  interpreter_free(&m);
+  return r;
+}
+
+/* ---- Comparison ---- */
+
+/* Largest difference by largest value; where numbers are whole, any difference is infinite. */
+static double error_of(const struct results *expected, const struct results *got, int32_t i) {
+  double most = 0, worst = 0;
+  for (int64_t e = 0; e < expected->elements[i]; e++) {
+    const double difference = fabs(expected->values[i][e] - got->values[i][e]);
+    most = fmax(most, fabs(expected->values[i][e]));
+    if (!(difference <= worst)) worst = difference;
+  }
+  if (expected->whole_numbers[i]) return worst == 0 ? 0 : INFINITY;
+  return worst / fmax(most, 1e-6);
+}
+
+static void expect_close(const char *name, const char *variant, const struct results *expected,
+                         const struct results *got, double tolerance) {
+  assert_int_equal(expected->count, got->count);
+  for (int32_t i = 0; i < expected->count; i++) {
+    const double error = error_of(expected, got, i);
+    if (!(error <= tolerance)) fail_msg("%s, %s: result %d is off by %g", name, variant, i, error);
+  }
+}
+
+static void expect_equal(const char *name, const char *variant, const char *how,
+                         const struct results *expected, const struct results *got) {
+  for (int32_t i = 0; i < expected->count; i++)
+    if (memcmp(expected->values[i], got->values[i], (size_t)expected->elements[i] * sizeof(double)) != 0)
+      fail_msg("%s, %s: result %d has other bits %s", name, variant, i, how);
+}
+
+/* ---- Formats ---- */
+
+struct variant {
+  const char *name;
+  int64_t lanes; /* 0: as many as there are channels */
+  bool blocks;
+};
+static const struct variant variants[] = {
+    {"row-major", 1, false}, {"channels last", 0, false}, {"16 channels", 16, true}, {"8 channels", 8, true}};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+/* The formats of a single node's inputs: images as the variant says, the rest row-major; variables free.
+ * False when the variant is row-major once more. */
+static bool choose_formats(const struct single *s, const struct variant *variant,
+                           struct memory_format *formats) {
+  bool any = variant->lanes == 1;
+  for (int32_t i = 0; i < s->input_count; i++) {
+    const struct tensor *t = &s->graph->tensors.data[i];
+    formats[i] = t->role == ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
+    if (t->role != ROLE_INPUT || t->rank != 4 || variant->lanes == 1) continue;
+    if (variant->lanes > 0 && t->dims[1] % variant->lanes != 0) continue;
+    formats[i] =
+        (struct memory_format){variant->lanes > 0 ? variant->lanes : t->dims[1], variant->blocks, NULL};
+    any = true;
+  }
+  return any;
+}
+
+/* ---- (a) value, (b) repetition, (c) in place, (d) formats ---- */
+
+static bool in_place_possible(const struct single *s, const struct lowered *lowered,
+                              struct inplace_pair pair) {
+  const struct node *before = &s->graph->nodes.data[0],
+                    *node = &lowered->graph->nodes.data[main_node(lowered)];
+  const int32_t *step = lowered->step_tensor;
+  return s->graph->tensors.data[before->inputs[pair.input]].role == ROLE_INPUT &&
+         lowered->step->tensors[step[node->inputs[pair.input]]].bytes >=
+             lowered->step->tensors[step[node->outputs[pair.output]]].bytes;
+}
+
+static void check_variant(const struct single *s, const struct results *expected, void *cpu,
+                          const struct variant *variant, double tolerance) {
+  struct memory_format formats[NODE_MAX_INPUTS + NODE_MAX_OUTPUTS] = {0};
+  if (!choose_formats(s, variant, formats)) return;
+  const struct lowered like = {.graph = s->graph, .formats = formats, .state = cpu};
+  struct lowered *lowered = NULL;
+  const struct lower_options o = options(NEAP_CONV_AUTO);
+  assert_ok(lower(s->graph, &cpu_backend, &o, &like, &lowered));
+  struct results first = run_single(s, lowered, 0, 0xFF, NULL), again = run_single(s, lowered, 3, 0, NULL);
+  expect_close(s->name, variant->name, expected, &first, tolerance);
+  expect_equal(s->name, variant->name, "at other addresses", &first, &again);
+  results_free(&again);
+  const struct step_node *node = &lowered->step->nodes[main_node(lowered)];
+  for (int32_t i = 0; i < node->inplace_count; i++) {
+    if (!in_place_possible(s, lowered, node->inplace[i])) continue;
+    struct results in_place = run_single(s, lowered, 1, 0xFF, &node->inplace[i]);
+    expect_equal(s->name, variant->name, "in place", &first, &in_place);
+    results_free(&in_place);
+  }
+  results_free(&first);
+  lowered_free(lowered);
+}
+
+static void check_reference_in_place(const struct single *s, const struct lowered *lowered,
+                                     const struct results *expected) {
+  const struct step_node *node = &lowered->step->nodes[0];
+  for (int32_t i = 0; i < node->inplace_count; i++) {
+    if (!in_place_possible(s, lowered, node->inplace[i])) continue;
+    struct results in_place = run_single(s, lowered, 0, 0, &node->inplace[i]);
+    expect_equal(s->name, "reference", "in place", expected, &in_place);
+    results_free(&in_place);
+  }
+}
+
+static bool is_convolution(enum op op) {
+  return op == OP_CONV || op == OP_CONV_BACKWARD_DATA || op == OP_CONV_BACKWARD_WEIGHTS;
+}
+
+/* What compares: equal values must go the same way everywhere. */
+static bool has_ties(enum op op) {
+  return op == OP_RELU || op == OP_RELU_BACKWARD || op == OP_MAX_POOL || op == OP_SOFTMAX_CROSS_ENTROPY;
+}
+
+/* `cpu`: states with direct and with Winograd convolutions. */
+static void check_node(const struct op_case *c, const struct interpreter *whole, const struct node *node,
+                       double quantum, void *const *cpu) {
+  struct single s = cut(c, whole, node, quantum);
+  struct lowered *reference = NULL;
+  const struct lower_options o = options(NEAP_CONV_AUTO);
+  assert_ok(lower(s.graph, &reference_backend, &o, NULL, &reference));
+  struct results expected = run_single(&s, reference, 0, 0xFF, NULL);
+  check_reference_in_place(&s, reference, &expected);
+  for (int i = 0; i < VARIANTS; i++) {
+    check_variant(&s, &expected, cpu[0], &variants[i], 1e-6);
+    if (is_convolution(node->op)) check_variant(&s, &expected, cpu[1], &variants[i], 5e-6);
+  }
+  results_free(&expected);
+  lowered_free(reference);
+  single_free(&s);
+}
+
+/* All nodes of the case's operator in the step that trains its network. */
+static void check_case(const struct op_case *c, bool fuse, const struct optimizer *optimizer) {
+  struct neap_graph *graph = op_case_training(c, fuse, optimizer);
+  struct lowered *lowered = NULL;
+  const struct lower_options o[] = {options(NEAP_CONV_DIRECT), options(NEAP_CONV_WINOGRAD)};
+  assert_ok(lower(graph, &reference_backend, &o[0], NULL, &lowered));
+  void *cpu[2];
+  for (int i = 0; i < 2; i++) assert_ok(cpu_backend.create_state(graph, &o[i], &cpu[i]));
+  struct interpreter whole = interpreter_create(lowered, 0, 0xFF);
+  op_case_fill(&whole);
+  interpreter_run(&whole, &context);
+  const char *scope = c->scope != NULL ? c->scope : "op";
+  int checked = 0;
+  for (size_t v = 0; v < lowered->graph->nodes.count; v++) {
+    const struct node *node = &lowered->graph->nodes.data[v];
+    if (strncmp(node->name, scope, strlen(scope)) != 0) continue;
+    check_node(c, &whole, node, 0, cpu);
+    if (has_ties(node->op)) check_node(c, &whole, node, 0.5, cpu);
+    checked++;
+  }
+  assert_true(checked > 0);
+  interpreter_free(&whole);
+  lowered_free(lowered);
+  for (int i = 0; i < 2; i++) cpu_backend.free_state(cpu[i]);
+  neap_graph_free(graph);
+}
+
+static const struct optimizer plain_sgd = {.kind = NEAP_SGD};
+
+static void test_operators(void **state) {
+  (void)state;
+  for (int i = 0; i < OP_CASES; i++) check_case(&op_cases[i], false, &plain_sgd);
+}
+
+static void test_fused_operators(void **state) {
+  (void)state;
+  for (int i = 0; i < OP_CASES; i++)
+    if (op_case_fuses(&op_cases[i])) check_case(&op_cases[i], true, &plain_sgd);
+}
+
+/* ---- The loss at its edges ---- */
+
+enum { ROWS = 4, CLASSES = 3 };
+
+/* What the loss of `logits` and its gradient are on a backend: loss, right answers, gradient. */
+static void run_loss(const struct backend *backend, const double *logits, const double *labels,
+                     struct results *forward, struct results *backward) {
+  const struct tensor
+      x = {.name = "logits", .role = ROLE_INPUT, .rank = 2, .dims = {ROWS, CLASSES}, .view_of = -1},
+      y = {.name = "label", .dtype = NEAP_I32, .role = ROLE_INPUT, .rank = 1, .dims = {ROWS}, .view_of = -1};
+  for (int pass = 0; pass < 2; pass++) {
+    struct single s = {.input_count = 2, .inputs = {(double *)logits, (double *)labels}};
+    int32_t in[2], out[2];
+    assert_ok(graph_create("loss", &s.graph));
+    assert_ok(graph_add_tensor(s.graph, x, &in[0]));
+    assert_ok(graph_add_tensor(s.graph, y, &in[1]));
+    struct node node = {.name = "loss",
+                        .inputs = in,
+                        .input_count = 2,
+                        .outputs = out,
+                        .output_count = 1,
+                        .op = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
+                        .pass = PASS_BACKWARD};
+    if (pass == 0) {
+      assert_ok(graph_apply(s.graph, OP_SOFTMAX_CROSS_ENTROPY, "loss", &(struct attributes){0}, in, 2, out));
+    } else {
+      assert_ok(graph_add_like(s.graph, in[0], "gradient", &out[0]));
+      assert_ok(graph_add_node(s.graph, node));
+    }
+    struct lowered *lowered = NULL;
+    const struct lower_options o = options(NEAP_CONV_AUTO);
+    assert_ok(lower(s.graph, backend, &o, NULL, &lowered));
+    *(pass == 0 ? forward : backward) = run_single(&s, lowered, 0, 0xFF, NULL);
+    lowered_free(lowered);
+    neap_graph_free(s.graph);
+  }
+}
+
+static void expect_loss(const double *logits, const double *labels, double loss, int correct,
+                        const double *gradient) {
+  const struct backend *backends[] = {&reference_backend, &cpu_backend};
+  for (int i = 0; i < 2; i++) {
+    struct results forward, backward;
+    run_loss(backends[i], logits, labels, &forward, &backward);
+    if (!(fabs(forward.values[0][0] - loss) <= 1e-6 * fmax(1, loss)))
+      fail_msg("%s: a loss of %g is %g", backends[i]->name, loss, forward.values[0][0]);
+    assert_int_equal((int)forward.values[1][0], correct);
+    for (int k = 0; k < ROWS * CLASSES; k++)
+      if (!(fabs(backward.values[0][k] - gradient[k]) <= 1e-6))
+        fail_msg("%s: gradient %d is %g, not %g", backends[i]->name, k, backward.values[0][k], gradient[k]);
+    results_free(&forward);
+    results_free(&backward);
+  }
+}
+
+static void test_loss(void **state) {
+  (void)state;
+  const double equal[ROWS * CLASSES] = {0}, large[] = {1000, 0, 0, 0, 1000, 0, 0, 0, -1000, 5, 5, 5};
+  const double third = 1.0 / 3;
+  /* Equal logits: log C; the first of the largest counts as the answer. */
+  expect_loss(equal, (const double[]){0, 1, 2, -1}, log(3), 1,
+              (const double[]){(third - 1) / 3, third / 3, third / 3, third / 3, (third - 1) / 3, third / 3,
+                               third / 3, third / 3, (third - 1) / 3, 0, 0, 0});
+  /* Nothing to learn from. */
+  expect_loss(large, (const double[]){-1, -1, -1, -1}, 0, 0, equal);
+  /* exp(1000) does not overflow. */
+  expect_loss(large, (const double[]){0, 0, 0, -1}, (0 + 1000 + log(2)) / 3, 2,
+              (const double[]){0, 0, 0, -third, third, 0, -0.5 / 3, 0.5 / 3, 0, 0, 0, 0});
+}
+
+/* ---- Whole steps ---- */
+
+/* Loss, right answers and variables after a step, with all reorderings that lowering puts in. Resident
+ * tensors come first in every lowered graph and keep their order. */
+static void compare_steps(const struct op_case *c, const struct optimizer *optimizer, double tolerance) {
+  struct neap_graph *graph = op_case_training(c, true, optimizer);
+  const struct lower_options o = options(NEAP_CONV_AUTO);
+  const struct backend *backends[] = {&reference_backend, &cpu_backend};
+  struct lowered *lowered[2] = {0};
+  struct interpreter m[2];
+  for (int i = 0; i < 2; i++) {
+    assert_ok(lower(graph, backends[i], &o, NULL, &lowered[i]));
+    m[i] = interpreter_create(lowered[i], 0, 0xFF);
+    op_case_fill(&m[i]);
+    interpreter_run(&m[i], &context);
+  }
+  char name[160];
+  for (int32_t id = 0; lowered[0]->graph->tensors.data[id].role != ROLE_VALUE; id++) {
+    snprintf(name, sizeof name, "%s, %s", c->name, lowered[0]->graph->tensors.data[id].name);
+    struct results r[2] = {0};
+    for (int i = 0; i < 2; i++) take(&r[i], &m[i], id);
+    expect_close(name, "whole step", &r[0], &r[1], tolerance);
+    for (int i = 0; i < 2; i++) results_free(&r[i]);
+  }
+  struct results r[2] = {0};
+  for (int i = 0; i < 2; i++) {
+    take(&r[i], &m[i], lowered[i]->graph->loss);
+    take(&r[i], &m[i], lowered[i]->graph->correct);
+  }
+  snprintf(name, sizeof name, "%s, loss and right answers", c->name);
+  expect_close(name, "whole step", &r[0], &r[1], tolerance);
+  for (int i = 0; i < 2; i++) {
+    results_free(&r[i]);
+    interpreter_free(&m[i]);
+    lowered_free(lowered[i]);
+  }
+  neap_graph_free(graph);
+}
+
+static void test_whole_steps(void **state) {
+  (void)state;
+  for (int i = 0; i < OP_CASES; i++) compare_steps(&op_cases[i], &plain_sgd, 2e-6);
+}
+
+static void test_optimizers(void **state) {
+  (void)state;
+  static const struct optimizer optimizers[] = {
+      {.kind = NEAP_SGD, .weight_decay = 0.01f},
+      {.kind = NEAP_SGD, .momentum = 0.9f},
+      {.kind = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true},
+      {.kind = NEAP_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f},
+      {.kind = NEAP_ADAMW, .weight_decay = 0.1f, .beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-4f},
+  };
+  static const struct op_case layers[] = {
+      {"convolution", apply_conv, .dims = {2, 16, 5, 5}, .conv = {.filters = 32, .size = 3, .bias = true}},
+      {"odd convolution", apply_conv, .dims = {2, 3, 5, 5}, .conv = {.filters = 7, .size = 3, .bias = true}},
+  };
+  for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
+    for (size_t k = 0; k < sizeof layers / sizeof *layers; k++) {
+      check_case(&layers[k], false, &optimizers[i]);
+      compare_steps(&layers[k], &optimizers[i], 2e-6);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators), cmocka_unit_test(test_fused_operators),
+                                     cmocka_unit_test(test_loss), cmocka_unit_test(test_optimizers),
+                                     cmocka_unit_test(test_whole_steps)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

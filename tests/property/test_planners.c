@@ -46,6 +46,7 @@ static void test_plans(void **state) {
         const int32_t row = p + 1 < planner_count ? p + 1 : -1;
         neap_plan *plan = NULL;
         const neap_status status = neap_plan_make(step, budget, row < 0 ? "auto" : planners[row].name, NULL, &plan);
+        if (status != NEAP_OK && status != NEAP_OVER_BUDGET) print_error("%s: %s\n", row < 0 ? "auto" : planners[row].name, neap_error_message());
         assert_true(status == NEAP_OK || status == NEAP_OVER_BUDGET);
         if (status == NEAP_OVER_BUDGET) continue;
         met++;

@@ -89,6 +89,17 @@ static inline neap_tensor apply_reshape(neap_builder *b, neap_tensor x, const st
   return neap_conv(b, neap_reshape(b, x, 4, dims), c->conv);
 }
 
+/* A view that batch norm and a sum read, and its storage that another sum reads. */
+static inline neap_tensor apply_views(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[0], c->dims[1] * 2, c->dims[2] / 2, -1};
+  const neap_tensor view = neap_reshape(b, x, 4, dims), y = neap_add(b, view, apply_batch_norm(b, view, c));
+  return neap_add(b, x, neap_reshape(b, y, 4, c->dims));
+}
+
+static inline neap_tensor apply_dropout_twice(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_dropout(b, neap_relu(b, neap_dropout(b, x, c->probability)), c->probability);
+}
+
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)b, (void)c;
   return x;
@@ -163,6 +174,9 @@ static const struct op_case op_cases[] = {
     {"dropout of nothing", apply_dropout, .dims = {2, 16, 3, 3}, .probability = 0},
     {"reshape", apply_reshape, .dims = {2, 16, 4, 6}, .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"reshape odd channels", apply_reshape, .dims = {2, 3, 4, 5}, .conv = {.filters = 4, .size = 2}},
+    {"views", apply_views, .dims = {3, 16, 4, 3}},
+    {"views odd channels", apply_views, .dims = {3, 5, 4, 3}},
+    {"dropout twice", apply_dropout_twice, .dims = {2, 16, 5, 6}, .probability = 0.4f},
     {"cross-entropy", apply_nothing, .dims = {6, 8}, .scope = "head"},
     {"cross-entropy smoothing", apply_nothing, .dims = {6, 8}, .smoothing = 0.1f, .scope = "head"},
 };

@@ -348,6 +348,133 @@ static void test_loss(void **state) {
               (const double[]){0, 0, 0, -third, third, 0, -0.5 / 3, 0.5 / 3, 0, 0, 0, 0});
 }
 
+/* ---- Dropout ---- */
+
+/* What dropout makes of ones; the caller frees it. */
+static double *drop_ones(const struct backend *backend, int64_t count, float probability, int32_t stream,
+                         const struct run_context *at) {
+  const struct tensor x = {.name = "x", .role = ROLE_INPUT, .rank = 1, .dims = {count}, .view_of = -1};
+  const struct attributes attributes = {.probability = probability, .stream = stream};
+  const struct lower_options o = options(NEAP_CONV_AUTO);
+  struct neap_graph *graph;
+  struct lowered *lowered = NULL;
+  int32_t in, out;
+  assert_ok(graph_create("dropout", &graph));
+  assert_ok(graph_add_tensor(graph, x, &in));
+  assert_ok(graph_apply(graph, OP_DROPOUT, "dropout", &attributes, &in, 1, &out));
+  assert_ok(lower(graph, backend, &o, NULL, &lowered));
+  struct interpreter m = interpreter_create(lowered, 0, 0xFF);
+  double *values = malloc((size_t)count * sizeof *values);
+  assert_non_null(values);
+  for (int64_t i = 0; i < count; i++) values[i] = 1;
+  interpreter_write(&m, 0, values);
+  free(values);
+  interpreter_run(&m, at);
+  values = interpreter_read(&m, lowered->graph->nodes.data[0].outputs[0]);
+  interpreter_free(&m);
+  lowered_free(lowered);
+  neap_graph_free(graph);
+  return values;
+}
+
+static void expect_dropout(const struct backend *backend) {
+  enum { COUNT = 40000, DRAWS = 4 };
+  static const double probability = 0.25;
+  const struct run_context contexts[DRAWS] = {{1, 5, 0}, {2, 5, 0}, {1, 6, 0}, {1, 5, 0}}; /* seed, step */
+  static const int32_t streams[DRAWS] = {0, 0, 0, 1};
+  double *drawn[DRAWS];
+  for (int d = 0; d < DRAWS; d++) {
+    drawn[d] = drop_ones(backend, COUNT, (float)probability, streams[d], &contexts[d]);
+    int zeros = 0;
+    for (int i = 0; i < COUNT; i++) {
+      zeros += drawn[d][i] == 0;
+      assert_true(drawn[d][i] == 0 || fabs(drawn[d][i] - 1 / (1 - probability)) < 1e-6);
+    }
+    assert_true(fabs(zeros - probability * COUNT) < 5 * sqrt(COUNT * probability * (1 - probability)));
+  }
+  /* Seed, step and stream each give another mask: two meet as often as independent ones do. */
+  const double together = COUNT * (probability * probability + (1 - probability) * (1 - probability));
+  for (int d = 1; d < DRAWS; d++) {
+    int same = 0;
+    for (int i = 0; i < COUNT; i++) same += drawn[0][i] == drawn[d][i];
+    assert_true(fabs(same - together) < 5 * sqrt(COUNT * 0.25));
+  }
+  for (int d = 0; d < DRAWS; d++) free(drawn[d]);
+}
+
+static void test_dropout(void **state) {
+  (void)state;
+  expect_dropout(&reference_backend);
+  expect_dropout(&cpu_backend);
+}
+
+/* ---- Updates by hand ---- */
+
+enum { UPDATED = 3 };
+
+/* The first update of w by g, all states 0. */
+static void run_first_update(const struct optimizer *optimizer, const double *w, const double *g,
+                             double *result) {
+  const bool adam = optimizer->kind == NEAP_ADAMW;
+  struct tensor t = {.name = "w", .role = ROLE_PARAMETER, .rank = 1, .dims = {UPDATED}, .view_of = -1};
+  double zeros[UPDATED] = {0};
+  struct single s = {.input_count = adam                       ? 4
+                                    : optimizer->momentum != 0 ? 3
+                                                               : 2,
+                     .inputs = {(double *)w, (double *)g, zeros, zeros}};
+  static const enum role roles[] = {ROLE_PARAMETER, ROLE_INPUT, ROLE_STATE, ROLE_STATE};
+  int32_t in[4];
+  assert_ok(graph_create("update", &s.graph));
+  for (int32_t i = 0; i < s.input_count; i++) {
+    t.role = roles[i];
+    assert_ok(graph_add_tensor(s.graph, t, &in[i]));
+  }
+  const int32_t updates[] = {in[0], in[2], in[3]};
+  const struct node node = {.name = "update",
+                            .op = adam ? OP_ADAMW : OP_SGD,
+                            .pass = PASS_UPDATE,
+                            .attributes = {.momentum = optimizer->momentum,
+                                           .weight_decay = optimizer->weight_decay,
+                                           .beta1 = optimizer->beta1,
+                                           .beta2 = optimizer->beta2,
+                                           .epsilon = optimizer->epsilon,
+                                           .nesterov = optimizer->nesterov},
+                            .inputs = in,
+                            .input_count = s.input_count,
+                            .updates = updates,
+                            .update_count = s.input_count - 1};
+  assert_ok(graph_add_node(s.graph, node));
+  struct lowered *lowered = NULL;
+  const struct lower_options o = options(NEAP_CONV_AUTO);
+  assert_ok(lower(s.graph, &reference_backend, &o, NULL, &lowered));
+  struct interpreter m = interpreter_create(lowered, 0, 0xFF);
+  for (int32_t i = 0; i < s.input_count; i++) interpreter_write(&m, i, s.inputs[i]);
+  interpreter_run(&m, &(struct run_context){.learning_rate = 0.125f});
+  memcpy(result, m.data[0], UPDATED * sizeof *result);
+  interpreter_free(&m);
+  lowered_free(lowered);
+  neap_graph_free(s.graph);
+}
+
+/* From states of 0, Nesterov's momentum moves by (1 + momentum) gradients; Adam, its bias corrected, by the
+ * sign of the gradient, and decoupled decay does not go through it. */
+static void test_first_updates(void **state) {
+  (void)state;
+  const double w[UPDATED] = {1, -2, 4}, g[UPDATED] = {0.5, 8, -0.25}, rate = 0.125;
+  double got[UPDATED];
+  run_first_update(&(struct optimizer){.kind = NEAP_SGD, .weight_decay = 0.5f}, w, g, got);
+  for (int i = 0; i < UPDATED; i++) assert_true(fabs(got[i] - (w[i] - rate * (g[i] + 0.5 * w[i]))) < 1e-12);
+  run_first_update(&(struct optimizer){.kind = NEAP_SGD, .momentum = 0.75f}, w, g, got);
+  for (int i = 0; i < UPDATED; i++) assert_true(fabs(got[i] - (w[i] - rate * g[i])) < 1e-12);
+  run_first_update(&(struct optimizer){.kind = NEAP_SGD, .momentum = 0.75f, .nesterov = true}, w, g, got);
+  for (int i = 0; i < UPDATED; i++) assert_true(fabs(got[i] - (w[i] - rate * 1.75 * g[i])) < 1e-12);
+  const struct optimizer adam = {
+      .kind = NEAP_ADAMW, .weight_decay = 0.5f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 0.25f};
+  run_first_update(&adam, w, g, got);
+  for (int i = 0; i < UPDATED; i++)
+    assert_true(fabs(got[i] - (w[i] * (1 - rate * 0.5) - rate * g[i] / (fabs(g[i]) + 0.25))) < 1e-12);
+}
+
 /* ---- Whole steps ---- */
 
 /* Loss, right answers and variables after a step, with all reorderings that lowering puts in. Resident
@@ -413,8 +540,10 @@ static void test_optimizers(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators), cmocka_unit_test(test_fused_operators),
-                                     cmocka_unit_test(test_loss), cmocka_unit_test(test_optimizers),
-                                     cmocka_unit_test(test_whole_steps)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_operators),     cmocka_unit_test(test_fused_operators),
+      cmocka_unit_test(test_loss),          cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_first_updates), cmocka_unit_test(test_optimizers),
+      cmocka_unit_test(test_whole_steps)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,9 +55,9 @@ static neap_status plan_of_schedule(const neap_step *step, const struct schedule
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
  * less. */
-static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
-                               struct neap_plan **out) {
-  const struct planner_options options = {0};
+static neap_status run_planner(const neap_step *step, uint64_t budget, bool quick,
+                               const struct planner *planner, struct neap_plan **out) {
+  const struct planner_options options = {.quick = quick};
   uint64_t limit = budget;
   enum { ROUNDS = 4 };
   for (int round = 0; round < ROUNDS; round++) {
@@ -93,7 +93,7 @@ static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_by
  * budget was asked for: so a budget is met exactly when it is no smaller than this peak. */
 static neap_status find_least(const neap_step *step, const struct planner *planner, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
-  TRY(run_planner(step, UINT64_MAX, planner, &plan));
+  TRY(run_planner(step, UINT64_MAX, true, planner, &plan));
   uint64_t missed = plan_lower_bound(step) - 1;
   for (bool narrow = false;;) {
     const uint64_t met = peak_of(plan);
@@ -105,7 +105,7 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
     uint64_t tried = narrow ? met - 1 : step->resident_bytes + (uint64_t)sqrt(below * above);
     if (tried <= missed || tried >= met) tried = met - 1;
     struct neap_plan *lower = NULL;
-    const neap_status status = run_planner(step, tried, planner, &lower);
+    const neap_status status = run_planner(step, tried, true, planner, &lower);
     if (status == NEAP_OVER_BUDGET && tried == met - 1) break;
     if (status == NEAP_OVER_BUDGET) {
       missed = tried;
@@ -159,7 +159,7 @@ static neap_status ask_rows(struct choice *c, const char *name) {
     struct neap_plan *plan = NULL;
     const neap_status status = c->budget == NEAP_BUDGET_MIN
                                    ? NEAP_OVER_BUDGET
-                                   : run_planner(c->step, c->budget, &planners[i], &plan);
+                                   : run_planner(c->step, c->budget, false, &planners[i], &plan);
     if (status == NEAP_OVER_BUDGET)
       missing |= (uint64_t)1 << i;
     else if (status != NEAP_OK)
@@ -183,7 +183,7 @@ static neap_status ask_rows(struct choice *c, const char *name) {
 /* The plan for a budget, as above. */
 static neap_status plan_within(const neap_step *step, uint64_t budget, const char *name, uint64_t *smallest,
                                struct neap_plan **out) {
-  if (budget == NEAP_BUDGET_MAX) return run_planner(step, budget, planner_find("keep-all"), out);
+  if (budget == NEAP_BUDGET_MAX) return run_planner(step, budget, true, planner_find("keep-all"), out);
   struct choice choice = {.step = step, .budget = budget};
   neap_status status = ask_rows(&choice, name);
   struct neap_plan **chosen = budget == NEAP_BUDGET_MIN ? &choice.least : &choice.best;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "plan/clean.h"
 #include "plan/planners.h"
 #include "plan/simulator.h"
@@ -14,6 +15,8 @@ enum { NEVER = INT32_MAX, DEPTH_LIMIT = 10000 };
 
 struct weights {
   double cost, bytes, distance; /* exponents */
+  double noise; /* how far a value's worth may be shifted, in powers of two, and by which draw */
+  uint32_t draw;
 };
 
 struct walk {
@@ -120,7 +123,11 @@ static void pass_on(struct walk *w, int32_t t) {
 static double worth(const struct walk *w, int32_t t) {
   const double cost = w->remake[t] > 0 ? w->remake[t] : 1e-12, bytes = (double)w->step->tensors[t].bytes + 1;
   const double distance = w->need[t] > w->now ? (double)(w->need[t] - w->now) : 0.5;
-  return w->weights.cost * log2(cost) - w->weights.bytes * log2(bytes) - w->weights.distance * log2(distance);
+  /* Knuth's multiplicative hash: the same shift for a value throughout a walk. */
+  const uint32_t hash = ((uint32_t)t + w->weights.draw * 40503u) * 2654435761u;
+  const double shift = w->weights.noise * ((double)(hash >> 8) * 0x1p-24 - 0.5);
+  return shift + w->weights.cost * log2(cost) - w->weights.bytes * log2(bytes) -
+         w->weights.distance * log2(distance);
 }
 
 static int32_t find_victim(const struct walk *w) {
@@ -360,14 +367,16 @@ static neap_status walk_create(struct region *region, const neap_step *step, uin
 
 static const double cost_exponents[] = {0.5, 1}, byte_exponents[] = {0, 0.5, 1, 1.5},
                     distance_exponents[] = {0, 0.5, 1, 2};
-enum { GRID = 32, LARGE_STEP = 2000 };
+enum { GRID = 32, LARGE_STEP = 2000, RESTARTS = 1200, RESTART_WORK = 300000 };
 
 /* The points of the grid, the usually good ones first: a large step tries only those. */
 static struct weights grid_point(int index) {
   static const unsigned char order[GRID] = {26, 22, 21, 25, 10, 6, 5,  9,  30, 18, 29, 17, 27, 23, 14, 2,
                                             0,  1,  3,  4,  7,  8, 11, 12, 13, 15, 16, 19, 20, 24, 28, 31};
   const int i = order[index];
-  return (struct weights){cost_exponents[i / 16], byte_exponents[i / 4 % 4], distance_exponents[i % 4]};
+  return (struct weights){.cost = cost_exponents[i / 16],
+                          .bytes = byte_exponents[i / 4 % 4],
+                          .distance = distance_exponents[i % 4]};
 }
 
 /* Keeps the cheaper of two schedules. */
@@ -387,33 +396,65 @@ static neap_status keep_better(struct simulator *simulator, uint64_t budget, con
   return status;
 }
 
+/* Weights between and beyond the grid's points, and a limit that leaves the cleaning something to give back.
+ */
+static struct weights restart_point(struct walk *w, uint64_t limit, uint32_t index) {
+  uint32_t word[4];
+  random_philox(0, 0, index, word);
+  w->limit = (uint64_t)((double)limit * (1 - 0.15 * (double)random_uniform(word[3]) * (double)(index % 2)));
+  return (struct weights){0.3 + (double)random_uniform(word[0]), 1.6 * (double)random_uniform(word[1]),
+                          2.2 * (double)random_uniform(word[2])};
+}
+
+struct search {
+  struct walk walk;
+  struct simulator simulator;
+  uint64_t budget;
+  double best; /* cost; INFINITY: none fits yet */
+  struct schedule *out;
+};
+
+static neap_status try_weights(struct search *s, struct weights weights) {
+  walk_reset(&s->walk, weights);
+  s->walk.cost_limit =
+      s->best < INFINITY ? s->walk.step->base_cost + (s->best - s->walk.step->base_cost) * 1.5 : INFINITY;
+  const neap_status status = walk_order(&s->walk);
+  if (status == NEAP_OVER_BUDGET) return NEAP_OK; /* another point may do */
+  if (status != NEAP_OK) return status;
+  return keep_better(&s->simulator, s->budget, &s->walk.schedule, s->out, &s->best);
+}
+
+/* First whether the budget can be met, then, where that is asked for, how cheaply: so what can be met does
+ * not hang on effort. */
+static neap_status search_all(struct search *s, const struct planner_options *options) {
+  const neap_step *step = s->walk.step;
+  const uint64_t limit = s->walk.limit;
+  const int first = step->node_count > LARGE_STEP ? 6 : GRID;
+  int i = 0;
+  for (; i < GRID && (i < first || s->best == INFINITY); i++) TRY(try_weights(s, grid_point(i)));
+  if (s->best == INFINITY)
+    return neap_fail(NEAP_OVER_BUDGET, "evict: found no schedule within %llu bytes",
+                     (unsigned long long)s->budget);
+  if (options->quick) return NEAP_OK;
+  const int restarts = RESTART_WORK / (step->node_count + 1) + 10 < RESTARTS
+                           ? RESTART_WORK / (step->node_count + 1) + 10
+                           : RESTARTS;
+  for (uint32_t r = 0; r < (uint32_t)restarts; r++) TRY(try_weights(s, restart_point(&s->walk, limit, r)));
+  return NEAP_OK;
+}
+
 neap_status plan_evict(const neap_step *step, uint64_t budget, const struct planner_options *options,
                        struct schedule *out) {
-  (void)options;
   RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "evict: what is resident alone needs %llu bytes",
             (unsigned long long)step->resident_bytes);
   struct region region = {0};
-  struct walk walk = {0};
-  struct simulator simulator = {0};
-  double best = INFINITY;
-  neap_status status = walk_create(&region, step, budget - step->resident_bytes, &walk);
-  if (status == NEAP_OK) status = simulator_create(step, &simulator);
-  const int points = step->node_count > LARGE_STEP ? 6 : GRID;
-  for (int i = 0; status == NEAP_OK && i < GRID && (i < points || best == INFINITY); i++) {
-    walk_reset(&walk, grid_point(i));
-    walk.cost_limit = best < INFINITY ? step->base_cost + (best - step->base_cost) * 1.5 : INFINITY;
-    status = walk_order(&walk);
-    if (status == NEAP_OK)
-      status = keep_better(&simulator, budget, &walk.schedule, out, &best);
-    else if (status == NEAP_OVER_BUDGET)
-      status = NEAP_OK; /* another point may do */
-  }
-  if (status == NEAP_OK && best == INFINITY)
-    status =
-        neap_fail(NEAP_OVER_BUDGET, "evict: found no schedule within %llu bytes", (unsigned long long)budget);
-  simulator_free(&simulator);
-  vector_free(&walk.postponed);
-  schedule_free(&walk.schedule);
+  struct search search = {.budget = budget, .best = INFINITY, .out = out};
+  neap_status status = walk_create(&region, step, budget - step->resident_bytes, &search.walk);
+  if (status == NEAP_OK) status = simulator_create(step, &search.simulator);
+  if (status == NEAP_OK) status = search_all(&search, options);
+  simulator_free(&search.simulator);
+  vector_free(&search.walk.postponed);
+  schedule_free(&search.walk.schedule);
   region_free(&region);
   return status;
 }

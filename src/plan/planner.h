@@ -6,7 +6,7 @@
 #include "plan/schedule.h"
 
 struct planner_options {
-  double time_limit; /* seconds; 0: the planner's own default */
+  bool quick; /* only whether the budget can be met counts, not the cost */
 };
 
 /* Finds a schedule whose simulated peak, resident bytes included, is at most `budget`, as cheap as the

@@ -21,7 +21,7 @@ check: all ## run all tests, one at a time: each has all cores
 	@scripts/check-folders
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error
 
-bench: all ## measure: planners, layouts, kernels, steps
+bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
 install: all ## install library, header, pkg-config file and command (PREFIX, DESTDIR)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "train_report.h"
@@ -74,6 +75,10 @@ static const struct train_settings defaults = {.budget = {.text = "max", .bytes 
 
 static const char command_name[] = "command.json";
 
+static bool file_path(const char *folder, const char *name, char path[PATH_MAX]) {
+  return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
+}
+
 /* Options of the one run that are not those of its continuation. */
 static bool belongs_to_run(const char *name) {
   static const char *const once[] = {"--json", "--init", "--out", "--resume", "--save-plan"};
@@ -82,13 +87,9 @@ static bool belongs_to_run(const char *name) {
   return true;
 }
 
-static bool command_path(const char *folder, char path[PATH_MAX]) {
-  return snprintf(path, PATH_MAX, "%s/%s", folder, command_name) < PATH_MAX;
-}
-
 static int save_command(const char *folder, const char *const *texts) {
   char path[PATH_MAX];
-  if (!command_path(folder, path) || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
+  if (!file_path(folder, command_name, path) || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
     fprintf(stderr, "neap: --out %s: %s\n", folder, strerror(errno));
     return EXIT_FAILED;
   }
@@ -113,7 +114,8 @@ static int save_command(const char *folder, const char *const *texts) {
 static int load_command(const struct verb *verb, const char *folder, char **list, int *count) {
   char path[PATH_MAX];
   *count = 0;
-  if (!command_path(folder, path)) return report_usage(verb, "--resume %s: the path is too long", folder);
+  if (!file_path(folder, command_name, path))
+    return report_usage(verb, "--resume %s: the path is too long", folder);
   FILE *file = fopen(path, "r");
   if (file == NULL && errno == ENOENT) return EXIT_DONE;
   json_error_t error = {0};
@@ -161,6 +163,16 @@ static int read_settings(const struct verb *verb, int count, char **arguments, s
 }
 
 /* ---- Checks and defaults ---- */
+
+/* A new run may take the place of an old one, but not without a word. */
+static void warn_of_replacement(const struct train_settings *s) {
+  char path[PATH_MAX];
+  if (s->out == NULL || s->resume != NULL || !file_path(s->out, "state.json", path) ||
+      access(path, F_OK) != 0)
+    return;
+  fprintf(stderr, "neap: %s holds a checkpoint, which this run replaces (--resume %s would continue it)\n",
+          s->out, s->out);
+}
 
 static int complete_settings(const struct verb *verb, struct train_settings *s) {
   if (s->model == NULL) return report_usage(verb, "--model is missing");
@@ -259,12 +271,10 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
     exit_status = report_over_budget(report, result);
   else if (status == NEAP_INTERRUPTED && report->failed)
     exit_status = EXIT_FAILED;
+  else if (status == NEAP_INTERRUPTED)
+    exit_status = report_interruption(report, stop_signal);
   else if (status != NEAP_OK)
     exit_status = report_failure(verb, status);
-  if (status == NEAP_INTERRUPTED && !report->failed) {
-    exit_status = EXIT_SIGNAL + (stop_signal != 0 ? stop_signal : SIGINT);
-    report_interruption(report);
-  }
   if (status == NEAP_OK || (status == NEAP_INTERRUPTED && !report->failed)) {
     if (!report->settings->json)
       print_summary(report, result);
@@ -286,6 +296,7 @@ int run_train(const struct verb *verb, int count, char **arguments) {
     neap_train_options options = library_options(&settings);
     options.progress = on_progress;
     options.context = &report;
+    warn_of_replacement(&settings);
     catch_signals();
     neap_train_result result;
     const neap_status status = neap_train(&options, &result);

@@ -197,10 +197,12 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   return EXIT_OVER_BUDGET;
 }
 
-void report_interruption(const struct train_report *r) {
+int report_interruption(const struct train_report *r, int signal) {
+  fprintf(stderr, "neap: %s\n", neap_error_message());
   if (r->settings->out != NULL)
-    fprintf(stderr, "neap: a checkpoint is in %s; go on with: neap train --resume %s\n", r->settings->out,
+    fprintf(stderr, "  a checkpoint is in %s; go on with: neap train --resume %s\n", r->settings->out,
             r->settings->out);
   else
-    fputs("neap: nothing was saved (--out DIR would)\n", stderr);
+    fputs("  nothing was saved (--out DIR would)\n", stderr);
+  return EXIT_SIGNAL + signal;
 }

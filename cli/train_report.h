@@ -36,6 +36,7 @@ json_t *train_json(const struct train_settings *settings, const neap_train_resul
 
 /* Prints the smallest budget and the largest batch; returns EXIT_OVER_BUDGET. */
 int report_over_budget(const struct train_report *report, const neap_train_result *result);
-void report_interruption(const struct train_report *report);
+/* Says where the checkpoint is; returns the exit status of a program that `signal` stopped. */
+int report_interruption(const struct train_report *report, int signal);
 
 #endif

@@ -313,9 +313,14 @@ static neap_status walk_order(struct walk *w) {
       TRY(run_node(w, v, 0));
     w->done[v] = true;
   }
+  /* What has to be there at the end is made while the updates that waited for it wait still. */
+  for (int32_t i = 0; i < step->output_count; i++) {
+    const int32_t t = step->outputs[i], producer = step->tensors[t].producer;
+    if (!w->resident[t] && !can_repeat(w, producer)) return NEAP_OVER_BUDGET;
+    if (!w->resident[t]) TRY(run_node(w, producer, 0));
+    w->locks[t]++;
+  }
   for (size_t i = 0; i < w->postponed.count; i++) TRY(run_update(w, w->postponed.data[i]));
-  for (int32_t i = 0; i < step->output_count; i++)
-    if (!w->resident[step->outputs[i]]) TRY(run_node(w, step->tensors[step->outputs[i]].producer, 0));
   return NEAP_OK;
 }
 

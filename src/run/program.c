@@ -131,3 +131,11 @@ neap_status program_run(const struct program *program, const struct run_context 
   }
   return NEAP_OK;
 }
+
+void program_release(unsigned char *memory, size_t bytes) {
+#if NEAP_DEBUG
+  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
+#else
+  (void)memory, (void)bytes;
+#endif
+}

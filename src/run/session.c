@@ -155,7 +155,10 @@ static neap_status make_programs(struct neap_session *s) {
 
 void neap_session_free(neap_session *s) {
   if (s == NULL) return;
-  if (s->memory != NULL) munmap(s->memory, s->mapped);
+  if (s->memory != NULL) {
+    program_release(s->memory, s->mapped);
+    munmap(s->memory, s->mapped);
+  }
   neap_plan_free(s->plan);
   neap_plan_free(s->evaluation_plan);
   lowered_free(s->evaluation);

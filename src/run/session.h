@@ -64,6 +64,9 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
 neap_status program_run(const struct program *program, const struct run_context *context,
                         const unsigned char *memory, uint64_t *measured);
 
+/* Before memory that programs ran in is unmapped: lifts the poison of a debug build from it. */
+void program_release(unsigned char *memory, size_t bytes);
+
 /* The plan that a session runs; borrowed. */
 static inline const struct neap_plan *session_plan(const struct neap_session *session) {
   return session->plan;

@@ -1,0 +1,132 @@
+/* malloc fails at every call site, one after the other, of planning, sessions and saving: every time an error that says so,
+ * never a crash or a leak, and it all works when memory is there. The linker puts these in the place of the C library's
+ * (tests/CMakeLists.txt). */
+#include "session_help.h"
+
+#include <unistd.h>
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_reallocarray(void *old, size_t count, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes);
+
+static long allowed = -1; /* allocations until one fails; -1: none fails */
+static bool failed;
+
+static bool may(void) {
+  if (allowed < 0) return true;
+  if (allowed == 0) failed = true;
+  else allowed--;
+  return !failed;
+}
+
+void *__wrap_malloc(size_t bytes) { return may() ? __real_malloc(bytes) : NULL; }
+void *__wrap_calloc(size_t count, size_t bytes) { return may() ? __real_calloc(count, bytes) : NULL; }
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes) { return may() ? __real_reallocarray(old, count, bytes) : NULL; }
+
+/* Runs `attempt` with the first, second, ... allocation failing until it gets through without. */
+static void fail_everywhere(neap_status (*attempt)(void), long stride) {
+  for (long n = 0;; n += n < 300 ? 1 : stride) {
+    allowed = n;
+    failed = false;
+    const neap_status status = attempt();
+    const bool hit = failed;
+    allowed = -1;
+    failed = false;
+    if (!hit) {
+      assert_int_equal(status, NEAP_OK);
+      assert_true(n > 0);
+      return;
+    }
+    if (status != NEAP_OUT_OF_MEMORY) print_error("allocation %ld: %s\n", n, neap_error_message());
+    assert_int_equal(status, NEAP_OUT_OF_MEMORY);
+  }
+}
+
+static const neap_model_options shape = {.batch = 2, .image = {3, 8, 8}};
+static neap_graph *graph;
+static neap_session *session;
+static char path[64];
+static uint64_t plan_budget;
+
+static neap_status attempt_model(void) {
+  neap_graph *made;
+  const neap_status status = neap_model_build("wrn-10-1", &shape, &made);
+  if (status == NEAP_OK) neap_graph_free(made);
+  return status;
+}
+
+static neap_status attempt_plan(void) {
+  neap_step *step;
+  neap_plan *plan;
+  const neap_session_options options = {.momentum = 0.9f, .threads = 1};
+  neap_status status = neap_step_from_graph(graph, &options, &step);
+  if (status != NEAP_OK) return status;
+  status = neap_plan_make(step, plan_budget, "evict", NULL, &plan);
+  if (status == NEAP_OK) neap_plan_free(plan);
+  neap_step_free(step);
+  return status;
+}
+
+static neap_status attempt_session(void) {
+  neap_session *made;
+  const neap_session_options options = {.budget = NEAP_BUDGET_MAX, .momentum = 0.9f, .threads = 1};
+  const neap_status status = neap_session_create(graph, &options, NULL, &made);
+  if (status == NEAP_OK) neap_session_free(made);
+  return status;
+}
+
+static neap_status attempt_save(void) {
+  const neap_status status = neap_session_save(session, path);
+  return status == NEAP_OK ? neap_session_load(session, path) : status;
+}
+
+static void test_model(void **state) {
+  (void)state;
+  fail_everywhere(attempt_model, 7);
+}
+
+static void test_plan(void **state) {
+  (void)state;
+  neap_step *step;
+  neap_plan *plan;
+  neap_plan_info info;
+  const neap_session_options options = {.momentum = 0.9f, .threads = 1};
+  ASSERT_OK(neap_step_from_graph(graph, &options, &step));
+  ASSERT_OK(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
+  neap_plan_describe(plan, &info);
+  plan_budget = info.peak_bytes - 64;
+  neap_plan_free(plan);
+  neap_step_free(step);
+  fail_everywhere(attempt_plan, 41);
+}
+
+static void test_session(void **state) {
+  (void)state;
+  fail_everywhere(attempt_session, 41);
+}
+
+static void test_save(void **state) {
+  (void)state;
+  char before[65], after[65];
+  const neap_session_options options = {.budget = NEAP_BUDGET_MAX, .threads = 1};
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &session));
+  ASSERT_OK(neap_session_digest(session, before));
+  snprintf(path, sizeof path, "/tmp/neap-test-%ld.safetensors", (long)getpid());
+  fail_everywhere(attempt_save, 11);
+  ASSERT_OK(neap_session_digest(session, after));
+  assert_string_equal(before, after);
+  remove(path);
+  neap_session_free(session);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model), cmocka_unit_test(test_plan), cmocka_unit_test(test_session),
+                                     cmocka_unit_test(test_save)};
+  if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
+  const int result = cmocka_run_group_tests(tests, NULL, NULL);
+  neap_graph_free(graph);
+  return result;
+}

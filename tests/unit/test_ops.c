@@ -341,7 +341,8 @@ static void test_loss(void **state) {
   expect_loss(equal, (const double[]){0, 1, 2, -1}, log(3), 1,
               (const double[]){(third - 1) / 3, third / 3, third / 3, third / 3, (third - 1) / 3, third / 3,
                                third / 3, third / 3, (third - 1) / 3, 0, 0, 0});
-  /* Nothing to learn from. */
+  /* Nothing to learn from; no label outside the classes is looked up. */
+  expect_loss(large, (const double[]){7, 3, 1000000, -5}, 0, 0, equal);
   expect_loss(large, (const double[]){-1, -1, -1, -1}, 0, 0, equal);
   /* exp(1000) does not overflow. */
   expect_loss(large, (const double[]){0, 0, 0, -1}, (0 + 1000 + log(2)) / 3, 2,

@@ -402,8 +402,11 @@ static struct weights restart_point(struct walk *w, uint64_t limit, uint32_t ind
   uint32_t word[4];
   random_philox(0, 0, index, word);
   w->limit = (uint64_t)((double)limit * (1 - 0.15 * (double)random_uniform(word[3]) * (double)(index % 2)));
-  return (struct weights){0.3 + (double)random_uniform(word[0]), 1.6 * (double)random_uniform(word[1]),
-                          2.2 * (double)random_uniform(word[2])};
+  return (struct weights){.cost = 0.3 + (double)random_uniform(word[0]),
+                          .bytes = 1.6 * (double)random_uniform(word[1]),
+                          .distance = 2.2 * (double)random_uniform(word[2]),
+                          .noise = index % 4 < 2 ? 0 : 2 * (double)random_uniform(word[0] * 69069u),
+                          .draw = index};
 }
 
 struct search {

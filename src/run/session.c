@@ -30,18 +30,34 @@ static struct lower_options lower_options_of(const struct neap_session_options *
                                 .threads = o->threads > 0 ? o->threads : omp_get_num_procs()};
 }
 
+/* A fixed number of threads: results hang on it. */
+static void set_threads(const struct neap_session_options *o) {
+  omp_set_num_threads(o->threads > 0 ? o->threads : omp_get_num_procs());
+  omp_set_dynamic(0);
+}
+
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out) {
   RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
             NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
   const struct optimizer optimizer = optimizer_of(options);
   const struct lower_options lowering = lower_options_of(options);
+  struct lowered *lowered = NULL;
   struct neap_graph *fused;
   TRY(rewrite_fuse(graph, &fused));
   neap_status status = graph_add_training(fused, &optimizer);
-  if (status == NEAP_OK) status = lower(fused, backend_of(options), &lowering, NULL, out);
+  if (status == NEAP_OK) status = lower(fused, backend_of(options), &lowering, NULL, &lowered);
   neap_graph_free(fused);
-  return status;
+  if (status == NEAP_OK && options->costs == NEAP_COSTS_MEASURED) {
+    set_threads(options);
+    status = measure_costs(lowered);
+  }
+  if (status != NEAP_OK) {
+    lowered_free(lowered);
+    return status;
+  }
+  *out = lowered;
+  return NEAP_OK;
 }
 
 static neap_status lower_evaluation(const struct neap_graph *graph,
@@ -168,8 +184,7 @@ void neap_session_free(neap_session *s) {
 }
 
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
-  omp_set_num_threads(s->options.threads > 0 ? s->options.threads : omp_get_num_procs());
-  omp_set_dynamic(0); /* a fixed number of threads: results hang on it */
+  set_threads(&s->options);
   TRY(lower_training(graph, &s->options, &s->training));
   TRY(lower_evaluation(graph, &s->options, s->training, &s->evaluation));
   TRY(make_plan(s, smallest));

@@ -54,6 +54,10 @@ struct neap_session {
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out);
 
+/* Replaces the costs in the step by times measured on this machine, with the threads that are set, in a
+ * temporary mapping as large as the largest node. */
+neap_status measure_costs(struct lowered *lowered);
+
 /* Resolves the pointers of a plan. `resident[t]`: address of resident step tensor t; `arena`: where offsets
  * begin. */
 neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,

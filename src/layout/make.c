@@ -75,8 +75,9 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, bool quic
       return NEAP_OK;
     }
     neap_plan_free(plan);
-    const uint64_t excess =
-        (needed - budget) * (uint64_t)(1 + round / 2); /* the same excess again: give in faster */
+    /* What the layout lost, and more each time: another schedule loses something else. */
+    const uint64_t lost = needed - budget, more = ((budget - step->resident_bytes) / 1000) << (2 * round);
+    const uint64_t excess = lost > more ? lost : more;
     if (limit < excess + step->resident_bytes) break;
     limit -= excess;
   }

@@ -367,7 +367,7 @@ static neap_status walk_create(struct region *region, const neap_step *step, uin
 
 static const double cost_exponents[] = {0.5, 1}, byte_exponents[] = {0, 0.5, 1, 1.5},
                     distance_exponents[] = {0, 0.5, 1, 2};
-enum { GRID = 32, LARGE_STEP = 2000, RESTARTS = 1200, RESTART_WORK = 300000 };
+enum { GRID = 32, LARGE_STEP = 2000, RESTARTS = 1200, RESTART_WORK = 280000 };
 
 /* The points of the grid, the usually good ones first: a large step tries only those. */
 static struct weights grid_point(int index) {
@@ -439,9 +439,8 @@ static neap_status search_all(struct search *s, const struct planner_options *op
     return neap_fail(NEAP_OVER_BUDGET, "evict: found no schedule within %llu bytes",
                      (unsigned long long)s->budget);
   if (options->quick) return NEAP_OK;
-  const int restarts = RESTART_WORK / (step->node_count + 1) + 10 < RESTARTS
-                           ? RESTART_WORK / (step->node_count + 1) + 10
-                           : RESTARTS;
+  const int restarts =
+      RESTART_WORK / (step->node_count + 1) < RESTARTS ? RESTART_WORK / (step->node_count + 1) : RESTARTS;
   for (uint32_t r = 0; r < (uint32_t)restarts; r++) TRY(try_weights(s, restart_point(&s->walk, limit, r)));
   return NEAP_OK;
 }

@@ -88,6 +88,11 @@ static inline uint64_t tensor_bytes(const struct lowered *lowered, int32_t tenso
   return lowered->step->tensors[lowered->step_tensor[tensor]].bytes;
 }
 
+/* Room for any variable in row-major order. Between steps nothing lives in the arena, and it held a gradient
+ * of every parameter: so no memory is needed that the plan does not have. Where it is too small, `*allocated`
+ * is to be freed; else NULL. */
+neap_status session_scratch(const struct neap_session *session, float **buffer, float **allocated);
+
 /* Fills the parameters and states with what they begin with. */
 neap_status initialise_variables(struct neap_session *session);
 /* Lists them in the order of the digest. */

@@ -1,6 +1,9 @@
 /* Parameters, optimizer states and running statistics: their list, first values, reading and writing. */
 #include <math.h>
 #include <string.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "base/random.h"
 #include "run/session.h"
@@ -67,6 +70,26 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
                                                s->training->formats[t], data, address(s, index));
 }
 
+neap_status session_scratch(const neap_session *s, float **buffer, float **allocated) {
+  uint64_t most = 1;
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const uint64_t elements = (uint64_t)s->training->graph->tensors.data[s->variables[i]].elements;
+    if (elements > most) most = elements;
+  }
+  unsigned char *arena = s->memory + s->plan->resident_bytes;
+  *allocated = NULL;
+  if (most * sizeof(float) <= s->plan->arena_bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_UNPOISON_MEMORY_REGION(arena, s->plan->arena_bytes);
+#endif
+    *buffer = (void *)arena;
+    return NEAP_OK;
+  }
+  *buffer = *allocated = malloc(most * sizeof(float));
+  RETURN_IF_NULL(*buffer);
+  return NEAP_OK;
+}
+
 /* ---- First values ---- */
 
 /* Normal numbers by Box and Muller 1958, two from two words. */
@@ -94,19 +117,14 @@ static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64
 
 neap_status initialise_variables(struct neap_session *s) {
   static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
-  int64_t most = 1;
-  for (int32_t i = 0; i < s->variable_count; i++) {
-    const int64_t elements = s->training->graph->tensors.data[s->variables[i]].elements;
-    if (elements > most) most = elements;
-  }
-  float *data = malloc((size_t)most * sizeof *data);
-  RETURN_IF_NULL(data);
+  float *data, *allocated;
+  TRY(session_scratch(s, &data, &allocated));
   neap_status status = NEAP_OK;
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     fill_first_values(&s->training->graph->tensors.data[s->variables[i]], s->options.seed,
                       first_stream + (uint64_t)i, data);
     status = neap_session_write(s, i, data);
   }
-  free(data);
+  free(allocated);
   return status;
 }

@@ -2,41 +2,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 #include "base/safetensors.h"
 #include "base/sha256.h"
 #include "run/session.h"
 
-/* Room for any variable in row-major order. Between steps nothing lives in the arena, and it held a gradient
- * of every parameter; so no memory is needed that the plan does not have. */
-static neap_status find_buffer(const neap_session *s, float **buffer, float **allocated) {
-  uint64_t most = 1;
-  for (int32_t i = 0; i < s->variable_count; i++) {
-    const uint64_t elements = (uint64_t)s->training->graph->tensors.data[s->variables[i]].elements;
-    if (elements > most) most = elements;
-  }
-  unsigned char *arena = s->memory + s->plan->resident_bytes;
-  *allocated = NULL;
-  if (most * sizeof(float) <= s->plan->arena_bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-    ASAN_UNPOISON_MEMORY_REGION(arena, s->plan->arena_bytes);
-#endif
-    *buffer = (void *)arena;
-    return NEAP_OK;
-  }
-  *buffer = *allocated = malloc(most * sizeof(float));
-  RETURN_IF_NULL(*buffer);
-  return NEAP_OK;
-}
-
 neap_status neap_session_digest(const neap_session *s, char digest[65]) {
   float *buffer, *allocated;
   struct sha256 hash;
   neap_status status = NEAP_OK;
-  TRY(find_buffer(s, &buffer, &allocated));
+  TRY(session_scratch(s, &buffer, &allocated));
   sha256_start(&hash);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     status = neap_session_read(s, i, buffer);
@@ -70,7 +45,7 @@ neap_status neap_session_save(const neap_session *s, const char *path) {
   }
   snprintf(steps, sizeof steps, "%" PRIu64, s->steps);
   const struct safetensors_text metadata[] = {{"format", "neap"}, {"steps", steps}};
-  TRY_DONE(find_buffer(s, &buffer, &allocated));
+  TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
                                                                 .tensor_count = s->variable_count,
                                                                 .metadata = metadata,
@@ -137,7 +112,7 @@ neap_status neap_session_load(neap_session *s, const char *path) {
   TRY_DONE(safetensors_open(path, &file));
   TRY_DONE(check_file(s, &file));
   TRY_DONE(read_steps(&file, &steps));
-  TRY_DONE(find_buffer(s, &buffer, &allocated));
+  TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = load_variables(s, &file, buffer);
   if (status == NEAP_OK) s->steps = steps;
   free(allocated);

@@ -29,7 +29,7 @@ extern "C" {
 
 #define NEAP_VERSION "0.1.0"
 
-/* ---- 1. Errors ------------------------------------------------------------------------------------------ */
+/* ---- 1. Errors ---- */
 
 #define NEAP_STATUS_LIST(X)                                                                                  \
   X(OK, "done")                                                                                              \
@@ -56,7 +56,7 @@ const char *neap_status_text(neap_status status);
 /* What failed last in this thread: what, where, what to do about it. Valid until the next failure. */
 const char *neap_error_message(void);
 
-/* ---- 2. Build a network --------------------------------------------------------------------------------- */
+/* ---- 2. Build a network ---- */
 
 typedef struct neap_graph neap_graph;     /* what to compute; immutable, without data */
 typedef struct neap_builder neap_builder; /* makes a graph */
@@ -103,7 +103,8 @@ neap_tensor neap_max_pool(neap_builder *b, neap_tensor x, neap_pool_options opti
 neap_tensor neap_average_pool(neap_builder *b, neap_tensor x, neap_pool_options options);
 neap_tensor neap_global_average_pool(neap_builder *b, neap_tensor x); /* [N, C, ...] -> [N, C] */
 
-neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias); /* [N, K] -> [N, outputs] */
+neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs,
+                        bool bias); /* [N, K] -> [N, outputs] */
 
 /* The same elements in row-major order under another shape; one dimension may be -1. */
 neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t *dims);
@@ -115,7 +116,8 @@ neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
  * logits [N, C], labels [N] of NEAP_I32. */
-neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels, float smoothing);
+neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                       float smoothing);
 
 /* Names the parameters made from here on "scope.…"; NULL ends it. */
 void neap_scope(neap_builder *b, const char *scope);
@@ -129,23 +131,23 @@ const char *neap_graph_name(const neap_graph *graph);
 int64_t neap_graph_batch(const neap_graph *graph);      /* the first dimension of its first input */
 int64_t neap_graph_parameters(const neap_graph *graph); /* elements that training changes by gradient */
 
-/* ---- 3. Ready-made networks ------------------------------------------------------------------------------ */
+/* ---- 3. Ready-made networks ---- */
 
 typedef struct neap_model_options {
-  int64_t batch;     /* images; 0: the model's usual one */
-  int64_t image[3];  /* channels, height, width; zeros: the model's usual ones */
-  int64_t classes;   /* 0: the model's usual one */
-  float smoothing;   /* of the labels */
+  int64_t batch;    /* images; 0: the model's usual one */
+  int64_t image[3]; /* channels, height, width; zeros: the model's usual ones */
+  int64_t classes;  /* 0: the model's usual one */
+  float smoothing;  /* of the labels */
 } neap_model_options;
 
-/* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs are
- * "image" [N, C, H, W] and "label" [N]. `options` may be NULL. */
+/* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
+ * are "image" [N, C, H, W] and "label" [N]. `options` may be NULL. */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
-/* ---- 4. Train it ----------------------------------------------------------------------------------------- */
+/* ---- 4. Train it ---- */
 
 /* Budgets. A number of bytes; or one of these. */
-#define NEAP_BUDGET_MAX UINT64_MAX /* keep everything */
+#define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
 #define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
 
 /* Reads "96MiB", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0). */
@@ -158,10 +160,10 @@ typedef enum neap_costs { NEAP_COSTS_ROOFLINE, NEAP_COSTS_MEASURED } neap_costs;
 
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
-  uint64_t budget;         /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
-  double budget_fraction;  /* not 0: instead of `budget`, of what keeping everything needs */
-  const char *planner;     /* NULL: "auto" */
-  const char *plan_file;   /* replay this plan instead of planning; borrowed */
+  uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
+  double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
+  const char *planner;    /* NULL: "auto" */
+  const char *plan_file;  /* replay this plan instead of planning; borrowed */
   neap_optimizer optimizer;
   float momentum, weight_decay; /* SGD; AdamW takes weight_decay */
   bool nesterov;
@@ -175,15 +177,16 @@ typedef struct neap_session_options {
 
 typedef struct neap_session neap_session;
 
-/* Plans, maps the memory, once, and initialises the parameters: normal with He et al. 2015's deviation, by fan out for
- * convolutions and fan in for linear layers, seeded. Nothing is allocated after this. The graph is borrowed until neap_session_free.
- * NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget that can be met. */
-neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
-                                neap_session **session);
+/* Plans, maps the memory, once, and initialises the parameters: normal with He et al. 2015's deviation, by
+ * fan out for convolutions and fan in for linear layers, seeded. Nothing is allocated after this. The graph
+ * is borrowed until neap_session_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest
+ * budget that can be met. */
+neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
+                                uint64_t *smallest, neap_session **session);
 void neap_session_free(neap_session *session);
 
-/* The memory of an input by name, [dims...] in row-major order, to be filled before a step; NULL when there is
- * none of that name. Owned by the session. */
+/* The memory of an input by name, [dims...] in row-major order, to be filled before a step; NULL when there
+ * is none of that name. Owned by the session. */
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
@@ -207,13 +210,13 @@ typedef struct neap_memory {
   uint64_t measured_peak; /* the highest byte that was really given to a kernel so far, counted apart */
   uint64_t keep_all;      /* what keeping everything needs */
   uint64_t parameters, states, inputs; /* the parts of `resident`; running statistics are states */
-  double cost, base_cost; /* of the plan, and without any recomputation */
-  const char *planner;    /* the row that made the plan; a constant */
+  double cost, base_cost;              /* of the plan, and without any recomputation */
+  const char *planner;                 /* the row that made the plan; a constant */
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 
-/* Parameters, optimizer states and running statistics, in graph order. `kind`: 0 parameter, 1 optimizer state,
- * 2 running statistic. Data is copied as f32 in row-major order, whatever the layout in memory. */
+/* Parameters, optimizer states and running statistics, in graph order. `kind`: 0 parameter, 1 optimizer
+ * state, 2 running statistic. Data is copied as f32 in row-major order, whatever the layout in memory. */
 typedef struct neap_variable {
   const char *name; /* borrowed from the session */
   int kind, rank;
@@ -224,7 +227,8 @@ neap_status neap_session_variable(const neap_session *session, int32_t index, ne
 neap_status neap_session_read(const neap_session *session, int32_t index, float *data);
 neap_status neap_session_write(neap_session *session, int32_t index, const float *data);
 
-/* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as hexadecimal. */
+/* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as
+ * hexadecimal. */
 neap_status neap_session_digest(const neap_session *session, char digest[65]);
 
 /* All variables as safetensors, written whole or not at all; and back. Reading takes what the file has by
@@ -232,7 +236,7 @@ neap_status neap_session_digest(const neap_session *session, char digest[65]);
 neap_status neap_session_save(const neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 
-/* ---- 5. Train it whole ----------------------------------------------------------------------------------- */
+/* ---- 5. Train it whole ---- */
 
 typedef enum neap_schedule_kind { NEAP_LR_CONSTANT, NEAP_LR_STEP, NEAP_LR_COSINE } neap_schedule_kind;
 
@@ -253,7 +257,8 @@ typedef struct neap_train_options {
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
   double warmup_epochs;
-  double step_epochs, step_factor; /* NEAP_LR_STEP: times factor every so many epochs; 0: thirds of the run, 0.1 */
+  double step_epochs,
+      step_factor; /* NEAP_LR_STEP: times factor every so many epochs; 0: thirds of the run, 0.1 */
   bool no_shuffle, no_augment, no_evaluation;
   const char *out, *resume; /* checkpoint folders */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
@@ -279,9 +284,10 @@ typedef struct neap_train_result {
 /* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last two. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
-/* ---- 6. Plan without data -------------------------------------------------------------------------------- */
+/* ---- 6. Plan without data ---- */
 
-typedef struct neap_step neap_step; /* a training step as planners see it: bytes, costs, edges (a graph file) */
+typedef struct neap_step
+    neap_step; /* a training step as planners see it: bytes, costs, edges (a graph file) */
 typedef struct neap_plan neap_plan; /* a schedule with its offsets (a plan file) */
 
 neap_status neap_step_read(const char *path, neap_step **step);
@@ -289,7 +295,8 @@ neap_status neap_step_write(const neap_step *step, const char *path);
 void neap_step_free(neap_step *step);
 
 /* The training step of a graph, lowered to real layouts, bytes and costs as a session would run it. */
-neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options, neap_step **step);
+neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
+                                 neap_step **step);
 
 typedef struct neap_step_info {
   const char *name; /* borrowed */
@@ -307,8 +314,9 @@ typedef struct neap_plan_info {
   bool proven_optimal;
 } neap_plan_info;
 
-/* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by name
- * or "auto". NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be met. */
+/* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by
+ * name or "auto". NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be
+ * met. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 void neap_plan_free(neap_plan *plan);
@@ -346,7 +354,7 @@ neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint
 /* Name and operator of a node; borrowed from the step. */
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op);
 
-/* ---- 7. Layout ------------------------------------------------------------------------------------------- */
+/* ---- 7. Layout ---- */
 
 /* A buffer lives from position `lower` up to, not including, `upper`. */
 typedef struct neap_buffer {
@@ -361,13 +369,15 @@ typedef struct neap_layout_result {
 
 /* Sets every offset so that no two buffers that live at one position overlap. With capacity 0 the least
  * height that was found; else NEAP_OVER_BUDGET where none was found within the capacity. Deterministic. */
-neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity, neap_layout_result *result);
+neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
+                              neap_layout_result *result);
 
 /* CSV of minimalloc: id,lower,upper,size in (and offset out). The array belongs to the caller, free() it. */
 neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count);
-neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers, int64_t count);
+neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
+                                  int64_t count);
 
-/* ---- 8. What there is ------------------------------------------------------------------------------------ */
+/* ---- 8. What there is ---- */
 
 typedef struct neap_row {
   const char *name, *summary, *source; /* source: the paper, or NULL */

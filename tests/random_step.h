@@ -28,26 +28,35 @@ static inline uint32_t draw(uint32_t *random, uint32_t below) {
 static inline int32_t second_input(enum family family, int32_t v, int32_t forward, uint32_t *random) {
   if (v < 2) return -1;
   switch (family) {
-  case FAMILY_LAYERED: return (int32_t)draw(random, 3) == 0 ? v - 2 - (int32_t)draw(random, (uint32_t)(v < 6 ? v - 1 : 5)) : -1;
-  case FAMILY_U: return v > forward / 2 && forward - 1 - v < v - 1 ? forward - 1 - v : -1;
-  case FAMILY_DENSE: return (int32_t)draw(random, (uint32_t)v - 1);
-  default: return -1;
+  case FAMILY_LAYERED:
+    return (int32_t)draw(random, 3) == 0 ? v - 2 - (int32_t)draw(random, (uint32_t)(v < 6 ? v - 1 : 5)) : -1;
+  case FAMILY_U:
+    return v > forward / 2 && forward - 1 - v < v - 1 ? forward - 1 - v : -1;
+  case FAMILY_DENSE:
+    return (int32_t)draw(random, (uint32_t)v - 1);
+  default:
+    return -1;
   }
 }
 
-/* forward + backward nodes and an update for every third: values 0 .. 2 forward - 1, then parameters and an input. */
+/* forward + backward nodes and an update for every third: values 0 .. 2 forward - 1, then parameters and an
+ * input. */
 static inline struct neap_step *random_step(enum family family, int32_t forward, uint32_t seed) {
   static struct step_tensor tensors[STEP_LIMIT];
   static struct step_node nodes[STEP_LIMIT];
-  static int32_t reads[STEP_LIMIT][READ_LIMIT], made[STEP_LIMIT], updates[STEP_LIMIT], partner[STEP_LIMIT], outputs[2];
+  static int32_t reads[STEP_LIMIT][READ_LIMIT], made[STEP_LIMIT], updates[STEP_LIMIT], partner[STEP_LIMIT],
+      outputs[2];
   static const struct inplace_pair pair = {0, 0};
   uint32_t random = seed * 2654435761u + 1;
   struct neap_step draft = {.name = "random", .tensors = tensors, .nodes = nodes, .outputs = outputs};
   const int32_t values = 2 * forward, input = values, parameter = values + 1;
   memset(nodes, 0, sizeof nodes);
-  for (int32_t t = 0; t < values; t++) tensors[t] = (struct step_tensor){.name = "v", .bytes = 1 + draw(&random, 100), .role = ROLE_VALUE};
+  for (int32_t t = 0; t < values; t++)
+    tensors[t] = (struct step_tensor){.name = "v", .bytes = 1 + draw(&random, 100), .role = ROLE_VALUE};
   tensors[input] = (struct step_tensor){.name = "x", .bytes = draw(&random, 50), .role = ROLE_INPUT};
-  for (int32_t i = 0; i < forward; i++) tensors[parameter + i] = (struct step_tensor){.name = "w", .bytes = draw(&random, 9), .role = ROLE_PARAMETER};
+  for (int32_t i = 0; i < forward; i++)
+    tensors[parameter + i] =
+        (struct step_tensor){.name = "w", .bytes = draw(&random, 9), .role = ROLE_PARAMETER};
   draft.tensor_count = parameter + forward;
   for (int32_t v = 0; v < 2 * forward; v++) {
     const bool backward = v >= forward;
@@ -65,17 +74,31 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
     in[count++] = parameter + (backward ? mirror : v);
     made[draft.node_count] = v;
     const bool inplace = draw(&random, 3) == 0 && v > 0;
-    *node = (struct step_node){.name = "n", .op = "Op", .pass = backward ? PASS_BACKWARD : PASS_FORWARD, .repeatable = draw(&random, 12) != 0,
-                               .cost = 1 + draw(&random, 20), .workspace = draw(&random, 4) == 0 ? draw(&random, 40) : 0, .inputs = in,
-                               .input_count = count, .outputs = &made[draft.node_count], .output_count = 1, .inplace = &pair,
+    *node = (struct step_node){.name = "n",
+                               .op = "Op",
+                               .pass = backward ? PASS_BACKWARD : PASS_FORWARD,
+                               .repeatable = draw(&random, 12) != 0,
+                               .cost = 1 + draw(&random, 20),
+                               .workspace = draw(&random, 4) == 0 ? draw(&random, 40) : 0,
+                               .inputs = in,
+                               .input_count = count,
+                               .outputs = &made[draft.node_count],
+                               .output_count = 1,
+                               .inplace = &pair,
                                .inplace_count = inplace};
     draft.node_count++;
     if (!backward || mirror % 3 != 0) continue;
     updates[draft.node_count] = parameter + mirror;
     reads[draft.node_count][0] = v;
     reads[draft.node_count][1] = parameter + mirror;
-    nodes[draft.node_count] = (struct step_node){.name = "u", .op = "SGD", .pass = PASS_UPDATE, .cost = 1, .inputs = reads[draft.node_count],
-                                                 .input_count = 2, .updates = &updates[draft.node_count], .update_count = 1};
+    nodes[draft.node_count] = (struct step_node){.name = "u",
+                                                 .op = "SGD",
+                                                 .pass = PASS_UPDATE,
+                                                 .cost = 1,
+                                                 .inputs = reads[draft.node_count],
+                                                 .input_count = 2,
+                                                 .updates = &updates[draft.node_count],
+                                                 .update_count = 1};
     draft.node_count++;
   }
   outputs[0] = forward - 1;

@@ -1,5 +1,6 @@
-/* Everything that plans, on random steps: plans are valid, fit and cost what they say, by the independent checker; the
- * simulator, the checker and the layout agree on random schedules; small steps against exhaustive search. */
+/* Everything that plans, on random steps: plans are valid, fit and cost what they say, by the independent
+ * checker; the simulator, the checker and the layout agree on random schedules; small steps against
+ * exhaustive search. */
 #include "random_step.h"
 
 #include <math.h>
@@ -48,8 +49,10 @@ static void test_plans(void **state) {
       for (int32_t p = -1; p < planner_count; p++) { /* -1: auto, last */
         const int32_t row = p + 1 < planner_count ? p + 1 : -1;
         neap_plan *plan = NULL;
-        const neap_status status = neap_plan_make(step, budget, row < 0 ? "auto" : planners[row].name, NULL, &plan);
-        if (status != NEAP_OK && status != NEAP_OVER_BUDGET) print_error("%s: %s\n", row < 0 ? "auto" : planners[row].name, neap_error_message());
+        const neap_status status =
+            neap_plan_make(step, budget, row < 0 ? "auto" : planners[row].name, NULL, &plan);
+        if (status != NEAP_OK && status != NEAP_OVER_BUDGET)
+          print_error("%s: %s\n", row < 0 ? "auto" : planners[row].name, neap_error_message());
         assert_true(status == NEAP_OK || status == NEAP_OVER_BUDGET);
         if (status == NEAP_OVER_BUDGET) continue;
         met++;
@@ -77,7 +80,8 @@ static int32_t random_schedule(const neap_step *step, uint32_t *random, int32_t 
     for (int tries = (int)draw(random, 3); tries > 0; tries--) {
       const int32_t again = (int32_t)draw(random, (uint32_t)v + 1);
       bool can = run[again] && step->nodes[again].repeatable && step->nodes[again].update_count == 0;
-      for (int32_t i = 0; i < step->nodes[again].input_count; i++) can = can && !updated[step->nodes[again].inputs[i]];
+      for (int32_t i = 0; i < step->nodes[again].input_count; i++)
+        can = can && !updated[step->nodes[again].inputs[i]];
       if (can) schedule[length++] = again;
     }
   }
@@ -97,14 +101,25 @@ static void test_random_schedules(void **state) {
     assert_int_equal(simulate_instances(step, schedule, length, &score, &instances, &count), NEAP_OK);
     assert_int_equal(layout_instances(instances, count, 0, &layout), NEAP_OK);
     struct placed *placed = calloc((size_t)count + 1, sizeof *placed);
-    for (int32_t k = 0; k < count; k++) placed[k] = (struct placed){instances[k].at, instances[k].tensor, layout.offsets[k], instances[k].bytes};
-    const struct neap_plan draft = {.graph = "random", .planner = "random", .length = length, .schedule = schedule, .instance_count = count,
-                                    .instances = placed, .resident_bytes = step->resident_bytes, .peak_bytes = score.peak_bytes,
-                                    .arena_bytes = layout.arena_bytes, .cost = score.cost, .base_cost = step->base_cost};
+    for (int32_t k = 0; k < count; k++)
+      placed[k] =
+          (struct placed){instances[k].at, instances[k].tensor, layout.offsets[k], instances[k].bytes};
+    const struct neap_plan draft = {.graph = "random",
+                                    .planner = "random",
+                                    .length = length,
+                                    .schedule = schedule,
+                                    .instance_count = count,
+                                    .instances = placed,
+                                    .resident_bytes = step->resident_bytes,
+                                    .peak_bytes = score.peak_bytes,
+                                    .arena_bytes = layout.arena_bytes,
+                                    .cost = score.cost,
+                                    .base_cost = step->base_cost};
     neap_plan *plan;
     assert_int_equal(plan_create(&draft, &plan), NEAP_OK);
     expect_valid(step, plan);
-    /* One instance moved onto another that lives with it, one reader before its producer, one byte less: all refused. */
+    /* One instance moved onto another that lives with it, one reader before its producer, one byte less: all
+     * refused. */
     neap_check_result result;
     struct neap_plan broken = *plan;
     broken.peak_bytes--;
@@ -158,8 +173,10 @@ static void test_against_exhaustive_search(void **state) {
   (void)state;
   int met = 0, possible = 0;
   for (int i = 0; i < shorten(60); i++) {
-    neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 2 + i % 2, (uint32_t)i + 500); /* 5 to 8 nodes */
-    struct exhaustive x = {.step = step, .limit = step->node_count + 1, .least_peak = UINT64_MAX, .best_cost = INFINITY};
+    neap_step *step =
+        random_step((enum family)(i % FAMILY_COUNT), 2 + i % 2, (uint32_t)i + 500); /* 5 to 8 nodes */
+    struct exhaustive x = {
+        .step = step, .limit = step->node_count + 1, .least_peak = UINT64_MAX, .best_cost = INFINITY};
     neap_plan *keep;
     assert_int_equal(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &keep), NEAP_OK);
     x.budget = (plan_lower_bound(step) + keep->peak_bytes) / 2;

@@ -1,5 +1,5 @@
-/* Every model x planner x budget gives the bits of keeping everything: weights, optimizer states and running statistics; the
- * measured peak is the planned one; budgets at, just above and just below the least. */
+/* Every model x planner x budget gives the bits of keeping everything: weights, optimizer states and running
+ * statistics; the measured peak is the planned one; budgets at, just above and just below the least. */
 #include "session_help.h"
 
 struct model_case {
@@ -17,14 +17,20 @@ static const struct model_case models[] = {
     {"resnet50", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
 };
 
-static neap_status open_with(const neap_graph *graph, const char *planner, uint64_t budget, double fraction, uint64_t *smallest,
-                             neap_session **s) {
-  const neap_session_options options = {.budget = budget, .budget_fraction = fraction, .planner = planner, .momentum = 0.9f,
-                                        .weight_decay = 5e-4f, .threads = 2, .seed = 1};
+static neap_status open_with(const neap_graph *graph, const char *planner, uint64_t budget, double fraction,
+                             uint64_t *smallest, neap_session **s) {
+  const neap_session_options options = {.budget = budget,
+                                        .budget_fraction = fraction,
+                                        .planner = planner,
+                                        .momentum = 0.9f,
+                                        .weight_decay = 5e-4f,
+                                        .threads = 2,
+                                        .seed = 1};
   return neap_session_create(graph, &options, smallest, s);
 }
 
-static struct run_result run_with(const neap_graph *graph, const char *planner, uint64_t budget, double fraction, bool *feasible) {
+static struct run_result run_with(const neap_graph *graph, const char *planner, uint64_t budget,
+                                  double fraction, bool *feasible) {
   neap_session *s = NULL;
   uint64_t smallest = 0;
   const neap_status status = open_with(graph, planner, budget, fraction, &smallest, &s);
@@ -109,7 +115,8 @@ static void test_evaluation_changes_nothing(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_plan_gives_the_same_bits), cmocka_unit_test(test_at_the_least_budget),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_plan_gives_the_same_bits),
+                                     cmocka_unit_test(test_at_the_least_budget),
                                      cmocka_unit_test(test_evaluation_changes_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* malloc fails at every call site, one after the other, of planning, sessions and saving: every time an error that says so,
- * never a crash or a leak, and it all works when memory is there. The linker puts these in the place of the C library's
- * (tests/CMakeLists.txt). */
+/* malloc fails at every call site, one after the other, of planning, sessions and saving: every time an error
+ * that says so, never a crash or a leak, and it all works when memory is there. The linker puts these in the
+ * place of the C library's (tests/CMakeLists.txt). */
 #include "session_help.h"
 
 #include <unistd.h>
@@ -17,14 +17,18 @@ static bool failed;
 
 static bool may(void) {
   if (allowed < 0) return true;
-  if (allowed == 0) failed = true;
-  else allowed--;
+  if (allowed == 0)
+    failed = true;
+  else
+    allowed--;
   return !failed;
 }
 
 void *__wrap_malloc(size_t bytes) { return may() ? __real_malloc(bytes) : NULL; }
 void *__wrap_calloc(size_t count, size_t bytes) { return may() ? __real_calloc(count, bytes) : NULL; }
-void *__wrap_reallocarray(void *old, size_t count, size_t bytes) { return may() ? __real_reallocarray(old, count, bytes) : NULL; }
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes) {
+  return may() ? __real_reallocarray(old, count, bytes) : NULL;
+}
 
 /* Runs `attempt` with the first, second, ... allocation failing until it gets through without. */
 static void fail_everywhere(neap_status (*attempt)(void), long stride) {
@@ -123,8 +127,8 @@ static void test_save(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model), cmocka_unit_test(test_plan), cmocka_unit_test(test_session),
-                                     cmocka_unit_test(test_save)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model), cmocka_unit_test(test_plan),
+                                     cmocka_unit_test(test_session), cmocka_unit_test(test_save)};
   if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   neap_graph_free(graph);

@@ -1,5 +1,5 @@
-/* Evaluation of every operator case: the cpu backend gives the reference backend's loss, before and after steps, with running
- * statistics and without dropout, in an arena that is no larger than training's. */
+/* Evaluation of every operator case: the cpu backend gives the reference backend's loss, before and after
+ * steps, with running statistics and without dropout, in an arena that is no larger than training's. */
 #include "session_help.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 
 static neap_session *open_session(const neap_graph *graph, neap_backend backend) {
   neap_session *s = NULL;
-  const neap_session_options options = {.budget = NEAP_BUDGET_MAX, .backend = backend, .momentum = 0.9f, .threads = 2, .seed = 3};
+  const neap_session_options options = {
+      .budget = NEAP_BUDGET_MAX, .backend = backend, .momentum = 0.9f, .threads = 2, .seed = 3};
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   return s;
 }
@@ -27,7 +28,8 @@ static void test_against_reference(void **state) {
     neap_session *fast = open_session(graph, NEAP_CPU), *reference = open_session(graph, NEAP_REFERENCE);
     for (int step = 0; step < 3; step++) {
       const double a = evaluate(fast), b = evaluate(reference);
-      if (!(fabs(a - b) <= 1e-3 * fabs(b))) print_error("%s, after %d steps: %g and %g\n", op_cases[i].name, step, a, b);
+      if (!(fabs(a - b) <= 1e-3 * fabs(b)))
+        print_error("%s, after %d steps: %g and %g\n", op_cases[i].name, step, a, b);
       assert_true(fabs(a - b) <= 1e-3 * fabs(b));
       ASSERT_OK(neap_session_step(fast, 0.01f, NULL));
       ASSERT_OK(neap_session_step(reference, 0.01f, NULL));

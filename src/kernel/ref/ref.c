@@ -262,7 +262,8 @@ RUN(run_dropout) {
 /* Visits every pixel of x that lies in the window of an output pixel. `index`: its place in the window. */
 #define FOR_WINDOW(sx, sy)                                                                                   \
   FOR(n, sy.n)                                                                                               \
-  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w)                                                                     \
+  FOR(c, sy.c)                                                                                               \
+  FOR(i, sy.h) FOR(j, sy.w)                                                                                  \
       FOR(index, a->size * a->size) if (i * a->stride - a->padding + index / a->size >= 0 &&                 \
                                         i * a->stride - a->padding + index / a->size < sx.h &&               \
                                         j * a->stride - a->padding + index % a->size >= 0 &&                 \

@@ -260,6 +260,7 @@ RUN(run_dropout) {
 /* ---- Pooling ---- */
 
 /* Visits every pixel of x that lies in the window of an output pixel. `index`: its place in the window. */
+/* clang-format off */
 #define FOR_WINDOW(sx, sy)                                                                                   \
   FOR(n, sy.n)                                                                                               \
   FOR(c, sy.c)                                                                                               \
@@ -268,6 +269,7 @@ RUN(run_dropout) {
                                         i * a->stride - a->padding + index / a->size < sx.h &&               \
                                         j * a->stride - a->padding + index % a->size >= 0 &&                 \
                                         j * a->stride - a->padding + index % a->size < sx.w)
+/* clang-format on */
 
 static int64_t pixel(const struct attributes *a, struct shape sx, int64_t n, int64_t c, int64_t i, int64_t j,
                      int64_t index) {

@@ -1,5 +1,5 @@
-/* Graph, plan and buffer files that are cut short, bit-flipped or wrong in one field: a clear error or a valid reading, never a
- * crash; what was written is read back the same. */
+/* Graph, plan and buffer files that are cut short, bit-flipped or wrong in one field: a clear error or a
+ * valid reading, never a crash; what was written is read back the same. */
 #include "random_step.h"
 
 #include <stdio.h>
@@ -58,9 +58,12 @@ static int spoil(const char *text, size_t size, neap_status (*read)(void), uint3
   for (int i = 0; i < rounds; i++) {
     size_t length = size;
     memcpy(copy, text, size);
-    if (i % 3 == 0) length = draw(&random, (uint32_t)size);
-    else if (i % 3 == 1) copy[draw(&random, (uint32_t)size)] ^= (char)(1 << draw(&random, 8));
-    else copy[draw(&random, (uint32_t)size)] = "0123456789-[]{},:\"xe."[draw(&random, 21)];
+    if (i % 3 == 0)
+      length = draw(&random, (uint32_t)size);
+    else if (i % 3 == 1)
+      copy[draw(&random, (uint32_t)size)] ^= (char)(1 << draw(&random, 8));
+    else
+      copy[draw(&random, (uint32_t)size)] = "0123456789-[]{},:\"xe."[draw(&random, 21)];
     write_all(path, copy, length);
     const neap_status status = read();
     if (status == NEAP_OK) continue;
@@ -95,9 +98,10 @@ static void test_spoiled_files(void **state) {
 static void test_wrong_fields(void **state) {
   (void)state;
 #define GRAPH(tensors, nodes, outputs)                                                                       \
-  "{\"format\":\"neap-graph\",\"version\":1,\"name\":\"g\",\"tensors\":[" tensors "],\"nodes\":[" nodes "],\"outputs\":[" outputs "]}"
+  "{\"format\":\"neap-graph\",\"version\":1,\"name\":\"g\",\"tensors\":[" tensors "],\"nodes\":[" nodes      \
+  "],\"outputs\":[" outputs "]}"
 #define NODE(rest) "{\"name\":\"n\",\"op\":\"o\",\"pass\":\"forward\"," rest "}"
-#define VALUE "{\"name\":\"v\",\"bytes\":8,\"role\":\"value\"}"
+#define VALUE      "{\"name\":\"v\",\"bytes\":8,\"role\":\"value\"}"
   static const char *const files[][2] = {
       {"", "1"},
       {"[]", "object"},
@@ -109,16 +113,24 @@ static void test_wrong_fields(void **state) {
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[0],\"outputs\":[0]"), ""), "read before"},
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[7],\"outputs\":[0]"), ""), "out of range"},
       {GRAPH(VALUE, NODE("\"cost\":-1,\"inputs\":[],\"outputs\":[0]"), ""), "cost"},
-      {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0]") "," NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0]"), ""), "already"},
+      {GRAPH(VALUE,
+             NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0]") "," NODE(
+                 "\"cost\":1,\"inputs\":[],\"outputs\":[0]"),
+             ""),
+       "already"},
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0],\"inplace\":[[0,0]]"), ""), "inplace"},
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0]"), "4"), "outputs[0]"},
-      {GRAPH("{\"name\":\"v\",\"bytes\":9223372036854775807,\"role\":\"input\"},{\"name\":\"w\",\"bytes\":9223372036854775807,\"role\":"
-             "\"input\"}", "", ""), "overflow"},
+      {GRAPH("{\"name\":\"v\",\"bytes\":9223372036854775807,\"role\":\"input\"},{\"name\":\"w\",\"bytes\":"
+             "9223372036854775807,\"role\":"
+             "\"input\"}",
+             "", ""),
+       "overflow"},
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     write_all(path, files[i][0], strlen(files[i][0]));
     assert_int_equal(read_graph(), NEAP_BAD_FORMAT);
-    if (strstr(neap_error_message(), files[i][1]) == NULL) print_error("case %zu: %s\n", i, neap_error_message());
+    if (strstr(neap_error_message(), files[i][1]) == NULL)
+      print_error("case %zu: %s\n", i, neap_error_message());
     assert_non_null(strstr(neap_error_message(), files[i][1]));
   }
 }
@@ -153,8 +165,9 @@ static void test_no_such_file(void **state) {
 int main(void) {
   snprintf(path, sizeof path, "/tmp/neap-test-%ld-a", (long)getpid());
   snprintf(source, sizeof source, "/tmp/neap-test-%ld-b", (long)getpid());
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_spoiled_files), cmocka_unit_test(test_wrong_fields),
-                                     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_no_such_file)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_spoiled_files),
+                                     cmocka_unit_test(test_wrong_fields), cmocka_unit_test(test_round_trip),
+                                     cmocka_unit_test(test_no_such_file)};
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   remove(path);
   remove(source);

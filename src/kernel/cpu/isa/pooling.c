@@ -31,6 +31,37 @@ static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_
   for (int64_t row = 0; row < (a).height; row++)                                                             \
     for (int64_t column = 0; column < (a).width; column++)
 
+/* The winners of one window in VECTOR_WIDTH channels, kept in registers. */
+static void max_of_vector(const float *from, struct activation x, struct window w, int64_t row,
+                          int64_t column, struct extent e, float *y, uint8_t *index) {
+  vector best = *(const vector *)(from + (e.top * x.width + e.left) * x.lanes);
+  mask winner = (mask){0} + window_index(w, row, column, e.top, e.left);
+  for (int64_t i = e.top; i < e.bottom; i++)
+    for (int64_t j = e.left; j < e.right; j++) {
+      const vector v = *(const vector *)(from + (i * x.width + j) * x.lanes);
+      const mask wins = (v > best) | ((v != v) & (best == best)); /* the first NaN stays */
+      best = (vector)(((mask)v & wins) | ((mask)best & ~wins));
+      winner = (((mask){0} + window_index(w, row, column, i, j)) & wins) | (winner & ~wins);
+    }
+  *(vector *)y = best;
+  for (int l = 0; l < VECTOR_WIDTH; l++) index[l] = (uint8_t)winner[l];
+}
+
+/* The same channel by channel. */
+static void max_of_channel(const float *from, struct activation x, struct window w, int64_t row,
+                           int64_t column, struct extent e, float *y, uint8_t *index) {
+  float best = from[(e.top * x.width + e.left) * x.lanes];
+  *index = window_index(w, row, column, e.top, e.left);
+  for (int64_t i = e.top; i < e.bottom; i++)
+    for (int64_t j = e.left; j < e.right; j++) {
+      const float v = from[(i * x.width + j) * x.lanes];
+      if (!(v > best || (v != v && best == best))) continue;
+      best = v;
+      *index = window_index(w, row, column, i, j);
+    }
+  *y = best;
+}
+
 void ISA(max_pool)(struct activation x_shape, struct activation y_shape, struct window w, const float *x,
                    float *y, uint8_t *index) {
   const int64_t lanes = x_shape.lanes;
@@ -39,24 +70,10 @@ void ISA(max_pool)(struct activation x_shape, struct activation y_shape, struct 
     FOR_PIXELS(y_shape) {
       const int64_t at = (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
       const struct extent e = extent_at(x_shape, w, row, column);
-      bool started = false;
-      for (int64_t i = e.top; i < e.bottom; i++)
-        for (int64_t j = e.left; j < e.right; j++) {
-          const float *pixel = from + (i * x_shape.width + j) * lanes;
-          const uint8_t here = window_index(w, row, column, i, j);
-          if (!started) {
-            memcpy(y + at, pixel, (size_t)lanes * sizeof *y);
-            memset(index + at, here, (size_t)lanes);
-            started = true;
-            continue;
-          }
-#pragma omp simd
-          for (int64_t l = 0; l < lanes; l++) { /* the first NaN stays: nothing is larger than it */
-            const bool wins = pixel[l] > y[at + l] || (pixel[l] != pixel[l] && y[at + l] == y[at + l]);
-            y[at + l] = wins ? pixel[l] : y[at + l];
-            index[at + l] = wins ? here : index[at + l];
-          }
-        }
+      int64_t l = 0;
+      for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH)
+        max_of_vector(from + l, x_shape, w, row, column, e, y + at + l, index + at + l);
+      for (; l < lanes; l++) max_of_channel(from + l, x_shape, w, row, column, e, y + at + l, index + at + l);
     }
   }
 }

@@ -16,8 +16,9 @@ static json_t *table_json(const char *title, bool (*row_at)(int32_t index, neap_
   json_t *rows = json_array();
   neap_row row;
   for (int32_t i = 0; row_at(i, &row); i++)
-    json_array_append_new(
-        rows, json_pack("{s:s, s:s, s:s?}", "name", row.name, "summary", row.summary, "source", row.source));
+    json_array_append_new(rows,
+                          json_pack("{s:s, s:s, s:s*, s:s*, s:s*}", "name", row.name, "summary", row.summary,
+                                    "source", row.source, "graphs", row.graphs, "promise", row.promise));
   return json_pack("{s:o}", title, rows);
 }
 
@@ -29,9 +30,11 @@ static int print_table(const struct verb *verb, int count, char **arguments, con
   if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
   if (s.json) return print_json(table_json(title, row_at));
   neap_row row;
-  for (int32_t i = 0; row_at(i, &row); i++)
+  for (int32_t i = 0; row_at(i, &row); i++) {
     printf("%-26s %s%s%s%s\n", row.name, row.summary, row.source != NULL ? " (" : "",
            row.source != NULL ? row.source : "", row.source != NULL ? ")" : "");
+    if (row.graphs != NULL) printf("%-26s graphs: %s; promises: %s\n", "", row.graphs, row.promise);
+  }
   return EXIT_DONE;
 }
 

@@ -380,7 +380,10 @@ neap_status neap_layout_write_csv(const char *path, const char *source, const ne
 /* ---- 8. What there is ---- */
 
 typedef struct neap_row {
-  const char *name, *summary, *source; /* source: the paper, or NULL */
+  const char *name, *summary;
+  const char *source;  /* the paper, or NULL */
+  const char *graphs;  /* of a planner: which it takes */
+  const char *promise; /* of a planner: what holds for its plans, beyond being valid */
 } neap_row;
 /* Row `index` of each table; false past its end. */
 bool neap_planner_at(int32_t index, neap_row *row);

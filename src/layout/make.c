@@ -156,7 +156,7 @@ static neap_status ask_rows(struct choice *c, const char *name) {
   const bool all = strcmp(name, "auto") == 0;
   uint64_t missing = 0; /* a bit a row */
   for (int32_t i = 0; i < planner_count; i++) {
-    if (!all && strcmp(planners[i].name, name) != 0) continue;
+    if (all ? c->step->node_count > planners[i].auto_limit : strcmp(planners[i].name, name) != 0) continue;
     struct neap_plan *plan = NULL;
     const neap_status status = c->budget == NEAP_BUDGET_MIN
                                    ? NEAP_OVER_BUDGET

@@ -6,7 +6,8 @@
 #include "plan/schedule.h"
 
 struct planner_options {
-  bool quick; /* only whether the budget can be met counts, not the cost */
+  bool quick;     /* only whether the budget can be met counts, not the cost */
+  double seconds; /* wall-clock time after which the best so far is given; 0: no limit, and deterministic */
 };
 
 /* Finds a schedule whose simulated peak, resident bytes included, is at most `budget`, as cheap as the
@@ -16,7 +17,11 @@ typedef neap_status planner_function(const neap_step *step, uint64_t budget,
                                      const struct planner_options *options, struct schedule *out);
 
 struct planner {
-  const char *name, *summary, *source; /* source: paper, section */
+  const char *name, *summary;
+  const char *source;  /* paper, section; NULL: none */
+  const char *graphs;  /* which it takes */
+  const char *promise; /* what holds for its schedules, beyond being valid */
+  int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
   planner_function *plan;
 };
 

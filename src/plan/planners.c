@@ -3,16 +3,19 @@
 
 #include <string.h>
 
+#define ANY_SIZE INT32_MAX
+
 const struct planner planners[] = {
-    {"keep-all", "keeps every value until its last reader", NULL, plan_keep_all},
-    {"chen-sqrt", "keeps every sqrt(n)-th cut of the forward pass; chains", "Chen et al. 2016, section 4.1",
-     plan_chen_sqrt},
-    {"chen-greedy", "cuts by gathered bytes, searched and scored exactly; chains",
-     "Chen et al. 2016, algorithm 3", plan_chen_greedy},
-    {"chen-recursive", "recomputes through halves: O(log n) cuts at once; chains",
-     "Chen et al. 2016, section 4.3", plan_chen_recursive},
-    {"evict", "drops what is cheap, large and needed late; any graph", "after Kirisame et al. 2021 (DTR)",
-     plan_evict},
+    {"keep-all", "keeps every value until its last reader", NULL, "any", "no recomputation", ANY_SIZE,
+     plan_keep_all},
+    {"chen-sqrt", "keeps every sqrt(n)-th cut of the forward pass", "Chen et al. 2016, section 4.1", "chains",
+     "at most one forward pass more", ANY_SIZE, plan_chen_sqrt},
+    {"chen-greedy", "cuts by gathered bytes, searched and scored exactly", "Chen et al. 2016, algorithm 3",
+     "chains", "at most one forward pass more", ANY_SIZE, plan_chen_greedy},
+    {"chen-recursive", "recomputes through halves: O(log n) cuts at once", "Chen et al. 2016, section 4.3",
+     "chains", "at most O(log n) forward passes more", ANY_SIZE, plan_chen_recursive},
+    {"evict", "drops what is cheap, large and needed late", "after Kirisame et al. 2021 (DTR)", "any",
+     "nothing", ANY_SIZE, plan_evict},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 
@@ -24,7 +27,8 @@ const struct planner *planner_find(const char *name) {
 
 bool neap_planner_at(int32_t index, neap_row *row) {
   if (index < 0 || index >= planner_count) return false;
-  *row = (neap_row){planners[index].name, planners[index].summary, planners[index].source};
+  const struct planner *planner = &planners[index];
+  *row = (neap_row){planner->name, planner->summary, planner->source, planner->graphs, planner->promise};
   return true;
 }
 

@@ -77,7 +77,8 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 bool neap_model_at(int32_t index, neap_row *row) {
   if (index < 0 || index >= FAMILIES) return false;
-  *row = (neap_row){families[index].pattern, families[index].summary, families[index].source};
+  *row = (neap_row){
+      .name = families[index].pattern, .summary = families[index].summary, .source = families[index].source};
   return true;
 }
 

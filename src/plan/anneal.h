@@ -7,6 +7,7 @@
 struct anneal_options {
   int64_t moves;    /* how many are tried */
   double hot, cold; /* temperature at the start and the end, in average costs of a node */
+  bool descend;
   uint32_t seed;
   double deadline; /* of the monotonic clock, seconds; 0: none */
 };

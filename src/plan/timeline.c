@@ -33,14 +33,16 @@ int32_t timeline_predecessor(const struct timeline *t, int32_t run) {
 static void sum_up(struct timeline *t, int32_t place) {
   const struct block *block = &t->blocks[t->at[place]];
   const int64_t raised = t->raised[place], limit = t->limit - raised;
-  int64_t highest = INT64_MIN, over = 0;
+  int64_t highest = INT64_MIN, lowest = INT64_MAX, over = 0;
   for (int32_t i = 0; i < block->count; i++) {
     const int64_t live = block->live[i];
     highest = live > highest ? live : highest;
+    lowest = live < lowest ? live : lowest;
     over += live > limit ? live - limit : 0;
   }
   t->excess += over - t->over[place];
   t->highest[place] = highest + raised;
+  t->lowest[place] = lowest + raised;
   t->over[place] = over;
 }
 
@@ -62,8 +64,17 @@ static void raise(struct timeline *t, int32_t from_place, int32_t from, int32_t 
   if (from <= from_end) raise_within(t, from_place, from, from_end, bytes);
   for (int32_t place = from_place + 1; place < to_place; place++) t->raised[place] += bytes;
   for (int32_t place = from_place + 1; place < to_place; place++) t->highest[place] += bytes;
-  for (int32_t place = from_place + 1; place < to_place; place++)
-    if (t->highest[place] > t->limit || t->over[place] != 0) sum_up(t, place);
+  for (int32_t place = from_place + 1; place < to_place; place++) t->lowest[place] += bytes;
+  for (int32_t place = from_place + 1; place < to_place; place++) {
+    if (t->highest[place] <= t->limit && t->over[place] == 0) continue;
+    if (t->lowest[place] >= t->limit && t->lowest[place] - bytes >= t->limit) {
+      const int64_t more = bytes * t->blocks[t->at[place]].count;
+      t->over[place] += more;
+      t->excess += more;
+    } else {
+      sum_up(t, place);
+    }
+  }
   if (to >= 0) raise_within(t, to_place, 0, to, bytes);
 }
 
@@ -93,6 +104,26 @@ int64_t timeline_peak(const struct timeline *t) {
   for (int32_t place = 0; place < t->block_count; place++)
     if (t->highest[place] > peak) peak = t->highest[place];
   return peak;
+}
+
+int64_t timeline_relief(const struct timeline *t, int32_t after, int32_t before, int64_t bytes) {
+  const struct run *a = &t->runs[after], *b = &t->runs[before];
+  const int32_t first = t->order[a->block], last = t->order[b->block];
+  int64_t relief = 0;
+  for (int32_t place = first; place <= last; place++) {
+    if (t->over[place] == 0) continue;
+    const struct block *block = &t->blocks[t->at[place]];
+    const int32_t from = place == first ? a->index + 1 : 0, to = place == last ? b->index : block->count;
+    if (t->lowest[place] - bytes >= t->limit) {
+      relief += to > from ? bytes * (to - from) : 0;
+      continue;
+    }
+    for (int32_t i = from; i < to; i++) {
+      const int64_t over = block->live[i] + t->raised[place] - t->limit;
+      relief += over > bytes ? bytes : over > 0 ? over : 0;
+    }
+  }
+  return relief;
 }
 
 int32_t timeline_hottest(const struct timeline *t, uint32_t pick) {
@@ -140,9 +171,10 @@ static int32_t open_block(struct timeline *t, int32_t place) {
   memmove(&t->at[place + 2], &t->at[place + 1], moved * sizeof *t->at);
   memmove(&t->raised[place + 2], &t->raised[place + 1], moved * sizeof *t->raised);
   memmove(&t->highest[place + 2], &t->highest[place + 1], moved * sizeof *t->highest);
+  memmove(&t->lowest[place + 2], &t->lowest[place + 1], moved * sizeof *t->lowest);
   memmove(&t->over[place + 2], &t->over[place + 1], moved * sizeof *t->over);
   t->at[place + 1] = block;
-  t->raised[place + 1] = t->highest[place + 1] = t->over[place + 1] = 0;
+  t->raised[place + 1] = t->highest[place + 1] = t->lowest[place + 1] = t->over[place + 1] = 0;
   t->blocks[block].count = 0;
   t->block_count++;
   for (int32_t k = place + 1; k < t->block_count; k++) t->order[t->at[k]] = k;
@@ -156,6 +188,7 @@ static void close_block(struct timeline *t, int32_t place) {
   memmove(&t->at[place], &t->at[place + 1], moved * sizeof *t->at);
   memmove(&t->raised[place], &t->raised[place + 1], moved * sizeof *t->raised);
   memmove(&t->highest[place], &t->highest[place + 1], moved * sizeof *t->highest);
+  memmove(&t->lowest[place], &t->lowest[place + 1], moved * sizeof *t->lowest);
   memmove(&t->over[place], &t->over[place + 1], moved * sizeof *t->over);
   t->block_count--;
   for (int32_t k = place; k < t->block_count; k++) t->order[t->at[k]] = k;
@@ -620,6 +653,7 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
   t->at = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->at);
   t->raised = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->raised);
   t->highest = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->highest);
+  t->lowest = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->lowest);
   t->over = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->over);
   t->first_run = region_alloc(&t->region, nodes, sizeof *t->first_run);
   t->last_run = region_alloc(&t->region, nodes, sizeof *t->last_run);
@@ -628,8 +662,8 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
   t->repeated = region_alloc(&t->region, nodes, sizeof *t->repeated);
   t->repeated_at = region_alloc(&t->region, nodes, sizeof *t->repeated_at);
   RETURN_IF(!t->runs || !t->links || !t->slots || !t->present || !t->present_at || !t->blocks || !t->order ||
-                !t->at || !t->raised || !t->highest || !t->over || !t->first_run || !t->last_run ||
-                !t->run_count || !t->free_run || !t->repeated || !t->repeated_at,
+                !t->at || !t->raised || !t->highest || !t->lowest || !t->over || !t->first_run ||
+                !t->last_run || !t->run_count || !t->free_run || !t->repeated || !t->repeated_at,
             NEAP_OUT_OF_MEMORY, "timeline: out of memory");
   memset(t->first_run, -1, nodes * sizeof *t->first_run);
   memset(t->last_run, -1, nodes * sizeof *t->last_run);
@@ -655,7 +689,7 @@ neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t
               "position %d: there is no node %d", i, schedule[i]);
   TRY(allocate(t, schedule, length, spare));
   t->block_count = t->blocks_used = 1;
-  t->highest[0] = INT64_MIN;
+  t->highest[0] = INT64_MIN, t->lowest[0] = INT64_MAX;
   for (int32_t i = 0; i < length; i++)
     RETURN_IF(timeline_insert(t, schedule[i], -1, false) < 0, NEAP_INVALID_PLAN,
               "position %d: '%s' cannot run there", i, step->nodes[schedule[i]].name);

@@ -74,9 +74,10 @@ struct timeline {
   int32_t runs_used, links_used, slots_used, run_limit, link_limit, slot_limit;
 
   struct block *blocks;
-  int32_t *order;                   /* block -> its place in the order */
-  int32_t *at;                      /* by place: the block */
-  int64_t *raised, *highest, *over; /* by place: added to all, largest live, bytes above the limit */
+  int32_t *order; /* block -> its place in the order */
+  int32_t *at;    /* by place: the block */
+  int64_t *raised, *highest, *lowest,
+      *over; /* by place: added to all, largest and least live, bytes above the limit */
   int32_t block_count, free_block, blocks_used, block_limit;
 
   struct reading *readings; /* node_count + 1 */
@@ -106,6 +107,9 @@ int32_t timeline_successor(const struct timeline *timeline, int32_t run);       
 int32_t timeline_predecessor(const struct timeline *timeline, int32_t run);        /* -1 before the first */
 int64_t timeline_peak(const struct timeline *timeline);                            /* live bytes of values */
 int64_t timeline_live(const struct timeline *timeline, int32_t run);               /* at its position */
+
+/* By how much the excess would fall with so many bytes less at every position strictly between two runs. */
+int64_t timeline_relief(const struct timeline *timeline, int32_t after, int32_t before, int64_t bytes);
 
 /* A run whose position is over the limit, the highest of the `pick`-th block (modulo how many there are) that
  * has one; -1: none. */

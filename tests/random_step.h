@@ -13,16 +13,10 @@
 
 #include "graph/step.h"
 #include "plan/plan.h"
+#include "step_families.h"
 
 enum family { FAMILY_CHAIN, FAMILY_LAYERED, FAMILY_U, FAMILY_DENSE, FAMILY_COUNT };
 enum { STEP_LIMIT = 400, READ_LIMIT = 6 };
-
-static inline uint32_t draw(uint32_t *random, uint32_t below) {
-  *random ^= *random << 13;
-  *random ^= *random >> 17;
-  *random ^= *random << 5;
-  return *random % below;
-}
 
 /* What a forward node reads besides the one before it. */
 static inline int32_t second_input(enum family family, int32_t v, int32_t forward, uint32_t *random) {

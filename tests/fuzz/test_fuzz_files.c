@@ -173,7 +173,7 @@ static bool try_plan(const neap_step *step, bool changed) {
 
 static void fuzz(bool (*try)(const neap_step *, bool), const neap_step *step, uint32_t seed) {
   static struct text source, text;
-  const int rounds = getenv("NEAP_SANITIZED") != NULL ? 60 : 600;
+  const int rounds = getenv("NEAP_SANITIZED") != NULL ? 60 : 250;
   int taken = 0;
   read_text(&source);
   assert_true(try(step, false));

@@ -11,7 +11,11 @@
 #include "plan/planners.h"
 #include "plan/simulator.h"
 
-enum { NEVER = INT32_MAX, DEPTH_LIMIT = 10000 };
+enum {
+  NEVER = INT32_MAX,
+  DEPTH_LIMIT = 10000,
+  COST_LIMIT = 16 /* times the step: a walk that thrashes is given up */
+};
 
 struct weights {
   double cost, bytes, distance; /* exponents */
@@ -159,6 +163,10 @@ static uint64_t extra_bytes(struct walk *w, const struct step_node *node, const 
         used_inputs >> pair.input & 1)
       continue;
     const int32_t in = node->inputs[pair.input], out = node->outputs[pair.output];
+    bool again = false; /* the same tensor at another place of the list */
+    for (int32_t i = 0; i < node->input_count && i < 32; i++)
+      again = again || (used_inputs >> i & 1 && node->inputs[i] == in);
+    if (again) continue;
     if (!is_value(w, in) || w->step->tensors[in].bytes < w->step->tensors[out].bytes || w->resident[out])
       continue;
     bool free_to_take = w->need[in] == NEVER && w->locks[in] == 1;
@@ -419,8 +427,9 @@ struct search {
 
 static neap_status try_weights(struct search *s, struct weights weights) {
   walk_reset(&s->walk, weights);
-  s->walk.cost_limit =
-      s->best < INFINITY ? s->walk.step->base_cost + (s->best - s->walk.step->base_cost) * 1.5 : INFINITY;
+  s->walk.cost_limit = s->best < INFINITY
+                           ? s->walk.step->base_cost + (s->best - s->walk.step->base_cost) * 1.5
+                           : COST_LIMIT * s->walk.step->base_cost + 1;
   const neap_status status = walk_order(&s->walk);
   if (status == NEAP_OVER_BUDGET) return NEAP_OK; /* another point may do */
   if (status != NEAP_OK) return status;

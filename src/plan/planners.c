@@ -16,6 +16,8 @@ const struct planner planners[] = {
      "chains", "at most O(log n) forward passes more", ANY_SIZE, plan_chen_recursive},
     {"evict", "drops what is cheap, large and needed late", "after Kirisame et al. 2021 (DTR)", "any",
      "nothing", ANY_SIZE, plan_evict},
+    {"neap", "descends under a rising price of memory, then rebuilds stretch by stretch", NULL, "any",
+     "nothing", ANY_SIZE, plan_neap},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "plan/simulator.h"
@@ -61,6 +62,7 @@ static neap_status walk(struct simulator *s, const int32_t *schedule, int32_t le
     out->recomputed += s->runs[v]++ > 0;
     out->cost += node->cost;
   }
+  RULE(isfinite(out->cost), "the sum of the costs is too large");
   for (int32_t v = 0; v < step->node_count; v++)
     RULE(s->runs[v] > 0, "node %d ('%s') never runs", v, step->nodes[v].name);
   for (int32_t i = 0; i < step->output_count; i++)
@@ -68,23 +70,30 @@ static neap_status walk(struct simulator *s, const int32_t *schedule, int32_t le
   return NEAP_OK;
 }
 
-/* An output takes over the bytes of an input whose last read this is. */
-static void take_over(struct simulator *s, int32_t first, int32_t end, const struct step_node *node,
-                      int32_t at, const int32_t *input_instance) {
+/* The instance that the node's input reads; -1: a resident tensor, or one that lives on as an output of the
+ * step. */
+static int32_t taken_instance(const struct simulator *s, const struct step_node *node, int32_t input,
+                              bool at_end) {
+  const int32_t t = node->inputs[input];
+  const struct step_tensor *tensor = &s->step->tensors[t];
+  return tensor->role != ROLE_VALUE || (at_end && tensor->is_output) ? -1 : s->instance[t];
+}
+
+/* An output takes over the bytes of an input whose last read this is. `first`: the node's first output. */
+static void take_over(struct simulator *s, int32_t first, const struct step_node *node, int32_t at,
+                      bool at_end) {
   for (int32_t p = 0; p < node->inplace_count; p++) {
-    const struct inplace_pair pair = node->inplace[p];
-    const int32_t input = input_instance[pair.input], output = first + pair.output;
-    if (input < 0 || output >= end || s->instances.data[output].takes_over >= 0) continue;
+    const int32_t input = taken_instance(s, node, node->inplace[p].input, at_end);
+    struct instance *output = &s->instances.data[first + node->inplace[p].output];
+    if (input < 0 || output->takes_over >= 0) continue;
     const struct instance *taken = &s->instances.data[input];
-    if (taken->last != at || taken->at == at || taken->bytes < s->instances.data[output].bytes) continue;
+    if (taken->last != at || taken->bytes < output->bytes) continue;
     bool free_input = true;
     for (int32_t o = first; o < first + node->output_count; o++)
       free_input = free_input && s->instances.data[o].takes_over != input;
-    if (free_input) s->instances.data[output].takes_over = input;
+    if (free_input) output->takes_over = input;
   }
 }
-
-enum { PAIR_INPUT_LIMIT = 64 };
 
 /* In-place pairs, now that every instance's last read is known; needs the instances of inputs once more. */
 static void find_take_overs(struct simulator *s, const int32_t *schedule, int32_t length) {
@@ -93,20 +102,9 @@ static void find_take_overs(struct simulator *s, const int32_t *schedule, int32_
   int32_t next = 0;
   for (int32_t at = 0; at < length; at++) {
     const struct step_node *node = &step->nodes[schedule[at]];
-    const int32_t end = next + node->output_count + (node->workspace > 0);
-    if (node->inplace_count > 0) {
-      int32_t input_instance[PAIR_INPUT_LIMIT];
-      for (int32_t i = 0; i < PAIR_INPUT_LIMIT; i++)
-        input_instance[i] = i < node->input_count && step->tensors[node->inputs[i]].role == ROLE_VALUE
-                                ? s->instance[node->inputs[i]]
-                                : -1;
-      bool in_reach = true;
-      for (int32_t p = 0; p < node->inplace_count; p++)
-        in_reach = in_reach && node->inplace[p].input < PAIR_INPUT_LIMIT;
-      if (in_reach) take_over(s, next, end, node, at, input_instance);
-    }
+    take_over(s, next, node, at, at == length - 1);
     for (int32_t i = 0; i < node->output_count; i++) s->instance[node->outputs[i]] = next + i;
-    next = end;
+    next += node->output_count + (node->workspace > 0);
   }
 }
 

@@ -31,6 +31,7 @@ int32_t timeline_predecessor(const struct timeline *t, int32_t run) {
 /* ---- Live bytes ---- */
 
 static void sum_up(struct timeline *t, int32_t place) {
+  t->work++;
   const struct block *block = &t->blocks[t->at[place]];
   const int64_t raised = t->raised[place], limit = t->limit - raised;
   int64_t highest = INT64_MIN, lowest = INT64_MAX, over = 0;
@@ -56,6 +57,7 @@ static void raise_within(struct timeline *t, int32_t place, int32_t from, int32_
 static void raise(struct timeline *t, int32_t from_place, int32_t from, int32_t to_place, int32_t to,
                   int64_t bytes) {
   if (bytes == 0 || from_place > to_place) return;
+  t->work += (to_place - from_place) / 8;
   if (from_place == to_place) {
     if (from <= to) raise_within(t, from_place, from, to, bytes);
     return;
@@ -106,10 +108,11 @@ int64_t timeline_peak(const struct timeline *t) {
   return peak;
 }
 
-int64_t timeline_relief(const struct timeline *t, int32_t after, int32_t before, int64_t bytes) {
+int64_t timeline_relief(struct timeline *t, int32_t after, int32_t before, int64_t bytes) {
   const struct run *a = &t->runs[after], *b = &t->runs[before];
   const int32_t first = t->order[a->block], last = t->order[b->block];
   int64_t relief = 0;
+  t->work += 1 + (last - first) / 8;
   for (int32_t place = first; place <= last; place++) {
     if (t->over[place] == 0) continue;
     const struct block *block = &t->blocks[t->at[place]];
@@ -293,19 +296,20 @@ static void set_credit(struct timeline *t, int32_t run) {
   struct run *r = &t->runs[run];
   const struct reading *reading = &t->readings[r->node];
   int64_t credit = 0;
+  uint64_t granted = 0; /* a bit a pair; pairs beyond the 64th have to be clear of all before them */
   for (int32_t p = 0; p < reading->pair_count; p++) {
     const struct inplace_pair *pair = &t->pairs[reading->first_pair + p];
     const struct slot *in = &t->slots[t->links[r->first_link + pair->input].slot];
     const int64_t bytes = t->slots[r->first_slot + pair->output].bytes;
-    if (in->last != run || in->bytes < bytes) continue;
-    bool taken = false;
-    for (int32_t k = 0; k < p && !taken; k++) {
+    bool free_pair = in->last == run && in->bytes >= bytes;
+    for (int32_t k = 0; k < p && free_pair; k++) {
       const struct inplace_pair *other = &t->pairs[reading->first_pair + k];
-      const struct slot *its = &t->slots[t->links[r->first_link + other->input].slot];
-      if (other->output != pair->output && other->input != pair->input) continue;
-      taken = its->last == run && its->bytes >= t->slots[r->first_slot + other->output].bytes;
+      free_pair =
+          (k < 64 && !(granted >> k & 1)) || (other->output != pair->output && other->input != pair->input);
     }
-    if (!taken) credit += bytes;
+    if (!free_pair) continue;
+    credit += bytes;
+    if (p < 64) granted |= (uint64_t)1 << p;
   }
   if (credit != r->credit) raise_at(t, run, r->credit - credit);
   r->credit = credit;

@@ -60,6 +60,7 @@ struct timeline {
   const neap_step *step;
   int64_t limit;  /* on live bytes of values */
   double cost;    /* of all runs */
+  int64_t work;   /* done so far, in blocks looked at: the same on every machine */
   int64_t excess; /* sum over positions of live bytes above the limit */
   int32_t length; /* runs, the end's left out */
   int32_t end;    /* the run that stands for the end of the step */
@@ -109,7 +110,7 @@ int64_t timeline_peak(const struct timeline *timeline);                         
 int64_t timeline_live(const struct timeline *timeline, int32_t run);               /* at its position */
 
 /* By how much the excess would fall with so many bytes less at every position strictly between two runs. */
-int64_t timeline_relief(const struct timeline *timeline, int32_t after, int32_t before, int64_t bytes);
+int64_t timeline_relief(struct timeline *timeline, int32_t after, int32_t before, int64_t bytes);
 
 /* A run whose position is over the limit, the highest of the `pick`-th block (modulo how many there are) that
  * has one; -1: none. */

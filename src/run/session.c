@@ -109,6 +109,10 @@ static neap_status make_plan(struct neap_session *s, uint64_t *smallest) {
   else
     TRY(neap_plan_make(step, s->budget, o->planner != NULL ? o->planner : "auto", smallest, &s->plan));
   TRY(check(step, s->plan));
+  for (int32_t i = 0; i < s->plan->instance_count; i++)
+    RETURN_IF(s->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
+              "%s: instance %d lies at offset %llu, which is not a multiple of %d", o->plan_file, i,
+              (unsigned long long)s->plan->instances[i].offset, MEMORY_ALIGNMENT);
   const uint64_t peak = s->plan->resident_bytes + s->plan->arena_bytes;
   if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = peak;
   if (peak > s->budget && smallest != NULL) *smallest = peak;

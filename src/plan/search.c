@@ -1,0 +1,377 @@
+#include "plan/search.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static uint32_t draw(struct search *s, uint32_t below) {
+  s->random ^= s->random << 13;
+  s->random ^= s->random >> 17;
+  s->random ^= s->random << 5;
+  return (uint32_t)((uint64_t)s->random * below >> 32);
+}
+
+static double uniform(struct search *s) { return ((double)draw(s, 1u << 24) + 0.5) * 0x1p-24; }
+
+static double energy(const struct search *s) {
+  return s->timeline.cost + s->price * (double)s->timeline.excess;
+}
+
+/* ---- Changes that can be taken back ---- */
+
+static int32_t insert(struct search *s, int32_t node, int32_t successor, bool moving) {
+  if (s->change_count == CHANGE_LIMIT) return -1;
+  const int32_t run = timeline_insert(&s->timeline, node, successor, moving);
+  if (run >= 0) s->changes[s->change_count++] = (struct change){run, node, -1, true};
+  return run;
+}
+
+static bool take_out_one(struct search *s, int32_t run) {
+  if (s->change_count == CHANGE_LIMIT) return false;
+  const int32_t node = s->timeline.runs[run].node, successor = timeline_successor(&s->timeline, run);
+  if (!timeline_remove(&s->timeline, run)) return false;
+  s->changes[s->change_count++] = (struct change){run, node, successor, false};
+  return true;
+}
+
+static bool unread(const struct timeline *t, int32_t run) {
+  const struct run *r = &t->runs[run];
+  for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++)
+    if (t->slots[r->first_slot + o].readers >= 0) return false;
+  return true;
+}
+
+/* With it goes what nobody reads any longer. */
+static bool take_out(struct search *s, int32_t run) {
+  const struct timeline *t = &s->timeline;
+  const int32_t first_link = t->runs[run].first_link, reads = t->readings[t->runs[run].node].read_count;
+  if (!take_out_one(s, run)) return false;
+  for (int32_t i = 0; i < reads; i++) {
+    const int32_t source = t->slots[t->links[first_link + i].slot].run;
+    if (t->present_at[source] >= 0 && t->run_count[t->runs[source].node] > 1 && unread(t, source))
+      take_out(s, source);
+  }
+  return true;
+}
+
+static void take_back_to(struct search *s, int32_t count) {
+  while (s->change_count > count) {
+    const struct change *change = &s->changes[--s->change_count];
+    if (change->inserted)
+      timeline_remove(&s->timeline, change->run);
+    else
+      timeline_insert(&s->timeline, change->node, change->successor, true);
+  }
+}
+
+/* ---- Making a value again ---- */
+
+enum {
+  PATIENCE = 5000
+}; /* work that one value is worth: in a dense graph the ways to make it are without number */
+
+static void spare_later_run(struct search *s, int32_t run) {
+  const int32_t later = s->timeline.runs[run].next, count = s->change_count;
+  if (later < 0) return;
+  const double before = energy(s);
+  if (take_out(s, later) && energy(s) > before) take_back_to(s, count);
+}
+
+/* The last user of a slot before the run that reads it last. */
+static int32_t last_but_one(const struct timeline *t, const struct slot *slot) {
+  int32_t last = slot->run;
+  for (int32_t link = slot->readers; link >= 0; link = t->links[link].next) {
+    const int32_t reader = t->links[link].reader;
+    if (reader != slot->last && timeline_before(t, last, reader)) last = reader;
+  }
+  return last;
+}
+
+/* What it may bring at most to make again what a run reads, in the place of holding it until there; 0 where
+ * it cannot pay. */
+static double gain_of_read(struct search *s, int32_t run, int32_t read) {
+  struct timeline *t = &s->timeline;
+  const struct slot *slot = &t->slots[t->links[t->runs[run].first_link + read].slot];
+  if (slot->last != run) return 0;
+  const double gain = s->price * (double)timeline_relief(t, last_but_one(t, slot), run, slot->bytes) -
+                      t->step->nodes[t->runs[slot->run].node].cost;
+  return gain > 0 ? gain : 0;
+}
+
+/* Makes a node's outputs again before `successor`, and what it reads too, where that pays more than holding
+ * it until there. False as soon as it is clear that the energy will not be below `bound`; the changes stay to
+ * be taken back. */
+static bool make_again(struct search *s, int32_t node, int32_t successor, double bound) {
+  const struct timeline *t = &s->timeline;
+  const int32_t run = insert(s, node, successor, false), reads = t->readings[node].read_count;
+  if (run < 0) return false;
+  spare_later_run(s, run);
+  double gain = 0;
+  for (int32_t i = 0; i < reads; i++) gain += gain_of_read(s, run, i);
+  if (energy(s) - gain >= bound || t->work > s->patience) return false;
+  for (int32_t i = 0; gain > 0 && i < reads; i++) {
+    if (gain_of_read(s, run, i) == 0) continue;
+    const int32_t count = s->change_count;
+    const double before = energy(s);
+    const int32_t source = t->slots[t->links[t->runs[run].first_link + i].slot].run;
+    if (!make_again(s, t->runs[source].node, run, before)) take_back_to(s, count);
+  }
+  return energy(s) < bound;
+}
+
+/* ---- One run ---- */
+
+/* The reader of a slot that comes next behind `run`; -1: none. */
+static int32_t next_reader(const struct timeline *t, const struct slot *slot, int32_t run) {
+  int32_t next = -1;
+  for (int32_t link = slot->readers; link >= 0; link = t->links[link].next) {
+    const int32_t reader = t->links[link].reader;
+    if (timeline_before(t, run, reader) && (next < 0 || timeline_before(t, reader, next))) next = reader;
+  }
+  return next;
+}
+
+/* Tries to do without a run, and else to make its outputs again before each of their reads: whatever lowers
+ * the energy. */
+static void improve_run(struct search *s, int32_t run) {
+  struct timeline *t = &s->timeline;
+  const struct run *r = &t->runs[run];
+  const double cost = t->step->nodes[r->node].cost;
+  const int32_t count = s->change_count;
+  double best = energy(s);
+  if (t->run_count[r->node] > 1 && take_out(s, run)) {
+    if (energy(s) <= best) return;
+    take_back_to(s, count);
+  }
+  if (!t->step->nodes[r->node].repeatable) return;
+  for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++) {
+    const struct slot *slot = &t->slots[r->first_slot + o];
+    for (int32_t use = run, reader; (reader = next_reader(t, slot, use)) >= 0; use = reader) {
+      if (s->price * (double)timeline_relief(t, use, reader, slot->bytes) <= cost) continue;
+      const int32_t before = s->change_count;
+      best = energy(s);
+      s->patience = t->work + PATIENCE;
+      if (make_again(s, r->node, reader, best)) break; /* the readers behind are another run's now */
+      take_back_to(s, before);
+    }
+  }
+}
+
+/* A run may stand anywhere behind `after` (-1: from the start) and before `before`. */
+static void find_range(const struct timeline *t, int32_t run, int32_t *after, int32_t *before) {
+  const struct run *r = &t->runs[run];
+  *after = r->previous;
+  *before = r->next >= 0 ? r->next : t->end;
+  for (int32_t i = 0; i < t->readings[r->node].read_count; i++) {
+    const int32_t source = t->slots[t->links[r->first_link + i].slot].run;
+    if (*after < 0 || timeline_before(t, *after, source)) *after = source;
+  }
+  for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++)
+    for (int32_t link = t->slots[r->first_slot + o].readers; link >= 0; link = t->links[link].next)
+      if (timeline_before(t, t->links[link].reader, *before)) *before = t->links[link].reader;
+}
+
+/* A few steps earlier or later within its range: the run that it would stand before. */
+static int32_t near_place(struct search *s, int32_t run, int32_t after, int32_t before, uint32_t most) {
+  const struct timeline *t = &s->timeline;
+  const bool later = draw(s, 2);
+  int32_t successor = run;
+  for (uint32_t steps = 1 + draw(s, most); steps > 0; steps--) {
+    const int32_t next = later ? timeline_successor(t, successor) : timeline_predecessor(t, successor);
+    if (next < 0 || (!later && next == after)) break;
+    successor = next;
+    if (successor == before) return successor;
+  }
+  return later ? timeline_successor(t, successor) : successor;
+}
+
+/* Another place for a run: as late as can be, as early as can be, or near by. */
+static bool shift(struct search *s, int32_t run) {
+  const struct timeline *t = &s->timeline;
+  int32_t after, before, successor;
+  find_range(t, run, &after, &before);
+  const uint32_t kind = draw(s, 8);
+  if (kind == 0)
+    successor = after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
+  else if (kind == 1)
+    successor = before;
+  else
+    successor = near_place(s, run, after, before, kind < 6 ? 4 : 32);
+  if (successor < 0 || successor == run || successor == timeline_successor(t, run)) return false;
+  return insert(s, t->runs[run].node, successor, true) >= 0 && take_out(s, run);
+}
+
+static void improve_place(struct search *s, int32_t run) {
+  const int32_t count = s->change_count;
+  const double before = energy(s);
+  if (!shift(s, run) || energy(s) > before) take_back_to(s, count);
+}
+
+/* ---- Stretches of nodes ---- */
+
+struct stretch {
+  int32_t first, end; /* node ids */
+};
+
+/* Improves the runs of the stretches' nodes in random order. `for_good`: no change will be taken back. */
+static neap_status sweep(struct search *s, const struct stretch *stretches, int count, bool for_good) {
+  const struct timeline *t = &s->timeline;
+  s->runs.count = 0;
+  for (int i = 0; i < count; i++)
+    for (int32_t v = stretches[i].first; v < stretches[i].end; v++)
+      for (int32_t run = t->first_run[v]; run >= 0; run = t->runs[run].next) TRY(vector_push(&s->runs, run));
+  for (size_t left = s->runs.count; left > 0; left--) {
+    const uint32_t pick = draw(s, (uint32_t)left);
+    const int32_t run = s->runs.data[pick];
+    s->runs.data[pick] = s->runs.data[left - 1];
+    if (for_good) s->change_count = 0;
+    if (t->present_at[run] >= 0) improve_run(s, run);
+    if (t->excess > 0 && t->present_at[run] >= 0) improve_place(s, run);
+  }
+  return NEAP_OK;
+}
+
+/* What can be spared once the limit is kept: at this price nothing goes above it. */
+static neap_status spare(struct search *s, const struct stretch *stretches, int count, bool for_good) {
+  if (s->timeline.excess > 0) return NEAP_OK;
+  s->price = s->timeline.step->base_cost * 2 + 1;
+  return sweep(s, stretches, count, for_good);
+}
+
+neap_status search_descend(struct search *s, int64_t work) {
+  const struct stretch all = {0, s->timeline.step->node_count};
+  enum { ROUNDS = 120 };
+  const int64_t end = s->timeline.work + work;
+  s->price = s->floor / 5;
+  for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
+    TRY(sweep(s, &all, 1, true));
+    s->price *= 1.12;
+  }
+  s->ceiling = s->price * 4;
+  return spare(s, &all, 1, true);
+}
+
+/* ---- Ruin and recreate ---- */
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Around a node that is made again, or near the highest place over the limit, or anywhere. */
+static int32_t random_centre(struct search *s) {
+  const struct timeline *t = &s->timeline;
+  const uint32_t kind = draw(s, 8);
+  if (t->excess > 0 && kind < 5) {
+    int32_t run = timeline_hottest(t, draw(s, 1u << 16));
+    for (uint32_t steps = draw(s, 24); steps > 0 && run >= 0; steps--) {
+      const int32_t next = kind & 1 ? timeline_successor(t, run) : timeline_predecessor(t, run);
+      if (next < 0 || next == t->end) break;
+      run = next;
+    }
+    if (run >= 0 && run != t->end) return t->runs[run].node;
+  }
+  if (t->repeated_count > 0 && kind < 7) return t->repeated[draw(s, (uint32_t)t->repeated_count)];
+  return (int32_t)draw(s, (uint32_t)t->step->node_count);
+}
+
+enum { STRETCH_LIMIT = 3 };
+
+/* Disjoint, as a run must not be swept twice. */
+static int random_stretches(struct search *s, struct stretch *out) {
+  const int32_t nodes = s->timeline.step->node_count;
+  const int wanted = 1 + (int)draw(s, STRETCH_LIMIT);
+  int count = 0;
+  for (int i = 0; i < wanted; i++) {
+    const int32_t width = 4 << draw(s, 6), centre = random_centre(s);
+    struct stretch stretch = {centre - width / 2, centre - width / 2 + width};
+    if (stretch.first < 0) stretch.first = 0;
+    if (stretch.end > nodes) stretch.end = nodes;
+    bool apart = true;
+    for (int k = 0; k < count; k++)
+      apart = apart && (stretch.end <= out[k].first || out[k].end <= stretch.first);
+    if (apart) out[count++] = stretch;
+  }
+  return count;
+}
+
+static void forget_repeats(struct search *s, const struct stretch *stretch, uint32_t share) {
+  const struct timeline *t = &s->timeline;
+  for (int32_t v = stretch->first; v < stretch->end; v++) {
+    if (draw(s, 4) >= share) continue;
+    while (t->run_count[v] > 1)
+      if (!take_out(s, t->last_run[v])) break;
+  }
+}
+
+static neap_status rebuild(struct search *s) {
+  struct timeline *t = &s->timeline;
+  struct stretch stretches[STRETCH_LIMIT];
+  const int count = random_stretches(s, stretches);
+  const double cost = t->cost;
+  const int64_t excess = t->excess;
+  const uint32_t share = 1 + draw(s, 4);
+  s->change_count = 0;
+  for (int i = 0; i < count; i++) forget_repeats(s, &stretches[i], share);
+  enum { ROUNDS = 24 };
+  s->price = s->floor * pow(s->ceiling / s->floor, uniform(s));
+  for (int round = 0; round < ROUNDS && t->excess > 0; round++) {
+    TRY(sweep(s, stretches, count, false));
+    s->price *= 2;
+  }
+  TRY(spare(s, stretches, count, false));
+  const bool worse = t->excess > excess || (t->excess == excess && t->cost > cost);
+  if (worse || s->change_count == CHANGE_LIMIT) take_back_to(s, 0);
+  return NEAP_OK;
+}
+
+neap_status search_rebuild(struct search *s, int64_t work, double deadline, bool feasible_is_enough) {
+  const int64_t end = s->timeline.work + work;
+  const int32_t patience =
+      50 + 12 * (s->timeline.step->node_count < 100000 ? s->timeline.step->node_count : 100000);
+  for (int32_t in_vain = 0; s->timeline.work < end && in_vain < patience; in_vain++) {
+    const double cost = s->timeline.cost;
+    const int64_t excess = s->timeline.excess;
+    if (s->timeline.cost <= s->timeline.step->base_cost && s->timeline.excess == 0) break;
+    if (feasible_is_enough && s->timeline.excess == 0) break;
+    if (deadline > 0 && now() >= deadline) break;
+    TRY(rebuild(s));
+    if (s->timeline.excess != excess || s->timeline.cost < cost) in_vain = 0;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Making one ---- */
+
+neap_status search_create(const neap_step *step, uint64_t limit, const struct schedule *start, uint32_t seed,
+                          struct search *s) {
+  memset(s, 0, sizeof *s);
+  s->random = seed * 2654435761u + 1;
+  TRY(timeline_create(step, limit, start->nodes.data, (int32_t)start->nodes.count,
+                      2 * step->node_count + 1024, &s->timeline));
+  double area = 1;
+  for (int32_t i = 0; i < s->timeline.length; i++)
+    area += (double)timeline_live(&s->timeline, s->timeline.present[i]);
+  /* To make everything again costs about as much as all memory of all positions at this price. */
+  s->floor = (step->base_cost + 1e-300) / area;
+  s->ceiling = s->floor * 1000;
+  return NEAP_OK;
+}
+
+void search_free(struct search *s) {
+  timeline_free(&s->timeline);
+  vector_free(&s->runs);
+}
+
+bool search_better(const struct search *s, const struct search *other) {
+  const struct timeline *a = &s->timeline, *b = &other->timeline;
+  return a->excess != b->excess ? a->excess < b->excess : a->cost < b->cost;
+}
+
+neap_status search_result(const struct search *s, struct schedule *out) {
+  TRY(vector_reserve(&out->nodes, (size_t)s->timeline.length + 1));
+  timeline_copy(&s->timeline, out->nodes.data);
+  out->nodes.count = (size_t)s->timeline.length;
+  return NEAP_OK;
+}

@@ -1,0 +1,48 @@
+/* Neap's search over schedules of one step: a descent under a rising price of memory, then ruin and recreate,
+ * on a timeline (docs/design.md, "The search"). */
+#ifndef NEAP_PLAN_SEARCH_H
+#define NEAP_PLAN_SEARCH_H
+
+#include "plan/timeline.h"
+
+struct change {
+  int32_t run, node, successor; /* successor: of a run that was removed */
+  bool inserted;
+};
+
+enum { CHANGE_LIMIT = 8192 };
+
+/* One schedule under search, with its own stream of random numbers. */
+struct search {
+  struct timeline timeline;
+  uint32_t random;
+  int64_t patience;                    /* work of the timeline at which the value in hand is given up */
+  double price;                        /* of a byte above the limit at one position */
+  double floor, ceiling;               /* of prices that have been worth trying */
+  struct change changes[CHANGE_LIMIT]; /* since the last point of return */
+  int32_t change_count;
+  VECTOR(int32_t) runs; /* of one sweep */
+};
+
+/* Starts from a valid schedule, which may be over the limit (bytes of values). Needs search_free also after a
+ * failure. */
+neap_status search_create(const neap_step *step, uint64_t limit, const struct schedule *start, uint32_t seed,
+                          struct search *out);
+void search_free(struct search *search);
+
+/* Raises the price of memory until the limit is kept or the work (of the timeline) is spent: a value is made
+ * again before a read, or a run spared, or moved, wherever that lowers cost + price * excess. */
+neap_status search_descend(struct search *search, int64_t work);
+
+/* Ruin and recreate until the work or the time is spent (`deadline`: of the monotonic clock, seconds; 0:
+ * none): forgets how some stretches of the step are recomputed and descends anew there; keeps what is no
+ * worse, by excess first, then by cost. `feasible_is_enough`: ends where nothing is over the limit. */
+neap_status search_rebuild(struct search *search, int64_t work, double deadline, bool feasible_is_enough);
+
+/* Is the first better: less over the limit, or equal in that and cheaper? */
+bool search_better(const struct search *search, const struct search *other);
+
+/* The schedule as it stands. */
+neap_status search_result(const struct search *search, struct schedule *out);
+
+#endif

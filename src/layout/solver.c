@@ -6,8 +6,12 @@
 
 #include "base/region.h"
 #include "base/vector.h"
+#include "layout/sweep.h"
 
 enum { BUCKETS = 64, SHAPES_A_BUCKET = 512 };
+
+/* More shapes are placed in the order of time only: the search looks at all for each. */
+enum { SEARCH_LIMIT = 100000 };
 
 /* A placed span. */
 struct block {
@@ -254,8 +258,9 @@ static neap_status search(struct solver *s, uint64_t enough, uint64_t lower_boun
                      .random = 2463534242u,
                      .order = malloc(((size_t)s->count + 1) * sizeof *x.order)};
   RETURN_IF_NULL(x.order);
-  neap_status status = NEAP_OK;
   double overflow;
+  neap_status status = sweep_place(s->shapes, s->count, s->spans, best_offsets, &x.best);
+  if (s->count > SEARCH_LIMIT) x.goal = x.best;
   for (int o = 0; status == NEAP_OK && o < ORDERS && x.best > x.goal; o++) {
     rank(s, (enum order)o);
     status = try_keys(&x, &overflow);

@@ -294,6 +294,48 @@ neap_status neap_step_read(const char *path, neap_step **step);
 neap_status neap_step_write(const neap_step *step, const char *path);
 void neap_step_free(neap_step *step);
 
+/* A list of ids for every node: those of node v are ids[start[v]] up to, not including, ids[start[v + 1]].
+ * Without `start` each node has one; without both none has any. */
+typedef struct neap_lists {
+  const int64_t *start; /* [node_count + 1], never falling */
+  const int32_t *ids;
+} neap_lists;
+
+typedef enum neap_role { NEAP_ROLE_VALUE, NEAP_ROLE_INPUT, NEAP_ROLE_PARAMETER, NEAP_ROLE_STATE } neap_role;
+typedef enum neap_pass { NEAP_PASS_FORWARD, NEAP_PASS_BACKWARD, NEAP_PASS_UPDATE } neap_pass;
+
+/* An output of a node may take over the bytes of an input whose last read this is; positions in its lists. */
+typedef struct neap_inplace {
+  int32_t node, output, input;
+} neap_inplace;
+
+/* A step in plain arrays. Tensors and nodes are numbered from 0 and nodes stand in an order in which they can
+ * run. What is zero or NULL has a default, so the least is: counts, tensor_bytes, inputs and outputs. */
+typedef struct neap_step_arrays {
+  const char *name;
+  int32_t tensor_count, node_count, step_output_count;
+  const uint64_t *tensor_bytes;      /* [tensor_count] */
+  const neap_role *tensor_roles;     /* [tensor_count]; NULL: what a node makes is a value, what one updates a
+                                        parameter, the rest are inputs. All but values are resident */
+  const char *const *tensor_names;   /* [tensor_count]; NULL: "tensor 0", ... */
+  const double *node_costs;          /* [node_count], any unit; NULL: 1 each */
+  const uint64_t *node_workspaces;   /* [node_count], bytes while the node runs; NULL: 0 */
+  const neap_pass *node_passes;      /* [node_count]; NULL: all forward */
+  const bool *node_repeatable;       /* [node_count]; NULL: all may run again (one with updates never does) */
+  const char *const *node_names;     /* [node_count]; NULL: "node 0", ... */
+  const char *const *node_operators; /* [node_count]; NULL: "" */
+  neap_lists inputs, outputs;        /* tensor ids that a node reads, and makes */
+  neap_lists updates;          /* tensor ids among its inputs that it changes, after all other readers */
+  const int32_t *step_outputs; /* [step_output_count] tensor ids that live to the end of the step */
+  int64_t inplace_count;
+  const neap_inplace *inplace; /* [inplace_count]; those of one node are tried in their order */
+} neap_step_arrays;
+
+/* Copies and checks. NEAP_INVALID_ARGUMENT names the node or tensor: a cycle or wrong order, a value with two
+ * producers or none, an id that is out of range, a sum that overflows, a negative cost. Linear in the sizes.
+ */
+neap_status neap_step_create(const neap_step_arrays *arrays, neap_step **step);
+
 /* The training step of a graph, lowered to real layouts, bytes and costs as a session would run it. */
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step);
@@ -337,7 +379,7 @@ typedef struct neap_check_result {
 } neap_check_result;
 neap_status neap_plan_check(const neap_step *step, const neap_plan *plan, neap_check_result *result);
 
-/* Live bytes at each position of a plan, by kind: what `neap show` draws. */
+/* What bytes are for. */
 typedef enum neap_memory_kind {
   NEAP_KIND_PARAMETER,
   NEAP_KIND_STATE,
@@ -348,8 +390,28 @@ typedef enum neap_memory_kind {
   NEAP_KIND_WORKSPACE,
   NEAP_KIND_COUNT
 } neap_memory_kind;
-/* `live` has neap_plan_schedule's length rows of NEAP_KIND_COUNT byte counts. */
+
+/* A value made at one position of the schedule (a repeated node makes another instance), or the workspace of
+ * that position, and where it lies in the arena. */
+typedef struct neap_instance {
+  int32_t tensor;         /* -1: workspace */
+  int32_t first, last;    /* positions: it is made, it is read last */
+  bool in_place;          /* at `first` it lies in the bytes of an input that it takes over */
+  neap_memory_kind kind;  /* never one that is resident */
+  uint64_t offset, bytes; /* in the arena */
+} neap_instance;
+
+/* All instances of a valid plan of the step, in the order of the schedule; a node's outputs in their order,
+ * then its workspace. The array belongs to the caller, free() it. */
+neap_status neap_plan_instances(const neap_step *step, const neap_plan *plan, neap_instance **instances,
+                                int64_t *count);
+
+/* Live bytes at each position of a plan, by kind: `live` has neap_plan_schedule's length rows of
+ * NEAP_KIND_COUNT byte counts. What `neap show` draws. */
 neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint64_t *live);
+
+/* Name and bytes of a tensor; borrowed from the step. */
+neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes);
 
 /* Name and operator of a node; borrowed from the step. */
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op);

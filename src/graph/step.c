@@ -211,3 +211,11 @@ neap_status neap_step_node(const neap_step *step, int32_t node, const char **nam
   *op = step->nodes[node].op;
   return NEAP_OK;
 }
+
+neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes) {
+  RETURN_IF(tensor < 0 || tensor >= step->tensor_count, NEAP_INVALID_ARGUMENT,
+            "there is no tensor %d; there are %d", tensor, step->tensor_count);
+  *name = step->tensors[tensor].name;
+  *bytes = step->tensors[tensor].bytes;
+  return NEAP_OK;
+}

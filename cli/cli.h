@@ -166,13 +166,14 @@ json_t *plan_json(const neap_plan *plan, uint64_t asked);
 /* True where it is "auto" or a row of the planner table. */
 bool planner_exists(const char *name);
 
-/* ---- Pictures (svg.c, picture.c): a text that the caller frees; NULL: out of memory ---- */
+/* ---- Pictures (svg.c, page.c): a text that the caller frees; NULL: out of memory ---- */
 
 extern const char *const kind_names[NEAP_KIND_COUNT];
 
 struct memory_picture {
   const char *title, *subtitle;
   const uint64_t *live; /* as neap_plan_profile gives it */
+  const bool *again;    /* by position: whether its node has run before */
   int64_t positions;
   uint64_t budget; /* 0: no line */
 };
@@ -181,15 +182,28 @@ char *draw_memory(const struct memory_picture *picture, size_t *length);
 struct curve_point {
   int series;
   double bytes, overhead;
+  const neap_plan *plan;
 };
 struct curve_picture {
   const char *title;
   const char *const *series; /* names */
   int series_count;
-  const struct curve_point *points; /* of one series in rising order of bytes */
+  const struct curve_point *points; /* of one series in rising order of bytes and falling order of overhead */
   int64_t count;
   double lower_bound; /* bytes; no plan needs less */
+  double keep_all;    /* bytes */
 };
 char *draw_curve(const struct curve_picture *picture, size_t *length);
+
+/* A page that looks into plans: memory over the step and where every tensor lies, which answer to the
+ * pointer. Either a curve, and then the plans on its front, which no other point beats, can be opened from
+ * it; or one plan. It is one file that needs no other. */
+struct page {
+  const neap_step *step;
+  const struct curve_picture *curve; /* NULL: the one plan */
+  const neap_plan *plan;
+  uint64_t budget; /* a line in that plan's picture; 0: none */
+};
+neap_status draw_page(const struct page *page, char **text, size_t *length);
 
 #endif

@@ -30,44 +30,63 @@ struct curve {
   const char *planners[PLANNER_LIMIT];
   int planner_count;
   uint64_t keep_all, lower_bound;
-  struct curve_point *points; /* POINT_LIMIT for each planner */
+  struct curve_point *points; /* what each planner can do, with plans that the curve owns */
   int64_t count;
-  json_t *list;
+  json_t *list; /* what each planner does with each budget */
 };
 
 /* ---- Planning ---- */
 
-static bool add_point(struct curve *curve, int series, const neap_plan *plan, uint64_t budget) {
+/* Takes the plan over. */
+static void add_point(struct curve *curve, int series, neap_plan *plan) {
   neap_plan_info info;
   neap_plan_describe(plan, &info);
   curve->lower_bound = info.lower_bound_bytes;
-  const struct curve_point point = {series, (double)plan_bytes(plan), info.cost / info.base_cost - 1};
+  curve->points[curve->count++] = (struct curve_point){
+      series, (double)plan_bytes(plan), info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0, plan};
+}
+
+/* The cheapest plan of the planner so far; NULL: none. */
+static const neap_plan *last_plan(const struct curve *curve, int series) {
   const struct curve_point *last = curve->count > 0 ? &curve->points[curve->count - 1] : NULL;
-  /* A plan for less is a plan for more: one that costs no less adds nothing. */
-  if (last != NULL && last->series == series && last->overhead <= point.overhead) return true;
-  curve->points[curve->count++] = point;
-  return json_array_append_new(curve->list, plan_json(plan, budget)) == 0;
+  return last != NULL && last->series == series ? last->plan : NULL;
+}
+
+static bool cheaper(const neap_plan *plan, const neap_plan *than) {
+  neap_plan_info a, b;
+  if (than == NULL) return true;
+  neap_plan_describe(plan, &a);
+  neap_plan_describe(than, &b);
+  return a.cost < b.cost;
+}
+
+/* One budget. A plan for less is a plan for more: where the planner finds none, or none that is cheaper, it
+ * has the one before. */
+static neap_status trace_budget(const neap_step *step, int series, uint64_t budget, struct curve *curve) {
+  neap_plan *plan = NULL;
+  const neap_status status = neap_plan_make(step, budget, curve->planners[series], NULL, &plan);
+  if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+  if (plan != NULL && cheaper(plan, last_plan(curve, series)))
+    add_point(curve, series, plan);
+  else
+    neap_plan_free(plan);
+  const neap_plan *best = last_plan(curve, series);
+  if (best == NULL) return NEAP_OK; /* not for such a graph, under any budget */
+  return json_array_append_new(curve->list, plan_json(best, budget)) == 0 ? NEAP_OK : NEAP_OUT_OF_MEMORY;
 }
 
 /* From the least budget that the planner meets to keeping everything, in steps of equal ratio. */
 static neap_status trace(const neap_step *step, int series, int64_t points, struct curve *curve) {
-  const char *planner = curve->planners[series];
-  double least = 0;
-  for (int64_t i = 0; i < points; i++) {
-    const double share = (double)i / (double)(points - 1);
-    uint64_t budget = NEAP_BUDGET_MIN;
-    if (i > 0) budget = (uint64_t)(least * pow((double)curve->keep_all / least, share));
+  neap_status status = trace_budget(step, series, NEAP_BUDGET_MIN, curve);
+  const neap_plan *first = last_plan(curve, series);
+  if (status != NEAP_OK || first == NULL) return status;
+  const double least = (double)plan_bytes(first), ratio = (double)curve->keep_all / least;
+  for (int64_t i = 1; status == NEAP_OK && i < points; i++) {
+    uint64_t budget = (uint64_t)(least * pow(ratio, (double)i / (double)(points - 1)));
     if (i == points - 1) budget = curve->keep_all;
-    neap_plan *plan;
-    const neap_status status = neap_plan_make(step, budget, planner, NULL, &plan);
-    if (status == NEAP_OVER_BUDGET) continue; /* a heuristic may miss what it met with less */
-    if (status != NEAP_OK) return status;
-    if (i == 0) least = (double)plan_bytes(plan);
-    const bool added = add_point(curve, series, plan, budget);
-    neap_plan_free(plan);
-    if (!added) return NEAP_OUT_OF_MEMORY;
+    if (budget > (uint64_t)least) status = trace_budget(step, series, budget, curve);
   }
-  return NEAP_OK;
+  return status;
 }
 
 static neap_status measure_keep_all(const neap_step *step, struct curve *curve) {
@@ -94,21 +113,6 @@ static void print_csv(FILE *file, const struct curve *curve) {
             curve->points[i].overhead);
 }
 
-static void print_page(FILE *file, const struct curve *curve, const char *title, const char *drawing) {
-  fprintf(
-      file,
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n"
-      "<style>body{font:14px sans-serif;margin:2em;max-width:62em}td,th{padding:.15em 1em;text-align:right}"
-      "td:first-child,th:first-child{text-align:left}</style></head><body>\n%s"
-      "<table><tr><th>planner</th><th>memory</th><th>overhead</th></tr>\n",
-      title, drawing);
-  for (int64_t i = 0; i < curve->count; i++)
-    fprintf(file, "<tr><td>%s</td><td>%s</td><td>%.1f %%</td></tr>\n",
-            curve->planners[curve->points[i].series], bytes_text((uint64_t)curve->points[i].bytes).text,
-            100 * curve->points[i].overhead);
-  fputs("</table></body></html>\n", file);
-}
-
 static void print_table(const struct curve *curve) {
   printf("%-16s %12s %16s %10s\n", "planner", "memory", "of keeping all", "overhead");
   for (int64_t i = 0; i < curve->count; i++) {
@@ -118,7 +122,9 @@ static void print_table(const struct curve *curve) {
   }
 }
 
-static int write_curve(const struct curve *curve, const neap_step *step, const char *path) {
+/* The file's text, by its ending; the caller frees it. */
+static neap_status draw(const struct curve *curve, const neap_step *step, const char *ending, char **text,
+                        size_t *length) {
   neap_step_info info;
   neap_step_describe(step, &info);
   const struct curve_picture picture = {.title = info.name,
@@ -126,26 +132,28 @@ static int write_curve(const struct curve *curve, const neap_step *step, const c
                                         .series_count = curve->planner_count,
                                         .points = curve->points,
                                         .count = curve->count,
-                                        .lower_bound = (double)curve->lower_bound};
-  const char *ending = strrchr(path, '.');
+                                        .lower_bound = (double)curve->lower_bound,
+                                        .keep_all = (double)curve->keep_all};
+  const struct page page = {.step = step, .curve = &picture};
+  if (strcmp(ending, ".html") == 0) return draw_page(&page, text, length);
+  if (strcmp(ending, ".svg") == 0) {
+    *text = draw_curve(&picture, length);
+    return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+  }
+  FILE *file = open_memstream(text, length);
+  if (file == NULL) return NEAP_OUT_OF_MEMORY;
+  print_csv(file, curve);
+  return fclose(file) == 0 ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+}
+
+static int write_curve(const struct curve *curve, const neap_step *step, const char *path) {
   char *text = NULL;
   size_t length = 0;
-  char *drawing = draw_curve(&picture, &length);
-  FILE *file = drawing != NULL ? open_memstream(&text, &length) : NULL;
-  if (file != NULL) {
-    if (strcmp(ending, ".svg") == 0)
-      fputs(drawing, file);
-    else if (strcmp(ending, ".csv") == 0)
-      print_csv(file, curve);
-    else
-      print_page(file, curve, info.name, drawing);
-  }
   int result = EXIT_FAILED;
-  if (file == NULL || fclose(file) != 0)
-    fprintf(stderr, "neap: %s: out of memory\n", path);
-  else
+  if (draw(curve, step, strrchr(path, '.'), &text, &length) == NEAP_OK)
     result = write_text_file(path, text, length);
-  free(drawing);
+  else
+    fprintf(stderr, "neap: %s: out of memory\n", path);
   free(text);
   return result;
 }
@@ -210,6 +218,7 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
   }
   neap_step_free(step);
   json_decref(curve.list);
+  for (int64_t i = 0; i < curve.count; i++) neap_plan_free((neap_plan *)curve.points[i].plan);
   free(curve.points);
   free(names);
   return result;

@@ -11,7 +11,7 @@ static const struct verb verbs[] = {
      "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",
      "Memory against recomputation, from the least budget to keeping everything.", curve_options, run_curve},
-    {"show", "(--model M [--batch N] | GRAPH.json [PLAN.json]) [--budget B] [-o FILE.svg]",
+    {"show", "(--model M [--batch N] | GRAPH.json [PLAN.json]) [--budget B] [-o FILE.svg|.html]",
      "Show where the bytes go, over the step.", show_options, run_show},
     {"check", "GRAPH.json PLAN.json", "Check a plan against the rules of the file formats alone.",
      check_options, run_check},

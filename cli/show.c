@@ -1,6 +1,7 @@
 /* neap show */
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -15,7 +16,8 @@ const struct option show_options[] = {
     SOURCE_OPTIONS(struct settings),
     {"--budget", "B", "without a plan: plan inside it (max); and a line in the picture", OPTION_BUDGET,
      offsetof(struct settings, budget), 0},
-    {"-o", "FILE.svg", "draw memory over the step, by kind", OPTION_TEXT, offsetof(struct settings, out), 0},
+    {"-o", "FILE", "draw memory over the step, by kind: .svg, or .html with every tensor's place",
+     OPTION_TEXT, offsetof(struct settings, out), 0},
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
     {0},
 };
@@ -32,6 +34,7 @@ struct profile {
   const neap_plan *plan;
   const int32_t *schedule;
   uint64_t *live; /* [length][NEAP_KIND_COUNT] */
+  bool *again;    /* [length]: the node has run before */
   int64_t length, peak_at;
   uint64_t peak, most[NEAP_KIND_COUNT];
   uint64_t budget; /* 0: none */
@@ -43,10 +46,26 @@ static uint64_t bytes_at(const struct profile *p, int64_t position) {
   return bytes;
 }
 
+static neap_status find_repeats(struct profile *p) {
+  neap_step_info info;
+  neap_step_describe(p->step, &info);
+  bool *ran = calloc((size_t)info.nodes + 1, sizeof *ran);
+  if (ran == NULL) return NEAP_OUT_OF_MEMORY;
+  for (int64_t t = 0; t < p->length; t++) {
+    p->again[t] = ran[p->schedule[t]];
+    ran[p->schedule[t]] = true;
+  }
+  free(ran);
+  return NEAP_OK;
+}
+
 static neap_status make_profile(struct profile *p) {
   p->schedule = neap_plan_schedule(p->plan, &p->length);
   p->live = calloc((size_t)p->length * NEAP_KIND_COUNT + 1, sizeof *p->live);
-  if (p->live == NULL) return NEAP_OUT_OF_MEMORY;
+  p->again = calloc((size_t)p->length + 1, sizeof *p->again);
+  if (p->live == NULL || p->again == NULL) return NEAP_OUT_OF_MEMORY;
+  const neap_status repeats = find_repeats(p);
+  if (repeats != NEAP_OK) return repeats;
   const neap_status status = neap_plan_profile(p->step, p->plan, p->live);
   for (int64_t t = 0; status == NEAP_OK && t < p->length; t++) {
     if (bytes_at(p, t) > p->peak) p->peak = bytes_at(p, t), p->peak_at = t;
@@ -97,22 +116,38 @@ static json_t *profile_json(const struct profile *p) {
   return object;
 }
 
-static int write_picture(const struct profile *p, const char *path) {
+static bool is_page(const char *path) {
+  const char *ending = strrchr(path, '.');
+  return ending != NULL && strcmp(ending, ".html") == 0;
+}
+
+static neap_status draw(const struct profile *p, const char *path, char **text, size_t *length) {
+  const struct page page = {.step = p->step, .plan = p->plan, .budget = p->budget};
+  if (is_page(path)) return draw_page(&page, text, length);
   neap_plan_info info;
   neap_plan_describe(p->plan, &info);
   char title[160], subtitle[200];
   snprintf(title, sizeof title, "%s: memory over one training step", info.graph);
   snprintf(subtitle, sizeof subtitle, "planner %s, peak %s, recomputation %s", info.planner,
            bytes_text(p->peak).text, overhead_text(info.cost, info.base_cost).text);
-  const struct memory_picture picture = {
-      .title = title, .subtitle = subtitle, .live = p->live, .positions = p->length, .budget = p->budget};
-  size_t length;
-  char *text = draw_memory(&picture, &length);
-  if (text == NULL) {
+  const struct memory_picture picture = {.title = title,
+                                         .subtitle = subtitle,
+                                         .live = p->live,
+                                         .again = p->again,
+                                         .positions = p->length,
+                                         .budget = p->budget};
+  *text = draw_memory(&picture, length);
+  return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+}
+
+static int write_picture(const struct profile *p, const char *path) {
+  char *text = NULL;
+  size_t length = 0;
+  int result = EXIT_FAILED;
+  if (draw(p, path, &text, &length) == NEAP_OK)
+    result = write_text_file(path, text, length);
+  else
     fprintf(stderr, "neap: %s: out of memory\n", path);
-    return EXIT_FAILED;
-  }
-  const int result = write_text_file(path, text, length);
   free(text);
   return result;
 }
@@ -143,6 +178,7 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   if (result == EXIT_DONE && s->json) result = print_json(profile_json(&profile));
   if (result == EXIT_DONE && !s->json) print_profile(&profile);
   free(profile.live);
+  free(profile.again);
   neap_plan_free(plan);
   return result;
 }

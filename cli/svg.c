@@ -16,8 +16,10 @@ enum {
 };
 
 static const char *const palette[] = {"#0072B2", "#56B4E9", "#999999", "#D55E00",
-                                      "#009E73", "#F0E442", "#CC79A7", "#000000"};
-enum { PALETTE_SIZE = sizeof palette / sizeof *palette };
+                                      "#009E73", "#F0E442", "#CC79A7"}; /* by kind */
+static const char *const series_palette[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                             "#56B4E9", "#E69F00", "#000000", "#999999"};
+enum { SERIES_PALETTE_SIZE = sizeof series_palette / sizeof *series_palette };
 
 /* ---- The frame ---- */
 
@@ -158,6 +160,20 @@ static void put_band(const struct plot *p, const struct memory_picture *m, const
   fputs("Z\"/>\n", p->file);
 }
 
+/* Below the axis: a stroke wherever a node runs again. */
+static void put_repeats(const struct plot *p, const struct memory_picture *m) {
+  fputs("<path fill=\"none\" stroke=\"#000\" stroke-width=\"7\" d=\"", p->file);
+  bool any = false;
+  for (int64_t from = 0, to; from < m->positions; from = to) {
+    for (to = from + 1; to < m->positions && m->again[to] == m->again[from];) to++;
+    if (!m->again[from]) continue;
+    fprintf(p->file, "M%.1f %dH%.1f", x_at(p, (double)from), HEIGHT - BOTTOM + 5, x_at(p, (double)to));
+    any = true;
+  }
+  fputs("\"/>\n", p->file);
+  if (any) put_text(p->file, WIDTH - RIGHT + 8, HEIGHT - BOTTOM + 9, "font-size=\"12\"", "a node runs again");
+}
+
 static void put_peak_and_budget(const struct plot *p, const struct memory_picture *m, int64_t peak_at) {
   const double x = x_at(p, (double)peak_at + 0.5), y = y_at(p, (double)row_bytes(m->live, peak_at)) - 3;
   fprintf(p->file, "<path d=\"M%.1f %.1fl-5 -9h10z\" fill=\"#000\"/>\n", x, y);
@@ -195,6 +211,7 @@ static void put_memory(struct plot *p, const struct memory_picture *m) {
     put_legend(p, row++, palette[k], kind_names[k], detail);
   }
   if (m->positions > 0) put_peak_and_budget(p, m, peak_at);
+  put_repeats(p, m);
   end_plot(p);
 }
 
@@ -212,7 +229,7 @@ char *draw_memory(const struct memory_picture *picture, size_t *length) {
 
 /* Planners differ in the shape of their marks as well as in colour. */
 static void put_mark(const struct plot *p, int series, double x, double y) {
-  const char *const color = palette[series % PALETTE_SIZE];
+  const char *const color = series_palette[series % SERIES_PALETTE_SIZE];
   switch (series % 4) {
   case 0:
     fprintf(p->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y, color);
@@ -228,15 +245,18 @@ static void put_mark(const struct plot *p, int series, double x, double y) {
   }
 }
 
+/* A plan for less is a plan for more: between its points a planner's line is level. */
 static void put_series(const struct plot *p, const struct curve_picture *c, int series) {
   fprintf(p->file, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" d=\"",
-          palette[series % PALETTE_SIZE]);
-  char command = 'M';
+          series_palette[series % SERIES_PALETTE_SIZE]);
+  double end = -1;
   for (int64_t i = 0; i < c->count; i++) {
     if (c->points[i].series != series) continue;
-    fprintf(p->file, "%c%.1f %.1f", command, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead));
-    command = 'L';
+    const double x = x_at(p, c->points[i].bytes), y = y_at(p, c->points[i].overhead);
+    fprintf(p->file, end < 0 ? "M%.1f %.1f" : "H%.1fV%.1f", x, y);
+    end = fmax(x, x_at(p, c->keep_all));
   }
+  if (end >= 0) fprintf(p->file, "H%.1f", end);
   fputs("\"/>\n", p->file);
   for (int64_t i = 0; i < c->count; i++)
     if (c->points[i].series == series)
@@ -249,27 +269,35 @@ static void put_series_legend(const struct plot *p, const struct curve_picture *
   put_text(p->file, x + 15, y + 4, "", c->series[series]);
 }
 
+/* A line through the picture, with its label above it: the rows do not run into each other. */
+static void put_bound(const struct plot *p, double bytes, int row, const char *dashes, const char *label) {
+  const double x = x_at(p, bytes), y = TOP + 4 + 18 * row;
+  fprintf(p->file, "<path d=\"M%.1f %.1fV%d\" stroke=\"#000\" stroke-dasharray=\"%s\"/>\n", x, y - 8,
+          HEIGHT - BOTTOM, dashes);
+  put_text(p->file, x + 5, y + 4,
+           "font-size=\"12\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\"", label);
+}
+
 static void put_curve(struct plot *p, const struct curve_picture *c) {
   static const char *const labels[4] = {
       "memory, resident bytes included (bytes)", "memory, resident bytes included (KiB)",
       "memory, resident bytes included (MiB)", "memory, resident bytes included (GiB)"};
-  double widest = c->lower_bound, highest_overhead = 0;
+  double widest = fmax(c->lower_bound, c->keep_all), highest_overhead = 0.01, least = INFINITY;
   for (int64_t i = 0; i < c->count; i++) {
     widest = fmax(widest, c->points[i].bytes);
+    least = fmin(least, c->points[i].bytes);
     highest_overhead = fmax(highest_overhead, c->points[i].overhead);
   }
   p->x = bytes_axis(1.04 * widest, labels);
-  p->y =
-      (struct axis){highest_overhead > 0 ? 1.06 * highest_overhead : 0.1, 0.01, "recomputation overhead (%)"};
+  p->y = (struct axis){1.15 * highest_overhead, 0.01, "time spent on recomputation (%)"};
   char title[160];
   snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
   begin_plot(p, title, "every point is a plan with offsets; lower and further left is better");
-  const double bound = x_at(p, c->lower_bound);
-  fprintf(p->file,
-          "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\" stroke=\"#000\" stroke-dasharray=\"3 4\"/>\n",
-          bound, bound, TOP, HEIGHT - BOTTOM);
-  put_text(p->file, bound - 6, TOP + 10, "text-anchor=\"end\" font-size=\"11\"", "no plan");
-  put_text(p->file, bound - 6, TOP + 24, "text-anchor=\"end\" font-size=\"11\"", "needs less");
+  char label[96];
+  snprintf(label, sizeof label, "no plan needs less than %s", bytes_text((uint64_t)c->lower_bound).text);
+  put_bound(p, c->lower_bound, 0, "2 4", label);
+  snprintf(label, sizeof label, "least budget that was met: %s", bytes_text((uint64_t)least).text);
+  if (c->count > 0) put_bound(p, least, 1, "7 4", label);
   for (int s = 0; s < c->series_count; s++) {
     put_series(p, c, s);
     put_series_legend(p, c, s);

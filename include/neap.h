@@ -156,6 +156,8 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
 typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW } neap_optimizer;
 typedef enum neap_convolution { NEAP_CONV_AUTO, NEAP_CONV_DIRECT, NEAP_CONV_WINOGRAD } neap_convolution;
 typedef enum neap_backend { NEAP_CPU, NEAP_REFERENCE } neap_backend; /* fast f32; plain C in double */
+/* Costs of nodes: from FLOPs and bytes alone; or timed on this machine, and kept for the next time in the
+ * user's cache directory. */
 typedef enum neap_costs { NEAP_COSTS_ROOFLINE, NEAP_COSTS_MEASURED } neap_costs;
 
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */

@@ -79,6 +79,8 @@ struct backend {
   /* NEAP_UNSUPPORTED: it does not know the operator, or not for these shapes. */
   neap_status (*prepare)(void *state, const struct neap_graph *graph, const struct node *node,
                          struct preparation *p);
+  /* Which implementation a kernel is, with the version of the library that it is from. */
+  void (*describe)(const struct kernel *kernel, char *text, size_t size);
   uint64_t (*packed_bytes)(const void *packed);
   size_t (*element_bytes)(neap_dtype dtype);
   /* Copies a variable to and from f32 in row-major order. */

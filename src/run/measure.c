@@ -1,8 +1,12 @@
-/* Costs measured on this machine: each distinct kernel of a lowered graph is timed once. */
+/* Costs measured on this machine: each distinct kernel of a lowered graph is timed once, and never again
+ * where there is a database of times. */
+#include <omp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "run/cost_database.h"
 #include "run/session.h"
 
 enum { TIMED_RUNS = 3 };
@@ -13,29 +17,68 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static bool same_format(struct memory_format a, struct memory_format b) {
-  return a.lanes == b.lanes && a.blocks == b.blocks && a.packed == b.packed;
+/* ---- What a time is good for ---- */
+
+/* The processor's own name, as the system tells it. */
+static void processor_name(char *name, int size) {
+  char line[256];
+  snprintf(name, (size_t)size, "unknown processor");
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  if (file == NULL) return;
+  while (fgets(line, sizeof line, file) != NULL) {
+    const char *value = strchr(line, ':');
+    if (strncmp(line, "model name", strlen("model name")) != 0 || value == NULL) continue;
+    snprintf(name, (size_t)size, "%.*s", (int)strcspn(value + 1, "\n"), value + 1);
+    break;
+  }
+  fclose(file);
 }
 
-static bool same_operand(const struct lowered *l, int32_t a, int32_t b) {
-  const struct tensor *x = &l->graph->tensors.data[a], *y = &l->graph->tensors.data[b];
-  return x->dtype == y->dtype && x->rank == y->rank &&
-         memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) == 0 &&
-         same_format(l->formats[a], l->formats[b]);
+static char *machine_text(struct region *region) {
+  char processor[256];
+  processor_name(processor, sizeof processor);
+  return region_format(region, "neap " NEAP_VERSION ", %d threads,%s", omp_get_max_threads(), processor);
 }
 
-/* Do two nodes run the same kernel on operands of the same shapes and formats? */
-static bool same_kernel(const struct lowered *l, int32_t a, int32_t b) {
-  const struct node *x = &l->graph->nodes.data[a], *y = &l->graph->nodes.data[b];
-  const struct attributes *p = &x->attributes, *q = &y->attributes;
-  bool same = l->kernels[a].run == l->kernels[b].run && x->input_count == y->input_count &&
-              x->output_count == y->output_count && p->stride == q->stride && p->padding == q->padding &&
-              p->dilation == q->dilation && p->groups == q->groups && p->size == q->size &&
-              p->relu == q->relu && p->addend == q->addend && p->bias == q->bias;
-  for (int32_t i = 0; same && i < x->input_count; i++) same = same_operand(l, x->inputs[i], y->inputs[i]);
-  for (int32_t i = 0; same && i < x->output_count; i++) same = same_operand(l, x->outputs[i], y->outputs[i]);
-  return same;
+static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
+  static const char *const types[] = {
+      [NEAP_F32] = "f32", [NEAP_I32] = "i32", [NEAP_U8] = "u8", [NEAP_F64] = "f64"};
+  const struct tensor *tensor = &l->graph->tensors.data[t];
+  const struct memory_format format = l->formats[t];
+  fprintf(file, " %s[", types[tensor->dtype]);
+  for (int32_t i = 0; i < tensor->rank; i++)
+    fprintf(file, "%s%lld", i > 0 ? "," : "", (long long)tensor->dims[i]);
+  fputc(']', file);
+  if (format.packed != NULL)
+    fprintf(file, "packed%llu", (unsigned long long)l->backend->packed_bytes(format.packed));
+  else if (format.lanes != 1)
+    fprintf(file, "%s%lld", format.blocks ? "blocks" : "lanes", (long long)format.lanes);
 }
+
+/* All that a kernel's time hangs on, but for the machine: two nodes with the same text run the same kernel on
+ * operands of the same shapes and formats. */
+static char *kernel_text(const struct lowered *l, int32_t v, struct region *region) {
+  const struct node *node = &l->graph->nodes.data[v];
+  const struct attributes *a = &node->attributes;
+  char *text = NULL, implementation[128];
+  size_t length;
+  FILE *file = open_memstream(&text, &length);
+  if (file == NULL) return NULL;
+  l->backend->describe(&l->kernels[v], implementation, sizeof implementation);
+  fprintf(file, "%s, %s, stride %lld padding %lld dilation %lld groups %lld size %lld%s%s%s%s, in",
+          op_rows[node->op].name, implementation, (long long)a->stride, (long long)a->padding,
+          (long long)a->dilation, (long long)a->groups, (long long)a->size, a->bias ? " bias" : "",
+          a->addend ? " addend" : "", a->relu ? " relu" : "", a->nesterov ? " nesterov" : "");
+  for (int32_t i = 0; i < node->input_count; i++) put_operand(file, l, node->inputs[i]);
+  fputs(", out", file);
+  for (int32_t i = 0; i < node->output_count; i++) put_operand(file, l, node->outputs[i]);
+  const bool good = fclose(file) == 0;
+  char *copy = good ? region_string(region, text) : NULL;
+  free(text);
+  return copy;
+}
+
+/* ---- Timing ---- */
 
 static uint64_t node_footprint(const struct lowered *l, int32_t v) {
   const struct node *node = &l->graph->nodes.data[v];
@@ -64,24 +107,52 @@ static neap_status time_kernel(const struct lowered *l, int32_t v, unsigned char
   return NEAP_OK;
 }
 
-static neap_status time_all(const struct lowered *l, unsigned char *memory, uint64_t bytes,
-                            struct step_node *nodes, int32_t *distinct) {
-  int32_t count = 0;
-  for (int32_t v = 0; v < l->step->node_count; v++) {
-    int32_t known = 0;
-    while (known < count && !same_kernel(l, distinct[known], v)) known++;
-    if (known == count) {
-      memset(memory, 0, bytes);
-      TRY(time_kernel(l, v, memory, &nodes[v].cost));
-      distinct[count++] = v;
-    } else {
-      nodes[v].cost = nodes[distinct[known]].cost;
+struct measurement {
+  const struct lowered *lowered;
+  struct region *region;
+  struct cost_database *database;
+  const char *machine;
+  unsigned char *memory;
+  uint64_t bytes;
+  struct kernel_time *known, *timed; /* distinct kernels; those of them that were timed now */
+  int32_t known_count, timed_count;
+};
+
+static neap_status measure_node(struct measurement *m, int32_t v, double *seconds) {
+  struct kernel_time time = {.kernel = kernel_text(m->lowered, v, m->region)};
+  RETURN_IF(time.kernel == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the costs of a step");
+  for (int32_t i = 0; i < m->known_count; i++)
+    if (strcmp(m->known[i].kernel, time.kernel) == 0) {
+      *seconds = m->known[i].seconds;
+      return NEAP_OK;
     }
+  if (!cost_database_find(m->database, m->machine, time.kernel, &time.seconds)) {
+    memset(m->memory, 0, m->bytes);
+    TRY(time_kernel(m->lowered, v, m->memory, &time.seconds));
+    m->timed[m->timed_count++] = time;
   }
+  m->known[m->known_count++] = time;
+  *seconds = time.seconds;
   return NEAP_OK;
 }
 
-neap_status measure_costs(struct lowered *l) {
+/* The step with measured costs; `m` has its memory. */
+static neap_status measure(struct measurement *m, struct neap_step **out) {
+  const struct neap_step *step = m->lowered->step;
+  const size_t count = (size_t)step->node_count;
+  struct neap_step draft = *step;
+  draft.nodes = region_copy(m->region, step->nodes, count, sizeof *draft.nodes);
+  m->known = region_alloc(m->region, count, sizeof *m->known);
+  m->timed = region_alloc(m->region, count, sizeof *m->timed);
+  m->machine = machine_text(m->region);
+  RETURN_IF(!draft.nodes || !m->known || !m->timed || !m->machine, NEAP_OUT_OF_MEMORY,
+            "out of memory for the costs of a step");
+  for (int32_t v = 0; v < step->node_count; v++) TRY(measure_node(m, v, &draft.nodes[v].cost));
+  cost_database_add(m->database, m->machine, m->timed, (size_t)m->timed_count);
+  return step_create(&draft, out);
+}
+
+neap_status measure_costs(struct lowered *l, const char *database, int32_t *timed) {
   uint64_t most = 1;
   for (int32_t v = 0; v < l->step->node_count; v++)
     most = node_footprint(l, v) > most ? node_footprint(l, v) : most;
@@ -89,18 +160,19 @@ neap_status measure_costs(struct lowered *l) {
   RETURN_IF(memory == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system has no %llu bytes to time kernels in",
             (unsigned long long)most);
   struct region region = {0};
-  struct neap_step draft = *l->step, *timed;
-  draft.nodes = region_copy(&region, l->step->nodes, (size_t)l->step->node_count, sizeof *draft.nodes);
-  int32_t *distinct = region_alloc(&region, (size_t)l->step->node_count, sizeof *distinct);
-  neap_status status = NEAP_OK;
-  if (draft.nodes == NULL || distinct == NULL)
-    status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for the costs of a step");
-  if (status == NEAP_OK) status = time_all(l, memory, most, draft.nodes, distinct);
-  if (status == NEAP_OK) status = step_create(&draft, &timed);
+  struct measurement m = {.lowered = l,
+                          .region = &region,
+                          .database = database != NULL ? cost_database_open(database) : NULL,
+                          .memory = memory,
+                          .bytes = most};
+  struct neap_step *step;
+  const neap_status status = measure(&m, &step);
+  cost_database_close(m.database);
   munmap(memory, most);
   region_free(&region);
   if (status != NEAP_OK) return status;
   neap_step_free(l->step);
-  l->step = timed;
+  l->step = step;
+  if (timed != NULL) *timed = m.timed_count;
   return NEAP_OK;
 }

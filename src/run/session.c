@@ -1,4 +1,5 @@
 #include "run/session.h"
+#include "run/cost_database.h"
 
 #include <omp.h>
 #include <string.h>
@@ -50,7 +51,8 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
   neap_graph_free(fused);
   if (status == NEAP_OK && options->costs == NEAP_COSTS_MEASURED) {
     set_threads(options);
-    status = measure_costs(lowered);
+    char path[COST_PATH_LIMIT];
+    status = measure_costs(lowered, cost_database_path(path) ? path : NULL, NULL);
   }
   if (status != NEAP_OK) {
     lowered_free(lowered);

@@ -55,8 +55,10 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
                            struct lowered **out);
 
 /* Replaces the costs in the step by times measured on this machine, with the threads that are set, in a
- * temporary mapping as large as the largest node. */
-neap_status measure_costs(struct lowered *lowered);
+ * temporary mapping as large as the largest node. Kernels whose times are in the database (the path of a
+ * cost_database; NULL: none) are not timed; the others, of which `*timed` (may be NULL) tells how many there
+ * were, are entered. */
+neap_status measure_costs(struct lowered *lowered, const char *database, int32_t *timed);
 
 /* Resolves the pointers of a plan. `resident[t]`: address of resident step tensor t; `arena`: where offsets
  * begin. */

@@ -6,6 +6,7 @@ neap=$build/neap
 json_field=$build/tests/json_field
 export OMP_NUM_THREADS=1
 folder=$(mktemp -d)
+export XDG_CACHE_HOME=$folder/cache
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 

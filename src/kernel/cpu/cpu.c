@@ -1,6 +1,7 @@
 /* The CPU backend's table, and what all its kernels share. */
 #include "kernel/cpu/cpu.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
@@ -71,6 +72,14 @@ static void free_state(void *state) {
   if (cpu == NULL) return;
   dnn_free(cpu->dnn);
   free(cpu);
+}
+
+static void describe(const struct kernel *kernel, char *text, size_t size) {
+  const struct cpu_kernel *state = cpu_kernel(kernel);
+  if (state->primitive != NULL)
+    dnn_describe(state->primitive, text, size);
+  else
+    snprintf(text, size, "%s", state->kernels->name);
 }
 
 static uint64_t packed_bytes(const void *packed) { return dnn_layout_bytes(packed); }
@@ -145,6 +154,7 @@ const struct backend cpu_backend = {
     .name = "cpu",
     .create_state = create_state,
     .free_state = free_state,
+    .describe = describe,
     .packed_bytes = packed_bytes,
     .element_bytes = dtype_bytes,
     .export_variable = export_variable,

@@ -1,5 +1,6 @@
 #include "kernel/cpu/onednn.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -506,6 +507,12 @@ neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, con
 
 size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive) { return primitive->scratchpad; }
 const char *dnn_implementation(const struct dnn_primitive *primitive) { return primitive->implementation; }
+
+void dnn_describe(const struct dnn_primitive *primitive, char *text, size_t size) {
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(text, size, "oneDNN %d.%d.%d %s", version->major, version->minor, version->patch,
+           primitive->implementation);
+}
 
 neap_status dnn_run(const struct dnn_primitive *p, const struct dnn_operands *o) {
   void *const data[OPERANDS] = {o->a, o->b, o->c, o->bias, o->scratchpad};

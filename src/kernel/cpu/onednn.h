@@ -56,6 +56,8 @@ neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, con
 
 size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive);
 const char *dnn_implementation(const struct dnn_primitive *primitive); /* oneDNN's name for it */
+void dnn_describe(const struct dnn_primitive *primitive, char *text,
+                  size_t size); /* that, and the version of oneDNN */
 
 /* Operands by role. Convolution: a = source or its gradient, b = weights or their gradient, c = destination
  * or its gradient; matmul: a, b, c; reorder: a to c. */

@@ -1,5 +1,6 @@
 /* The reference backend: plain loops over row-major doubles, one function an operator, obviously right. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -513,6 +514,11 @@ static kernel_run *const runs[OP_COUNT] = {
     [OP_RUNNING_STATISTICS] = run_running_statistics,
 };
 
+static void describe(const struct kernel *kernel, char *text, size_t size) {
+  (void)kernel;
+  snprintf(text, size, "reference");
+}
+
 /* Every operator takes and gives rows in row-major order and needs no workspace. */
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
@@ -528,6 +534,7 @@ const struct backend reference_backend = {
     .name = "reference",
     .create_state = create_state,
     .free_state = free_state,
+    .describe = describe,
     .packed_bytes = packed_bytes,
     .element_bytes = element_bytes,
     .export_variable = export_variable,

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { BUSY_MILLISECONDS = 3000 }; /* how long another process may write */
+enum { BUSY_MILLISECONDS = 5000 }; /* how long another process may write */
 
 struct cost_database {
   sqlite3 *file;
@@ -33,15 +33,20 @@ bool cost_database_path(char path[COST_PATH_LIMIT]) {
   return true;
 }
 
-/* Reads go on while another process writes; where a file cannot be written to, what it has is still read. */
+/* Only a file without the table is written to: what one that is read-only has is still read. The transaction
+ * waits for other processes; a table alone would not, once it had begun to read. */
 static bool prepare(struct cost_database *d, const char *path) {
   static const char table[] =
+      "BEGIN IMMEDIATE;"
       "CREATE TABLE IF NOT EXISTS times (machine TEXT NOT NULL, kernel TEXT NOT NULL, "
-      "seconds REAL NOT NULL, PRIMARY KEY (machine, kernel)) WITHOUT ROWID";
+      "seconds REAL NOT NULL, PRIMARY KEY (machine, kernel)) WITHOUT ROWID;"
+      "COMMIT";
   static const char find[] = "SELECT seconds FROM times WHERE machine = ?1 AND kernel = ?2";
   if (sqlite3_open_v2(path, &d->file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
     return false;
   sqlite3_busy_timeout(d->file, BUSY_MILLISECONDS);
+  const int found = sqlite3_prepare_v2(d->file, find, -1, &d->find, NULL);
+  if (found != SQLITE_ERROR) return found == SQLITE_OK;
   return sqlite3_exec(d->file, table, NULL, NULL, NULL) == SQLITE_OK &&
          sqlite3_prepare_v2(d->file, find, -1, &d->find, NULL) == SQLITE_OK;
 }

@@ -43,7 +43,7 @@ static void test_path(void **state) {
   assert_false(cost_database_path(found));
 }
 
-enum { PROCESSES = 4, OWN = 50, SHARED = 10 };
+enum { PROCESSES = 4, OWN = 25, SHARED = 10 };
 
 /* What one process enters: kernels of its own, one at a time, and some that all enter. */
 static void enter_many(int process) {

@@ -185,6 +185,7 @@ static int make_curve(const struct verb *verb, const struct settings *s, const n
                       struct curve *curve) {
   const neap_status status = trace_all(step, s->points, curve);
   if (status != NEAP_OK) return report_failure(verb, status);
+  if (curve->count == 0) return report_failure(verb, NEAP_OVER_BUDGET); /* no planner takes such a graph */
   int result = EXIT_DONE;
   if (s->out != NULL) result = write_curve(curve, step, s->out);
   if (result != EXIT_DONE) return result;

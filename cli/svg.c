@@ -23,9 +23,15 @@ enum { SERIES_PALETTE_SIZE = sizeof series_palette / sizeof *series_palette };
 
 /* ---- The frame ---- */
 
+/* How values are spread: evenly from 0; by their square roots from 0, which leaves room for small ones; by
+ * their logarithms from `least`. */
+enum scale { SCALE_LINEAR, SCALE_ROOT, SCALE_LOG };
+
 struct axis {
-  double most, unit; /* values run from 0 to `most`; labels are values / unit */
+  double most, unit; /* values run up to `most`; labels are values / unit */
   const char *label;
+  enum scale scale;
+  double least; /* of SCALE_LOG */
 };
 
 struct plot {
@@ -33,9 +39,21 @@ struct plot {
   struct axis x, y;
 };
 
-static double x_at(const struct plot *p, double value) { return LEFT + COLUMNS * value / p->x.most; }
+/* Where a value lies between the ends of its axis. */
+static double share_of(const struct axis *axis, double value) {
+  switch (axis->scale) {
+  case SCALE_ROOT:
+    return sqrt(value / axis->most);
+  case SCALE_LOG:
+    return log(fmax(value, axis->least) / axis->least) / log(axis->most / axis->least);
+  default:
+    return value / axis->most;
+  }
+}
+
+static double x_at(const struct plot *p, double value) { return LEFT + COLUMNS * share_of(&p->x, value); }
 static double y_at(const struct plot *p, double value) {
-  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / p->y.most;
+  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share_of(&p->y, value);
 }
 
 static void put_escaped(FILE *file, const char *text) {
@@ -66,21 +84,61 @@ static double tick_step(double range) {
   return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
 }
 
+enum { TICK_LIMIT = 24 };
+
+/* Labels at even steps from `first` on. */
+static int even_ticks(const struct axis *axis, double first, double *labels) {
+  const double most = axis->most / axis->unit, step = tick_step(most - first);
+  int count = 0;
+  for (double v = ceil(first / step) * step; v <= most * 1.0001 && count < TICK_LIMIT; v += step)
+    labels[count++] = v;
+  return count;
+}
+
+/* Labels at round numbers that lie at least `gap`, a share of the axis, from each other. */
+static int round_ticks(const struct axis *axis, double gap, double *labels) {
+  static const double few[] = {1, 2, 5}, more[] = {1, 1.5, 2, 3, 5, 7};
+  const bool narrow = axis->scale == SCALE_LOG && axis->most < 12 * axis->least;
+  const double *leads = narrow ? more : few;
+  const size_t lead_count = narrow ? sizeof more / sizeof *more : sizeof few / sizeof *few;
+  const double begin = axis->scale == SCALE_LOG ? axis->least : axis->most / 1000, end = axis->most;
+  double last = axis->scale == SCALE_LOG ? -gap : 0;
+  int count = 0;
+  if (axis->scale == SCALE_ROOT) labels[count++] = 0;
+  for (double power = pow(10, floor(log10(begin / axis->unit))); power * axis->unit <= end; power *= 10)
+    for (size_t i = 0; i < lead_count; i++) {
+      const double value = power * leads[i] * axis->unit;
+      if (value < begin || value > end || share_of(axis, value) - last < gap || count == TICK_LIMIT) continue;
+      labels[count++] = power * leads[i];
+      last = share_of(axis, value);
+    }
+  return count;
+}
+
+static int make_ticks(const struct axis *axis, double gap, double *labels) {
+  if (axis->scale == SCALE_LINEAR) return even_ticks(axis, 0, labels);
+  if (axis->scale == SCALE_LOG && axis->most < 5 * axis->least)
+    return even_ticks(axis, axis->least / axis->unit, labels);
+  return round_ticks(axis, gap, labels);
+}
+
 static void put_ticks(const struct plot *p) {
   char label[32];
-  const double x_step = tick_step(p->x.most / p->x.unit), y_step = tick_step(p->y.most / p->y.unit);
-  for (double v = 0; v * p->y.unit <= p->y.most * 1.0001; v += y_step) {
-    const double y = y_at(p, v * p->y.unit);
+  double labels[TICK_LIMIT];
+  int count = make_ticks(&p->y, 0.07, labels);
+  for (int i = 0; i < count; i++) {
+    const double y = y_at(p, labels[i] * p->y.unit);
     fprintf(p->file, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", LEFT,
             WIDTH - RIGHT, y, y);
-    snprintf(label, sizeof label, "%g", v);
+    snprintf(label, sizeof label, "%g", labels[i]);
     put_text(p->file, LEFT - 8, y + 4, "text-anchor=\"end\"", label);
   }
-  for (double v = 0; v * p->x.unit <= p->x.most * 1.0001; v += x_step) {
-    const double x = x_at(p, v * p->x.unit);
+  count = make_ticks(&p->x, 0.08, labels);
+  for (int i = 0; i < count; i++) {
+    const double x = x_at(p, labels[i] * p->x.unit);
     fprintf(p->file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\" stroke=\"#444\"/>\n", x, x,
             HEIGHT - BOTTOM, HEIGHT - BOTTOM + 5);
-    snprintf(label, sizeof label, "%g", v);
+    snprintf(label, sizeof label, "%g", labels[i]);
     put_text(p->file, x, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", label);
   }
 }
@@ -121,7 +179,7 @@ static struct axis bytes_axis(double most, const char *const labels[4]) {
   static const double units[4] = {1, 1024.0, 1024.0 * 1024, 1024.0 * 1024 * 1024};
   int unit = 0;
   while (unit < 3 && most >= 2 * units[unit + 1]) unit++;
-  return (struct axis){most > 0 ? most : 1, units[unit], labels[unit]};
+  return (struct axis){.most = most > 0 ? most : 1, .unit = units[unit], .label = labels[unit]};
 }
 
 /* ---- Memory over a step ---- */
@@ -192,7 +250,8 @@ static void put_memory(struct plot *p, const struct memory_picture *m) {
   static const char *const labels[4] = {"memory (bytes)", "memory (KiB)", "memory (MiB)", "memory (GiB)"};
   const int64_t peak_at = m->positions > 0 ? highest(m->live, 0, m->positions) : 0;
   const double peak = m->positions > 0 ? (double)row_bytes(m->live, peak_at) : 0;
-  p->x = (struct axis){m->positions > 0 ? (double)m->positions : 1, 1, "position in the schedule"};
+  p->x = (struct axis){
+      .most = m->positions > 0 ? (double)m->positions : 1, .unit = 1, .label = "position in the schedule"};
   p->y = bytes_axis(1.08 * fmax(peak, (double)m->budget), labels);
   begin_plot(p, m->title, m->subtitle);
   int64_t columns[COLUMNS];
@@ -269,19 +328,25 @@ static void put_series_legend(const struct plot *p, const struct curve_picture *
   put_text(p->file, x + 15, y + 4, "", c->series[series]);
 }
 
-/* A line through the picture, with its label above it: the rows do not run into each other. */
+/* A line through the picture, with its label beside it, on the side where there is room: the rows do not run
+ * into each other. */
 static void put_bound(const struct plot *p, double bytes, int row, const char *dashes, const char *label) {
   const double x = x_at(p, bytes), y = TOP + 4 + 18 * row;
+  const bool right = share_of(&p->x, bytes) < 0.6;
+  char attributes[120];
+  snprintf(attributes, sizeof attributes,
+           "font-size=\"12\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\" text-anchor=\"%s\"",
+           right ? "start" : "end");
   fprintf(p->file, "<path d=\"M%.1f %.1fV%d\" stroke=\"#000\" stroke-dasharray=\"%s\"/>\n", x, y - 8,
           HEIGHT - BOTTOM, dashes);
-  put_text(p->file, x + 5, y + 4,
-           "font-size=\"12\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\"", label);
+  put_text(p->file, right ? x + 5 : x - 5, y + 4, attributes, label);
 }
 
 static void put_curve(struct plot *p, const struct curve_picture *c) {
-  static const char *const labels[4] = {
-      "memory, resident bytes included (bytes)", "memory, resident bytes included (KiB)",
-      "memory, resident bytes included (MiB)", "memory, resident bytes included (GiB)"};
+  static const char *const labels[4] = {"memory, resident bytes included (bytes, logarithmic)",
+                                        "memory, resident bytes included (KiB, logarithmic)",
+                                        "memory, resident bytes included (MiB, logarithmic)",
+                                        "memory, resident bytes included (GiB, logarithmic)"};
   double widest = fmax(c->lower_bound, c->keep_all), highest_overhead = 0.01, least = INFINITY;
   for (int64_t i = 0; i < c->count; i++) {
     widest = fmax(widest, c->points[i].bytes);
@@ -289,7 +354,12 @@ static void put_curve(struct plot *p, const struct curve_picture *c) {
     highest_overhead = fmax(highest_overhead, c->points[i].overhead);
   }
   p->x = bytes_axis(1.04 * widest, labels);
-  p->y = (struct axis){1.15 * highest_overhead, 0.01, "time spent on recomputation (%)"};
+  p->x.scale = SCALE_LOG;
+  p->x.least = fmax(0.9 * c->lower_bound, 1e-6 * p->x.most);
+  p->y = (struct axis){.most = 1.3 * highest_overhead, /* room for the labels of the bounds */
+                       .unit = 0.01,
+                       .label = "time spent on recomputation (%, square root)",
+                       .scale = SCALE_ROOT};
   char title[160];
   snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
   begin_plot(p, title, "every point is a plan with offsets; lower and further left is better");

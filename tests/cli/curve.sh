@@ -1,0 +1,28 @@
+# Curves: for every planner a larger budget never costs more, and the answer fits it; the table has each plan once.
+source "$(dirname "$0")/common.bash"
+
+expect 0 "$neap" graph "${small[@]}" -o g.json
+expect 0 "$neap" curve g.json --points 5 --json -o curve.csv
+cp out points.json
+point() { "$json_field" "points.$1.$2" <points.json; }
+
+planner= budget=0 cost= points=0
+while point $points planner >field 2>err; do
+  if [ "$(cat field)" != "$planner" ]; then
+    planner=$(cat field)
+    budget=0 cost=inf
+  fi
+  [ "$(point $points budget_bytes)" -ge $budget ] || fail "$planner: budgets do not rise"
+  budget=$(point $points budget_bytes)
+  [ "$(point $points peak_bytes)" -le "$budget" ] || fail "$planner: the plan is over the budget of $budget"
+  awk -v before="$cost" -v now="$(point $points cost)" 'BEGIN { exit !(before == "inf" || now <= before) }' ||
+    fail "$planner: $budget bytes cost more than fewer"
+  cost=$(point $points cost)
+  points=$((points + 1))
+done
+[ $points -ge 10 ] || fail "$points points"
+
+# In the table a planner's plans need more and cost less, one after the other; the last of keep-all costs nothing more.
+tail -n +2 curve.csv | awk -F, '$1 == planner && ($2 <= bytes || $3 >= overhead) { bad = 1 }
+  { planner = $1; bytes = $2; overhead = $3 } END { exit bad || NR < 2 }' || fail "the table: $(cat curve.csv)"
+grep -q '^keep-all,[0-9]*,0.000000$' curve.csv || fail "the row of keep-all"

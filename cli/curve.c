@@ -65,7 +65,7 @@ static bool cheaper(const neap_plan *plan, const neap_plan *than) {
 static neap_status trace_budget(const neap_step *step, int series, uint64_t budget, struct curve *curve) {
   neap_plan *plan = NULL;
   const neap_status status = neap_plan_make(step, budget, curve->planners[series], NULL, &plan);
-  if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+  if (status != NEAP_OK && status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
   if (plan != NULL && cheaper(plan, last_plan(curve, series)))
     add_point(curve, series, plan);
   else

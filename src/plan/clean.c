@@ -128,7 +128,7 @@ neap_status schedule_clean(struct simulator *simulator, uint64_t budget, const i
   TRY(simulator_run(simulator, schedule, length, score));
   out->nodes.count = 0;
   TRY(vector_reserve(&out->nodes, (size_t)length + 1));
-  memcpy(out->nodes.data, schedule, (size_t)length * sizeof *schedule);
+  if (length > 0) memcpy(out->nodes.data, schedule, (size_t)length * sizeof *schedule);
   out->nodes.count = (size_t)length;
   if (score->peak_bytes > budget) return NEAP_OK;
   struct region region = {0};

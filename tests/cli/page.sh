@@ -62,6 +62,12 @@ visit show.html "$pointer"'
   report("beside", send(map, "mousemove", 5, 5));
   const x = xAt(memory, plan.peak + 0.5);
   report("peak", send(memory, "mousemove", x, yAt(memory, plan.total[plan.peak] / 2)));
+  const resident = plan.resident.reduce((sum, bytes) => sum + bytes);
+  report("listed", plan.total.every((bytes, t) => instancesAt(t).reduce((sum, i) => sum + plan.bytes[i], resident) === bytes));
+  memory.columns = 20; // fewer than there are positions: each column stands for the highest of its own
+  const columns = makeColumns(memory);
+  report("columns", `${columns.length} ${columns.some((c) => c.at === plan.peak)} ` +
+    columns.every((c) => plan.total.slice(c.from, c.to).every((bytes) => bytes <= plan.total[c.at])));
   send(map, "mousedown", xAt(map, 10), 50);
   send(map, "mousemove", xAt(map, 30), 50);
   send(map, "mouseup", xAt(map, 30), 50);
@@ -91,6 +97,8 @@ case $(reported peak) in
   *"position $peak_position: $peak_node"*) ;;
   *) fail "hovering over the peak says: $(reported peak)" ;;
 esac
+same "$(reported listed)" true "bytes of the tensors listed at each position"
+same "$(reported columns)" "20 true true" "columns that stand for several positions"
 same "$(reported closer)" "10 30 true" "after a drag"
 same "$(reported whole)" 0 "rectangles of the whole step"
 

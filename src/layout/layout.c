@@ -1,7 +1,14 @@
 #include "layout/layout.h"
 
+#include <stdlib.h>
+
 #include "base/region.h"
 #include "layout/solver.h"
+
+/* Work of the search (search.h), a second or a few; and what a planner that asks again and again can wait
+ * for.
+ */
+static const int64_t BUFFER_WORK = 4000000000, INSTANCE_WORK = 60000000;
 
 static uint64_t aligned(uint64_t bytes) {
   return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
@@ -43,7 +50,7 @@ static neap_status solve(const struct instance *instances, int32_t count, uint64
   RETURN_IF(!shapes || !spans || !next || !shape_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
   make_shapes(instances, count, next, shape_of, shapes, spans, &shape_count);
   struct placement_result result;
-  TRY(place_shapes(shapes, shape_count, spans, enough, &result));
+  TRY(place_shapes(shapes, shape_count, spans, enough, INSTANCE_WORK, &result));
   out->offsets = malloc((n + 1) * sizeof *out->offsets);
   RETURN_IF_NULL(out->offsets);
   for (int32_t i = 0; i < count; i++) out->offsets[i] = shapes[shape_of[i]].offset;
@@ -78,13 +85,14 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
     spans[i] = (struct span){buffers[i].lower, buffers[i].upper, buffers[i].size};
   }
   struct placement_result found;
-  if (status == NEAP_OK) status = place_shapes(shapes, (int32_t)count, spans, capacity, &found);
+  if (status == NEAP_OK) status = place_shapes(shapes, (int32_t)count, spans, capacity, BUFFER_WORK, &found);
   for (int64_t i = 0; status == NEAP_OK && i < count; i++) buffers[i].offset = shapes[i].offset;
   region_free(&region);
   if (status != NEAP_OK) return status;
-  *result = (neap_layout_result){found.height, found.lower_bound, found.height == found.lower_bound};
+  *result = (neap_layout_result){found.height, found.lower_bound, found.height == found.least};
   RETURN_IF(capacity > 0 && found.height > capacity, NEAP_OVER_BUDGET,
-            "layout: the least height found is %llu, above the capacity of %llu",
-            (unsigned long long)found.height, (unsigned long long)capacity);
+            "layout: %s within a capacity of %llu; the least height found is %llu",
+            capacity < found.least ? "there is no layout" : "no layout was found",
+            (unsigned long long)capacity, (unsigned long long)found.height);
   return NEAP_OK;
 }

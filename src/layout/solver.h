@@ -17,13 +17,16 @@ struct shape {
 };
 
 struct placement_result {
-  uint64_t height, lower_bound;
+  uint64_t height;
+  uint64_t lower_bound; /* the largest sum of sizes at one position */
+  uint64_t least;       /* no placement is lower: the bound, or more where the search proved it */
 };
 
-/* Sets every offset (a multiple of `alignment`, when all sizes are) so that no spans overlap, as low as it
- * can: several orders first, then shapes that stick out are placed earlier, for a number of rounds that the
- * instance's size alone sets. Stops at `enough` or at the lower bound. */
+/* Sets every offset (a sum of sizes, so a multiple of what divides all of them) so that no spans overlap, as
+ * low as it can: several orders, the exact search and the climb, in turn. Stops at `enough` or at the lower
+ * bound. `work`: of the search, which may be left out with 0 (search.h). Deterministic. NEAP_TOO_LARGE: sizes
+ * at one position overflow 64 bits, or nothing lower was found. */
 neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans, uint64_t enough,
-                         struct placement_result *result);
+                         int64_t work, struct placement_result *result);
 
 #endif

@@ -1,0 +1,38 @@
+/* Time as the exact search sees it: sections in which the same shapes live. */
+#ifndef NEAP_LAYOUT_SECTIONS_H
+#define NEAP_LAYOUT_SECTIONS_H
+
+#include "base/region.h"
+#include "layout/solver.h"
+
+/* `size` bytes in the sections [lower, upper). */
+struct piece {
+  int32_t lower, upper;
+  uint64_t size;
+};
+
+/* A shape that has bytes at all: pieces that follow each other in time without a gap. */
+struct item {
+  int32_t shape;
+  int32_t first, count; /* pieces */
+  int32_t lower, upper; /* sections of all of them */
+  uint64_t least, most; /* the smallest piece above 0, and the largest */
+  int32_t twin;         /* the last item before it with the same sections and sizes; -1: none */
+  double length;        /* in positions */
+};
+
+struct sections {
+  int32_t count; /* sections: any set of shapes that live at one position lives in one of them */
+  int32_t item_count;
+  struct item *items;
+  struct piece *pieces;
+  int64_t covered; /* sections of each item, added up */
+};
+
+/* Cuts time just before a beginning that follows an end: what lives at any other position is part of what
+ * lives in one of these sections. Where a shape has no bytes between two spans it keeps its sections, with a
+ * size of 0. The arrays belong to the region. */
+neap_status sections_make(const struct shape *shapes, int32_t count, const struct span *spans,
+                          struct region *region, struct sections *out);
+
+#endif

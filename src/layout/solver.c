@@ -41,7 +41,8 @@ static neap_status find_lower_bound(const struct span *spans, int32_t count, uin
     if (live > *bound) *bound = live;
   }
   free(events);
-  RETURN_IF(overflow, NEAP_TOO_LARGE, "layout: the sizes of buffers that live at once overflow 64 bits");
+  RETURN_IF(overflow || *bound == UINT64_MAX, NEAP_TOO_LARGE,
+            "layout: the sizes of buffers that live at once overflow 64 bits");
   return NEAP_OK;
 }
 
@@ -116,6 +117,7 @@ static neap_status solve(struct solving *s, struct region *region, uint64_t enou
   for (int32_t i = 0; i < last->first + last->count; i++)
     s->unit = greatest_divisor(s->unit, s->spans[i].size);
   uint64_t goal = enough > result->lower_bound ? enough : result->lower_bound;
+  if (goal == UINT64_MAX) goal--; /* which stands for no height at all */
   if (s->unit > 0) goal = goal / s->unit * s->unit;
   s->tried = region_alloc(region, (size_t)s->count, sizeof *s->tried);
   s->best = region_alloc(region, (size_t)s->count, sizeof *s->best);
@@ -126,7 +128,7 @@ static neap_status solve(struct solving *s, struct region *region, uint64_t enou
   if (s->work > 0) TRY(try_capacity(s, goal, s->work / 2));
   if (result->height > goal) TRY(try_orders(s, goal, true));
   if (result->height > goal) TRY(close_gap(s, goal));
-  RETURN_IF(result->height == UINT64_MAX, NEAP_TOO_LARGE, "layout: no layout below 2^64 bytes was found");
+  RETURN_IF(result->height == UINT64_MAX, NEAP_TOO_LARGE, "layout: no layout below 2^64 - 1 bytes was found");
   return NEAP_OK;
 }
 

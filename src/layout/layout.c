@@ -5,57 +5,107 @@
 #include "base/region.h"
 #include "layout/solver.h"
 
-/* Work of the search (search.h), a second or a few; and what a planner that asks again and again can wait
- * for.
+/* Seconds at the most; and, since planners lay out again and again, what takes a hundredth of one and a
+ * tenth.
  */
-static const int64_t BUFFER_WORK = 4000000000, INSTANCE_WORK = 60000000;
+static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000},
+                                     FOR_CHAINS = {.work = 40000000},
+                                     FOR_PARTED = {.work = 100000000, .climbed = 30000};
 
 static uint64_t aligned(uint64_t bytes) {
   return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
+/* The instances in hand, and how they become shapes. */
+struct fitting {
+  const struct instance *instances;
+  int32_t count;
+  bool *apart;   /* by instance: lies beside the one whose bytes it might take over */
+  int32_t *next; /* by instance: the one that takes its bytes over; -1: none */
+  int32_t *shape_of;
+  struct shape *shapes;
+  struct span *spans;
+  int32_t shape_count;
+};
+
 /* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
-static void make_shapes(const struct instance *instances, int32_t count, int32_t *next, int32_t *shape_of,
-                        struct shape *shapes, struct span *spans, int32_t *shape_count) {
+static void make_shapes(struct fitting *f) {
   int32_t filled = 0;
-  for (int32_t i = 0; i < count; i++) next[i] = -1;
-  for (int32_t i = 0; i < count; i++)
-    if (instances[i].takes_over >= 0) next[instances[i].takes_over] = i;
-  *shape_count = 0;
-  for (int32_t i = 0; i < count; i++) {
-    if (instances[i].takes_over >= 0) continue;
-    struct shape *shape = &shapes[*shape_count];
+  f->shape_count = 0;
+  for (int32_t i = 0; i < f->count; i++) f->next[i] = -1;
+  for (int32_t i = 0; i < f->count; i++)
+    if (f->instances[i].takes_over >= 0 && !f->apart[i]) f->next[f->instances[i].takes_over] = i;
+  for (int32_t i = 0; i < f->count; i++) {
+    if (f->instances[i].takes_over >= 0 && !f->apart[i]) continue;
+    struct shape *shape = &f->shapes[f->shape_count];
     *shape = (struct shape){.first = filled};
-    int64_t from = instances[i].at;
-    for (int32_t k = i; k >= 0; k = next[k]) {
+    int64_t from = f->instances[i].at;
+    for (int32_t k = i; k >= 0; k = f->next[k]) {
       /* Where an output takes over, the input's bytes count until then, the output's from the next position
        * on. */
-      const int64_t until = (int64_t)instances[k].last + 1;
-      spans[filled++] = (struct span){from, until > from ? until : from + 1, aligned(instances[k].bytes)};
-      from = until > from ? until : from + 1;
-      shape_of[k] = *shape_count;
+      int64_t until = (int64_t)f->instances[k].last + 1;
+      if (until <= from) until = from + 1;
+      f->spans[filled++] = (struct span){from, until, aligned(f->instances[k].bytes)};
+      from = until;
+      f->shape_of[k] = f->shape_count;
       shape->count++;
     }
-    ++*shape_count;
+    f->shape_count++;
   }
 }
 
-static neap_status solve(const struct instance *instances, int32_t count, uint64_t enough,
-                         struct region *region, struct layout *out) {
-  const size_t n = (size_t)count;
-  struct shape *shapes = region_alloc(region, n, sizeof *shapes);
-  struct span *spans = region_alloc(region, n, sizeof *spans);
-  int32_t *next = region_alloc(region, n, sizeof *next),
-          *shape_of = region_alloc(region, n, sizeof *shape_of), shape_count;
-  RETURN_IF(!shapes || !spans || !next || !shape_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  make_shapes(instances, count, next, shape_of, shapes, spans, &shape_count);
+/* What takes bytes over ties its offset to theirs, over the whole chain. Wherever both find room at once
+ * below the bound, they need not. */
+static neap_status part_shapes(struct fitting *f, struct region *region, uint64_t bound) {
+  int64_t length = 0;
+  for (int32_t i = 0; i < f->count; i++)
+    if (f->spans[i].upper > length) length = f->spans[i].upper;
+  uint64_t *live = region_alloc(region, (size_t)length + 1, sizeof *live);
+  RETURN_IF(live == NULL, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  for (int32_t i = 0; i < f->count; i++) { /* differences first; they wrap, their sums do not */
+    live[f->spans[i].lower] += f->spans[i].size;
+    live[f->spans[i].upper] -= f->spans[i].size;
+  }
+  for (int64_t at = 1; at <= length; at++) live[at] += live[at - 1];
+  for (int32_t i = 0; i < f->count; i++) {
+    const uint64_t bytes = aligned(f->instances[i].bytes);
+    if (f->instances[i].takes_over < 0 || live[f->instances[i].at] + bytes > bound) continue;
+    f->apart[i] = true;
+    live[f->instances[i].at] += bytes;
+  }
+  make_shapes(f);
+  return NEAP_OK;
+}
+
+static void take_offsets(const struct fitting *f, const struct placement_result *result, struct layout *out) {
+  for (int32_t i = 0; i < f->count; i++) out->offsets[i] = f->shapes[f->shape_of[i]].offset;
+  out->arena_bytes = result->height;
+}
+
+static neap_status solve(struct fitting *f, uint64_t enough, struct region *region, struct layout *out) {
+  const size_t n = (size_t)f->count;
+  f->apart = region_alloc(region, n, sizeof *f->apart);
+  f->shapes = region_alloc(region, n, sizeof *f->shapes);
+  f->spans = region_alloc(region, n, sizeof *f->spans);
+  f->next = region_alloc(region, n, sizeof *f->next);
+  f->shape_of = region_alloc(region, n, sizeof *f->shape_of);
+  RETURN_IF(!f->apart || !f->shapes || !f->spans || !f->next || !f->shape_of, NEAP_OUT_OF_MEMORY,
+            "layout: out of memory");
   struct placement_result result;
-  TRY(place_shapes(shapes, shape_count, spans, enough, INSTANCE_WORK, &result));
+  struct placement_limits limits = FOR_CHAINS;
+  limits.enough = enough;
+  make_shapes(f);
+  TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   out->offsets = malloc((n + 1) * sizeof *out->offsets);
   RETURN_IF_NULL(out->offsets);
-  for (int32_t i = 0; i < count; i++) out->offsets[i] = shapes[shape_of[i]].offset;
-  out->arena_bytes = result.height;
   out->live_bytes = result.lower_bound;
+  take_offsets(f, &result, out);
+  if (result.height <= enough || result.height == result.lower_bound) return NEAP_OK;
+  TRY(part_shapes(f, region, out->live_bytes));
+  limits = FOR_PARTED;
+  limits.enough = enough;
+  TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
+  if (result.height < out->arena_bytes) take_offsets(f, &result, out);
   return NEAP_OK;
 }
 
@@ -63,7 +113,8 @@ neap_status layout_instances(const struct instance *instances, int32_t count, ui
                              struct layout *out) {
   struct region region = {0};
   *out = (struct layout){0};
-  const neap_status status = solve(instances, count, enough, &region, out);
+  struct fitting fitting = {.instances = instances, .count = count};
+  const neap_status status = solve(&fitting, enough, &region, out);
   region_free(&region);
   return status;
 }
@@ -85,7 +136,9 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
     spans[i] = (struct span){buffers[i].lower, buffers[i].upper, buffers[i].size};
   }
   struct placement_result found;
-  if (status == NEAP_OK) status = place_shapes(shapes, (int32_t)count, spans, capacity, BUFFER_WORK, &found);
+  struct placement_limits limits = FOR_BUFFERS;
+  limits.enough = capacity;
+  if (status == NEAP_OK) status = place_shapes(shapes, (int32_t)count, spans, &limits, &found);
   for (int64_t i = 0; status == NEAP_OK && i < count; i++) buffers[i].offset = shapes[i].offset;
   region_free(&region);
   if (status != NEAP_OK) return status;

@@ -222,7 +222,7 @@ static neap_status climb(struct search *x, int64_t moves) {
   return NEAP_OK;
 }
 
-static neap_status try_orders(struct solver *s, uint64_t goal, bool climbing, uint64_t *best_offsets,
+static neap_status try_orders(struct solver *s, uint64_t goal, int64_t climbed, uint64_t *best_offsets,
                               uint64_t *best) {
   struct search x = {.solver = s,
                      .goal = goal,
@@ -233,14 +233,14 @@ static neap_status try_orders(struct solver *s, uint64_t goal, bool climbing, ui
   RETURN_IF_NULL(x.order);
   neap_status status = NEAP_OK;
   double overflow;
-  for (int o = 0; status == NEAP_OK && !climbing && o < ORDERS && x.best > x.goal; o++) {
+  for (int o = 0; status == NEAP_OK && climbed == 0 && o < ORDERS && x.best > x.goal; o++) {
     rank(s, (enum order)o);
     status = try_keys(&x, &overflow);
   }
   /* Work is counted in placed shapes, so that the result does not hang on the clock. */
-  const int64_t moves = 100000 / (s->count + 1) + 10 < 800 ? 100000 / (s->count + 1) + 10 : 800;
+  const int64_t moves = climbed / (s->count + 1) + 10 < 800 ? climbed / (s->count + 1) + 10 : 800;
   static const enum order starts[] = {BY_AREA, BY_SIZE, BY_LENGTH};
-  for (int i = 0; status == NEAP_OK && climbing && i < 3 && x.best > x.goal; i++) {
+  for (int i = 0; status == NEAP_OK && climbed > 0 && i < 3 && x.best > x.goal; i++) {
     rank(s, starts[i]);
     status = climb(&x, moves);
   }
@@ -249,7 +249,7 @@ static neap_status try_orders(struct solver *s, uint64_t goal, bool climbing, ui
   return status;
 }
 
-static neap_status solve(struct solver *s, struct region *region, uint64_t goal, bool climbing,
+static neap_status solve(struct solver *s, struct region *region, uint64_t goal, int64_t climbed,
                          uint64_t *offsets, uint64_t *height) {
   s->key = region_alloc(region, (size_t)s->count, sizeof *s->key);
   s->offset = region_alloc(region, (size_t)s->count, sizeof *s->offset);
@@ -267,14 +267,14 @@ static neap_status solve(struct solver *s, struct region *region, uint64_t goal,
   s->buckets = wanted < BUCKETS ? wanted : BUCKETS;
   s->width = ((uint64_t)end - (uint64_t)s->start) / (uint64_t)s->buckets;
   if (s->width < UINT64_MAX) s->width++;
-  return try_orders(s, goal, climbing, offsets, height);
+  return try_orders(s, goal, climbed, offsets, height);
 }
 
 neap_status place_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
-                            uint64_t goal, bool climbing, uint64_t *offsets, uint64_t *height) {
+                            uint64_t goal, int64_t climbed, uint64_t *offsets, uint64_t *height) {
   struct solver s = {.shapes = shapes, .count = count, .spans = spans};
   struct region region = {0};
-  const neap_status status = solve(&s, &region, goal, climbing, offsets, height);
+  const neap_status status = solve(&s, &region, goal, climbed, offsets, height);
   for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b].blocks);
   vector_free(&s.all.blocks);
   region_free(&region);

@@ -68,10 +68,10 @@ static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* Orders first, or the climb. */
-static neap_status try_orders(struct solving *s, uint64_t goal, bool climbing) {
+/* The orders, or the climb. */
+static neap_status try_orders(struct solving *s, uint64_t goal, int64_t climbed) {
   uint64_t height;
-  TRY(place_by_orders(s->shapes, s->count, s->spans, goal, climbing, s->tried, &height));
+  TRY(place_by_orders(s->shapes, s->count, s->spans, goal, climbed, s->tried, &height));
   if (height >= s->result->height) return NEAP_OK;
   s->result->height = height;
   memcpy(s->best, s->tried, (size_t)s->count * sizeof *s->best);
@@ -108,7 +108,7 @@ static neap_status close_gap(struct solving *s, uint64_t missed) {
   return NEAP_OK;
 }
 
-static neap_status solve(struct solving *s, struct region *region, uint64_t enough) {
+static neap_status solve(struct solving *s, struct region *region, const struct placement_limits *limits) {
   const struct shape *last = &s->shapes[s->count - 1];
   struct placement_result *result = s->result;
   TRY(find_lower_bound(s->spans, last->first + last->count, &result->lower_bound));
@@ -116,29 +116,30 @@ static neap_status solve(struct solving *s, struct region *region, uint64_t enou
   result->height = UINT64_MAX;
   for (int32_t i = 0; i < last->first + last->count; i++)
     s->unit = greatest_divisor(s->unit, s->spans[i].size);
-  uint64_t goal = enough > result->lower_bound ? enough : result->lower_bound;
+  uint64_t goal = limits->enough > result->lower_bound ? limits->enough : result->lower_bound;
   if (goal == UINT64_MAX) goal--; /* which stands for no height at all */
   if (s->unit > 0) goal = goal / s->unit * s->unit;
   s->tried = region_alloc(region, (size_t)s->count, sizeof *s->tried);
   s->best = region_alloc(region, (size_t)s->count, sizeof *s->best);
   RETURN_IF(!s->tried || !s->best, NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  TRY(try_orders(s, goal, false));
+  TRY(try_orders(s, goal, 0));
   if (result->height <= goal) return NEAP_OK;
   TRY(sections_make(s->shapes, s->count, s->spans, region, &s->sections));
-  if (s->work > 0) TRY(try_capacity(s, goal, s->work / 2));
-  if (result->height > goal) TRY(try_orders(s, goal, true));
+  if (s->work > 0) TRY(try_capacity(s, goal, s->work / 4 * 3));
+  if (result->height > goal && limits->climbed > 0) TRY(try_orders(s, goal, limits->climbed));
   if (result->height > goal) TRY(close_gap(s, goal));
   RETURN_IF(result->height == UINT64_MAX, NEAP_TOO_LARGE, "layout: no layout below 2^64 - 1 bytes was found");
   return NEAP_OK;
 }
 
-neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans, uint64_t enough,
-                         int64_t work, struct placement_result *result) {
+neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans,
+                         const struct placement_limits *limits, struct placement_result *result) {
   *result = (struct placement_result){0};
   if (count == 0) return NEAP_OK;
-  struct solving s = {.shapes = shapes, .count = count, .spans = spans, .work = work, .result = result};
+  struct solving s = {
+      .shapes = shapes, .count = count, .spans = spans, .work = limits->work, .result = result};
   struct region region = {0};
-  const neap_status status = solve(&s, &region, enough);
+  const neap_status status = solve(&s, &region, limits);
   for (int32_t i = 0; status == NEAP_OK && i < count; i++) shapes[i].offset = s.best[i];
   region_free(&region);
   return status;

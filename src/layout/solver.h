@@ -22,11 +22,18 @@ struct placement_result {
   uint64_t least;       /* no placement is lower: the bound, or more where the search proved it */
 };
 
+/* When to stop and how much to do: the result is the same on every machine. */
+struct placement_limits {
+  uint64_t enough; /* a height that will do; below the lower bound: that one */
+  int64_t work;    /* of the search (search.h); 0: none */
+  int64_t climbed; /* shapes that the climb may place in each of its orders; 0: none */
+};
+
 /* Sets every offset (a sum of sizes, so a multiple of what divides all of them) so that no spans overlap, as
- * low as it can: several orders, the exact search and the climb, in turn. Stops at `enough` or at the lower
- * bound. `work`: of the search, which may be left out with 0 (search.h). Deterministic. NEAP_TOO_LARGE: sizes
- * at one position overflow 64 bits, or nothing lower was found. */
-neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans, uint64_t enough,
-                         int64_t work, struct placement_result *result);
+ * low as it can: several orders, the search for what is enough, the climb, then the search between what was
+ * not found and what was. NEAP_TOO_LARGE: sizes at one position overflow 64 bits, or every layout that was
+ * tried does. */
+neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans,
+                         const struct placement_limits *limits, struct placement_result *result);
 
 #endif

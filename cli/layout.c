@@ -69,21 +69,21 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
   neap_layout_result layout = {0};
   const double start = now();
   neap_status status = neap_layout_solve(buffers, count, capacity, &layout);
-  const bool over = status == NEAP_OVER_BUDGET;
-  if (over) status = neap_layout_solve(buffers, count, 0, &layout); /* the answer says what would do */
-  if (status != NEAP_OK) return report_failure(verb, status);
+  const bool over = status == NEAP_OVER_BUDGET; /* then the layout is what could be met */
+  if (status != NEAP_OK && !over) return report_failure(verb, status);
   const double seconds = now() - start;
   const bool valid = is_valid(buffers, count, layout.height);
   int result = over ? EXIT_OVER_BUDGET : valid ? EXIT_DONE : EXIT_INVALID;
   if (over)
-    fprintf(stderr, "neap: no layout within %llu bytes was found; the least found: --capacity %llu (%s)\n",
-            (unsigned long long)capacity, (unsigned long long)layout.height, bytes_text(layout.height).text);
+    fprintf(stderr, "neap: %s: --capacity %llu (%s)\n", neap_error_message(),
+            (unsigned long long)layout.height, bytes_text(layout.height).text);
   else if (s->out != NULL && neap_layout_write_csv(s->out, in, buffers, count) != NEAP_OK)
     return report_failure(verb, NEAP_IO_FAILED);
   if (s->json) {
-    json_t *object = json_pack("{s:I, s:I, s:I, s:f, s:b}", "buffers", (json_int_t)count, "height",
-                               (json_int_t)layout.height, "lower_bound", (json_int_t)layout.lower_bound,
-                               "seconds", seconds, "valid", valid && !over);
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:f, s:b, s:b}", "buffers", (json_int_t)count, "height",
+                  (json_int_t)layout.height, "lower_bound", (json_int_t)layout.lower_bound, "seconds",
+                  seconds, "valid", valid && !over, "proven_optimal", layout.proven_optimal);
     if (print_json(object) != EXIT_DONE) result = EXIT_FAILED;
   } else if (!over) {
     print_layout(count, &layout, seconds);

@@ -431,8 +431,10 @@ typedef struct neap_layout_result {
   bool proven_optimal;
 } neap_layout_result;
 
-/* Sets every offset so that no two buffers that live at one position overlap. With capacity 0 the least
- * height that was found; else NEAP_OVER_BUDGET where none was found within the capacity. Deterministic. */
+/* Sets every offset so that no two buffers that live at one position overlap: with capacity 0 as low as the
+ * work of a few seconds finds, else as soon as it is within the capacity. `proven_optimal`: no layout is
+ * lower. NEAP_OVER_BUDGET, where none was found within the capacity: the message says whether there is none
+ * at all, and offsets and result are those of the least height found. Deterministic. */
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 

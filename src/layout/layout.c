@@ -144,7 +144,7 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
   if (status != NEAP_OK) return status;
   *result = (neap_layout_result){found.height, found.lower_bound, found.height == found.least};
   RETURN_IF(capacity > 0 && found.height > capacity, NEAP_OVER_BUDGET,
-            "layout: %s within a capacity of %llu; the least height found is %llu",
+            "%s within a capacity of %llu bytes; the least height found is %llu",
             capacity < found.least ? "there is no layout" : "no layout was found",
             (unsigned long long)capacity, (unsigned long long)found.height);
   return NEAP_OK;

@@ -4,7 +4,7 @@ source "$(dirname "$0")/common.bash"
 printf 'id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n' >in.csv
 expect 0 "$neap" layout in.csv
 expect 0 "$neap" layout in.csv -o out.csv --json
-has buffers height lower_bound seconds valid
+has buffers height lower_bound seconds valid proven_optimal
 same "$(field buffers) $(field height) $(field lower_bound) $(field valid)" "5 12 12 true" "the layout"
 same "$(head -1 out.csv)" "id,lower,upper,size,offset" "the heading"
 same "$(cut -d, -f1-4 out.csv)" "$(cat in.csv)" "the buffers"
@@ -12,6 +12,7 @@ same "$(cut -d, -f1-4 out.csv)" "$(cat in.csv)" "the buffers"
 expect 0 "$neap" layout in.csv --capacity 12
 expect 3 "$neap" layout in.csv --capacity 11 -o none.csv
 quiet
+says "there is no layout within a capacity of 11 bytes"
 says "--capacity 12"
 [ ! -e none.csv ] || fail "a file was written for a layout that was not found"
 expect 3 "$neap" layout in.csv --capacity 11 --json

@@ -207,7 +207,8 @@ static neap_status list_options(struct search *x, struct frame *f) {
 }
 
 neap_status node_enter(struct search *x, struct frame *f, enum progress *progress) {
-  *progress = f->list_count == 0 ? FOUND : x->work <= 0 ? STOPPED : OPEN;
+  *progress = f->list_count == 0 ? FOUND : OPEN;
+  if (*progress == OPEN && (x->work <= 0 || x->lists.count > LIST_LIMIT)) *progress = STOPPED;
   if (*progress != OPEN) return NEAP_OK;
   TRY(find_parts(x, f));
   if (f->split) return NEAP_OK;

@@ -20,6 +20,9 @@ struct change {
 };
 
 enum { NOTHING = -1 };
+enum {
+  LIST_LIMIT = 1 << 25
+}; /* entries of all lists on the way to a node: what would take more is given up */
 
 /* A node: a window of time with what is not placed in it. Either it falls into parts that are solved one
  * after the other, or one section is chosen and its options are tried. */
@@ -86,8 +89,8 @@ bool conflict_touches(const struct conflict *c, const struct sections *sections,
                       int32_t upper);
 
 /* Looks at a node whose window and list are set. FOUND: nothing is left to place. REFUTED: `conflict` says on
- * what that rests. STOPPED: the work is used up. OPEN: its options are set, and `conflict` holds what it
- * takes to know that there are no others. */
+ * what that rests. STOPPED: the work is used up, or the lists get too long. OPEN: its options are set, and
+ * `conflict` holds what it takes to know that there are no others. */
 neap_status node_enter(struct search *x, struct frame *f, enum progress *progress);
 
 #endif

@@ -7,7 +7,7 @@
 enum search_outcome {
   SEARCH_FOUND,
   SEARCH_NONE,   /* all is searched: no placement fits */
-  SEARCH_STOPPED /* the work is used up */
+  SEARCH_STOPPED /* the work is used up, or memory of 128 MiB */
 };
 
 /* Depth-first from the bottom up, with ideas of Moffitt 2023 ("MiniMalloc": sections, floors plus load,

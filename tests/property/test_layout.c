@@ -16,7 +16,7 @@
 enum { LIMIT = 4000, SMALL = 20 };
 
 /* Sanitizers make everything twenty times slower: fewer rounds then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 20 : count; }
+static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
 
 static uint32_t draw(uint32_t *random, uint32_t below) {
   *random = *random * 1664525u + 1013904223u;

@@ -1,6 +1,6 @@
-/* malloc fails at every call site, one after the other, of planning, sessions and saving: every time an error
- * that says so, never a crash or a leak, and it all works when memory is there. The linker puts these in the
- * place of the C library's (tests/CMakeLists.txt). */
+/* malloc fails at every call site, one after the other, of planning, layout, sessions and saving: every time
+ * an error that says so, never a crash or a leak, and it all works when memory is there. The linker puts
+ * these in the place of the C library's (tests/CMakeLists.txt). */
 #include "session_help.h"
 
 #include <unistd.h>
@@ -74,6 +74,30 @@ static neap_status attempt_plan(void) {
   return status;
 }
 
+/* Cut out of a full square, so that no greedy order finds the way back. */
+static neap_status attempt_layout(void) {
+  neap_buffer buffers[60] = {{0, 1 << 10, 1 << 10, 0}};
+  uint32_t random = 8;
+  for (int32_t i = 1; i < 60; i++) {
+    neap_buffer *a = &buffers[0], *b = &buffers[i];
+    for (int32_t k = 1; k < i; k++) /* the largest so far */
+      if ((uint64_t)(buffers[k].upper - buffers[k].lower) * buffers[k].size >
+          (uint64_t)(a->upper - a->lower) * a->size)
+        a = &buffers[k];
+    random = random * 1664525u + 1013904223u;
+    const uint64_t part = 256 + (random >> 23); /* of 1024 */
+    *b = *a;
+    if ((random & 1 << 20 && a->size > 3) || a->upper - a->lower < 4) {
+      a->size = a->size * part >> 10;
+      b->size -= a->size;
+    } else {
+      b->lower = a->upper = a->lower + (int64_t)((uint64_t)(a->upper - a->lower) * part >> 10);
+    }
+  }
+  neap_layout_result result;
+  return neap_layout_solve(buffers, 60, 1 << 10, &result);
+}
+
 static neap_status attempt_session(void) {
   neap_session *made;
   const neap_session_options options = {.budget = NEAP_BUDGET_MAX, .momentum = 0.9f, .threads = 1};
@@ -107,6 +131,11 @@ static void test_plan(void **state) {
   fail_everywhere(attempt_plan, 41);
 }
 
+static void test_layout(void **state) {
+  (void)state;
+  fail_everywhere(attempt_layout, 1);
+}
+
 static void test_session(void **state) {
   (void)state;
   fail_everywhere(attempt_session, 41);
@@ -128,7 +157,8 @@ static void test_save(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_model), cmocka_unit_test(test_plan),
-                                     cmocka_unit_test(test_session), cmocka_unit_test(test_save)};
+                                     cmocka_unit_test(test_layout), cmocka_unit_test(test_session),
+                                     cmocka_unit_test(test_save)};
   if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   neap_graph_free(graph);

@@ -6,6 +6,7 @@
 
 #include "layout/orders.h"
 #include "layout/search.h"
+#include "layout/sweep.h"
 
 /* ---- The lower bound ---- */
 
@@ -68,13 +69,24 @@ static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
+static void keep_lower(struct solving *s, uint64_t height) {
+  if (height >= s->result->height) return;
+  s->result->height = height;
+  memcpy(s->best, s->tried, (size_t)s->count * sizeof *s->best);
+}
+
 /* The orders, or the climb. */
 static neap_status try_orders(struct solving *s, uint64_t goal, int64_t climbed) {
   uint64_t height;
   TRY(place_by_orders(s->shapes, s->count, s->spans, goal, climbed, s->tried, &height));
-  if (height >= s->result->height) return NEAP_OK;
-  s->result->height = height;
-  memcpy(s->best, s->tried, (size_t)s->count * sizeof *s->best);
+  keep_lower(s, height);
+  return NEAP_OK;
+}
+
+static neap_status try_sweep(struct solving *s) {
+  uint64_t height;
+  TRY(sweep_place(s->shapes, s->count, s->spans, s->tried, &height));
+  keep_lower(s, height);
   return NEAP_OK;
 }
 
@@ -108,6 +120,9 @@ static neap_status close_gap(struct solving *s, uint64_t missed) {
   return NEAP_OK;
 }
 
+/* More shapes are placed in the order of time only: what follows looks at all for each. */
+enum { SWEPT_ONLY = 100000 };
+
 static neap_status solve(struct solving *s, struct region *region, const struct placement_limits *limits) {
   const struct shape *last = &s->shapes[s->count - 1];
   struct placement_result *result = s->result;
@@ -122,6 +137,8 @@ static neap_status solve(struct solving *s, struct region *region, const struct 
   s->tried = region_alloc(region, (size_t)s->count, sizeof *s->tried);
   s->best = region_alloc(region, (size_t)s->count, sizeof *s->best);
   RETURN_IF(!s->tried || !s->best, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  TRY(try_sweep(s));
+  if (result->height <= goal || (s->count > SWEPT_ONLY && result->height < UINT64_MAX)) return NEAP_OK;
   TRY(try_orders(s, goal, 0));
   if (result->height <= goal) return NEAP_OK;
   TRY(sections_make(s->shapes, s->count, s->spans, region, &s->sections));

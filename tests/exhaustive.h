@@ -1,16 +1,18 @@
-/* Exact search over all schedules of a small step, in every order, with any number of repeats: the least cost within a
- * budget, and the least peak. An oracle for planners: it shares no code with them, nor with the simulator.
+/* Exact search over all schedules of a small step, in every order, with any number of repeats: the least cost
+ * within a budget, and the least peak. An oracle for planners: it shares no code with them, nor with the
+ * simulator.
  *
- * A* over states (nodes that have run, values that are resident). All that happens between two runs is dropping, and
- * dropping later than need be costs nothing; so a state's successors are: run one node, after dropping a least set of
- * values that makes room for it (a set of which no part would do), where its inputs may be among what is given up, to be
- * overwritten in place. What is left to pay is at least the cost of every node that has run and must run again: the
- * producers of missing values that nodes still to run read, and of what those in turn miss. The estimate is
- * consistent, so a state is final when it is taken. A state with the same nodes run, no fewer values and no higher
- * cost makes another superfluous.
+ * A* over states (nodes that have run, values that are resident). All that happens between two runs is
+ * dropping, and dropping later than need be costs nothing; so a state's successors are: run one node, after
+ * dropping a least set of values that makes room for it (a set of which no part would do), where its inputs
+ * may be among what is given up, to be overwritten in place. What is left to pay is at least the cost of
+ * every node that has run and must run again: the producers of missing values that nodes still to run read,
+ * and of what those in turn miss. The estimate is consistent, so a state is final when it is taken. A state
+ * with the same nodes run, no fewer values and no higher cost makes another superfluous.
  *
- * Peaks are counted as docs/formats.md says: while a node runs, all resident values, its outputs (a value made again has
- * no older copy) and its workspace are live, less the outputs that take over an input that ends there. */
+ * Peaks are counted as docs/formats.md says: while a node runs, all resident values, its outputs (a value
+ * made again has no older copy) and its workspace are live, less the outputs that take over an input that
+ * ends there. */
 #ifndef NEAP_TESTS_EXHAUSTIVE_H
 #define NEAP_TESTS_EXHAUSTIVE_H
 
@@ -47,22 +49,22 @@ struct exhaustive {
   bool any_cost;  /* any schedule that fits will do */
   size_t state_limit;
 
-  int32_t value_count, value_of[EXHAUSTIVE_LIMIT]; /* value -> tensor */
-  uint64_t bytes[EXHAUSTIVE_LIMIT];                /* by value */
-  int32_t producer[EXHAUSTIVE_LIMIT];              /* by value */
-  uint64_t inputs[EXHAUSTIVE_LIMIT], outputs[EXHAUSTIVE_LIMIT];    /* by node: values */
-  uint64_t updaters[EXHAUSTIVE_LIMIT], readers[EXHAUSTIVE_LIMIT];  /* by node: updaters of what it reads; other readers
-                                                                      of what it updates */
+  int32_t value_count, value_of[EXHAUSTIVE_LIMIT];                /* value -> tensor */
+  uint64_t bytes[EXHAUSTIVE_LIMIT];                               /* by value */
+  int32_t producer[EXHAUSTIVE_LIMIT];                             /* by value */
+  uint64_t inputs[EXHAUSTIVE_LIMIT], outputs[EXHAUSTIVE_LIMIT];   /* by node: values */
+  uint64_t updaters[EXHAUSTIVE_LIMIT], readers[EXHAUSTIVE_LIMIT]; /* by node: updaters of what it reads; other
+                                                                     readers of what it updates */
   uint64_t final;                                                 /* values that must be there at the end */
 
   VECTOR(struct exhaustive_state) states;
-  VECTOR(int32_t) heap; /* states by total, then by nodes run */
+  VECTOR(int32_t) heap;            /* states by total, then by nodes run */
   struct exhaustive_group *groups; /* by hash of nodes run; those without members are free */
   size_t group_count, groups_used; /* the first is a power of two */
   struct exhaustive_seen {
     uint64_t done, resident;
     double paid; /* the least with which it has been met; the empty place: -1 */
-  } *seen;       /* states met, by hash: most are met many times */
+  } * seen;      /* states met, by hash: most are met many times */
   size_t seen_count, seen_used;
 };
 
@@ -300,7 +302,8 @@ static inline neap_status exhaustive_drop(struct exhaustive *x, const struct exh
   }
   if (freed + exhaustive_bytes(x, candidates) < excess) return NEAP_OK;
   const uint64_t one = candidates & -candidates;
-  TRY(exhaustive_drop(x, move, candidates ^ one, dropped | one, freed + x->bytes[__builtin_ctzll(one)], excess));
+  TRY(exhaustive_drop(x, move, candidates ^ one, dropped | one, freed + x->bytes[__builtin_ctzll(one)],
+                      excess));
   return exhaustive_drop(x, move, candidates ^ one, dropped, freed, excess);
 }
 
@@ -315,7 +318,8 @@ static inline neap_status exhaustive_run(struct exhaustive *x, int32_t from, int
   if (again && ((x->outputs[v] & useful & ~state.resident) == 0 || !exhaustive_can_repeat(x, state.done, v)))
     return NEAP_OK;
   const uint64_t done = state.done | UINT64_C(1) << v, useful_after = exhaustive_useful(x, done);
-  const uint64_t ending = x->inputs[v] & ~useful_after, others = state.resident & ~x->inputs[v] & ~x->outputs[v];
+  const uint64_t ending = x->inputs[v] & ~useful_after,
+                 others = state.resident & ~x->inputs[v] & ~x->outputs[v];
   const uint64_t live = exhaustive_bytes(x, state.resident | x->outputs[v]) + node->workspace;
   uint64_t given_up = 0; /* inputs, to be overwritten: all sets of them */
   for (int32_t p = 0; p < node->inplace_count; p++)
@@ -324,16 +328,16 @@ static inline neap_status exhaustive_run(struct exhaustive *x, int32_t from, int
   given_up &= ~ending;
   for (uint64_t part = 0;; part = (part - given_up) & given_up) {
     const uint64_t need = live - exhaustive_taken(x, v, ending | part);
-    const struct exhaustive_move move = {
-        .from = from,
-        .node = v,
-        .keep_at_most = ((state.resident & ~part) | x->outputs[v]) & useful_after,
-        .done = done,
-        .paid = state.paid + (again ? node->cost : 0)};
+    const struct exhaustive_move move = {.from = from,
+                                         .node = v,
+                                         .keep_at_most =
+                                             ((state.resident & ~part) | x->outputs[v]) & useful_after,
+                                         .done = done,
+                                         .paid = state.paid + (again ? node->cost : 0)};
     TRY(exhaustive_drop(x, &move, others, 0, 0, need > x->limit ? need - x->limit : 0));
     if (part == 0 && need <= x->limit) {
-      /* Nothing is given up for it. If it leaves nothing behind, or what can be had again where costs do not count, and
-       * stands in nobody's way, it may as well run now. */
+      /* Nothing is given up for it. If it leaves nothing behind, or what can be had again where costs do not
+       * count, and stands in nobody's way, it may as well run now. */
       *alone = (x->any_cost && exhaustive_can_repeat(x, done, v)) ||
                (!again && (move.keep_at_most & x->outputs[v]) == 0);
       for (uint64_t blocked = x->readers[v]; *alone && blocked != 0; blocked &= blocked - 1)
@@ -389,8 +393,9 @@ static inline neap_status exhaustive_walk(struct exhaustive *x, struct exhaustiv
   return NEAP_OK;
 }
 
-/* The least cost within a budget (resident bytes included), or any_cost: whether the budget can be met. Not proven where
- * the step is too large or takes more than `state_limit` states. `out` starts empty and is to be freed. */
+/* The least cost within a budget (resident bytes included), or any_cost: whether the budget can be met. Not
+ * proven where the step is too large or takes more than `state_limit` states. `out` starts empty and is to be
+ * freed. */
 static inline neap_status exhaustive_search(const neap_step *step, uint64_t budget, bool any_cost,
                                             size_t state_limit, struct exhaustive_result *out) {
   struct exhaustive x = {.step = step, .any_cost = any_cost, .state_limit = state_limit};
@@ -417,8 +422,8 @@ static inline uint64_t exhaustive_common_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* The least peak of any schedule, resident bytes included, between `bound`, which none is below, and that of keeping
- * everything. */
+/* The least peak of any schedule, resident bytes included, between `bound`, which none is below, and that of
+ * keeping everything. */
 static inline neap_status exhaustive_least_peak(const neap_step *step, uint64_t bound, size_t state_limit,
                                                 uint64_t *peak, bool *proven) {
   struct exhaustive_result result = {0};

@@ -18,6 +18,9 @@ const struct planner planners[] = {
      "nothing", ANY_SIZE, plan_evict},
     {"neap", "descends under a rising price of memory, then rebuilds stretch by stretch", NULL, "any",
      "nothing", ANY_SIZE, plan_neap},
+    {"checkmate", "what runs and what is kept in each stage, as a 0-1 program",
+     "Jain et al. 2020, sections 4 and 5", "any, of some hundred nodes",
+     "for small steps the least cost in the step's own order", 0, plan_checkmate},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 

@@ -29,13 +29,15 @@ enum { EXHAUSTIVE_LIMIT = 64 }; /* nodes, and values */
 struct exhaustive_state {
   uint64_t done, resident; /* nodes; values */
   double paid, total;      /* cost of repeats so far; with the estimate of those to come */
-  int32_t parent, node;    /* the state before, and the node that has run since */
+  int32_t parent, node;    /* the state before, and the node that has run since; -1: none has */
+  int32_t stage, slot;     /* in order: where the next node may stand (exhaustive_step_on) */
   bool superfluous;
 };
 
 /* The states with the same nodes run of which none makes another superfluous. */
 struct exhaustive_group {
   uint64_t done;
+  int32_t stage, slot;
   VECTOR(struct exhaustive_member {
     uint64_t resident;
     double paid;
@@ -47,6 +49,7 @@ struct exhaustive {
   const neap_step *step;
   uint64_t limit; /* bytes of values and workspace */
   bool any_cost;  /* any schedule that fits will do */
+  bool in_order;  /* only stages in the step's own order */
   size_t state_limit;
 
   int32_t value_count, value_of[EXHAUSTIVE_LIMIT];                /* value -> tensor */
@@ -63,9 +66,16 @@ struct exhaustive {
   size_t group_count, groups_used; /* the first is a power of two */
   struct exhaustive_seen {
     uint64_t done, resident;
+    int32_t stage, slot;
     double paid; /* the least with which it has been met; the empty place: -1 */
   } * seen;      /* states met, by hash: most are met many times */
   size_t seen_count, seen_used;
+};
+
+enum exhaustive_kind {
+  EXHAUSTIVE_LEAST_COST,
+  EXHAUSTIVE_ANY_COST, /* whether the budget can be met at all */
+  EXHAUSTIVE_IN_ORDER  /* the least cost of schedules in stages (src/plan/checkmate.h) */
 };
 
 struct exhaustive_result {
@@ -146,11 +156,13 @@ static inline double exhaustive_estimate(const struct exhaustive *x, uint64_t do
 
 /* ---- States ---- */
 
-static inline struct exhaustive_group *exhaustive_group_of(const struct exhaustive *x, uint64_t done) {
-  size_t at = (size_t)(done * UINT64_C(0x9E3779B97F4A7C15) >> 20);
-  for (;; at++) {
+static inline struct exhaustive_group *exhaustive_group_of(const struct exhaustive *x, uint64_t done,
+                                                           int32_t stage, int32_t slot) {
+  const uint64_t key = done ^ (uint64_t)stage << 40 ^ (uint64_t)slot << 50;
+  for (size_t at = (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 20);; at++) {
     struct exhaustive_group *group = &x->groups[at & (x->group_count - 1)];
-    if (group->members.capacity == 0 || group->done == done) return group;
+    if (group->members.capacity == 0 || (group->done == done && group->stage == stage && group->slot == slot))
+      return group;
   }
 }
 
@@ -159,21 +171,27 @@ static inline neap_status exhaustive_grow_groups(struct exhaustive *x) {
   if (2 * x->groups_used < x->group_count) return NEAP_OK;
   bigger.groups = calloc(bigger.group_count, sizeof *bigger.groups);
   RETURN_IF_NULL(bigger.groups);
-  for (size_t i = 0; i < x->group_count; i++)
-    if (x->groups[i].members.capacity > 0) *exhaustive_group_of(&bigger, x->groups[i].done) = x->groups[i];
+  for (size_t i = 0; i < x->group_count; i++) {
+    const struct exhaustive_group *group = &x->groups[i];
+    if (group->members.capacity > 0)
+      *exhaustive_group_of(&bigger, group->done, group->stage, group->slot) = *group;
+  }
   free(x->groups);
   x->groups = bigger.groups;
   x->group_count = bigger.group_count;
   return NEAP_OK;
 }
 
-static inline struct exhaustive_seen *exhaustive_seen_of(const struct exhaustive *x, uint64_t done,
-                                                         uint64_t resident) {
-  uint64_t hash = (done * UINT64_C(0x9E3779B97F4A7C15)) ^ (resident * UINT64_C(0xC2B2AE3D27D4EB4F));
-  hash ^= hash >> 32;
+/* Where a state has been noted, or is to be. */
+static inline struct exhaustive_seen *exhaustive_seen_of(const struct exhaustive *x,
+                                                         const struct exhaustive_seen *key) {
+  uint64_t hash = (key->done * UINT64_C(0x9E3779B97F4A7C15)) ^ (key->resident * UINT64_C(0xC2B2AE3D27D4EB4F));
+  hash ^= hash >> 32 ^ (uint64_t)key->stage << 8 ^ (uint64_t)key->slot << 14;
   for (size_t at = (size_t)hash;; at++) {
     struct exhaustive_seen *seen = &x->seen[at & (x->seen_count - 1)];
-    if (seen->paid < 0 || (seen->done == done && seen->resident == resident)) return seen;
+    if (seen->paid < 0 || (seen->done == key->done && seen->resident == key->resident &&
+                           seen->stage == key->stage && seen->slot == key->slot))
+      return seen;
   }
 }
 
@@ -184,7 +202,7 @@ static inline neap_status exhaustive_grow_seen(struct exhaustive *x) {
   RETURN_IF_NULL(bigger.seen);
   for (size_t i = 0; i < bigger.seen_count; i++) bigger.seen[i].paid = -1;
   for (size_t i = 0; i < x->seen_count; i++)
-    if (x->seen[i].paid >= 0) *exhaustive_seen_of(&bigger, x->seen[i].done, x->seen[i].resident) = x->seen[i];
+    if (x->seen[i].paid >= 0) *exhaustive_seen_of(&bigger, &x->seen[i]) = x->seen[i];
   free(x->seen);
   x->seen = bigger.seen;
   x->seen_count = bigger.seen_count;
@@ -227,16 +245,19 @@ static inline int32_t exhaustive_take(struct exhaustive *x) {
 
 static inline neap_status exhaustive_add(struct exhaustive *x, struct exhaustive_state state) {
   TRY(exhaustive_grow_seen(x));
-  struct exhaustive_seen *seen = exhaustive_seen_of(x, state.done, state.resident);
+  const struct exhaustive_seen key = {state.done, state.resident, state.stage, state.slot, state.paid};
+  struct exhaustive_seen *seen = exhaustive_seen_of(x, &key);
   if (seen->paid >= 0 && (x->any_cost || seen->paid <= state.paid)) return NEAP_OK;
   x->seen_used += seen->paid < 0;
-  *seen = (struct exhaustive_seen){state.done, state.resident, state.paid};
+  *seen = key;
   const double estimate = exhaustive_estimate(x, state.done, state.resident);
   if (estimate == INFINITY) return NEAP_OK;
   TRY(exhaustive_grow_groups(x));
-  struct exhaustive_group *group = exhaustive_group_of(x, state.done);
+  struct exhaustive_group *group = exhaustive_group_of(x, state.done, state.stage, state.slot);
   x->groups_used += group->members.capacity == 0;
   group->done = state.done;
+  group->stage = state.stage;
+  group->slot = state.slot;
   size_t kept = 0;
   for (size_t i = 0; i < group->members.count; i++) {
     const struct exhaustive_member member = group->members.data[i];
@@ -285,6 +306,7 @@ struct exhaustive_move {
   uint64_t keep_at_most; /* values that are resident afterwards, unless they are dropped before */
   uint64_t done;
   double paid;
+  int32_t stage, slot;
 };
 
 /* Drops least sets of `candidates` that free `excess` bytes; `dropped` has been decided on. */
@@ -298,13 +320,31 @@ static inline neap_status exhaustive_drop(struct exhaustive *x, const struct exh
                                                        .resident = move->keep_at_most & ~dropped,
                                                        .paid = move->paid,
                                                        .parent = move->from,
-                                                       .node = move->node});
+                                                       .node = move->node,
+                                                       .stage = move->stage,
+                                                       .slot = move->slot});
   }
   if (freed + exhaustive_bytes(x, candidates) < excess) return NEAP_OK;
   const uint64_t one = candidates & -candidates;
   TRY(exhaustive_drop(x, move, candidates ^ one, dropped | one, freed + x->bytes[__builtin_ctzll(one)],
                       excess));
   return exhaustive_drop(x, move, candidates ^ one, dropped, freed, excess);
+}
+
+/* In order: the next node of a stage stands after the one before it, and the stage's own node is its last; a
+ * node runs first in its own stage, but an update may run in a later one. Without order all of this stays 0.
+ */
+static inline bool exhaustive_in_turn(const struct exhaustive *x, const struct exhaustive_state *state,
+                                      int32_t v) {
+  if (!x->in_order) return true;
+  const bool waits = x->step->nodes[v].update_count > 0, again = state->done >> v & 1;
+  return v >= state->slot && v <= state->stage && (again || waits || v == state->stage);
+}
+
+static inline void exhaustive_step_on(const struct exhaustive *x, int32_t v, int32_t *stage, int32_t *slot) {
+  if (!x->in_order) return;
+  *slot = v == *stage ? 0 : v + 1;
+  *stage += v == *stage;
 }
 
 /* Runs node v from a state, in every way. `alone` is set where no other move needs to be looked at. */
@@ -314,6 +354,7 @@ static inline neap_status exhaustive_run(struct exhaustive *x, int32_t from, int
   const struct step_node *node = &x->step->nodes[v];
   const bool again = state.done >> v & 1;
   *alone = false;
+  if (!exhaustive_in_turn(x, &state, v)) return NEAP_OK;
   if ((x->inputs[v] & ~state.resident) != 0 || (x->readers[v] & ~state.done) != 0) return NEAP_OK;
   if (again && ((x->outputs[v] & useful & ~state.resident) == 0 || !exhaustive_can_repeat(x, state.done, v)))
     return NEAP_OK;
@@ -328,18 +369,20 @@ static inline neap_status exhaustive_run(struct exhaustive *x, int32_t from, int
   given_up &= ~ending;
   for (uint64_t part = 0;; part = (part - given_up) & given_up) {
     const uint64_t need = live - exhaustive_taken(x, v, ending | part);
-    const struct exhaustive_move move = {.from = from,
-                                         .node = v,
-                                         .keep_at_most =
-                                             ((state.resident & ~part) | x->outputs[v]) & useful_after,
-                                         .done = done,
-                                         .paid = state.paid + (again ? node->cost : 0)};
+    struct exhaustive_move move = {.from = from,
+                                   .node = v,
+                                   .keep_at_most = ((state.resident & ~part) | x->outputs[v]) & useful_after,
+                                   .done = done,
+                                   .paid = state.paid + (again ? node->cost : 0),
+                                   .stage = state.stage,
+                                   .slot = state.slot};
+    exhaustive_step_on(x, v, &move.stage, &move.slot);
     TRY(exhaustive_drop(x, &move, others, 0, 0, need > x->limit ? need - x->limit : 0));
     if (part == 0 && need <= x->limit) {
       /* Nothing is given up for it. If it leaves nothing behind, or what can be had again where costs do not
        * count, and stands in nobody's way, it may as well run now. */
-      *alone = (x->any_cost && exhaustive_can_repeat(x, done, v)) ||
-               (!again && (move.keep_at_most & x->outputs[v]) == 0);
+      *alone = !x->in_order && ((x->any_cost && exhaustive_can_repeat(x, done, v)) ||
+                                (!again && (move.keep_at_most & x->outputs[v]) == 0));
       for (uint64_t blocked = x->readers[v]; *alone && blocked != 0; blocked &= blocked - 1)
         *alone = (x->outputs[__builtin_ctzll(blocked)] & useful) == 0;
       break;
@@ -358,7 +401,15 @@ static inline neap_status exhaustive_expand(struct exhaustive *x, int32_t from) 
       TRY(exhaustive_run(x, from, v, useful, &alone));
       if (alone) return NEAP_OK;
     }
-  return NEAP_OK;
+  const struct exhaustive_state state = x->states.data[from];
+  if (!x->in_order || state.stage == x->step->node_count || x->step->nodes[state.stage].update_count == 0)
+    return NEAP_OK;
+  struct exhaustive_state later = state; /* the update waits, or has run */
+  later.parent = from;
+  later.node = -1;
+  later.stage++;
+  later.slot = 0;
+  return exhaustive_add(x, later);
 }
 
 /* ---- Search ---- */
@@ -366,7 +417,7 @@ static inline neap_status exhaustive_expand(struct exhaustive *x, int32_t from) 
 static inline neap_status exhaustive_trace(const struct exhaustive *x, int32_t state, struct schedule *out) {
   out->nodes.count = 0;
   for (int32_t i = state; x->states.data[i].parent >= 0; i = x->states.data[i].parent)
-    TRY(vector_push(&out->nodes, x->states.data[i].node));
+    if (x->states.data[i].node >= 0) TRY(vector_push(&out->nodes, x->states.data[i].node));
   for (size_t i = 0; i < out->nodes.count / 2; i++) {
     const int32_t node = out->nodes.data[i];
     out->nodes.data[i] = out->nodes.data[out->nodes.count - 1 - i];
@@ -393,12 +444,15 @@ static inline neap_status exhaustive_walk(struct exhaustive *x, struct exhaustiv
   return NEAP_OK;
 }
 
-/* The least cost within a budget (resident bytes included), or any_cost: whether the budget can be met. Not
+/* The least cost within a budget (resident bytes included). Not
  * proven where the step is too large or takes more than `state_limit` states. `out` starts empty and is to be
  * freed. */
-static inline neap_status exhaustive_search(const neap_step *step, uint64_t budget, bool any_cost,
+static inline neap_status exhaustive_search(const neap_step *step, uint64_t budget, enum exhaustive_kind kind,
                                             size_t state_limit, struct exhaustive_result *out) {
-  struct exhaustive x = {.step = step, .any_cost = any_cost, .state_limit = state_limit};
+  struct exhaustive x = {.step = step,
+                         .any_cost = kind == EXHAUSTIVE_ANY_COST,
+                         .in_order = kind == EXHAUSTIVE_IN_ORDER,
+                         .state_limit = state_limit};
   out->proven = out->feasible = false;
   if (!exhaustive_prepare(&x)) return NEAP_OK;
   out->proven = budget < step->resident_bytes;
@@ -438,7 +492,7 @@ static inline neap_status exhaustive_least_peak(const neap_step *step, uint64_t 
     /* Peaks less the resident bytes are multiples of the unit. */
     uint64_t tried = high == UINT64_MAX / 4 ? high : low + (high - low) / 2;
     if (unit > 0 && tried < high) tried -= (tried - step->resident_bytes) % unit;
-    TRY_DONE(exhaustive_search(step, tried, true, state_limit, &result));
+    TRY_DONE(exhaustive_search(step, tried, EXHAUSTIVE_ANY_COST, state_limit, &result));
     *proven = result.proven;
     if (!result.proven) break;
     if (!result.feasible) {

@@ -193,8 +193,13 @@ static int32_t live_after(const struct building *b, int32_t stage, int32_t t, in
   return *kept_at(b->m, stage + 1, b->m->of[t]);
 }
 
+static bool pairs_clash(const struct step_node *node, int32_t p, int32_t q) {
+  return node->inplace[q].output == node->inplace[p].output ||
+         node->inputs[node->inplace[q].input] == node->inputs[node->inplace[p].input];
+}
+
 /* In-place pairs of a node that runs: columns that say which are used, in saved[pair]. An output takes over
- * one input, an input is taken over once, and only where it ends. */
+ * one input, an input is taken over once, and only where it ends; pairs are tried in their order. */
 static neap_status add_pairs(struct building *b, int32_t stage, int32_t v, int32_t *saved) {
   const neap_step *step = b->step;
   const struct step_node *node = &step->nodes[v];
@@ -209,8 +214,13 @@ static neap_status add_pairs(struct building *b, int32_t stage, int32_t v, int32
     TRY(add_implied(b, saved[p], run, ZERO));
     TRY(add_exclusive(b, saved[p], after));
     for (int32_t q = 0; q < p; q++)
-      if (node->inplace[q].output == node->inplace[p].output || node->inputs[node->inplace[q].input] == in)
-        TRY(add_exclusive(b, saved[p], saved[q]));
+      if (pairs_clash(node, p, q)) TRY(add_exclusive(b, saved[p], saved[q]));
+    /* The first that can be used is: after + saved[p] + those that stand in its way >= run. */
+    TRY(milp_add_row(&b->m->milp, 0, INFINITY));
+    TRY(add_term(b, run, -1));
+    TRY(add_term(b, after, 1));
+    for (int32_t q = 0; q <= p; q++)
+      if (pairs_clash(node, p, q)) TRY(add_term(b, saved[q], 1));
   }
   return NEAP_OK;
 }

@@ -57,18 +57,18 @@ static void columns_free(struct columns *c) {
   free(c->value);
 }
 
-/* Terms of one row stand side by side in their column. */
+/* Terms of one row stand side by side in their column. Those that add up to nothing go. */
 static void add_repeated_terms(struct columns *c, size_t columns) {
   CoinBigIndex kept = 0, read = 0;
   for (size_t column = 0; column < columns; column++) {
-    const CoinBigIndex begin = kept, end = c->start[column + 1];
-    for (; read < end; read++) {
-      if (kept > begin && c->row[kept - 1] == c->row[read]) {
-        c->value[kept - 1] += c->value[read];
-        continue;
-      }
-      c->row[kept] = c->row[read];
-      c->value[kept++] = c->value[read];
+    const CoinBigIndex end = c->start[column + 1];
+    while (read < end) {
+      const int row = c->row[read];
+      double sum = 0;
+      for (; read < end && c->row[read] == row; read++) sum += c->value[read];
+      if (sum == 0) continue;
+      c->row[kept] = row;
+      c->value[kept++] = sum;
     }
     c->start[column + 1] = kept;
   }
@@ -151,6 +151,8 @@ void milp_relaxation_free(struct milp_relaxation *r) {
 static void set_limits(Cbc_Model *model, const struct milp_limits *limits) {
   char text[32];
   Cbc_setLogLevel(model, 0);
+  /* With its integer preprocessing on, CBC 2.10 has proved wrong optima of these programs. */
+  Cbc_setParameter(model, "preprocess", "off");
   Cbc_setParameter(model, "ratioGap", "0");
   Cbc_setParameter(model, "allowableGap", "0");
   snprintf(text, sizeof text, "%d", limits->nodes);

@@ -481,7 +481,7 @@ static inline uint64_t exhaustive_common_divisor(uint64_t a, uint64_t b) {
 static inline neap_status exhaustive_least_peak(const neap_step *step, uint64_t bound, size_t state_limit,
                                                 uint64_t *peak, bool *proven) {
   struct exhaustive_result result = {0};
-  struct simulation score;
+  struct simulation score = {0};
   uint64_t unit = 0, low = bound, high = UINT64_MAX / 4; /* below low: none; high: one */
   neap_status status = NEAP_OK;
   for (int32_t t = 0; t < step->tensor_count; t++)

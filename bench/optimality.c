@@ -3,7 +3,7 @@
  * Planners (default: auto and evict) against proven optima, on random steps of 10 to 30 nodes of all families
  * (tests/step_families.h), each at five budgets from the least peak that any schedule has to the peak of
  * keeping everything. The optimum is the least cost over all orders with any repeats, by exact search
- * (tests/exhaustive.h) within a number of states (default: 300000). A step whose least peak is not proved
+ * (tests/exhaustive.h) within a number of states (default: 50000). A step whose least peak is not proved
  * within them is passed over, and others are drawn until there are STEPS (default: 200); a budget whose least
  * cost is not proved does not count.
  *
@@ -166,7 +166,7 @@ static bool parse(int count, char **arguments, struct bench *b, int32_t *steps, 
 }
 
 int main(int count, char **arguments) {
-  static struct bench b = {.state_limit = 300000};
+  static struct bench b = {.state_limit = 50000};
   int32_t steps = 200, worst = 10;
   if (!parse(count, arguments, &b, &steps, &worst)) {
     fputs("usage: optimality [-n STEPS] [-l STATES] [-w WORST] [PLANNER ...]\n", stderr);

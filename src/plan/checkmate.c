@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "plan/clean.h"
 #include "plan/planners.h"
@@ -124,20 +125,31 @@ static neap_status round_solution(const struct rounding *r, const double *soluti
 /* ---- The row ---- */
 
 enum {
-  EXACT_SIZE = 6000,     /* columns and rows of programs that are solved, */
-  RELAXED_SIZE = 120000, /* and of those that are relaxed */
-  BRANCH_LIMIT = 2000
+  EXACT_SIZE = 4000,    /* columns and rows of programs that are solved, */
+  RELAXED_SIZE = 40000, /* and of those that are relaxed */
+  BRANCH_LIMIT = 1000
 };
 
 struct search {
   const neap_step *step;
   uint64_t budget;
   bool quick;
-  double seconds;
+  double deadline; /* on the clock of now(); infinite: none */
   struct simulator simulator;
   struct schedule best; /* the cheapest that fits; else that with the least peak */
   struct simulation score;
 };
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Seconds for the solver: 0 without a deadline, and next to nothing after it. */
+static double seconds_left(const struct search *s) {
+  return s->deadline < INFINITY ? fmax(s->deadline - now(), 1e-3) : 0;
+}
 
 static bool fits(const struct search *s) {
   return s->best.nodes.count > 0 && s->score.peak_bytes <= s->budget;
@@ -199,7 +211,7 @@ static neap_status round_down(struct search *s) {
   for (size_t i = 0; found && i < sizeof shares / sizeof *shares && !(fits(s) && (s->quick || i > 3)); i++) {
     for (size_t c = 0; c < columns; c++)
       upper[c] = m.milp.upper.data[c] * (m.milp.upper.data[c] > 1 ? shares[i] : 1);
-    TRY_DONE(milp_relaxation_solve(relaxation, upper, s->seconds, solution, &found));
+    TRY_DONE(milp_relaxation_solve(relaxation, upper, seconds_left(s), solution, &found));
     for (size_t k = 0; found && k < sizeof thresholds / sizeof *thresholds; k++) {
       bool done;
       TRY_DONE(round_solution(&r, solution, thresholds[k], &schedule, &done));
@@ -217,7 +229,7 @@ done:
 static neap_status solve(struct search *s) {
   const bool known = fits(s);
   const struct milp_limits limits = {
-      .nodes = BRANCH_LIMIT, .seconds = s->seconds, .cutoff = known ? s->score.cost : INFINITY};
+      .nodes = BRANCH_LIMIT, .seconds = seconds_left(s), .cutoff = known ? s->score.cost : INFINITY};
   struct schedule schedule = {0};
   bool proved;
   double bound;
@@ -241,7 +253,10 @@ static neap_status plan_step(struct search *s, int64_t size) {
 
 neap_status plan_checkmate(const neap_step *step, uint64_t budget, const struct planner_options *options,
                            struct schedule *out) {
-  struct search s = {.step = step, .budget = budget, .quick = options->quick, .seconds = options->seconds};
+  struct search s = {.step = step,
+                     .budget = budget,
+                     .quick = options->quick,
+                     .deadline = options->seconds > 0 ? now() + options->seconds : INFINITY};
   const int64_t size = checkmate_size(step);
   RETURN_IF(!milp_available(), NEAP_OVER_BUDGET, "checkmate: this library was built without a solver (CBC)");
   RETURN_IF(

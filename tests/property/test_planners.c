@@ -48,6 +48,7 @@ static void test_plans(void **state) {
       double best = INFINITY;
       for (int32_t p = -1; p < planner_count; p++) { /* -1: auto, last */
         const int32_t row = p + 1 < planner_count ? p + 1 : -1;
+        if (row >= 0 && planners[row].auto_limit < step->node_count) continue;
         neap_plan *plan = NULL;
         const neap_status status =
             neap_plan_make(step, budget, row < 0 ? "auto" : planners[row].name, NULL, &plan);

@@ -54,7 +54,6 @@ struct exhaustive {
 
   int32_t value_count, value_of[EXHAUSTIVE_LIMIT];                /* value -> tensor */
   uint64_t bytes[EXHAUSTIVE_LIMIT];                               /* by value */
-  int32_t producer[EXHAUSTIVE_LIMIT];                             /* by value */
   uint64_t inputs[EXHAUSTIVE_LIMIT], outputs[EXHAUSTIVE_LIMIT];   /* by node: values */
   uint64_t updaters[EXHAUSTIVE_LIMIT], readers[EXHAUSTIVE_LIMIT]; /* by node: updaters of what it reads; other
                                                                      readers of what it updates */
@@ -62,7 +61,7 @@ struct exhaustive {
 
   VECTOR(struct exhaustive_state) states;
   VECTOR(int32_t) heap;            /* states by total, then by nodes run */
-  struct exhaustive_group *groups; /* by hash of nodes run; those without members are free */
+  struct exhaustive_group *groups; /* by hash of nodes run; those without room for members are free */
   size_t group_count, groups_used; /* the first is a power of two */
   struct exhaustive_seen {
     uint64_t done, resident;
@@ -97,7 +96,6 @@ static inline bool exhaustive_prepare(struct exhaustive *x) {
     if (x->value_count == EXHAUSTIVE_LIMIT) return false;
     value_by_tensor[t] = x->value_count;
     x->bytes[x->value_count] = step->tensors[t].bytes;
-    x->producer[x->value_count] = step->tensors[t].producer;
     if (step->tensors[t].is_output) x->final |= UINT64_C(1) << x->value_count;
     x->value_of[x->value_count++] = t;
   }

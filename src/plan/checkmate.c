@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/random.h"
 #include "plan/clean.h"
 #include "plan/planners.h"
 
@@ -100,9 +101,18 @@ static bool fill(const struct rounding *r) {
   return settled;
 }
 
-/* The schedule of the values whose part in a relaxed solution is above a threshold. `done`: false where
- * updates cannot be placed. */
-static neap_status round_solution(const struct rounding *r, const double *solution, double threshold,
+/* The first few thresholds are the same for all values; the rest are drawn, one a value. */
+static double threshold_of(int32_t round, int32_t value) {
+  static const double same[] = {0.5, 0.3, 0.7, 0.1, 0.9, 0.01};
+  uint32_t words[4];
+  if (round < (int32_t)(sizeof same / sizeof *same)) return same[round];
+  random_philox(0, (uint64_t)round, (uint64_t)value, words);
+  return (double)random_uniform(words[0]);
+}
+
+/* The schedule that keeps values where their part in a relaxed solution is above the round's threshold.
+ * `done`: false where updates cannot be placed. */
+static neap_status round_solution(const struct rounding *r, const double *solution, int32_t round,
                                   struct schedule *out, bool *done) {
   const struct checkmate_model *m = r->m;
   for (int32_t v = 0; v < m->nodes; v++) r->update_at[v] = m->step->nodes[v].update_count > 0 ? v : -1;
@@ -111,7 +121,8 @@ static neap_status round_solution(const struct rounding *r, const double *soluti
     for (int32_t stage = 0; stage <= m->nodes; stage++)
       for (int32_t k = 0; k < m->value_count; k++) {
         const int32_t kept = checkmate_kept(m, stage, k);
-        *kept_at(r, stage, k) = kept == CHECKMATE_ONE || (kept >= 0 && solution[kept] > threshold);
+        *kept_at(r, stage, k) =
+            kept == CHECKMATE_ONE || (kept >= 0 && solution[kept] > threshold_of(round, k));
       }
     *done = fill(r);
   }
@@ -126,8 +137,9 @@ static neap_status round_solution(const struct rounding *r, const double *soluti
 
 enum {
   EXACT_SIZE = 4000,    /* columns and rows of programs that are solved, */
-  RELAXED_SIZE = 40000, /* and of those that are relaxed */
-  BRANCH_LIMIT = 1000
+  RELAXED_SIZE = 60000, /* and of those that are relaxed */
+  BRANCH_LIMIT = 1000,
+  ROUNDS = 16 /* of one relaxation */
 };
 
 struct search {
@@ -192,8 +204,6 @@ static neap_status rounding_create(struct checkmate_model *m, struct rounding *r
 /* Relaxes and rounds, with less and less of the budget (their epsilon), until a rounded schedule keeps the
  * whole. */
 static neap_status round_down(struct search *s) {
-  static const double thresholds[] = {0.5, 0.3, 0.7, 0.1, 0.9, 0.01};
-  static const double shares[] = {1, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5};
   struct checkmate_model m = {0};
   struct rounding r;
   struct milp_relaxation *relaxation = NULL;
@@ -208,13 +218,17 @@ static neap_status round_down(struct search *s) {
   if (numbers == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "checkmate: out of memory"));
   double *solution = numbers, *upper = numbers + columns;
   bool found = true;
-  for (size_t i = 0; found && i < sizeof shares / sizeof *shares && !(fits(s) && (s->quick || i > 3)); i++) {
+  int32_t further =
+      s->quick ? 0 : 10; /* after the first share that does: a cheaper schedule may come of less */
+  for (int32_t i = 0; found && i <= 30 && !(fits(s) && further-- == 0); i++) {
+    const double share = 1 - 0.02 * i;
+    /* Columns that may exceed 1 hold live bytes. */
     for (size_t c = 0; c < columns; c++)
-      upper[c] = m.milp.upper.data[c] * (m.milp.upper.data[c] > 1 ? shares[i] : 1);
+      upper[c] = m.milp.upper.data[c] * (m.milp.upper.data[c] > 1 ? share : 1);
     TRY_DONE(milp_relaxation_solve(relaxation, upper, seconds_left(s), solution, &found));
-    for (size_t k = 0; found && k < sizeof thresholds / sizeof *thresholds; k++) {
+    for (int32_t round = 0; found && round < ROUNDS; round++) {
       bool done;
-      TRY_DONE(round_solution(&r, solution, thresholds[k], &schedule, &done));
+      TRY_DONE(round_solution(&r, solution, round, &schedule, &done));
       if (done) TRY_DONE(consider(s, &schedule));
     }
   }

@@ -84,6 +84,15 @@ typedef struct neap_conv_options {
 } neap_conv_options;
 neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options options);
 
+/* Transposed convolution of x [N, C, H, W]: the gradient of a convolution from `filters` channels to C by its
+ * input, [N, filters, H', W'], H' = (H - 1) stride - 2 padding + size + output_padding, where output_padding
+ * is less than the stride. Kernels are [C, filters, size, size]. Zero means a stride of 1. */
+typedef struct neap_conv_transposed_options {
+  int64_t filters, size, stride, padding, output_padding;
+  bool bias;
+} neap_conv_transposed_options;
+neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_transposed_options options);
+
 /* (x - mean) / sqrt(variance + epsilon) * gamma + beta over all but the channel axis of x [N, C, ...]; in
  * training with the batch's statistics, in evaluation with running ones, which a step moves by
  * `momentum` towards the batch's (the variance unbiased, as PyTorch does). Zeros mean 1e-5 and 0.1. */
@@ -102,6 +111,21 @@ typedef struct neap_pool_options {
 neap_tensor neap_max_pool(neap_builder *b, neap_tensor x, neap_pool_options options);
 neap_tensor neap_average_pool(neap_builder *b, neap_tensor x, neap_pool_options options);
 neap_tensor neap_global_average_pool(neap_builder *b, neap_tensor x); /* [N, C, ...] -> [N, C] */
+
+/* Mean over size x size regions that cover x [N, C, H, W]: [N, C, size, size]. Region i of an axis of H
+ * pixels is floor(i H / size) to ceil((i + 1) H / size), as in PyTorch. */
+neap_tensor neap_adaptive_average_pool(neap_builder *b, neap_tensor x, int64_t size);
+
+/* The height x width pixels of x [N, C, H, W] from row `top` and column `left` on. */
+typedef struct neap_crop_options {
+  int64_t top, left, height, width;
+} neap_crop_options;
+neap_tensor neap_crop(neap_builder *b, neap_tensor x, neap_crop_options options);
+
+/* Bilinear interpolation of x [N, C, H, W] to [N, C, height, width]. `align_corners`: the corner pixels keep
+ * their places, pixel i is read at i (H - 1) / (height - 1); else their edges do, and it is read at
+ * (i + 1/2) H / height - 1/2, not below 0, as PyTorch's interpolate. */
+neap_tensor neap_resize(neap_builder *b, neap_tensor x, int64_t height, int64_t width, bool align_corners);
 
 neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs,
                         bool bias); /* [N, K] -> [N, outputs] */

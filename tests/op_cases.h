@@ -21,6 +21,9 @@ struct op_case {
   bool bias;
   float probability, smoothing;
   const char *scope; /* whose nodes the case is about; NULL: "op" */
+  neap_conv_transposed_options transposed;
+  neap_crop_options crop; /* of a resize: the output's height and width */
+  bool align;
 };
 
 static inline neap_tensor apply_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -98,6 +101,22 @@ static inline neap_tensor apply_views(neap_builder *b, neap_tensor x, const stru
 
 static inline neap_tensor apply_dropout_twice(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_dropout(b, neap_relu(b, neap_dropout(b, x, c->probability)), c->probability);
+}
+
+static inline neap_tensor apply_conv_transposed(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_conv_transposed(b, x, c->transposed);
+}
+
+static inline neap_tensor apply_crop(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_crop(b, x, c->crop);
+}
+
+static inline neap_tensor apply_resize(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_resize(b, x, c->crop.height, c->crop.width, c->align);
+}
+
+static inline neap_tensor apply_adaptive_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_adaptive_average_pool(b, x, c->pool.size);
 }
 
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -179,6 +198,41 @@ static const struct op_case op_cases[] = {
     {"dropout twice", apply_dropout_twice, .dims = {2, 16, 5, 6}, .probability = 0.4f},
     {"cross-entropy", apply_nothing, .dims = {6, 8}, .scope = "head"},
     {"cross-entropy smoothing", apply_nothing, .dims = {6, 8}, .smoothing = 0.1f, .scope = "head"},
+    {"conv transposed 2x2 stride 2", apply_conv_transposed, .dims = {2, 32, 4, 3},
+     .transposed = {.filters = 16, .size = 2, .stride = 2, .bias = true}},
+    {"conv transposed 2x2 stride 2 odd channels", apply_conv_transposed, .dims = {2, 6, 3, 4},
+     .transposed = {.filters = 5, .size = 2, .stride = 2}},
+    {"conv transposed 3x3 stride 2 output padding", apply_conv_transposed, .dims = {2, 16, 4, 5},
+     .transposed = {.filters = 16, .size = 3, .stride = 2, .padding = 1, .output_padding = 1, .bias = true}},
+    {"conv transposed 4x4 stride 2 padding 1", apply_conv_transposed, .dims = {1, 16, 3, 4},
+     .transposed = {.filters = 32, .size = 4, .stride = 2, .padding = 1}},
+    {"conv transposed 3x3 stride 3 padding 2 output padding 2", apply_conv_transposed, .dims = {2, 3, 3, 4},
+     .transposed = {.filters = 7, .size = 3, .stride = 3, .padding = 2, .output_padding = 2, .bias = true}},
+    {"conv transposed 3x3", apply_conv_transposed, .dims = {2, 16, 5, 4},
+     .transposed = {.filters = 16, .size = 3, .bias = true}},
+    {"conv transposed of one pixel", apply_conv_transposed, .dims = {3, 16, 1, 1},
+     .transposed = {.filters = 16, .size = 2, .stride = 2}},
+    {"crop", apply_crop, .dims = {2, 16, 7, 8}, .crop = {.top = 1, .left = 3, .height = 4, .width = 5}},
+    {"crop of a corner, odd channels", apply_crop, .dims = {2, 5, 6, 5},
+     .crop = {.top = 0, .left = 4, .height = 3, .width = 1}},
+    {"crop of everything", apply_crop, .dims = {2, 16, 4, 3}, .crop = {.height = 4, .width = 3}},
+    {"resize up", apply_resize, .dims = {2, 16, 3, 4}, .crop = {.height = 7, .width = 9}},
+    {"resize up, corners aligned", apply_resize, .dims = {2, 16, 3, 4}, .crop = {.height = 7, .width = 9},
+     .align = true},
+    {"resize down", apply_resize, .dims = {2, 16, 7, 9}, .crop = {.height = 4, .width = 2}},
+    {"resize down, corners aligned", apply_resize, .dims = {1, 16, 7, 9}, .crop = {.height = 4, .width = 1},
+     .align = true},
+    {"resize up and down, odd channels", apply_resize, .dims = {2, 5, 3, 8},
+     .crop = {.height = 11, .width = 3}},
+    {"resize one pixel", apply_resize, .dims = {2, 3, 1, 1}, .crop = {.height = 3, .width = 4},
+     .align = true},
+    {"resize to the same size", apply_resize, .dims = {2, 16, 4, 3}, .crop = {.height = 4, .width = 3}},
+    {"adaptive average pool to 3", apply_adaptive_pool, .dims = {2, 16, 6, 9}, .pool = {.size = 3}},
+    {"adaptive average pool to 3, overlapping", apply_adaptive_pool, .dims = {2, 16, 7, 8},
+     .pool = {.size = 3}},
+    {"adaptive average pool to 6 of 7, odd channels", apply_adaptive_pool, .dims = {2, 5, 7, 6},
+     .pool = {.size = 6}},
+    {"adaptive average pool to 1", apply_adaptive_pool, .dims = {3, 80, 5, 4}, .pool = {.size = 1}},
 };
 
 enum { OP_CASES = sizeof op_cases / sizeof *op_cases, OP_CASE_CLASSES = 5 };

@@ -64,7 +64,11 @@ static void make_name(neap_builder *b, enum op op, char name[2 * NAME_LIMIT]) {
                                                     [OP_GLOBAL_AVERAGE_POOL] = "global_average_pool",
                                                     [OP_LINEAR] = "linear",
                                                     [OP_DROPOUT] = "dropout",
-                                                    [OP_SOFTMAX_CROSS_ENTROPY] = "cross_entropy"};
+                                                    [OP_SOFTMAX_CROSS_ENTROPY] = "cross_entropy",
+                                                    [OP_CONV_TRANSPOSED] = "conv_transposed",
+                                                    [OP_CROP] = "crop",
+                                                    [OP_RESIZE] = "resize",
+                                                    [OP_ADAPTIVE_AVERAGE_POOL] = "adaptive_average_pool"};
   snprintf(name, 2 * NAME_LIMIT, "%s%s%s%d", b->scope, b->scope[0] ? "." : "", short_names[op],
            ++b->counters[op]);
 }
@@ -137,6 +141,27 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
   return apply(b, OP_CONV, name, a, inputs, o.bias ? 3 : 2, &output);
 }
 
+neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_transposed_options o) {
+  if (!usable(b, x)) return FAILED;
+  const struct tensor *t = &b->graph->tensors.data[x];
+  const struct attributes a = {.stride = o.stride ? o.stride : 1,
+                               .padding = o.padding,
+                               .dilation = 1,
+                               .groups = 1,
+                               .bias = o.bias,
+                               .output_padding = o.output_padding};
+  if (t->rank != 4 || o.filters < 1 || o.size < 1)
+    return fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                             "ConvTransposed: %lld filters of size %lld do not fit '%s' with %d dimensions",
+                             (long long)o.filters, (long long)o.size, t->name, t->rank));
+  char name[2 * NAME_LIMIT];
+  make_name(b, OP_CONV_TRANSPOSED, name);
+  const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
+  int32_t inputs[3] = {x, add_variable(b, name, "weight", ROLE_PARAMETER, INITIAL_HE, 4, dims)}, output;
+  if (o.bias) inputs[2] = add_variable(b, name, "bias", ROLE_PARAMETER, INITIAL_ZERO, 1, &dims[1]);
+  return apply(b, OP_CONV_TRANSPOSED, name, a, inputs, o.bias ? 3 : 2, &output);
+}
+
 neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options o) {
   if (!usable(b, x)) return FAILED;
   char name[2 * NAME_LIMIT];
@@ -195,6 +220,20 @@ neap_tensor neap_average_pool(neap_builder *b, neap_tensor x, neap_pool_options 
 
 neap_tensor neap_global_average_pool(neap_builder *b, neap_tensor x) {
   return apply_simple(b, OP_GLOBAL_AVERAGE_POOL, (struct attributes){0}, x);
+}
+
+neap_tensor neap_adaptive_average_pool(neap_builder *b, neap_tensor x, int64_t size) {
+  return apply_simple(b, OP_ADAPTIVE_AVERAGE_POOL, (struct attributes){.size = size}, x);
+}
+
+neap_tensor neap_crop(neap_builder *b, neap_tensor x, neap_crop_options o) {
+  return apply_simple(
+      b, OP_CROP, (struct attributes){.top = o.top, .left = o.left, .height = o.height, .width = o.width}, x);
+}
+
+neap_tensor neap_resize(neap_builder *b, neap_tensor x, int64_t height, int64_t width, bool align_corners) {
+  return apply_simple(
+      b, OP_RESIZE, (struct attributes){.height = height, .width = width, .align_corners = align_corners}, x);
 }
 
 neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias) {

@@ -31,10 +31,14 @@ struct attributes {
   float smoothing;                                 /* cross-entropy */
   float weight_decay, beta1, beta2;                /* optimizers */
   bool nesterov;
-  bool bias;      /* convolution, linear: the last input is a bias */
-  bool addend;    /* convolution, batch norm's gradient: an input is added to the result */
-  bool relu;      /* batch norm and its gradient: with ReLU behind it */
-  int32_t stream; /* dropout: which random stream, the same in its gradient */
+  bool bias;              /* convolution, linear: the last input is a bias */
+  bool addend;            /* convolution, batch norm's gradient: an input is added to the result */
+  bool relu;              /* batch norm and its gradient: with ReLU behind it */
+  int32_t stream;         /* dropout: which random stream, the same in its gradient */
+  int64_t top, left;      /* crop: its corner in the input */
+  int64_t height, width;  /* crop, resize: of the output */
+  bool align_corners;     /* resize */
+  int64_t output_padding; /* transposed convolution: rows and columns that the size leaves open */
 };
 
 /* Operators. Rows of the table in ops.c stand in this order. A gradient operator is named after its forward
@@ -51,6 +55,10 @@ enum op {
   OP_LINEAR,                         /* x, w, [bias] -> y */
   OP_DROPOUT,                        /* x -> y; its own gradient */
   OP_SOFTMAX_CROSS_ENTROPY,          /* logits, labels -> loss, correct */
+  OP_CONV_TRANSPOSED,                /* x, w, [bias] -> y; its gradients are Conv, ConvBackwardWeights */
+  OP_CROP,                           /* x -> y */
+  OP_RESIZE,                         /* x -> y */
+  OP_ADAPTIVE_AVERAGE_POOL,          /* x -> y */
   OP_CONV_BACKWARD_DATA,             /* w, dy -> dx */
   OP_CONV_BACKWARD_WEIGHTS,          /* x, dy -> dw */
   OP_BIAS_BACKWARD,                  /* dy -> dbias */
@@ -62,6 +70,9 @@ enum op {
   OP_LINEAR_BACKWARD_DATA,           /* w, dy -> dx */
   OP_LINEAR_BACKWARD_WEIGHTS,        /* x, dy -> dw */
   OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* logits, labels -> dlogits */
+  OP_CROP_BACKWARD,                  /* dy -> dx */
+  OP_RESIZE_BACKWARD,                /* dy -> dx */
+  OP_ADAPTIVE_AVERAGE_POOL_BACKWARD, /* dy -> dx */
   OP_SGD,                            /* w, dw, [m]; updates w, m */
   OP_ADAMW,                          /* w, dw, m, v; updates w, m, v */
   OP_RUNNING_STATISTICS, /* mean, variance, running mean, running variance; updates the last two */

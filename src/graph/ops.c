@@ -151,6 +151,77 @@ static neap_status infer_dropout(const struct neap_graph *graph, const struct no
   return infer_same(graph, node, outputs);
 }
 
+/* (size - 1) stride - 2 padding + dilation (window - 1) + 1 + output_padding: the sizes that a convolution
+ * with this window takes to `size` are as many as its stride, and output_padding says which. */
+static neap_status infer_conv_transposed(const struct neap_graph *graph, const struct node *node,
+                                         struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = input(graph, node, 0), *w = input(graph, node, 1);
+  const struct attributes *a = &node->attributes;
+  RETURN_IF(w->rank != 4 || w->dims[0] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "ConvTransposed '%s': %lld channels do not fit kernels for %lld", node->name,
+            (long long)x->dims[1], (long long)w->dims[0]);
+  RETURN_IF(a->output_padding < 0 || a->output_padding >= a->stride, NEAP_INVALID_ARGUMENT,
+            "ConvTransposed '%s': output padding %lld must be less than the stride of %lld", node->name,
+            (long long)a->output_padding, (long long)a->stride);
+  outputs[0] = like(x);
+  outputs[0].dims[1] = w->dims[1];
+  for (int i = 2; i < 4; i++) {
+    int64_t size, count;
+    const bool overflow = __builtin_mul_overflow(x->dims[i] - 1, a->stride, &size) ||
+                          __builtin_sub_overflow(size, a->padding, &size) ||
+                          __builtin_sub_overflow(size, a->padding, &size) ||
+                          __builtin_add_overflow(size, w->dims[i], &size) ||
+                          __builtin_add_overflow(size, a->output_padding, &size);
+    RETURN_IF(overflow || size < 1, NEAP_INVALID_ARGUMENT,
+              "ConvTransposed '%s': padding %lld leaves nothing of %lld pixels", node->name,
+              (long long)a->padding, (long long)x->dims[i]);
+    TRY(window_count(node, size, w->dims[i], 1, &count));
+    outputs[0].dims[i] = size;
+  }
+  return NEAP_OK;
+}
+
+static neap_status infer_crop(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = input(graph, node, 0);
+  const struct attributes *a = &node->attributes;
+  const bool inside = a->top >= 0 && a->left >= 0 && a->height >= 1 && a->width >= 1 &&
+                      a->height <= x->dims[2] && a->top <= x->dims[2] - a->height && a->width <= x->dims[3] &&
+                      a->left <= x->dims[3] - a->width;
+  RETURN_IF(!inside, NEAP_INVALID_ARGUMENT,
+            "Crop '%s': %lldx%lld pixels from (%lld, %lld) are not inside '%s' of %lldx%lld", node->name,
+            (long long)a->height, (long long)a->width, (long long)a->top, (long long)a->left, x->name,
+            (long long)x->dims[2], (long long)x->dims[3]);
+  outputs[0] = like(x);
+  outputs[0].dims[2] = a->height;
+  outputs[0].dims[3] = a->width;
+  return NEAP_OK;
+}
+
+static neap_status infer_resize(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  outputs[0] = like(input(graph, node, 0));
+  outputs[0].dims[2] = node->attributes.height;
+  outputs[0].dims[3] = node->attributes.width;
+  return NEAP_OK;
+}
+
+static neap_status infer_adaptive_pool(const struct neap_graph *graph, const struct node *node,
+                                       struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = input(graph, node, 0);
+  const int64_t size = node->attributes.size;
+  RETURN_IF(size < 1 || size > x->dims[2] || size > x->dims[3], NEAP_INVALID_ARGUMENT,
+            "AdaptiveAveragePool '%s': %lldx%lld pixels do not make %lld rows and columns", node->name,
+            (long long)x->dims[2], (long long)x->dims[3], (long long)size);
+  outputs[0] = like(x);
+  outputs[0].dims[2] = outputs[0].dims[3] = size;
+  return NEAP_OK;
+}
+
 /* ---- Gradients ---- */
 
 static neap_status emit(struct gradient *g, enum op op, const struct node *node, int32_t target, int32_t a,
@@ -224,6 +295,29 @@ static neap_status gradient_dropout(struct gradient *g, const struct node *n) {
   return emit(g, OP_DROPOUT, n, n->inputs[0], g->of[n->outputs[0]], -1);
 }
 
+/* A transposed convolution is a convolution's gradient by its input, so its own gradients are that
+ * convolution and that convolution's gradient by its kernels, with input and output exchanged. */
+static neap_status gradient_conv_transposed(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
+  struct node plain = *n;
+  plain.attributes.bias = false;
+  if (n->attributes.bias) TRY(emit(g, OP_BIAS_BACKWARD, n, in[2], dy, -1));
+  TRY(emit(g, OP_CONV_BACKWARD_WEIGHTS, &plain, in[1], dy, in[0]));
+  return emit(g, OP_CONV, &plain, in[0], dy, in[1]);
+}
+
+static neap_status gradient_crop(struct gradient *g, const struct node *n) {
+  return emit(g, OP_CROP_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
+static neap_status gradient_resize(struct gradient *g, const struct node *n) {
+  return emit(g, OP_RESIZE_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
+static neap_status gradient_adaptive_pool(struct gradient *g, const struct node *n) {
+  return emit(g, OP_ADAPTIVE_AVERAGE_POOL_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
 /* The loss is where gradients begin: d loss / d loss = 1. */
 static neap_status gradient_cross_entropy(struct gradient *g, const struct node *n) {
   return emit(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, n, n->inputs[0], n->inputs[0], n->inputs[1]);
@@ -237,6 +331,9 @@ static double flops_conv(const struct neap_graph *graph, const struct node *node
   if (node->op == OP_CONV) {
     w = input(graph, node, 1);
     y = tensor_at(graph, node->outputs[0]);
+  } else if (node->op == OP_CONV_TRANSPOSED) {
+    w = input(graph, node, 1);
+    y = input(graph, node, 0);
   } else {
     w = node->op == OP_CONV_BACKWARD_DATA ? input(graph, node, 0) : tensor_at(graph, node->outputs[0]);
     y = input(graph, node, 1);
@@ -296,6 +393,13 @@ const struct op_row op_rows[OP_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY] = {"SoftmaxCrossEntropy",
                                   "fused loss with label smoothing; counts right answers", 2,
                                   infer_cross_entropy, gradient_cross_entropy},
+    [OP_CONV_TRANSPOSED] = {"ConvTransposed", "a convolution from its output to its input: upsampling", 1,
+                            infer_conv_transposed, gradient_conv_transposed, .flops = flops_conv},
+    [OP_CROP] = {"Crop", "a rectangle of pixels", 1, infer_crop, gradient_crop},
+    [OP_RESIZE] = {"Resize", "bilinear interpolation, corners aligned or not", 1, infer_resize,
+                   gradient_resize},
+    [OP_ADAPTIVE_AVERAGE_POOL] = {"AdaptiveAveragePool", "mean over k x k regions of any image", 1,
+                                  infer_adaptive_pool, gradient_adaptive_pool},
     [OP_CONV_BACKWARD_DATA] = {"ConvBackwardData", "gradient of a convolution's input", 1,
                                .flops = flops_conv},
     [OP_CONV_BACKWARD_WEIGHTS] = {"ConvBackwardWeights", "gradient of a convolution's kernels", 1,
@@ -314,6 +418,10 @@ const struct op_row op_rows[OP_COUNT] = {
                                     .flops = flops_linear},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {"SoftmaxCrossEntropyBackward",
                                            "gradient of the loss by the logits", 1, INPLACE(first)},
+    [OP_CROP_BACKWARD] = {"CropBackward", "gradient of a crop: zeros around", 1},
+    [OP_RESIZE_BACKWARD] = {"ResizeBackward", "gradient of a bilinear resize", 1},
+    [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = {"AdaptiveAveragePoolBackward",
+                                           "gradient of an adaptive average pool", 1},
     [OP_SGD] = {"SGD", "update: momentum, Nesterov, weight decay", 0},
     [OP_ADAMW] = {"AdamW", "update: Adam with decoupled weight decay", 0},
     [OP_RUNNING_STATISTICS] = {"RunningStatistics", "update: running mean and variance, once a step", 0},

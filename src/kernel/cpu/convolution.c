@@ -160,6 +160,32 @@ neap_status prepare_conv_backward_weights(void *state, const struct neap_graph *
   return cpu_finish(cpu, p, run_backward_weights, kernel);
 }
 
+/* ---- Transposed convolution ---- */
+
+/* Inputs x, w, [bias]; oneDNN's operands are those of a gradient by the input: y, w, x. */
+static neap_status run_conv_transposed(const struct kernel *kernel, void *const *in, void *const *out,
+                                       void *workspace, const struct run_context *context) {
+  (void)context;
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  TRY(dnn_run(k->primitive,
+              &(struct dnn_operands){.a = out[0], .b = in[1], .c = in[0], .scratchpad = workspace}));
+  if (kernel_node(kernel)->attributes.bias) k->kernels->bias_add(k->b, in[2], out[0]);
+  return NEAP_OK;
+}
+
+neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph, const struct node *node,
+                                    struct preparation *p) {
+  const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
+                      *y = tensor(graph, node->outputs[0]);
+  struct cpu_kernel kernel = {0};
+  TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, graph, node, NULL, p, &kernel, &p->outputs[0],
+                   &p->inputs[0]));
+  p->inputs[1] = packed(dnn_weights(kernel.primitive));
+  if (node->attributes.bias) p->inputs[2] = ROW_MAJOR;
+  kernel.b = activation_of(y, p->outputs[0]);
+  return cpu_finish(state, p, run_conv_transposed, kernel);
+}
+
 /* ---- Linear ---- */
 
 static neap_status run_linear(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,

@@ -35,7 +35,7 @@ neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run 
 static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
-    if (node->op != OP_CONV) continue;
+    if (node->op != OP_CONV && node->op != OP_CONV_TRANSPOSED) continue;
     const struct tensor *x = &graph->tensors.data[node->inputs[0]],
                         *y = &graph->tensors.data[node->outputs[0]];
     const bool begins = x->role == ROLE_INPUT && x->dims[1] <= 4;
@@ -126,6 +126,10 @@ static cpu_prepare *const prepares[OP_COUNT] = {
     [OP_LINEAR] = prepare_linear,
     [OP_DROPOUT] = prepare_dropout,
     [OP_SOFTMAX_CROSS_ENTROPY] = prepare_softmax_cross_entropy,
+    [OP_CONV_TRANSPOSED] = prepare_conv_transposed,
+    [OP_CROP] = prepare_crop,
+    [OP_RESIZE] = prepare_resize,
+    [OP_ADAPTIVE_AVERAGE_POOL] = prepare_adaptive_average_pool,
     [OP_CONV_BACKWARD_DATA] = prepare_conv_backward_data,
     [OP_CONV_BACKWARD_WEIGHTS] = prepare_conv_backward_weights,
     [OP_BIAS_BACKWARD] = prepare_bias_backward,
@@ -137,6 +141,9 @@ static cpu_prepare *const prepares[OP_COUNT] = {
     [OP_LINEAR_BACKWARD_DATA] = prepare_linear_backward_data,
     [OP_LINEAR_BACKWARD_WEIGHTS] = prepare_linear_backward_weights,
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = prepare_softmax_cross_entropy_backward,
+    [OP_CROP_BACKWARD] = prepare_crop_backward,
+    [OP_RESIZE_BACKWARD] = prepare_resize_backward,
+    [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = prepare_adaptive_average_pool_backward,
     [OP_SGD] = prepare_sgd,
     [OP_ADAMW] = prepare_adamw,
     [OP_RUNNING_STATISTICS] = prepare_running_statistics,

@@ -39,7 +39,7 @@ static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) {
 
 /* convolution.c: with oneDNN */
 cpu_prepare prepare_conv, prepare_conv_backward_data, prepare_conv_backward_weights, prepare_linear,
-    prepare_linear_backward_data, prepare_linear_backward_weights, prepare_reorder;
+    prepare_linear_backward_data, prepare_linear_backward_weights, prepare_reorder, prepare_conv_transposed;
 
 /* own.c: kernels of our own */
 cpu_prepare prepare_batch_norm_statistics, prepare_batch_norm, prepare_batch_norm_backward, prepare_relu,
@@ -47,6 +47,7 @@ cpu_prepare prepare_batch_norm_statistics, prepare_batch_norm, prepare_batch_nor
     prepare_average_pool, prepare_average_pool_backward, prepare_global_average_pool,
     prepare_global_average_pool_backward, prepare_softmax_cross_entropy,
     prepare_softmax_cross_entropy_backward, prepare_dropout, prepare_sgd, prepare_adamw,
-    prepare_running_statistics;
+    prepare_running_statistics, prepare_crop, prepare_crop_backward, prepare_resize, prepare_resize_backward,
+    prepare_adaptive_average_pool, prepare_adaptive_average_pool_backward;
 
 #endif

@@ -140,9 +140,10 @@ static neap_status prepare_pool(struct cpu *cpu, const struct neap_graph *graph,
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
   for (int32_t i = 0; i < node->output_count; i++) p->outputs[i] = p->inputs[0];
   const struct tensor *out = &graph->tensors.data[node->outputs[0]], *in = input(graph, node, 0);
-  return cpu_finish(cpu, p, run,
-                    (struct cpu_kernel){.a = activation_of(backward ? out : in, p->inputs[0]),
-                                        .b = activation_of(backward ? in : out, p->inputs[0])});
+  struct cpu_kernel kernel = {.a = activation_of(backward ? out : in, p->inputs[0]),
+                              .b = activation_of(backward ? in : out, p->inputs[0])};
+  kernel.a.lanes = kernel.b.lanes = p->inputs[0].lanes; /* also where one side is a single pixel */
+  return cpu_finish(cpu, p, run, kernel);
 }
 
 RUN(run_max_pool) {
@@ -198,6 +199,64 @@ PREPARE(prepare_global_average_pool_backward) {
   p->outputs[0] = preferred_format(state, dx);
   return cpu_finish(state, p, run_global_average_pool_backward,
                     (struct cpu_kernel){.a = activation_of(dx, p->outputs[0])});
+}
+
+/* ---- Space ---- */
+
+RUN(run_crop) {
+  (void)workspace, (void)context;
+  K->crop(A, B, ATTRIBUTES.top, ATTRIBUTES.left, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_crop) { return prepare_pool(state, graph, node, p, run_crop, false); }
+
+RUN(run_crop_backward) {
+  (void)workspace, (void)context;
+  K->crop_backward(A, B, ATTRIBUTES.top, ATTRIBUTES.left, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_crop_backward) { return prepare_pool(state, graph, node, p, run_crop_backward, true); }
+
+static uint64_t resize_workspace(const struct tensor *y) {
+  return (uint64_t)(y->dims[2] + y->dims[3]) * sizeof(struct resize_tap);
+}
+
+RUN(run_resize) {
+  (void)context;
+  K->resize(A, B, ATTRIBUTES.align_corners, in[0], out[0], workspace);
+  return NEAP_OK;
+}
+PREPARE(prepare_resize) {
+  p->workspace = resize_workspace(&graph->tensors.data[node->outputs[0]]);
+  return prepare_pool(state, graph, node, p, run_resize, false);
+}
+
+RUN(run_resize_backward) {
+  (void)context;
+  K->resize_backward(A, B, ATTRIBUTES.align_corners, in[0], out[0], workspace);
+  return NEAP_OK;
+}
+PREPARE(prepare_resize_backward) {
+  p->workspace = resize_workspace(input(graph, node, 0));
+  return prepare_pool(state, graph, node, p, run_resize_backward, true);
+}
+
+RUN(run_adaptive_average_pool) {
+  (void)workspace, (void)context;
+  K->adaptive_average_pool(A, B, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_adaptive_average_pool) {
+  return prepare_pool(state, graph, node, p, run_adaptive_average_pool, false);
+}
+
+RUN(run_adaptive_average_pool_backward) {
+  (void)workspace, (void)context;
+  K->adaptive_average_pool_backward(A, B, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_adaptive_average_pool_backward) {
+  return prepare_pool(state, graph, node, p, run_adaptive_average_pool_backward, true);
 }
 
 /* ---- Loss ---- */

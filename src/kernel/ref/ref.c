@@ -4,31 +4,8 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "kernel/kernel.h"
 #include "kernel/random_stream.h"
-
-#define RUN(name)                                                                                            \
-  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
-                          const struct run_context *context)
-#define UNUSED     (void)in, (void)out, (void)workspace, (void)context
-#define ATTRIBUTES (&kernel_node(kernel)->attributes)
-
-/* [N, C, H, W] of a tensor; dimensions beyond its rank are 1, those beyond four are in W. */
-struct shape {
-  int64_t n, c, h, w;
-};
-
-static struct shape shape_of(const struct tensor *t) {
-  struct shape s = {t->dims[0], t->rank > 1 ? t->dims[1] : 1, t->rank > 2 ? t->dims[2] : 1, 1};
-  for (int32_t i = 3; i < t->rank; i++) s.w *= t->dims[i];
-  return s;
-}
-
-static int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_t w) {
-  return ((n * s.c + c) * s.h + h) * s.w + w;
-}
-
-#define FOR(i, count) for (int64_t i = 0; i < (count); i++)
+#include "kernel/ref/ref.h"
 
 /* ---- Convolution ---- */
 
@@ -67,7 +44,7 @@ static void visit_weights(void *sums, int64_t x, int64_t w, int64_t y) {
   o->sum[w] += o->a[x] * o->b[y];
 }
 
-RUN(run_conv) {
+static RUN(run_conv) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   const struct tensor *y = kernel_output(kernel, 0);
@@ -83,7 +60,7 @@ RUN(run_conv) {
 }
 
 /* w, dy -> dx */
-RUN(run_conv_backward_data) {
+static RUN(run_conv_backward_data) {
   UNUSED;
   memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
   walk_convolution(ATTRIBUTES, kernel_output(kernel, 0), kernel_input(kernel, 0), kernel_input(kernel, 1),
@@ -92,7 +69,7 @@ RUN(run_conv_backward_data) {
 }
 
 /* x, dy -> dw */
-RUN(run_conv_backward_weights) {
+static RUN(run_conv_backward_weights) {
   UNUSED;
   memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
   walk_convolution(ATTRIBUTES, kernel_input(kernel, 0), kernel_output(kernel, 0), kernel_input(kernel, 1),
@@ -100,9 +77,22 @@ RUN(run_conv_backward_weights) {
   return NEAP_OK;
 }
 
+/* The convolution goes from y to x: w [C, K, R, S] */
+static RUN(run_conv_transposed) {
+  UNUSED;
+  const struct tensor *y = kernel_output(kernel, 0);
+  const struct shape s = shape_of(y);
+  double *sum = out[0];
+  const double *bias = ATTRIBUTES->bias ? in[2] : NULL;
+  FOR(i, y->elements) sum[i] = bias != NULL ? bias[i / (s.h * s.w) % s.c] : 0;
+  walk_convolution(ATTRIBUTES, y, kernel_input(kernel, 1), kernel_input(kernel, 0), visit_data,
+                   &(struct operands){in[1], in[0], sum});
+  return NEAP_OK;
+}
+
 /* ---- Linear ---- */
 
-RUN(run_linear) {
+static RUN(run_linear) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), w = shape_of(kernel_input(kernel, 1));
   const double *a = in[0], *b = in[1], *bias = ATTRIBUTES->bias ? in[2] : NULL;
@@ -115,7 +105,7 @@ RUN(run_linear) {
   return NEAP_OK;
 }
 
-RUN(run_linear_backward_data) {
+static RUN(run_linear_backward_data) {
   UNUSED;
   const struct shape w = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
   const double *a = in[0], *b = in[1];
@@ -128,7 +118,7 @@ RUN(run_linear_backward_data) {
   return NEAP_OK;
 }
 
-RUN(run_linear_backward_weights) {
+static RUN(run_linear_backward_weights) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
   const double *a = in[0], *b = in[1];
@@ -142,7 +132,7 @@ RUN(run_linear_backward_weights) {
 }
 
 /* Sum by channel. */
-RUN(run_bias_backward) {
+static RUN(run_bias_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *dy = in[0];
@@ -156,7 +146,7 @@ RUN(run_bias_backward) {
 
 /* ---- Batch norm ---- */
 
-RUN(run_batch_norm_statistics) {
+static RUN(run_batch_norm_statistics) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], count = (double)(s.n * s.h * s.w);
@@ -169,7 +159,7 @@ RUN(run_batch_norm_statistics) {
   return NEAP_OK;
 }
 
-RUN(run_batch_norm) {
+static RUN(run_batch_norm) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], *mean = in[1], *variance = in[2], *gamma = in[3], *beta = in[4];
@@ -184,7 +174,7 @@ RUN(run_batch_norm) {
 
 /* Ioffe & Szegedy 2015, section 3, through the batch statistics. dx may lie where dy, x or the addend does:
  * each channel's sums are made before any of its elements is written. */
-RUN(run_batch_norm_backward) {
+static RUN(run_batch_norm_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], *dy = in[1], *mean = in[2], *variance = in[3], *gamma = in[4], *beta = in[5];
@@ -207,7 +197,7 @@ RUN(run_batch_norm_backward) {
   return NEAP_OK;
 }
 
-RUN(run_running_statistics) {
+static RUN(run_running_statistics) {
   UNUSED;
   const double *mean = in[0], *variance = in[1], momentum = (double)ATTRIBUTES->momentum,
                count = (double)ATTRIBUTES->size;
@@ -222,7 +212,7 @@ RUN(run_running_statistics) {
 
 /* ---- Elementwise ---- */
 
-RUN(run_relu) {
+static RUN(run_relu) {
   UNUSED;
   const double *x = in[0];
   double *y = out[0];
@@ -230,7 +220,7 @@ RUN(run_relu) {
   return NEAP_OK;
 }
 
-RUN(run_relu_backward) {
+static RUN(run_relu_backward) {
   UNUSED;
   const double *y = in[0], *dy = in[1];
   double *dx = out[0];
@@ -238,7 +228,7 @@ RUN(run_relu_backward) {
   return NEAP_OK;
 }
 
-RUN(run_add) {
+static RUN(run_add) {
   UNUSED;
   const double *a = in[0], *b = in[1];
   double *sum = out[0];
@@ -246,7 +236,7 @@ RUN(run_add) {
   return NEAP_OK;
 }
 
-RUN(run_dropout) {
+static RUN(run_dropout) {
   UNUSED;
   const double *x = in[0], p = (double)ATTRIBUTES->probability;
   double *y = out[0];
@@ -278,7 +268,7 @@ static int64_t pixel(const struct attributes *a, struct shape sx, int64_t n, int
             j * a->stride - a->padding + index % a->size);
 }
 
-RUN(run_max_pool) {
+static RUN(run_max_pool) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
@@ -295,7 +285,7 @@ RUN(run_max_pool) {
   return NEAP_OK;
 }
 
-RUN(run_max_pool_backward) {
+static RUN(run_max_pool_backward) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 1));
@@ -318,7 +308,7 @@ static double window_count(const struct attributes *a, struct shape sx, int64_t 
   return count;
 }
 
-RUN(run_average_pool) {
+static RUN(run_average_pool) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
@@ -329,7 +319,7 @@ RUN(run_average_pool) {
   return NEAP_OK;
 }
 
-RUN(run_average_pool_backward) {
+static RUN(run_average_pool_backward) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
@@ -341,7 +331,7 @@ RUN(run_average_pool_backward) {
   return NEAP_OK;
 }
 
-RUN(run_global_average_pool) {
+static RUN(run_global_average_pool) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0];
@@ -354,7 +344,7 @@ RUN(run_global_average_pool) {
   return NEAP_OK;
 }
 
-RUN(run_global_average_pool_backward) {
+static RUN(run_global_average_pool_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_output(kernel, 0));
   const double *dy = in[0];
@@ -378,7 +368,7 @@ static double wanted(const struct attributes *a, int64_t classes, int64_t c, int
   return (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
 }
 
-RUN(run_softmax_cross_entropy) {
+static RUN(run_softmax_cross_entropy) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0];
@@ -401,7 +391,7 @@ RUN(run_softmax_cross_entropy) {
   return NEAP_OK;
 }
 
-RUN(run_softmax_cross_entropy_backward) {
+static RUN(run_softmax_cross_entropy_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0];
@@ -420,7 +410,7 @@ RUN(run_softmax_cross_entropy_backward) {
 
 /* ---- Optimizers ---- */
 
-RUN(run_sgd) {
+static RUN(run_sgd) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   double *w = in[0], *m = kernel_node(kernel)->input_count > 2 ? in[2] : NULL;
@@ -437,7 +427,7 @@ RUN(run_sgd) {
   return NEAP_OK;
 }
 
-RUN(run_adamw) {
+static RUN(run_adamw) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
   double *w = in[0], *m = in[2], *v = in[3];
@@ -498,6 +488,10 @@ static kernel_run *const runs[OP_COUNT] = {
     [OP_LINEAR] = run_linear,
     [OP_DROPOUT] = run_dropout,
     [OP_SOFTMAX_CROSS_ENTROPY] = run_softmax_cross_entropy,
+    [OP_CONV_TRANSPOSED] = run_conv_transposed,
+    [OP_CROP] = run_crop,
+    [OP_RESIZE] = run_resize,
+    [OP_ADAPTIVE_AVERAGE_POOL] = run_adaptive_average_pool,
     [OP_CONV_BACKWARD_DATA] = run_conv_backward_data,
     [OP_CONV_BACKWARD_WEIGHTS] = run_conv_backward_weights,
     [OP_BIAS_BACKWARD] = run_bias_backward,
@@ -509,6 +503,9 @@ static kernel_run *const runs[OP_COUNT] = {
     [OP_LINEAR_BACKWARD_DATA] = run_linear_backward_data,
     [OP_LINEAR_BACKWARD_WEIGHTS] = run_linear_backward_weights,
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = run_softmax_cross_entropy_backward,
+    [OP_CROP_BACKWARD] = run_crop_backward,
+    [OP_RESIZE_BACKWARD] = run_resize_backward,
+    [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = run_adaptive_average_pool_backward,
     [OP_SGD] = run_sgd,
     [OP_ADAMW] = run_adamw,
     [OP_RUNNING_STATISTICS] = run_running_statistics,

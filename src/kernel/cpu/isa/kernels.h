@@ -31,6 +31,12 @@ struct random_key {
   uint64_t stream; /* step, micro-batch and node, packed by the caller */
 };
 
+/* Where a pixel of a resized axis is read: (1 - share) first + share second. */
+struct resize_tap {
+  int64_t first, second;
+  float share;
+};
+
 struct cpu_kernels {
   const char *name;
 
@@ -75,6 +81,22 @@ struct cpu_kernels {
   void (*global_average_pool)(struct activation a, const float *x,
                               float *y); /* y: [images, channels] row-major */
   void (*global_average_pool_backward)(struct activation a, const float *dy, float *dx);
+
+  /* The pixels of x from (top, left) on; and the gradient, zero outside them. */
+  void (*crop)(struct activation x_shape, struct activation y_shape, int64_t top, int64_t left,
+               const float *x, float *y);
+  void (*crop_backward)(struct activation x_shape, struct activation y_shape, int64_t top, int64_t left,
+                        const float *dy, float *dx);
+  /* Bilinear interpolation (neap_resize). `workspace`: a struct resize_tap for each row and column of y. */
+  void (*resize)(struct activation x_shape, struct activation y_shape, bool align_corners, const float *x,
+                 float *y, void *workspace);
+  void (*resize_backward)(struct activation x_shape, struct activation y_shape, bool align_corners,
+                          const float *dy, float *dx, void *workspace);
+  /* Means over regions that cover x: floor(i H / H') to ceil((i + 1) H / H') on each axis. */
+  void (*adaptive_average_pool)(struct activation x_shape, struct activation y_shape, const float *x,
+                                float *y);
+  void (*adaptive_average_pool_backward)(struct activation x_shape, struct activation y_shape,
+                                         const float *dy, float *dx);
 
   /* loss[0]: mean over rows whose label is >= 0 (0 when there are none); correct[0]: rows whose label is the
    * first largest logit. Stable (the maximum is subtracted). */

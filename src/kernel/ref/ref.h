@@ -1,0 +1,34 @@
+/* The reference backend: what its files share. */
+#ifndef NEAP_KERNEL_REF_REF_H
+#define NEAP_KERNEL_REF_REF_H
+
+#include "kernel/kernel.h"
+
+#define RUN(name)                                                                                            \
+  neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,          \
+                   const struct run_context *context)
+#define UNUSED     (void)in, (void)out, (void)workspace, (void)context
+#define ATTRIBUTES (&kernel_node(kernel)->attributes)
+
+/* [N, C, H, W] of a tensor; dimensions beyond its rank are 1, those beyond four are in W. */
+struct shape {
+  int64_t n, c, h, w;
+};
+
+static inline struct shape shape_of(const struct tensor *t) {
+  struct shape s = {t->dims[0], t->rank > 1 ? t->dims[1] : 1, t->rank > 2 ? t->dims[2] : 1, 1};
+  for (int32_t i = 3; i < t->rank; i++) s.w *= t->dims[i];
+  return s;
+}
+
+static inline int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_t w) {
+  return ((n * s.c + c) * s.h + h) * s.w + w;
+}
+
+#define FOR(i, count) for (int64_t i = 0; i < (count); i++)
+
+/* space.c: operators that move pixels */
+kernel_run run_crop, run_crop_backward, run_resize, run_resize_backward, run_adaptive_average_pool,
+    run_adaptive_average_pool_backward;
+
+#endif

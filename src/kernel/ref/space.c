@@ -1,0 +1,120 @@
+/* Operators that move pixels: crop, resize, adaptive pooling. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/ref/ref.h"
+
+static void clear(const struct tensor *t, double *values) {
+  memset(values, 0, (size_t)t->elements * sizeof *values);
+}
+
+/* ---- Crop ---- */
+
+RUN(run_crop) {
+  UNUSED;
+  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
+  const double *x = in[0];
+  double *y = out[0];
+  FOR(n, sy.n)
+  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w) y[at(sy, n, c, i, j)] =
+      x[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)];
+  return NEAP_OK;
+}
+
+RUN(run_crop_backward) {
+  UNUSED;
+  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
+  const double *dy = in[0];
+  double *dx = out[0];
+  clear(kernel_output(kernel, 0), dx);
+  FOR(n, sy.n)
+  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] =
+      dy[at(sy, n, c, i, j)];
+  return NEAP_OK;
+}
+
+/* ---- Resize ---- */
+
+/* How much of pixel p of `from` goes into pixel i of `to`, on one axis: hat functions around the place where
+ * it is read; what lies beyond the last pixel's centre is the last pixel. */
+static double resize_share(int64_t i, int64_t p, int64_t from, int64_t to, bool align) {
+  double place;
+  if (align)
+    place = to > 1 ? (double)(i * (from - 1)) / (double)(to - 1) : 0;
+  else
+    place = fmax(((double)i + 0.5) * (double)from / (double)to - 0.5, 0);
+  place = fmin(place, (double)(from - 1));
+  return fmax(1 - fabs(place - (double)p), 0);
+}
+
+RUN(run_resize) {
+  UNUSED;
+  const bool align = ATTRIBUTES->align_corners;
+  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
+  const double *x = in[0];
+  double *y = out[0];
+  clear(kernel_output(kernel, 0), y);
+  FOR(i, sy.h) FOR(j, sy.w) FOR(r, sx.h) FOR(s, sx.w) {
+    const double share = resize_share(i, r, sx.h, sy.h, align) * resize_share(j, s, sx.w, sy.w, align);
+    if (share > 0) FOR(n, sy.n) FOR(c, sy.c) y[at(sy, n, c, i, j)] += share * x[at(sx, n, c, r, s)];
+  }
+  return NEAP_OK;
+}
+
+RUN(run_resize_backward) {
+  UNUSED;
+  const bool align = ATTRIBUTES->align_corners;
+  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
+  const double *dy = in[0];
+  double *dx = out[0];
+  clear(kernel_output(kernel, 0), dx);
+  FOR(i, sy.h) FOR(j, sy.w) FOR(r, sx.h) FOR(s, sx.w) {
+    const double share = resize_share(i, r, sx.h, sy.h, align) * resize_share(j, s, sx.w, sy.w, align);
+    if (share > 0) FOR(n, sy.n) FOR(c, sy.c) dx[at(sx, n, c, r, s)] += share * dy[at(sy, n, c, i, j)];
+  }
+  return NEAP_OK;
+}
+
+/* ---- Adaptive average pooling ---- */
+
+static int64_t region_begin(int64_t i, int64_t from, int64_t to) { return i * from / to; }
+static int64_t region_size(int64_t i, int64_t from, int64_t to) {
+  return ((i + 1) * from + to - 1) / to - region_begin(i, from, to);
+}
+
+/* clang-format off */
+#define FOR_REGIONS(sx, sy)                                                                                  \
+  FOR(n, sy.n) FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w)                                                         \
+  FOR(r, region_size(i, sx.h, sy.h)) FOR(s, region_size(j, sx.w, sy.w))
+/* clang-format on */
+
+static double region_share(struct shape sx, struct shape sy, int64_t i, int64_t j) {
+  return 1 / (double)(region_size(i, sx.h, sy.h) * region_size(j, sx.w, sy.w));
+}
+
+static int64_t region_pixel(struct shape sx, struct shape sy, int64_t n, int64_t c, int64_t i, int64_t j,
+                            int64_t r, int64_t s) {
+  return at(sx, n, c, region_begin(i, sx.h, sy.h) + r, region_begin(j, sx.w, sy.w) + s);
+}
+
+RUN(run_adaptive_average_pool) {
+  UNUSED;
+  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
+  const double *x = in[0];
+  double *y = out[0];
+  clear(kernel_output(kernel, 0), y);
+  FOR_REGIONS(sx, sy)
+  y[at(sy, n, c, i, j)] += region_share(sx, sy, i, j) * x[region_pixel(sx, sy, n, c, i, j, r, s)];
+  return NEAP_OK;
+}
+
+RUN(run_adaptive_average_pool_backward) {
+  UNUSED;
+  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
+  const double *dy = in[0];
+  double *dx = out[0];
+  clear(kernel_output(kernel, 0), dx);
+  FOR_REGIONS(sx, sy)
+  dx[region_pixel(sx, sy, n, c, i, j, r, s)] += region_share(sx, sy, i, j) * dy[at(sy, n, c, i, j)];
+  return NEAP_OK;
+}

@@ -139,7 +139,8 @@ neap_tensor neap_flatten(neap_builder *b, neap_tensor x); /* [N, ...] -> [N, res
 neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
- * logits [N, C], labels [N] of NEAP_I32. */
+ * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. What is
+ * labelled with none of the classes, such as -1 or 255, does not count. */
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing);
 
@@ -216,8 +217,8 @@ void neap_session_free(neap_session *session);
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
-  double loss;     /* mean over the batch */
-  int64_t correct; /* how many of the batch have their label as the largest logit */
+  double loss;     /* mean over the labels of the batch */
+  int64_t correct; /* of how many labels the logit is the largest */
 } neap_step_result;
 
 /* One training step: forward, backward, update. */

@@ -24,6 +24,7 @@ struct op_case {
   neap_conv_transposed_options transposed;
   neap_crop_options crop; /* of a resize: the output's height and width */
   bool align;
+  bool dense; /* a label for each pixel: the head is a 1x1 convolution */
 };
 
 static inline neap_tensor apply_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -198,6 +199,9 @@ static const struct op_case op_cases[] = {
     {"dropout twice", apply_dropout_twice, .dims = {2, 16, 5, 6}, .probability = 0.4f},
     {"cross-entropy", apply_nothing, .dims = {6, 8}, .scope = "head"},
     {"cross-entropy smoothing", apply_nothing, .dims = {6, 8}, .smoothing = 0.1f, .scope = "head"},
+    {"cross-entropy by pixel", apply_nothing, .dims = {2, 16, 4, 5}, .dense = true, .scope = "head"},
+    {"cross-entropy by pixel, smoothing", apply_nothing, .dims = {3, 4, 5, 3}, .smoothing = 0.1f,
+     .dense = true, .scope = "head"},
     {"conv transposed 2x2 stride 2", apply_conv_transposed, .dims = {2, 32, 4, 3},
      .transposed = {.filters = 16, .size = 2, .stride = 2, .bias = true}},
     {"conv transposed 2x2 stride 2 odd channels", apply_conv_transposed, .dims = {2, 6, 3, 4},
@@ -243,14 +247,16 @@ static inline struct neap_graph *op_case_graph(const struct op_case *c, bool fus
   const bool image = c->dims[2] > 0;
   const int64_t dims[] = {c->dims[0], image ? 3 : 7, c->dims[2], c->dims[3]};
   neap_tensor x = neap_input(b, "image", NEAP_F32, image ? 4 : 2, dims),
-              labels = neap_input(b, "label", NEAP_I32, 1, dims);
+              labels = c->dense ? neap_input(b, "label", NEAP_I32, 3, (int64_t[]){dims[0], dims[2], dims[3]})
+                                : neap_input(b, "label", NEAP_I32, 1, dims);
   neap_scope(b, "stem");
   x = image ? neap_conv(b, x, (neap_conv_options){.filters = c->dims[1], .size = 1, .bias = true})
             : neap_linear(b, x, c->dims[1], true);
   neap_scope(b, "op");
   x = c->apply(b, x, c);
   neap_scope(b, "head");
-  x = neap_linear(b, neap_flatten(b, x), OP_CASE_CLASSES, true);
+  x = c->dense ? neap_conv(b, x, (neap_conv_options){.filters = OP_CASE_CLASSES, .size = 1, .bias = true})
+               : neap_linear(b, neap_flatten(b, x), OP_CASE_CLASSES, true);
   const neap_tensor loss = neap_softmax_cross_entropy(b, x, labels, c->smoothing);
   struct neap_graph *graph = NULL, *fused = NULL;
   const neap_status status = neap_builder_finish(b, loss, &graph);

@@ -129,13 +129,16 @@ static neap_status infer_linear(const struct neap_graph *graph, const struct nod
   return NEAP_OK;
 }
 
+/* Logits [N, classes, pixels...], a label for each [N, pixels...]. */
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
-  TRY(need_rank(graph, node, 2, "logits [N, classes]"));
   const struct tensor *x = input(graph, node, 0), *y = input(graph, node, 1);
-  RETURN_IF(y->rank != 1 || y->dtype != NEAP_I32 || y->dims[0] != x->dims[0], NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy: '%s' must be [%lld] of i32, a label for each row of '%s'", y->name,
-            (long long)x->dims[0], x->name);
+  RETURN_IF(x->rank < 2 || x->dtype != NEAP_F32, NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy takes logits [N, classes, pixels...] of f32, not '%s'", x->name);
+  bool fits = y->rank == x->rank - 1 && y->dtype == NEAP_I32 && y->dims[0] == x->dims[0];
+  for (int32_t i = 1; fits && i < y->rank; i++) fits = y->dims[i] == x->dims[i + 1];
+  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy: '%s' must be i32, a label for each row or pixel of '%s'", y->name, x->name);
   const float s = node->attributes.smoothing;
   RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "SoftmaxCrossEntropy: smoothing %g is not in [0, 1)",
             (double)s);

@@ -261,26 +261,34 @@ PREPARE(prepare_adaptive_average_pool_backward) {
 
 /* ---- Loss ---- */
 
+/* Logits with their classes side by side, so that a row or a pixel is a run of memory. */
+static struct memory_format classes_last(const struct tensor *logits) {
+  return logits->rank > 2 ? (struct memory_format){.lanes = logits->dims[1]} : ROW_MAJOR;
+}
+
 RUN(run_softmax_cross_entropy) {
-  (void)workspace, (void)context;
+  (void)context;
   const struct tensor *x = kernel_input(kernel, 0);
-  K->softmax_cross_entropy(x->dims[0], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing, out[0], out[1]);
+  K->softmax_cross_entropy(x->elements / x->dims[1], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing, out[0],
+                           out[1], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_softmax_cross_entropy) {
-  p->inputs[0] = ROW_MAJOR;
+  p->inputs[0] = classes_last(input(graph, node, 0));
+  p->workspace = LOSS_PARTS * sizeof(struct loss_part);
   return prepare_alike(state, graph, node, p, run_softmax_cross_entropy, 0, false);
 }
 
 RUN(run_softmax_cross_entropy_backward) {
   (void)workspace, (void)context;
   const struct tensor *x = kernel_input(kernel, 0);
-  K->softmax_cross_entropy_backward(x->dims[0], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing, out[0]);
+  K->softmax_cross_entropy_backward(x->elements / x->dims[1], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing,
+                                    out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_softmax_cross_entropy_backward) {
-  p->inputs[0] = ROW_MAJOR;
-  return prepare_alike(state, graph, node, p, run_softmax_cross_entropy_backward, 0, false);
+  p->inputs[0] = classes_last(input(graph, node, 0));
+  return prepare_alike(state, graph, node, p, run_softmax_cross_entropy_backward, 1, false);
 }
 
 /* ---- Optimizers: elementwise over a variable as it lies in memory ---- */

@@ -357,10 +357,25 @@ static RUN(run_global_average_pool_backward) {
 
 static bool counts(int32_t label, int64_t classes) { return label >= 0 && label < classes; }
 
-static double log_sum(const double *x, int64_t classes) {
-  double most = x[0], sum = 0;
-  FOR(c, classes) most = x[c] > most ? x[c] : most;
-  FOR(c, classes) sum += exp(x[c] - most);
+/* Logits of one row or pixel: `classes` of them, `stride` apart. */
+struct row {
+  const double *x;
+  int64_t classes, stride;
+};
+
+/* Row i of logits [N, classes, pixels...]: pixel i % pixels of image i / pixels. */
+static int64_t row_offset(struct shape s, int64_t i) {
+  return i / (s.h * s.w) * s.c * s.h * s.w + i % (s.h * s.w);
+}
+
+static struct row row_at(struct shape s, const double *x, int64_t i) {
+  return (struct row){x + row_offset(s, i), s.c, s.h * s.w};
+}
+
+static double log_sum(struct row r) {
+  double most = r.x[0], sum = 0;
+  FOR(c, r.classes) most = r.x[c * r.stride] > most ? r.x[c * r.stride] : most;
+  FOR(c, r.classes) sum += exp(r.x[c * r.stride] - most);
   return most + log(sum);
 }
 
@@ -371,20 +386,20 @@ static double wanted(const struct attributes *a, int64_t classes, int64_t c, int
 static RUN(run_softmax_cross_entropy) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
-  const double *x = in[0];
   const int32_t *labels = in[1];
   int32_t *correct = out[1];
   double total = 0, rows = 0;
   *correct = 0;
-  FOR(n, s.n) {
-    if (!counts(labels[n], s.c)) continue;
-    const double norm = log_sum(x + n * s.c, s.c);
+  FOR(i, s.n * s.h * s.w) {
+    if (!counts(labels[i], s.c)) continue;
+    const struct row r = row_at(s, in[0], i);
+    const double norm = log_sum(r);
     int64_t best = 0;
     FOR(c, s.c) {
-      total += wanted(ATTRIBUTES, s.c, c, labels[n]) * (norm - x[n * s.c + c]);
-      if (x[n * s.c + c] > x[n * s.c + best]) best = c;
+      total += wanted(ATTRIBUTES, s.c, c, labels[i]) * (norm - r.x[c * r.stride]);
+      if (r.x[c * r.stride] > r.x[best * r.stride]) best = c;
     }
-    *correct += best == labels[n];
+    *correct += best == labels[i];
     rows++;
   }
   *(double *)out[0] = rows > 0 ? total / rows : 0;
@@ -394,16 +409,17 @@ static RUN(run_softmax_cross_entropy) {
 static RUN(run_softmax_cross_entropy_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
-  const double *x = in[0];
   const int32_t *labels = in[1];
-  double *dx = out[0], rows = 0;
-  FOR(n, s.n) rows += counts(labels[n], s.c);
-  FOR(n, s.n) {
-    const double norm = log_sum(x + n * s.c, s.c);
-    FOR(c, s.c) {
-      const int64_t i = n * s.c + c;
-      dx[i] = counts(labels[n], s.c) ? (exp(x[i] - norm) - wanted(ATTRIBUTES, s.c, c, labels[n])) / rows : 0;
-    }
+  double rows = 0;
+  FOR(i, s.n * s.h * s.w) rows += counts(labels[i], s.c);
+  FOR(i, s.n * s.h * s.w) {
+    const struct row r = row_at(s, in[0], i);
+    double *dx = (double *)out[0] + row_offset(s, i);
+    const double norm = log_sum(r);
+    FOR(c, s.c)
+    dx[c * r.stride] = counts(labels[i], s.c)
+                           ? (exp(r.x[c * r.stride] - norm) - wanted(ATTRIBUTES, s.c, c, labels[i])) / rows
+                           : 0;
   }
   return NEAP_OK;
 }

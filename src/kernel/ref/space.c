@@ -16,7 +16,8 @@ RUN(run_crop) {
   const double *x = in[0];
   double *y = out[0];
   FOR(n, sy.n)
-  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w) y[at(sy, n, c, i, j)] =
+  FOR(c, sy.c)
+  FOR(i, sy.h) FOR(j, sy.w) y[at(sy, n, c, i, j)] =
       x[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)];
   return NEAP_OK;
 }
@@ -28,7 +29,8 @@ RUN(run_crop_backward) {
   double *dx = out[0];
   clear(kernel_output(kernel, 0), dx);
   FOR(n, sy.n)
-  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] =
+  FOR(c, sy.c)
+  FOR(i, sy.h) FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] =
       dy[at(sy, n, c, i, j)];
   return NEAP_OK;
 }

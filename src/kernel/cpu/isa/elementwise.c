@@ -1,4 +1,4 @@
-/* Elementwise kernels, optimizers, random numbers, the loss, and changes of layout. */
+/* Elementwise kernels, optimizers, random numbers, and changes of layout. */
 #include <math.h>
 #include <string.h>
 
@@ -81,61 +81,6 @@ void ISA(dropout)(struct activation a, struct random_key key, float probability,
             channel < a.channels && random_uniform(word[(first + p) % 4]) >= probability ? x[at] * kept : 0;
       }
     }
-}
-
-/* ---- Softmax cross-entropy ---- */
-
-struct softmax_row {
-  float highest;
-  double sum; /* of exp(x - highest) */
-  int64_t argmax;
-};
-
-static struct softmax_row softmax_row(int64_t classes, const float *x) {
-  struct softmax_row row = {.highest = x[0]};
-  for (int64_t c = 1; c < classes; c++)
-    if (x[c] > row.highest) row.highest = x[c], row.argmax = c;
-  for (int64_t c = 0; c < classes; c++) row.sum += (double)expf(x[c] - row.highest);
-  return row;
-}
-
-void ISA(softmax_cross_entropy)(int64_t rows, int64_t classes, const float *logits, const int32_t *labels,
-                                float smoothing, float *loss, int32_t *correct) {
-  double total = 0;
-  int64_t counted = 0;
-  *correct = 0;
-  for (int64_t n = 0; n < rows; n++) {
-    if (labels[n] < 0 || labels[n] >= classes) continue;
-    const float *x = logits + n * classes;
-    const struct softmax_row row = softmax_row(classes, x);
-    const double norm = (double)row.highest + log(row.sum);
-    double mean = 0;
-    for (int64_t c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / (double)classes;
-    total += norm - (1 - (double)smoothing) * (double)x[labels[n]] - (double)smoothing * mean;
-    *correct += row.argmax == labels[n];
-    counted++;
-  }
-  *loss = counted > 0 ? (float)(total / (double)counted) : 0;
-}
-
-void ISA(softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
-                                         const int32_t *labels, float smoothing, float *dlogits) {
-  int64_t counted = 0;
-  for (int64_t n = 0; n < rows; n++) counted += labels[n] >= 0 && labels[n] < classes;
-  for (int64_t n = 0; n < rows; n++) {
-    const float *x = logits + n * classes;
-    float *dx = dlogits + n * classes;
-    if (labels[n] < 0 || labels[n] >= classes) {
-      memset(dx, 0, (size_t)classes * sizeof *dx);
-      continue;
-    }
-    const struct softmax_row row = softmax_row(classes, x);
-    const float scale = (float)(1 / row.sum), share = 1 / (float)counted, even = smoothing / (float)classes;
-    for (int64_t c = 0; c < classes; c++) {
-      const float wanted = c == labels[n] ? 1 - smoothing + even : even;
-      dx[c] = (expf(x[c] - row.highest) * scale - wanted) * share;
-    }
-  }
 }
 
 /* ---- Layouts ---- */

@@ -31,6 +31,13 @@ struct random_key {
   uint64_t stream; /* step, micro-batch and node, packed by the caller */
 };
 
+/* The loss over some of the rows. */
+enum { LOSS_PARTS = 64 };
+struct loss_part {
+  double loss;
+  int64_t counted, correct;
+};
+
 /* Where a pixel of a resized axis is read: (1 - share) first + share second. */
 struct resize_tap {
   int64_t first, second;
@@ -98,11 +105,11 @@ struct cpu_kernels {
   void (*adaptive_average_pool_backward)(struct activation x_shape, struct activation y_shape,
                                          const float *dy, float *dx);
 
-  /* loss[0]: mean over rows whose label is >= 0 (0 when there are none); correct[0]: rows whose label is the
-   * first largest logit. Stable (the maximum is subtracted). */
+  /* loss[0]: mean over rows whose label is one of the classes (0 when there are none); correct[0]: rows whose
+   * label is the first largest logit. Stable (the maximum is subtracted). parts: [LOSS_PARTS], workspace. */
   void (*softmax_cross_entropy)(int64_t rows, int64_t classes, const float *logits, const int32_t *labels,
-                                float smoothing, float *loss, int32_t *correct);
-  /* d loss / d logits, in place of logits; rows with a negative label give 0. */
+                                float smoothing, float *loss, int32_t *correct, struct loss_part *parts);
+  /* d loss / d logits, in place of logits; rows with another label give 0. */
   void (*softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
                                          const int32_t *labels, float smoothing, float *dlogits);
 

@@ -1,0 +1,108 @@
+/* Softmax cross-entropy over rows of logits. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/cpu/isa/isa.h"
+
+/* e^x for x <= 0, to about a unit in the last place: x = n ln 2 + r, a polynomial in r (Cephes), n in the
+ * exponent. Without branches, so that loops over it become vectors. */
+static inline __attribute__((always_inline)) float exponential(float x) {
+  static const float lowest = -87, rounder = 0x1.8p23f;
+  const float bounded = x < lowest ? lowest : x;
+  const float n = multiply_add(bounded, 1.44269504f, rounder) - rounder;
+  const float r = multiply_add(n, 2.12194440e-4f, multiply_add(n, -0.693359375f, bounded));
+  float p = multiply_add(1.9875691500e-4f, r, 1.3981999507e-3f);
+  p = multiply_add(p, r, 8.3334519073e-3f);
+  p = multiply_add(p, r, 4.1665795894e-2f);
+  p = multiply_add(p, r, 1.6666665459e-1f);
+  p = multiply_add(p, r, 5.0000001201e-1f);
+  p = multiply_add(p, r * r, r + 1);
+  const union {
+    uint32_t bits;
+    float value;
+  } power = {((uint32_t)(int32_t)n + 127) << 23};
+  return x < lowest ? 0 : p * power.value;
+}
+
+struct softmax_row {
+  float highest;
+  double sum; /* of exp(x - highest) */
+};
+
+static struct softmax_row softmax_row(int64_t classes, const float *x) {
+  float highest = x[0];
+#pragma omp simd reduction(max : highest)
+  for (int64_t c = 1; c < classes; c++) highest = x[c] > highest ? x[c] : highest;
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t c = 0; c < classes; c++) sum += (double)exponential(x[c] - highest);
+  return (struct softmax_row){highest, sum};
+}
+
+static bool counts(int32_t label, int64_t classes) { return label >= 0 && label < classes; }
+
+/* Is the label the first of the largest? */
+static bool is_answer(const float *x, float highest, int32_t label) {
+  if (x[label] != highest) return false;
+  for (int32_t c = 0; c < label; c++)
+    if (x[c] == highest) return false;
+  return true;
+}
+
+static double loss_of_row(int64_t classes, const float *x, struct softmax_row row, int32_t label,
+                          float smoothing) {
+  double mean = 0;
+  for (int64_t c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / (double)classes;
+  return (double)row.highest + log(row.sum) - (1 - (double)smoothing) * (double)x[label] -
+         (double)smoothing * mean;
+}
+
+void ISA(softmax_cross_entropy)(int64_t rows, int64_t classes, const float *logits, const int32_t *labels,
+                                float smoothing, float *loss, int32_t *correct, struct loss_part *parts) {
+  /* Parts, not threads, are what is added up: their number is fixed. */
+#pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
+  for (int part = 0; part < LOSS_PARTS; part++) {
+    const struct range mine = part_of(rows, part, LOSS_PARTS);
+    struct loss_part sum = {0};
+    for (int64_t n = mine.begin; n < mine.end; n++) {
+      if (!counts(labels[n], classes)) continue;
+      const float *x = logits + n * classes;
+      const struct softmax_row row = softmax_row(classes, x);
+      sum.loss += loss_of_row(classes, x, row, labels[n], smoothing);
+      sum.correct += is_answer(x, row.highest, labels[n]);
+      sum.counted++;
+    }
+    parts[part] = sum;
+  }
+  struct loss_part total = {0};
+  for (int part = 0; part < LOSS_PARTS; part++) {
+    total.loss += parts[part].loss;
+    total.correct += parts[part].correct;
+    total.counted += parts[part].counted;
+  }
+  *loss = total.counted > 0 ? (float)(total.loss / (double)total.counted) : 0;
+  *correct = (int32_t)total.correct;
+}
+
+void ISA(softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
+                                         const int32_t *labels, float smoothing, float *dlogits) {
+  int64_t counted = 0;
+  for (int64_t n = 0; n < rows; n++) counted += counts(labels[n], classes);
+  const float share = 1 / (float)counted, even = smoothing / (float)classes;
+#pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
+  for (int64_t n = 0; n < rows; n++) {
+    const float *x = logits + n * classes;
+    float *dx = dlogits + n * classes;
+    if (!counts(labels[n], classes)) {
+      memset(dx, 0, (size_t)classes * sizeof *dx);
+      continue;
+    }
+    const struct softmax_row row = softmax_row(classes, x);
+    const float scale = (float)(1 / row.sum);
+#pragma omp simd
+    for (int64_t c = 0; c < classes; c++) {
+      const float wanted = c == labels[n] ? 1 - smoothing + even : even;
+      dx[c] = (exponential(x[c] - row.highest) * scale - wanted) * share;
+    }
+  }
+}

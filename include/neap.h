@@ -65,7 +65,7 @@ typedef struct neap_builder neap_builder; /* makes a graph */
  * gives one back, so only neap_builder_finish has to be checked. */
 typedef int32_t neap_tensor;
 
-typedef enum neap_dtype { NEAP_F32, NEAP_I32, NEAP_U8, NEAP_F64 } neap_dtype;
+typedef enum neap_dtype { NEAP_F32, NEAP_I32, NEAP_U8, NEAP_F64, NEAP_BIT } neap_dtype; /* BIT: 8 a byte */
 
 enum { NEAP_MAX_RANK = 8 };
 

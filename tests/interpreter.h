@@ -104,6 +104,8 @@ static inline void interpreter_write(const struct interpreter *m, int32_t id, co
     const int64_t at = element_position(t, format, i);
     if (t->dtype == NEAP_I32)
       ((int32_t *)m->data[id])[at] = (int32_t)values[i];
+    else if (t->dtype == NEAP_BIT)
+      ((uint8_t *)m->data[id])[at / 8] |= (uint8_t)((values[i] != 0) << at % 8);
     else if (t->dtype == NEAP_U8)
       ((uint8_t *)m->data[id])[at] = (uint8_t)values[i];
     else if (wide)
@@ -127,6 +129,7 @@ static inline double *interpreter_read(const struct interpreter *m, int32_t id) 
     const int64_t at = element_position(t, format, i);
     values[i] = format.packed != NULL  ? (double)plain[i]
                 : t->dtype == NEAP_I32 ? ((const int32_t *)m->data[id])[at]
+                : t->dtype == NEAP_BIT ? ((const uint8_t *)m->data[id])[at / 8] >> at % 8 & 1
                 : t->dtype == NEAP_U8  ? ((const uint8_t *)m->data[id])[at]
                 : wide                 ? ((const double *)m->data[id])[at]
                                        : (double)((const float *)m->data[id])[at];

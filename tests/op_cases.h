@@ -104,6 +104,15 @@ static inline neap_tensor apply_dropout_twice(neap_builder *b, neap_tensor x, co
   return neap_dropout(b, neap_relu(b, neap_dropout(b, x, c->probability)), c->probability);
 }
 
+/* Nothing but ReLU's own gradient reads its output in the backward pass. */
+static inline neap_tensor apply_relu_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_max_pool(b, neap_relu(b, x), c->pool);
+}
+
+static inline neap_tensor apply_relu_dropout(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_dropout(b, neap_relu(b, x), c->probability);
+}
+
 static inline neap_tensor apply_conv_transposed(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_conv_transposed(b, x, c->transposed);
 }
@@ -202,6 +211,11 @@ static const struct op_case op_cases[] = {
     {"cross-entropy by pixel", apply_nothing, .dims = {2, 16, 4, 5}, .dense = true, .scope = "head"},
     {"cross-entropy by pixel, smoothing", apply_nothing, .dims = {3, 4, 5, 3}, .smoothing = 0.1f,
      .dense = true, .scope = "head"},
+    {"relu and max pool", apply_relu_pool, .dims = {2, 16, 6, 8}, .pool = {.size = 2}},
+    {"relu and max pool, odd channels", apply_relu_pool, .dims = {1, 5, 7, 5},
+     .pool = {.size = 2, .stride = 1}},
+    {"relu and max pool, many elements", apply_relu_pool, .dims = {2, 48, 10, 9}, .pool = {.size = 3}},
+    {"relu and dropout of a matrix", apply_relu_dropout, .dims = {5, 13}, .probability = 0.3f},
     {"conv transposed 2x2 stride 2", apply_conv_transposed, .dims = {2, 32, 4, 3},
      .transposed = {.filters = 16, .size = 2, .stride = 2, .bias = true}},
     {"conv transposed 2x2 stride 2 odd channels", apply_conv_transposed, .dims = {2, 6, 3, 4},
@@ -283,6 +297,20 @@ static inline struct neap_graph *op_case_training(const struct op_case *c, bool 
   struct neap_graph *graph = op_case_graph(c, fuse);
   assert_ok(graph_add_training(graph, optimizer));
   return graph;
+}
+
+/* The same where ReLU keeps bits. */
+static inline struct neap_graph *op_case_masked(const struct op_case *c, const struct optimizer *optimizer) {
+  struct neap_graph *graph = op_case_training(c, true, optimizer), *masked = NULL;
+  assert_ok(rewrite_mask(graph, &masked));
+  neap_graph_free(graph);
+  return masked;
+}
+
+static inline int32_t count_nodes(const struct neap_graph *graph, enum op op) {
+  int32_t count = 0;
+  for (size_t v = 0; v < graph->nodes.count; v++) count += graph->nodes.data[v].op == op;
+  return count;
 }
 
 /* An unrelated stream of numbers in [0, 1): xorshift64* (Vigna 2016), seeded by what is filled. */

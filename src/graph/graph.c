@@ -9,6 +9,8 @@ size_t dtype_bytes(neap_dtype dtype) {
   return bytes[dtype];
 }
 
+uint64_t bit_bytes(uint64_t count) { return (count + 7) / 8; }
+
 neap_status graph_create(const char *name, struct neap_graph **out) {
   struct neap_graph *graph = calloc(1, sizeof *graph);
   RETURN_IF_NULL(graph);

@@ -73,6 +73,8 @@ enum op {
   OP_CROP_BACKWARD,                  /* dy -> dx */
   OP_RESIZE_BACKWARD,                /* dy -> dx */
   OP_ADAPTIVE_AVERAGE_POOL_BACKWARD, /* dy -> dx */
+  OP_RELU_MASK,                      /* x -> y, mask; made by a rewrite */
+  OP_RELU_MASK_BACKWARD,             /* mask, dy -> dx */
   OP_SGD,                            /* w, dw, [m]; updates w, m */
   OP_ADAMW,                          /* w, dw, m, v; updates w, m, v */
   OP_RUNNING_STATISTICS, /* mean, variance, running mean, running variance; updates the last two */
@@ -123,6 +125,7 @@ neap_status graph_readers(const struct neap_graph *graph, struct region *region,
 /* The batch size: the first dimension of the first input. */
 int64_t neap_graph_batch(const neap_graph *graph);
 
-size_t dtype_bytes(neap_dtype dtype);
+size_t dtype_bytes(neap_dtype dtype); /* of an element; bits have no bytes of their own: */
+uint64_t bit_bytes(uint64_t count);   /* of so many NEAP_BIT, eight in a byte, the first the lowest */
 
 #endif

@@ -356,16 +356,16 @@ double node_flops(const struct neap_graph *graph, const struct node *node) {
   return row->flops != NULL ? row->flops(graph, node) : 0;
 }
 
+static double volume(const struct tensor *t) {
+  return t->dtype == NEAP_BIT ? (double)bit_bytes((uint64_t)t->elements)
+                              : (double)t->elements * (double)dtype_bytes(t->dtype);
+}
+
 double node_bytes(const struct neap_graph *graph, const struct node *node) {
   double bytes = 0;
-  for (int32_t i = 0; i < node->input_count; i++)
-    bytes += (double)input(graph, node, i)->elements * (double)dtype_bytes(input(graph, node, i)->dtype);
-  for (int32_t i = 0; i < node->output_count; i++) {
-    const struct tensor *t = tensor_at(graph, node->outputs[i]);
-    bytes += (double)t->elements * (double)dtype_bytes(t->dtype);
-  }
-  for (int32_t i = 0; i < node->update_count; i++)
-    bytes += (double)tensor_at(graph, node->updates[i])->elements * 4;
+  for (int32_t i = 0; i < node->input_count; i++) bytes += volume(input(graph, node, i));
+  for (int32_t i = 0; i < node->output_count; i++) bytes += volume(tensor_at(graph, node->outputs[i]));
+  for (int32_t i = 0; i < node->update_count; i++) bytes += volume(tensor_at(graph, node->updates[i]));
   return bytes;
 }
 
@@ -425,6 +425,8 @@ const struct op_row op_rows[OP_COUNT] = {
     [OP_RESIZE_BACKWARD] = {"ResizeBackward", "gradient of a bilinear resize", 1},
     [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = {"AdaptiveAveragePoolBackward",
                                            "gradient of an adaptive average pool", 1},
+    [OP_RELU_MASK] = {"ReluMask", "max(0, x), and a bit an element for its gradient", 2, INPLACE(first)},
+    [OP_RELU_MASK_BACKWARD] = {"ReluMaskBackward", "gradient of ReLU from its bits", 1, INPLACE(second)},
     [OP_SGD] = {"SGD", "update: momentum, Nesterov, weight decay", 0},
     [OP_ADAMW] = {"AdamW", "update: Adam with decoupled weight decay", 0},
     [OP_RUNNING_STATISTICS] = {"RunningStatistics", "update: running mean and variance, once a step", 0},

@@ -50,6 +50,7 @@ static uint64_t format_bytes(const struct backend *backend, const struct tensor 
     const int64_t padded = (t->dims[1] + f.lanes - 1) / f.lanes * f.lanes;
     elements = (uint64_t)(t->elements / t->dims[1] * padded);
   }
+  if (t->dtype == NEAP_BIT) return round_up(bit_bytes(elements));
   return round_up(elements * backend->element_bytes(t->dtype)); /* no overflow: graph_add_tensor left room */
 }
 

@@ -2,7 +2,7 @@
 
 enum { LIST_LIMIT = 16 };
 
-static neap_status add(struct copy *copy, int32_t old) {
+neap_status copy_value(struct copy *copy, int32_t old) {
   struct tensor tensor = copy->from->tensors.data[old];
   if (tensor.view_of >= 0) tensor.view_of = graph_storage(copy->to, copy->map[tensor.view_of]);
   return graph_add_tensor(copy->to, tensor, &copy->map[old]);
@@ -17,13 +17,13 @@ neap_status copy_begin(struct copy *copy, const struct neap_graph *from) {
   for (size_t t = 0; copy->map != NULL && t < from->tensors.count; t++) copy->map[t] = -1;
   for (size_t t = 0; status == NEAP_OK && t < from->tensors.count; t++)
     if (from->tensors.data[t].role != ROLE_VALUE && from->tensors.data[t].view_of < 0)
-      status = add(copy, (int32_t)t);
+      status = copy_value(copy, (int32_t)t);
   return status == NEAP_OK ? NEAP_OK : copy_end(copy, status, NULL);
 }
 
 neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id) {
   const int32_t base = copy->from->tensors.data[old].view_of;
-  if (copy->map[old] < 0 && base >= 0 && copy->map[base] >= 0) TRY(add(copy, old));
+  if (copy->map[old] < 0 && base >= 0 && copy->map[base] >= 0) TRY(copy_value(copy, old));
   RETURN_IF(copy->map[old] < 0, NEAP_INTERNAL, "rewrite of '%s': tensor '%s' is read before it is made",
             copy->from->name, copy->from->tensors.data[old].name);
   *id = copy->map[old];
@@ -37,7 +37,7 @@ neap_status copy_node(struct copy *copy, struct node node) {
   for (int32_t i = 0; i < node.input_count; i++) TRY(copy_tensor(copy, node.inputs[i], &inputs[i]));
   for (int32_t i = 0; i < node.update_count; i++) TRY(copy_tensor(copy, node.updates[i], &updates[i]));
   for (int32_t i = 0; i < node.output_count; i++) {
-    TRY(add(copy, node.outputs[i]));
+    TRY(copy_value(copy, node.outputs[i]));
     outputs[i] = copy->map[node.outputs[i]];
   }
   node.inputs = inputs;

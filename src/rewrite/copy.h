@@ -16,6 +16,9 @@ neap_status copy_begin(struct copy *copy, const struct neap_graph *from);
 /* The new id of a tensor that has been made; a view is copied when it is first asked for. */
 neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id);
 
+/* Copies a tensor that has not been made yet, for a node that the caller appends. */
+neap_status copy_value(struct copy *copy, int32_t old);
+
 /* Appends `node`, whose ids are those of `from`: new values for its outputs, mapped ids for the rest. */
 neap_status copy_node(struct copy *copy, struct node node);
 

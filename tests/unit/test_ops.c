@@ -217,7 +217,8 @@ static bool is_convolution(enum op op) {
 
 /* What compares: equal values must go the same way everywhere. */
 static bool has_ties(enum op op) {
-  return op == OP_RELU || op == OP_RELU_BACKWARD || op == OP_MAX_POOL || op == OP_SOFTMAX_CROSS_ENTROPY;
+  return op == OP_RELU || op == OP_RELU_BACKWARD || op == OP_RELU_MASK || op == OP_MAX_POOL ||
+         op == OP_SOFTMAX_CROSS_ENTROPY;
 }
 
 /* `cpu`: states with direct and with Winograd convolutions. */
@@ -238,9 +239,8 @@ static void check_node(const struct op_case *c, const struct interpreter *whole,
   single_free(&s);
 }
 
-/* All nodes of the case's operator in the step that trains its network. */
-static void check_case(const struct op_case *c, bool fuse, const struct optimizer *optimizer) {
-  struct neap_graph *graph = op_case_training(c, fuse, optimizer);
+/* All nodes of the case's operator in the step that trains its network. Frees the graph. */
+static void check_graph(const struct op_case *c, struct neap_graph *graph) {
   struct lowered *lowered = NULL;
   const struct lower_options o[] = {options(NEAP_CONV_DIRECT), options(NEAP_CONV_WINOGRAD)};
   assert_ok(lower(graph, &reference_backend, &o[0], NULL, &lowered));
@@ -265,6 +265,10 @@ static void check_case(const struct op_case *c, bool fuse, const struct optimize
   neap_graph_free(graph);
 }
 
+static void check_case(const struct op_case *c, bool fuse, const struct optimizer *optimizer) {
+  check_graph(c, op_case_training(c, fuse, optimizer));
+}
+
 static const struct optimizer plain_sgd = {.kind = NEAP_SGD};
 
 static void test_operators(void **state) {
@@ -276,6 +280,21 @@ static void test_fused_operators(void **state) {
   (void)state;
   for (int i = 0; i < OP_CASES; i++)
     if (op_case_fuses(&op_cases[i])) check_case(&op_cases[i], true, &plain_sgd);
+}
+
+static void test_masked_operators(void **state) {
+  (void)state;
+  int masked = 0;
+  for (int i = 0; i < OP_CASES; i++) {
+    struct neap_graph *graph = op_case_masked(&op_cases[i], &plain_sgd);
+    const bool any = count_nodes(graph, OP_RELU_MASK) > 0;
+    masked += any;
+    if (any)
+      check_graph(&op_cases[i], graph);
+    else
+      neap_graph_free(graph);
+  }
+  assert_true(masked >= 4);
 }
 
 /* ---- The loss at its edges ---- */
@@ -542,9 +561,9 @@ static void test_optimizers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_operators),     cmocka_unit_test(test_fused_operators),
-      cmocka_unit_test(test_loss),          cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_first_updates), cmocka_unit_test(test_optimizers),
-      cmocka_unit_test(test_whole_steps)};
+      cmocka_unit_test(test_operators),        cmocka_unit_test(test_fused_operators),
+      cmocka_unit_test(test_masked_operators), cmocka_unit_test(test_loss),
+      cmocka_unit_test(test_dropout),          cmocka_unit_test(test_first_updates),
+      cmocka_unit_test(test_optimizers),       cmocka_unit_test(test_whole_steps)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,7 @@ cpu_prepare prepare_batch_norm_statistics, prepare_batch_norm, prepare_batch_nor
     prepare_global_average_pool_backward, prepare_softmax_cross_entropy,
     prepare_softmax_cross_entropy_backward, prepare_dropout, prepare_sgd, prepare_adamw,
     prepare_running_statistics, prepare_crop, prepare_crop_backward, prepare_resize, prepare_resize_backward,
-    prepare_adaptive_average_pool, prepare_adaptive_average_pool_backward;
+    prepare_adaptive_average_pool, prepare_adaptive_average_pool_backward, prepare_relu_mask,
+    prepare_relu_mask_backward;
 
 #endif

@@ -94,6 +94,26 @@ RUN(run_relu_backward) {
 }
 PREPARE(prepare_relu_backward) { return prepare_alike(state, graph, node, p, run_relu_backward, 3, false); }
 
+/* The bits lie as the elements do. */
+RUN(run_relu_mask) {
+  (void)workspace, (void)context;
+  K->relu_mask(stored(A), in[0], out[0], out[1]);
+  return NEAP_OK;
+}
+PREPARE(prepare_relu_mask) {
+  p->outputs[1] = p->inputs[0];
+  return prepare_alike(state, graph, node, p, run_relu_mask, 1, false);
+}
+
+RUN(run_relu_mask_backward) {
+  (void)workspace, (void)context;
+  K->relu_mask_backward(stored(A), in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_relu_mask_backward) {
+  return prepare_alike(state, graph, node, p, run_relu_mask_backward, 3, false);
+}
+
 RUN(run_add) {
   (void)workspace, (void)context;
   K->add(stored(A), in[0], in[1], out[0]);

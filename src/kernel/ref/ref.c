@@ -228,6 +228,29 @@ static RUN(run_relu_backward) {
   return NEAP_OK;
 }
 
+static RUN(run_relu_mask) {
+  UNUSED;
+  const double *x = in[0];
+  double *y = out[0];
+  unsigned char *mask = out[1];
+  const int64_t count = kernel_output(kernel, 0)->elements;
+  memset(mask, 0, bit_bytes((uint64_t)count));
+  FOR(i, count) {
+    if (x[i] > 0) mask[i / 8] |= (unsigned char)(1u << i % 8);
+    y[i] = x[i] > 0 ? x[i] : 0;
+  }
+  return NEAP_OK;
+}
+
+static RUN(run_relu_mask_backward) {
+  UNUSED;
+  const unsigned char *mask = in[0];
+  const double *dy = in[1];
+  double *dx = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = mask[i / 8] >> i % 8 & 1 ? dy[i] : 0;
+  return NEAP_OK;
+}
+
 static RUN(run_add) {
   UNUSED;
   const double *a = in[0], *b = in[1];
@@ -522,6 +545,8 @@ static kernel_run *const runs[OP_COUNT] = {
     [OP_CROP_BACKWARD] = run_crop_backward,
     [OP_RESIZE_BACKWARD] = run_resize_backward,
     [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = run_adaptive_average_pool_backward,
+    [OP_RELU_MASK] = run_relu_mask,
+    [OP_RELU_MASK_BACKWARD] = run_relu_mask_backward,
     [OP_SGD] = run_sgd,
     [OP_ADAMW] = run_adamw,
     [OP_RUNNING_STATISTICS] = run_running_statistics,

@@ -17,8 +17,8 @@ RUN(run_crop) {
   double *y = out[0];
   FOR(n, sy.n)
   FOR(c, sy.c)
-  FOR(i, sy.h) FOR(j, sy.w) y[at(sy, n, c, i, j)] =
-      x[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)];
+  FOR(i, sy.h)
+  FOR(j, sy.w) y[at(sy, n, c, i, j)] = x[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)];
   return NEAP_OK;
 }
 
@@ -30,8 +30,8 @@ RUN(run_crop_backward) {
   clear(kernel_output(kernel, 0), dx);
   FOR(n, sy.n)
   FOR(c, sy.c)
-  FOR(i, sy.h) FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] =
-      dy[at(sy, n, c, i, j)];
+  FOR(i, sy.h)
+  FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] = dy[at(sy, n, c, i, j)];
   return NEAP_OK;
 }
 

@@ -68,7 +68,11 @@ struct cpu_kernels {
 
   void (*relu)(int64_t count, const float *x, float *y);                            /* in place */
   void (*relu_backward)(int64_t count, const float *y, const float *dy, float *dx); /* in place of dy or y */
-  void (*add)(int64_t count, const float *a, const float *b, float *sum);           /* in place of either */
+  /* The same with the sign of x as a bit an element, the first of eight the lowest. In place; in place of dy.
+   */
+  void (*relu_mask)(int64_t count, const float *x, float *y, uint8_t *bits);
+  void (*relu_mask_backward)(int64_t count, const uint8_t *bits, const float *dy, float *dx);
+  void (*add)(int64_t count, const float *a, const float *b, float *sum); /* in place of either */
   /* Sum of dy over images and pixels: [channels]. */
   void (*bias_backward)(struct activation a, const float *dy, float *dbias, void *workspace);
   /* y += bias by channel, in place. */

@@ -12,6 +12,8 @@ const struct cpu_kernels ISA(cpu_kernels) = {
     SLOT(reduction_workspace),
     SLOT(relu),
     SLOT(relu_backward),
+    SLOT(relu_mask),
+    SLOT(relu_mask_backward),
     SLOT(add),
     SLOT(bias_backward),
     SLOT(bias_add),

@@ -77,10 +77,12 @@ void neap_builder_free(neap_builder *builder);
 neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
 
 /* Convolution of x [N, C, H, W] with `filters` kernels of size x size: [N, filters, H', W'],
- * H' = (H + 2 padding - dilation (size - 1) - 1) / stride + 1. Zero means 1 for stride, dilation, groups. */
+ * H' = (H + 2 padding - dilation (size - 1) - 1) / stride + 1. Zero means 1 for stride, dilation, groups.
+ * Kernels that are not square: what differs from size and padding by axis, where not zero. */
 typedef struct neap_conv_options {
   int64_t filters, size, stride, padding, dilation, groups;
   bool bias;
+  int64_t kernel_height, kernel_width, padding_height, padding_width;
 } neap_conv_options;
 neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options options);
 
@@ -102,11 +104,29 @@ typedef struct neap_batch_norm_options {
 neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options);
 
 neap_tensor neap_relu(neap_builder *b, neap_tensor x);
+neap_tensor neap_relu6(neap_builder *b, neap_tensor x);              /* min(max(0, x), 6) */
 neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y); /* equal shapes */
 
-/* Pooling of x [N, C, H, W] over windows of size x size. The average leaves padding out of its count. */
+/* Channels of `count` tensors [N, C_i, ...], equal in all but C_i, one after the other: [N, sum C_i, ...]. */
+neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count);
+/* The `count` channels of x [N, C, ...] from `first` on: [N, count, ...]. */
+neap_tensor neap_slice(neap_builder *b, neap_tensor x, int64_t first, int64_t count);
+
+/* x / (k + alpha / size * sum of squares over `size` neighbouring channels)^beta of x [N, C, H, W]; channels
+ * beyond the ends count as 0. Zeros mean size 5, alpha 1e-4, beta 0.75, k 1. */
+typedef struct neap_response_norm_options {
+  int64_t size;
+  float alpha, beta, k;
+} neap_response_norm_options;
+neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_response_norm_options options);
+
+/* Pooling of x [N, C, H, W] over windows of size x size, stride apart (0: size): [N, C, H', W'],
+ * H' = (H + 2 padding - size) / stride + 1, rounded down, or up where `ceil` (then a last window must begin
+ * inside the image or the padding before it). The average leaves padding out of its count, or counts it as
+ * zeros where `count_padding`. */
 typedef struct neap_pool_options {
   int64_t size, stride, padding;
+  bool ceil, count_padding;
 } neap_pool_options;
 neap_tensor neap_max_pool(neap_builder *b, neap_tensor x, neap_pool_options options);
 neap_tensor neap_average_pool(neap_builder *b, neap_tensor x, neap_pool_options options);

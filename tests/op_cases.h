@@ -20,7 +20,9 @@ struct op_case {
   int64_t outputs; /* of a linear layer */
   bool bias;
   float probability, smoothing;
-  const char *scope; /* whose nodes the case is about; NULL: "op" */
+  neap_response_norm_options response;
+  int64_t first, count; /* of a slice */
+  const char *scope;    /* whose nodes the case is about; NULL: "op" */
   neap_conv_transposed_options transposed;
   neap_crop_options crop; /* of a resize: the output's height and width */
   bool align;
@@ -129,6 +131,44 @@ static inline neap_tensor apply_adaptive_pool(neap_builder *b, neap_tensor x, co
   return neap_adaptive_average_pool(b, x, c->pool.size);
 }
 
+static inline neap_tensor apply_relu6(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  for (int i = 0; i < 2; i++) x = neap_add(b, x, x); /* so that some exceed 6 */
+  return neap_relu6(b, x);
+}
+
+/* Parts of other widths, one of them twice, and one that has another reader before and another behind. */
+static inline neap_tensor apply_concat(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor wide = neap_conv(b, x, c->conv), parts[] = {x, wide, neap_relu(b, x), wide};
+  const neap_tensor y = neap_concat(b, parts, 4);
+  return neap_add(b, neap_conv(b, y, c->conv), neap_relu(b, wide));
+}
+
+static inline neap_tensor apply_concat_of_matrices(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_concat(b, (neap_tensor[]){x, neap_linear(b, x, c->outputs, false)}, 2);
+}
+
+/* A part under another shape: its gradient goes back through the view. */
+static inline neap_tensor apply_concat_of_view(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[0], c->dims[1] * 2, c->dims[2] / 2, -1};
+  const neap_tensor view = neap_reshape(b, x, 4, dims);
+  return neap_concat(b, (neap_tensor[]){view, neap_relu(b, view), view}, 3);
+}
+
+static inline neap_tensor apply_slice(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_slice(b, x, c->first, c->count);
+}
+
+/* Both halves, swapped. */
+static inline neap_tensor apply_swap(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t half = c->dims[1] / 2;
+  return neap_concat(b, (neap_tensor[]){neap_slice(b, x, half, half), neap_slice(b, x, 0, half)}, 2);
+}
+
+static inline neap_tensor apply_response_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_local_response_norm(b, x, c->response);
+}
+
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)b, (void)c;
   return x;
@@ -159,6 +199,18 @@ static const struct op_case op_cases[] = {
      .conv = {.filters = 16, .size = 3, .padding = 1, .groups = 16}},
     {"conv depthwise stride 2", apply_conv, .dims = {2, 12, 7, 6},
      .conv = {.filters = 24, .size = 3, .stride = 2, .padding = 1, .groups = 12, .bias = true}},
+    {"conv depthwise 5x5", apply_conv, .dims = {2, 24, 9, 8},
+     .conv = {.filters = 24, .size = 5, .padding = 2, .groups = 24}},
+    {"conv 8 channels a group", apply_conv, .dims = {2, 32, 6, 5},
+     .conv = {.filters = 32, .size = 3, .padding = 1, .groups = 4}},
+    {"conv 1x7", apply_conv, .dims = {2, 16, 6, 9},
+     .conv = {.filters = 32, .kernel_height = 1, .kernel_width = 7, .padding_width = 3}},
+    {"conv 7x1 bias", apply_conv, .dims = {2, 16, 9, 6},
+     .conv = {.filters = 16, .size = 7, .kernel_width = 1, .padding_height = 3, .bias = true}},
+    {"conv 3x1 stride 2 odd channels", apply_conv, .dims = {2, 5, 7, 8},
+     .conv = {.filters = 6, .kernel_height = 3, .kernel_width = 1, .padding_height = 1, .stride = 2}},
+    {"conv 2x5 padding 1 and 4", apply_conv, .dims = {1, 16, 5, 6},
+     .conv = {.filters = 16, .size = 2, .kernel_width = 5, .padding = 1, .padding_width = 4}},
     {"conv of one pixel", apply_conv, .dims = {3, 16, 1, 1}, .conv = {.filters = 16, .size = 1}},
     {"conv addend", apply_conv_add, .dims = {2, 16, 5, 5}, .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"conv addend 64", apply_conv_add, .dims = {1, 64, 4, 4},
@@ -192,6 +244,17 @@ static const struct op_case op_cases[] = {
      .pool = {.size = 3, .stride = 2, .padding = 1}},
     {"average pool 3x3 stride 1 odd channels", apply_average_pool, .dims = {2, 5, 6, 5},
      .pool = {.size = 3, .stride = 1, .padding = 1}},
+    {"max pool 3x3 stride 2 ceil", apply_max_pool, .dims = {2, 16, 8, 7},
+     .pool = {.size = 3, .stride = 2, .ceil = true}},
+    {"max pool 2x2 ceil padding 1", apply_max_pool, .dims = {2, 5, 6, 7},
+     .pool = {.size = 2, .padding = 1, .ceil = true}},
+    {"average pool 3x3 stride 1 of padding", apply_average_pool, .dims = {2, 16, 5, 6},
+     .pool = {.size = 3, .stride = 1, .padding = 1, .count_padding = true}},
+    {"average pool 3x3 stride 2 ceil", apply_average_pool, .dims = {2, 6, 8, 7},
+     .pool = {.size = 3, .stride = 2, .ceil = true}},
+    {"average pool 5x5 stride 3 ceil of padding", apply_average_pool, .dims = {2, 16, 9, 8},
+     .pool = {.size = 5, .stride = 3, .padding = 2, .ceil = true, .count_padding = true}},
+    {"average pool of all pixels", apply_average_pool, .dims = {2, 16, 4, 4}, .pool = {.size = 4}},
     {"global average pool", apply_global_average_pool, .dims = {3, 32, 5, 4}},
     {"global average pool odd channels", apply_global_average_pool, .dims = {3, 7, 3, 3}},
     {"linear", apply_linear, .dims = {5, 16}, .outputs = 32},
@@ -206,6 +269,24 @@ static const struct op_case op_cases[] = {
     {"views", apply_views, .dims = {3, 16, 4, 3}},
     {"views odd channels", apply_views, .dims = {3, 5, 4, 3}},
     {"dropout twice", apply_dropout_twice, .dims = {2, 16, 5, 6}, .probability = 0.4f},
+    {"relu6", apply_relu6, .dims = {2, 16, 5, 7}},
+    {"relu6 odd channels", apply_relu6, .dims = {2, 3, 5, 7}},
+    {"concat", apply_concat, .dims = {2, 16, 5, 4}, .conv = {.filters = 32, .size = 1}},
+    {"concat of one image", apply_concat, .dims = {1, 32, 3, 3}, .conv = {.filters = 16, .size = 1}},
+    {"concat odd channels", apply_concat, .dims = {3, 5, 4, 3}, .conv = {.filters = 8, .size = 1}},
+    {"concat of one pixel", apply_concat, .dims = {3, 16, 1, 1}, .conv = {.filters = 48, .size = 1}},
+    {"concat of matrices", apply_concat_of_matrices, .dims = {4, 7}, .outputs = 9},
+    {"concat of a view", apply_concat_of_view, .dims = {2, 8, 4, 3}},
+    {"slice", apply_slice, .dims = {2, 48, 5, 4}, .first = 16, .count = 16},
+    {"slice across blocks", apply_slice, .dims = {2, 32, 5, 4}, .first = 10, .count = 20},
+    {"slice of the first channel", apply_slice, .dims = {3, 7, 2, 3}, .first = 0, .count = 1},
+    {"slice of a matrix", apply_slice, .dims = {5, 13}, .first = 4, .count = 9},
+    {"swapped halves", apply_swap, .dims = {2, 32, 3, 5}},
+    {"response norm", apply_response_norm, .dims = {2, 16, 5, 7}, .response = {.alpha = 0.5f}},
+    {"response norm of 4", apply_response_norm, .dims = {2, 32, 3, 3},
+     .response = {.size = 4, .alpha = 2, .beta = 0.6f, .k = 2}},
+    {"response norm odd channels", apply_response_norm, .dims = {3, 3, 5, 4},
+     .response = {.size = 7, .alpha = 1, .beta = 1, .k = 0.5f}},
     {"cross-entropy", apply_nothing, .dims = {6, 8}, .scope = "head"},
     {"cross-entropy smoothing", apply_nothing, .dims = {6, 8}, .smoothing = 0.1f, .scope = "head"},
     {"cross-entropy by pixel", apply_nothing, .dims = {2, 16, 4, 5}, .dense = true, .scope = "head"},

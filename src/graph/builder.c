@@ -64,6 +64,10 @@ static void make_name(neap_builder *b, enum op op, char name[2 * NAME_LIMIT]) {
                                                     [OP_GLOBAL_AVERAGE_POOL] = "global_average_pool",
                                                     [OP_LINEAR] = "linear",
                                                     [OP_DROPOUT] = "dropout",
+                                                    [OP_RELU6] = "relu6",
+                                                    [OP_CONCAT] = "concat",
+                                                    [OP_SLICE] = "slice",
+                                                    [OP_LOCAL_RESPONSE_NORM] = "response_norm",
                                                     [OP_SOFTMAX_CROSS_ENTROPY] = "cross_entropy",
                                                     [OP_CONV_TRANSPOSED] = "conv_transposed",
                                                     [OP_CROP] = "crop",
@@ -125,17 +129,20 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
                          .padding = o.padding,
                          .dilation = o.dilation ? o.dilation : 1,
                          .groups = o.groups ? o.groups : 1,
+                         .padding_by_axis = {o.padding_height, o.padding_width},
                          .bias = o.bias};
-  if (t->rank != 4 || o.filters < 1 || o.size < 1 || a.groups < 1 || t->dims[1] % a.groups ||
+  const int64_t height = o.kernel_height ? o.kernel_height : o.size,
+                width = o.kernel_width ? o.kernel_width : o.size;
+  if (t->rank != 4 || o.filters < 1 || height < 1 || width < 1 || a.groups < 1 || t->dims[1] % a.groups ||
       o.filters % a.groups)
     return fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                             "Conv: %lld filters of size %lld in %lld groups do not fit '%s' with %d "
+                             "Conv: %lld filters of %lld x %lld in %lld groups do not fit '%s' with %d "
                              "dimensions and %lld channels",
-                             (long long)o.filters, (long long)o.size, (long long)a.groups, t->name, t->rank,
-                             (long long)(t->rank > 1 ? t->dims[1] : 0)));
+                             (long long)o.filters, (long long)height, (long long)width, (long long)a.groups,
+                             t->name, t->rank, (long long)(t->rank > 1 ? t->dims[1] : 0)));
   char name[2 * NAME_LIMIT];
   make_name(b, OP_CONV, name);
-  const int64_t dims[] = {o.filters, t->dims[1] / a.groups, o.size, o.size};
+  const int64_t dims[] = {o.filters, t->dims[1] / a.groups, height, width};
   int32_t inputs[3] = {x, add_variable(b, name, "weight", ROLE_PARAMETER, INITIAL_HE, 4, dims)}, output;
   if (o.bias) inputs[2] = add_variable(b, name, "bias", ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
   return apply(b, OP_CONV, name, a, inputs, o.bias ? 3 : 2, &output);
@@ -198,6 +205,33 @@ neap_tensor neap_relu(neap_builder *b, neap_tensor x) {
   return apply_simple(b, OP_RELU, (struct attributes){0}, x);
 }
 
+neap_tensor neap_relu6(neap_builder *b, neap_tensor x) {
+  return apply_simple(b, OP_RELU6, (struct attributes){0}, x);
+}
+
+neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count) {
+  if (!ready(b)) return FAILED;
+  if (parts == NULL || count < 1 || count > NODE_MAX_INPUTS)
+    return fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "Concat of %d tensors: 1 to %d are possible", count,
+                             NODE_MAX_INPUTS));
+  char name[2 * NAME_LIMIT];
+  make_name(b, OP_CONCAT, name);
+  int32_t output;
+  return apply(b, OP_CONCAT, name, (struct attributes){0}, parts, count, &output);
+}
+
+neap_tensor neap_slice(neap_builder *b, neap_tensor x, int64_t first, int64_t count) {
+  return apply_simple(b, OP_SLICE, (struct attributes){.first = first, .size = count}, x);
+}
+
+neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_response_norm_options o) {
+  const struct attributes a = {.size = o.size ? o.size : 5,
+                               .alpha = o.alpha != 0 ? o.alpha : 1e-4f,
+                               .beta = o.beta != 0 ? o.beta : 0.75f,
+                               .k = o.k != 0 ? o.k : 1};
+  return apply_simple(b, OP_LOCAL_RESPONSE_NORM, a, x);
+}
+
 neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y) {
   if (!usable(b, x) || !usable(b, y)) return FAILED;
   char name[2 * NAME_LIMIT];
@@ -207,7 +241,11 @@ neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y) {
 }
 
 static struct attributes pool_attributes(neap_pool_options o) {
-  return (struct attributes){.size = o.size, .stride = o.stride ? o.stride : o.size, .padding = o.padding};
+  return (struct attributes){.size = o.size,
+                             .stride = o.stride ? o.stride : o.size,
+                             .padding = o.padding,
+                             .ceil = o.ceil,
+                             .count_padding = o.count_padding};
 }
 
 neap_tensor neap_max_pool(neap_builder *b, neap_tensor x, neap_pool_options options) {

@@ -67,6 +67,10 @@ neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *n
 neap_status graph_add_node(struct neap_graph *graph, struct node node) {
   RETURN_IF(graph->nodes.count >= INT32_MAX - 1, NEAP_TOO_LARGE, "graph '%s' has too many nodes",
             graph->name);
+  RETURN_IF(node.input_count > NODE_MAX_INPUTS || node.output_count > NODE_MAX_OUTPUTS ||
+                node.update_count > NODE_MAX_INPUTS,
+            NEAP_TOO_LARGE, "node '%s' has too many operands: %d inputs and %d outputs are possible",
+            node.name, NODE_MAX_INPUTS, NODE_MAX_OUTPUTS);
   node.name = region_string(&graph->region, node.name);
   node.inputs = region_copy(&graph->region, node.inputs, (size_t)node.input_count, sizeof *node.inputs);
   node.outputs = region_copy(&graph->region, node.outputs, (size_t)node.output_count, sizeof *node.outputs);

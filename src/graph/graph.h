@@ -23,16 +23,24 @@ struct tensor {
                        Never itself a view. */
 };
 
+/* A node's operands. A concatenation has the most: one for each layer of a dense block. */
+enum { NODE_MAX_INPUTS = 128, NODE_MAX_OUTPUTS = 4 };
+
 /* One row of an operator's attributes serves all operators: each reads what concerns it. */
 struct attributes {
   int64_t stride, padding, dilation, groups, size; /* convolution and pooling, both axes alike */
+  int64_t padding_by_axis[2];                      /* convolution: of rows and columns; 0: padding */
+  int64_t first;                                   /* slice: its first channel; size: how many */
   float epsilon, momentum;                         /* batch norm; momentum of SGD */
   float probability;                               /* dropout */
   float smoothing;                                 /* cross-entropy */
+  float alpha, beta, k;                            /* local response normalisation */
   float weight_decay, beta1, beta2;                /* optimizers */
   bool nesterov;
+  bool ceil;              /* pooling: a window that the image fills in part counts, too */
+  bool count_padding;     /* average pool: padding counts as zeros */
   bool bias;              /* convolution, linear: the last input is a bias */
-  bool addend;            /* convolution, batch norm's gradient: an input is added to the result */
+  bool addend;            /* convolution, slice, batch norm's gradient: an input is added to the result */
   bool relu;              /* batch norm and its gradient: with ReLU behind it */
   int32_t stream;         /* dropout: which random stream, the same in its gradient */
   int64_t top, left;      /* crop: its corner in the input */
@@ -54,6 +62,10 @@ enum op {
   OP_GLOBAL_AVERAGE_POOL,            /* x -> y */
   OP_LINEAR,                         /* x, w, [bias] -> y */
   OP_DROPOUT,                        /* x -> y; its own gradient */
+  OP_RELU6,                          /* x -> y */
+  OP_CONCAT,                         /* parts... -> y: their channels one after the other */
+  OP_SLICE,                          /* x, [addend] -> some channels of x; also concat's gradient */
+  OP_LOCAL_RESPONSE_NORM,            /* x -> y */
   OP_SOFTMAX_CROSS_ENTROPY,          /* logits, labels -> loss, correct */
   OP_CONV_TRANSPOSED,                /* x, w, [bias] -> y; its gradients are Conv, ConvBackwardWeights */
   OP_CROP,                           /* x -> y */
@@ -69,6 +81,9 @@ enum op {
   OP_GLOBAL_AVERAGE_POOL_BACKWARD,   /* dy -> dx */
   OP_LINEAR_BACKWARD_DATA,           /* w, dy -> dx */
   OP_LINEAR_BACKWARD_WEIGHTS,        /* x, dy -> dw */
+  OP_RELU6_BACKWARD,                 /* y, dy -> dx */
+  OP_SLICE_BACKWARD,                 /* dy -> dx, 0 outside the slice */
+  OP_LOCAL_RESPONSE_NORM_BACKWARD,   /* x, dy -> dx */
   OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* logits, labels -> dlogits */
   OP_CROP_BACKWARD,                  /* dy -> dx */
   OP_RESIZE_BACKWARD,                /* dy -> dx */
@@ -108,7 +123,8 @@ neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int
 /* Adds a value with the shape and type of tensor `like`. */
 neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *name, int32_t *id);
 
-/* Adds a node that makes `outputs`, which exist already and have no producer. Lists and name are copied. */
+/* Adds a node that makes `outputs`, which exist already and have no producer. Lists and name are copied.
+ * NEAP_TOO_LARGE: more operands than NODE_MAX_... */
 neap_status graph_add_node(struct neap_graph *graph, struct node node);
 
 /* The tensor whose bytes `id` stands for: itself unless it is a view. */
@@ -121,6 +137,11 @@ static inline int32_t graph_storage(const struct neap_graph *graph, int32_t id) 
  * Both arrays come from `region`. */
 neap_status graph_readers(const struct neap_graph *graph, struct region *region, const int32_t **start,
                           const int32_t **readers);
+
+/* Padding of a convolution's rows (axis 0) or columns (axis 1). */
+static inline int64_t padding_of(const struct attributes *a, int axis) {
+  return a->padding_by_axis[axis] != 0 ? a->padding_by_axis[axis] : a->padding;
+}
 
 /* The batch size: the first dimension of the first input. */
 int64_t neap_graph_batch(const neap_graph *graph);

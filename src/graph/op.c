@@ -15,7 +15,7 @@ neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
                       .input_count = input_count,
                       .outputs = outputs,
                       .output_count = row->output_count};
-  struct tensor shapes[4];
+  struct tensor shapes[NODE_MAX_OUTPUTS];
   TRY(row->infer(graph, &node, shapes));
   for (int32_t i = 0; i < row->output_count; i++) {
     char text[160];

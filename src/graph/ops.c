@@ -24,21 +24,24 @@ static struct tensor value(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d
   return (struct tensor){.dtype = dtype, .role = ROLE_VALUE, .rank = rank, .dims = {d0, d1}, .view_of = -1};
 }
 
-/* (size + 2 padding - window) / stride + 1, or a clear error. */
-static neap_status window_count(const struct node *node, int64_t size, int64_t window, int64_t dilation,
-                                int64_t *count) {
+/* Windows along an axis: (size + 2 padding - window) / stride + 1, or a clear error. Rounded up, a last
+ * window must still begin inside the image or the padding before it. */
+static neap_status window_count(const struct node *node, int axis, int64_t size, int64_t window,
+                                int64_t dilation, int64_t *count) {
   const struct attributes *a = &node->attributes;
+  const int64_t padding = padding_of(a, axis);
   int64_t extent, padded, twice;
   const bool overflow = __builtin_mul_overflow(window - 1, dilation, &extent) ||
                         __builtin_add_overflow(extent, (int64_t)1, &extent) ||
-                        __builtin_mul_overflow(a->padding, (int64_t)2, &twice) ||
+                        __builtin_mul_overflow(padding, (int64_t)2, &twice) ||
                         __builtin_add_overflow(size, twice, &padded);
-  RETURN_IF(overflow || window < 1 || dilation < 1 || a->stride < 1 || a->padding < 0 || extent > padded,
+  RETURN_IF(overflow || window < 1 || dilation < 1 || a->stride < 1 || padding < 0 || extent > padded,
             NEAP_INVALID_ARGUMENT,
             "%s '%s': a window of %lld (dilation %lld, stride %lld, padding %lld) does not fit %lld pixels",
             op_rows[node->op].name, node->name, (long long)window, (long long)dilation, (long long)a->stride,
-            (long long)a->padding, (long long)size);
+            (long long)padding, (long long)size);
   *count = (padded - extent) / a->stride + 1;
+  if (a->ceil && (padded - extent) % a->stride != 0 && *count * a->stride < size + padding) ++*count;
   return NEAP_OK;
 }
 
@@ -71,7 +74,7 @@ static neap_status infer_conv(const struct neap_graph *graph, const struct node 
   outputs[0] = like(x);
   outputs[0].dims[1] = w->dims[0];
   for (int i = 2; i < 4; i++)
-    TRY(window_count(node, x->dims[i], w->dims[i], node->attributes.dilation, &outputs[0].dims[i]));
+    TRY(window_count(node, i - 2, x->dims[i], w->dims[i], node->attributes.dilation, &outputs[0].dims[i]));
   return NEAP_OK;
 }
 
@@ -102,7 +105,7 @@ static neap_status infer_pool(const struct neap_graph *graph, const struct node 
             "%s '%s': the window may be 15 pixels wide at most and must be larger than its padding",
             op_rows[node->op].name, node->name);
   outputs[0] = like(x);
-  for (int i = 2; i < 4; i++) TRY(window_count(node, x->dims[i], a->size, 1, &outputs[0].dims[i]));
+  for (int i = 2; i < 4; i++) TRY(window_count(node, i - 2, x->dims[i], a->size, 1, &outputs[0].dims[i]));
   if (node->op == OP_MAX_POOL) {
     outputs[1] = outputs[0];
     outputs[1].dtype = NEAP_U8;
@@ -147,6 +150,51 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
   return NEAP_OK;
 }
 
+/* Equal in all but the channels, which add up. */
+static neap_status infer_concat(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  const struct tensor *x = input(graph, node, 0);
+  int64_t channels = 0;
+  for (int32_t i = 0; i < node->input_count; i++) {
+    const struct tensor *part = input(graph, node, i);
+    bool fits = part->dtype == NEAP_F32 && part->rank >= 2 && part->rank == x->rank;
+    for (int32_t d = 0; fits && d < x->rank; d++) fits = d == 1 || part->dims[d] == x->dims[d];
+    RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
+              "Concat '%s' takes [N, C, ...] of f32, equal in all but the channels; '%s' and '%s' are not",
+              node->name, x->name, part->name);
+    RETURN_IF(__builtin_add_overflow(channels, part->dims[1], &channels), NEAP_TOO_LARGE,
+              "Concat '%s': more channels than 64 bits count", node->name);
+  }
+  outputs[0] = like(x);
+  outputs[0].dims[1] = channels;
+  return NEAP_OK;
+}
+
+static neap_status infer_slice(const struct neap_graph *graph, const struct node *node,
+                               struct tensor *outputs) {
+  const struct tensor *x = input(graph, node, 0);
+  const struct attributes *a = &node->attributes;
+  RETURN_IF(x->rank < 2 || x->dtype != NEAP_F32, NEAP_INVALID_ARGUMENT,
+            "Slice '%s' takes [N, C, ...] of f32, not '%s'", node->name, x->name);
+  RETURN_IF(a->first < 0 || a->size < 1 || a->size > x->dims[1] || a->first > x->dims[1] - a->size,
+            NEAP_INVALID_ARGUMENT, "Slice '%s': '%s' has %lld channels; there are no %lld from %lld on",
+            node->name, x->name, (long long)x->dims[1], (long long)a->size, (long long)a->first);
+  outputs[0] = like(x);
+  outputs[0].dims[1] = a->size;
+  return NEAP_OK;
+}
+
+static neap_status infer_local_response_norm(const struct neap_graph *graph, const struct node *node,
+                                             struct tensor *outputs) {
+  TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
+  const struct attributes *a = &node->attributes;
+  RETURN_IF(a->size < 1 || !(a->alpha >= 0) || !(a->beta > 0) || !(a->k > 0), NEAP_INVALID_ARGUMENT,
+            "LocalResponseNorm '%s': size %lld, alpha %g, beta %g and k %g must be positive", node->name,
+            (long long)a->size, (double)a->alpha, (double)a->beta, (double)a->k);
+  outputs[0] = like(input(graph, node, 0));
+  return NEAP_OK;
+}
+
 static neap_status infer_dropout(const struct neap_graph *graph, const struct node *node,
                                  struct tensor *outputs) {
   const float p = node->attributes.probability;
@@ -179,7 +227,7 @@ static neap_status infer_conv_transposed(const struct neap_graph *graph, const s
     RETURN_IF(overflow || size < 1, NEAP_INVALID_ARGUMENT,
               "ConvTransposed '%s': padding %lld leaves nothing of %lld pixels", node->name,
               (long long)a->padding, (long long)x->dims[i]);
-    TRY(window_count(node, size, w->dims[i], 1, &count));
+    TRY(window_count(node, i - 2, size, w->dims[i], 1, &count));
     outputs[0].dims[i] = size;
   }
   return NEAP_OK;
@@ -321,6 +369,34 @@ static neap_status gradient_adaptive_pool(struct gradient *g, const struct node 
   return emit(g, OP_ADAPTIVE_AVERAGE_POOL_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
 }
 
+static neap_status gradient_relu6(struct gradient *g, const struct node *n) {
+  return emit(g, OP_RELU6_BACKWARD, n, n->inputs[0], n->outputs[0], g->of[n->outputs[0]]);
+}
+
+/* Each part's own channels; what has come to it by another way is added in the same pass. */
+static neap_status gradient_concat(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]];
+  struct node part = *n;
+  part.attributes.first = 0;
+  for (int32_t i = 0; i < n->input_count; i++) {
+    const int32_t x = n->inputs[i], base = graph_storage(g->graph, x), before = g->of[base];
+    part.attributes.size = tensor_at(g->graph, x)->dims[1];
+    part.attributes.addend = before >= 0 && x == base;
+    if (part.attributes.addend) g->of[base] = -1; /* it is inside the slice now */
+    TRY(emit(g, OP_SLICE, &part, x, dy, part.attributes.addend ? before : -1));
+    part.attributes.first += part.attributes.size;
+  }
+  return NEAP_OK;
+}
+
+static neap_status gradient_slice(struct gradient *g, const struct node *n) {
+  return emit(g, OP_SLICE_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+}
+
+static neap_status gradient_local_response_norm(struct gradient *g, const struct node *n) {
+  return emit(g, OP_LOCAL_RESPONSE_NORM_BACKWARD, n, n->inputs[0], n->inputs[0], g->of[n->outputs[0]]);
+}
+
 /* The loss is where gradients begin: d loss / d loss = 1. */
 static neap_status gradient_cross_entropy(struct gradient *g, const struct node *n) {
   return emit(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, n, n->inputs[0], n->inputs[0], n->inputs[1]);
@@ -351,6 +427,12 @@ static double flops_linear(const struct neap_graph *graph, const struct node *no
   return 2.0 * (double)w->elements * (double)input(graph, node, node->op == OP_LINEAR ? 0 : 1)->dims[0];
 }
 
+/* Squares, their sums over the window and a power for each element; twice the sums in the gradient. */
+static double flops_local_response_norm(const struct neap_graph *graph, const struct node *node) {
+  const double window = (double)node->attributes.size, elements = (double)input(graph, node, 0)->elements;
+  return elements * (node->op == OP_LOCAL_RESPONSE_NORM ? window + 6 : 2 * window + 12);
+}
+
 double node_flops(const struct neap_graph *graph, const struct node *node) {
   const struct op_row *row = &op_rows[node->op];
   return row->flops != NULL ? row->flops(graph, node) : 0;
@@ -372,7 +454,8 @@ double node_bytes(const struct neap_graph *graph, const struct node *node) {
 /* ---- The table ---- */
 
 static const struct inplace_pair first[] = {{0, 0}}, second[] = {{0, 1}}, either[] = {{0, 0}, {0, 1}},
-                                 addend[] = {{0, 2}}, norm_backward[] = {{0, 1}, {0, 6}, {0, 0}};
+                                 addend[] = {{0, 2}}, norm_backward[] = {{0, 1}, {0, 6}, {0, 0}},
+                                 later[] = {{0, 1}, {0, 0}};
 #define INPLACE(pairs) .inplace = pairs, .inplace_count = sizeof pairs / sizeof *pairs
 
 const struct op_row op_rows[OP_COUNT] = {
@@ -386,13 +469,21 @@ const struct op_row op_rows[OP_COUNT] = {
     [OP_ADD] = {"Add", "sum of two tensors", 1, infer_add, gradient_sum, INPLACE(either)},
     [OP_MAX_POOL] = {"MaxPool", "maximum over windows; keeps a byte an element", 2, infer_pool,
                      gradient_max_pool},
-    [OP_AVERAGE_POOL] = {"AveragePool", "mean over windows, padding left out", 1, infer_pool,
+    [OP_AVERAGE_POOL] = {"AveragePool", "mean over windows, with or without padding", 1, infer_pool,
                          gradient_average_pool},
     [OP_GLOBAL_AVERAGE_POOL] = {"GlobalAveragePool", "mean over all pixels", 1, infer_global_pool,
                                 gradient_global_pool},
     [OP_LINEAR] = {"Linear", "x W^T + b", 1, infer_linear, gradient_linear, .flops = flops_linear},
     [OP_DROPOUT] = {"Dropout", "random zeros from a counter; its own gradient", 1, infer_dropout,
                     gradient_dropout, INPLACE(first)},
+    [OP_RELU6] = {"Relu6", "min(max(0, x), 6)", 1, infer_same, gradient_relu6, INPLACE(first)},
+    [OP_CONCAT] = {"Concat", "channels of several tensors one after the other", 1, infer_concat,
+                   gradient_concat},
+    [OP_SLICE] = {"Slice", "some channels, with or without an addend; gradient of a concatenation", 1,
+                  infer_slice, gradient_slice, INPLACE(second)},
+    [OP_LOCAL_RESPONSE_NORM] = {"LocalResponseNorm", "x over a power of its neighbours' squares by channel",
+                                1, infer_local_response_norm, gradient_local_response_norm, INPLACE(first),
+                                .flops = flops_local_response_norm},
     [OP_SOFTMAX_CROSS_ENTROPY] = {"SoftmaxCrossEntropy",
                                   "fused loss with label smoothing; counts right answers", 2,
                                   infer_cross_entropy, gradient_cross_entropy},
@@ -419,6 +510,11 @@ const struct op_row op_rows[OP_COUNT] = {
                                  .flops = flops_linear},
     [OP_LINEAR_BACKWARD_WEIGHTS] = {"LinearBackwardWeights", "gradient of a linear layer's weights", 1,
                                     .flops = flops_linear},
+    [OP_RELU6_BACKWARD] = {"Relu6Backward", "gradient of ReLU6 from its output", 1, INPLACE(later)},
+    [OP_SLICE_BACKWARD] = {"SliceBackward", "gradient of a slice: zeros around it", 1},
+    [OP_LOCAL_RESPONSE_NORM_BACKWARD] = {"LocalResponseNormBackward",
+                                         "gradient of local response normalisation from its input", 1,
+                                         INPLACE(later), .flops = flops_local_response_norm},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {"SoftmaxCrossEntropyBackward",
                                            "gradient of the loss by the logits", 1, INPLACE(first)},
     [OP_CROP_BACKWARD] = {"CropBackward", "gradient of a crop: zeros around", 1},

@@ -19,8 +19,6 @@ struct memory_format {
 
 enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step is a multiple of */
 
-enum { NODE_MAX_INPUTS = 8, NODE_MAX_OUTPUTS = 4 };
-
 /* What a step has besides tensors. */
 struct run_context {
   uint64_t seed, step; /* step: from 0 */

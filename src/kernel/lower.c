@@ -84,8 +84,6 @@ static neap_status add_prepared(struct lowering *l, struct node node, const stru
 
 static neap_status prepare(struct lowering *l, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
-  RETURN_IF(node->input_count > NODE_MAX_INPUTS || node->output_count > NODE_MAX_OUTPUTS, NEAP_UNSUPPORTED,
-            "node '%s' has too many operands", node->name);
   return l->to->backend->prepare(l->to->state, graph, node, p);
 }
 
@@ -149,7 +147,7 @@ static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
 static neap_status lower_node(struct lowering *l, const struct node *node) {
   int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
   struct preparation p = {.region = &l->to->region};
-  for (int32_t i = 0; i < node->input_count && i < NODE_MAX_INPUTS; i++) {
+  for (int32_t i = 0; i < node->input_count; i++) {
     TRY(mapped(l, node->inputs[i], &inputs[i]));
     const bool view = l->to->graph->tensors.data[inputs[i]].view_of >= 0;
     p.inputs[i] = view ? ROW_MAJOR : *format_of(l, inputs[i]);

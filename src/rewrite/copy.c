@@ -1,7 +1,5 @@
 #include "rewrite/copy.h"
 
-enum { LIST_LIMIT = 16 };
-
 neap_status copy_value(struct copy *copy, int32_t old) {
   struct tensor tensor = copy->from->tensors.data[old];
   if (tensor.view_of >= 0) tensor.view_of = graph_storage(copy->to, copy->map[tensor.view_of]);
@@ -31,9 +29,7 @@ neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id) {
 }
 
 neap_status copy_node(struct copy *copy, struct node node) {
-  int32_t inputs[LIST_LIMIT], outputs[LIST_LIMIT], updates[LIST_LIMIT];
-  RETURN_IF(node.input_count > LIST_LIMIT || node.output_count > LIST_LIMIT || node.update_count > LIST_LIMIT,
-            NEAP_TOO_LARGE, "node '%s' has too many operands", node.name);
+  int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
   for (int32_t i = 0; i < node.input_count; i++) TRY(copy_tensor(copy, node.inputs[i], &inputs[i]));
   for (int32_t i = 0; i < node.update_count; i++) TRY(copy_tensor(copy, node.updates[i], &updates[i]));
   for (int32_t i = 0; i < node.output_count; i++) {

@@ -217,8 +217,8 @@ static bool is_convolution(enum op op) {
 
 /* What compares: equal values must go the same way everywhere. */
 static bool has_ties(enum op op) {
-  return op == OP_RELU || op == OP_RELU_BACKWARD || op == OP_RELU_MASK || op == OP_MAX_POOL ||
-         op == OP_SOFTMAX_CROSS_ENTROPY;
+  return op == OP_RELU || op == OP_RELU_BACKWARD || op == OP_RELU6 || op == OP_RELU6_BACKWARD ||
+         op == OP_RELU_MASK || op == OP_MAX_POOL || op == OP_SOFTMAX_CROSS_ENTROPY;
 }
 
 /* `cpu`: states with direct and with Winograd convolutions. */

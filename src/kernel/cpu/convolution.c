@@ -52,7 +52,7 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
                               .bias = pass == DNN_FORWARD && a->bias,
                               .addend = pass == DNN_FORWARD && a->addend,
                               .stride = a->stride,
-                              .padding = a->padding,
+                              .padding = {padding_of(a, 0), padding_of(a, 1)},
                               .dilation = a->dilation,
                               .groups = a->groups};
   memcpy(c.source, x->dims, sizeof c.source);

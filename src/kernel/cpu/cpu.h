@@ -43,12 +43,16 @@ cpu_prepare prepare_conv, prepare_conv_backward_data, prepare_conv_backward_weig
 
 /* own.c: kernels of our own */
 cpu_prepare prepare_batch_norm_statistics, prepare_batch_norm, prepare_batch_norm_backward, prepare_relu,
-    prepare_relu_backward, prepare_add, prepare_bias_backward, prepare_max_pool, prepare_max_pool_backward,
-    prepare_average_pool, prepare_average_pool_backward, prepare_global_average_pool,
-    prepare_global_average_pool_backward, prepare_softmax_cross_entropy,
+    prepare_relu_backward, prepare_relu6, prepare_relu6_backward, prepare_add, prepare_bias_backward,
+    prepare_max_pool, prepare_max_pool_backward, prepare_average_pool, prepare_average_pool_backward,
+    prepare_global_average_pool, prepare_global_average_pool_backward, prepare_softmax_cross_entropy,
     prepare_softmax_cross_entropy_backward, prepare_dropout, prepare_sgd, prepare_adamw,
     prepare_running_statistics, prepare_crop, prepare_crop_backward, prepare_resize, prepare_resize_backward,
     prepare_adaptive_average_pool, prepare_adaptive_average_pool_backward, prepare_relu_mask,
     prepare_relu_mask_backward;
+
+/* channels.c: across channels, with kernels of our own */
+cpu_prepare prepare_concat, prepare_slice, prepare_slice_backward, prepare_local_response_norm,
+    prepare_local_response_norm_backward;
 
 #endif

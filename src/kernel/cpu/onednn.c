@@ -292,10 +292,10 @@ static dnnl_status_t describe_convolution(struct dnn *dnn, const struct dnn_conv
   for (int i = 0; i < 2; i++) {
     strides[i] = c->stride;
     dilations[i] = c->dilation - 1;
-    left[i] = c->padding;
+    left[i] = c->padding[i];
     /* What the last window reaches beyond the image: less than the padding where the stride leaves a rest. */
     right[i] = (c->destination[2 + i] - 1) * c->stride + (c->kernel[2 + i] - 1) * c->dilation + 1 -
-               c->source[2 + i] - c->padding;
+               c->source[2 + i] - c->padding[i];
   }
 #if DNN_3
   if (pass == DNN_FORWARD)
@@ -400,9 +400,9 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
         memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->stride == b->stride &&
-        a->padding == b->padding && a->dilation == b->dilation && a->groups == b->groups &&
-        a->source_lanes == b->source_lanes && a->destination_lanes == b->destination_lanes &&
-        a->blocks == b->blocks)
+        memcmp(a->padding, b->padding, sizeof a->padding) == 0 && a->dilation == b->dilation &&
+        a->groups == b->groups && a->source_lanes == b->source_lanes &&
+        a->destination_lanes == b->destination_lanes && a->blocks == b->blocks)
       return p;
   }
   return NULL;

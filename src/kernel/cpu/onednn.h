@@ -37,7 +37,8 @@ struct dnn_convolution {
   bool bias, addend; /* forward only; with an addend the result is added to what the destination holds */
   int64_t source[4], destination[4]; /* [N, C, H, W] */
   int64_t kernel[4];                 /* [filters, channels a group, R, S] */
-  int64_t stride, padding, dilation, groups;
+  int64_t stride, dilation, groups;
+  int64_t padding[2]; /* before the rows, before the columns */
   int64_t source_lanes, destination_lanes;
   bool blocks; /* of channels, where lanes are 8 or 16 */
 };

@@ -114,6 +114,20 @@ PREPARE(prepare_relu_mask_backward) {
   return prepare_alike(state, graph, node, p, run_relu_mask_backward, 3, false);
 }
 
+RUN(run_relu6) {
+  (void)workspace, (void)context;
+  K->relu6(stored(A), in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_relu6) { return prepare_alike(state, graph, node, p, run_relu6, 1, false); }
+
+RUN(run_relu6_backward) {
+  (void)workspace, (void)context;
+  K->relu6_backward(stored(A), in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_relu6_backward) { return prepare_alike(state, graph, node, p, run_relu6_backward, 3, false); }
+
 RUN(run_add) {
   (void)workspace, (void)context;
   K->add(stored(A), in[0], in[1], out[0]);
@@ -151,7 +165,7 @@ PREPARE(prepare_bias_backward) { return prepare_alike(state, graph, node, p, run
 /* ---- Pooling ---- */
 
 static struct window window_of(const struct kernel *kernel) {
-  return (struct window){ATTRIBUTES.size, ATTRIBUTES.stride, ATTRIBUTES.padding};
+  return (struct window){ATTRIBUTES.size, ATTRIBUTES.stride, ATTRIBUTES.padding, ATTRIBUTES.count_padding};
 }
 
 /* a: the larger side (x or dx), b: the smaller (y or dy). All in the format of input 0. */

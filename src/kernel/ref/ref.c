@@ -16,8 +16,8 @@ static void walk_convolution(const struct attributes *a, const struct tensor *x,
                              const struct tensor *y, product *visit, void *sums) {
   const struct shape sx = shape_of(x), sw = shape_of(w), sy = shape_of(y);
   FOR(n, sy.n) FOR(k, sy.c) FOR(i, sy.h) FOR(j, sy.w) FOR(c, sw.c) FOR(r, sw.h) FOR(s, sw.w) {
-    const int64_t row = i * a->stride - a->padding + r * a->dilation,
-                  column = j * a->stride - a->padding + s * a->dilation;
+    const int64_t row = i * a->stride - padding_of(a, 0) + r * a->dilation,
+                  column = j * a->stride - padding_of(a, 1) + s * a->dilation;
     const int64_t channel = k / (sy.c / a->groups) * sw.c + c;
     if (row < 0 || row >= sx.h || column < 0 || column >= sx.w) continue;
     visit(sums, at(sx, n, channel, row, column), at(sw, k, c, r, s), at(sy, n, k, i, j));
@@ -251,6 +251,22 @@ static RUN(run_relu_mask_backward) {
   return NEAP_OK;
 }
 
+static RUN(run_relu6) {
+  UNUSED;
+  const double *x = in[0];
+  double *y = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) y[i] = x[i] > 0 ? fmin(x[i], 6) : 0;
+  return NEAP_OK;
+}
+
+static RUN(run_relu6_backward) {
+  UNUSED;
+  const double *y = in[0], *dy = in[1];
+  double *dx = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = y[i] > 0 && y[i] < 6 ? dy[i] : 0;
+  return NEAP_OK;
+}
+
 static RUN(run_add) {
   UNUSED;
   const double *a = in[0], *b = in[1];
@@ -321,12 +337,13 @@ static RUN(run_max_pool_backward) {
   return NEAP_OK;
 }
 
-/* Pixels of the window that are not padding. */
+/* Pixels of the window that count: those of the image, or of the image and its padding. */
 static double window_count(const struct attributes *a, struct shape sx, int64_t i, int64_t j) {
+  const int64_t border = a->count_padding ? a->padding : 0;
   double count = 0;
   FOR(r, a->size) FOR(s, a->size) {
     const int64_t row = i * a->stride - a->padding + r, column = j * a->stride - a->padding + s;
-    count += row >= 0 && row < sx.h && column >= 0 && column < sx.w;
+    count += row >= -border && row < sx.h + border && column >= -border && column < sx.w + border;
   }
   return count;
 }
@@ -526,6 +543,10 @@ static kernel_run *const runs[OP_COUNT] = {
     [OP_GLOBAL_AVERAGE_POOL] = run_global_average_pool,
     [OP_LINEAR] = run_linear,
     [OP_DROPOUT] = run_dropout,
+    [OP_RELU6] = run_relu6,
+    [OP_CONCAT] = run_concat,
+    [OP_SLICE] = run_slice,
+    [OP_LOCAL_RESPONSE_NORM] = run_local_response_norm,
     [OP_SOFTMAX_CROSS_ENTROPY] = run_softmax_cross_entropy,
     [OP_CONV_TRANSPOSED] = run_conv_transposed,
     [OP_CROP] = run_crop,
@@ -541,6 +562,9 @@ static kernel_run *const runs[OP_COUNT] = {
     [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = run_global_average_pool_backward,
     [OP_LINEAR_BACKWARD_DATA] = run_linear_backward_data,
     [OP_LINEAR_BACKWARD_WEIGHTS] = run_linear_backward_weights,
+    [OP_RELU6_BACKWARD] = run_relu6_backward,
+    [OP_SLICE_BACKWARD] = run_slice_backward,
+    [OP_LOCAL_RESPONSE_NORM_BACKWARD] = run_local_response_norm_backward,
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = run_softmax_cross_entropy_backward,
     [OP_CROP_BACKWARD] = run_crop_backward,
     [OP_RESIZE_BACKWARD] = run_resize_backward,
@@ -557,13 +581,16 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
   snprintf(text, size, "reference");
 }
 
-/* Every operator takes and gives rows in row-major order and needs no workspace. */
+/* Every operator takes and gives rows in row-major order; what works on all channels of a pixel at once, and
+ * in place, keeps two rows of them. */
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
-  (void)state, (void)graph;
+  (void)state;
   RETURN_IF(runs[node->op] == NULL, NEAP_UNSUPPORTED, "the reference backend has no operator %s",
             op_rows[node->op].name);
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  if (node->op == OP_LOCAL_RESPONSE_NORM || node->op == OP_LOCAL_RESPONSE_NORM_BACKWARD)
+    p->workspace = 2 * (uint64_t)graph->tensors.data[node->inputs[0]].dims[1] * sizeof(double);
   p->run = runs[node->op];
   return NEAP_OK;
 }

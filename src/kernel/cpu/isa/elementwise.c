@@ -14,6 +14,14 @@ void ISA(relu_backward)(int64_t count, const float *y, const float *dy, float *d
   FOR_ELEMENTS(count) dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
+void ISA(relu6)(int64_t count, const float *x, float *y) {
+  FOR_ELEMENTS(count) y[i] = x[i] > 0 ? (x[i] < 6 ? x[i] : 6) : 0;
+}
+
+void ISA(relu6_backward)(int64_t count, const float *y, const float *dy, float *dx) {
+  FOR_ELEMENTS(count) dx[i] = y[i] > 0 && y[i] < 6 ? dy[i] : 0;
+}
+
 void ISA(add)(int64_t count, const float *a, const float *b, float *sum) {
   FOR_ELEMENTS(count) sum[i] = a[i] + b[i];
 }

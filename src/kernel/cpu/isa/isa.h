@@ -41,6 +41,13 @@ DECLARE(dropout)
 DECLARE(sgd)
 DECLARE(adamw)
 DECLARE(running_statistics)
+DECLARE(relu6)
+DECLARE(relu6_backward)
+DECLARE(copy_rows)
+DECLARE(add_rows)
+DECLARE(response_workspace)
+DECLARE(local_response_norm)
+DECLARE(local_response_norm_backward)
 DECLARE(reorder)
 #undef DECLARE
 

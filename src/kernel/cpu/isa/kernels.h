@@ -23,6 +23,12 @@ struct activation {
 
 struct window { /* of a pooling */
   int64_t size, stride, padding;
+  bool count_padding; /* in an average */
+};
+
+struct response { /* of local response normalisation */
+  int64_t size;
+  float alpha, beta, k;
 };
 
 /* Philox4x32-10 (Salmon et al. 2011) of a counter: element i of a draw uses word i % 4 of counter i / 4. */
@@ -84,7 +90,7 @@ struct cpu_kernels {
                    float *y, uint8_t *index);
   void (*max_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
                             const uint8_t *index, const float *dy, float *dx);
-  /* Average pooling; padding is not counted. */
+  /* Average pooling. */
   void (*average_pool)(struct activation x_shape, struct activation y_shape, struct window w, const float *x,
                        float *y);
   void (*average_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
@@ -132,6 +138,25 @@ struct cpu_kernels {
   /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). */
   void (*running_statistics)(int64_t channels, float *running_mean, float *running_variance,
                              const float *mean, const float *variance, float momentum, int64_t count);
+
+  void (*relu6)(int64_t count, const float *x, float *y);                            /* in place */
+  void (*relu6_backward)(int64_t count, const float *y, const float *dy, float *dx); /* in place of dy or y */
+
+  /* Copies rows of `length` elements that begin x_stride and y_stride apart; or adds them to the rows of
+   * `addend`, which lie as y's do and where y may be in place. */
+  void (*copy_rows)(int64_t rows, int64_t length, const float *x, int64_t x_stride, float *y,
+                    int64_t y_stride);
+  void (*add_rows)(int64_t rows, int64_t length, const float *x, int64_t x_stride, const float *addend,
+                   float *y, int64_t y_stride);
+
+  /* y = x / (k + alpha / size * sum of squares over the channels [c - size / 2, c + (size - 1) / 2])^beta, in
+   * place; and its gradient, in place of dy or x. `workspace`: response_workspace bytes for so many channels
+   * (rounded up to lanes). */
+  void (*local_response_norm)(struct activation a, struct response r, const float *x, float *y,
+                              void *workspace);
+  void (*local_response_norm_backward)(struct activation a, struct response r, const float *x,
+                                       const float *dy, float *dx, void *workspace);
+  size_t (*response_workspace)(int64_t channels, int threads);
 
   /* The same tensor from one activation layout to another. */
   void (*reorder)(struct activation from, struct activation to, const float *x, float *y);

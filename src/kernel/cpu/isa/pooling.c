@@ -98,6 +98,14 @@ void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape
   }
 }
 
+/* One over the number of pixels that count: the image's under the window, or its padding's, too. */
+static float share_of(struct activation x, struct window w, int64_t row, int64_t column, struct extent e) {
+  if (!w.count_padding) return 1 / (float)((e.bottom - e.top) * (e.right - e.left));
+  const int64_t top = row * w.stride - w.padding, left = column * w.stride - w.padding,
+                height = x.height + w.padding - top, width = x.width + w.padding - left;
+  return 1 / (float)((height < w.size ? height : w.size) * (width < w.size ? width : w.size));
+}
+
 void ISA(average_pool)(struct activation x_shape, struct activation y_shape, struct window w, const float *x,
                        float *y) {
   const int64_t lanes = x_shape.lanes;
@@ -106,7 +114,7 @@ void ISA(average_pool)(struct activation x_shape, struct activation y_shape, str
     FOR_PIXELS(y_shape) {
       float *out = y + (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
       const struct extent e = extent_at(x_shape, w, row, column);
-      const float share = 1 / (float)((e.bottom - e.top) * (e.right - e.left));
+      const float share = share_of(x_shape, w, row, column, e);
       memset(out, 0, (size_t)lanes * sizeof *out);
       for (int64_t i = e.top; i < e.bottom; i++)
         for (int64_t j = e.left; j < e.right; j++)
@@ -127,7 +135,7 @@ void ISA(average_pool_backward)(struct activation x_shape, struct activation y_s
     FOR_PIXELS(y_shape) {
       const float *out = dy + (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
       const struct extent e = extent_at(x_shape, w, row, column);
-      const float share = 1 / (float)((e.bottom - e.top) * (e.right - e.left));
+      const float share = share_of(x_shape, w, row, column, e);
       for (int64_t i = e.top; i < e.bottom; i++)
         for (int64_t j = e.left; j < e.right; j++)
 #pragma omp simd

@@ -35,5 +35,12 @@ const struct cpu_kernels ISA(cpu_kernels) = {
     SLOT(sgd),
     SLOT(adamw),
     SLOT(running_statistics),
+    SLOT(relu6),
+    SLOT(relu6_backward),
+    SLOT(copy_rows),
+    SLOT(add_rows),
+    SLOT(response_workspace),
+    SLOT(local_response_norm),
+    SLOT(local_response_norm_backward),
     SLOT(reorder),
 };

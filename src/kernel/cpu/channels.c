@@ -1,0 +1,156 @@
+/* Operators across channels: concatenation, slices, local response normalisation. */
+#include <string.h>
+
+#include "kernel/cpu/cpu.h"
+
+static const struct tensor *input(const struct neap_graph *graph, const struct node *node, int32_t i) {
+  return &graph->tensors.data[node->inputs[i]];
+}
+
+/* ---- Concatenation and slices ---- */
+
+/* Some channels of a tensor as rows in memory that are all `stride` apart: the channels of a pixel where all
+ * channels lie side by side, else those of an image, which must be whole blocks. */
+struct channel_rows {
+  int64_t rows, length, stride, first;
+};
+
+static struct channel_rows rows_of(struct activation whole, int64_t first, int64_t count) {
+  const int64_t pixels = whole.height * whole.width;
+  if (whole.lanes == whole.channels)
+    return (struct channel_rows){whole.images * pixels, count, whole.channels, first};
+  return (struct channel_rows){whole.images, count * pixels, whole.channels * pixels, first * pixels};
+}
+
+/* The format of a tensor that lies as `kind` says: row-major, channel blocks or channels last. */
+static struct memory_format of_kind(struct memory_format kind, const struct tensor *t) {
+  if (kind.blocks || kind.lanes == 1 || t->rank < 2) return kind;
+  return (struct memory_format){.lanes = t->dims[1]};
+}
+
+/* The kind of a whole and its parts, given that of one of them: channels last where a block would be cut. */
+static struct memory_format kind_for(struct memory_format kind, bool whole_blocks) {
+  return kind.blocks && !whole_blocks ? (struct memory_format){.lanes = kind.lanes} : kind;
+}
+
+static neap_status run_concat(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
+                              const struct run_context *context) {
+  (void)workspace, (void)context;
+  const struct activation whole = cpu_kernel(kernel)->a;
+  int64_t first = 0;
+  for (int32_t i = 0; i < kernel_node(kernel)->input_count; i++) {
+    const int64_t channels = kernel_input(kernel, i)->dims[1];
+    const struct channel_rows r = rows_of(whole, first, channels);
+    cpu_kernel(kernel)->kernels->copy_rows(r.rows, r.length, in[i], r.length, (float *)out[0] + r.first,
+                                           r.stride);
+    first += channels;
+  }
+  return NEAP_OK;
+}
+
+/* All parts lie as the first does that is not row-major. */
+neap_status prepare_concat(void *state, const struct neap_graph *graph, const struct node *node,
+                           struct preparation *p) {
+  const struct tensor *y = &graph->tensors.data[node->outputs[0]];
+  struct memory_format kind = ROW_MAJOR;
+  for (int32_t i = node->input_count; i-- > 0;)
+    if (p->inputs[i].lanes > 1) kind = p->inputs[i];
+  bool whole_blocks = true;
+  for (int32_t i = 0; i < node->input_count; i++)
+    whole_blocks = whole_blocks && input(graph, node, i)->dims[1] % kind.lanes == 0;
+  kind = kind_for(kind, whole_blocks);
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = of_kind(kind, input(graph, node, i));
+  p->outputs[0] = of_kind(kind, y);
+  return cpu_finish(state, p, run_concat, (struct cpu_kernel){.a = activation_of(y, p->outputs[0])});
+}
+
+static neap_status run_slice(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
+                             const struct run_context *context) {
+  (void)workspace, (void)context;
+  const struct cpu_kernels *k = cpu_kernel(kernel)->kernels;
+  const struct attributes *a = &kernel_node(kernel)->attributes;
+  const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->size);
+  const float *x = (const float *)in[0] + r.first;
+  if (a->addend)
+    k->add_rows(r.rows, r.length, x, r.stride, in[1], out[0], r.length);
+  else
+    k->copy_rows(r.rows, r.length, x, r.stride, out[0], r.length);
+  return NEAP_OK;
+}
+
+static neap_status run_slice_backward(const struct kernel *kernel, void *const *in, void *const *out,
+                                      void *workspace, const struct run_context *context) {
+  (void)workspace, (void)context;
+  const struct attributes *a = &kernel_node(kernel)->attributes;
+  const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->size);
+  memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(float));
+  cpu_kernel(kernel)->kernels->copy_rows(r.rows, r.length, in[0], r.length, (float *)out[0] + r.first,
+                                         r.stride);
+  return NEAP_OK;
+}
+
+/* Both sides lie as input 0 does; `whole`: the side with all channels. */
+static neap_status prepare_part(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                struct preparation *p, const struct tensor *whole, kernel_run *run) {
+  const struct attributes *a = &node->attributes;
+  const int64_t lanes = p->inputs[0].lanes;
+  const struct memory_format kind =
+      kind_for(p->inputs[0], whole->dims[1] % lanes == 0 && a->first % lanes == 0 && a->size % lanes == 0);
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = of_kind(kind, input(graph, node, i));
+  p->outputs[0] = of_kind(kind, &graph->tensors.data[node->outputs[0]]);
+  return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = activation_of(whole, of_kind(kind, whole))});
+}
+
+neap_status prepare_slice(void *state, const struct neap_graph *graph, const struct node *node,
+                          struct preparation *p) {
+  return prepare_part(state, graph, node, p, input(graph, node, 0), run_slice);
+}
+
+neap_status prepare_slice_backward(void *state, const struct neap_graph *graph, const struct node *node,
+                                   struct preparation *p) {
+  return prepare_part(state, graph, node, p, &graph->tensors.data[node->outputs[0]], run_slice_backward);
+}
+
+/* ---- Local response normalisation ---- */
+
+static struct response response_of(const struct kernel *kernel) {
+  const struct attributes *a = &kernel_node(kernel)->attributes;
+  return (struct response){a->size, a->alpha, a->beta, a->k};
+}
+
+static neap_status run_local_response_norm(const struct kernel *kernel, void *const *in, void *const *out,
+                                           void *workspace, const struct run_context *context) {
+  (void)context;
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  k->kernels->local_response_norm(k->a, response_of(kernel), in[0], out[0], workspace);
+  return NEAP_OK;
+}
+
+static neap_status run_local_response_norm_backward(const struct kernel *kernel, void *const *in,
+                                                    void *const *out, void *workspace,
+                                                    const struct run_context *context) {
+  (void)context;
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  k->kernels->local_response_norm_backward(k->a, response_of(kernel), in[0], in[1], out[0], workspace);
+  return NEAP_OK;
+}
+
+static neap_status prepare_response(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                    struct preparation *p, kernel_run *run) {
+  const struct activation a = activation_of(input(graph, node, 0), p->inputs[0]);
+  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
+  p->outputs[0] = p->inputs[0];
+  p->workspace =
+      cpu->kernels->response_workspace((a.channels + a.lanes - 1) / a.lanes * a.lanes, cpu->threads);
+  return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
+}
+
+neap_status prepare_local_response_norm(void *state, const struct neap_graph *graph, const struct node *node,
+                                        struct preparation *p) {
+  return prepare_response(state, graph, node, p, run_local_response_norm);
+}
+
+neap_status prepare_local_response_norm_backward(void *state, const struct neap_graph *graph,
+                                                 const struct node *node, struct preparation *p) {
+  return prepare_response(state, graph, node, p, run_local_response_norm_backward);
+}

@@ -73,6 +73,9 @@ enum { NEAP_MAX_RANK = 8 };
 neap_builder *neap_builder_create(const char *name);
 void neap_builder_free(neap_builder *builder);
 
+/* The shape of a tensor: its number of dimensions; 0 after a failure, and `dims` is left as it was. */
+int neap_shape(const neap_builder *b, neap_tensor x, int64_t dims[NEAP_MAX_RANK]);
+
 /* A batch that the caller fills before each step: [dims...]. */
 neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
 
@@ -186,7 +189,8 @@ typedef struct neap_model_options {
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
- * are "image" [N, C, H, W] and "label" [N]. `options` may be NULL. */
+ * are "image" [N, C, H, W] and "label" [N], or [N, H', W'] where it classifies pixels; those are the centre
+ * of the image where there are fewer. `options` may be NULL. */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
 /* ---- 4. Train it ---- */

@@ -122,6 +122,13 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
   return add_tensor(b, name, "", tensor);
 }
 
+int neap_shape(const neap_builder *b, neap_tensor x, int64_t dims[NEAP_MAX_RANK]) {
+  if (!ready(b) || x < 0 || (size_t)x >= b->graph->tensors.count) return 0;
+  const struct tensor *t = &b->graph->tensors.data[x];
+  memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
+  return t->rank;
+}
+
 neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
   if (!usable(b, x)) return FAILED;
   const struct tensor *t = &b->graph->tensors.data[x];

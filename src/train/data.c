@@ -156,49 +156,81 @@ static const struct data_part *find_part(const struct data_split *split, int64_t
   return part;
 }
 
-/* Writes an image [C, H, W] moved by (down, right) pixels, then mirrored. */
-static void fill_image(const struct data_set *set, const uint8_t *pixels, int64_t down, int64_t right,
-                       bool mirror, float *image) {
+/* An image is moved by (down, right) pixels, then mirrored. */
+struct placement {
+  int64_t down, right;
+  bool mirror;
+};
+
+/* Writes an image [C, H, W]. */
+static void fill_image(const struct data_set *set, const uint8_t *pixels, struct placement at, float *image) {
   const int64_t height = set->image[1], width = set->image[2];
   for (int64_t c = 0; c < set->image[0]; c++)
     for (int64_t y = 0; y < height; y++) {
       float *out = image + (c * height + y) * width;
-      const int64_t from = y + down;
+      const int64_t from = y + at.down;
       if (from < 0 || from >= height) {
         memset(out, 0, (size_t)width * sizeof *out);
         continue;
       }
       const uint8_t *row = pixels + (c * height + from) * width;
       for (int64_t x = 0; x < width; x++) {
-        const int64_t column = (mirror ? width - 1 - x : x) + right;
+        const int64_t column = (at.mirror ? width - 1 - x : x) + at.right;
         out[x] = column < 0 || column >= width ? 0 : set->normal[c][row[column]];
       }
     }
 }
 
+/* Labels of the pixels in the middle, moved and mirrored as fill_image does. */
+static void fill_map(const struct data_set *set, const struct data_batch *batch, int64_t number, int label,
+                     struct placement at, int32_t *labels) {
+  const int64_t height = set->image[1], width = set->image[2], top = (height - batch->map_height) / 2,
+                left = (width - batch->map_width) / 2;
+  int32_t row[DATA_MAX_SIDE];
+  for (int64_t y = 0; y < batch->map_height; y++) {
+    int32_t *out = labels + y * batch->map_width;
+    const int64_t from = y + top + at.down;
+    if (from < 0 || from >= height) {
+      memset(out, 0, (size_t)batch->map_width * sizeof *out);
+      continue;
+    }
+    set->label_row(set, number, label, from, row);
+    for (int64_t x = 0; x < batch->map_width; x++) {
+      const int64_t column = (at.mirror ? width - 1 - (x + left) : x + left) + at.right;
+      out[x] = column < 0 || column >= width ? 0 : row[column];
+    }
+  }
+}
+
+static struct placement place(const struct data_set *set, const struct data_batch *batch, int64_t record) {
+  if (!batch->augment) return (struct placement){0};
+  const uint64_t places = (uint64_t)(2 * set->crop_padding + 1);
+  uint32_t bits[4];
+  data_random(batch->seed, STREAM_AUGMENT, (uint64_t)batch->epoch, (uint64_t)record, bits);
+  return (struct placement){.down = (int64_t)random_below(bits[0], places) - set->crop_padding,
+                            .right = (int64_t)random_below(bits[1], places) - set->crop_padding,
+                            .mirror = set->flip && bits[2] >> 31};
+}
+
 void data_fill(const struct data_set *set, const struct data_split *split, const struct data_batch *batch,
                float *images, int32_t *labels) {
   const int64_t elements = set->image[0] * set->image[1] * set->image[2];
+  const int64_t map = batch->map_height * batch->map_width, each = map > 0 ? map : 1;
 #pragma omp parallel for num_threads(batch->threads)
   for (int64_t i = 0; i < batch->count; i++) {
-    int64_t record = batch->records[i], down = 0, right = 0;
-    bool mirror = false;
+    int64_t record = batch->records[i];
     if (record < 0) {
       memset(images + i * elements, 0, (size_t)elements * sizeof *images);
-      labels[i] = -1;
+      for (int64_t k = 0; k < each; k++) labels[i * each + k] = -1;
       continue;
     }
-    if (batch->augment) {
-      const uint64_t places = (uint64_t)(2 * set->crop_padding + 1);
-      uint32_t bits[4];
-      data_random(batch->seed, STREAM_AUGMENT, (uint64_t)batch->epoch, (uint64_t)record, bits);
-      down = (int64_t)random_below(bits[0], places) - set->crop_padding;
-      right = (int64_t)random_below(bits[1], places) - set->crop_padding;
-      mirror = set->flip && bits[2] >> 31;
-    }
+    const struct placement at = place(set, batch, record);
+    const int64_t number = split->first + record;
     const struct data_part *part = find_part(split, &record);
-    fill_image(set, part->pixels + (size_t)record * part->pixel_stride, down, right, mirror,
-               images + i * elements);
-    labels[i] = label_of(part, record);
+    fill_image(set, part->pixels + (size_t)record * part->pixel_stride, at, images + i * elements);
+    if (map > 0)
+      fill_map(set, batch, number, label_of(part, record), at, labels + i * map);
+    else
+      labels[i] = label_of(part, record);
   }
 }

@@ -24,6 +24,7 @@ struct data_part {
 
 struct data_split {
   int64_t count;
+  int64_t first; /* the source's number of its first record */
   int part_count;
   struct data_part parts[DATA_MAX_FILES];
 };
@@ -31,6 +32,7 @@ struct data_split {
 struct data_set {
   const char *name;          /* of its source, without the argument; a constant */
   int64_t image[3], classes; /* channels, height, width */
+  int64_t pixel_classes;     /* of label maps, 0 the background; 0: the source has no maps */
   struct data_split train, test;
   int64_t crop_padding; /* augmentation: shift by up to so many pixels, zeros come in; */
   bool flip;            /* mirror half of the images */
@@ -38,6 +40,9 @@ struct data_set {
 
   /* Private. */
   struct region region;
+  const void *source; /* for label_row */
+  void (*label_row)(const struct data_set *set, int64_t number, int label, int64_t row,
+                    int32_t *labels); /* of the pixels of a row, [width] */
   struct {
     void *memory;
     size_t bytes;
@@ -61,11 +66,13 @@ struct data_batch {
   bool augment;           /* crop and flip, a function of seed, epoch and record alone */
   uint64_t seed;
   int64_t epoch;
-  int threads; /* the result does not depend on it */
+  int threads;                   /* the result does not depend on it */
+  int64_t map_height, map_width; /* of label maps; 0: a label an image */
 };
 
-/* Fills images [count, C, H, W], normalised, and labels [count]. A crop's zeros are zeros after
- * normalisation. */
+/* Fills images [count, C, H, W], normalised, and labels [count]; or label maps [count, map_height,
+ * map_width], those of the pixels in the middle of the image, moved and mirrored as they are. A crop's zeros
+ * are zeros after normalisation, and background. */
 void data_fill(const struct data_set *set, const struct data_split *split, const struct data_batch *batch,
                float *images, int32_t *labels);
 

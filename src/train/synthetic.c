@@ -1,6 +1,7 @@
 /* Ten shapes under noise, at a random place and size: data for a first run, drawn by the program. A class is
- * a shape; where more than ten are asked for, a shape in one of several colours. An image is a function of
- * the seed and of its number alone; the test images have numbers of their own. */
+ * a shape; where more than ten are asked for, a shape in one of several colours. A pixel's class is that of
+ * the shape that it is in, or background. An image is a function of the seed and of its number alone; the
+ * test images have numbers of their own. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -47,23 +48,36 @@ static uint32_t contrast_bits(const struct drawing *drawing, int label, uint32_t
   return bits[0];
 }
 
+/* Where the shape is. */
+struct scene {
+  double radius, centre_x, centre_y;
+};
+
+static struct scene scene_of(const struct drawing *drawing, const uint32_t place[4]) {
+  const double size = (double)drawing->side;
+  struct scene scene = {.radius = between(size * 3 / 16, size * 3 / 8, place[0])};
+  scene.centre_x = between(scene.radius, size - scene.radius, place[1]);
+  scene.centre_y = between(scene.radius, size - scene.radius, place[2]);
+  return scene;
+}
+
+static bool is_inside(const struct scene *scene, int label, int64_t row, int64_t column) {
+  return shapes[label % SHAPES](((double)column + 0.5 - scene->centre_x) / scene->radius,
+                                ((double)row + 0.5 - scene->centre_y) / scene->radius);
+}
+
 /* pixels [3, side, side]. Random numbers by (image, counter): 0 and 1 for the scene, then 3 bytes a pixel. */
 static void draw(const struct drawing *drawing, uint64_t image, int label, uint8_t *pixels) {
   const int64_t side = drawing->side, plane = side * side;
-  const double size = (double)side;
   uint32_t place[4], colour[4], noise[4];
   data_random(drawing->seed, STREAM_DRAW, image, 0, place);
   data_random(drawing->seed, STREAM_DRAW, image, 1, colour);
   const uint32_t contrasts = contrast_bits(drawing, label, colour[3]);
-  const double radius = between(size * 3 / 16, size * 3 / 8, place[0]);
-  const double centre_x = between(radius, size - radius, place[1]);
-  const double centre_y = between(radius, size - radius, place[2]);
+  const struct scene scene = scene_of(drawing, place);
   const int lighter = place[3] & 1 ? 1 : -1;
   for (int64_t k = 0; k < plane; k++) {
     if (k % 4 == 0) data_random(drawing->seed, STREAM_DRAW, image, (uint64_t)(2 + k / 4), noise);
-    const double x = ((double)(k % side) + 0.5 - centre_x) / radius,
-                 y = ((double)(k / side) + 0.5 - centre_y) / radius;
-    const bool inside = shapes[label % SHAPES](x, y);
+    const bool inside = is_inside(&scene, label, k / side, k % side);
     for (int c = 0; c < 3; c++) {
       const int background = (int)between(64, 192, colour[c]);
       const int contrast = lighter * (32 + (int)(contrasts >> (8 * c) & 63));
@@ -71,6 +85,16 @@ static void draw(const struct drawing *drawing, uint64_t image, int label, uint8
       pixels[c * plane + k] = clamp_pixel(background + (inside ? contrast : 0) + shake);
     }
   }
+}
+
+/* The class of a pixel: 0 outside the shape, else the image's class after it. */
+static void label_row(const struct data_set *set, int64_t number, int label, int64_t row, int32_t *labels) {
+  const struct drawing *drawing = set->source;
+  uint32_t place[4];
+  data_random(drawing->seed, STREAM_DRAW, (uint64_t)number, 0, place);
+  const struct scene scene = scene_of(drawing, place);
+  for (int64_t column = 0; column < drawing->side; column++)
+    labels[column] = is_inside(&scene, label, row, column) ? 1 + label : 0;
 }
 
 static neap_status draw_split(struct data_set *set, const struct drawing *drawing, int64_t first,
@@ -87,6 +111,7 @@ static neap_status draw_split(struct data_set *set, const struct drawing *drawin
     labels[2 * i + 1] = (uint8_t)(label >> 8);
     draw(drawing, (uint64_t)(first + i), label, pixels + (size_t)i * bytes);
   }
+  split->first = first;
   const struct data_part part = {.file = "synthetic",
                                  .pixels = pixels,
                                  .labels = labels,
@@ -135,6 +160,10 @@ neap_status synthetic_open(const char *argument, struct data_set *set) {
   set->image[0] = 3;
   set->image[1] = set->image[2] = drawing.side;
   set->classes = drawing.classes;
+  set->pixel_classes = drawing.classes + 1;
+  set->label_row = label_row;
+  set->source = region_copy(&set->region, &drawing, 1, sizeof drawing);
+  RETURN_IF_NULL(set->source);
   set->crop_padding = drawing.side / 8;
   set->flip = true;
   TRY(draw_split(set, &drawing, 0, drawing.images, &set->train));

@@ -12,6 +12,7 @@
 #include "train/largest_batch.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
+#include "zoo/zoo.h"
 
 enum {
   TIMED_STEPS = 4096, /* the median is over the last so many steps */
@@ -30,6 +31,7 @@ struct training {
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;
+  int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
   float *images;      /* the session's inputs */
   int32_t *labels;
@@ -66,11 +68,29 @@ static neap_status check_options(const neap_train_options *options) {
   return NEAP_OK;
 }
 
+/* The size of the label maps that a model learns. */
+static void find_map(struct training *t) {
+  for (size_t i = 0; i < t->graph->tensors.count; i++) {
+    const struct tensor *tensor = &t->graph->tensors.data[i];
+    if (tensor->role == ROLE_INPUT && tensor->rank == 3 && strcmp(tensor->name, "label") == 0)
+      memcpy(t->map, &tensor->dims[1], sizeof t->map);
+  }
+}
+
+static int64_t labels_per_image(const struct training *t) {
+  return t->map[0] > 0 ? t->map[0] * t->map[1] : 1;
+}
+
 static neap_status build_model(struct training *t) {
+  const bool pixels = model_classifies_pixels(t->options->model);
+  RETURN_IF(pixels && t->data.pixel_classes == 0, NEAP_INVALID_ARGUMENT,
+            "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps",
+            t->options->model, t->options->data);
   t->shape = t->options->shape;
   for (int i = 0; i < 3; i++) t->shape.image[i] = t->data.image[i];
-  t->shape.classes = t->data.classes;
+  t->shape.classes = pixels ? t->data.pixel_classes : t->data.classes;
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
+  find_map(t);
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   t->epoch_steps = t->data.train.count / t->batch;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
@@ -191,7 +211,9 @@ static void fill_batch(struct training *t) {
                                    .augment = !t->options->no_augment,
                                    .seed = seed,
                                    .epoch = epoch,
-                                   .threads = t->threads};
+                                   .threads = t->threads,
+                                   .map_height = t->map[0],
+                                   .map_width = t->map[1]};
   data_fill(&t->data, &t->data.train, &batch, t->images, t->labels);
 }
 
@@ -224,7 +246,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
-  progress->accuracy = (double)result.correct / (double)t->batch;
+  progress->accuracy = (double)result.correct / (double)(t->batch * labels_per_image(t));
   progress->learning_rate = rate;
   progress->seconds = seconds;
   progress->images_per_second = (double)t->batch / seconds;
@@ -237,13 +259,17 @@ static neap_status evaluate(struct training *t) {
   int64_t correct = 0;
   for (int64_t first = 0; first < count; first += t->batch) {
     for (int64_t i = 0; i < t->batch; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
-    const struct data_batch batch = {.count = t->batch, .records = t->records, .threads = t->threads};
+    const struct data_batch batch = {.count = t->batch,
+                                     .records = t->records,
+                                     .threads = t->threads,
+                                     .map_height = t->map[0],
+                                     .map_width = t->map[1]};
     neap_step_result result;
     data_fill(&t->data, &t->data.test, &batch, t->images, t->labels);
     TRY(neap_session_evaluate(t->session, &result));
     correct += result.correct;
   }
-  t->state.test_accuracy = (double)correct / (double)count;
+  t->state.test_accuracy = (double)correct / (double)(count * labels_per_image(t));
   return NEAP_OK;
 }
 
@@ -330,7 +356,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
     result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);
-    result->accuracy = (double)t->state.correct / (double)t->state.images;
+    result->accuracy = (double)t->state.correct / (double)(t->state.images * labels_per_image(t));
   }
   if (t->session == NULL) return NEAP_OK;
   result->seconds = t->started > 0 ? now() - t->started : 0;

@@ -72,6 +72,38 @@ static const struct family families[] = {
      {3, 224, 224},
      1000,
      8},
+    {"unet",
+     "classes of pixels, unpadded, 64 filters in its first level",
+     "Ronneberger et al. 2015",
+     build_unet,
+     check_unet,
+     {1, 572, 572},
+     2,
+     8},
+    {"unet-#",
+     "the same with so many filters",
+     "Ronneberger et al. 2015",
+     build_unet,
+     check_unet,
+     {1, 572, 572},
+     2,
+     8},
+    {"pspnet",
+     "classes of pixels, dilated residual network of depth 101 with pyramid pooling",
+     "Zhao et al. 2017",
+     build_pspnet,
+     check_pspnet,
+     {3, 713, 713},
+     21,
+     2},
+    {"pspnet-#",
+     "the same of depth 18, 34, 50, 101 or 152",
+     "Zhao et al. 2017",
+     build_pspnet,
+     check_pspnet,
+     {3, 713, 713},
+     21,
+     2},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -99,10 +131,27 @@ static bool matches(const char *pattern, const char *name, int64_t *numbers) {
   return *name == '\0';
 }
 
+bool model_classifies_pixels(const char *name) {
+  int64_t numbers[4];
+  for (int i = 0; i < FAMILIES; i++)
+    if (matches(families[i].pattern, name, numbers))
+      return families[i].build == build_unet || families[i].build == build_pspnet;
+  return false;
+}
+
 void name_block(neap_builder *b, int64_t stage, int64_t block) {
   char scope[64];
   snprintf(scope, sizeof scope, "stage%lld.block%lld", (long long)stage, (long long)block);
   neap_scope(b, scope);
+}
+
+/* A label for each row or pixel of the logits. */
+static neap_tensor add_labels(neap_builder *b, neap_tensor logits) {
+  int64_t dims[NEAP_MAX_RANK] = {0}, label[NEAP_MAX_RANK] = {0};
+  const int rank = neap_shape(b, logits, dims);
+  label[0] = dims[0];
+  for (int i = 2; i < rank; i++) label[i - 1] = dims[i];
+  return neap_input(b, "label", NEAP_I32, rank - 1, label);
 }
 
 static neap_status build(const char *name, const struct family *family, const struct blueprint *p,
@@ -112,8 +161,7 @@ static neap_status build(const char *name, const struct family *family, const st
   neap_builder *b = neap_builder_create(title);
   const neap_tensor image =
       neap_input(b, "image", NEAP_F32, 4, (int64_t[]){p->batch, p->channels, p->height, p->width});
-  const neap_tensor label = neap_input(b, "label", NEAP_I32, 1, &p->batch);
-  const neap_tensor logits = family->build(b, image, p);
+  const neap_tensor logits = family->build(b, image, p), label = add_labels(b, logits);
   neap_scope(b, NULL);
   const neap_tensor loss = neap_softmax_cross_entropy(b, logits, label, smoothing);
   neap_status status = neap_builder_finish(b, loss, graph);

@@ -11,18 +11,25 @@ struct blueprint {
   bool batch_norm; /* vgg16-bn */
 };
 
-/* Logits [batch, classes] of an image [batch, channels, height, width]. */
+/* Logits [batch, classes] of an image [batch, channels, height, width]; or by pixel, [batch, classes, h, w].
+ */
 typedef neap_tensor network(neap_builder *b, neap_tensor image, const struct blueprint *p);
 
 network build_mlp, build_lenet;          /* small.c */
 network build_wrn, build_preresnet;      /* preresnet.c */
 network build_resnet, build_bottlenecks; /* resnet.c */
 network build_vgg;                       /* vgg.c */
+network build_unet;                      /* unet.c */
+network build_pspnet;                    /* pspnet.c */
 
 /* Which numbers a family knows; the message lists them. */
 neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct blueprint *p),
     check_resnet(const struct blueprint *p), check_bottlenecks(const struct blueprint *p),
-    check_vgg(const struct blueprint *p);
+    check_vgg(const struct blueprint *p), check_unet(const struct blueprint *p),
+    check_pspnet(const struct blueprint *p);
+
+/* Does a model of this name classify pixels? */
+bool model_classifies_pixels(const char *name);
 
 /* "stage2.block3" */
 void name_block(neap_builder *b, int64_t stage, int64_t block);
@@ -36,5 +43,15 @@ static inline neap_tensor convolve(neap_builder *b, neap_tensor x, int64_t filte
 static inline neap_tensor normalise(neap_builder *b, neap_tensor x) {
   return neap_batch_norm(b, x, (neap_batch_norm_options){0});
 }
+
+/* resnet.c, for networks that begin as one. `in`: channels of x; the 3x3 convolutions are dilated. */
+enum { RESNET_STAGES = 4 };
+struct resnet_depth {
+  int64_t depth, blocks[RESNET_STAGES];
+  bool bottleneck;
+};
+const struct resnet_depth *resnet_find_depth(int64_t depth); /* NULL: none */
+neap_tensor resnet_block(neap_builder *b, neap_tensor x, int64_t in, int64_t width, int64_t stride,
+                         int64_t dilation, bool bottleneck);
 
 #endif

@@ -13,6 +13,7 @@ static const struct model_case models[] = {
     {"lenet", {.batch = 4}, false},
     {"wrn-10-1", {.batch = 4, .image = {3, 16, 16}}, false},
     {"preresnet-20", {.batch = 2, .image = {3, 16, 16}}, true},
+    {"unet-4", {.batch = 1, .image = {1, 188, 188}}, true},
     {"resnet18", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
     {"resnet50", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
 };

@@ -492,6 +492,21 @@ static void test_bad_options(void **state) {
   expect_refused(&options, NEAP_IO_FAILED, "/nonexistent/metrics");
 }
 
+/* Where every pixel has a label, accuracy is the share of pixels. */
+static void test_pixels(void **state) {
+  (void)state;
+  neap_train_options options = {.model = "unet-4",
+                                .data = "synthetic:side=204,images=12,classes=2",
+                                .shape.batch = 2,
+                                .session = {.momentum = 0.9f, .threads = 2},
+                                .steps = 6,
+                                .learning_rate = 0.01};
+  const neap_train_result r = expect_ok(&options);
+  assert_int_equal(r.batch, 2);
+  assert_true(r.accuracy > 0 && r.accuracy <= 1);
+  assert_true(r.test_accuracy > 0 && r.test_accuracy <= 1);
+}
+
 static int make_folder(void **state) {
   (void)state;
   strcpy(folder, "/tmp/neap-train-XXXXXX");
@@ -516,6 +531,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(test_full_disk),
       cmocka_unit_test(test_over_budget),
       cmocka_unit_test(test_bad_options),
+      cmocka_unit_test(test_pixels),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -315,6 +315,64 @@ static void test_synthetic_sizes(void **state) {
   data_close(&set);
 }
 
+enum { MAP_SIDE = 40, MAPS = 30, MAP_PLANE = MAP_SIDE * MAP_SIDE };
+
+/* The shape stands out from the background of the same image by 32 to 95 shades in each channel, whatever the
+ * noise: labels that lie elsewhere than the shape does would mix the two. */
+static void expect_shape(const struct data_set *set, const float *image, const int32_t *map, int shape) {
+  double sum[2][3] = {{0}}, count[2] = {0};
+  for (int k = 0; k < MAP_PLANE; k++) {
+    assert_true(map[k] == 0 || map[k] == 1 + shape);
+    if (image[k] == 0 && image[MAP_PLANE + k] == 0) continue; /* what a crop brings in */
+    for (int c = 0; c < 3; c++) sum[map[k] != 0][c] += (double)image[c * MAP_PLANE + k] * set->deviation[c];
+    count[map[k] != 0]++;
+  }
+  assert_true(count[0] > 0 && count[1] > 30);
+  for (int c = 0; c < 3; c++) {
+    const double contrast = fabs(sum[1][c] / count[1] - sum[0][c] / count[0]);
+    if (!(contrast > 20 && contrast < 105)) fail_msg("shape %d, channel %d: contrast %g", shape, c, contrast);
+  }
+}
+
+static void test_label_maps(void **state) {
+  (void)state;
+  enum { CUT = 6, SMALL = MAP_SIDE - 2 * CUT };
+  struct data_set set;
+  assert_int_equal(data_open("synthetic:side=40,images=30", &set), NEAP_OK);
+  assert_int_equal(set.pixel_classes, set.classes + 1);
+  static float images[MAPS * 3 * MAP_PLANE];
+  static int32_t maps[(MAPS + 1) * MAP_PLANE], centres[(MAPS + 1) * MAP_PLANE];
+  int32_t records[MAPS];
+  for (int i = 0; i < MAPS; i++) records[i] = MAPS - 1 - i;
+  for (int augment = 0; augment < 2; augment++) {
+    struct data_batch batch = {.count = MAPS,
+                               .records = records,
+                               .augment = augment != 0,
+                               .seed = 3,
+                               .threads = 2,
+                               .map_height = MAP_SIDE,
+                               .map_width = MAP_SIDE};
+    data_fill(&set, &set.train, &batch, images, maps);
+    for (int i = 0; i < MAPS; i++)
+      expect_shape(&set, images + i * 3 * MAP_PLANE, maps + i * MAP_PLANE, records[i] % 10);
+    batch.map_height = batch.map_width = SMALL;
+    data_fill(&set, &set.train, &batch, images, centres);
+    for (int i = 0; i < MAPS; i++)
+      for (int k = 0; k < SMALL * SMALL; k++)
+        assert_int_equal(centres[i * SMALL * SMALL + k],
+                         maps[i * MAP_PLANE + (k / SMALL + CUT) * MAP_SIDE + k % SMALL + CUT]);
+  }
+  /* Test images have scenes of their own; no image has no labels. */
+  const int32_t some[] = {4, -1};
+  data_fill(&set, &set.test,
+            &(struct data_batch){
+                .count = 2, .records = some, .threads = 1, .map_height = MAP_SIDE, .map_width = MAP_SIDE},
+            images, maps);
+  expect_shape(&set, images, maps, 4);
+  for (int k = 0; k < MAP_PLANE; k++) assert_int_equal(maps[MAP_PLANE + k], -1);
+  data_close(&set);
+}
+
 static void test_bad_names(void **state) {
   (void)state;
   const char *const names[] = {"",
@@ -440,8 +498,9 @@ int main(void) {
       cmocka_unit_test(test_cifar_records), cmocka_unit_test(test_augmentation),
       cmocka_unit_test(test_order),         cmocka_unit_test(test_mnist_records),
       cmocka_unit_test(test_synthetic),     cmocka_unit_test(test_synthetic_sizes),
-      cmocka_unit_test(test_bad_names),     cmocka_unit_test(test_bad_cifar),
-      cmocka_unit_test(test_bad_idx),       cmocka_unit_test(test_bad_gzip),
+      cmocka_unit_test(test_label_maps),    cmocka_unit_test(test_bad_names),
+      cmocka_unit_test(test_bad_cifar),     cmocka_unit_test(test_bad_idx),
+      cmocka_unit_test(test_bad_gzip),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -38,13 +38,91 @@ static void test_parameter_counts(void **state) {
   }
 }
 
+static int64_t parameters_of(const char *name, const neap_model_options *options) {
+  neap_graph *graph;
+  assert_int_equal(neap_model_build(name, options, &graph), NEAP_OK);
+  const int64_t parameters = neap_graph_parameters(graph);
+  neap_graph_free(graph);
+  return parameters;
+}
+
+static int64_t convolution(int64_t size, int64_t in, int64_t out) { return size * size * in * out; }
+
+/* Ronneberger et al. 2015, figure 1, layer by layer; every one has biases. */
+static int64_t unet_by_hand(int64_t channels, int64_t filters, int64_t classes) {
+  int64_t total = 0, in = channels, width = filters;
+  for (int level = 0; level < 5; level++, in = width, width *= 2)
+    total += convolution(3, in, width) + width + convolution(3, width, width) + width;
+  for (width = in / 2; width >= filters; width /= 2) {
+    total += convolution(2, 2 * width, width) + width; /* up */
+    total += convolution(3, 2 * width, width) + width + convolution(3, width, width) + width;
+  }
+  return total + convolution(1, filters, classes) + classes;
+}
+
+/* 31,030,658 as figure 1 has it: one channel, two classes; 31,031,745 is what is told for colour images and
+ * one class. */
+static void test_unet(void **state) {
+  (void)state;
+  assert_int_equal(parameters_of("unet", NULL), 31030658);
+  assert_int_equal(unet_by_hand(1, 64, 2), 31030658);
+  assert_int_equal(parameters_of("unet", &(neap_model_options){.image = {3, 188, 204}, .classes = 1}),
+                   31031745);
+  assert_int_equal(unet_by_hand(3, 64, 1), 31031745);
+  assert_int_equal(parameters_of("unet-12", &(neap_model_options){.image = {2}}), unet_by_hand(2, 12, 2));
+}
+
+/* Batch norm has a scale and a shift for each channel of its convolution. */
+static int64_t normalised(int64_t size, int64_t in, int64_t out) {
+  return convolution(size, in, out) + 2 * out;
+}
+
+/* Zhao et al. 2017 with the published stem, around the four stages of a residual network. `resnet`:
+ * parameters of the one for images, of 1000 classes. */
+static int64_t pspnet_by_hand(int64_t resnet, int64_t classes) {
+  int64_t total = resnet - (2048 * 1000 + 1000) - normalised(7, 3, 64);
+  total += normalised(3, 3, 64) + normalised(3, 64, 64) + normalised(3, 64, 128);
+  /* The first block sees 128 channels and not 64. */
+  total += convolution(1, 64, 64) + convolution(1, 64, 256);
+  total += 4 * normalised(1, 2048, 512);
+  total += normalised(3, 4096, 512);
+  return total + convolution(1, 512, classes) + classes;
+}
+
+/* 65.7 million with Cityscapes' 19 classes. */
+static void test_pspnet(void **state) {
+  (void)state;
+  assert_int_equal(pspnet_by_hand(44549160, 21), 65708501);
+  assert_int_equal(parameters_of("pspnet", NULL), 65708501);
+  assert_int_equal(parameters_of("pspnet", &(neap_model_options){.classes = 19}), 65707475);
+  assert_int_equal(parameters_of("pspnet-50", &(neap_model_options){.image = {3, 57, 41}}),
+                   pspnet_by_hand(25557032, 21));
+}
+
+static void test_sizes_of_images(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *part;
+    int64_t height, width;
+  } refused[] = {{"unet", "188", 572, 570}, {"unet", "188", 172, 572}, {"pspnet", "6 rows", 40, 713}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    neap_graph *graph = NULL;
+    assert_int_equal(
+        neap_model_build(refused[i].name,
+                         &(neap_model_options){.image = {3, refused[i].height, refused[i].width}}, &graph),
+        NEAP_INVALID_ARGUMENT);
+    assert_non_null(strstr(neap_error_message(), refused[i].part));
+  }
+}
+
 static void test_bad_names(void **state) {
   (void)state;
   static const char *const names[] = {
       "",          "wrn",          "wrn-28",           "wrn-27-2",
       "wrn-28-0",  "wrn-28-2x",    "resnet",           "resnet51",
       "resnet050", "preresnet-19", "preresnet-100000", "vgg11",
-      "vgg16-bn-", "Lenet",        "preresnet--5",     "resnet-bottleneck-1-2-3"};
+      "vgg16-bn-", "Lenet",        "preresnet--5",     "resnet-bottleneck-1-2-3",
+      "unet-0",    "unet-",        "pspnet-51",        "pspnet101"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     neap_graph *graph = NULL;
     assert_int_equal(neap_model_build(names[i], NULL, &graph), NEAP_INVALID_ARGUMENT);
@@ -66,7 +144,9 @@ static void test_small_images(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_parameter_counts),
-                                     cmocka_unit_test(test_bad_names), cmocka_unit_test(test_small_images)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_parameter_counts), cmocka_unit_test(test_unet),
+      cmocka_unit_test(test_pspnet),           cmocka_unit_test(test_sizes_of_images),
+      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ struct softmax_row {
 static struct softmax_row softmax_row(int64_t classes, const float *x) {
   float highest = x[0];
 #pragma omp simd reduction(max : highest)
-  for (int64_t c = 1; c < classes; c++) highest = x[c] > highest ? x[c] : highest;
+  for (int64_t c = 0; c < classes; c++) highest = x[c] > highest ? x[c] : highest;
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t c = 0; c < classes; c++) sum += (double)exponential(x[c] - highest);

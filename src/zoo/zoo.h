@@ -15,18 +15,21 @@ struct blueprint {
  */
 typedef neap_tensor network(neap_builder *b, neap_tensor image, const struct blueprint *p);
 
-network build_mlp, build_lenet;          /* small.c */
-network build_wrn, build_preresnet;      /* preresnet.c */
-network build_resnet, build_bottlenecks; /* resnet.c */
-network build_vgg;                       /* vgg.c */
-network build_unet;                      /* unet.c */
-network build_pspnet;                    /* pspnet.c */
+network build_mlp, build_lenet;                                   /* small.c */
+network build_wrn, build_preresnet;                               /* preresnet.c */
+network build_resnet, build_bottlenecks;                          /* resnet.c */
+network build_vgg;                                                /* vgg.c */
+network build_densenet;                                           /* densenet.c */
+network build_mobilenet_v2;                                       /* mobilenet.c */
+network build_googlenet, build_googlenet_lrn, build_inception_v3; /* inception.c */
+network build_unet;                                               /* unet.c */
+network build_pspnet;                                             /* pspnet.c */
 
 /* Which numbers a family knows; the message lists them. */
 neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct blueprint *p),
     check_resnet(const struct blueprint *p), check_bottlenecks(const struct blueprint *p),
-    check_vgg(const struct blueprint *p), check_unet(const struct blueprint *p),
-    check_pspnet(const struct blueprint *p);
+    check_vgg(const struct blueprint *p), check_densenet(const struct blueprint *p),
+    check_unet(const struct blueprint *p), check_pspnet(const struct blueprint *p);
 
 /* Does a model of this name classify pixels? */
 bool model_classifies_pixels(const char *name);

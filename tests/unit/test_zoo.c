@@ -15,19 +15,13 @@ static void test_parameter_counts(void **state) {
     const char *name;
     int64_t parameters;
   } published[] = {
-      {"wrn-28-2", 1467610},
-      {"wrn-28-10", 36479194},
-      {"preresnet-1001", 10327706},
-      {"resnet18", 11689512},
-      {"resnet34", 21797672},
-      {"resnet50", 25557032},
-      {"resnet101", 44549160},
-      {"resnet152", 60192808},
-      {"vgg16", 138357544},
-      {"vgg19", 143667240},
-      {"vgg16-bn", 138365992},
-      {"vgg19-bn", 143678248},
-      {"resnet-bottleneck-3-4-6-3", 25557032},
+      {"wrn-28-2", 1467610},      {"wrn-28-10", 36479194},   {"preresnet-1001", 10327706},
+      {"resnet18", 11689512},     {"resnet34", 21797672},    {"resnet50", 25557032},
+      {"resnet101", 44549160},    {"resnet152", 60192808},   {"vgg16", 138357544},
+      {"vgg19", 143667240},       {"vgg16-bn", 138365992},   {"vgg19-bn", 143678248},
+      {"densenet121", 7978856},   {"densenet161", 28681000}, {"densenet169", 14149480},
+      {"densenet201", 20013928},  {"googlenet", 6624904},    {"googlenet-lrn", 6998552},
+      {"inception-v3", 23834568}, {"mobilenet-v2", 3504872}, {"resnet-bottleneck-3-4-6-3", 25557032},
   };
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
     neap_graph *graph;
@@ -117,12 +111,29 @@ static void test_sizes_of_images(void **state) {
 
 static void test_bad_names(void **state) {
   (void)state;
-  static const char *const names[] = {
-      "",          "wrn",          "wrn-28",           "wrn-27-2",
-      "wrn-28-0",  "wrn-28-2x",    "resnet",           "resnet51",
-      "resnet050", "preresnet-19", "preresnet-100000", "vgg11",
-      "vgg16-bn-", "Lenet",        "preresnet--5",     "resnet-bottleneck-1-2-3",
-      "unet-0",    "unet-",        "pspnet-51",        "pspnet101"};
+  static const char *const names[] = {"",
+                                      "wrn",
+                                      "wrn-28",
+                                      "wrn-27-2",
+                                      "wrn-28-0",
+                                      "wrn-28-2x",
+                                      "resnet",
+                                      "resnet51",
+                                      "resnet050",
+                                      "preresnet-19",
+                                      "preresnet-100000",
+                                      "vgg11",
+                                      "vgg16-bn-",
+                                      "Lenet",
+                                      "preresnet--5",
+                                      "resnet-bottleneck-1-2-3",
+                                      "densenet120",
+                                      "inception-v2",
+                                      "googlenet-bn",
+                                      "unet-0",
+                                      "unet-",
+                                      "pspnet-51",
+                                      "pspnet101"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     neap_graph *graph = NULL;
     assert_int_equal(neap_model_build(names[i], NULL, &graph), NEAP_INVALID_ARGUMENT);

@@ -9,18 +9,24 @@
 
 /* ---- Convolution ---- */
 
-/* Walks every product of a convolution of x [N, C, H, W] with w [K, C / groups, R, S] to y [N, K, H', W']. */
-typedef void product(void *sums, int64_t x, int64_t w, int64_t y);
+/* Some products of a convolution: an element of w with `count` neighbours in a row of y, and what they meet
+ * in x, `stride` apart. */
+typedef void products(void *sums, int64_t x, int64_t stride, int64_t w, int64_t y, int64_t count);
 
+/* Walks every product of a convolution of x [N, C, H, W] with w [K, C / groups, R, S] to y [N, K, H', W']. */
 static void walk_convolution(const struct attributes *a, const struct tensor *x, const struct tensor *w,
-                             const struct tensor *y, product *visit, void *sums) {
+                             const struct tensor *y, products *visit, void *sums) {
   const struct shape sx = shape_of(x), sw = shape_of(w), sy = shape_of(y);
-  FOR(n, sy.n) FOR(k, sy.c) FOR(i, sy.h) FOR(j, sy.w) FOR(c, sw.c) FOR(r, sw.h) FOR(s, sw.w) {
-    const int64_t row = i * a->stride - padding_of(a, 0) + r * a->dilation,
-                  column = j * a->stride - padding_of(a, 1) + s * a->dilation;
+  FOR(n, sy.n) FOR(k, sy.c) FOR(c, sw.c) FOR(r, sw.h) FOR(s, sw.w) {
     const int64_t channel = k / (sy.c / a->groups) * sw.c + c;
-    if (row < 0 || row >= sx.h || column < 0 || column >= sx.w) continue;
-    visit(sums, at(sx, n, channel, row, column), at(sw, k, c, r, s), at(sy, n, k, i, j));
+    const int64_t row = r * a->dilation - padding_of(a, 0), column = s * a->dilation - padding_of(a, 1);
+    int64_t begin = 0, end = sy.w; /* of the places in a row of y whose column of x is there */
+    while (begin < end && begin * a->stride + column < 0) begin++;
+    while (end > begin && (end - 1) * a->stride + column >= sx.w) end--;
+    FOR(i, sy.h)
+    if (i * a->stride + row >= 0 && i * a->stride + row < sx.h)
+      visit(sums, at(sx, n, channel, i * a->stride + row, begin * a->stride + column), a->stride,
+            at(sw, k, c, r, s), at(sy, n, k, i, begin), end - begin);
   }
 }
 
@@ -29,19 +35,19 @@ struct operands {
   double *sum;
 };
 
-static void visit_forward(void *sums, int64_t x, int64_t w, int64_t y) {
+static void visit_forward(void *sums, int64_t x, int64_t stride, int64_t w, int64_t y, int64_t count) {
   const struct operands *o = sums;
-  o->sum[y] += o->a[x] * o->b[w];
+  FOR(i, count) o->sum[y + i] += o->a[x + i * stride] * o->b[w];
 }
 
-static void visit_data(void *sums, int64_t x, int64_t w, int64_t y) {
+static void visit_data(void *sums, int64_t x, int64_t stride, int64_t w, int64_t y, int64_t count) {
   const struct operands *o = sums;
-  o->sum[x] += o->a[w] * o->b[y];
+  FOR(i, count) o->sum[x + i * stride] += o->a[w] * o->b[y + i];
 }
 
-static void visit_weights(void *sums, int64_t x, int64_t w, int64_t y) {
+static void visit_weights(void *sums, int64_t x, int64_t stride, int64_t w, int64_t y, int64_t count) {
   const struct operands *o = sums;
-  o->sum[w] += o->a[x] * o->b[y];
+  FOR(i, count) o->sum[w] += o->a[x + i * stride] * o->b[y + i];
 }
 
 static RUN(run_conv) {

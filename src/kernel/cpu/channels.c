@@ -113,8 +113,8 @@ neap_status prepare_slice_backward(void *state, const struct neap_graph *graph, 
 
 /* ---- Local response normalisation ---- */
 
-static struct response response_of(const struct kernel *kernel) {
-  const struct attributes *a = &kernel_node(kernel)->attributes;
+static struct response response_of(const struct node *node) {
+  const struct attributes *a = &node->attributes;
   return (struct response){a->size, a->alpha, a->beta, a->k};
 }
 
@@ -122,7 +122,7 @@ static neap_status run_local_response_norm(const struct kernel *kernel, void *co
                                            void *workspace, const struct run_context *context) {
   (void)context;
   const struct cpu_kernel *k = cpu_kernel(kernel);
-  k->kernels->local_response_norm(k->a, response_of(kernel), in[0], out[0], workspace);
+  k->kernels->local_response_norm(k->a, response_of(kernel_node(kernel)), in[0], out[0], workspace);
   return NEAP_OK;
 }
 
@@ -131,7 +131,8 @@ static neap_status run_local_response_norm_backward(const struct kernel *kernel,
                                                     const struct run_context *context) {
   (void)context;
   const struct cpu_kernel *k = cpu_kernel(kernel);
-  k->kernels->local_response_norm_backward(k->a, response_of(kernel), in[0], in[1], out[0], workspace);
+  k->kernels->local_response_norm_backward(k->a, response_of(kernel_node(kernel)), in[0], in[1], out[0],
+                                           workspace);
   return NEAP_OK;
 }
 
@@ -140,8 +141,8 @@ static neap_status prepare_response(struct cpu *cpu, const struct neap_graph *gr
   const struct activation a = activation_of(input(graph, node, 0), p->inputs[0]);
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
   p->outputs[0] = p->inputs[0];
-  p->workspace =
-      cpu->kernels->response_workspace((a.channels + a.lanes - 1) / a.lanes * a.lanes, cpu->threads);
+  p->workspace = cpu->kernels->response_workspace((a.channels + a.lanes - 1) / a.lanes * a.lanes,
+                                                  response_of(node), cpu->threads);
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
 }
 

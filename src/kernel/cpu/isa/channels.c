@@ -9,11 +9,13 @@
 /* What one thread takes at once, in elements. */
 enum { CHUNK = 4096 };
 
-#define PRAGMA(text) _Pragma(#text)
 #define FOR_CHUNKS(rows, length)                                                                             \
-  PRAGMA(omp parallel for collapse(2) if ((rows) * (length) >= PARALLEL_FROM))                               \
-  for (int64_t row = 0; row < (rows); row++)                                                                 \
-    for (int64_t begin = 0; begin < (length); begin += CHUNK)
+  _Pragma(                                                                                                   \
+      "omp parallel for collapse(2) if (rows * length >= PARALLEL_FROM)") for (int64_t row = 0; row < rows;  \
+                                                                               row++) for (int64_t begin =   \
+                                                                                               0;            \
+                                                                                           begin < length;   \
+                                                                                           begin += CHUNK)
 
 static int64_t chunk_length(int64_t begin, int64_t length) {
   return length - begin < CHUNK ? length - begin : CHUNK;
@@ -39,17 +41,39 @@ void ISA(add_rows)(int64_t rows, int64_t length, const float *x, int64_t x_strid
 
 /* ---- Local response normalisation ---- */
 
-/* Some pixels of an image with all their channels, [channels, PIXELS], whatever the tensor's layout: sums run
- * down the channels, vectors along the pixels. Everything is read before anything is written. */
-enum { PIXELS = 16, TILES = 4 };
+/* Some pixels of an image, each a row of all its channels between two margins of zeros, whatever the tensor's
+ * layout: windows are sums of shifted rows. Everything is read before anything is written. */
+enum { PIXELS = 16, TILES = 2, ROWS = 3, MARGIN_MULTIPLE = 16 };
 
-size_t ISA(response_workspace)(int64_t channels, int threads) {
-  return (size_t)channels * PIXELS * TILES * sizeof(float) * (size_t)threads;
+static int64_t margin_of(struct response r) {
+  return (r.size / 2 + MARGIN_MULTIPLE) / MARGIN_MULTIPLE * MARGIN_MULTIPLE;
 }
 
-static float *tile_at(void *workspace, struct activation a, int which) {
-  const int64_t elements = blocks_of(a) * a.lanes * PIXELS;
-  return (float *)workspace + (omp_get_thread_num() * TILES + which) * elements;
+static int64_t row_length(int64_t channels, struct response r) { return channels + 2 * margin_of(r); }
+
+size_t ISA(response_workspace)(int64_t channels, struct response r, int threads) {
+  return (size_t)row_length(channels, r) * (PIXELS * TILES + ROWS) * sizeof(float) * (size_t)threads;
+}
+
+/* What a thread works in; all of it zero but what is written between the margins. */
+struct bench {
+  int64_t channels, length; /* of a row without and with margins */
+  float *x, *dy;            /* [PIXELS, length]: channel 0 of the first pixel */
+  float *squares, *sums, *powers;
+};
+
+static struct bench bench_at(void *workspace, struct activation a, struct response r) {
+  const int64_t channels = blocks_of(a) * a.lanes, length = row_length(channels, r),
+                elements = length * (PIXELS * TILES + ROWS);
+  float *base = (float *)workspace + omp_get_thread_num() * elements, *first = base + margin_of(r);
+  memset(base, 0, (size_t)elements * sizeof *base);
+  return (struct bench){.channels = channels,
+                        .length = length,
+                        .x = first,
+                        .dy = first + PIXELS * length,
+                        .squares = first + 2 * PIXELS * length,
+                        .sums = first + (2 * PIXELS + 1) * length,
+                        .powers = first + (2 * PIXELS + 2) * length};
 }
 
 /* The element of lane 0, pixel `first`, of a channel block. */
@@ -61,100 +85,108 @@ static int64_t pixels_from(struct activation a, int64_t first) {
   return pixels_of(a) - first < PIXELS ? pixels_of(a) - first : PIXELS;
 }
 
-static void gather(struct activation a, const float *x, int64_t image, int64_t first, float *tile) {
-  const int64_t count = pixels_from(a, first);
-  memset(tile, 0, (size_t)(blocks_of(a) * a.lanes * PIXELS) * sizeof *tile);
-  for (int64_t b = 0; b < blocks_of(a); b++)
-    for (int64_t p = 0; p < count; p++)
-      for (int64_t l = 0; l < a.lanes; l++)
-        tile[(b * a.lanes + l) * PIXELS + p] = x[block_offset(a, image, b, first) + p * a.lanes + l];
-}
-
-static void scatter(struct activation a, const float *tile, int64_t image, int64_t first, float *y) {
+static void gather(struct activation a, const float *x, int64_t image, int64_t first, int64_t length,
+                   float *rows) {
   const int64_t count = pixels_from(a, first);
   for (int64_t b = 0; b < blocks_of(a); b++)
     for (int64_t p = 0; p < count; p++)
+#pragma omp simd
       for (int64_t l = 0; l < a.lanes; l++)
-        y[block_offset(a, image, b, first) + p * a.lanes + l] = tile[(b * a.lanes + l) * PIXELS + p];
+        rows[p * length + b * a.lanes + l] = x[block_offset(a, image, b, first) + p * a.lanes + l];
 }
 
-/* power = s^-beta. Where beta is a number of quarters, as the usual 3/4, two roots do. */
-static void negative_power(const float *s, float beta, float *power) {
+static void scatter(struct activation a, const float *rows, int64_t image, int64_t first, int64_t length,
+                    float *y) {
+  const int64_t count = pixels_from(a, first);
+  for (int64_t b = 0; b < blocks_of(a); b++)
+    for (int64_t p = 0; p < count; p++)
+#pragma omp simd
+      for (int64_t l = 0; l < a.lanes; l++)
+        y[block_offset(a, image, b, first) + p * a.lanes + l] = rows[p * length + b * a.lanes + l];
+}
+
+/* sums[c] = the sum of values[c + j] over j from -before to after. */
+static void window_sums(const float *values, int64_t channels, int64_t before, int64_t after, float *sums) {
+  memset(sums, 0, (size_t)channels * sizeof *sums);
+  for (int64_t j = -before; j <= after; j++)
+#pragma omp simd
+    for (int64_t c = 0; c < channels; c++) sums[c] += values[c + j];
+}
+
+/* powers = sums^-beta. Where beta is a number of quarters, as the usual 3/4, two roots do. */
+static void negative_powers(const float *sums, int64_t channels, float beta, float *powers) {
   const int quarters = (int)(4 * beta);
   if ((float)quarters != 4 * beta || quarters > 8) {
-    for (int p = 0; p < PIXELS; p++) power[p] = powf(s[p], -beta);
+    for (int64_t c = 0; c < channels; c++) powers[c] = powf(sums[c], -beta);
     return;
   }
 #pragma omp simd
-  for (int p = 0; p < PIXELS; p++) {
-    const float root = __builtin_sqrtf(__builtin_sqrtf(s[p]));
-    float product = root;
-    for (int i = 1; i < quarters; i++) product *= root;
-    power[p] = 1 / product;
+  for (int64_t c = 0; c < channels; c++) powers[c] = __builtin_sqrtf(__builtin_sqrtf(sums[c]));
+  for (int64_t c = 0; c < channels; c++) {
+    float product = powers[c];
+    for (int i = 1; i < quarters; i++) product *= powers[c];
+    powers[c] = 1 / product;
   }
 }
 
-/* s = k + alpha / size * the sum of squares in the window of channel c. */
-static void window_sums(const float *x, int64_t channels, int64_t c, struct response r, float *s) {
-  const int64_t begin = c - r.size / 2 > 0 ? c - r.size / 2 : 0,
-                end = c + (r.size - 1) / 2 < channels ? c + (r.size - 1) / 2 + 1 : channels;
-  for (int p = 0; p < PIXELS; p++) s[p] = 0;
-  for (int64_t j = begin; j < end; j++)
-#pragma omp simd
-    for (int p = 0; p < PIXELS; p++) s[p] += x[j * PIXELS + p] * x[j * PIXELS + p];
+/* s and s^-beta of a pixel: s = k + alpha / size * the sum of squares in the window of each channel. */
+static void responses(const struct bench *w, struct response r, const float *x) {
   const float factor = r.alpha / (float)r.size;
-  for (int p = 0; p < PIXELS; p++) s[p] = multiply_add(s[p], factor, r.k);
+#pragma omp simd
+  for (int64_t c = 0; c < w->channels; c++) w->squares[c] = x[c] * x[c];
+  window_sums(w->squares, w->channels, r.size / 2, (r.size - 1) / 2, w->sums);
+#pragma omp simd
+  for (int64_t c = 0; c < w->channels; c++) w->sums[c] = multiply_add(w->sums[c], factor, r.k);
+  negative_powers(w->sums, w->channels, r.beta, w->powers);
 }
-
-#define FOR_TILES(a)                                                                                         \
-  PRAGMA(omp parallel for collapse(2) if (stored_elements(a) >= PARALLEL_FROM))                              \
-  for (int64_t image = 0; image < (a).images; image++)                                                       \
-    for (int64_t first = 0; first < pixels_of(a); first += PIXELS)
 
 void ISA(local_response_norm)(struct activation a, struct response r, const float *x, float *y,
                               void *workspace) {
-  const int64_t channels = blocks_of(a) * a.lanes;
-  FOR_TILES(a) {
-    float *in = tile_at(workspace, a, 0), *out = tile_at(workspace, a, 1), s[PIXELS], power[PIXELS];
-    gather(a, x, image, first, in);
-    for (int64_t c = 0; c < channels; c++) {
-      window_sums(in, channels, c, r, s);
-      negative_power(s, r.beta, power);
-      for (int p = 0; p < PIXELS; p++) out[c * PIXELS + p] = in[c * PIXELS + p] * power[p];
-    }
-    scatter(a, out, image, first, y);
+#pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
+  {
+    const struct bench w = bench_at(workspace, a, r);
+#pragma omp for collapse(2)
+    for (int64_t image = 0; image < a.images; image++)
+      for (int64_t first = 0; first < pixels_of(a); first += PIXELS) {
+        gather(a, x, image, first, w.length, w.x);
+        for (int p = 0; p < PIXELS; p++) {
+          float *row = w.x + p * w.length;
+          responses(&w, r, row);
+#pragma omp simd
+          for (int64_t c = 0; c < w.channels; c++) row[c] *= w.powers[c];
+        }
+        scatter(a, w.x, image, first, w.length, y);
+      }
   }
 }
 
 /* dx_i = dy_i s_i^-beta - 2 alpha beta / size * x_i * sum of dy_j x_j s_j^(-beta - 1) over the j whose window
  * holds i. */
+static void pixel_gradient(const struct bench *w, struct response r, const float *x, float *dy) {
+  const float factor = 2 * r.alpha * r.beta / (float)r.size;
+  responses(w, r, x);
+#pragma omp simd
+  for (int64_t c = 0; c < w->channels; c++) {
+    dy[c] *= w->powers[c];
+    w->squares[c] = dy[c] * x[c] / w->sums[c];
+  }
+  window_sums(w->squares, w->channels, (r.size - 1) / 2, r.size / 2, w->sums);
+#pragma omp simd
+  for (int64_t c = 0; c < w->channels; c++) dy[c] -= factor * x[c] * w->sums[c];
+}
+
 void ISA(local_response_norm_backward)(struct activation a, struct response r, const float *x,
                                        const float *dy, float *dx, void *workspace) {
-  const int64_t channels = blocks_of(a) * a.lanes;
-  const float factor = 2 * r.alpha * r.beta / (float)r.size;
-  FOR_TILES(a) {
-    float *in = tile_at(workspace, a, 0), *g = tile_at(workspace, a, 1), *direct = tile_at(workspace, a, 2),
-          *share = tile_at(workspace, a, 3), s[PIXELS], power[PIXELS];
-    gather(a, x, image, first, in);
-    gather(a, dy, image, first, g);
-    for (int64_t c = 0; c < channels; c++) {
-      window_sums(in, channels, c, r, s);
-      negative_power(s, r.beta, power);
-      for (int p = 0; p < PIXELS; p++) {
-        const float d = g[c * PIXELS + p] * power[p];
-        direct[c * PIXELS + p] = d;
-        share[c * PIXELS + p] = d * in[c * PIXELS + p] / s[p];
+#pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
+  {
+    const struct bench w = bench_at(workspace, a, r);
+#pragma omp for collapse(2)
+    for (int64_t image = 0; image < a.images; image++)
+      for (int64_t first = 0; first < pixels_of(a); first += PIXELS) {
+        gather(a, x, image, first, w.length, w.x);
+        gather(a, dy, image, first, w.length, w.dy);
+        for (int p = 0; p < PIXELS; p++) pixel_gradient(&w, r, w.x + p * w.length, w.dy + p * w.length);
+        scatter(a, w.dy, image, first, w.length, dx);
       }
-    }
-    for (int64_t c = 0; c < channels; c++) {
-      const int64_t begin = c - (r.size - 1) / 2 > 0 ? c - (r.size - 1) / 2 : 0,
-                    end = c + r.size / 2 < channels ? c + r.size / 2 + 1 : channels;
-      for (int p = 0; p < PIXELS; p++) s[p] = 0;
-      for (int64_t j = begin; j < end; j++)
-        for (int p = 0; p < PIXELS; p++) s[p] += share[j * PIXELS + p];
-      for (int p = 0; p < PIXELS; p++)
-        g[c * PIXELS + p] = direct[c * PIXELS + p] - factor * in[c * PIXELS + p] * s[p];
-    }
-    scatter(a, g, image, first, dx);
   }
 }

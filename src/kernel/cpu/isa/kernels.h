@@ -156,7 +156,7 @@ struct cpu_kernels {
                               void *workspace);
   void (*local_response_norm_backward)(struct activation a, struct response r, const float *x,
                                        const float *dy, float *dx, void *workspace);
-  size_t (*response_workspace)(int64_t channels, int threads);
+  size_t (*response_workspace)(int64_t channels, struct response r, int threads);
 
   /* The same tensor from one activation layout to another. */
   void (*reorder)(struct activation from, struct activation to, const float *x, float *y);

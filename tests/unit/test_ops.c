@@ -157,7 +157,6 @@ static bool choose_formats(const struct single *s, const struct variant *variant
     const struct tensor *t = &s->graph->tensors.data[i];
     formats[i] = t->role == ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
     if (t->role != ROLE_INPUT || t->rank != 4 || variant->lanes == 1) continue;
-    if (variant->lanes > 0 && t->dims[1] % variant->lanes != 0) continue;
     formats[i] =
         (struct memory_format){variant->lanes > 0 ? variant->lanes : t->dims[1], variant->blocks, NULL};
     any = true;

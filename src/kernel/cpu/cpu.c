@@ -14,10 +14,13 @@ struct activation activation_of(const struct tensor *tensor, struct memory_forma
   return a;
 }
 
+/* An image that begins a network, for which blocks would be nearly empty. */
+static bool is_image(const struct tensor *tensor) { return tensor->dims[1] <= 4; }
+
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor) {
   if (tensor->rank != 4) return ROW_MAJOR;
   if (cpu->block == 0) return (struct memory_format){.lanes = tensor->dims[1]};
-  if (tensor->dims[1] % cpu->block != 0) return ROW_MAJOR; /* only the first convolution's input */
+  if (is_image(tensor)) return ROW_MAJOR;
   return (struct memory_format){.lanes = cpu->block, .blocks = true};
 }
 
@@ -30,19 +33,27 @@ neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run 
   return NEAP_OK;
 }
 
-/* Channel blocks are the fastest for a graph all of whose convolutions can have them; where some cannot
- * (groups, odd channel counts), channels last is good for all. Depends on shapes and the processor alone. */
+/* How much larger a channel count is in whole blocks. */
+static double stretch(const struct tensor *t, int64_t block) {
+  const int64_t channels = t->dims[1];
+  return is_image(t) ? 1 : (double)((channels + block - 1) / block * block) / (double)channels;
+}
+
+/* Channel blocks are the fastest for a graph whose convolutions nearly fill them; where there are groups or
+ * many odd channel counts, channels last is good for all. Depends on shapes and the processor alone. */
 static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
+  static const double tolerated = 1.02; /* of products, those with padding included */
+  double wanted = 0, padded = 0;
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     if (node->op != OP_CONV && node->op != OP_CONV_TRANSPOSED) continue;
-    const struct tensor *x = &graph->tensors.data[node->inputs[0]],
-                        *y = &graph->tensors.data[node->outputs[0]];
-    const bool begins = x->role == ROLE_INPUT && x->dims[1] <= 4;
-    if (node->attributes.groups != 1 || y->dims[1] % block != 0 || (x->dims[1] % block != 0 && !begins))
-      return 0;
+    if (node->attributes.groups != 1) return 0;
+    const double flops = node_flops(graph, node);
+    wanted += flops;
+    padded += flops * stretch(&graph->tensors.data[node->inputs[0]], block) *
+              stretch(&graph->tensors.data[node->outputs[0]], block);
   }
-  return block;
+  return padded <= tolerated * wanted ? block : 0;
 }
 
 static neap_status create_state(const struct neap_graph *graph, const struct lower_options *options,

@@ -94,16 +94,21 @@ void ISA(dropout)(struct activation a, struct random_key key, float probability,
 /* ---- Layouts ---- */
 
 void ISA(reorder)(struct activation from, struct activation to, const float *x, float *y) {
-  const int64_t pixels = pixels_of(from), lanes = to.lanes;
+  enum { PIXELS = 64 }; /* that stay in the cache while their channels pass by */
+  const int64_t pixels = pixels_of(from), stored = blocks_of(to) * to.lanes;
 #pragma omp parallel for collapse(2) if (stored_elements(to) >= PARALLEL_FROM)
   for (int64_t n = 0; n < to.images; n++)
-    for (int64_t b = 0; b < blocks_of(to); b++)
-      for (int64_t p = 0; p < pixels; p++)
-        for (int64_t l = 0; l < lanes; l++) {
-          const int64_t c = b * lanes + l;
-          y[((n * blocks_of(to) + b) * pixels + p) * lanes + l] =
-              c < from.channels
-                  ? x[((n * blocks_of(from) + c / from.lanes) * pixels + p) * from.lanes + c % from.lanes]
-                  : 0;
+    for (int64_t begin = 0; begin < pixels; begin += PIXELS) {
+      const int64_t count = pixels - begin < PIXELS ? pixels - begin : PIXELS;
+      for (int64_t c = 0; c < stored; c++) {
+        float *out = y + ((n * blocks_of(to) + c / to.lanes) * pixels + begin) * to.lanes + c % to.lanes;
+        if (c < from.channels) {
+          const float *in =
+              x + ((n * blocks_of(from) + c / from.lanes) * pixels + begin) * from.lanes + c % from.lanes;
+          for (int64_t p = 0; p < count; p++) out[p * to.lanes] = in[p * from.lanes];
+        } else {
+          for (int64_t p = 0; p < count; p++) out[p * to.lanes] = 0;
         }
+      }
+    }
 }

@@ -60,6 +60,7 @@ enum { VECTOR_WIDTH = 8 };
 #endif
 typedef float vector __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
 typedef int32_t mask __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
+typedef uint8_t bytes __attribute__((vector_size(VECTOR_WIDTH), aligned(1)));
 
 /* A parallel region costs some microseconds: smaller tensors (in elements) are done by one thread. */
 enum { PARALLEL_FROM = 32768 };

@@ -78,6 +78,24 @@ void ISA(max_pool)(struct activation x_shape, struct activation y_shape, struct 
   }
 }
 
+/* Gives VECTOR_WIDTH channels of one window's gradients to the pixels that won. */
+static void give_vector(float *to, struct activation x, struct window w, int64_t row, int64_t column,
+                        struct extent e, const uint8_t *index, const float *dy) {
+  const vector g = *(const vector *)dy;
+  const mask winner = __builtin_convertvector(*(const bytes *)index, mask);
+  for (int64_t i = e.top; i < e.bottom; i++)
+    for (int64_t j = e.left; j < e.right; j++)
+      *(vector *)(to + (i * x.width + j) * x.lanes) +=
+          (vector)((mask)g & (winner == window_index(w, row, column, i, j)));
+}
+
+static void give_channel(float *to, struct activation x, struct window w, int64_t row, int64_t column,
+                         uint8_t index, float dy) {
+  const int64_t i = row * w.stride - w.padding + index / w.size,
+                j = column * w.stride - w.padding + index % w.size;
+  to[(i * x.width + j) * x.lanes] += dy;
+}
+
 void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
                             const uint8_t *index, const float *dy, float *dx) {
   const int64_t lanes = x_shape.lanes;
@@ -87,13 +105,10 @@ void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape
     FOR_PIXELS(y_shape) {
       const int64_t at = (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
       const struct extent e = extent_at(x_shape, w, row, column);
-      for (int64_t i = e.top; i < e.bottom; i++)
-        for (int64_t j = e.left; j < e.right; j++) {
-          float *pixel = to + (i * x_shape.width + j) * lanes;
-          const uint8_t here = window_index(w, row, column, i, j);
-#pragma omp simd
-          for (int64_t l = 0; l < lanes; l++) pixel[l] += index[at + l] == here ? dy[at + l] : 0;
-        }
+      int64_t l = 0;
+      for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH)
+        give_vector(to + l, x_shape, w, row, column, e, index + at + l, dy + at + l);
+      for (; l < lanes; l++) give_channel(to + l, x_shape, w, row, column, index[at + l], dy[at + l]);
     }
   }
 }
@@ -115,13 +130,20 @@ void ISA(average_pool)(struct activation x_shape, struct activation y_shape, str
       float *out = y + (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
       const struct extent e = extent_at(x_shape, w, row, column);
       const float share = share_of(x_shape, w, row, column, e);
-      memset(out, 0, (size_t)lanes * sizeof *out);
-      for (int64_t i = e.top; i < e.bottom; i++)
-        for (int64_t j = e.left; j < e.right; j++)
-#pragma omp simd
-          for (int64_t l = 0; l < lanes; l++) out[l] += from[(i * x_shape.width + j) * lanes + l];
-#pragma omp simd
-      for (int64_t l = 0; l < lanes; l++) out[l] *= share;
+      int64_t l = 0;
+      for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH) {
+        vector sum = {0};
+        for (int64_t i = e.top; i < e.bottom; i++)
+          for (int64_t j = e.left; j < e.right; j++)
+            sum += *(const vector *)(from + (i * x_shape.width + j) * lanes + l);
+        *(vector *)(out + l) = sum * share;
+      }
+      for (; l < lanes; l++) {
+        float sum = 0;
+        for (int64_t i = e.top; i < e.bottom; i++)
+          for (int64_t j = e.left; j < e.right; j++) sum += from[(i * x_shape.width + j) * lanes + l];
+        out[l] = sum * share;
+      }
     }
   }
 }
@@ -136,10 +158,17 @@ void ISA(average_pool_backward)(struct activation x_shape, struct activation y_s
       const float *out = dy + (slab * pixels_of(y_shape) + row * y_shape.width + column) * lanes;
       const struct extent e = extent_at(x_shape, w, row, column);
       const float share = share_of(x_shape, w, row, column, e);
-      for (int64_t i = e.top; i < e.bottom; i++)
-        for (int64_t j = e.left; j < e.right; j++)
-#pragma omp simd
-          for (int64_t l = 0; l < lanes; l++) to[(i * x_shape.width + j) * lanes + l] += out[l] * share;
+      int64_t l = 0;
+      for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH) {
+        const vector g = *(const vector *)(out + l) * share;
+        for (int64_t i = e.top; i < e.bottom; i++)
+          for (int64_t j = e.left; j < e.right; j++)
+            *(vector *)(to + (i * x_shape.width + j) * lanes + l) += g;
+      }
+      for (; l < lanes; l++)
+        for (int64_t i = e.top; i < e.bottom; i++)
+          for (int64_t j = e.left; j < e.right; j++)
+            to[(i * x_shape.width + j) * lanes + l] += out[l] * share;
     }
   }
 }

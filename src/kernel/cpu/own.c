@@ -260,7 +260,10 @@ RUN(run_resize) {
   K->resize(A, B, ATTRIBUTES.align_corners, in[0], out[0], workspace);
   return NEAP_OK;
 }
+/* Without lanes that hold no channel: there would be many more of them than before. */
 PREPARE(prepare_resize) {
+  const int64_t channels = input(graph, node, 0)->dims[1];
+  if (channels % p->inputs[0].lanes != 0) p->inputs[0] = (struct memory_format){.lanes = channels};
   p->workspace = resize_workspace(&graph->tensors.data[node->outputs[0]]);
   return prepare_pool(state, graph, node, p, run_resize, false);
 }

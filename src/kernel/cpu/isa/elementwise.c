@@ -81,12 +81,11 @@ void ISA(dropout)(struct activation a, struct random_key key, float probability,
       const int64_t channel = slab % blocks_of(a) * a.lanes + l;
       const int64_t first =
           (slab / blocks_of(a) * a.channels + channel) * pixels; /* of this channel, in row-major order */
+      uint32_t word[4];
       for (int64_t p = 0; p < pixels; p++) {
-        const int64_t at = (slab * pixels + p) * a.lanes + l;
-        uint32_t word[4];
-        random_philox(key.seed, key.stream, (uint64_t)(first + p) / 4, word);
-        y[at] =
-            channel < a.channels && random_uniform(word[(first + p) % 4]) >= probability ? x[at] * kept : 0;
+        const int64_t at = (slab * pixels + p) * a.lanes + l, i = first + p;
+        if (p == 0 || i % 4 == 0) random_philox(key.seed, key.stream, (uint64_t)i / 4, word);
+        y[at] = channel < a.channels && random_uniform(word[i % 4]) >= probability ? x[at] * kept : 0;
       }
     }
 }

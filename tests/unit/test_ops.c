@@ -558,11 +558,35 @@ static void test_optimizers(void **state) {
     }
 }
 
+/* ---- Workspaces ---- */
+
+/* At the published size of a network with large maps, where Winograd's scratchpads could be the largest thing
+ * in memory by far. */
+static void test_workspaces(void **state) {
+  (void)state;
+  struct neap_graph *graph = NULL;
+  struct lowered *lowered = NULL;
+  const struct lower_options o = options(NEAP_CONV_AUTO);
+  assert_ok(neap_model_build("unet", NULL, &graph));
+  assert_ok(graph_add_training(graph, &plain_sgd));
+  assert_ok(lower(graph, &cpu_backend, &o, NULL, &lowered));
+  double most = 0, with_workspace = 0;
+  for (int32_t v = 0; v < lowered->step->node_count; v++) {
+    const double bytes = node_bytes(lowered->graph, &lowered->graph->nodes.data[v]);
+    most = fmax(most, bytes);
+    with_workspace = fmax(with_workspace, bytes + (double)lowered->step->nodes[v].workspace);
+  }
+  if (!(with_workspace <= 2.01 * most)) fail_msg("%g bytes with workspace, %g without", with_workspace, most);
+  lowered_free(lowered);
+  neap_graph_free(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_operators),        cmocka_unit_test(test_fused_operators),
       cmocka_unit_test(test_masked_operators), cmocka_unit_test(test_loss),
       cmocka_unit_test(test_dropout),          cmocka_unit_test(test_first_updates),
-      cmocka_unit_test(test_optimizers),       cmocka_unit_test(test_whole_steps)};
+      cmocka_unit_test(test_optimizers),       cmocka_unit_test(test_whole_steps),
+      cmocka_unit_test(test_workspaces)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,14 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
   return least >= 64 && most <= 256;
 }
 
+/* Of the transformed tensors oneDNN keeps a part or all, which is more than twice the operands. No budget
+ * below what the largest node needs can be met: a scratchpad may not raise that to more than the double. */
+static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                            const struct dnn_primitive *primitive) {
+  return cpu->convolution == NEAP_CONV_WINOGRAD ||
+         node_bytes(graph, node) + (double)dnn_scratchpad_bytes(primitive) <= 2 * cpu->largest_node;
+}
+
 /* FLOPs that Winograd spares, in the roofline. */
 static const double winograd_gain = 2, direct_flops_per_second = 300e9;
 
@@ -27,7 +35,8 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
                         struct cpu_kernel *kernel) {
   if (wants_winograd(cpu, &c)) {
     c.winograd = true;
-    if (dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive) == NEAP_OK) {
+    if (dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive) == NEAP_OK &&
+        fits_scratchpad(cpu, graph, node, kernel->primitive)) {
       p->seconds = node_flops(graph, node) / (winograd_gain * direct_flops_per_second);
       p->workspace = dnn_scratchpad_bytes(kernel->primitive);
       return NEAP_OK;

@@ -59,6 +59,15 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   return padded <= tolerated * wanted ? block : 0;
 }
 
+static double largest_node(const struct neap_graph *graph) {
+  double most = 0;
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const double bytes = node_bytes(graph, &graph->nodes.data[v]);
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
 static neap_status create_state(const struct neap_graph *graph, const struct lower_options *options,
                                 void **state) {
   struct cpu *cpu = calloc(1, sizeof *cpu);
@@ -71,6 +80,7 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
   cpu->kernels = cpu_kernels_best();
   cpu->convolution = options->convolution;
   cpu->threads = options->threads;
+  cpu->largest_node = largest_node(graph);
 #if defined(__x86_64__)
   const int64_t widest = __builtin_cpu_supports("avx512f") ? 16 : __builtin_cpu_supports("avx2") ? 8 : 0;
   cpu->block = widest == 0 ? 0 : choose_block(graph, widest);

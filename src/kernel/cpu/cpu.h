@@ -12,6 +12,7 @@ struct cpu {
   int64_t block; /* channels a block: 16, 8; 0: channels last */
   neap_convolution convolution;
   int threads;
+  double largest_node; /* bytes of its operands */
 };
 
 /* The state of a kernel. */

@@ -89,11 +89,12 @@ static void give_vector(float *to, struct activation x, struct window w, int64_t
           (vector)((mask)g & (winner == window_index(w, row, column, i, j)));
 }
 
+/* The same for one channel. */
 static void give_channel(float *to, struct activation x, struct window w, int64_t row, int64_t column,
-                         uint8_t index, float dy) {
-  const int64_t i = row * w.stride - w.padding + index / w.size,
-                j = column * w.stride - w.padding + index % w.size;
-  to[(i * x.width + j) * x.lanes] += dy;
+                         struct extent e, uint8_t index, float dy) {
+  for (int64_t i = e.top; i < e.bottom; i++)
+    for (int64_t j = e.left; j < e.right; j++)
+      if (index == window_index(w, row, column, i, j)) to[(i * x.width + j) * x.lanes] += dy;
 }
 
 void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,
@@ -108,7 +109,7 @@ void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape
       int64_t l = 0;
       for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH)
         give_vector(to + l, x_shape, w, row, column, e, index + at + l, dy + at + l);
-      for (; l < lanes; l++) give_channel(to + l, x_shape, w, row, column, index[at + l], dy[at + l]);
+      for (; l < lanes; l++) give_channel(to + l, x_shape, w, row, column, e, index[at + l], dy[at + l]);
     }
   }
 }

@@ -48,6 +48,12 @@ static inline neap_tensor apply_batch_norm_relu(neap_builder *b, neap_tensor x, 
   return neap_relu(b, neap_batch_norm(b, x, (neap_batch_norm_options){.epsilon = 1e-3f, .momentum = 0.3f}));
 }
 
+/* What few elements are left of dropout stand out so far that batch norm takes some of them beyond 6. */
+static inline neap_tensor apply_batch_norm_relu6(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  x = neap_dropout(b, x, c->probability);
+  return neap_relu6(b, neap_batch_norm(b, x, (neap_batch_norm_options){0}));
+}
+
 /* x + conv(relu(batch_norm(x))): the gradient of batch norm has something to add to. */
 static inline neap_tensor apply_residual(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_add(b, x, neap_conv(b, apply_batch_norm_relu(b, x, c), c->conv));
@@ -224,6 +230,8 @@ static const struct op_case op_cases[] = {
     {"batch norm of a matrix", apply_batch_norm, .dims = {6, 9}},
     {"batch norm relu", apply_batch_norm_relu, .dims = {3, 32, 5, 4}},
     {"batch norm relu odd channels", apply_batch_norm_relu, .dims = {2, 19, 3, 7}},
+    {"batch norm relu6", apply_batch_norm_relu6, .dims = {2, 16, 9, 8}, .probability = 0.98f},
+    {"batch norm relu6 odd channels", apply_batch_norm_relu6, .dims = {3, 7, 9, 8}, .probability = 0.98f},
     {"residual", apply_residual, .dims = {2, 16, 5, 6}, .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"residual odd channels", apply_residual, .dims = {2, 10, 5, 6},
      .conv = {.filters = 10, .size = 3, .padding = 1, .bias = true}},

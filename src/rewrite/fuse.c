@@ -21,7 +21,7 @@ static int32_t only_reader(const struct neap_graph *graph, const int32_t *start,
 }
 
 static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader) {
-  if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU;
+  if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU || reader->op == OP_RELU6;
   if (node->op != OP_CONV || reader->op != OP_ADD || node->attributes.addend) return false;
   return graph->tensors.data[reader->inputs[0]].view_of < 0 &&
          graph->tensors.data[reader->inputs[1]].view_of < 0;
@@ -55,6 +55,7 @@ static neap_status copy_pair(struct copy *copy, const struct node *a, const stru
   fused.outputs = b->outputs;
   if (a->op == OP_BATCH_NORM) {
     fused.attributes.relu = true;
+    fused.attributes.ceiling = b->op == OP_RELU6 ? 6 : 0;
     return copy_node(copy, fused);
   }
   const int32_t addend = b->inputs[0] == a->outputs[0] ? b->inputs[1] : b->inputs[0];

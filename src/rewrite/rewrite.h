@@ -5,7 +5,7 @@
 
 #include "graph/op.h"
 
-/* One kernel instead of two where the result between them has no other reader: BatchNorm + Relu (whose
+/* One kernel instead of two where the result between them has no other reader: BatchNorm + Relu or Relu6 (whose
  * gradient then needs the input alone), Conv + Add (the sum is made in the convolution's registers). On a
  * forward graph. */
 neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out);

@@ -42,7 +42,7 @@ static char *machine_text(struct region *region) {
 
 static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
   static const char *const types[] = {
-      [NEAP_F32] = "f32", [NEAP_I32] = "i32", [NEAP_U8] = "u8", [NEAP_F64] = "f64"};
+      [NEAP_F32] = "f32", [NEAP_I32] = "i32", [NEAP_U8] = "u8", [NEAP_F64] = "f64", [NEAP_BIT] = "bit"};
   const struct tensor *tensor = &l->graph->tensors.data[t];
   const struct memory_format format = l->formats[t];
   fprintf(file, " %s[", types[tensor->dtype]);

@@ -1,4 +1,6 @@
 /* Operators that run on our own kernels (isa/). Each is a line of `run` and a line of what it wants. */
+#include <math.h>
+
 #include "kernel/cpu/cpu.h"
 #include "kernel/random_stream.h"
 
@@ -50,9 +52,13 @@ PREPARE(prepare_batch_norm_statistics) {
   return prepare_alike(state, graph, node, p, run_batch_norm_statistics, 0, true);
 }
 
+static float ceiling_of(const struct kernel *kernel) {
+  return !ATTRIBUTES.relu ? 0 : ATTRIBUTES.ceiling != 0 ? ATTRIBUTES.ceiling : INFINITY;
+}
+
 RUN(run_batch_norm) {
   (void)workspace, (void)context;
-  K->batch_norm(A, in[0], in[1], in[2], in[3], in[4], ATTRIBUTES.epsilon, ATTRIBUTES.relu, out[0]);
+  K->batch_norm(A, in[0], in[1], in[2], in[3], in[4], ATTRIBUTES.epsilon, ceiling_of(kernel), out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_batch_norm) { return prepare_alike(state, graph, node, p, run_batch_norm, 1, false); }
@@ -60,7 +66,7 @@ PREPARE(prepare_batch_norm) { return prepare_alike(state, graph, node, p, run_ba
 RUN(run_batch_norm_backward) {
   (void)context;
   const float *addend = ATTRIBUTES.addend ? in[6] : NULL;
-  K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.epsilon, ATTRIBUTES.relu,
+  K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.epsilon, ceiling_of(kernel),
                          addend, out[0], out[1], out[2], workspace);
   return NEAP_OK;
 }

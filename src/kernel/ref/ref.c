@@ -165,6 +165,11 @@ static RUN(run_batch_norm_statistics) {
   return NEAP_OK;
 }
 
+/* Of the ReLU behind batch norm. */
+static double ceiling_of(const struct attributes *a) {
+  return a->ceiling != 0 ? (double)a->ceiling : INFINITY;
+}
+
 static RUN(run_batch_norm) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
@@ -173,7 +178,7 @@ static RUN(run_batch_norm) {
   FOR(n, s.n) FOR(c, s.c) FOR(h, s.h) FOR(w, s.w) {
     const int64_t i = at(s, n, c, h, w);
     y[i] = (x[i] - mean[c]) / sqrt(variance[c] + (double)ATTRIBUTES->epsilon) * gamma[c] + beta[c];
-    if (ATTRIBUTES->relu && !(y[i] > 0)) y[i] = 0;
+    if (ATTRIBUTES->relu) y[i] = y[i] > 0 ? fmin(y[i], ceiling_of(ATTRIBUTES)) : 0;
   }
   return NEAP_OK;
 }
@@ -192,7 +197,9 @@ static RUN(run_batch_norm_backward) {
     for (int pass = 0; pass < 2; pass++) FOR(n, s.n) FOR(h, s.h) FOR(w, s.w) {
         const int64_t i = at(s, n, c, h, w);
         const double centred = (x[i] - mean[c]) / deviation;
-        const double g = ATTRIBUTES->relu && !(centred * gamma[c] + beta[c] > 0) ? 0 : dy[i];
+        const double v = centred * gamma[c] + beta[c];
+        const bool cut = ATTRIBUTES->relu && !(v > 0 && v < ceiling_of(ATTRIBUTES));
+        const double g = cut ? 0 : dy[i];
         if (pass == 0)
           dgamma[c] += g * centred, dbeta[c] += g;
         else

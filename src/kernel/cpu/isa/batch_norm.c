@@ -23,17 +23,23 @@ static struct slice slice_at(struct activation a, int64_t block, int64_t i) {
                         left < SLICE_ROWS ? left : SLICE_ROWS};
 }
 
-/* What a channel's values are measured against and scaled with. */
+/* What a channel's values are measured against and scaled with, and where they are cut. */
 struct channel_terms {
-  float centre[TILE], scale[TILE], shift[TILE];
+  float centre[TILE], scale[TILE], shift[TILE], ceiling;
 };
 
 /* y = x * scale + shift in this one form everywhere, so that the sign that ReLU sees is the same in both
  * directions. */
 static inline float normalised(float x, float scale, float shift) { return multiply_add(x, scale, shift); }
 
+/* ReLU, also with a ceiling, and where it lets a gradient through. */
+static inline float cut(float v, float ceiling) { return !(v > 0) ? 0 : v < ceiling ? v : ceiling; }
+static inline bool inside(float v, float ceiling) { return v > 0 && v < ceiling; }
+
 static void affine_terms(const float *mean, const float *variance, const float *gamma, const float *beta,
-                         float epsilon, int64_t channel, int64_t count, struct channel_terms *t) {
+                         float epsilon, float ceiling, int64_t channel, int64_t count,
+                         struct channel_terms *t) {
+  t->ceiling = ceiling;
   for (int64_t c = 0; c < count; c++) {
     const float deviation = sqrtf(variance[channel + c] + epsilon);
     t->centre[c] = mean[channel + c];
@@ -57,8 +63,9 @@ static inline __attribute__((always_inline)) vector vector_normalised(vector x, 
   return y;
 }
 
-static inline __attribute__((always_inline)) vector where_positive(vector condition, vector value) {
-  return (vector)((mask)value & (condition > 0.0f));
+static inline __attribute__((always_inline)) vector where_inside(vector condition, float ceiling,
+                                                                 vector value) {
+  return (vector)((mask)value & (condition > 0.0f) & (condition < ceiling));
 }
 
 static void add_to(vector sums, double *total) {
@@ -94,7 +101,7 @@ static void moments(const float *x, const float *dy, int64_t rows, int64_t strid
   }
 }
 
-/* sum g, sum g (x - centre); g = dy, or dy where the forward result was positive. */
+/* sum g, sum g (x - centre); g = dy, or dy where the forward result was not cut. */
 static inline __attribute__((always_inline)) void gradients(const float *x, const float *dy, int64_t rows,
                                                             int64_t stride, int64_t width,
                                                             const struct channel_terms *t, double *first,
@@ -106,7 +113,7 @@ static inline __attribute__((always_inline)) void gradients(const float *x, cons
     for (int64_t r = 0; r < rows; r++) {
       const vector v = load(x + r * stride + c);
       vector g = load(dy + r * stride + c);
-      if (relu) g = where_positive(vector_normalised(v, scale, shift), g);
+      if (relu) g = where_inside(vector_normalised(v, scale, shift), t->ceiling, g);
       a += g;
       b += g * (v - centre);
     }
@@ -119,7 +126,7 @@ static inline __attribute__((always_inline)) void gradients(const float *x, cons
     for (int64_t r = 0; r < rows; r++) {
       const float v = x[r * stride + c];
       float g = dy[r * stride + c];
-      if (relu) g = normalised(v, t->scale[c], t->shift[c]) > 0 ? g : 0;
+      if (relu) g = inside(normalised(v, t->scale[c], t->shift[c]), t->ceiling) ? g : 0;
       a += g;
       b += g * (v - t->centre[c]);
     }
@@ -237,7 +244,7 @@ static inline __attribute__((always_inline)) void apply_rows(const float *x, flo
 #pragma omp simd
     for (int64_t r = 0; r < rows; r++) {
       const float v = normalised(x[r * stride], scale, shift);
-      y[r * stride] = relu && !(v > 0) ? 0 : v;
+      y[r * stride] = relu ? cut(v, t->ceiling) : v;
     }
     return;
   }
@@ -245,7 +252,7 @@ static inline __attribute__((always_inline)) void apply_rows(const float *x, flo
 #pragma omp simd
     for (int64_t c = 0; c < width; c++) {
       const float v = normalised(x[r * stride + c], t->scale[c], t->shift[c]);
-      y[r * stride + c] = relu && !(v > 0) ? 0 : v;
+      y[r * stride + c] = relu ? cut(v, t->ceiling) : v;
     }
 }
 
@@ -257,7 +264,8 @@ static void clear_padding(struct activation a, int64_t block, struct slice s, fl
 }
 
 void ISA(batch_norm)(struct activation a, const float *x, const float *mean, const float *variance,
-                     const float *gamma, const float *beta, float epsilon, bool relu, float *y) {
+                     const float *gamma, const float *beta, float epsilon, float ceiling, float *y) {
+  const bool relu = ceiling != 0;
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
@@ -267,7 +275,7 @@ void ISA(batch_norm)(struct activation a, const float *x, const float *mean, con
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct channel_terms t;
-        affine_terms(mean, variance, gamma, beta, epsilon, block * a.lanes + column, width, &t);
+        affine_terms(mean, variance, gamma, beta, epsilon, ceiling, block * a.lanes + column, width, &t);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
@@ -290,12 +298,12 @@ void ISA(batch_norm)(struct activation a, const float *x, const float *mean, con
 
 struct norm {
   const float *mean, *variance, *gamma, *beta;
-  float epsilon;
+  float epsilon, ceiling;
 };
 
 static void norm_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
   const struct norm *n = context;
-  affine_terms(n->mean, n->variance, n->gamma, n->beta, n->epsilon, channel, count, t);
+  affine_terms(n->mean, n->variance, n->gamma, n->beta, n->epsilon, n->ceiling, channel, count, t);
 }
 
 /* dx = slope * (g - mean g) + tilt * (x - mean) (+ addend), by channel. */
@@ -315,7 +323,7 @@ static inline __attribute__((always_inline)) void backward_rows(const float *x, 
     for (int64_t c = 0; c < width; c++) {
       const float v = x[row + c];
       float g = dy[row + c];
-      if (relu) g = normalised(v, t->scale[c], t->shift[c]) > 0 ? g : 0;
+      if (relu) g = inside(normalised(v, t->scale[c], t->shift[c]), t->ceiling) ? g : 0;
       const float d = multiply_add(b->tilt[c], v - t->centre[c], t->scale[c] * (g - b->average[c]));
       dx[row + c] = addend != NULL ? d + addend[row + c] : d;
     }
@@ -357,9 +365,10 @@ static void backward_tile_terms(struct activation a, const struct norm *n, int64
 
 void ISA(batch_norm_backward)(struct activation a, const float *x, const float *dy, const float *mean,
                               const float *variance, const float *gamma, const float *beta, float epsilon,
-                              bool relu, const float *addend, float *dx, float *dgamma, float *dbeta,
+                              float ceiling, const float *addend, float *dx, float *dgamma, float *dbeta,
                               void *workspace) {
-  const struct norm n = {mean, variance, gamma, beta, epsilon};
+  const struct norm n = {mean, variance, gamma, beta, epsilon, ceiling};
+  const bool relu = ceiling != 0;
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {

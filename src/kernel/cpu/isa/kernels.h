@@ -58,15 +58,16 @@ struct cpu_kernels {
    * batch_norm_workspace bytes. */
   void (*batch_norm_statistics)(struct activation a, const float *x, float *mean, float *variance,
                                 void *workspace);
-  /* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then max(0, .) where relu. In place. */
+  /* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then, where `ceiling` is not 0, cut to
+   * [0, ceiling]: ReLU with an infinite one. In place. */
   void (*batch_norm)(struct activation a, const float *x, const float *mean, const float *variance,
-                     const float *gamma, const float *beta, float epsilon, bool relu, float *y);
-  /* Gradients of the above through the batch statistics. With relu, dy counts only where the forward result
-   * (recomputed from x, exactly as batch_norm computes it) is positive; beta is read only then.
-   * dx may be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of it too. */
+                     const float *gamma, const float *beta, float epsilon, float ceiling, float *y);
+  /* Gradients of the above through the batch statistics. With a ceiling, dy counts only where the forward
+   * result (recomputed from x, exactly as batch_norm computes it) is inside; beta is read only then. dx may
+   * be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of it too. */
   void (*batch_norm_backward)(struct activation a, const float *x, const float *dy, const float *mean,
                               const float *variance, const float *gamma, const float *beta, float epsilon,
-                              bool relu, const float *addend, float *dx, float *dgamma, float *dbeta,
+                              float ceiling, const float *addend, float *dx, float *dgamma, float *dbeta,
                               void *workspace);
   /* Bytes of workspace that the kernels of one activation with this many channels (rounded up to lanes) take.
    */

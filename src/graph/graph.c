@@ -5,7 +5,8 @@
 #include "graph/op.h"
 
 size_t dtype_bytes(neap_dtype dtype) {
-  static const size_t bytes[] = {[NEAP_F32] = 4, [NEAP_I32] = 4, [NEAP_U8] = 1, [NEAP_F64] = 8};
+  static const size_t bytes[] = {
+      [NEAP_F32] = 4, [NEAP_I32] = 4, [NEAP_U8] = 1, [NEAP_F64] = 8, [NEAP_BIT] = 0};
   return bytes[dtype];
 }
 

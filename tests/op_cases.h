@@ -129,6 +129,12 @@ static inline neap_tensor apply_crop(neap_builder *b, neap_tensor x, const struc
   return neap_crop(b, x, c->crop);
 }
 
+/* A crop's gradient adds to what a max pool's has made. */
+static inline neap_tensor apply_crop_and_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor y = neap_crop(b, x, c->crop);
+  return neap_add(b, y, neap_max_pool(b, x, c->pool));
+}
+
 static inline neap_tensor apply_resize(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_resize(b, x, c->crop.height, c->crop.width, c->align);
 }
@@ -322,6 +328,10 @@ static const struct op_case op_cases[] = {
     {"crop", apply_crop, .dims = {2, 16, 7, 8}, .crop = {.top = 1, .left = 3, .height = 4, .width = 5}},
     {"crop of a corner, odd channels", apply_crop, .dims = {2, 5, 6, 5},
      .crop = {.top = 0, .left = 4, .height = 3, .width = 1}},
+    {"crop and pool", apply_crop_and_pool, .dims = {2, 16, 7, 6}, .pool = {.size = 2},
+     .crop = {.top = 2, .left = 1, .height = 3, .width = 3}},
+    {"crop and pool, odd channels", apply_crop_and_pool, .dims = {2, 5, 4, 8}, .pool = {.size = 2},
+     .crop = {.top = 2, .left = 0, .height = 2, .width = 4}},
     {"crop of everything", apply_crop, .dims = {2, 16, 4, 3}, .crop = {.height = 4, .width = 3}},
     {"resize up", apply_resize, .dims = {2, 16, 3, 4}, .crop = {.height = 7, .width = 9}},
     {"resize up, corners aligned", apply_resize, .dims = {2, 16, 3, 4}, .crop = {.height = 7, .width = 9},

@@ -86,7 +86,7 @@ enum op {
   OP_SLICE_BACKWARD,                 /* dy -> dx, 0 outside the slice */
   OP_LOCAL_RESPONSE_NORM_BACKWARD,   /* x, dy -> dx */
   OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* logits, labels -> dlogits */
-  OP_CROP_BACKWARD,                  /* dy -> dx */
+  OP_CROP_BACKWARD,                  /* dy, [addend] -> dx */
   OP_RESIZE_BACKWARD,                /* dy -> dx */
   OP_ADAPTIVE_AVERAGE_POOL_BACKWARD, /* dy -> dx */
   OP_RELU_MASK,                      /* x -> y, mask; made by a rewrite */

@@ -357,8 +357,13 @@ static neap_status gradient_conv_transposed(struct gradient *g, const struct nod
   return emit(g, OP_CONV, &plain, in[0], dy, in[1]);
 }
 
+/* What has come to x by another way is added in the same pass. */
 static neap_status gradient_crop(struct gradient *g, const struct node *n) {
-  return emit(g, OP_CROP_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], -1);
+  const int32_t x = n->inputs[0], base = graph_storage(g->graph, x), before = g->of[base];
+  struct node crop = *n;
+  crop.attributes.addend = before >= 0 && x == base;
+  if (crop.attributes.addend) g->of[base] = -1; /* it is inside dx now */
+  return emit(g, OP_CROP_BACKWARD, &crop, x, g->of[n->outputs[0]], crop.attributes.addend ? before : -1);
 }
 
 static neap_status gradient_resize(struct gradient *g, const struct node *n) {
@@ -517,7 +522,8 @@ const struct op_row op_rows[OP_COUNT] = {
                                          INPLACE(later), .flops = flops_local_response_norm},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {"SoftmaxCrossEntropyBackward",
                                            "gradient of the loss by the logits", 1, INPLACE(first)},
-    [OP_CROP_BACKWARD] = {"CropBackward", "gradient of a crop: zeros around", 1},
+    [OP_CROP_BACKWARD] = {"CropBackward", "gradient of a crop: zeros around, added to what is there", 1,
+                          INPLACE(second)},
     [OP_RESIZE_BACKWARD] = {"ResizeBackward", "gradient of a bilinear resize", 1},
     [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = {"AdaptiveAveragePoolBackward",
                                            "gradient of an adaptive average pool", 1},

@@ -29,16 +29,22 @@ static neap_tensor two_convolutions(neap_builder *b, neap_tensor x, int64_t filt
   return x;
 }
 
-/* The centre of `kept` in the size of x, and x. */
-static neap_tensor join(neap_builder *b, neap_tensor kept, neap_tensor x) {
-  int64_t from[NEAP_MAX_RANK] = {0}, to[NEAP_MAX_RANK] = {0};
-  neap_shape(b, kept, from);
-  neap_shape(b, x, to);
-  const neap_tensor centre = neap_crop(
-      b, kept,
+/* What the way up has of a side of the image when it comes to a level. */
+static int64_t side_at(int64_t side, int level) {
+  for (int i = 0; i < LEVELS; i++) side = (side - 4) / 2;
+  for (int i = LEVELS; i > level; i--) side = (side - 4) * 2;
+  return side;
+}
+
+/* Cropped on the way down already: of the rest nothing has to be kept. */
+static neap_tensor centre(neap_builder *b, neap_tensor x, int level, const struct blueprint *p) {
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  neap_shape(b, x, dims);
+  const int64_t height = side_at(p->height, level), width = side_at(p->width, level);
+  return neap_crop(
+      b, x,
       (neap_crop_options){
-          .top = (from[2] - to[2]) / 2, .left = (from[3] - to[3]) / 2, .height = to[2], .width = to[3]});
-  return neap_concat(b, (neap_tensor[]){centre, x}, 2);
+          .top = (dims[2] - height) / 2, .left = (dims[3] - width) / 2, .height = height, .width = width});
 }
 
 neap_tensor build_unet(neap_builder *b, neap_tensor x, const struct blueprint *p) {
@@ -48,7 +54,7 @@ neap_tensor build_unet(neap_builder *b, neap_tensor x, const struct blueprint *p
     name_level(b, "down", level);
     x = two_convolutions(b, x, filters << level);
     if (level == LEVELS - 1) x = neap_dropout(b, x, 0.5f);
-    kept[level] = x;
+    kept[level] = centre(b, x, level, p);
     x = neap_max_pool(b, x, (neap_pool_options){.size = 2});
   }
   neap_scope(b, "bottom");
@@ -58,7 +64,7 @@ neap_tensor build_unet(neap_builder *b, neap_tensor x, const struct blueprint *p
     x = neap_conv_transposed(
         b, x,
         (neap_conv_transposed_options){.filters = filters << level, .size = 2, .stride = 2, .bias = true});
-    x = two_convolutions(b, join(b, kept[level], x), filters << level);
+    x = two_convolutions(b, neap_concat(b, (neap_tensor[]){kept[level], x}, 2), filters << level);
   }
   neap_scope(b, "head");
   return neap_conv(b, x, (neap_conv_options){.filters = p->classes, .size = 1, .bias = true});

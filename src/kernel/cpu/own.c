@@ -252,7 +252,7 @@ PREPARE(prepare_crop) { return prepare_pool(state, graph, node, p, run_crop, fal
 
 RUN(run_crop_backward) {
   (void)workspace, (void)context;
-  K->crop_backward(A, B, ATTRIBUTES.top, ATTRIBUTES.left, in[0], out[0]);
+  K->crop_backward(A, B, ATTRIBUTES.top, ATTRIBUTES.left, in[0], ATTRIBUTES.addend ? in[1] : NULL, out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_crop_backward) { return prepare_pool(state, graph, node, p, run_crop_backward, true); }

@@ -25,13 +25,12 @@ RUN(run_crop) {
 RUN(run_crop_backward) {
   UNUSED;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
-  const double *dy = in[0];
+  const double *dy = in[0], *addend = ATTRIBUTES->addend ? in[1] : NULL;
   double *dx = out[0];
-  clear(kernel_output(kernel, 0), dx);
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = addend != NULL ? addend[i] : 0;
   FOR(n, sy.n)
-  FOR(c, sy.c)
-  FOR(i, sy.h)
-  FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] = dy[at(sy, n, c, i, j)];
+  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] +=
+      dy[at(sy, n, c, i, j)];
   return NEAP_OK;
 }
 

@@ -100,11 +100,12 @@ struct cpu_kernels {
                               float *y); /* y: [images, channels] row-major */
   void (*global_average_pool_backward)(struct activation a, const float *dy, float *dx);
 
-  /* The pixels of x from (top, left) on; and the gradient, zero outside them. */
+  /* The pixels of x from (top, left) on; and the gradient, zero outside them, plus `addend` where that is not
+   * NULL; in place of it. */
   void (*crop)(struct activation x_shape, struct activation y_shape, int64_t top, int64_t left,
                const float *x, float *y);
   void (*crop_backward)(struct activation x_shape, struct activation y_shape, int64_t top, int64_t left,
-                        const float *dy, float *dx);
+                        const float *dy, const float *addend, float *dx);
   /* Bilinear interpolation (neap_resize). `workspace`: a struct resize_tap for each row and column of y. */
   void (*resize)(struct activation x_shape, struct activation y_shape, bool align_corners, const float *x,
                  float *y, void *workspace);

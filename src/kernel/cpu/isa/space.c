@@ -22,20 +22,19 @@ void ISA(crop)(struct activation x_shape, struct activation y_shape, int64_t top
 }
 
 void ISA(crop_backward)(struct activation x_shape, struct activation y_shape, int64_t top, int64_t left,
-                        const float *dy, float *dx) {
-  const int64_t lanes = x_shape.lanes, length = y_shape.width * lanes, before = left * lanes,
-                after = x_shape.width * lanes - before - length;
+                        const float *dy, const float *addend, float *dx) {
+  const int64_t lanes = x_shape.lanes, length = y_shape.width * lanes, whole = x_shape.width * lanes;
   FOR_LINES(x_shape) {
     const int64_t row = line % x_shape.height - top;
-    float *to = dx + line * x_shape.width * lanes;
-    if (row < 0 || row >= y_shape.height) {
-      memset(to, 0, (size_t)(x_shape.width * lanes) * sizeof *to);
-      continue;
-    }
+    float *to = dx + line * whole;
+    if (addend == NULL)
+      memset(to, 0, (size_t)whole * sizeof *to);
+    else if (addend != dx)
+      memcpy(to, addend + line * whole, (size_t)whole * sizeof *to);
+    if (row < 0 || row >= y_shape.height) continue;
     const float *from = dy + (line / x_shape.height * y_shape.height + row) * length;
-    memset(to, 0, (size_t)before * sizeof *to);
-    memcpy(to + before, from, (size_t)length * sizeof *to);
-    memset(to + before + length, 0, (size_t)after * sizeof *to);
+#pragma omp simd
+    for (int64_t i = 0; i < length; i++) to[left * lanes + i] += from[i];
   }
 }
 

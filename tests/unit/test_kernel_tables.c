@@ -1,0 +1,145 @@
+/* Every instruction set that this processor has gives what the plainest one gives, for any number of lanes
+ * and any rest that vectors leave. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/cpu/isa/kernels.h"
+
+enum { ELEMENTS = 1 << 16, TABLES = 8 };
+
+/* What a kernel is given and what it makes. */
+struct buffers {
+  _Alignas(64) float x[ELEMENTS], y[ELEMENTS];
+  _Alignas(64) uint8_t bytes[ELEMENTS];
+  _Alignas(64) unsigned char workspace[8192];
+  int32_t labels[ELEMENTS], correct;
+  float loss;
+};
+
+static struct buffers *make(void) {
+  struct buffers *b = aligned_alloc(64, sizeof *b);
+  assert_non_null(b);
+  memset(b, 0xFF, sizeof *b);
+  uint32_t state = 12345;
+  for (int i = 0; i < ELEMENTS; i++) {
+    state = state * 1664525u + 1013904223u;
+    b->x[i] = (float)(state >> 8) * 0x1p-23f - 1;
+    b->labels[i] = (int32_t)(state >> 20 & 31) - 1;
+  }
+  return b;
+}
+
+typedef void run_kernel(const struct cpu_kernels *k, struct buffers *b, int64_t size);
+
+static void run_relu_mask(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->relu_mask(size, b->x, b->y, b->bytes);
+}
+
+static void run_relu_mask_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  for (int i = 0; i < ELEMENTS; i++) b->bytes[i] = (uint8_t)(i * 37 + i / 8);
+  k->relu_mask_backward(size, b->bytes, b->x, b->y);
+}
+
+/* `size` lanes in these. */
+static struct activation shape(int64_t size, int64_t height, int64_t width) {
+  return (struct activation){2, size, height, width, size};
+}
+
+static void run_crop(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->crop(shape(size, 7, 9), shape(size, 4, 5), 2, 3, b->x, b->y);
+}
+
+static void run_crop_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->crop_backward(shape(size, 7, 9), shape(size, 4, 5), 2, 3, b->x, b->x + ELEMENTS / 2, b->y);
+}
+
+static void run_resize(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->resize(shape(size, 4, 3), shape(size, 9, 7), false, b->x, b->y, b->workspace);
+}
+
+static void run_resize_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->resize_backward(shape(size, 4, 3), shape(size, 9, 7), true, b->x, b->y, b->workspace);
+}
+
+static void run_adaptive_pool(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->adaptive_average_pool(shape(size, 7, 8), shape(size, 3, 3), b->x, b->y);
+}
+
+static void run_adaptive_pool_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->adaptive_average_pool_backward(shape(size, 7, 8), shape(size, 3, 3), b->x, b->y);
+}
+
+static void run_loss(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  for (int i = 0; i < ELEMENTS; i++) b->x[i] *= 20;
+  k->softmax_cross_entropy(ELEMENTS / size, size, b->x, b->labels, 0.1f, &b->loss, &b->correct,
+                           (struct loss_part *)(void *)b->workspace);
+}
+
+static void run_loss_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  for (int i = 0; i < ELEMENTS; i++) b->x[i] *= 200; /* exponentials down to nothing */
+  k->softmax_cross_entropy_backward(ELEMENTS / size, size, b->x, b->labels, 0, b->y);
+}
+
+static const struct {
+  const char *name;
+  run_kernel *run;
+} kernels[] = {
+    {"relu_mask", run_relu_mask},
+    {"relu_mask_backward", run_relu_mask_backward},
+    {"crop", run_crop},
+    {"crop_backward", run_crop_backward},
+    {"resize", run_resize},
+    {"resize_backward", run_resize_backward},
+    {"adaptive_average_pool", run_adaptive_pool},
+    {"adaptive_average_pool_backward", run_adaptive_pool_backward},
+    {"softmax_cross_entropy", run_loss},
+    {"softmax_cross_entropy_backward", run_loss_backward},
+};
+
+static bool near(float a, float b) {
+  return memcmp(&a, &b, sizeof a) == 0 || fabsf(a - b) <= 2e-6f * fmaxf(1, fabsf(b));
+}
+
+static void compare(const char *name, const char *table, int64_t size, const struct buffers *expected,
+                    const struct buffers *got) {
+  for (int i = 0; i < ELEMENTS; i++)
+    if (!near(got->y[i], expected->y[i]))
+      fail_msg("%s, %s, size %d: element %d is %.9g, not %.9g", name, table, (int)size, i, (double)got->y[i],
+               (double)expected->y[i]);
+  assert_memory_equal(got->bytes, expected->bytes, sizeof got->bytes);
+  assert_true(near(got->loss, expected->loss));
+  assert_int_equal(got->correct, expected->correct);
+}
+
+static void test_tables(void **state) {
+  (void)state;
+  const struct cpu_kernels *tables[TABLES];
+  int count = 0;
+  while (count < TABLES && (tables[count] = cpu_kernels_at(count)) != NULL) count++;
+  assert_true(count > 0);
+  static const int64_t sizes[] = {1, 2, 7, 8, 15, 16, 17, 21, 64, 71, 130};
+  for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      struct buffers *expected = make();
+      kernels[k].run(tables[count - 1], expected, sizes[i]);
+      for (int t = 0; t + 1 < count; t++) {
+        struct buffers *got = make();
+        kernels[k].run(tables[t], got, sizes[i]);
+        compare(kernels[k].name, tables[t]->name, sizes[i], expected, got);
+        free(got);
+      }
+      free(expected);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -29,8 +29,9 @@ RUN(run_crop_backward) {
   double *dx = out[0];
   FOR(i, kernel_output(kernel, 0)->elements) dx[i] = addend != NULL ? addend[i] : 0;
   FOR(n, sy.n)
-  FOR(c, sy.c) FOR(i, sy.h) FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] +=
-      dy[at(sy, n, c, i, j)];
+  FOR(c, sy.c)
+  FOR(i, sy.h)
+  FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] += dy[at(sy, n, c, i, j)];
   return NEAP_OK;
 }
 

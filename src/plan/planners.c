@@ -21,6 +21,12 @@ const struct planner planners[] = {
     {"checkmate", "what runs and what is kept in each stage, as a 0-1 program",
      "Jain et al. 2020, sections 4 and 5", "any, of some hundred nodes",
      "for small steps the least cost in the step's own order", 0, plan_checkmate},
+    {"kusumoto-exact", "best sequence of lower sets, all of them searched",
+     "Kusumoto et al. 2019, section 4.2", "up to 6000 lower sets", "no worse than kusumoto", 0,
+     plan_kusumoto_exact},
+    {"kusumoto", "best sequence of lower sets of one node and its ancestors",
+     "Kusumoto et al. 2019, section 4.3", "up to 100000 forward nodes",
+     "at most one forward pass more; meets every budget above its least", 0, plan_kusumoto},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 

@@ -10,5 +10,6 @@ planner_function plan_evict;                                            /* evict
 planner_function plan_checkmate;                                        /* checkmate.c */
 
 planner_function plan_neap; /* neap.c */
+planner_function plan_kusumoto_exact, plan_kusumoto;                    /* kusumoto.c */
 
 #endif

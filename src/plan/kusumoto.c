@@ -21,6 +21,8 @@ struct point {
   int32_t set, from; /* its own set; the point before it, -1 for {} */
 };
 
+enum { LEAST_BUCKETS = 64, MOST_BUCKETS = 512, FRONT_WORK = 60000000 };
+
 struct programme {
   const struct lower_sets *sets;
   int32_t buckets;  /* overheads in the same bucket count as equal: the least bytes stay */
@@ -29,7 +31,7 @@ struct programme {
   int32_t *first;   /* set -> its first point; has one more */
   struct point *in; /* scratch: by bucket, the best so far of the set in hand */
   VECTOR(struct point) points;
-  VECTOR(int32_t) chain; /* the strategy: indices of L_1 .. L_k */
+  VECTOR(int32_t) chain; /* a strategy: indices of L_1 .. L_k */
 };
 
 static neap_status programme_create(const struct lower_sets *sets, int32_t buckets, struct region *region,
@@ -89,8 +91,7 @@ static neap_status store_front(struct programme *p, int32_t set, int32_t buckets
   return NEAP_OK;
 }
 
-/* Runs the programme with the budget `limit` and, where V is reached, writes the strategy. `buckets` 1: only
- * whether it is reached counts. */
+/* Runs the programme with the budget `limit`. `buckets` 1: only whether V is reached counts. */
 static neap_status solve(struct programme *p, uint64_t limit, bool most, int32_t buckets, bool *reached) {
   const struct lower_sets *sets = p->sets;
   p->most = most;
@@ -109,14 +110,16 @@ static neap_status solve(struct programme *p, uint64_t limit, bool most, int32_t
     p->first[to + 1] = (int32_t)p->points.count;
   }
   *reached = p->first[sets->count - 1] < p->first[sets->count];
-  p->chain.count = 0;
-  if (!*reached || buckets == 1) return NEAP_OK;
+  return NEAP_OK;
+}
+
+/* Writes the strategy that ends in a point of V's front. */
+static neap_status trace(struct programme *p, int32_t point) {
   int32_t length = 0;
-  for (int32_t at = (int32_t)p->points.count - 1; p->points.data[at].from >= 0; at = p->points.data[at].from)
-    length++;
-  TRY(vector_reserve(&p->chain, (size_t)length));
+  for (int32_t at = point; p->points.data[at].from >= 0; at = p->points.data[at].from) length++;
+  TRY(vector_reserve(&p->chain, (size_t)length + 1));
   p->chain.count = (size_t)length;
-  for (int32_t at = (int32_t)p->points.count - 1; length > 0; at = p->points.data[at].from)
+  for (int32_t at = point; length > 0; at = p->points.data[at].from)
     p->chain.data[--length] = p->points.data[at].set;
   return NEAP_OK;
 }
@@ -136,42 +139,53 @@ static neap_status find_least(struct programme *p, uint64_t most_needed, uint64_
 
 /* ---- The sweep ---- */
 
+enum { HOPELESS = 4 };
+
 struct sweep {
   struct contest contest;
   struct programme programme;
   struct schedule schedule;
-  VECTOR(int32_t) last[2]; /* the strategy that was offered last, time- and memory-centric */
+  int picks;           /* strategies that are scored, of a front */
+  double small, large; /* ratios of the programme's budgets, up to twice the least and beyond */
 };
 
-static neap_status offer(struct sweep *s, bool most) {
-  const struct programme *p = &s->programme;
-  const size_t bytes = p->chain.count * sizeof *p->chain.data;
-  if (s->last[most].count == p->chain.count && memcmp(s->last[most].data, p->chain.data, bytes) == 0)
-    return NEAP_OK;
-  TRY(vector_reserve(&s->last[most], p->chain.count));
-  memcpy(s->last[most].data, p->chain.data, bytes);
-  s->last[most].count = p->chain.count;
+static neap_status offer(struct sweep *s, int32_t point) {
+  struct programme *p = &s->programme;
+  TRY(trace(p, point));
   TRY(lower_sets_schedule(p->sets, p->chain.data, (int32_t)p->chain.count, &s->schedule));
   return contest_offer(&s->contest, &s->schedule, NULL);
 }
 
-/* From the least budget of the programme to twice that in small steps, where the true least peak lies; then,
- * in larger ones, on to where everything may stay. */
+/* The end of V's front that the paper chooses, and points between it and the one that keeps the least. */
+static neap_status offer_front(struct sweep *s) {
+  const int32_t low = s->programme.first[s->programme.sets->count - 1],
+                high = s->programme.first[s->programme.sets->count] - 1;
+  for (int k = 0, before = -1; k < s->picks; k++) {
+    const int32_t point = s->picks == 1 ? high : high - (int32_t)((int64_t)(high - low) * k / (s->picks - 1));
+    if (point != before) TRY(offer(s, point));
+    before = point;
+  }
+  return NEAP_OK;
+}
+
+/* From the least budget of the programme to twice that, where the true least peak lies; then on to where
+ * everything may stay, or to so far above the caller's budget that no strategy fits. */
 static neap_status sweep_all(struct sweep *s) {
   const struct lower_sets *sets = s->programme.sets;
-  const uint64_t most_needed = 2 * sets->bytes[sets->count - 1] + sets->beyond[sets->count - 1];
+  const uint64_t everything = 2 * sets->bytes[sets->count - 1] + sets->beyond[sets->count - 1];
+  const double caller = (double)s->contest.budget - (double)sets->graph->step->resident_bytes;
   uint64_t least;
-  TRY(find_least(&s->programme, most_needed, &least));
-  for (double limit = (double)least;; limit *= limit < 2 * (double)least ? 1.06 : 1.2) {
-    const uint64_t within = limit < (double)most_needed ? (uint64_t)limit : most_needed;
+  TRY(find_least(&s->programme, everything, &least));
+  for (double limit = (double)least;; limit *= limit < 2 * (double)least ? s->small : s->large) {
+    const uint64_t within = limit < (double)everything ? (uint64_t)limit : everything;
     for (int most = 0; most < 2; most++) {
       bool reached;
       TRY(solve(&s->programme, within, most == 1, s->programme.buckets, &reached));
-      if (reached) TRY(offer(s, most == 1));
+      if (reached) TRY(offer_front(s));
     }
-    if (within == most_needed ||
-        (s->contest.quick && limit > 2 * (double)least && contest_is_met(&s->contest)))
-      return NEAP_OK;
+    const bool enough = limit > 2 * (double)least && (s->contest.quick || limit > HOPELESS * caller) &&
+                        contest_is_met(&s->contest);
+    if (within == everything || enough) return NEAP_OK;
   }
 }
 
@@ -179,13 +193,21 @@ static neap_status sweep_all(struct sweep *s) {
 
 enum {
   EXACT_LIMIT = 6000,    /* lower sets that the exact row takes */
-  ANCESTOR_LIMIT = 4096, /* vertices whose L^v the other takes */
-  VERTEX_LIMIT = 100000, /* and forward nodes in all */
-  BUCKETS = 512
+  ANCESTOR_LIMIT = 1200, /* vertices whose L^v the other takes; see lower_sets_of_ancestors */
+  VERTEX_LIMIT = 100000, /* forward nodes that both take */
+  LARGE_STEP = 2000      /* nodes from which on the sweep is coarser */
 };
 
 static neap_status sweep_family(const struct lower_sets *sets, struct region *region, struct sweep *s) {
-  neap_status status = programme_create(sets, BUCKETS, region, &s->programme);
+  const int64_t pairs = (int64_t)sets->count * sets->count / 2 + 1, fine = FRONT_WORK / pairs;
+  const int32_t buckets = fine < LEAST_BUCKETS  ? LEAST_BUCKETS
+                          : fine > MOST_BUCKETS ? MOST_BUCKETS
+                                                : (int32_t)fine;
+  const bool coarse = sets->graph->step->node_count > LARGE_STEP;
+  s->picks = coarse ? 3 : 8;
+  s->small = coarse ? 1.15 : 1.06;
+  s->large = coarse ? 1.4 : 1.2;
+  neap_status status = programme_create(sets, buckets, region, &s->programme);
   if (status == NEAP_OK) status = sweep_all(s);
   programme_free(&s->programme);
   return status;
@@ -209,8 +231,6 @@ static neap_status plan(const neap_step *step, uint64_t budget, const struct pla
   if (status == NEAP_OK) status = sweep_family(&ancestors, &region, &s);
   if (status == NEAP_OK) status = contest_result(&s.contest, name);
   schedule_free(&s.schedule);
-  vector_free(&s.last[0]);
-  vector_free(&s.last[1]);
   contest_free(&s.contest);
   region_free(&region);
   return status;

@@ -162,6 +162,19 @@ static void close_downwards(const struct forward_graph *g, int32_t vertex, uint6
   }
 }
 
+/* Bytes of the vertices up to v that something after v reads, by v. */
+static neap_status find_crossing(const struct forward_graph *g, struct region *region, uint64_t **crossing) {
+  uint64_t *bytes = *crossing = region_alloc(region, (size_t)g->count + 1, sizeof *bytes);
+  RETURN_IF(bytes == NULL, NEAP_OUT_OF_MEMORY, "lower sets: out of memory");
+  for (int32_t v = 0; v < g->count; v++) { /* differences modulo 2^64 */
+    const int32_t last = g->after_start[v + 1] > g->after_start[v] ? g->after[g->after_start[v + 1] - 1] : v;
+    bytes[v] += g->bytes[v];
+    bytes[last] -= g->bytes[v];
+  }
+  for (int32_t v = 1; v < g->count; v++) bytes[v] += bytes[v - 1];
+  return NEAP_OK;
+}
+
 neap_status lower_sets_of_ancestors(const struct forward_graph *g, int32_t most, struct region *region,
                                     struct lower_sets *out) {
   const int32_t words = g->count / 64 + 1, share = g->count / most + 1, limit = g->count / share + 3;
@@ -169,11 +182,13 @@ neap_status lower_sets_of_ancestors(const struct forward_graph *g, int32_t most,
   int32_t *top = region_alloc(region, (size_t)limit, sizeof *top);
   int32_t *stack = region_alloc(region, (size_t)g->count + 1, sizeof *stack), count = 1;
   RETURN_IF(!members || !top || !stack, NEAP_OUT_OF_MEMORY, "lower sets: out of memory");
+  uint64_t *crossing;
+  TRY(find_crossing(g, region, &crossing));
   top[0] = -1;
   for (int32_t first = 0; first < g->count; first += share) {
     int32_t chosen = first;
     for (int32_t v = first; v < first + share && v < g->count; v++)
-      if (g->bytes[v] <= g->bytes[chosen]) chosen = v;
+      if (crossing[v] <= crossing[chosen]) chosen = v;
     uint64_t *set = members + (size_t)count * (size_t)words;
     close_downwards(g, chosen, set, stack);
     bool is_all = true;

@@ -24,7 +24,7 @@ neap_status lower_sets_all(const struct forward_graph *graph, int32_t most, stru
                            struct lower_sets *out);
 
 /* {}, V and L^v for the vertices v, at most `most` of them: of a graph with more, vertices that stand next to
- * each other share one, the smallest value of theirs. */
+ * each other share one, where the fewest bytes are read beyond it. */
 neap_status lower_sets_of_ancestors(const struct forward_graph *graph, int32_t most, struct region *region,
                                     struct lower_sets *out);
 

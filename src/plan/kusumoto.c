@@ -204,9 +204,9 @@ static neap_status sweep_family(const struct lower_sets *sets, struct region *re
                           : fine > MOST_BUCKETS ? MOST_BUCKETS
                                                 : (int32_t)fine;
   const bool coarse = sets->graph->step->node_count > LARGE_STEP;
-  s->picks = coarse ? 3 : 8;
-  s->small = coarse ? 1.15 : 1.06;
-  s->large = coarse ? 1.4 : 1.2;
+  s->picks = coarse ? 6 : 8;
+  s->small = coarse ? 1.08 : 1.06;
+  s->large = coarse ? 1.2 : 1.2;
   neap_status status = programme_create(sets, buckets, region, &s->programme);
   if (status == NEAP_OK) status = sweep_all(s);
   programme_free(&s->programme);

@@ -27,6 +27,8 @@ const struct planner planners[] = {
     {"kusumoto", "best sequence of lower sets of one node and its ancestors",
      "Kusumoto et al. 2019, section 4.3", "up to 100000 forward nodes",
      "at most one forward pass more; meets every budget above its least", 0, plan_kusumoto},
+    {"feng-huang", "least sum of what stays and the largest segment, by closed sets",
+     "Feng and Huang 2018, sections 3 and 4", "any", "at most one forward pass more", 0, plan_feng_huang},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 

@@ -4,11 +4,6 @@
 
 /* ---- The graph ---- */
 
-/* An update that makes nothing can be put where it is best once the rest is known. */
-static bool is_plain_update(const struct step_node *node) {
-  return node->update_count > 0 && node->output_count == 0;
-}
-
 static bool depends_on_forward_only(const struct forward_graph *g, const struct step_node *node) {
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t producer = g->step->tensors[node->inputs[i]].producer;

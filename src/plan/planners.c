@@ -29,6 +29,8 @@ const struct planner planners[] = {
      "at most one forward pass more; meets every budget above its least", 0, plan_kusumoto},
     {"feng-huang", "least sum of what stays and the largest segment, by closed sets",
      "Feng and Huang 2018, sections 3 and 4", "any", "at most one forward pass more", 0, plan_feng_huang},
+    {"dtr", "evicts what is cheap, large and stale, not knowing what comes",
+     "Kirisame et al. 2021, section 4", "any", "nothing", 0, plan_dtr},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 

@@ -12,5 +12,6 @@ planner_function plan_checkmate;                                        /* check
 planner_function plan_neap; /* neap.c */
 planner_function plan_kusumoto_exact, plan_kusumoto;                    /* kusumoto.c */
 planner_function plan_feng_huang;                                       /* feng_huang.c */
+planner_function plan_dtr;                                              /* dtr.c */
 
 #endif

@@ -12,12 +12,28 @@ static bool depends_on_forward_only(const struct forward_graph *g, const struct 
   return true;
 }
 
+/* A forward node that reads nothing but resident tensors and that no forward node reads: a weight in another
+ * order, say, for the backward pass. */
+static bool serves_backward_only(const neap_step *step, const struct step_node *node) {
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (step->tensors[node->inputs[i]].producer >= 0) return false;
+  for (int32_t i = 0; i < node->output_count; i++) {
+    const int32_t t = node->outputs[i];
+    if (step->tensors[t].is_output) return false;
+    for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++)
+      if (step->nodes[step->readers[r]].pass == PASS_FORWARD) return false;
+  }
+  return true;
+}
+
 static void find_vertices(struct forward_graph *g) {
   const neap_step *step = g->step;
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
     g->vertex[v] = -1;
-    if (node->pass != PASS_FORWARD || node->update_count > 0 || !depends_on_forward_only(g, node)) continue;
+    if (node->pass != PASS_FORWARD || node->update_count > 0) continue;
+    g->late[v] = serves_backward_only(step, node);
+    if (g->late[v] || !depends_on_forward_only(g, node)) continue;
     const int32_t vertex = g->count++;
     g->vertex[v] = vertex;
     g->node[vertex] = v;
@@ -71,13 +87,14 @@ neap_status forward_graph_create(const neap_step *step, struct region *region, s
   *graph = (struct forward_graph){.step = step};
   graph->node = region_alloc(region, nodes, sizeof *graph->node);
   graph->vertex = region_alloc(region, nodes, sizeof *graph->vertex);
+  graph->late = region_alloc(region, nodes, sizeof *graph->late);
   graph->before_start = region_alloc(region, nodes, sizeof *graph->before_start);
   graph->after_start = region_alloc(region, nodes, sizeof *graph->after_start);
   graph->bytes = region_alloc(region, nodes, sizeof *graph->bytes);
   graph->cost = region_alloc(region, nodes, sizeof *graph->cost);
   graph->pinned = region_alloc(region, nodes, sizeof *graph->pinned);
-  RETURN_IF(!graph->node || !graph->vertex || !graph->before_start || !graph->after_start || !graph->bytes ||
-                !graph->cost || !graph->pinned,
+  RETURN_IF(!graph->node || !graph->vertex || !graph->late || !graph->before_start || !graph->after_start ||
+                !graph->bytes || !graph->cost || !graph->pinned,
             NEAP_OUT_OF_MEMORY, "forward graph: out of memory");
   find_vertices(graph);
   return find_edges(graph, region);
@@ -99,10 +116,11 @@ struct emission {
   const struct forward_graph *graph;
   const int32_t *segment;
   const bool *stays;
-  struct ranked *forward, *rest; /* vertices; nodes that are neither vertices nor plain updates */
+  struct ranked *forward, *rest; /* vertices; nodes that are not, nor late, nor plain updates */
   int32_t rest_count;
   int32_t *place; /* vertex -> where it stands in the forward pass */
   bool *have;     /* by vertex */
+  bool *late_ran; /* by node of the step */
   VECTOR(int32_t) missing;
   struct schedule *out;
 };
@@ -121,7 +139,7 @@ static void rank_rest(struct emission *e, int32_t *rank_of_node) {
   const neap_step *step = e->graph->step;
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
-    if (e->graph->vertex[v] >= 0 || is_plain_update(node)) continue;
+    if (e->graph->vertex[v] >= 0 || e->graph->late[v] || is_plain_update(node)) continue;
     int32_t own = -1, rank = INT32_MIN; /* segments negated: the last one comes first */
     for (int32_t i = 0; i < node->input_count; i++) {
       const int32_t producer = step->tensors[node->inputs[i]].producer;
@@ -148,6 +166,13 @@ static neap_status ask_for(struct emission *e, int32_t vertex) {
   return vector_push(&e->missing, e->place[vertex]);
 }
 
+/* A late node runs once, when it is first asked for. */
+static neap_status emit_late(struct emission *e, int32_t v) {
+  if (!e->graph->late[v] || e->late_ran[v]) return NEAP_OK;
+  e->late_ran[v] = true;
+  return vector_push(&e->out->nodes, v);
+}
+
 /* Runs a node after everything that it misses, which is run in the order of the forward pass. */
 static neap_status emit(struct emission *e, int32_t v) {
   const struct forward_graph *g = e->graph;
@@ -155,7 +180,9 @@ static neap_status emit(struct emission *e, int32_t v) {
   e->missing.count = 0;
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t producer = g->step->tensors[node->inputs[i]].producer;
-    if (producer >= 0 && g->vertex[producer] >= 0) TRY(ask_for(e, g->vertex[producer]));
+    if (producer < 0) continue;
+    TRY(emit_late(e, producer));
+    if (g->vertex[producer] >= 0) TRY(ask_for(e, g->vertex[producer]));
   }
   for (size_t m = 0; m < e->missing.count; m++) {
     const int32_t vertex = e->forward[e->missing.data[m]].id;
@@ -181,6 +208,7 @@ static neap_status emit_all(struct emission *e, int32_t *rank_of_node) {
   }
   rank_rest(e, rank_of_node);
   for (int32_t r = 0; r < e->rest_count; r++) TRY(emit(e, e->rest[r].id));
+  for (int32_t v = 0; v < g->step->node_count; v++) TRY(emit_late(e, v)); /* that only updates read */
   return schedule_add_updates(g->step, e->out);
 }
 
@@ -193,9 +221,10 @@ neap_status forward_graph_schedule(const struct forward_graph *graph, const int3
   e.rest = region_alloc(&region, nodes, sizeof *e.rest);
   e.place = region_alloc(&region, nodes, sizeof *e.place);
   e.have = region_alloc(&region, nodes, sizeof *e.have);
+  e.late_ran = region_alloc(&region, nodes, sizeof *e.late_ran);
   int32_t *rank_of_node = region_alloc(&region, nodes, sizeof *rank_of_node);
   neap_status status = NEAP_OK;
-  if (!e.forward || !e.rest || !e.place || !e.have || !rank_of_node)
+  if (!e.forward || !e.rest || !e.place || !e.have || !e.late_ran || !rank_of_node)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "schedule: out of memory");
   if (status == NEAP_OK) status = emit_all(&e, rank_of_node);
   vector_free(&e.missing);

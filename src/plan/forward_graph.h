@@ -9,9 +9,10 @@
 
 struct forward_graph {
   const neap_step *step;
-  int32_t count;                  /* vertices */
-  int32_t *node;                  /* vertex -> node of the step, rising: vertices stand in a valid order */
-  int32_t *vertex;                /* node of the step -> vertex; -1: not of the forward graph */
+  int32_t count;   /* vertices */
+  int32_t *node;   /* vertex -> node of the step, rising: vertices stand in a valid order */
+  int32_t *vertex; /* node of the step -> vertex; -1: not of the forward graph */
+  bool *late; /* by node of the step: it depends on no value and only the backward pass reads it: no vertex */
   int32_t *before_start, *before; /* predecessors of v: before[before_start[v] .. before_start[v + 1]) */
   int32_t *after_start, *after;   /* successors, the same way; each once */
   uint64_t *bytes;                /* M_v: of its outputs */
@@ -24,7 +25,8 @@ neap_status forward_graph_create(const neap_step *step, struct region *region, s
 
 /* The schedule of what stays. The forward pass runs segment by segment; in the backward pass, from the last
  * segment to the first, what is missing is made again when it is first asked for and is there from then on
- * (liveness ends it at its last reader); each update runs as soon as it may.
+ * (liveness ends it at its last reader); a late node runs when it is first asked for, each update as soon as
+ * it may.
  * stays [count]: the vertex is not dropped at the end of the forward pass; holds for pinned ones anyway.
  * segment [count]: from 0, not falling along edges; NULL: one segment, the step's own order.
  * `out` is replaced. O(nodes log nodes + reads). */

@@ -58,10 +58,11 @@ static neap_status sweep_all(struct sweep *s) {
 /* ---- The rows ---- */
 
 enum {
-  EXACT_LIMIT = 6000,    /* lower sets that the exact row takes */
+  EXACT_LIMIT = 4000,    /* lower sets that the exact row takes */
   ANCESTOR_LIMIT = 1200, /* vertices whose L^v the other takes; see lower_sets_of_ancestors */
   VERTEX_LIMIT = 100000, /* forward nodes that both take */
-  LARGE_STEP = 2000,     /* nodes from which on the sweep is coarser */
+  LARGE_STEP = 2000,     /* nodes from which on the sweep is coarser, */
+  LARGE_FAMILY = 1000,   /* and lower sets */
   LEAST_BUCKETS = 64,
   MOST_BUCKETS = 512,
   FRONT_WORK = 20000000 /* pairs of sets times buckets that a run may take */
@@ -69,7 +70,7 @@ enum {
 
 static neap_status sweep_family(const struct lower_sets *sets, struct region *region, struct sweep *s) {
   const int64_t pairs = (int64_t)sets->count * sets->count / 2 + 1, fine = FRONT_WORK / pairs;
-  const bool coarse = sets->graph->step->node_count > LARGE_STEP;
+  const bool coarse = sets->graph->step->node_count > LARGE_STEP || sets->count > LARGE_FAMILY;
   s->picks = coarse ? 6 : 8;
   s->small = coarse ? 1.08 : 1.06;
   s->large = 1.2;

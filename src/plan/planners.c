@@ -22,15 +22,15 @@ const struct planner planners[] = {
      "Jain et al. 2020, sections 4 and 5", "any, of some hundred nodes",
      "for small steps the least cost in the step's own order", 0, plan_checkmate},
     {"kusumoto-exact", "best sequence of lower sets, all of them searched",
-     "Kusumoto et al. 2019, section 4.2", "up to 6000 lower sets", "no worse than kusumoto", 0,
+     "Kusumoto et al. 2019, section 4.2", "up to 4000 lower sets", "no worse than kusumoto", 24,
      plan_kusumoto_exact},
     {"kusumoto", "best sequence of lower sets of one node and its ancestors",
      "Kusumoto et al. 2019, section 4.3", "up to 100000 forward nodes",
-     "at most one forward pass more; meets every budget above its least", 0, plan_kusumoto},
+     "at most one forward pass more; meets every budget above its least", 500, plan_kusumoto},
     {"feng-huang", "least sum of what stays and the largest segment, by closed sets",
-     "Feng and Huang 2018, sections 3 and 4", "any", "at most one forward pass more", 0, plan_feng_huang},
+     "Feng and Huang 2018, sections 3 and 4", "any", "at most one forward pass more", 2000, plan_feng_huang},
     {"dtr", "evicts what is cheap, large and stale, not knowing what comes",
-     "Kirisame et al. 2021, section 4", "any", "nothing", 0, plan_dtr},
+     "Kirisame et al. 2021, section 4", "any", "nothing", 500, plan_dtr},
 };
 const int32_t planner_count = sizeof planners / sizeof *planners;
 

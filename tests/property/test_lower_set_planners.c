@@ -359,6 +359,18 @@ static struct result run_row(const neap_step *step, uint64_t budget, int row, bo
   return result;
 }
 
+/* With more the exact row takes seconds. */
+static bool has_few_lower_sets(const neap_step *step) {
+  struct region region = {0};
+  struct forward_graph graph;
+  struct lower_sets sets;
+  assert_int_equal(forward_graph_create(step, &region, &graph), NEAP_OK);
+  const neap_status status = lower_sets_all(&graph, 150, &region, &sets);
+  assert_true(status == NEAP_OK || status == NEAP_OVER_BUDGET);
+  region_free(&region);
+  return status == NEAP_OK;
+}
+
 static double forward_cost(const neap_step *step) {
   double cost = 0;
   for (int32_t v = 0; v < step->node_count; v++)
@@ -402,14 +414,9 @@ static void test_rows(void **state) {
   int met[ROWS] = {0}, exact_steps = 0;
   for (int i = 0; i < shorten(200); i++) {
     neap_step *step = training_step(6 + i % 60, (uint32_t)i + 1, i % 3 == 0);
-    struct region region = {0};
-    struct forward_graph graph;
-    struct lower_sets sets;
-    assert_int_equal(forward_graph_create(step, &region, &graph), NEAP_OK);
-    const bool exact = lower_sets_all(&graph, 300, &region, &sets) == NEAP_OK;
+    const bool exact = has_few_lower_sets(step);
     exact_steps += exact;
     expect_promises(step, exact, met);
-    region_free(&region);
     neap_step_free(step);
   }
   print_message("met: kusumoto-exact %d (of %d steps), kusumoto %d, feng-huang %d, dtr %d of %d\n",
@@ -422,9 +429,9 @@ static void test_plans_are_valid(void **state) {
   (void)state;
   int met = 0;
   for (int i = 0; i < shorten(100); i++) {
-    neap_step *step = i % 2 == 0 ? training_step(6 + i % 70, (uint32_t)i + 1000, i % 4 == 0)
+    neap_step *step = i % 2 == 0 ? training_step(6 + i % 50, (uint32_t)i + 1000, i % 4 == 0)
                                  : random_step((enum family)(i % FAMILY_COUNT), 3 + i % 23, (uint32_t)i + 1);
-    for (int row = 0; row < ROWS; row++) {
+    for (int row = has_few_lower_sets(step) ? 0 : 1; row < ROWS; row++) {
       neap_plan *plan;
       neap_check_result result;
       const neap_status status = neap_plan_make(step, NEAP_BUDGET_MIN, rows[row], NULL, &plan);

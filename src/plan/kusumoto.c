@@ -14,12 +14,26 @@ struct sweep {
   struct contest contest;
   struct strategy_search search;
   struct schedule schedule;
-  int picks;           /* strategies that are scored, of a front */
-  double small, large; /* ratios of the programme's budgets, up to twice the least and beyond */
+  VECTOR(uint64_t) scored; /* digests of strategies */
+  int picks;               /* strategies that are scored, of a front */
+  double small, large;     /* ratios of the programme's budgets, up to twice the least and beyond */
 };
 
+/* Has the strategy in hand been scored? By a 64-bit digest (FNV-1a): a false yes passes one over. */
+static neap_status is_known(struct sweep *s, bool *known) {
+  uint64_t digest = 14695981039346656037u;
+  for (size_t i = 0; i < s->search.chain.count; i++)
+    digest = (digest ^ (uint64_t)s->search.chain.data[i]) * 1099511628211u;
+  *known = false;
+  for (size_t i = 0; i < s->scored.count && !*known; i++) *known = s->scored.data[i] == digest;
+  return *known ? NEAP_OK : vector_push(&s->scored, digest);
+}
+
 static neap_status offer(struct sweep *s, int32_t point) {
+  bool known;
   TRY(strategy_search_trace(&s->search, point));
+  TRY(is_known(s, &known));
+  if (known) return NEAP_OK;
   TRY(lower_sets_schedule(s->search.sets, s->search.chain.data, (int32_t)s->search.chain.count,
                           &s->schedule));
   return contest_offer(&s->contest, &s->schedule, NULL);
@@ -74,6 +88,7 @@ static neap_status sweep_family(const struct lower_sets *sets, struct region *re
   s->picks = coarse ? 6 : 8;
   s->small = coarse ? 1.08 : 1.06;
   s->large = 1.2;
+  s->scored.count = 0;
   neap_status status = strategy_search_create(sets,
                                               (int32_t)(fine < LEAST_BUCKETS  ? LEAST_BUCKETS
                                                         : fine > MOST_BUCKETS ? MOST_BUCKETS
@@ -101,6 +116,7 @@ static neap_status plan(const neap_step *step, uint64_t budget, const struct pla
   if (status == NEAP_OK) status = sweep_family(&ancestors, &region, &s);
   if (status == NEAP_OK && exact) status = sweep_family(&all, &region, &s);
   if (status == NEAP_OK) status = contest_result(&s.contest, name);
+  vector_free(&s.scored);
   schedule_free(&s.schedule);
   contest_free(&s.contest);
   region_free(&region);

@@ -31,21 +31,24 @@ static void extend(struct strategy_search *p, int32_t from, int32_t to, uint64_t
     const struct strategy_point *point = &p->points.data[i];
     if (point->kept > limit - segment.needed) break; /* they rise */
     const double overhead = point->overhead + segment.overhead;
-    struct strategy_point *best = &p->in[bucket_of(p, overhead, buckets)];
+    const int32_t bucket = bucket_of(p, overhead, buckets);
+    struct strategy_point *best = &p->in[bucket];
     const uint64_t kept = point->kept + segment.kept;
     const bool beyond = p->most ? overhead > best->overhead : overhead < best->overhead;
     if (best->set == to && (kept > best->kept || (kept == best->kept && !beyond))) continue;
     *best = (struct strategy_point){overhead, kept, to, i};
+    p->in_low = bucket < p->in_low ? bucket : p->in_low;
+    p->in_high = bucket > p->in_high ? bucket : p->in_high;
   }
 }
 
 /* The front of the set in hand: from the overhead that is wanted to the one that is not, while bytes fall;
  * stored by rising bytes. */
-static neap_status store_front(struct strategy_search *p, int32_t set, int32_t buckets) {
+static neap_status store_front(struct strategy_search *p, int32_t set) {
   const size_t start = p->points.count;
   uint64_t least = UINT64_MAX;
-  for (int32_t k = 0; k < buckets; k++) {
-    const struct strategy_point *point = &p->in[p->most ? buckets - 1 - k : k];
+  for (int32_t k = 0; k <= p->in_high - p->in_low; k++) {
+    const struct strategy_point *point = &p->in[p->most ? p->in_high - k : p->in_low + k];
     if (point->set != set || point->kept >= least) continue;
     least = point->kept;
     TRY(vector_push(&p->points, *point));
@@ -69,12 +72,14 @@ static neap_status solve(struct strategy_search *p, uint64_t limit, bool most, i
   p->first[0] = 0;
   p->first[1] = 1;
   for (int32_t to = 1; to < sets->count; to++) {
+    p->in_low = buckets;
+    p->in_high = -1;
     for (int32_t from = to; from-- > 0;) {
       if (2 * (sets->bytes[to] - sets->bytes[from]) + sets->beyond[to] > limit) break;
       if (p->first[from] < p->first[from + 1] && lower_set_within(sets, from, to))
         extend(p, from, to, limit, buckets);
     }
-    TRY(store_front(p, to, buckets));
+    TRY(store_front(p, to));
     p->first[to + 1] = (int32_t)p->points.count;
   }
   return NEAP_OK;

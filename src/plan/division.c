@@ -16,7 +16,6 @@ struct divider {
   int32_t *part;           /* union-find */
   bool *open;              /* by root: the part has a neighbour that is not an end */
   int32_t *group;          /* the chosen closed set that has the vertex inside, from 1; 0: none */
-  bool *is_end;            /* an end of a chosen closed set */
   struct grouped *grouped; /* by place */
 };
 
@@ -202,7 +201,8 @@ static int32_t at_place(const struct divider *d, const struct closed_set *set, i
   return place < set->end - set->begin ? d->division->inside[set->begin + place] : set->target;
 }
 
-/* Chooses the closed set between a pair unless it shares an edge with one that is chosen. */
+/* Chooses the closed set between a pair unless it shares an edge with one that is chosen: then an end or a
+ * vertex inside is inside that one, too. */
 static bool choose(struct divider *d, int32_t index, const struct closed_set *set, int32_t a, int32_t b,
                    int32_t group) {
   if ((is_inside(d, index, a) && d->group[a] > 0) || (is_inside(d, index, b) && d->group[b] > 0))
@@ -210,12 +210,11 @@ static bool choose(struct divider *d, int32_t index, const struct closed_set *se
   find_closed(d, index, set, a, b);
   for (int32_t i = set->begin; i < set->end; i++) {
     const int32_t v = d->division->inside[i];
-    if (!d->open[find_root(d->part, v)] && (d->group[v] > 0 || d->is_end[v])) return false;
+    if (!d->open[find_root(d->part, v)] && d->group[v] > 0) return false;
   }
   for (int32_t i = set->begin; i < set->end; i++) {
     const int32_t v = d->division->inside[i];
     if (!d->open[find_root(d->part, v)]) d->group[v] = group;
-    d->is_end[v] = d->is_end[v] || v == a || v == b;
   }
   return true;
 }
@@ -249,10 +248,7 @@ static neap_status divide_otherwise(struct divider *d, int32_t index, const stru
   struct pair *chosen = malloc(((size_t)size + 1) * sizeof *chosen);
   int32_t count;
   RETURN_IF(chosen == NULL, NEAP_OUT_OF_MEMORY, "feng-huang: out of memory");
-  for (int32_t i = set->begin; i < set->end; i++) {
-    d->group[d->division->inside[i]] = 0;
-    d->is_end[d->division->inside[i]] = false;
-  }
+  for (int32_t i = set->begin; i < set->end; i++) d->group[d->division->inside[i]] = 0;
   neap_status status = choose_closed_sets(d, index, set, chosen, &count);
   for (int32_t i = 0; i < size; i++) {
     const int32_t v = d->division->inside[set->begin + i];
@@ -316,10 +312,9 @@ neap_status division_create(const struct forward_graph *graph, struct region *re
   d.part = region_alloc(region, vertices, sizeof *d.part);
   d.open = region_alloc(region, vertices, sizeof *d.open);
   d.group = region_alloc(region, vertices, sizeof *d.group);
-  d.is_end = region_alloc(region, vertices, sizeof *d.is_end);
   d.grouped = region_alloc(region, vertices, sizeof *d.grouped);
   RETURN_IF(!out->inside || !out->bytes || !d.owner || !d.place || !d.cover || !d.part || !d.open ||
-                !d.group || !d.is_end || !d.grouped,
+                !d.group || !d.grouped,
             NEAP_OUT_OF_MEMORY, "feng-huang: out of memory");
   for (int32_t v = 0; v < graph->count; v++) {
     out->inside[v] = v;

@@ -26,7 +26,7 @@ static neap_status offer(struct search *s, uint64_t term) {
   return contest_offer(&s->contest, &s->schedule, NULL);
 }
 
-enum { GRID = 40, LARGE_GRID = 16, LARGE_STEP = 2000 };
+enum { GRID = 40, LARGE_GRID = 16, LARGE_STEP = 2000, VERTEX_LIMIT = 20000 };
 
 /* The paper's plan, then from max terms so small that everything stays to one that holds everything. */
 static neap_status search_all(struct search *s) {
@@ -47,6 +47,8 @@ neap_status plan_feng_huang(const neap_step *step, uint64_t budget, const struct
   struct search s = {0};
   neap_status status = contest_create(step, budget, options, out, &s.contest);
   if (status == NEAP_OK) status = forward_graph_create(step, &region, &graph);
+  if (status == NEAP_OK && graph.count > VERTEX_LIMIT)
+    status = neap_fail(NEAP_OVER_BUDGET, "feng-huang: takes at most %d forward nodes", VERTEX_LIMIT);
   if (status == NEAP_OK) status = division_create(&graph, &region, &s.division);
   if (status == NEAP_OK) status = max_term_create(&s.division, &region, &s.terms);
   if (status == NEAP_OK) status = search_all(&s);

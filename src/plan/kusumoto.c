@@ -74,7 +74,7 @@ static neap_status sweep_all(struct sweep *s) {
 enum {
   EXACT_LIMIT = 4000,    /* lower sets that the exact row takes */
   ANCESTOR_LIMIT = 1200, /* vertices whose L^v the other takes; see lower_sets_of_ancestors */
-  VERTEX_LIMIT = 100000, /* forward nodes that both take */
+  VERTEX_LIMIT = 20000,  /* forward nodes that both take */
   LARGE_STEP = 2000,     /* nodes from which on the sweep is coarser, */
   LARGE_FAMILY = 1000,   /* and lower sets */
   LEAST_BUCKETS = 64,

@@ -25,10 +25,10 @@ const struct planner planners[] = {
      "Kusumoto et al. 2019, section 4.2", "up to 4000 lower sets", "no worse than kusumoto", 24,
      plan_kusumoto_exact},
     {"kusumoto", "best sequence of lower sets of one node and its ancestors",
-     "Kusumoto et al. 2019, section 4.3", "up to 100000 forward nodes",
+     "Kusumoto et al. 2019, section 4.3", "up to 20000 forward nodes",
      "at most one forward pass more; meets every budget above its least", 500, plan_kusumoto},
-    {"feng-huang", "least sum of what stays and the largest segment, by closed sets",
-     "Feng and Huang 2018, sections 3 and 4", "any", "at most one forward pass more", 2000, plan_feng_huang},
+    {"feng-huang", "least sum of what stays and the largest segment, by closed sets", "Feng and Huang 2018",
+     "up to 20000 forward nodes", "at most one forward pass more", 2000, plan_feng_huang},
     {"dtr", "evicts what is cheap, large and stale, not knowing what comes",
      "Kirisame et al. 2021, section 4", "any", "nothing", 500, plan_dtr},
 };

@@ -306,7 +306,8 @@ static void test_max_terms_on_any_graph(void **state) {
 
 /* ---- Updates ---- */
 
-/* Each stands where it may, and would not be valid one position earlier. */
+/* Each stands where it may, and would not be valid one position earlier; also where nodes run again at the
+ * end, for which updates of what they read have to wait. */
 static void test_updates_are_early(void **state) {
   (void)state;
   int early = 0;
@@ -316,6 +317,12 @@ static void test_updates_are_early(void **state) {
     struct simulation score;
     for (int32_t v = 0; v < step->node_count; v++)
       if (!is_plain_update(&step->nodes[v])) assert_int_equal(vector_push(&schedule.nodes, v), NEAP_OK);
+    uint32_t random = (uint32_t)i + 1;
+    for (int k = 0; k < i % 4; k++) {
+      const int32_t again = (int32_t)draw(&random, (uint32_t)step->node_count);
+      if (step->nodes[again].repeatable && step->nodes[again].update_count == 0)
+        assert_int_equal(vector_push(&schedule.nodes, again), NEAP_OK);
+    }
     assert_int_equal(schedule_add_updates(step, &schedule), NEAP_OK);
     int32_t *nodes = schedule.nodes.data;
     assert_int_equal(simulate(step, nodes, (int32_t)schedule.nodes.count, &score), NEAP_OK);

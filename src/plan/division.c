@@ -201,17 +201,13 @@ static int32_t at_place(const struct divider *d, const struct closed_set *set, i
   return place < set->end - set->begin ? d->division->inside[set->begin + place] : set->target;
 }
 
-/* Chooses the closed set between a pair unless it shares an edge with one that is chosen: then an end or a
- * vertex inside is inside that one, too. */
+/* Chooses the closed set between a pair unless it lies in one that is chosen, which is larger: it shares
+ * edges with such a one only if an end is inside that. */
 static bool choose(struct divider *d, int32_t index, const struct closed_set *set, int32_t a, int32_t b,
                    int32_t group) {
-  if ((is_inside(d, index, a) && d->group[a] > 0) || (is_inside(d, index, b) && d->group[b] > 0))
-    return false;
+  if (is_inside(d, index, a) && d->group[a] > 0) return false;
+  if (is_inside(d, index, b) && d->group[b] > 0) return false;
   find_closed(d, index, set, a, b);
-  for (int32_t i = set->begin; i < set->end; i++) {
-    const int32_t v = d->division->inside[i];
-    if (!d->open[find_root(d->part, v)] && d->group[v] > 0) return false;
-  }
   for (int32_t i = set->begin; i < set->end; i++) {
     const int32_t v = d->division->inside[i];
     if (!d->open[find_root(d->part, v)]) d->group[v] = group;

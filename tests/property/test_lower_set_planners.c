@@ -268,6 +268,38 @@ static void expect_pieces(const struct forward_graph *graph, const bool *stays, 
   for (int32_t v = 0; v < graph->count; v++) assert_true(bytes[v] <= largest);
 }
 
+/* By definition: edges of what is inside lead to what is inside or to the ends, and what is inside is cut or
+ * inside one child. */
+static void expect_closed(const struct division *division, const struct closed_set *set) {
+  const struct forward_graph *graph = division->graph;
+  int8_t where[STEP_LIMIT] = {0}; /* 1: inside, 2: and in a part */
+  int32_t parts = 0;
+  for (int32_t i = set->begin; i < set->end; i++) where[division->inside[i]] = 1;
+  for (int32_t i = set->begin; i < set->end; i++) {
+    const int32_t v = division->inside[i];
+    for (int32_t k = graph->before_start[v]; k < graph->before_start[v + 1]; k++)
+      assert_true(where[graph->before[k]] > 0 || graph->before[k] == set->source);
+    for (int32_t k = graph->after_start[v]; k < graph->after_start[v + 1]; k++)
+      assert_true(where[graph->after[k]] > 0 || graph->after[k] == set->target);
+    if (graph->before_start[v] == graph->before_start[v + 1]) assert_int_equal(set->source, -1);
+    if (graph->after_start[v] == graph->after_start[v + 1]) assert_int_equal(set->target, graph->count);
+  }
+  for (int32_t k = set->cut_begin; k < set->cut_end; k++, parts++) {
+    assert_int_equal(where[division->cuts.data[k]], 1);
+    where[division->cuts.data[k]] = 2;
+  }
+  for (int32_t k = set->child_begin; k < set->child_end; k++) {
+    if (division->children.data[k] < 0) continue;
+    const struct closed_set *child = &division->sets.data[division->children.data[k]];
+    assert_true(child->begin < child->end);
+    for (int32_t i = child->begin; i < child->end; i++, parts++) {
+      assert_int_equal(where[division->inside[i]], 1);
+      where[division->inside[i]] = 2;
+    }
+  }
+  assert_int_equal(parts, set->end - set->begin);
+}
+
 static void test_max_terms_on_any_graph(void **state) {
   (void)state;
   int branches = 0, others = 0, inside_others = 0;
@@ -281,6 +313,7 @@ static void test_max_terms_on_any_graph(void **state) {
     assert_int_equal(division_create(&graph, &region, &division), NEAP_OK);
     assert_int_equal(max_term_create(&division, &region, &search), NEAP_OK);
     for (size_t s = 0; s < division.sets.count; s++) {
+      expect_closed(&division, &division.sets.data[s]);
       branches += division.sets.data[s].kind == DIVISION_BRANCHES;
       others += division.sets.data[s].kind == DIVISION_OTHER;
       inside_others += division.sets.data[s].kind == DIVISION_OTHER &&

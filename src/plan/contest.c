@@ -35,11 +35,10 @@ static neap_status keep_if_better(struct contest *c, const struct schedule *cand
   return NEAP_OK;
 }
 
-neap_status contest_offer(struct contest *c, const struct schedule *candidate, uint64_t *peak) {
+neap_status contest_offer(struct contest *c, const struct schedule *candidate) {
   struct simulation score;
   const int32_t *nodes = candidate->nodes.data, length = (int32_t)candidate->nodes.count;
   neap_status status = simulator_run(&c->simulator, nodes, length, &score);
-  if (peak != NULL) *peak = status == NEAP_OK ? score.peak_bytes : UINT64_MAX;
   if (status == NEAP_INVALID_PLAN) return NEAP_OK;
   if (status != NEAP_OK) return status;
   if (c->quick || score.peak_bytes > c->budget) return keep_if_better(c, candidate, &score);

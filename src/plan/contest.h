@@ -24,8 +24,8 @@ bool contest_is_met(const struct contest *contest);
 
 /* Scores a candidate exactly. One that fits is cleaned of recomputations that the budget does not need, and
  * the cheapest stays; while none fits, the one with the least peak stays. A candidate that is not valid is
- * passed over. `peak`: that of the candidate as it came, UINT64_MAX when it is not valid; may be NULL. */
-neap_status contest_offer(struct contest *contest, const struct schedule *candidate, uint64_t *peak);
+ * passed over. */
+neap_status contest_offer(struct contest *contest, const struct schedule *candidate);
 
 /* What the planner of that name returns: NEAP_OVER_BUDGET while no candidate fits. */
 neap_status contest_result(const struct contest *contest, const char *planner);

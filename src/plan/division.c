@@ -241,7 +241,7 @@ static neap_status choose_closed_sets(struct divider *d, int32_t index, const st
 /* What is inside no chosen closed set is a cut. */
 static neap_status divide_otherwise(struct divider *d, int32_t index, const struct closed_set *set) {
   const int32_t size = set->end - set->begin;
-  struct pair *chosen = malloc(((size_t)size + 1) * sizeof *chosen);
+  struct pair *chosen = calloc((size_t)size + 1, sizeof *chosen);
   int32_t count;
   RETURN_IF(chosen == NULL, NEAP_OUT_OF_MEMORY, "feng-huang: out of memory");
   for (int32_t i = set->begin; i < set->end; i++) d->group[d->division->inside[i]] = 0;

@@ -245,9 +245,10 @@ static neap_status sweep(struct runtime *r, struct contest *contest) {
   while (large && limit < everything && limit < 0.8 * caller) limit *= ratio;
   for (; limit < 2 * caller; limit *= ratio) {
     const neap_status status = run_order(r, (uint64_t)fmin(limit, everything));
-    if (status == NEAP_OK) TRY(contest_offer(contest, &r->log, NULL));
+    if (status == NEAP_OK) TRY(contest_offer(contest, &r->log));
     if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
-    if (limit >= everything || (contest->quick && contest_is_met(contest))) break;
+    if (limit >= everything) break;
+    if (contest_is_met(contest) && (contest->quick || contest->cost <= step->base_cost)) break;
   }
   return NEAP_OK;
 }

@@ -23,7 +23,7 @@ static neap_status offer(struct search *s, uint64_t term) {
   max_term_solve(&s->terms, term, &kept, &largest);
   for (int32_t v = graph->count; v-- > 0 && !stays[v];) stays[v] = true;
   TRY(forward_graph_schedule(graph, NULL, stays, &s->schedule));
-  return contest_offer(&s->contest, &s->schedule, NULL);
+  return contest_offer(&s->contest, &s->schedule);
 }
 
 enum { GRID = 40, LARGE_GRID = 16, LARGE_STEP = 2000, VERTEX_LIMIT = 20000 };

@@ -36,7 +36,7 @@ static neap_status offer(struct sweep *s, int32_t point) {
   if (known) return NEAP_OK;
   TRY(lower_sets_schedule(s->search.sets, s->search.chain.data, (int32_t)s->search.chain.count,
                           &s->schedule));
-  return contest_offer(&s->contest, &s->schedule, NULL);
+  return contest_offer(&s->contest, &s->schedule);
 }
 
 /* The end of V's front that the paper chooses, and points between it and the one that keeps the least. */
@@ -44,11 +44,8 @@ static neap_status offer_front(struct sweep *s, uint64_t budget, bool most) {
   int32_t low, high;
   TRY(strategy_search_run(&s->search, budget, most, &low, &high));
   const int64_t span = high - 1 - low;
-  for (int32_t k = 0, before = -1; span >= 0 && k < s->picks; k++) {
-    const int32_t point = high - 1 - (int32_t)(span * k / (s->picks - 1));
-    if (point != before) TRY(offer(s, point));
-    before = point;
-  }
+  for (int32_t k = 0; span >= 0 && k < s->picks; k++)
+    TRY(offer(s, high - 1 - (int32_t)(span * k / (s->picks - 1))));
   return NEAP_OK;
 }
 

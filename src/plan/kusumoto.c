@@ -74,23 +74,16 @@ enum {
   VERTEX_LIMIT = 20000,  /* forward nodes that both take */
   LARGE_STEP = 2000,     /* nodes from which on the sweep is coarser, */
   LARGE_FAMILY = 1000,   /* and lower sets */
-  LEAST_BUCKETS = 64,
-  MOST_BUCKETS = 512,
-  FRONT_WORK = 20000000 /* pairs of sets times buckets that a run may take */
+  BUCKETS = 256          /* of overhead; see strategy_search.h */
 };
 
 static neap_status sweep_family(const struct lower_sets *sets, struct region *region, struct sweep *s) {
-  const int64_t pairs = (int64_t)sets->count * sets->count / 2 + 1, fine = FRONT_WORK / pairs;
   const bool coarse = sets->graph->step->node_count > LARGE_STEP || sets->count > LARGE_FAMILY;
   s->picks = coarse ? 6 : 8;
   s->small = coarse ? 1.08 : 1.06;
   s->large = 1.2;
   s->scored.count = 0;
-  neap_status status = strategy_search_create(sets,
-                                              (int32_t)(fine < LEAST_BUCKETS  ? LEAST_BUCKETS
-                                                        : fine > MOST_BUCKETS ? MOST_BUCKETS
-                                                                              : fine),
-                                              region, &s->search);
+  neap_status status = strategy_search_create(sets, BUCKETS, region, &s->search);
   if (status == NEAP_OK) status = sweep_all(s);
   strategy_search_free(&s->search);
   return status;

@@ -89,11 +89,24 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, bool quic
 
 static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
 
+/* A planner that does not meet a budget of 0 gives what comes closest to it. */
+static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
+                                 struct neap_plan **out) {
+  const struct planner_options options = {.quick = true};
+  struct schedule schedule = {0};
+  neap_status status = planner->plan(step, 0, &options, &schedule);
+  if (status == NEAP_OVER_BUDGET && schedule.nodes.count > 0) status = NEAP_OK;
+  if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, planner->name, 0, out);
+  schedule_free(&schedule);
+  return status;
+}
+
 /* The plan with the least peak that a planner finds: bisection between the bound that no plan beats and a
  * budget that is met, then down from plan to plan until a byte less is not met. It is the same whatever
  * budget was asked for: so a budget is met exactly when it is no smaller than this peak. */
 static neap_status find_least(const neap_step *step, const struct planner *planner, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
+  if (planner->finds_least) return ask_for_least(step, planner, out);
   TRY(run_planner(step, UINT64_MAX, true, planner, &plan));
   uint64_t missed = plan_lower_bound(step) - 1;
   for (bool narrow = false;;) {

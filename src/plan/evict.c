@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "plan/clean.h"
 #include "plan/planners.h"
 #include "plan/simulator.h"
@@ -19,8 +18,6 @@ enum {
 
 struct weights {
   double cost, bytes, distance; /* exponents */
-  double noise; /* how far a value's worth may be shifted, in powers of two, and by which draw */
-  uint32_t draw;
 };
 
 struct walk {
@@ -127,11 +124,7 @@ static void pass_on(struct walk *w, int32_t t) {
 static double worth(const struct walk *w, int32_t t) {
   const double cost = w->remake[t] > 0 ? w->remake[t] : 1e-12, bytes = (double)w->step->tensors[t].bytes + 1;
   const double distance = w->need[t] > w->now ? (double)(w->need[t] - w->now) : 0.5;
-  /* Knuth's multiplicative hash: the same shift for a value throughout a walk. */
-  const uint32_t hash = ((uint32_t)t + w->weights.draw * 40503u) * 2654435761u;
-  const double shift = w->weights.noise * ((double)(hash >> 8) * 0x1p-24 - 0.5);
-  return shift + w->weights.cost * log2(cost) - w->weights.bytes * log2(bytes) -
-         w->weights.distance * log2(distance);
+  return w->weights.cost * log2(cost) - w->weights.bytes * log2(bytes) - w->weights.distance * log2(distance);
 }
 
 static int32_t find_victim(const struct walk *w) {
@@ -375,7 +368,7 @@ static neap_status walk_create(struct region *region, const neap_step *step, uin
 
 static const double cost_exponents[] = {0.5, 1}, byte_exponents[] = {0, 0.5, 1, 1.5},
                     distance_exponents[] = {0, 0.5, 1, 2};
-enum { GRID = 32, LARGE_STEP = 2000, RESTARTS = 1200, RESTART_WORK = 280000 };
+enum { GRID = 32, LARGE_STEP = 2000 };
 
 /* The points of the grid, the usually good ones first: a large step tries only those. */
 static struct weights grid_point(int index) {
@@ -404,19 +397,6 @@ static neap_status keep_better(struct simulator *simulator, uint64_t budget, con
   return status;
 }
 
-/* Weights between and beyond the grid's points, and a limit that leaves the cleaning something to give back.
- */
-static struct weights restart_point(struct walk *w, uint64_t limit, uint32_t index) {
-  uint32_t word[4];
-  random_philox(0, 0, index, word);
-  w->limit = (uint64_t)((double)limit * (1 - 0.15 * (double)random_uniform(word[3]) * (double)(index % 2)));
-  return (struct weights){.cost = 0.3 + (double)random_uniform(word[0]),
-                          .bytes = 1.6 * (double)random_uniform(word[1]),
-                          .distance = 2.2 * (double)random_uniform(word[2]),
-                          .noise = index % 4 < 2 ? 0 : 2 * (double)random_uniform(word[0] * 69069u),
-                          .draw = index};
-}
-
 struct search {
   struct walk walk;
   struct simulator simulator;
@@ -440,17 +420,12 @@ static neap_status try_weights(struct search *s, struct weights weights) {
  * not hang on effort. */
 static neap_status search_all(struct search *s, const struct planner_options *options) {
   const neap_step *step = s->walk.step;
-  const uint64_t limit = s->walk.limit;
-  const int first = step->node_count > LARGE_STEP ? 6 : GRID;
+  const int first = options->quick ? 0 : step->node_count > LARGE_STEP ? 6 : GRID;
   int i = 0;
   for (; i < GRID && (i < first || s->best == INFINITY); i++) TRY(try_weights(s, grid_point(i)));
   if (s->best == INFINITY)
     return neap_fail(NEAP_OVER_BUDGET, "evict: found no schedule within %llu bytes",
                      (unsigned long long)s->budget);
-  if (options->quick) return NEAP_OK;
-  const int restarts =
-      RESTART_WORK / (step->node_count + 1) < RESTARTS ? RESTART_WORK / (step->node_count + 1) : RESTARTS;
-  for (uint32_t r = 0; r < (uint32_t)restarts; r++) TRY(try_weights(s, restart_point(&s->walk, limit, r)));
   return NEAP_OK;
 }
 

@@ -8,9 +8,14 @@
 #include "plan/planners.h"
 #include "plan/search.h"
 
-/* Work of a whole plan: a constant and so much a node, in units of the timeline: below a second for a few
- * hundred nodes, a few seconds for ten thousand. */
-enum { CANDIDATES = 4, WORK = 12000000, WORK_PER_NODE = 6000 };
+enum { CANDIDATES = 4 };
+
+/* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
+ * few hundred, a few seconds for ten thousand. */
+static int64_t work_for(int64_t nodes) {
+  enum { SMALL = 300, EACH = 46000, EACH_MORE = 6000 };
+  return nodes < SMALL ? nodes * EACH : (int64_t)SMALL * EACH + (nodes - SMALL) * EACH_MORE;
+}
 
 struct planning {
   const neap_step *step;
@@ -87,55 +92,77 @@ static neap_status race(struct planning *p) {
   return NEAP_OK;
 }
 
-/* The least limit that the best candidate can be brought below, in ever smaller steps. */
-__attribute__((unused)) static neap_status squeeze(struct planning *p) {
-  struct search *search = p->candidates[0];
-  struct schedule best = {0};
-  neap_status status = search_result(search, &best);
-  uint64_t peak = (uint64_t)timeline_peak(&search->timeline);
-  const int64_t end = search->timeline.work + p->work;
-  for (double step = 0.05; status == NEAP_OK && step > 0.0005 && search->timeline.work < end;) {
-    timeline_set_limit(&search->timeline, (uint64_t)((double)peak * (1 - step)));
-    status = search_rebuild(search, p->work / 16, p->deadline, true);
-    if (status == NEAP_OK && search->timeline.excess == 0) {
-      peak = (uint64_t)timeline_peak(&search->timeline);
-      status = search_result(search, &best);
-    } else {
-      step /= 2;
-    }
-  }
-  if (status == NEAP_OK) {
-    p->limit = peak;
-    search_free(search);
-    status = search_create(p->step, peak, &best, 1, search);
-  }
-  schedule_free(&best);
-  return status;
-}
-
-static neap_status plan(struct planning *p) {
+static neap_status plan_for_limit(struct planning *p, struct schedule *out, bool *met) {
   TRY(start(p));
   rank(p);
   TRY(race(p));
   rank(p);
-  return NEAP_OK;
+  *met = p->candidates[0]->timeline.excess == 0;
+  return search_result(p->candidates[0], out);
+}
+
+/* ---- The least ---- */
+
+/* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
+static neap_status lower(struct planning *p, struct search *search, uint64_t limit, struct schedule *best,
+                         bool *met) {
+  p->limit = limit;
+  neap_status status = search_create(p->step, limit, best, 1, search);
+  if (status == NEAP_OK) status = search_descend(search, p->work / 16);
+  if (status == NEAP_OK) status = search_rebuild(search, p->work / 32, p->deadline, true);
+  *met = status == NEAP_OK && search->timeline.excess == 0;
+  if (*met) status = search_result(search, best);
+  p->spent += search->timeline.work;
+  search_free(search);
+  return status;
+}
+
+/* From keeping everything down in steps that become smaller where one fails. It hangs on the step alone, not
+ * on a budget: so a budget is met exactly when it is no smaller than the peak of this. */
+static neap_status plan_least(struct planning *p, struct schedule *best, uint64_t *peak) {
+  struct search *search = malloc(sizeof *search);
+  RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
+  const struct planner_options quick = {.quick = true};
+  struct simulation score;
+  best->nodes.count = 0;
+  p->spent = 0;
+  neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, best);
+  double shrink = 0.3;
+  while (status == NEAP_OK) {
+    status = simulate(p->step, best->nodes.data, (int32_t)best->nodes.count, &score);
+    if (status != NEAP_OK || shrink < 0.002 || p->spent > p->work ||
+        score.peak_bytes == p->step->resident_bytes)
+      break;
+    const uint64_t live = score.peak_bytes - p->step->resident_bytes;
+    uint64_t cut = (uint64_t)((double)live * shrink);
+    if (cut == 0) cut = 1;
+    bool met;
+    status = lower(p, search, live - cut, best, &met);
+    if (!met) shrink /= 2;
+  }
+  *peak = score.peak_bytes;
+  free(search);
+  return status;
 }
 
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
   struct planning p = {.step = step,
                        .limit = budget > step->resident_bytes ? budget - step->resident_bytes : 0,
-                       .work = WORK + (int64_t)WORK_PER_NODE * step->node_count,
+                       .work = work_for(step->node_count),
                        .deadline = options->seconds > 0 ? now() + options->seconds : 0,
                        .quick = options->quick};
-  neap_status status = plan(&p);
-  if (status == NEAP_OK) status = search_result(p.candidates[0], out);
-  const bool met =
-      status == NEAP_OK && p.candidates[0]->timeline.excess == 0 && budget >= step->resident_bytes;
+  neap_status status = NEAP_OK;
+  bool met = false;
+  if (budget >= plan_lower_bound(step)) status = plan_for_limit(&p, out, &met);
   for (int i = 0; i < p.count; i++) {
     search_free(p.candidates[i]);
     free(p.candidates[i]);
   }
   if (status != NEAP_OK || met) return status;
-  return neap_fail(NEAP_OVER_BUDGET, "neap: found no schedule within %llu bytes", (unsigned long long)budget);
+  uint64_t least = 0;
+  TRY(plan_least(&p, out, &least));
+  RETURN_IF(least > budget, NEAP_OVER_BUDGET, "neap: the least peak it finds is %llu bytes",
+            (unsigned long long)least);
+  return NEAP_OK;
 }

@@ -22,6 +22,7 @@ struct planner {
   const char *graphs;  /* which it takes */
   const char *promise; /* what holds for its schedules, beyond being valid */
   int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
+  bool finds_least;    /* asked for 0 bytes it gives the least it can do: there is no need to ask for more */
   planner_function *plan;
 };
 

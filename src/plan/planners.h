@@ -9,9 +9,9 @@ planner_function plan_chen_sqrt, plan_chen_greedy, plan_chen_recursive; /* chen.
 planner_function plan_evict;                                            /* evict.c */
 planner_function plan_checkmate;                                        /* checkmate.c */
 
-planner_function plan_neap; /* neap.c */
-planner_function plan_kusumoto_exact, plan_kusumoto;                    /* kusumoto.c */
-planner_function plan_feng_huang;                                       /* feng_huang.c */
-planner_function plan_dtr;                                              /* dtr.c */
+planner_function plan_neap;                          /* neap.c */
+planner_function plan_kusumoto_exact, plan_kusumoto; /* kusumoto.c */
+planner_function plan_feng_huang;                    /* feng_huang.c */
+planner_function plan_dtr;                           /* dtr.c */
 
 #endif

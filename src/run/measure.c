@@ -65,10 +65,13 @@ static char *kernel_text(const struct lowered *l, int32_t v, struct region *regi
   FILE *file = open_memstream(&text, &length);
   if (file == NULL) return NULL;
   l->backend->describe(&l->kernels[v], implementation, sizeof implementation);
-  fprintf(file, "%s, %s, stride %lld padding %lld dilation %lld groups %lld size %lld%s%s%s%s, in",
+  fprintf(file, "%s, %s, stride %lld padding %lld %lld %lld dilation %lld groups %lld size %lld",
           op_rows[node->op].name, implementation, (long long)a->stride, (long long)a->padding,
-          (long long)a->dilation, (long long)a->groups, (long long)a->size, a->bias ? " bias" : "",
-          a->addend ? " addend" : "", a->relu ? " relu" : "", a->nesterov ? " nesterov" : "");
+          (long long)a->padding_by_axis[0], (long long)a->padding_by_axis[1], (long long)a->dilation,
+          (long long)a->groups, (long long)a->size);
+  fprintf(file, "%s%s%s%s%s%s%s, in", a->bias ? " bias" : "", a->addend ? " addend" : "",
+          a->relu ? " relu" : "", a->ceiling > 0 ? " ceiling" : "", a->ceil ? " ceil" : "",
+          a->nesterov ? " nesterov" : "", a->align_corners ? " corners" : "");
   for (int32_t i = 0; i < node->input_count; i++) put_operand(file, l, node->inputs[i]);
   fputs(", out", file);
   for (int32_t i = 0; i < node->output_count; i++) put_operand(file, l, node->outputs[i]);

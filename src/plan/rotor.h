@@ -1,0 +1,79 @@
+/* Optimal persistent checkpointing of a heterogeneous chain with options per stage (Beaumont et al. 2019,
+ * 1911.13214, section 4). Plain numbers, no graph: memory in slots of any size, costs in any unit.
+ *
+ * Stage s reads boundary s - 1 and makes boundary s. opt(m, a, b): least cost of running stages a .. b
+ * forward and then b .. a backward in m slots, beside boundary a - 1, which is held, with the gradient of
+ * boundary b counted in m:
+ *
+ *   leaf:   a = b: one of the leaves of a whose peak is at most m
+ *   later:  stages a .. j - 1 run forward and keep only boundary j - 1;
+ *           sum of forward costs + opt(m - input[j], j, b) + opt(m, a, j - 1)
+ *   now:    a runs forward with option k and is not run again;
+ *           cost[k] + opt(m - kept[k] - input[a + 1], a + 1, b)
+ *
+ * each only where the peaks of its own nodes fit. */
+#ifndef NEAP_PLAN_ROTOR_H
+#define NEAP_PLAN_ROTOR_H
+
+#include <stdbool.h>
+
+#include "base/region.h"
+#include "base/vector.h"
+
+/* A way to run a stage now and use what it keeps later. */
+struct rotor_option {
+  int32_t kept;          /* slots between its forward and its backward part, without boundary s */
+  int32_t forward_peak;  /* slots while it runs forward: what it keeps, boundary s, transients */
+  int32_t backward_peak; /* slots while it runs backward: what it keeps, gradients, transients */
+  float cost;            /* forward and backward together */
+};
+
+/* A way to run a stage forward and at once backward. */
+struct rotor_leaf {
+  int32_t peak;
+  float cost;
+};
+
+struct rotor_stage {
+  int32_t input;        /* slots of boundary s - 1 */
+  int32_t gradient;     /* slots of the gradients that are there when the backward pass comes to s */
+  int32_t forward_peak; /* slots while it runs forward and keeps boundary s - 1, which is not counted */
+  float forward_cost;   /* of running forward and keeping nothing inside */
+  int32_t option_count, leaf_count;
+  const struct rotor_option *options;
+  const struct rotor_leaf *leaves;
+  int32_t kind; /* stages of one kind are the same in every field: their tables are shared */
+};
+
+enum rotor_action {
+  ROTOR_FORWARD,      /* run stage forward, keep nothing inside */
+  ROTOR_FORWARD_KEEP, /* run stage forward with option `choice` */
+  ROTOR_BACKWARD,     /* run it backward from what that kept */
+  ROTOR_LEAF          /* run it forward and backward as leaf `choice` */
+};
+
+struct rotor_operation {
+  enum rotor_action action;
+  int32_t stage, choice;
+};
+
+struct rotor; /* the tables for all memories up to a limit */
+
+/* Fills the tables: opt(m, a, b) for all m up to `slots`. The stages are read as long as the tables live.
+ * O(distinct (a, b) x (b - a) x slots) time, O(distinct (a, b) x slots) memory; sequences of the same kinds
+ * are one. */
+neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t slots, struct rotor **out);
+void rotor_free(struct rotor *rotor);
+
+/* Additions that rotor_create would do: to choose slots, or how far a chain is coarsened first. */
+double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t slots);
+
+/* Least cost within `slots`; INFINITY: none. */
+float rotor_cost(const struct rotor *rotor, int32_t slots);
+
+typedef VECTOR(struct rotor_operation) rotor_operations;
+
+/* The operations that reach rotor_cost(), in order, appended to `out`. NEAP_OVER_BUDGET: none do. */
+neap_status rotor_trace(const struct rotor *rotor, int32_t slots, rotor_operations *out);
+
+#endif

@@ -1,0 +1,51 @@
+/* What a stage of a chain can keep of its inside, and what that costs. A stage is measured alone, as a small
+ * step of its own, by the one simulator: its boundaries come from a first node and end in a last one. Stages
+ * of one class share it. */
+#ifndef NEAP_PLAN_STAGE_H
+#define NEAP_PLAN_STAGE_H
+
+#include "base/vector.h"
+#include "plan/chain.h"
+#include "plan/simulator.h"
+
+/* One way through a stage. Lists hold local numbers (chain.h). All bytes are counted beside the stage's input
+ * boundary, which lives until its backward part has ended, and beside what passes the stage by.
+ *
+ *   again     from the input boundary: what the kept values and the output boundary need
+ *   make      from the input boundary: what the kept values need
+ *   backward  backward nodes and updates, each after what it misses, made just in time
+ *
+ * The first time that a stage runs forward all its forward nodes run, in the step's order. */
+struct stage_option {
+  uint64_t kept_bytes;    /* held between forward and backward part, without the output boundary */
+  uint64_t forward_peak;  /* while `again` runs, without gradients */
+  uint64_t backward_peak; /* while `backward` runs, gradients and what is kept included */
+  uint64_t leaf_peak;     /* while `make` and `backward` run one after the other, gradients included */
+  double again_cost, make_cost, backward_cost;
+  int32_t *again, *make, *backward;
+  int32_t again_count, make_count, backward_count;
+};
+
+/* A class of stages. */
+struct stage {
+  const struct chain *chain;
+  int32_t stage;        /* one stage of the class */
+  struct region region; /* owns what the options point to */
+  neap_step *step; /* node 0 gives what enters; 1 .. forward: forward nodes; then the turn, which reads the
+                      output boundary and gives its gradients; backward nodes; last: reads what leaves */
+  int32_t forward, backward; /* counts */
+  uint64_t input_bytes;
+  uint64_t forward_peak;               /* of running forward and keeping nothing but the input */
+  double forward_cost;                 /* of running forward again for the output boundary alone */
+  VECTOR(struct stage_option) options; /* 0: keeps all that the backward part reads */
+};
+
+/* How thoroughly options are looked for: sets of kept values that are measured, at most. */
+neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out);
+void stage_free(struct stage *stage);
+
+/* Measures an option of given lists (only lists and counts are read) and adds it. The lists are copied.
+ * NEAP_INVALID_PLAN: they are not a valid way through the stage. */
+neap_status stage_add_option(struct stage *stage, const struct stage_option *lists);
+
+#endif

@@ -333,10 +333,12 @@ static neap_status allocate(struct chain *chain) {
                                  sizeof *chain->backward);
   chain->stage_of = region_alloc(&chain->region, (size_t)step->node_count + 1, sizeof *chain->stage_of);
   chain->cut_of = region_alloc(&chain->region, tensors, sizeof *chain->cut_of);
+  chain->scratch = region_alloc(&chain->region, tensors, sizeof *chain->scratch);
   chain->pinned = region_alloc(&chain->region, tensors, sizeof *chain->pinned);
   RETURN_IF(!chain->stages || !chain->class_stage || !chain->backward || !chain->stage_of || !chain->cut_of ||
-                !chain->pinned,
+                !chain->scratch || !chain->pinned,
             NEAP_OUT_OF_MEMORY, "chain: out of memory");
+  memset(chain->scratch, -1, tensors * sizeof *chain->scratch);
   return NEAP_OK;
 }
 

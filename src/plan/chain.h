@@ -48,6 +48,7 @@ struct chain {
   int32_t *stage_of;    /* by node */
   int32_t *cut_of;      /* by tensor: the boundary that it belongs to; -1: none */
   int32_t *class_stage; /* class -> its first stage */
+  int32_t *scratch;     /* by tensor, -1 between uses */
   bool *pinned;         /* by tensor: a forward value that must not be made twice, so lives on once made */
 };
 

@@ -37,10 +37,14 @@ struct stage {
   uint64_t input_bytes;
   uint64_t forward_peak;               /* of running forward and keeping nothing but the input */
   double forward_cost;                 /* of running forward again for the output boundary alone */
+  int32_t bare;                        /* the option whose `again` does that */
   VECTOR(struct stage_option) options; /* 0: keeps all that the backward part reads */
 };
 
-/* How thoroughly options are looked for: sets of kept values that are measured, at most. */
+/* The small step alone; the caller frees it. */
+neap_status stage_extract(const struct chain *chain, int32_t stage, neap_step **out);
+
+/* `effort`: about how many sets of kept values are tried; 0: option 0 keeps all, another nothing. */
 neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out);
 void stage_free(struct stage *stage);
 

@@ -1,0 +1,256 @@
+/* The row `rotor`: stages with their options in slots, the tables, and the internal budget whose schedule the
+ * simulator finds cheapest within the real one. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/chain_plan.h"
+#include "plan/planners.h"
+#include "plan/rotor.h"
+
+enum {
+  SLOTS = 500,        /* of the budget */
+  QUICK_SLOTS = 160,  /* where only feasibility counts */
+  MOST_STAGES = 1024, /* before the work is looked at */
+  EFFORT = 600,       /* sets of kept values a class */
+  EXTRA_TRIALS = 24   /* internal budgets below the first that fits */
+};
+#define MOST_WORK 6e9 /* additions in the tables */
+/* The tables count some bytes that in truth share a place or are dead: internal budgets go beyond the real.
+ */
+#define BEYOND 1.15
+
+/* Options of one kind of stage, in slots, without those that others dominate. */
+struct kind {
+  int32_t stage; /* one of the kind */
+  struct rotor_option *options;
+  struct rotor_leaf *leaves;
+  int32_t *option_of, *leaf_of; /* to the stage's own numbers */
+  int32_t option_count, leaf_count;
+};
+
+struct rotor_plan {
+  struct chain_plan plan;
+  struct region region;
+  double slot; /* bytes */
+  struct rotor_stage *stages;
+  struct kind *kinds;
+  int32_t kind_count;
+  rotor_operations operations;
+};
+
+static int32_t slots_of(double slot, uint64_t bytes) {
+  const double slots = (double)bytes / slot + 0.5;
+  return slots < INT32_MAX / 8 ? (int32_t)slots : INT32_MAX / 8;
+}
+
+/* ---- Kinds ---- */
+
+static bool option_dominated(const struct rotor_option *options, int32_t count,
+                             const struct rotor_option *o) {
+  for (int32_t i = 0; i < count; i++)
+    if (options[i].kept <= o->kept && options[i].forward_peak <= o->forward_peak &&
+        options[i].backward_peak <= o->backward_peak && options[i].cost <= o->cost)
+      return true;
+  return false;
+}
+
+static bool leaf_dominated(const struct rotor_leaf *leaves, int32_t count, const struct rotor_leaf *l) {
+  for (int32_t i = 0; i < count; i++)
+    if (leaves[i].peak <= l->peak && leaves[i].cost <= l->cost) return true;
+  return false;
+}
+
+static void fill_kind(const struct rotor_plan *p, struct kind *kind) {
+  const struct stage *stage = chain_plan_stage(&p->plan, kind->stage);
+  const uint64_t passing = p->plan.chain.stages[kind->stage].passing_bytes;
+  kind->option_count = kind->leaf_count = 0;
+  for (int32_t i = 0; i < (int32_t)stage->options.count; i++) {
+    const struct stage_option *from = &stage->options.data[i];
+    const struct rotor_option option = {
+        slots_of(p->slot, from->kept_bytes), slots_of(p->slot, from->forward_peak),
+        slots_of(p->slot, from->backward_peak + passing), (float)(from->again_cost + from->backward_cost)};
+    if (!option_dominated(kind->options, kind->option_count, &option)) {
+      kind->option_of[kind->option_count] = i;
+      kind->options[kind->option_count++] = option;
+    }
+    const struct rotor_leaf leaf = {slots_of(p->slot, from->leaf_peak + passing),
+                                    (float)(from->make_cost + from->backward_cost)};
+    if (!leaf_dominated(kind->leaves, kind->leaf_count, &leaf)) {
+      kind->leaf_of[kind->leaf_count] = i;
+      kind->leaves[kind->leaf_count++] = leaf;
+    }
+  }
+}
+
+static neap_status create_kind(struct rotor_plan *p, int32_t s) {
+  struct kind *kind = &p->kinds[p->kind_count++];
+  const size_t options = chain_plan_stage(&p->plan, s)->options.count;
+  kind->stage = s;
+  kind->options = region_alloc(&p->region, options, sizeof *kind->options);
+  kind->leaves = region_alloc(&p->region, options, sizeof *kind->leaves);
+  kind->option_of = region_alloc(&p->region, options, sizeof *kind->option_of);
+  kind->leaf_of = region_alloc(&p->region, options, sizeof *kind->leaf_of);
+  RETURN_IF(!kind->options || !kind->leaves || !kind->option_of || !kind->leaf_of, NEAP_OUT_OF_MEMORY,
+            "rotor: out of memory");
+  return NEAP_OK;
+}
+
+/* Stages of one class are of one kind when as much passes them by. */
+static neap_status find_kinds(struct rotor_plan *p) {
+  const struct chain *chain = &p->plan.chain;
+  p->stages = region_alloc(&p->region, (size_t)chain->stage_count, sizeof *p->stages);
+  p->kinds = region_alloc(&p->region, (size_t)chain->stage_count, sizeof *p->kinds);
+  RETURN_IF(p->stages == NULL || p->kinds == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory");
+  p->kind_count = 0;
+  for (int32_t s = 0; s < chain->stage_count; s++) {
+    int32_t k = 0;
+    for (; k < p->kind_count; k++) {
+      const struct chain_stage *other = &chain->stages[p->kinds[k].stage];
+      if (other->class_id == chain->stages[s].class_id &&
+          other->passing_bytes == chain->stages[s].passing_bytes)
+        break;
+    }
+    if (k == p->kind_count) TRY(create_kind(p, s));
+    p->stages[s].kind = k;
+  }
+  return NEAP_OK;
+}
+
+static void fill_stages(struct rotor_plan *p) {
+  for (int32_t k = 0; k < p->kind_count; k++) fill_kind(p, &p->kinds[k]);
+  for (int32_t s = 0; s < p->plan.chain.stage_count; s++) {
+    const struct stage *stage = chain_plan_stage(&p->plan, s);
+    const struct kind *kind = &p->kinds[p->stages[s].kind];
+    p->stages[s] = (struct rotor_stage){.input = slots_of(p->slot, stage->input_bytes),
+                                        .gradient = slots_of(p->slot, p->plan.chain.stages[s].gradient_bytes),
+                                        .forward_peak = slots_of(p->slot, stage->forward_peak),
+                                        .forward_cost = (float)stage->forward_cost,
+                                        .option_count = kind->option_count,
+                                        .leaf_count = kind->leaf_count,
+                                        .options = kind->options,
+                                        .leaves = kind->leaves,
+                                        .kind = p->stages[s].kind};
+  }
+}
+
+/* ---- The size of a slot ---- */
+
+static double rounding(double slot, uint64_t bytes) {
+  return fabs((double)slots_of(slot, bytes) * slot - (double)bytes);
+}
+
+/* Sizes are often multiples of a common one: of slots up to a fifth smaller, the one that loses least. */
+static double choose_slot(const struct rotor_plan *p, double largest) {
+  double best = largest, least = INFINITY;
+  for (int i = 0; i < 64; i++) {
+    const double slot = largest / (1 + 0.2 * i / 64);
+    double lost = 0;
+    for (int32_t s = 0; s < p->plan.chain.stage_count; s++) {
+      const struct stage *stage = chain_plan_stage(&p->plan, s);
+      const struct stage_option *options = stage->options.data;
+      lost += rounding(slot, stage->input_bytes) + rounding(slot, options[0].kept_bytes) +
+              rounding(slot, options[stage->options.count / 2].kept_bytes);
+    }
+    if (lost < least) least = lost, best = slot;
+  }
+  return best;
+}
+
+/* ---- Schedules ---- */
+
+static neap_status emit(struct rotor_plan *p) {
+  chain_begin(&p->plan);
+  for (size_t i = 0; i < p->operations.count; i++) {
+    const struct rotor_operation o = p->operations.data[i];
+    const struct kind *kind = &p->kinds[p->stages[o.stage].kind];
+    switch (o.action) {
+    case ROTOR_FORWARD:
+      TRY(chain_forward(&p->plan, o.stage, -1));
+      break;
+    case ROTOR_FORWARD_KEEP:
+      TRY(chain_forward(&p->plan, o.stage, kind->option_of[o.choice]));
+      break;
+    case ROTOR_BACKWARD:
+      TRY(chain_backward(&p->plan, o.stage, kind->option_of[o.choice]));
+      break;
+    case ROTOR_LEAF:
+      TRY(chain_leaf(&p->plan, o.stage, kind->leaf_of[o.choice]));
+      break;
+    }
+  }
+  return NEAP_OK;
+}
+
+/* From generous internal budgets down: until some have fitted. */
+static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor, int32_t slots) {
+  int trials = p->plan.quick ? 1 : EXTRA_TRIALS;
+  float before = -1;
+  for (int32_t m = slots; m >= 0 && trials > 0; m--) {
+    const float cost = rotor_cost(rotor, m);
+    if (cost == INFINITY) break;
+    if (cost == before) continue;
+    before = cost;
+    p->operations.count = 0;
+    TRY(rotor_trace(rotor, m, &p->operations));
+    TRY(emit(p));
+    struct simulation score;
+    TRY(chain_score(&p->plan, &score));
+    trials -= score.peak_bytes <= p->plan.budget;
+  }
+  return NEAP_OK;
+}
+
+/* The step's own order keeps everything. */
+static neap_status keep_all(struct rotor_plan *p, struct simulation *score) {
+  chain_begin(&p->plan);
+  for (int32_t v = 0; v < p->plan.chain.step->node_count; v++) TRY(vector_push(&p->plan.emitted.nodes, v));
+  return chain_score(&p->plan, score);
+}
+
+static neap_status solve(struct rotor_plan *p) {
+  struct simulation all;
+  TRY(keep_all(p, &all));
+  if (all.peak_bytes <= p->plan.budget) return NEAP_OK;
+  const uint64_t values = p->plan.budget - p->plan.chain.step->resident_bytes;
+  const int32_t wanted = p->plan.quick ? QUICK_SLOTS : SLOTS;
+  p->slot = choose_slot(p, (double)values / wanted + 1e-9);
+  fill_stages(p);
+  const int32_t slots = (int32_t)((double)values / p->slot * BEYOND);
+  struct rotor *rotor;
+  TRY(rotor_create(p->stages, p->plan.chain.stage_count, slots, &rotor));
+  const neap_status status = search_budget(p, rotor, slots);
+  rotor_free(rotor);
+  return status;
+}
+
+/* A chain whose tables would take too long is cut into fewer stages. */
+static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t budget,
+                           const struct planner_options *options, struct schedule *out) {
+  for (int32_t most = MOST_STAGES;; most = p->plan.chain.stage_count / 2) {
+    TRY(chain_plan_create(step, budget, options, most, EFFORT, out, &p->plan));
+    TRY(find_kinds(p));
+    p->slot = 1;
+    fill_stages(p);
+    if (p->plan.chain.stage_count < 8 ||
+        rotor_work(p->stages, p->plan.chain.stage_count, (int32_t)(SLOTS * BEYOND)) <= MOST_WORK)
+      return NEAP_OK;
+    const int32_t stages = p->plan.chain.stage_count;
+    chain_plan_free(&p->plan);
+    region_free(&p->region);
+    p->plan = (struct chain_plan){.chain.stage_count = stages};
+  }
+}
+
+neap_status plan_rotor(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                       struct schedule *out) {
+  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "rotor: what is resident alone needs %llu bytes",
+            (unsigned long long)step->resident_bytes);
+  struct rotor_plan p = {0};
+  neap_status status = prepare(&p, step, budget, options, out);
+  if (status == NEAP_OK) status = solve(&p);
+  if (status == NEAP_OK) status = chain_verdict(&p.plan, "rotor");
+  vector_free(&p.operations);
+  region_free(&p.region);
+  chain_plan_free(&p.plan);
+  return status;
+}

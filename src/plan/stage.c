@@ -1,0 +1,394 @@
+#include "plan/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Nodes of the small step: local number i of the stage stands at i + 1 before the turn, at i + 2 after it. */
+static int32_t node_of(const struct stage *s, int32_t local) { return local + 1 + (local >= s->forward); }
+static int32_t turn_of(const struct stage *s) { return s->forward + 1; }
+static int32_t last_of(const struct stage *s) { return s->forward + s->backward + 2; }
+static bool is_inside(const struct stage *s, int32_t t) { /* made by a forward node of the stage */
+  const int32_t producer = s->step->tensors[t].producer;
+  return producer > 0 && producer < turn_of(s);
+}
+
+/* ---- Measuring ---- */
+
+static neap_status append(struct schedule *schedule, const struct stage *s, const int32_t *locals,
+                          int32_t count, double *cost) {
+  for (int32_t i = 0; i < count; i++) {
+    TRY(vector_push(&schedule->nodes, node_of(s, locals[i])));
+    *cost += s->step->nodes[node_of(s, locals[i])].cost;
+  }
+  return NEAP_OK;
+}
+
+static uint64_t most_live(const struct simulator *simulator, int32_t begin, int32_t end) {
+  uint64_t most = 0;
+  for (int32_t i = begin; i < end; i++)
+    if (simulator->live.data[i] > most) most = simulator->live.data[i];
+  return most;
+}
+
+static uint64_t bytes_of(const neap_step *step, const int32_t *tensors, int32_t count) {
+  uint64_t bytes = 0;
+  for (int32_t i = 0; i < count; i++) bytes += step->tensors[tensors[i]].bytes;
+  return bytes;
+}
+
+/* Two runs of the small step: forward, the turn, backward; and with `make` after the turn. */
+static neap_status measure(const struct stage *s, struct simulator *simulator, struct stage_option *option) {
+  struct schedule schedule = {0};
+  struct simulation score;
+  const struct step_node *turn = &s->step->nodes[turn_of(s)];
+  neap_status status = NEAP_OK;
+  for (int32_t v = 0; status == NEAP_OK && v <= turn_of(s); v++) status = vector_push(&schedule.nodes, v);
+  TRY_DONE(status);
+  option->again_cost = option->make_cost = option->backward_cost = 0;
+  const int32_t after = (int32_t)schedule.nodes.count;
+  TRY_DONE(append(&schedule, s, option->backward, option->backward_count, &option->backward_cost));
+  TRY_DONE(vector_push(&schedule.nodes, last_of(s)));
+  TRY_DONE(simulator_run(simulator, schedule.nodes.data, (int32_t)schedule.nodes.count, &score));
+  option->forward_peak = most_live(simulator, 1, after - 1) - s->input_bytes;
+  option->backward_peak = most_live(simulator, after, (int32_t)schedule.nodes.count) - s->input_bytes;
+  option->kept_bytes = simulator->live.data[after - 1] - s->input_bytes -
+                       bytes_of(s->step, turn->inputs, turn->input_count) -
+                       bytes_of(s->step, turn->outputs, turn->output_count);
+  const bool final = s->stage == s->chain->stage_count - 1; /* its backward part follows at once */
+  schedule.nodes.count = (size_t)after;
+  TRY_DONE(append(&schedule, s, option->make, final ? 0 : option->make_count, &option->make_cost));
+  double cost = 0;
+  TRY_DONE(append(&schedule, s, option->backward, option->backward_count, &cost));
+  TRY_DONE(vector_push(&schedule.nodes, last_of(s)));
+  TRY_DONE(simulator_run(simulator, schedule.nodes.data, (int32_t)schedule.nodes.count, &score));
+  option->leaf_peak = most_live(simulator, final ? 1 : after, (int32_t)schedule.nodes.count) - s->input_bytes;
+  for (int32_t i = 0; i < option->again_count; i++)
+    option->again_cost += s->step->nodes[node_of(s, option->again[i])].cost;
+  for (int32_t i = 0; final && i < option->make_count; i++)
+    option->make_cost += s->step->nodes[node_of(s, option->make[i])].cost;
+done:
+  schedule_free(&schedule);
+  return status;
+}
+
+static neap_status copy_list(struct stage *s, int32_t **list, int32_t count) {
+  *list = region_copy(&s->region, *list, (size_t)count, sizeof **list);
+  RETURN_IF(*list == NULL, NEAP_OUT_OF_MEMORY, "stage: out of memory");
+  return NEAP_OK;
+}
+
+static neap_status add_measured(struct stage *s, struct simulator *simulator,
+                                const struct stage_option *lists) {
+  struct stage_option option = *lists;
+  TRY(measure(s, simulator, &option));
+  TRY(copy_list(s, &option.again, option.again_count));
+  TRY(copy_list(s, &option.make, option.make_count));
+  TRY(copy_list(s, &option.backward, option.backward_count));
+  return vector_push(&s->options, option);
+}
+
+neap_status stage_add_option(struct stage *stage, const struct stage_option *lists) {
+  struct simulator simulator;
+  neap_status status = simulator_create(stage->step, &simulator);
+  if (status == NEAP_OK) status = add_measured(stage, &simulator, lists);
+  simulator_free(&simulator);
+  return status;
+}
+
+/* ---- From kept values to lists ---- */
+
+typedef VECTOR(int32_t) ids;
+
+struct listing {
+  struct stage *stage;
+  struct simulator simulator;
+  struct region region;
+  const bool *pinned; /* by tensor: never made again, so there from the first run on */
+  bool *kept, *have;  /* by tensor */
+  bool *need;         /* by tensor */
+  bool lean;          /* what was made again is dropped once the node that asked for it has run */
+  ids stack, made;    /* nodes in hand; values that were made again */
+  ids again, make, backward;
+  ids candidates; /* values that the backward part reads, large ones, in the order of their making */
+};
+
+static neap_status run(struct listing *l, int32_t v) {
+  const struct step_node *node = &l->stage->step->nodes[v];
+  for (int32_t i = 0; i < node->output_count; i++) {
+    l->have[node->outputs[i]] = true;
+    TRY(vector_push(&l->made, node->outputs[i]));
+  }
+  return vector_push(&l->backward, v - 1);
+}
+
+/* Makes a value after what it misses; the stack is of nodes whose inputs are looked at. */
+static neap_status make_value(struct listing *l, int32_t t) {
+  const neap_step *step = l->stage->step;
+  TRY(vector_push(&l->stack, step->tensors[t].producer));
+  while (l->stack.count > 0) {
+    const int32_t v = l->stack.data[l->stack.count - 1];
+    const struct step_node *node = &step->nodes[v];
+    int32_t missing = -1;
+    for (int32_t i = 0; i < node->input_count && missing < 0; i++)
+      if (is_inside(l->stage, node->inputs[i]) && !l->have[node->inputs[i]]) missing = node->inputs[i];
+    if (missing >= 0) {
+      TRY(vector_push(&l->stack, step->tensors[missing].producer));
+      continue;
+    }
+    TRY(run(l, v));
+    l->stack.count--;
+  }
+  return NEAP_OK;
+}
+
+/* What a node has made others make again goes, but for what it read itself when that is asked to stay. */
+static void drop_made(struct listing *l, const struct step_node *node) {
+  for (size_t i = 0; i < l->made.count; i++) l->have[l->made.data[i]] = false;
+  for (int32_t i = 0; i < node->input_count; i++) l->have[node->inputs[i]] = true;
+  for (int32_t t = 0; t < l->stage->step->tensor_count; t++)
+    if (l->kept[t] || l->pinned[t]) l->have[t] = true;
+  size_t left = 0;
+  for (size_t i = 0; i < l->made.count; i++)
+    if (l->have[l->made.data[i]]) l->made.data[left++] = l->made.data[i];
+  l->made.count = left;
+}
+
+/* Updates move behind the last reader of what they change: that may be one that runs again. */
+static neap_status settle_updates(struct listing *l) {
+  const neap_step *step = l->stage->step;
+  ids *list = &l->backward;
+  for (size_t i = list->count; i-- > 0;) {
+    const struct step_node *node = &step->nodes[node_of(l->stage, list->data[i])];
+    size_t last = i;
+    for (size_t k = i + 1; node->update_count > 0 && k < list->count; k++) {
+      const struct step_node *reader = &step->nodes[node_of(l->stage, list->data[k])];
+      for (int32_t u = 0; u < node->update_count; u++)
+        for (int32_t n = 0; n < reader->input_count; n++)
+          if (reader->inputs[n] == node->updates[u]) last = k;
+    }
+    const int32_t moved = list->data[i];
+    memmove(&list->data[i], &list->data[i + 1], (last - i) * sizeof *list->data);
+    list->data[last] = moved;
+  }
+  return NEAP_OK;
+}
+
+static neap_status list_backward(struct listing *l) {
+  struct stage *s = l->stage;
+  const neap_step *step = s->step;
+  for (int32_t t = 0; t < step->tensor_count; t++)
+    l->have[t] = l->kept[t] || l->pinned[t] || !is_inside(s, t);
+  for (int32_t i = 0; i < step->nodes[turn_of(s)].input_count; i++)
+    l->have[step->nodes[turn_of(s)].inputs[i]] = true;
+  l->backward.count = l->made.count = 0;
+  for (int32_t v = turn_of(s) + 1; v < last_of(s); v++) {
+    const struct step_node *node = &step->nodes[v];
+    for (int32_t i = 0; i < node->input_count; i++)
+      if (!l->have[node->inputs[i]] && is_inside(s, node->inputs[i])) TRY(make_value(l, node->inputs[i]));
+    TRY(vector_push(&l->backward, v - 2));
+    if (l->lean) drop_made(l, node);
+  }
+  return settle_updates(l);
+}
+
+/* Forward nodes that the values in `need` are made by and from, in order; of the last stage all: it runs
+ * forward once. */
+static neap_status list_forward(struct listing *l, ids *list) {
+  const struct stage *s = l->stage;
+  const bool all = s->stage == s->chain->stage_count - 1;
+  list->count = 0;
+  for (int32_t v = turn_of(s); v-- > 1;) {
+    const struct step_node *node = &s->step->nodes[v];
+    bool needed = all;
+    for (int32_t i = 0; i < node->output_count; i++)
+      needed = needed || (l->need[node->outputs[i]] && !l->pinned[node->outputs[i]]);
+    if (!needed) continue;
+    for (int32_t i = 0; i < node->input_count; i++) l->need[node->inputs[i]] = true;
+    TRY(vector_push(list, v - 1));
+  }
+  for (size_t i = 0, k = list->count; i + 1 < k; i++) {
+    const int32_t swap = list->data[i];
+    list->data[i] = list->data[--k];
+    list->data[k] = swap;
+  }
+  return NEAP_OK;
+}
+
+/* Lists for what is kept; and an option of them. */
+static neap_status add_kept(struct listing *l, bool lean) {
+  const struct stage *s = l->stage;
+  const struct step_node *turn = &s->step->nodes[turn_of(s)];
+  const size_t tensors = (size_t)s->step->tensor_count;
+  l->lean = lean;
+  TRY(list_backward(l));
+  memcpy(l->need, l->kept, tensors);
+  for (int32_t i = 0; i < turn->input_count; i++) { /* read at the boundary by the backward part itself */
+    const int32_t t = turn->inputs[i];
+    const int32_t end = s->step->reader_start[t + 1];
+    l->need[t] = l->need[t] || s->step->readers[end - 1] > turn_of(s);
+  }
+  TRY(list_forward(l, &l->make));
+  memcpy(l->need, l->kept, tensors);
+  for (int32_t i = 0; i < turn->input_count; i++) l->need[turn->inputs[i]] = true;
+  TRY(list_forward(l, &l->again));
+  const struct stage_option lists = {.again = l->again.data,
+                                     .make = l->make.data,
+                                     .backward = l->backward.data,
+                                     .again_count = (int32_t)l->again.count,
+                                     .make_count = (int32_t)l->make.count,
+                                     .backward_count = (int32_t)l->backward.count};
+  return add_measured(l->stage, &l->simulator, &lists);
+}
+
+/* ---- Which values are kept ---- */
+
+enum { SMALL_SHARE = 200 }; /* a value of so small a share of what is read is always kept */
+
+/* Values inside that the backward part reads: large ones are candidates, small ones are kept. */
+static neap_status find_candidates(struct listing *l) {
+  const struct stage *s = l->stage;
+  const neap_step *step = s->step;
+  uint64_t total = 0;
+  for (int pass = 0; pass < 2; pass++)
+    for (int32_t t = 0; t < step->tensor_count; t++) {
+      if (!is_inside(s, t) || l->pinned[t]) continue;
+      bool read = false, boundary = false;
+      for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++) {
+        read = read || (step->readers[r] > turn_of(s) && step->readers[r] < last_of(s));
+        boundary = boundary || step->readers[r] == turn_of(s);
+      }
+      if (!read || boundary) continue;
+      if (pass == 0)
+        total += step->tensors[t].bytes;
+      else if (step->tensors[t].bytes > total / SMALL_SHARE)
+        TRY(vector_push(&l->candidates, t));
+      else
+        l->kept[t] = true;
+    }
+  return NEAP_OK;
+}
+
+static void keep_all_candidates(struct listing *l, bool keep) {
+  for (size_t i = 0; i < l->candidates.count; i++) l->kept[l->candidates.data[i]] = keep;
+}
+
+/* Every set of kept values. */
+static neap_status add_subsets(struct listing *l) {
+  const uint32_t sets = (uint32_t)1 << l->candidates.count;
+  for (uint32_t set = sets; set-- > 0;) { /* the full one first */
+    for (size_t i = 0; i < l->candidates.count; i++) l->kept[l->candidates.data[i]] = set >> i & 1;
+    TRY(add_kept(l, false));
+    if (set + 1 < sets) TRY(add_kept(l, true));
+  }
+  return NEAP_OK;
+}
+
+/* The candidate, by its place in the list, that frees most bytes for what it costs to drop. */
+static neap_status find_cheapest_drop(struct listing *l, const struct stage_option *now, size_t *out) {
+  struct stage *s = l->stage;
+  double best = -1;
+  for (size_t i = 0; i < l->candidates.count; i++) {
+    const int32_t t = l->candidates.data[i];
+    l->kept[t] = false;
+    TRY(add_kept(l, false));
+    l->kept[t] = true;
+    const struct stage_option without = s->options.data[--s->options.count];
+    const double ratio = ((double)now->kept_bytes - (double)without.kept_bytes) /
+                         (without.backward_cost - now->backward_cost + 1e-30);
+    if (ratio > best) best = ratio, *out = i;
+  }
+  return NEAP_OK;
+}
+
+enum { ROUGH_OPTIONS = 16 };
+
+/* From all kept to none, one value dropped at a time; where trying each would take too long, the later ones
+ * first. */
+static neap_status add_greedily(struct listing *l, int32_t effort) {
+  ids *left = &l->candidates;
+  keep_all_candidates(l, true);
+  TRY(add_kept(l, false));
+  const size_t n = left->count;
+  const bool thorough = n * n / 2 <= (size_t)effort;
+  const size_t apart = effort == 0 ? n : thorough ? 1 : n / ROUGH_OPTIONS + 1;
+  struct stage_option now = l->stage->options.data[0];
+  while (left->count > 0) {
+    size_t dropped = left->count - 1;
+    if (thorough) TRY(find_cheapest_drop(l, &now, &dropped));
+    l->kept[left->data[dropped]] = false;
+    left->data[dropped] = left->data[--left->count];
+    if (left->count % apart != 0) continue;
+    TRY(add_kept(l, false));
+    now = l->stage->options.data[l->stage->options.count - 1];
+    TRY(add_kept(l, true));
+  }
+  return NEAP_OK;
+}
+
+static neap_status listing_create(struct listing *l, struct stage *stage) {
+  const size_t tensors = (size_t)stage->step->tensor_count + 1;
+  *l = (struct listing){.stage = stage};
+  bool *pinned = region_alloc(&l->region, tensors, sizeof *pinned);
+  l->kept = region_alloc(&l->region, tensors, sizeof *l->kept);
+  l->have = region_alloc(&l->region, tensors, sizeof *l->have);
+  l->need = region_alloc(&l->region, tensors, sizeof *l->need);
+  RETURN_IF(!pinned || !l->kept || !l->have || !l->need, NEAP_OUT_OF_MEMORY, "stage: out of memory");
+  const struct chain_stage *s = &stage->chain->stages[stage->stage];
+  for (int32_t v = 0; v < stage->forward; v++) {
+    const struct step_node *node = &stage->chain->step->nodes[s->forward_begin + v];
+    for (int32_t i = 0; i < node->output_count; i++)
+      pinned[stage->step->nodes[v + 1].outputs[i]] = stage->chain->pinned[node->outputs[i]];
+  }
+  l->pinned = pinned;
+  return simulator_create(stage->step, &l->simulator);
+}
+
+static void listing_free(struct listing *l) {
+  simulator_free(&l->simulator);
+  vector_free(&l->stack);
+  vector_free(&l->made);
+  vector_free(&l->again);
+  vector_free(&l->make);
+  vector_free(&l->backward);
+  vector_free(&l->candidates);
+  region_free(&l->region);
+}
+
+static neap_status find_options(struct stage *stage, int32_t effort) {
+  struct listing l;
+  neap_status status = listing_create(&l, stage);
+  if (status == NEAP_OK) status = find_candidates(&l);
+  if (status == NEAP_OK) {
+    const size_t n = l.candidates.count;
+    status = n < 20 && (int32_t)2 << n <= effort ? add_subsets(&l) : add_greedily(&l, effort);
+  }
+  listing_free(&l);
+  return status;
+}
+
+neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out) {
+  const struct chain_stage *s = &chain->stages[stage];
+  *out = (struct stage){.chain = chain,
+                        .stage = stage,
+                        .forward = s->forward_end - s->forward_begin,
+                        .backward = s->backward_end - s->backward_begin,
+                        .input_bytes = stage > 0 ? chain->stages[stage - 1].output_bytes : 0};
+  TRY(stage_extract(chain, stage, &out->step));
+  TRY(find_options(out, effort));
+  out->forward_peak = UINT64_MAX;
+  for (size_t i = 0; i < out->options.count; i++) {
+    const struct stage_option *option = &out->options.data[i];
+    if (option->forward_peak < out->forward_peak) out->forward_peak = option->forward_peak;
+    if (i == 0 || option->again_cost < out->forward_cost) {
+      out->forward_cost = option->again_cost;
+      out->bare = (int32_t)i;
+    }
+  }
+  return NEAP_OK;
+}
+
+void stage_free(struct stage *stage) {
+  neap_step_free(stage->step);
+  vector_free(&stage->options);
+  region_free(&stage->region);
+}

@@ -50,21 +50,21 @@ static neap_status run_forward(struct chain_plan *plan, int32_t s, const int32_t
   return NEAP_OK;
 }
 
-neap_status chain_forward(struct chain_plan *plan, int32_t s, int32_t option) {
-  const struct stage *stage = chain_plan_stage(plan, s);
-  const struct stage_option *chosen = &stage->options.data[option >= 0 ? option : stage->bare];
+neap_status chain_forward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option) {
+  const struct stage_mode *m = &chain_plan_stage(plan, s)->modes[mode];
+  const struct stage_option *chosen = &m->options.data[option >= 0 ? option : m->bare];
   return run_forward(plan, s, chosen->again, chosen->again_count);
 }
 
-neap_status chain_backward(struct chain_plan *plan, int32_t s, int32_t option) {
-  const struct stage_option *chosen = &chain_plan_stage(plan, s)->options.data[option];
+neap_status chain_backward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option) {
+  const struct stage_option *chosen = &chain_plan_stage(plan, s)->modes[mode].options.data[option];
   return emit(plan, s, chosen->backward, chosen->backward_count);
 }
 
-neap_status chain_leaf(struct chain_plan *plan, int32_t s, int32_t option) {
-  const struct stage_option *chosen = &chain_plan_stage(plan, s)->options.data[option];
+neap_status chain_leaf(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option) {
+  const struct stage_option *chosen = &chain_plan_stage(plan, s)->modes[mode].options.data[option];
   TRY(run_forward(plan, s, chosen->make, chosen->make_count));
-  return chain_backward(plan, s, option);
+  return emit(plan, s, chosen->backward, chosen->backward_count);
 }
 
 /* ---- Scoring ---- */

@@ -32,11 +32,12 @@ static inline const struct stage *chain_plan_stage(const struct chain_plan *plan
 }
 
 /* Start a schedule and go on with it. A stage's boundary input has to be there; what an option keeps lives
- * until its backward part. `option` of a forward run: -1 keeps nothing inside. */
+ * until its backward part. `mode`: what is there of the inside (stage.h). `option` of a forward run: -1 keeps
+ * nothing more. */
 void chain_begin(struct chain_plan *plan);
-neap_status chain_forward(struct chain_plan *plan, int32_t s, int32_t option);
-neap_status chain_backward(struct chain_plan *plan, int32_t s, int32_t option);
-neap_status chain_leaf(struct chain_plan *plan, int32_t s, int32_t option);
+neap_status chain_forward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option);
+neap_status chain_backward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option);
+neap_status chain_leaf(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option);
 
 /* Scores the schedule; where it fits, without recomputations that the budget does not need. Keeps it when it
  * is better. `score` (may be NULL): before cleaning. */

@@ -4,22 +4,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* opt(m, a, b) for all m. */
+/* opt(p, m, a, b) for all m. */
 struct table {
-  float *cost;  /* [slots + 1] */
-  int32_t from; /* the least m with a finite cost; slots + 1: none */
-  int32_t to;   /* from here on the cost is the least that any memory gives */
+  float *cost;   /* [limit + 1] */
+  int32_t limit; /* the slots beside what the stages hold; negative: no table */
+  int32_t from;  /* the least m with a finite cost; limit + 1: none */
 };
 
 struct rotor {
   const struct rotor_stage *stages;
-  int32_t count, slots;
+  int32_t count, modes, slots;
   struct region region;
-  struct table **tables; /* [count x count]; b >= a; sequences of the same kinds share one */
+  int32_t *held[ROTOR_MODES];         /* [count + 1]: slots that the stages before hold */
+  struct table **tables[ROTOR_MODES]; /* [count x count]; b >= a; stretches of the same kinds share one */
 };
 
-static struct table *table_of(const struct rotor *r, int32_t a, int32_t b) {
-  return r->tables[(size_t)a * (size_t)r->count + (size_t)b];
+static struct table **place_of(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+  return &r->tables[p][(size_t)a * (size_t)r->count + (size_t)b];
+}
+
+static const struct table *table_of(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+  return *place_of(r, p, a, b);
+}
+
+/* What stages a .. b hold in mode p. */
+static int32_t held(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+  return r->held[p][b + 1] - r->held[p][a];
+}
+
+/* ---- Splits ---- */
+
+/* Is a split tried, `before` and `after` stages away from the ends? Of every doubling of the distance beyond
+ * ROTOR_EXACT / 2, as many. */
+static bool is_split(int32_t before, int32_t after) {
+  const int32_t distance = before < after ? before : after;
+  int32_t apart = 1;
+  while (distance / apart > ROTOR_EXACT / 2) apart *= 2;
+  return distance % apart == 0;
+}
+
+static int32_t count_splits(int32_t length) {
+  int32_t splits = 0;
+  for (int32_t j = 1; j < length; j++) splits += is_split(j, length - j);
+  return splits;
 }
 
 /* ---- Sequences of the same kinds ---- */
@@ -37,104 +64,153 @@ static int32_t find_twin(const struct rotor_stage *stages, int32_t count, int32_
   return twin;
 }
 
-double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t slots) {
-  int32_t *common = calloc((size_t)count + 2, sizeof *common), length;
-  if (common == NULL) return INFINITY;
-  double work = 0;
-  for (int32_t a = count; a-- > 0;) {
-    find_twin(stages, count, a, common, &length);
-    for (int32_t b = a + length; b < count; b++) work += (double)(b - a + stages[a].option_count);
+double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots) {
+  int32_t *common = calloc((size_t)count + 2, sizeof *common),
+          *splits = calloc((size_t)count + 2, sizeof *splits), length;
+  double work = INFINITY;
+  if (common != NULL && splits != NULL) {
+    work = 0;
+    for (int32_t n = 1; n <= count; n++) splits[n] = count_splits(n) * (2 * modes - 1);
+    for (int32_t a = count; a-- > 0;) {
+      find_twin(stages, count, a, common, &length);
+      for (int32_t b = a + length; b < count; b++) {
+        work += (double)splits[b - a + 1];
+        for (int32_t p = 0; p < modes; p++) work += stages[a].modes[p].option_count;
+      }
+    }
   }
   free(common);
+  free(splits);
   return work * slots;
 }
 
 /* ---- Candidates ---- */
 
-/* Stage a forward, keeping nothing, and on to j - 1: `sum` of costs and `peak` above the gradient, from j - 1
- * to j. */
-static void sweep_on(const struct rotor_stage *stages, int32_t a, int32_t j, float *sum, int32_t *peak) {
-  const struct rotor_stage *stage = &stages[j - 1];
-  const int32_t needed = stage->forward_peak + (j - 1 > a ? stage->input : 0);
-  if (needed > *peak) *peak = needed;
-  *sum += stage->forward_cost;
-}
-
 static int32_t largest(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* Slots that option k of stage a needs itself. */
-static int32_t now_needs(const struct rotor_stage *stages, int32_t a, int32_t k, int32_t b) {
-  const struct rotor_option *option = &stages[a].options[k];
-  return largest(largest(option->forward_peak + stages[b].gradient, option->backward_peak),
-                 option->kept + stages[a + 1].input);
+/* A sweep of stages a .. j - 1 in mode p that leaves behind what mode q holds (nothing more when q = p): sum
+ * of costs, and peak above the gradient. */
+struct sweep {
+  const struct rotor *rotor;
+  int32_t p, q, a, peak;
+  float sum;
+};
+
+static void sweep_on(struct sweep *w, int32_t j) {
+  const struct rotor_stage *stage = &w->rotor->stages[j - 1];
+  const int32_t left = w->q == w->p ? 0 : held(w->rotor, w->q, w->a, j - 1);
+  w->peak = largest(w->peak, stage->modes[w->p].forward_peak + (j - 1 > w->a ? stage->input : 0) + left);
+  w->sum += stage->modes[w->p].forward_cost;
 }
 
-static void add_leaves(const struct rotor *r, int32_t a, struct table *t) {
-  for (int32_t k = 0; k < r->stages[a].leaf_count; k++) {
-    const struct rotor_leaf *leaf = &r->stages[a].leaves[k];
-    for (int32_t m = leaf->peak; m <= r->slots; m++)
-      if (leaf->cost < t->cost[m]) t->cost[m] = leaf->cost;
+/* A split: cost[m] = sum + right[m - taken] + left[m + freed] for m >= least. */
+struct split {
+  const struct table *right, *left;
+  int32_t taken, freed, least;
+};
+
+static struct split split_at(const struct sweep *w, int32_t j, int32_t b) {
+  const struct rotor *r = w->rotor;
+  const int32_t left = w->q == w->p ? 0 : held(r, w->q, w->a, j - 1);
+  struct split s = {.right = table_of(r, w->p, j, b),
+                    .left = table_of(r, w->q, w->a, j - 1),
+                    .taken = r->stages[j].input + left,
+                    .freed = held(r, w->p, j, b) - left};
+  s.least = largest(w->peak + r->stages[b].gradient, s.taken + s.right->from);
+  s.least = largest(s.least, s.left->from - s.freed);
+  return s;
+}
+
+/* Slots that option k of stage a needs itself, in mode p. */
+static int32_t now_needs(const struct rotor *r, int32_t p, int32_t a, int32_t k, int32_t b) {
+  const struct rotor_option *option = &r->stages[a].modes[p].options[k];
+  return largest(
+      largest(option->forward_peak + r->stages[b].gradient, option->backward_peak - held(r, p, a + 1, b)),
+      option->kept + r->stages[a + 1].input);
+}
+
+static void add_leaves(const struct rotor_mode *mode, struct table *t) {
+  for (int32_t k = 0; k < mode->leaf_count; k++)
+    for (int32_t m = mode->leaves[k].peak; m <= t->limit; m++)
+      if (mode->leaves[k].cost < t->cost[m]) t->cost[m] = mode->leaves[k].cost;
+}
+
+/* to[i] = min(to[i], sum + x[i] + y[i]) */
+static void add_least(float *restrict to, const float *restrict x, const float *restrict y, float sum,
+                      int32_t count) {
+  for (int32_t i = 0; i < count; i++) {
+    const float with = sum + x[i] + y[i];
+    to[i] = with < to[i] ? with : to[i];
   }
 }
 
-static void add_now(const struct rotor *r, int32_t a, int32_t b, struct table *t) {
-  const struct table *rest = table_of(r, a + 1, b);
-  for (int32_t k = 0; k < r->stages[a].option_count; k++) {
-    const struct rotor_option *option = &r->stages[a].options[k];
-    const int32_t shift = option->kept + r->stages[a + 1].input;
-    const float cost = option->cost, *from = rest->cost;
-    float *to = t->cost;
-    for (int32_t m = largest(now_needs(r->stages, a, k, b), shift + rest->from); m <= r->slots; m++) {
-      const float with = cost + from[m - shift];
-      to[m] = with < to[m] ? with : to[m];
+static void add_now(const struct rotor *r, int32_t p, int32_t a, int32_t b, struct table *t) {
+  const struct table *rest = table_of(r, p, a + 1, b);
+  const struct rotor_mode *mode = &r->stages[a].modes[p];
+  for (int32_t k = 0; k < mode->option_count; k++) {
+    const int32_t shift = mode->options[k].kept + r->stages[a + 1].input;
+    const float cost = mode->options[k].cost;
+    for (int32_t m = largest(now_needs(r, p, a, k, b), shift + rest->from); m <= t->limit; m++) {
+      const float with = cost + rest->cost[m - shift];
+      t->cost[m] = with < t->cost[m] ? with : t->cost[m];
     }
   }
 }
 
-/* Up to `end`: beyond it nothing is cheaper than what `now` does. */
-static void add_later(const struct rotor *r, int32_t a, int32_t b, int32_t end, struct table *t) {
-  float sum = 0;
-  int32_t peak = 0;
+/* For m < `end`: beyond it nothing is cheaper than what `now` does. */
+static void add_later(const struct rotor *r, int32_t p, int32_t q, int32_t a, int32_t b, int32_t end,
+                      struct table *t) {
+  struct sweep sweep = {.rotor = r, .p = p, .q = q, .a = a};
   for (int32_t j = a + 1; j <= b; j++) {
-    sweep_on(r->stages, a, j, &sum, &peak);
-    const struct table *right = table_of(r, j, b), *left = table_of(r, a, j - 1);
-    const int32_t shift = r->stages[j].input;
-    const float *restrict x = right->cost, *restrict y = left->cost;
-    float *restrict to = t->cost;
-    const int32_t from = largest(largest(peak + r->stages[b].gradient, left->from), shift + right->from);
-    for (int32_t m = from; m < end; m++) {
-      const float with = sum + x[m - shift] + y[m];
-      to[m] = with < to[m] ? with : to[m];
-    }
+    sweep_on(&sweep, j);
+    if (!is_split(j - a, b + 1 - j)) continue;
+    const struct split s = split_at(&sweep, j, b);
+    if (s.least < end)
+      add_least(t->cost + s.least, s.right->cost + (s.least - s.taken), s.left->cost + (s.least + s.freed),
+                sweep.sum, end - s.least);
   }
 }
 
 /* ---- Tables ---- */
 
-static float least_option(const struct rotor_stage *stage) {
+static float least_option(const struct rotor_mode *mode) {
   float least = INFINITY;
-  for (int32_t k = 0; k < stage->option_count; k++) least = fminf(least, stage->options[k].cost);
+  for (int32_t k = 0; k < mode->option_count; k++) least = fminf(least, mode->options[k].cost);
   return least;
 }
 
-static float least_leaf(const struct rotor_stage *stage) {
+static float least_leaf(const struct rotor_mode *mode) {
   float least = INFINITY;
-  for (int32_t k = 0; k < stage->leaf_count; k++) least = fminf(least, stage->leaves[k].cost);
+  for (int32_t k = 0; k < mode->leaf_count; k++) least = fminf(least, mode->leaves[k].cost);
   return least;
 }
 
-static neap_status fill(struct rotor *r, int32_t a, int32_t b, float bound, struct table *t) {
-  t->cost = region_alloc(&r->region, (size_t)r->slots + 1, sizeof *t->cost);
-  RETURN_IF(t->cost == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory for a table of %d slots", r->slots);
-  for (int32_t m = 0; m <= r->slots; m++) t->cost[m] = INFINITY;
+/* No plan is cheaper than the cheapest way through each stage. */
+static float cost_bound(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+  float bound = least_leaf(&r->stages[b].modes[p]);
+  for (int32_t s = a; s < b; s++) bound += least_option(&r->stages[s].modes[p]);
+  return bound;
+}
+
+static neap_status fill(struct rotor *r, int32_t p, int32_t a, int32_t b, struct table *t) {
+  t->limit = r->slots - held(r, p, a, b);
+  if (t->limit < 0) {
+    t->limit = -1;
+    return NEAP_OK;
+  }
+  t->cost = region_alloc(&r->region, (size_t)t->limit + 1, sizeof *t->cost);
+  RETURN_IF(t->cost == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory for a table of %d slots", t->limit);
+  for (int32_t m = 0; m <= t->limit; m++) t->cost[m] = INFINITY;
   if (a == b)
-    add_leaves(r, a, t);
+    add_leaves(&r->stages[a].modes[p], t);
   else
-    add_now(r, a, b, t);
-  t->to = r->slots + 1; /* rounding apart, no plan is cheaper than the cheapest way through each stage */
-  while (t->to > 0 && t->cost[t->to - 1] <= bound * (1 + 1e-6f)) t->to--;
-  if (a < b) add_later(r, a, b, t->to, t);
-  while (t->from <= r->slots && t->cost[t->from] == INFINITY) t->from++;
+    add_now(r, p, a, b, t);
+  const float bound = cost_bound(r, p, a, b) * (1 + 1e-6f);
+  int32_t end = t->limit + 1;
+  while (end > 0 && t->cost[end - 1] <= bound) end--;
+  if (a < b) add_later(r, p, p, a, b, end, t);
+  for (int32_t q = 1; a < b && p == 0 && q < r->modes; q++) add_later(r, 0, q, a, b, end, t);
+  while (t->from <= t->limit && t->cost[t->from] == INFINITY) t->from++;
   return NEAP_OK;
 }
 
@@ -142,33 +218,43 @@ static neap_status fill_all(struct rotor *r, int32_t *common) {
   for (int32_t a = r->count; a-- > 0;) {
     int32_t length;
     const int32_t twin = find_twin(r->stages, r->count, a, common, &length);
-    for (int32_t b = a; b < r->count; b++) {
-      struct table **place = &r->tables[(size_t)a * (size_t)r->count + (size_t)b];
-      if (b - a < length) {
-        *place = table_of(r, twin, twin + b - a);
-        continue;
+    for (int32_t b = a; b < r->count; b++)
+      for (int32_t p = r->modes; p-- > 0;) {
+        struct table **place = place_of(r, p, a, b);
+        if (b - a < length) {
+          *place = *place_of(r, p, twin, twin + b - a);
+          continue;
+        }
+        *place = region_alloc(&r->region, 1, sizeof **place);
+        RETURN_IF(*place == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory");
+        TRY(fill(r, p, a, b, *place));
       }
-      *place = region_alloc(&r->region, 1, sizeof **place);
-      RETURN_IF(*place == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory");
-      float bound = least_leaf(&r->stages[b]);
-      for (int32_t s = a; s < b; s++) bound += least_option(&r->stages[s]);
-      TRY(fill(r, a, b, bound, *place));
-    }
   }
   return NEAP_OK;
 }
 
-neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t slots, struct rotor **out) {
+static neap_status allocate(struct rotor *r) {
+  for (int32_t p = 0; p < r->modes; p++) {
+    r->tables[p] = region_alloc(&r->region, (size_t)r->count * (size_t)r->count, sizeof *r->tables[p]);
+    r->held[p] = region_alloc(&r->region, (size_t)r->count + 1, sizeof *r->held[p]);
+    RETURN_IF(r->tables[p] == NULL || r->held[p] == NULL, NEAP_OUT_OF_MEMORY,
+              "rotor: out of memory for %d stages", r->count);
+    for (int32_t s = 0; s < r->count; s++) r->held[p][s + 1] = r->held[p][s] + r->stages[s].modes[p].held;
+  }
+  return NEAP_OK;
+}
+
+neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots,
+                         struct rotor **out) {
   struct rotor *r = calloc(1, sizeof *r);
   int32_t *common = calloc((size_t)count + 2, sizeof *common);
   neap_status status = NEAP_OK;
   if (r == NULL || common == NULL) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "rotor: out of memory");
   } else {
-    *r = (struct rotor){.stages = stages, .count = count, .slots = slots};
-    r->tables = region_alloc(&r->region, (size_t)count * (size_t)count, sizeof *r->tables);
-    status = r->tables == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "rotor: out of memory for %d stages", count)
-                               : fill_all(r, common);
+    *r = (struct rotor){.stages = stages, .count = count, .modes = modes, .slots = slots};
+    status = allocate(r);
+    if (status == NEAP_OK) status = fill_all(r, common);
   }
   free(common);
   if (status == NEAP_OK)
@@ -185,58 +271,80 @@ void rotor_free(struct rotor *rotor) {
 }
 
 float rotor_cost(const struct rotor *rotor, int32_t slots) {
-  return slots < 0 ? INFINITY : table_of(rotor, 0, rotor->count - 1)->cost[slots];
+  return slots < 0 ? INFINITY : table_of(rotor, 0, 0, rotor->count - 1)->cost[slots];
 }
 
 /* ---- The way back ---- */
 
-static neap_status trace(const struct rotor *r, int32_t m, int32_t a, int32_t b, rotor_operations *out);
+/* Where the tracing stands: opt(p, m, a, b). */
+struct state {
+  int32_t p, m, a, b;
+};
 
-static neap_status trace_leaf(const struct rotor *r, int32_t m, int32_t a, rotor_operations *out) {
-  const struct rotor_stage *stage = &r->stages[a];
+static neap_status trace(const struct rotor *r, struct state at, rotor_operations *out);
+
+static neap_status trace_leaf(const struct rotor *r, struct state at, rotor_operations *out) {
+  const struct rotor_mode *mode = &r->stages[at.a].modes[at.p];
   int32_t best = -1;
-  for (int32_t k = 0; k < stage->leaf_count; k++)
-    if (stage->leaves[k].peak <= m && (best < 0 || stage->leaves[k].cost < stage->leaves[best].cost))
+  for (int32_t k = 0; k < mode->leaf_count; k++)
+    if (mode->leaves[k].peak <= at.m && (best < 0 || mode->leaves[k].cost < mode->leaves[best].cost))
       best = k;
-  return vector_push(out, (struct rotor_operation){ROTOR_LEAF, a, best});
+  return vector_push(out, (struct rotor_operation){ROTOR_LEAF, at.a, at.p, best});
 }
 
-static neap_status trace_now(const struct rotor *r, int32_t m, int32_t a, int32_t b, int32_t k,
-                             rotor_operations *out) {
-  TRY(vector_push(out, (struct rotor_operation){ROTOR_FORWARD_KEEP, a, k}));
-  TRY(trace(r, m - r->stages[a].options[k].kept - r->stages[a + 1].input, a + 1, b, out));
-  return vector_push(out, (struct rotor_operation){ROTOR_BACKWARD, a, k});
+static neap_status trace_now(const struct rotor *r, struct state at, int32_t k, rotor_operations *out) {
+  const int32_t taken = r->stages[at.a].modes[at.p].options[k].kept + r->stages[at.a + 1].input;
+  TRY(vector_push(out, (struct rotor_operation){ROTOR_FORWARD_KEEP, at.a, at.p, k}));
+  TRY(trace(r, (struct state){at.p, at.m - taken, at.a + 1, at.b}, out));
+  return vector_push(out, (struct rotor_operation){ROTOR_BACKWARD, at.a, at.p, k});
 }
 
-static neap_status trace_later(const struct rotor *r, int32_t m, int32_t a, int32_t b, int32_t j,
-                               rotor_operations *out) {
-  for (int32_t s = a; s < j; s++) TRY(vector_push(out, (struct rotor_operation){ROTOR_FORWARD, s, -1}));
-  TRY(trace(r, m - r->stages[j].input, j, b, out));
-  return trace(r, m, a, j - 1, out);
+static neap_status trace_later(const struct rotor *r, struct state at, int32_t q, int32_t j,
+                               const struct split *split, rotor_operations *out) {
+  for (int32_t s = at.a; s < j; s++)
+    TRY(vector_push(out, (struct rotor_operation){ROTOR_FORWARD, s, at.p, -1}));
+  TRY(trace(r, (struct state){at.p, at.m - split->taken, j, at.b}, out));
+  return trace(r, (struct state){q, at.m + split->freed, at.a, j - 1}, out);
 }
 
-/* The candidate that gave opt(m, a, b); the tables hold no decisions, which would double them. */
-static neap_status trace(const struct rotor *r, int32_t m, int32_t a, int32_t b, rotor_operations *out) {
-  if (a == b) return trace_leaf(r, m, a, out);
-  float best = INFINITY, sum = 0;
-  int32_t option = -1, split = -1, peak = 0;
-  for (int32_t k = 0; k < r->stages[a].option_count; k++) {
-    if (now_needs(r->stages, a, k, b) > m) continue;
-    const float cost = r->stages[a].options[k].cost +
-                       table_of(r, a + 1, b)->cost[m - r->stages[a].options[k].kept - r->stages[a + 1].input];
+/* The best split with a sweep from mode p that leaves q; *best falls where one is better. */
+static int32_t find_split(const struct rotor *r, struct state at, int32_t q, float *best, struct split *out) {
+  struct sweep sweep = {.rotor = r, .p = at.p, .q = q, .a = at.a};
+  int32_t found = -1;
+  for (int32_t j = at.a + 1; j <= at.b; j++) {
+    sweep_on(&sweep, j);
+    if (!is_split(j - at.a, at.b + 1 - j)) continue;
+    const struct split s = split_at(&sweep, j, at.b);
+    if (at.m < s.least) continue;
+    const float cost = sweep.sum + s.right->cost[at.m - s.taken] + s.left->cost[at.m + s.freed];
+    if (cost < *best) *best = cost, *out = s, found = j;
+  }
+  return found;
+}
+
+/* The candidate that gave opt(p, m, a, b): the tables hold no decisions, which would double them. */
+static neap_status trace(const struct rotor *r, struct state at, rotor_operations *out) {
+  if (at.a == at.b) return trace_leaf(r, at, out);
+  const struct rotor_mode *mode = &r->stages[at.a].modes[at.p];
+  const struct table *rest = table_of(r, at.p, at.a + 1, at.b);
+  float best = INFINITY;
+  int32_t option = -1, split_mode = -1, split = -1;
+  struct split chosen = {0};
+  for (int32_t k = 0; k < mode->option_count; k++) {
+    if (now_needs(r, at.p, at.a, k, at.b) > at.m) continue;
+    const float cost =
+        mode->options[k].cost + rest->cost[at.m - mode->options[k].kept - r->stages[at.a + 1].input];
     if (cost < best) best = cost, option = k;
   }
-  for (int32_t j = a + 1; j <= b; j++) {
-    sweep_on(r->stages, a, j, &sum, &peak);
-    if (largest(peak + r->stages[b].gradient, r->stages[j].input) > m) continue;
-    const float cost = sum + table_of(r, j, b)->cost[m - r->stages[j].input] + table_of(r, a, j - 1)->cost[m];
-    if (cost < best) best = cost, split = j;
+  for (int32_t q = at.p; q < (at.p == 0 ? r->modes : at.p + 1); q++) {
+    const int32_t j = find_split(r, at, q, &best, &chosen);
+    if (j >= 0) split = j, split_mode = q;
   }
-  return split >= 0 ? trace_later(r, m, a, b, split, out) : trace_now(r, m, a, b, option, out);
+  return split >= 0 ? trace_later(r, at, split_mode, split, &chosen, out) : trace_now(r, at, option, out);
 }
 
 neap_status rotor_trace(const struct rotor *rotor, int32_t slots, rotor_operations *out) {
   RETURN_IF(rotor_cost(rotor, slots) == INFINITY, NEAP_OVER_BUDGET,
             "rotor: no way through the chain in %d slots", slots);
-  return trace(rotor, slots, 0, rotor->count - 1, out);
+  return trace(rotor, (struct state){0, slots, 0, rotor->count - 1}, out);
 }

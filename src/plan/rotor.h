@@ -1,17 +1,24 @@
 /* Optimal persistent checkpointing of a heterogeneous chain with options per stage (Beaumont et al. 2019,
  * 1911.13214, section 4). Plain numbers, no graph: memory in slots of any size, costs in any unit.
  *
- * Stage s reads boundary s - 1 and makes boundary s. opt(m, a, b): least cost of running stages a .. b
+ * Stage s reads boundary s - 1 and makes boundary s. opt(p, m, a, b): least cost of running stages a .. b
  * forward and then b .. a backward in m slots, beside boundary a - 1, which is held, with the gradient of
  * boundary b counted in m:
  *
  *   leaf:   a = b: one of the leaves of a whose peak is at most m
- *   later:  stages a .. j - 1 run forward and keep only boundary j - 1;
- *           sum of forward costs + opt(m - input[j], j, b) + opt(m, a, j - 1)
  *   now:    a runs forward with option k and is not run again;
- *           cost[k] + opt(m - kept[k] - input[a + 1], a + 1, b)
+ *           cost[k] + opt(p, m - kept[k] - input[a + 1], a + 1, b)
+ *   later:  stages a .. j - 1 run forward and keep only boundary j - 1;
+ *           sum of forward costs + opt(p, m - input[j], j, b) + opt(p, m, a, j - 1)
  *
- * each only where the peaks of its own nodes fit. */
+ * each only where the peaks of its own nodes fit. Beyond the paper, stages have modes: in mode p > 0 each
+ * stage of a .. b holds a few bytes of its inside, beside m, which make running it again cheaper. A sweep of
+ * mode 0 may leave them behind, H being the sum of what stages a .. j - 1 hold:
+ *
+ *   later, leaving p:  sum of forward costs + opt(0, m - input[j] - H, j, b) + opt(p, m - H, a, j - 1)
+ *
+ * What the stages of j .. b held is free again when they are done: in mode p the second half of `later` has
+ * that much more. */
 #ifndef NEAP_PLAN_ROTOR_H
 #define NEAP_PLAN_ROTOR_H
 
@@ -34,15 +41,22 @@ struct rotor_leaf {
   float cost;
 };
 
-struct rotor_stage {
-  int32_t input;        /* slots of boundary s - 1 */
-  int32_t gradient;     /* slots of the gradients that are there when the backward pass comes to s */
+enum { ROTOR_MODES = 2 };
+
+struct rotor_mode {
+  int32_t held;         /* slots; 0 in mode 0 */
   int32_t forward_peak; /* slots while it runs forward and keeps boundary s - 1, which is not counted */
-  float forward_cost;   /* of running forward and keeping nothing inside */
+  float forward_cost;   /* of running forward and keeping nothing more inside */
   int32_t option_count, leaf_count;
   const struct rotor_option *options;
   const struct rotor_leaf *leaves;
-  int32_t kind; /* stages of one kind are the same in every field: their tables are shared */
+};
+
+struct rotor_stage {
+  int32_t input;    /* slots of boundary s - 1 */
+  int32_t gradient; /* slots of the gradients that are there when the backward pass comes to s */
+  int32_t kind;     /* stages of one kind are the same in every field: their tables are shared */
+  struct rotor_mode modes[ROTOR_MODES];
 };
 
 enum rotor_action {
@@ -54,19 +68,24 @@ enum rotor_action {
 
 struct rotor_operation {
   enum rotor_action action;
-  int32_t stage, choice;
+  int32_t stage;
+  int32_t mode;   /* what is there of the stage's inside when it runs forward */
+  int32_t choice; /* option or leaf of that mode */
 };
 
 struct rotor; /* the tables for all memories up to a limit */
 
-/* Fills the tables: opt(m, a, b) for all m up to `slots`. The stages are read as long as the tables live.
- * O(distinct (a, b) x (b - a) x slots) time, O(distinct (a, b) x slots) memory; sequences of the same kinds
- * are one. */
-neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t slots, struct rotor **out);
+/* Fills the tables of `modes` modes for all m up to `slots`. The stages are read as long as the tables live.
+ * Up to ROTOR_EXACT stages every split j is tried; of a longer stretch all those within ROTOR_EXACT / 2 of
+ * its ends and ever fewer towards its middle. O(distinct (a, b) x splits x slots) time, O(distinct (a, b) x
+ * slots) memory; stretches of the same kinds are one. */
+enum { ROTOR_EXACT = 32 };
+neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots,
+                         struct rotor **out);
 void rotor_free(struct rotor *rotor);
 
-/* Additions that rotor_create would do: to choose slots, or how far a chain is coarsened first. */
-double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t slots);
+/* About how many additions rotor_create does: to choose slots, or how far a chain is coarsened first. */
+double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots);
 
 /* Least cost within `slots`; INFINITY: none. */
 float rotor_cost(const struct rotor *rotor, int32_t slots);

@@ -19,13 +19,17 @@ enum {
  */
 #define BEYOND 1.15
 
-/* Options of one kind of stage, in slots, without those that others dominate. */
-struct kind {
-  int32_t stage; /* one of the kind */
+/* Options of one kind of stage in one mode, in slots, without those that others dominate. */
+struct choices {
   struct rotor_option *options;
   struct rotor_leaf *leaves;
   int32_t *option_of, *leaf_of; /* to the stage's own numbers */
   int32_t option_count, leaf_count;
+};
+
+struct kind {
+  int32_t stage; /* one of the kind */
+  struct choices modes[STAGE_MODES];
 };
 
 struct rotor_plan {
@@ -60,38 +64,40 @@ static bool leaf_dominated(const struct rotor_leaf *leaves, int32_t count, const
   return false;
 }
 
-static void fill_kind(const struct rotor_plan *p, struct kind *kind) {
-  const struct stage *stage = chain_plan_stage(&p->plan, kind->stage);
-  const uint64_t passing = p->plan.chain.stages[kind->stage].passing_bytes;
-  kind->option_count = kind->leaf_count = 0;
-  for (int32_t i = 0; i < (int32_t)stage->options.count; i++) {
-    const struct stage_option *from = &stage->options.data[i];
+static void fill_choices(const struct rotor_plan *p, const struct stage_mode *mode, uint64_t passing,
+                         struct choices *c) {
+  c->option_count = c->leaf_count = 0;
+  for (int32_t i = 0; i < (int32_t)mode->options.count; i++) {
+    const struct stage_option *from = &mode->options.data[i];
     const struct rotor_option option = {
         slots_of(p->slot, from->kept_bytes), slots_of(p->slot, from->forward_peak),
         slots_of(p->slot, from->backward_peak + passing), (float)(from->again_cost + from->backward_cost)};
-    if (!option_dominated(kind->options, kind->option_count, &option)) {
-      kind->option_of[kind->option_count] = i;
-      kind->options[kind->option_count++] = option;
+    if (!option_dominated(c->options, c->option_count, &option)) {
+      c->option_of[c->option_count] = i;
+      c->options[c->option_count++] = option;
     }
     const struct rotor_leaf leaf = {slots_of(p->slot, from->leaf_peak + passing),
                                     (float)(from->make_cost + from->backward_cost)};
-    if (!leaf_dominated(kind->leaves, kind->leaf_count, &leaf)) {
-      kind->leaf_of[kind->leaf_count] = i;
-      kind->leaves[kind->leaf_count++] = leaf;
+    if (!leaf_dominated(c->leaves, c->leaf_count, &leaf)) {
+      c->leaf_of[c->leaf_count] = i;
+      c->leaves[c->leaf_count++] = leaf;
     }
   }
 }
 
 static neap_status create_kind(struct rotor_plan *p, int32_t s) {
   struct kind *kind = &p->kinds[p->kind_count++];
-  const size_t options = chain_plan_stage(&p->plan, s)->options.count;
   kind->stage = s;
-  kind->options = region_alloc(&p->region, options, sizeof *kind->options);
-  kind->leaves = region_alloc(&p->region, options, sizeof *kind->leaves);
-  kind->option_of = region_alloc(&p->region, options, sizeof *kind->option_of);
-  kind->leaf_of = region_alloc(&p->region, options, sizeof *kind->leaf_of);
-  RETURN_IF(!kind->options || !kind->leaves || !kind->option_of || !kind->leaf_of, NEAP_OUT_OF_MEMORY,
-            "rotor: out of memory");
+  for (int32_t mode = 0; mode < STAGE_MODES; mode++) {
+    struct choices *c = &kind->modes[mode];
+    const size_t options = chain_plan_stage(&p->plan, s)->modes[mode].options.count;
+    c->options = region_alloc(&p->region, options, sizeof *c->options);
+    c->leaves = region_alloc(&p->region, options, sizeof *c->leaves);
+    c->option_of = region_alloc(&p->region, options, sizeof *c->option_of);
+    c->leaf_of = region_alloc(&p->region, options, sizeof *c->leaf_of);
+    RETURN_IF(!c->options || !c->leaves || !c->option_of || !c->leaf_of, NEAP_OUT_OF_MEMORY,
+              "rotor: out of memory");
+  }
   return NEAP_OK;
 }
 
@@ -117,19 +123,25 @@ static neap_status find_kinds(struct rotor_plan *p) {
 }
 
 static void fill_stages(struct rotor_plan *p) {
-  for (int32_t k = 0; k < p->kind_count; k++) fill_kind(p, &p->kinds[k]);
   for (int32_t s = 0; s < p->plan.chain.stage_count; s++) {
     const struct stage *stage = chain_plan_stage(&p->plan, s);
-    const struct kind *kind = &p->kinds[p->stages[s].kind];
-    p->stages[s] = (struct rotor_stage){.input = slots_of(p->slot, stage->input_bytes),
-                                        .gradient = slots_of(p->slot, p->plan.chain.stages[s].gradient_bytes),
-                                        .forward_peak = slots_of(p->slot, stage->forward_peak),
-                                        .forward_cost = (float)stage->forward_cost,
-                                        .option_count = kind->option_count,
-                                        .leaf_count = kind->leaf_count,
-                                        .options = kind->options,
-                                        .leaves = kind->leaves,
-                                        .kind = p->stages[s].kind};
+    const struct chain_stage *place = &p->plan.chain.stages[s];
+    struct rotor_stage *to = &p->stages[s];
+    struct kind *kind = &p->kinds[to->kind];
+    to->input = slots_of(p->slot, stage->input_bytes);
+    to->gradient = slots_of(p->slot, place->gradient_bytes);
+    for (int32_t mode = 0; mode < STAGE_MODES; mode++) {
+      const struct stage_mode *from = &stage->modes[mode];
+      struct choices *c = &kind->modes[mode];
+      if (kind->stage == s) fill_choices(p, from, place->passing_bytes, c);
+      to->modes[mode] = (struct rotor_mode){.held = slots_of(p->slot, from->held_bytes),
+                                            .forward_peak = slots_of(p->slot, from->forward_peak),
+                                            .forward_cost = (float)from->forward_cost,
+                                            .option_count = c->option_count,
+                                            .leaf_count = c->leaf_count,
+                                            .options = c->options,
+                                            .leaves = c->leaves};
+    }
   }
 }
 
@@ -147,9 +159,8 @@ static double choose_slot(const struct rotor_plan *p, double largest) {
     double lost = 0;
     for (int32_t s = 0; s < p->plan.chain.stage_count; s++) {
       const struct stage *stage = chain_plan_stage(&p->plan, s);
-      const struct stage_option *options = stage->options.data;
-      lost += rounding(slot, stage->input_bytes) + rounding(slot, options[0].kept_bytes) +
-              rounding(slot, options[stage->options.count / 2].kept_bytes);
+      lost += rounding(slot, stage->input_bytes) + rounding(slot, stage->modes[1].held_bytes) +
+              rounding(slot, stage->modes[0].options.data[0].kept_bytes);
     }
     if (lost < least) least = lost, best = slot;
   }
@@ -162,19 +173,19 @@ static neap_status emit(struct rotor_plan *p) {
   chain_begin(&p->plan);
   for (size_t i = 0; i < p->operations.count; i++) {
     const struct rotor_operation o = p->operations.data[i];
-    const struct kind *kind = &p->kinds[p->stages[o.stage].kind];
+    const struct choices *c = &p->kinds[p->stages[o.stage].kind].modes[o.mode];
     switch (o.action) {
     case ROTOR_FORWARD:
-      TRY(chain_forward(&p->plan, o.stage, -1));
+      TRY(chain_forward(&p->plan, o.stage, o.mode, -1));
       break;
     case ROTOR_FORWARD_KEEP:
-      TRY(chain_forward(&p->plan, o.stage, kind->option_of[o.choice]));
+      TRY(chain_forward(&p->plan, o.stage, o.mode, c->option_of[o.choice]));
       break;
     case ROTOR_BACKWARD:
-      TRY(chain_backward(&p->plan, o.stage, kind->option_of[o.choice]));
+      TRY(chain_backward(&p->plan, o.stage, o.mode, c->option_of[o.choice]));
       break;
     case ROTOR_LEAF:
-      TRY(chain_leaf(&p->plan, o.stage, kind->leaf_of[o.choice]));
+      TRY(chain_leaf(&p->plan, o.stage, o.mode, c->leaf_of[o.choice]));
       break;
     }
   }
@@ -217,7 +228,7 @@ static neap_status solve(struct rotor_plan *p) {
   fill_stages(p);
   const int32_t slots = (int32_t)((double)values / p->slot * BEYOND);
   struct rotor *rotor;
-  TRY(rotor_create(p->stages, p->plan.chain.stage_count, slots, &rotor));
+  TRY(rotor_create(p->stages, p->plan.chain.stage_count, STAGE_MODES, slots, &rotor));
   const neap_status status = search_budget(p, rotor, slots);
   rotor_free(rotor);
   return status;
@@ -232,7 +243,7 @@ static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t
     p->slot = 1;
     fill_stages(p);
     if (p->plan.chain.stage_count < 8 ||
-        rotor_work(p->stages, p->plan.chain.stage_count, (int32_t)(SLOTS * BEYOND)) <= MOST_WORK)
+        rotor_work(p->stages, p->plan.chain.stage_count, STAGE_MODES, (int32_t)(SLOTS * BEYOND)) <= MOST_WORK)
       return NEAP_OK;
     const int32_t stages = p->plan.chain.stage_count;
     chain_plan_free(&p->plan);

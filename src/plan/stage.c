@@ -15,12 +15,15 @@ static bool is_inside(const struct stage *s, int32_t t) { /* made by a forward n
 /* ---- Measuring ---- */
 
 static neap_status append(struct schedule *schedule, const struct stage *s, const int32_t *locals,
-                          int32_t count, double *cost) {
-  for (int32_t i = 0; i < count; i++) {
-    TRY(vector_push(&schedule->nodes, node_of(s, locals[i])));
-    *cost += s->step->nodes[node_of(s, locals[i])].cost;
-  }
+                          int32_t count) {
+  for (int32_t i = 0; i < count; i++) TRY(vector_push(&schedule->nodes, node_of(s, locals[i])));
   return NEAP_OK;
+}
+
+static double cost_of(const struct stage *s, const int32_t *locals, int32_t count) {
+  double cost = 0;
+  for (int32_t i = 0; i < count; i++) cost += s->step->nodes[node_of(s, locals[i])].cost;
+  return cost;
 }
 
 static uint64_t most_live(const struct simulator *simulator, int32_t begin, int32_t end) {
@@ -36,39 +39,51 @@ static uint64_t bytes_of(const neap_step *step, const int32_t *tensors, int32_t 
   return bytes;
 }
 
-/* Two runs of the small step: forward, the turn, backward; and with `make` after the turn. */
-static neap_status measure(const struct stage *s, struct simulator *simulator, struct stage_option *option) {
+/* A run of the small step: forward, the turn, `first` and then the backward part. Places of the schedule
+ * where `first` and the backward part begin are given; the peaks are the simulator's. */
+static neap_status run_option(const struct stage *s, struct simulator *simulator, const int32_t *first,
+                              int32_t first_count, const struct stage_option *option, int32_t *after,
+                              int32_t *backward, int32_t *end) {
   struct schedule schedule = {0};
   struct simulation score;
-  const struct step_node *turn = &s->step->nodes[turn_of(s)];
   neap_status status = NEAP_OK;
   for (int32_t v = 0; status == NEAP_OK && v <= turn_of(s); v++) status = vector_push(&schedule.nodes, v);
-  TRY_DONE(status);
-  option->again_cost = option->make_cost = option->backward_cost = 0;
-  const int32_t after = (int32_t)schedule.nodes.count;
-  TRY_DONE(append(&schedule, s, option->backward, option->backward_count, &option->backward_cost));
-  TRY_DONE(vector_push(&schedule.nodes, last_of(s)));
-  TRY_DONE(simulator_run(simulator, schedule.nodes.data, (int32_t)schedule.nodes.count, &score));
-  option->forward_peak = most_live(simulator, 1, after - 1) - s->input_bytes;
-  option->backward_peak = most_live(simulator, after, (int32_t)schedule.nodes.count) - s->input_bytes;
-  option->kept_bytes = simulator->live.data[after - 1] - s->input_bytes -
-                       bytes_of(s->step, turn->inputs, turn->input_count) -
-                       bytes_of(s->step, turn->outputs, turn->output_count);
-  const bool final = s->stage == s->chain->stage_count - 1; /* its backward part follows at once */
-  schedule.nodes.count = (size_t)after;
-  TRY_DONE(append(&schedule, s, option->make, final ? 0 : option->make_count, &option->make_cost));
-  double cost = 0;
-  TRY_DONE(append(&schedule, s, option->backward, option->backward_count, &cost));
-  TRY_DONE(vector_push(&schedule.nodes, last_of(s)));
-  TRY_DONE(simulator_run(simulator, schedule.nodes.data, (int32_t)schedule.nodes.count, &score));
-  option->leaf_peak = most_live(simulator, final ? 1 : after, (int32_t)schedule.nodes.count) - s->input_bytes;
-  for (int32_t i = 0; i < option->again_count; i++)
-    option->again_cost += s->step->nodes[node_of(s, option->again[i])].cost;
-  for (int32_t i = 0; final && i < option->make_count; i++)
-    option->make_cost += s->step->nodes[node_of(s, option->make[i])].cost;
-done:
+  *after = (int32_t)schedule.nodes.count;
+  if (status == NEAP_OK) status = append(&schedule, s, first, first_count);
+  *backward = (int32_t)schedule.nodes.count;
+  if (status == NEAP_OK) status = append(&schedule, s, option->backward, option->backward_count);
+  if (status == NEAP_OK) status = vector_push(&schedule.nodes, last_of(s));
+  *end = (int32_t)schedule.nodes.count;
+  if (status == NEAP_OK) status = simulator_run(simulator, schedule.nodes.data, *end, &score);
   schedule_free(&schedule);
   return status;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t by) { return bytes > by ? bytes - by : 0; }
+
+static neap_status measure(const struct stage *s, struct simulator *simulator, int32_t mode,
+                           struct stage_option *option) {
+  const struct step_node *turn = &s->step->nodes[turn_of(s)];
+  const uint64_t gradients = bytes_of(s->step, turn->outputs, turn->output_count),
+                 output = bytes_of(s->step, turn->inputs, turn->input_count),
+                 beside = s->input_bytes + s->modes[mode].held_bytes;
+  const bool final = s->stage == s->chain->stage_count - 1; /* its backward part follows at once */
+  int32_t after, backward, end;
+  TRY(run_option(s, simulator, NULL, 0, option, &after, &backward, &end));
+  option->forward_peak = less(most_live(simulator, 1, after - 1), beside);
+  option->backward_peak = less(most_live(simulator, after, end), beside);
+  option->kept_bytes = less(simulator->live.data[after - 1] - output - gradients, beside);
+  if (mode > 0) {
+    TRY(run_option(s, simulator, option->again, option->again_count, option, &after, &backward, &end));
+    option->forward_peak = less(most_live(simulator, after, backward), beside + gradients);
+  }
+  TRY(run_option(s, simulator, option->make, final ? 0 : option->make_count, option, &after, &backward,
+                 &end));
+  option->leaf_peak = less(most_live(simulator, final ? 1 : after, end), beside);
+  option->again_cost = cost_of(s, option->again, option->again_count);
+  option->make_cost = cost_of(s, option->make, option->make_count);
+  option->backward_cost = cost_of(s, option->backward, option->backward_count);
+  return NEAP_OK;
 }
 
 static neap_status copy_list(struct stage *s, int32_t **list, int32_t count) {
@@ -77,20 +92,20 @@ static neap_status copy_list(struct stage *s, int32_t **list, int32_t count) {
   return NEAP_OK;
 }
 
-static neap_status add_measured(struct stage *s, struct simulator *simulator,
+static neap_status add_measured(struct stage *s, struct simulator *simulator, int32_t mode,
                                 const struct stage_option *lists) {
   struct stage_option option = *lists;
-  TRY(measure(s, simulator, &option));
+  TRY(measure(s, simulator, mode, &option));
   TRY(copy_list(s, &option.again, option.again_count));
   TRY(copy_list(s, &option.make, option.make_count));
   TRY(copy_list(s, &option.backward, option.backward_count));
-  return vector_push(&s->options, option);
+  return vector_push(&s->modes[mode].options, option);
 }
 
-neap_status stage_add_option(struct stage *stage, const struct stage_option *lists) {
+neap_status stage_add_option(struct stage *stage, int32_t mode, const struct stage_option *lists) {
   struct simulator simulator;
   neap_status status = simulator_create(stage->step, &simulator);
-  if (status == NEAP_OK) status = add_measured(stage, &simulator, lists);
+  if (status == NEAP_OK) status = add_measured(stage, &simulator, mode, lists);
   simulator_free(&simulator);
   return status;
 }
@@ -103,11 +118,13 @@ struct listing {
   struct stage *stage;
   struct simulator simulator;
   struct region region;
-  const bool *pinned; /* by tensor: never made again, so there from the first run on */
-  bool *kept, *have;  /* by tensor */
-  bool *need;         /* by tensor */
-  bool lean;          /* what was made again is dropped once the node that asked for it has run */
-  ids stack, made;    /* nodes in hand; values that were made again */
+  int32_t mode;
+  bool *pinned;      /* by tensor: never made again, so there from the first run on */
+  bool *there;       /* by tensor: pinned, or held in this mode */
+  bool *kept, *have; /* by tensor */
+  bool *need;        /* by tensor */
+  bool lean;         /* what was made again is dropped once the node that asked for it has run */
+  ids stack, made;   /* nodes in hand; values that were made again */
   ids again, make, backward;
   ids candidates; /* values that the backward part reads, large ones, in the order of their making */
 };
@@ -141,13 +158,12 @@ static neap_status make_value(struct listing *l, int32_t t) {
   return NEAP_OK;
 }
 
-/* What a node has made others make again goes, but for what it read itself when that is asked to stay. */
+/* What a node has made others make again goes, but for what it read itself. */
 static void drop_made(struct listing *l, const struct step_node *node) {
-  for (size_t i = 0; i < l->made.count; i++) l->have[l->made.data[i]] = false;
-  for (int32_t i = 0; i < node->input_count; i++) l->have[node->inputs[i]] = true;
-  for (int32_t t = 0; t < l->stage->step->tensor_count; t++)
-    if (l->kept[t] || l->pinned[t]) l->have[t] = true;
   size_t left = 0;
+  for (size_t i = 0; i < l->made.count; i++)
+    l->have[l->made.data[i]] = l->kept[l->made.data[i]] || l->there[l->made.data[i]];
+  for (int32_t i = 0; i < node->input_count; i++) l->have[node->inputs[i]] = true;
   for (size_t i = 0; i < l->made.count; i++)
     if (l->have[l->made.data[i]]) l->made.data[left++] = l->made.data[i];
   l->made.count = left;
@@ -176,8 +192,7 @@ static neap_status settle_updates(struct listing *l) {
 static neap_status list_backward(struct listing *l) {
   struct stage *s = l->stage;
   const neap_step *step = s->step;
-  for (int32_t t = 0; t < step->tensor_count; t++)
-    l->have[t] = l->kept[t] || l->pinned[t] || !is_inside(s, t);
+  for (int32_t t = 0; t < step->tensor_count; t++) l->have[t] = l->kept[t] || l->there[t] || !is_inside(s, t);
   for (int32_t i = 0; i < step->nodes[turn_of(s)].input_count; i++)
     l->have[step->nodes[turn_of(s)].inputs[i]] = true;
   l->backward.count = l->made.count = 0;
@@ -201,7 +216,7 @@ static neap_status list_forward(struct listing *l, ids *list) {
     const struct step_node *node = &s->step->nodes[v];
     bool needed = all;
     for (int32_t i = 0; i < node->output_count; i++)
-      needed = needed || (l->need[node->outputs[i]] && !l->pinned[node->outputs[i]]);
+      needed = needed || (l->need[node->outputs[i]] && !l->there[node->outputs[i]]);
     if (!needed) continue;
     for (int32_t i = 0; i < node->input_count; i++) l->need[node->inputs[i]] = true;
     TRY(vector_push(list, v - 1));
@@ -237,7 +252,7 @@ static neap_status add_kept(struct listing *l, bool lean) {
                                      .again_count = (int32_t)l->again.count,
                                      .make_count = (int32_t)l->make.count,
                                      .backward_count = (int32_t)l->backward.count};
-  return add_measured(l->stage, &l->simulator, &lists);
+  return add_measured(l->stage, &l->simulator, l->mode, &lists);
 }
 
 /* ---- Which values are kept ---- */
@@ -251,7 +266,7 @@ static neap_status find_candidates(struct listing *l) {
   uint64_t total = 0;
   for (int pass = 0; pass < 2; pass++)
     for (int32_t t = 0; t < step->tensor_count; t++) {
-      if (!is_inside(s, t) || l->pinned[t]) continue;
+      if (!is_inside(s, t) || l->there[t]) continue;
       bool read = false, boundary = false;
       for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++) {
         read = read || (step->readers[r] > turn_of(s) && step->readers[r] < last_of(s));
@@ -285,14 +300,14 @@ static neap_status add_subsets(struct listing *l) {
 
 /* The candidate, by its place in the list, that frees most bytes for what it costs to drop. */
 static neap_status find_cheapest_drop(struct listing *l, const struct stage_option *now, size_t *out) {
-  struct stage *s = l->stage;
+  struct stage_mode *mode = &l->stage->modes[l->mode];
   double best = -1;
   for (size_t i = 0; i < l->candidates.count; i++) {
     const int32_t t = l->candidates.data[i];
     l->kept[t] = false;
     TRY(add_kept(l, false));
     l->kept[t] = true;
-    const struct stage_option without = s->options.data[--s->options.count];
+    const struct stage_option without = mode->options.data[--mode->options.count];
     const double ratio = ((double)now->kept_bytes - (double)without.kept_bytes) /
                          (without.backward_cost - now->backward_cost + 1e-30);
     if (ratio > best) best = ratio, *out = i;
@@ -306,12 +321,13 @@ enum { ROUGH_OPTIONS = 16 };
  * first. */
 static neap_status add_greedily(struct listing *l, int32_t effort) {
   ids *left = &l->candidates;
+  struct stage_mode *mode = &l->stage->modes[l->mode];
   keep_all_candidates(l, true);
   TRY(add_kept(l, false));
   const size_t n = left->count;
   const bool thorough = n * n / 2 <= (size_t)effort;
   const size_t apart = effort == 0 ? n : thorough ? 1 : n / ROUGH_OPTIONS + 1;
-  struct stage_option now = l->stage->options.data[0];
+  struct stage_option now = mode->options.data[0];
   while (left->count > 0) {
     size_t dropped = left->count - 1;
     if (thorough) TRY(find_cheapest_drop(l, &now, &dropped));
@@ -319,27 +335,65 @@ static neap_status add_greedily(struct listing *l, int32_t effort) {
     left->data[dropped] = left->data[--left->count];
     if (left->count % apart != 0) continue;
     TRY(add_kept(l, false));
-    now = l->stage->options.data[l->stage->options.count - 1];
+    now = mode->options.data[mode->options.count - 1];
     TRY(add_kept(l, true));
   }
+  return NEAP_OK;
+}
+
+/* ---- Modes ---- */
+
+/* Costs of making the output boundary from the input and what is there. */
+static neap_status forward_cost(struct listing *l, double *cost) {
+  const struct step_node *turn = &l->stage->step->nodes[turn_of(l->stage)];
+  memset(l->need, 0, (size_t)l->stage->step->tensor_count);
+  for (int32_t i = 0; i < turn->input_count; i++) l->need[turn->inputs[i]] = true;
+  TRY(list_forward(l, &l->again));
+  *cost = cost_of(l->stage, l->again.data, (int32_t)l->again.count);
+  return NEAP_OK;
+}
+
+enum { HELD_LIMIT = 2000 }; /* forward nodes of a stage that is tried value by value */
+
+/* Mode 1 holds the one value that saves most work for its bytes. */
+static neap_status choose_held(struct listing *l) {
+  struct stage *s = l->stage;
+  double all, best = 0;
+  int32_t chosen = -1;
+  if (s->forward > HELD_LIMIT) return NEAP_OK;
+  TRY(forward_cost(l, &all));
+  for (int32_t t = 0; t < s->step->tensor_count; t++) {
+    if (!is_inside(s, t) || l->there[t] || s->step->tensors[t].bytes == 0) continue;
+    double with;
+    l->there[t] = true;
+    TRY(forward_cost(l, &with));
+    l->there[t] = false;
+    const double ratio = (all - with) / (double)s->step->tensors[t].bytes;
+    if (ratio > best) best = ratio, chosen = t;
+  }
+  if (chosen < 0) return NEAP_OK;
+  s->held[chosen] = true;
+  s->modes[1].held_bytes = s->step->tensors[chosen].bytes;
   return NEAP_OK;
 }
 
 static neap_status listing_create(struct listing *l, struct stage *stage) {
   const size_t tensors = (size_t)stage->step->tensor_count + 1;
   *l = (struct listing){.stage = stage};
-  bool *pinned = region_alloc(&l->region, tensors, sizeof *pinned);
+  l->pinned = region_alloc(&l->region, tensors, sizeof *l->pinned);
+  l->there = region_alloc(&l->region, tensors, sizeof *l->there);
   l->kept = region_alloc(&l->region, tensors, sizeof *l->kept);
   l->have = region_alloc(&l->region, tensors, sizeof *l->have);
   l->need = region_alloc(&l->region, tensors, sizeof *l->need);
-  RETURN_IF(!pinned || !l->kept || !l->have || !l->need, NEAP_OUT_OF_MEMORY, "stage: out of memory");
+  RETURN_IF(!l->pinned || !l->there || !l->kept || !l->have || !l->need, NEAP_OUT_OF_MEMORY,
+            "stage: out of memory");
   const struct chain_stage *s = &stage->chain->stages[stage->stage];
   for (int32_t v = 0; v < stage->forward; v++) {
     const struct step_node *node = &stage->chain->step->nodes[s->forward_begin + v];
     for (int32_t i = 0; i < node->output_count; i++)
-      pinned[stage->step->nodes[v + 1].outputs[i]] = stage->chain->pinned[node->outputs[i]];
+      l->pinned[stage->step->nodes[v + 1].outputs[i]] = stage->chain->pinned[node->outputs[i]];
   }
-  l->pinned = pinned;
+  memcpy(l->there, l->pinned, tensors);
   return simulator_create(stage->step, &l->simulator);
 }
 
@@ -354,14 +408,35 @@ static void listing_free(struct listing *l) {
   region_free(&l->region);
 }
 
+/* The options of one mode. */
+static neap_status fill_mode(struct listing *l, int32_t mode, int32_t effort) {
+  const size_t tensors = (size_t)l->stage->step->tensor_count;
+  struct stage_mode *m = &l->stage->modes[mode];
+  l->mode = mode;
+  l->candidates.count = 0;
+  memset(l->kept, 0, tensors);
+  for (size_t t = 0; t < tensors; t++) l->there[t] = l->pinned[t] || (mode > 0 && l->stage->held[t]);
+  TRY(find_candidates(l));
+  const size_t n = l->candidates.count;
+  TRY(n < 20 && (int32_t)2 << n <= effort ? add_subsets(l) : add_greedily(l, effort));
+  m->forward_peak = UINT64_MAX;
+  for (size_t i = 0; i < m->options.count; i++) {
+    const struct stage_option *option = &m->options.data[i];
+    if (option->forward_peak < m->forward_peak) m->forward_peak = option->forward_peak;
+    if (i == 0 || option->again_cost < m->forward_cost) {
+      m->forward_cost = option->again_cost;
+      m->bare = (int32_t)i;
+    }
+  }
+  return NEAP_OK;
+}
+
 static neap_status find_options(struct stage *stage, int32_t effort) {
   struct listing l;
   neap_status status = listing_create(&l, stage);
-  if (status == NEAP_OK) status = find_candidates(&l);
-  if (status == NEAP_OK) {
-    const size_t n = l.candidates.count;
-    status = n < 20 && (int32_t)2 << n <= effort ? add_subsets(&l) : add_greedily(&l, effort);
-  }
+  if (status == NEAP_OK) status = fill_mode(&l, 0, effort);
+  if (status == NEAP_OK && effort > 0) status = choose_held(&l);
+  if (status == NEAP_OK && effort > 0) status = fill_mode(&l, 1, effort);
   listing_free(&l);
   return status;
 }
@@ -374,21 +449,13 @@ neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effor
                         .backward = s->backward_end - s->backward_begin,
                         .input_bytes = stage > 0 ? chain->stages[stage - 1].output_bytes : 0};
   TRY(stage_extract(chain, stage, &out->step));
-  TRY(find_options(out, effort));
-  out->forward_peak = UINT64_MAX;
-  for (size_t i = 0; i < out->options.count; i++) {
-    const struct stage_option *option = &out->options.data[i];
-    if (option->forward_peak < out->forward_peak) out->forward_peak = option->forward_peak;
-    if (i == 0 || option->again_cost < out->forward_cost) {
-      out->forward_cost = option->again_cost;
-      out->bare = (int32_t)i;
-    }
-  }
-  return NEAP_OK;
+  out->held = region_alloc(&out->region, (size_t)out->step->tensor_count, sizeof *out->held);
+  RETURN_IF(out->held == NULL, NEAP_OUT_OF_MEMORY, "stage: out of memory");
+  return find_options(out, effort);
 }
 
 void stage_free(struct stage *stage) {
   neap_step_free(stage->step);
-  vector_free(&stage->options);
+  for (int mode = 0; mode < STAGE_MODES; mode++) vector_free(&stage->modes[mode].options);
   region_free(&stage->region);
 }

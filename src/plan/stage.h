@@ -9,10 +9,11 @@
 #include "plan/simulator.h"
 
 /* One way through a stage. Lists hold local numbers (chain.h). All bytes are counted beside the stage's input
- * boundary, which lives until its backward part has ended, and beside what passes the stage by.
+ * boundary, which lives until its backward part has ended, beside what the mode holds and beside what passes
+ * the stage by.
  *
- *   again     from the input boundary: what the kept values and the output boundary need
- *   make      from the input boundary: what the kept values need
+ *   again     from what is there: what the kept values and the output boundary need
+ *   make      from what is there: what the kept values need
  *   backward  backward nodes and updates, each after what it misses, made just in time
  *
  * The first time that a stage runs forward all its forward nodes run, in the step's order. */
@@ -26,6 +27,18 @@ struct stage_option {
   int32_t again_count, make_count, backward_count;
 };
 
+/* What is there when the stage runs forward again. In mode 0 its input boundary alone; in another mode also
+ * some values of its inside that were held since it ran: few bytes that save most of the work. */
+struct stage_mode {
+  uint64_t held_bytes;
+  uint64_t forward_peak; /* of running forward and keeping nothing but the input and what is held */
+  double forward_cost;   /* of that, for the output boundary alone */
+  int32_t bare;          /* the option whose `again` does that */
+  VECTOR(struct stage_option) options; /* 0: keeps all that the backward part reads */
+};
+
+enum { STAGE_MODES = 2 };
+
 /* A class of stages. */
 struct stage {
   const struct chain *chain;
@@ -35,21 +48,20 @@ struct stage {
                       output boundary and gives its gradients; backward nodes; last: reads what leaves */
   int32_t forward, backward; /* counts */
   uint64_t input_bytes;
-  uint64_t forward_peak;               /* of running forward and keeping nothing but the input */
-  double forward_cost;                 /* of running forward again for the output boundary alone */
-  int32_t bare;                        /* the option whose `again` does that */
-  VECTOR(struct stage_option) options; /* 0: keeps all that the backward part reads */
+  bool *held; /* by tensor of the small step: mode 1 holds it */
+  struct stage_mode modes[STAGE_MODES];
 };
 
 /* The small step alone; the caller frees it. */
 neap_status stage_extract(const struct chain *chain, int32_t stage, neap_step **out);
 
-/* `effort`: about how many sets of kept values are tried; 0: option 0 keeps all, another nothing. */
+/* `effort`: about how many sets of kept values are tried; 0: in mode 0 alone, option 0 keeps all and another
+ * nothing. To be freed also after a failure. */
 neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out);
 void stage_free(struct stage *stage);
 
-/* Measures an option of given lists (only lists and counts are read) and adds it. The lists are copied.
- * NEAP_INVALID_PLAN: they are not a valid way through the stage. */
-neap_status stage_add_option(struct stage *stage, const struct stage_option *lists);
+/* Measures an option of given lists (only lists and counts are read) and adds it to a mode. The lists are
+ * copied. NEAP_INVALID_PLAN: they are not a valid way through the stage. */
+neap_status stage_add_option(struct stage *stage, int32_t mode, const struct stage_option *lists);
 
 #endif

@@ -34,6 +34,11 @@ static int32_t held(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
 
 /* ---- Splits ---- */
 
+/* A sweep over the stretch may leave what modes below this hold. */
+static int32_t modes_left(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+  return p == 0 && (b == r->count - 1 || b - a < ROTOR_EXACT) ? r->modes : 0;
+}
+
 /* Is a split tried, `before` and `after` stages away from the ends? Of every doubling of the distance beyond
  * ROTOR_EXACT / 2, as many. */
 static bool is_split(int32_t before, int32_t after) {
@@ -70,7 +75,8 @@ double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes
   double work = INFINITY;
   if (common != NULL && splits != NULL) {
     work = 0;
-    for (int32_t n = 1; n <= count; n++) splits[n] = count_splits(n) * (2 * modes - 1);
+    for (int32_t n = 1; n <= count; n++)
+      splits[n] = count_splits(n) * (n <= ROTOR_EXACT ? 2 * modes - 1 : modes);
     for (int32_t a = count; a-- > 0;) {
       find_twin(stages, count, a, common, &length);
       for (int32_t b = a + length; b < count; b++) {
@@ -144,16 +150,23 @@ static void add_least(float *restrict to, const float *restrict x, const float *
   }
 }
 
+/* to[i] = min(to[i], sum + x[i]) */
+static void add_cost(float *restrict to, const float *restrict x, float sum, int32_t count) {
+  for (int32_t i = 0; i < count; i++) {
+    const float with = sum + x[i];
+    to[i] = with < to[i] ? with : to[i];
+  }
+}
+
 static void add_now(const struct rotor *r, int32_t p, int32_t a, int32_t b, struct table *t) {
   const struct table *rest = table_of(r, p, a + 1, b);
   const struct rotor_mode *mode = &r->stages[a].modes[p];
   for (int32_t k = 0; k < mode->option_count; k++) {
     const int32_t shift = mode->options[k].kept + r->stages[a + 1].input;
     const float cost = mode->options[k].cost;
-    for (int32_t m = largest(now_needs(r, p, a, k, b), shift + rest->from); m <= t->limit; m++) {
-      const float with = cost + rest->cost[m - shift];
-      t->cost[m] = with < t->cost[m] ? with : t->cost[m];
-    }
+    const int32_t least = largest(now_needs(r, p, a, k, b), shift + rest->from);
+    if (least <= t->limit)
+      add_cost(t->cost + least, rest->cost + (least - shift), cost, t->limit + 1 - least);
   }
 }
 
@@ -209,7 +222,7 @@ static neap_status fill(struct rotor *r, int32_t p, int32_t a, int32_t b, struct
   int32_t end = t->limit + 1;
   while (end > 0 && t->cost[end - 1] <= bound) end--;
   if (a < b) add_later(r, p, p, a, b, end, t);
-  for (int32_t q = 1; a < b && p == 0 && q < r->modes; q++) add_later(r, 0, q, a, b, end, t);
+  for (int32_t q = 1; a < b && q < modes_left(r, p, a, b); q++) add_later(r, 0, q, a, b, end, t);
   while (t->from <= t->limit && t->cost[t->from] == INFINITY) t->from++;
   return NEAP_OK;
 }
@@ -336,9 +349,9 @@ static neap_status trace(const struct rotor *r, struct state at, rotor_operation
         mode->options[k].cost + rest->cost[at.m - mode->options[k].kept - r->stages[at.a + 1].input];
     if (cost < best) best = cost, option = k;
   }
-  for (int32_t q = at.p; q < (at.p == 0 ? r->modes : at.p + 1); q++) {
-    const int32_t j = find_split(r, at, q, &best, &chosen);
-    if (j >= 0) split = j, split_mode = q;
+  for (int32_t q = 0; q < largest(1, modes_left(r, at.p, at.a, at.b)); q++) {
+    const int32_t mode_left = q > 0 ? q : at.p, j = find_split(r, at, mode_left, &best, &chosen);
+    if (j >= 0) split = j, split_mode = mode_left;
   }
   return split >= 0 ? trace_later(r, at, split_mode, split, &chosen, out) : trace_now(r, at, option, out);
 }

@@ -17,8 +17,9 @@
  *
  *   later, leaving p:  sum of forward costs + opt(0, m - input[j] - H, j, b) + opt(p, m - H, a, j - 1)
  *
- * What the stages of j .. b held is free again when they are done: in mode p the second half of `later` has
- * that much more. */
+ * (where b is the last stage, so in the first run, or the stretch is of at most ROTOR_EXACT stages). What the
+ * stages of j .. b held is free again when they are done: in mode p the second half of `later` has that much
+ * more. */
 #ifndef NEAP_PLAN_ROTOR_H
 #define NEAP_PLAN_ROTOR_H
 
@@ -41,7 +42,7 @@ struct rotor_leaf {
   float cost;
 };
 
-enum { ROTOR_MODES = 2 };
+enum { ROTOR_MODES = 3 };
 
 struct rotor_mode {
   int32_t held;         /* slots; 0 in mode 0 */

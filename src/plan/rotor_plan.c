@@ -12,6 +12,7 @@ enum {
   QUICK_SLOTS = 160,  /* where only feasibility counts */
   MOST_STAGES = 1024, /* before the work is looked at */
   EFFORT = 600,       /* sets of kept values a class */
+  PEAK_SLACK = 4,     /* slots */
   EXTRA_TRIALS = 24   /* internal budgets below the first that fits */
 };
 #define MOST_WORK 6e9 /* additions in the tables */
@@ -49,11 +50,12 @@ static int32_t slots_of(double slot, uint64_t bytes) {
 
 /* ---- Kinds ---- */
 
+/* Does another cost and keep no more? Peaks may be a little higher: they seldom bind. */
 static bool option_dominated(const struct rotor_option *options, int32_t count,
                              const struct rotor_option *o) {
   for (int32_t i = 0; i < count; i++)
-    if (options[i].kept <= o->kept && options[i].forward_peak <= o->forward_peak &&
-        options[i].backward_peak <= o->backward_peak && options[i].cost <= o->cost)
+    if (options[i].kept <= o->kept && options[i].forward_peak <= o->forward_peak + PEAK_SLACK &&
+        options[i].backward_peak <= o->backward_peak + PEAK_SLACK && options[i].cost <= o->cost)
       return true;
   return false;
 }

@@ -257,7 +257,7 @@ static neap_status add_kept(struct listing *l, bool lean) {
 
 /* ---- Which values are kept ---- */
 
-enum { SMALL_SHARE = 200 }; /* a value of so small a share of what is read is always kept */
+enum { SMALL_SHARE = 200 }; /* a value of so small a share of what is read is always kept, and held */
 
 /* Values inside that the backward part reads: large ones are candidates, small ones are kept. */
 static neap_status find_candidates(struct listing *l) {
@@ -343,37 +343,55 @@ static neap_status add_greedily(struct listing *l, int32_t effort) {
 
 /* ---- Modes ---- */
 
-/* Costs of making the output boundary from the input and what is there. */
-static neap_status forward_cost(struct listing *l, double *cost) {
-  const struct step_node *turn = &l->stage->step->nodes[turn_of(l->stage)];
-  memset(l->need, 0, (size_t)l->stage->step->tensor_count);
-  for (int32_t i = 0; i < turn->input_count; i++) l->need[turn->inputs[i]] = true;
-  TRY(list_forward(l, &l->again));
-  *cost = cost_of(l->stage, l->again.data, (int32_t)l->again.count);
+static void begin_mode(struct listing *l, int32_t mode) {
+  const size_t tensors = (size_t)l->stage->step->tensor_count;
+  l->mode = mode;
+  l->candidates.count = 0;
+  memset(l->kept, 0, tensors);
+  for (size_t t = 0; t < tensors; t++) l->there[t] = l->pinned[t] || l->stage->held[mode][t];
+}
+
+/* Costs of running forward again from the input and what is there: once for the output boundary alone, and
+ * once for all that the backward part reads. */
+static neap_status forward_costs(struct listing *l, double *cost) {
+  struct stage *s = l->stage;
+  const struct step_node *turn = &s->step->nodes[turn_of(s)];
+  *cost = 0;
+  for (int all = 0; all < 2; all++) {
+    memset(l->need, 0, (size_t)s->step->tensor_count);
+    for (int32_t i = 0; i < turn->input_count; i++) l->need[turn->inputs[i]] = true;
+    for (size_t i = 0; all && i < l->candidates.count; i++) l->need[l->candidates.data[i]] = true;
+    TRY(list_forward(l, &l->again));
+    *cost += cost_of(s, l->again.data, (int32_t)l->again.count);
+  }
   return NEAP_OK;
 }
 
-enum { HELD_LIMIT = 2000 }; /* forward nodes of a stage that is tried value by value */
+enum { HELD_LIMIT = 400 }; /* forward nodes of a stage that is tried value by value */
 
-/* Mode 1 holds the one value that saves most work for its bytes. */
-static neap_status choose_held(struct listing *l) {
+/* What mode holds: what the mode before it does, and the value that saves most work for its bytes; and the
+ * small ones that the backward part reads, which else would be made again for their own sake. */
+static neap_status choose_held(struct listing *l, int32_t mode) {
   struct stage *s = l->stage;
+  const size_t tensors = (size_t)s->step->tensor_count;
   double all, best = 0;
   int32_t chosen = -1;
-  if (s->forward > HELD_LIMIT) return NEAP_OK;
-  TRY(forward_cost(l, &all));
-  for (int32_t t = 0; t < s->step->tensor_count; t++) {
+  begin_mode(l, mode - 1);
+  memcpy(s->held[mode], s->held[mode - 1], tensors);
+  TRY(find_candidates(l));
+  if (s->forward <= HELD_LIMIT) TRY(forward_costs(l, &all));
+  for (int32_t t = 0; s->forward <= HELD_LIMIT && t < s->step->tensor_count; t++) {
     if (!is_inside(s, t) || l->there[t] || s->step->tensors[t].bytes == 0) continue;
     double with;
     l->there[t] = true;
-    TRY(forward_cost(l, &with));
+    TRY(forward_costs(l, &with));
     l->there[t] = false;
     const double ratio = (all - with) / (double)s->step->tensors[t].bytes;
     if (ratio > best) best = ratio, chosen = t;
   }
-  if (chosen < 0) return NEAP_OK;
-  s->held[chosen] = true;
-  s->modes[1].held_bytes = s->step->tensors[chosen].bytes;
+  for (size_t t = 0; chosen >= 0 && t < tensors; t++) s->held[mode][t] |= l->kept[t] || t == (size_t)chosen;
+  for (size_t t = 0; t < tensors; t++)
+    s->modes[mode].held_bytes += s->held[mode][t] ? s->step->tensors[t].bytes : 0;
   return NEAP_OK;
 }
 
@@ -410,12 +428,8 @@ static void listing_free(struct listing *l) {
 
 /* The options of one mode. */
 static neap_status fill_mode(struct listing *l, int32_t mode, int32_t effort) {
-  const size_t tensors = (size_t)l->stage->step->tensor_count;
   struct stage_mode *m = &l->stage->modes[mode];
-  l->mode = mode;
-  l->candidates.count = 0;
-  memset(l->kept, 0, tensors);
-  for (size_t t = 0; t < tensors; t++) l->there[t] = l->pinned[t] || (mode > 0 && l->stage->held[t]);
+  begin_mode(l, mode);
   TRY(find_candidates(l));
   const size_t n = l->candidates.count;
   TRY(n < 20 && (int32_t)2 << n <= effort ? add_subsets(l) : add_greedily(l, effort));
@@ -435,8 +449,10 @@ static neap_status find_options(struct stage *stage, int32_t effort) {
   struct listing l;
   neap_status status = listing_create(&l, stage);
   if (status == NEAP_OK) status = fill_mode(&l, 0, effort);
-  if (status == NEAP_OK && effort > 0) status = choose_held(&l);
-  if (status == NEAP_OK && effort > 0) status = fill_mode(&l, 1, effort);
+  for (int32_t mode = 1; status == NEAP_OK && effort > 0 && mode < STAGE_MODES; mode++) {
+    status = choose_held(&l, mode);
+    if (status == NEAP_OK) status = fill_mode(&l, mode, effort);
+  }
   listing_free(&l);
   return status;
 }
@@ -449,8 +465,10 @@ neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effor
                         .backward = s->backward_end - s->backward_begin,
                         .input_bytes = stage > 0 ? chain->stages[stage - 1].output_bytes : 0};
   TRY(stage_extract(chain, stage, &out->step));
-  out->held = region_alloc(&out->region, (size_t)out->step->tensor_count, sizeof *out->held);
-  RETURN_IF(out->held == NULL, NEAP_OUT_OF_MEMORY, "stage: out of memory");
+  for (int32_t mode = 0; mode < STAGE_MODES; mode++) {
+    out->held[mode] = region_alloc(&out->region, (size_t)out->step->tensor_count, sizeof *out->held[mode]);
+    RETURN_IF(out->held[mode] == NULL, NEAP_OUT_OF_MEMORY, "stage: out of memory");
+  }
   return find_options(out, effort);
 }
 

@@ -28,7 +28,8 @@ struct stage_option {
 };
 
 /* What is there when the stage runs forward again. In mode 0 its input boundary alone; in another mode also
- * some values of its inside that were held since it ran: few bytes that save most of the work. */
+ * some values of its inside that were held since it ran: few bytes that save much of the work; mode 2 holds
+ * more than mode 1. */
 struct stage_mode {
   uint64_t held_bytes;
   uint64_t forward_peak; /* of running forward and keeping nothing but the input and what is held */
@@ -37,7 +38,7 @@ struct stage_mode {
   VECTOR(struct stage_option) options; /* 0: keeps all that the backward part reads */
 };
 
-enum { STAGE_MODES = 2 };
+enum { STAGE_MODES = 3 };
 
 /* A class of stages. */
 struct stage {
@@ -48,7 +49,7 @@ struct stage {
                       output boundary and gives its gradients; backward nodes; last: reads what leaves */
   int32_t forward, backward; /* counts */
   uint64_t input_bytes;
-  bool *held; /* by tensor of the small step: mode 1 holds it */
+  bool *held[STAGE_MODES]; /* by tensor of the small step */
   struct stage_mode modes[STAGE_MODES];
 };
 

@@ -23,7 +23,7 @@ static bool is_checkpoint(const struct chain *chain, const struct chain_cut *cut
 static void thin_out(struct chain_cuts *cuts, const bool *keep, int32_t most) {
   int32_t kept = 0, taken = 0;
   for (int32_t i = 0; i < cuts->count; i++) kept += keep[i];
-  const int32_t apart = most > 0 ? (kept + most - 1) / most : kept + 1;
+  const int32_t apart = most > 0 ? (kept - 1) / most + 1 : kept + 1;
   for (int32_t i = 0, number = 0; i < cuts->count; i++)
     if (keep[i] && ++number % apart == 0) cuts->cuts[taken++] = cuts->cuts[i];
   cuts->count = taken;

@@ -28,11 +28,6 @@ void chain_plan_free(struct chain_plan *plan) {
 
 /* ---- Emission ---- */
 
-void chain_begin(struct chain_plan *plan) {
-  memset(plan->ran, 0, (size_t)plan->chain.stage_count * sizeof *plan->ran);
-  plan->emitted.nodes.count = 0;
-}
-
 static neap_status emit(struct chain_plan *plan, int32_t s, const int32_t *locals, int32_t count) {
   const struct chain_stage *stage = &plan->chain.stages[s];
   for (int32_t i = 0; i < count; i++)
@@ -50,21 +45,14 @@ static neap_status run_forward(struct chain_plan *plan, int32_t s, const int32_t
   return NEAP_OK;
 }
 
-neap_status chain_forward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option) {
-  const struct stage_mode *m = &chain_plan_stage(plan, s)->modes[mode];
-  const struct stage_option *chosen = &m->options.data[option >= 0 ? option : m->bare];
-  return run_forward(plan, s, chosen->again, chosen->again_count);
-}
-
-neap_status chain_backward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option) {
-  const struct stage_option *chosen = &chain_plan_stage(plan, s)->modes[mode].options.data[option];
-  return emit(plan, s, chosen->backward, chosen->backward_count);
-}
-
-neap_status chain_leaf(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option) {
-  const struct stage_option *chosen = &chain_plan_stage(plan, s)->modes[mode].options.data[option];
-  TRY(run_forward(plan, s, chosen->make, chosen->make_count));
-  return emit(plan, s, chosen->backward, chosen->backward_count);
+static neap_status emit_operation(struct chain_plan *plan, const struct chain_operation *o) {
+  const struct stage_mode *mode = &chain_plan_stage(plan, o->stage)->modes[o->mode];
+  const struct stage_option *option =
+      &mode->options.data[o->action == CHAIN_FORWARD ? mode->bare : o->choice];
+  if (o->action == CHAIN_LEAF) TRY(run_forward(plan, o->stage, option->make, option->make_count));
+  if (o->action == CHAIN_FORWARD || o->action == CHAIN_FORWARD_KEEP)
+    return run_forward(plan, o->stage, option->again, option->again_count);
+  return emit(plan, o->stage, option->backward, option->backward_count);
 }
 
 /* ---- Scoring ---- */
@@ -83,11 +71,12 @@ static void take(struct chain_plan *plan, struct schedule *schedule, const struc
   plan->any = true;
 }
 
-neap_status chain_score(struct chain_plan *plan, struct simulation *score) {
+static neap_status score_emitted(struct chain_plan *plan, struct simulation *score) {
   struct schedule *emitted = &plan->emitted;
+  RETURN_IF(emitted->nodes.count >= INT32_MAX, NEAP_OVER_BUDGET, "chain: the schedule is too long");
   struct simulation raw;
   TRY(simulator_run(&plan->simulator, emitted->nodes.data, (int32_t)emitted->nodes.count, &raw));
-  if (score != NULL) *score = raw;
+  *score = raw;
   if (raw.peak_bytes > plan->budget || plan->quick || emitted->nodes.count > CLEAN_LIMIT) {
     take(plan, emitted, &raw);
     return NEAP_OK;
@@ -98,6 +87,20 @@ neap_status chain_score(struct chain_plan *plan, struct simulation *score) {
   if (status == NEAP_OK) take(plan, &cleaned, &raw);
   schedule_free(&cleaned);
   return status;
+}
+
+neap_status chain_score(struct chain_plan *plan, const chain_operations *operations,
+                        struct simulation *score) {
+  memset(plan->ran, 0, (size_t)plan->chain.stage_count * sizeof *plan->ran);
+  plan->emitted.nodes.count = 0;
+  for (size_t i = 0; i < operations->count; i++) TRY(emit_operation(plan, &operations->data[i]));
+  return score_emitted(plan, score);
+}
+
+neap_status chain_keep_all(struct chain_plan *plan, struct simulation *score) {
+  plan->emitted.nodes.count = 0;
+  for (int32_t v = 0; v < plan->chain.step->node_count; v++) TRY(vector_push(&plan->emitted.nodes, v));
+  return score_emitted(plan, score);
 }
 
 neap_status chain_verdict(const struct chain_plan *plan, const char *name) {

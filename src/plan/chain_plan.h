@@ -3,6 +3,7 @@
 #ifndef NEAP_PLAN_CHAIN_PLAN_H
 #define NEAP_PLAN_CHAIN_PLAN_H
 
+#include "plan/chain_operation.h"
 #include "plan/planner.h"
 #include "plan/simulator.h"
 #include "plan/stage.h"
@@ -31,17 +32,14 @@ static inline const struct stage *chain_plan_stage(const struct chain_plan *plan
   return &plan->classes[plan->chain.stages[s].class_id];
 }
 
-/* Start a schedule and go on with it. A stage's boundary input has to be there; what an option keeps lives
- * until its backward part. `mode`: what is there of the inside (stage.h). `option` of a forward run: -1 keeps
- * nothing more. */
-void chain_begin(struct chain_plan *plan);
-neap_status chain_forward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option);
-neap_status chain_backward(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option);
-neap_status chain_leaf(struct chain_plan *plan, int32_t s, int32_t mode, int32_t option);
+/* Emits and scores a schedule; where it fits, without recomputations that the budget does not need. Keeps it
+ * when it is better. A stage's boundary input has to be there; what an option keeps lives until its backward
+ * part. `score`: before cleaning. */
+neap_status chain_score(struct chain_plan *plan, const chain_operations *operations,
+                        struct simulation *score);
 
-/* Scores the schedule; where it fits, without recomputations that the budget does not need. Keeps it when it
- * is better. `score` (may be NULL): before cleaning. */
-neap_status chain_score(struct chain_plan *plan, struct simulation *score);
+/* The same for the step's own order. */
+neap_status chain_keep_all(struct chain_plan *plan, struct simulation *score);
 
 /* NEAP_OVER_BUDGET unless a schedule fits. */
 neap_status chain_verdict(const struct chain_plan *plan, const char *name);

@@ -6,6 +6,7 @@
 
 planner_function plan_keep_all;                                         /* planners.c */
 planner_function plan_chen_sqrt, plan_chen_greedy, plan_chen_recursive; /* chen.c */
+planner_function plan_revolve, plan_bptt, plan_hong_n3, plan_hong;      /* chain_rows.c */
 planner_function plan_rotor;                                            /* rotor_plan.c */
 planner_function plan_evict;                                            /* evict.c */
 planner_function plan_checkmate;                                        /* checkmate.c */

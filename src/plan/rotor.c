@@ -198,14 +198,14 @@ static float least_leaf(const struct rotor_mode *mode) {
   return least;
 }
 
-/* No plan is cheaper than the cheapest way through each stage. */
-static float cost_bound(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
-  float bound = least_leaf(&r->stages[b].modes[p]);
-  for (int32_t s = a; s < b; s++) bound += least_option(&r->stages[s].modes[p]);
+/* The cheapest way through each stage of a .. b: no plan is cheaper. For b from a on, one after the other. */
+static float bound_on(const struct rotor *r, int32_t p, int32_t b, float *options) {
+  const float bound = *options + least_leaf(&r->stages[b].modes[p]);
+  *options += least_option(&r->stages[b].modes[p]);
   return bound;
 }
 
-static neap_status fill(struct rotor *r, int32_t p, int32_t a, int32_t b, struct table *t) {
+static neap_status fill(struct rotor *r, int32_t p, int32_t a, int32_t b, float bound, struct table *t) {
   t->limit = r->slots - held(r, p, a, b);
   if (t->limit < 0) {
     t->limit = -1;
@@ -218,9 +218,8 @@ static neap_status fill(struct rotor *r, int32_t p, int32_t a, int32_t b, struct
     add_leaves(&r->stages[a].modes[p], t);
   else
     add_now(r, p, a, b, t);
-  const float bound = cost_bound(r, p, a, b) * (1 + 1e-6f);
   int32_t end = t->limit + 1;
-  while (end > 0 && t->cost[end - 1] <= bound) end--;
+  while (end > 0 && t->cost[end - 1] <= bound * (1 + 1e-6f)) end--;
   if (a < b) add_later(r, p, p, a, b, end, t);
   for (int32_t q = 1; a < b && q < modes_left(r, p, a, b); q++) add_later(r, 0, q, a, b, end, t);
   while (t->from <= t->limit && t->cost[t->from] == INFINITY) t->from++;
@@ -231,16 +230,18 @@ static neap_status fill_all(struct rotor *r, int32_t *common) {
   for (int32_t a = r->count; a-- > 0;) {
     int32_t length;
     const int32_t twin = find_twin(r->stages, r->count, a, common, &length);
+    float options[ROTOR_MODES] = {0};
     for (int32_t b = a; b < r->count; b++)
       for (int32_t p = r->modes; p-- > 0;) {
         struct table **place = place_of(r, p, a, b);
+        const float bound = bound_on(r, p, b, &options[p]);
         if (b - a < length) {
           *place = *place_of(r, p, twin, twin + b - a);
           continue;
         }
         *place = region_alloc(&r->region, 1, sizeof **place);
         RETURN_IF(*place == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory");
-        TRY(fill(r, p, a, b, *place));
+        TRY(fill(r, p, a, b, bound, *place));
       }
   }
   return NEAP_OK;
@@ -294,28 +295,28 @@ struct state {
   int32_t p, m, a, b;
 };
 
-static neap_status trace(const struct rotor *r, struct state at, rotor_operations *out);
+static neap_status trace(const struct rotor *r, struct state at, chain_operations *out);
 
-static neap_status trace_leaf(const struct rotor *r, struct state at, rotor_operations *out) {
+static neap_status trace_leaf(const struct rotor *r, struct state at, chain_operations *out) {
   const struct rotor_mode *mode = &r->stages[at.a].modes[at.p];
   int32_t best = -1;
   for (int32_t k = 0; k < mode->leaf_count; k++)
     if (mode->leaves[k].peak <= at.m && (best < 0 || mode->leaves[k].cost < mode->leaves[best].cost))
       best = k;
-  return vector_push(out, (struct rotor_operation){ROTOR_LEAF, at.a, at.p, best});
+  return vector_push(out, (struct chain_operation){CHAIN_LEAF, at.a, at.p, best});
 }
 
-static neap_status trace_now(const struct rotor *r, struct state at, int32_t k, rotor_operations *out) {
+static neap_status trace_now(const struct rotor *r, struct state at, int32_t k, chain_operations *out) {
   const int32_t taken = r->stages[at.a].modes[at.p].options[k].kept + r->stages[at.a + 1].input;
-  TRY(vector_push(out, (struct rotor_operation){ROTOR_FORWARD_KEEP, at.a, at.p, k}));
+  TRY(vector_push(out, (struct chain_operation){CHAIN_FORWARD_KEEP, at.a, at.p, k}));
   TRY(trace(r, (struct state){at.p, at.m - taken, at.a + 1, at.b}, out));
-  return vector_push(out, (struct rotor_operation){ROTOR_BACKWARD, at.a, at.p, k});
+  return vector_push(out, (struct chain_operation){CHAIN_BACKWARD, at.a, at.p, k});
 }
 
 static neap_status trace_later(const struct rotor *r, struct state at, int32_t q, int32_t j,
-                               const struct split *split, rotor_operations *out) {
+                               const struct split *split, chain_operations *out) {
   for (int32_t s = at.a; s < j; s++)
-    TRY(vector_push(out, (struct rotor_operation){ROTOR_FORWARD, s, at.p, -1}));
+    TRY(vector_push(out, (struct chain_operation){CHAIN_FORWARD, s, at.p, -1}));
   TRY(trace(r, (struct state){at.p, at.m - split->taken, j, at.b}, out));
   return trace(r, (struct state){q, at.m + split->freed, at.a, j - 1}, out);
 }
@@ -336,7 +337,7 @@ static int32_t find_split(const struct rotor *r, struct state at, int32_t q, flo
 }
 
 /* The candidate that gave opt(p, m, a, b): the tables hold no decisions, which would double them. */
-static neap_status trace(const struct rotor *r, struct state at, rotor_operations *out) {
+static neap_status trace(const struct rotor *r, struct state at, chain_operations *out) {
   if (at.a == at.b) return trace_leaf(r, at, out);
   const struct rotor_mode *mode = &r->stages[at.a].modes[at.p];
   const struct table *rest = table_of(r, at.p, at.a + 1, at.b);
@@ -356,7 +357,7 @@ static neap_status trace(const struct rotor *r, struct state at, rotor_operation
   return split >= 0 ? trace_later(r, at, split_mode, split, &chosen, out) : trace_now(r, at, option, out);
 }
 
-neap_status rotor_trace(const struct rotor *rotor, int32_t slots, rotor_operations *out) {
+neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out) {
   RETURN_IF(rotor_cost(rotor, slots) == INFINITY, NEAP_OVER_BUDGET,
             "rotor: no way through the chain in %d slots", slots);
   return trace(rotor, (struct state){0, slots, 0, rotor->count - 1}, out);

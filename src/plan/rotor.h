@@ -26,7 +26,7 @@
 #include <stdbool.h>
 
 #include "base/region.h"
-#include "base/vector.h"
+#include "plan/chain_operation.h"
 
 /* A way to run a stage now and use what it keeps later. */
 struct rotor_option {
@@ -60,27 +60,13 @@ struct rotor_stage {
   struct rotor_mode modes[ROTOR_MODES];
 };
 
-enum rotor_action {
-  ROTOR_FORWARD,      /* run stage forward, keep nothing inside */
-  ROTOR_FORWARD_KEEP, /* run stage forward with option `choice` */
-  ROTOR_BACKWARD,     /* run it backward from what that kept */
-  ROTOR_LEAF          /* run it forward and backward as leaf `choice` */
-};
-
-struct rotor_operation {
-  enum rotor_action action;
-  int32_t stage;
-  int32_t mode;   /* what is there of the stage's inside when it runs forward */
-  int32_t choice; /* option or leaf of that mode */
-};
-
 struct rotor; /* the tables for all memories up to a limit */
 
 /* Fills the tables of `modes` modes for all m up to `slots`. The stages are read as long as the tables live.
  * Up to ROTOR_EXACT stages every split j is tried; of a longer stretch all those within ROTOR_EXACT / 2 of
  * its ends and ever fewer towards its middle. O(distinct (a, b) x splits x slots) time, O(distinct (a, b) x
  * slots) memory; stretches of the same kinds are one. */
-enum { ROTOR_EXACT = 32 };
+enum { ROTOR_EXACT = 24 };
 neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots,
                          struct rotor **out);
 void rotor_free(struct rotor *rotor);
@@ -91,9 +77,8 @@ double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes
 /* Least cost within `slots`; INFINITY: none. */
 float rotor_cost(const struct rotor *rotor, int32_t slots);
 
-typedef VECTOR(struct rotor_operation) rotor_operations;
-
-/* The operations that reach rotor_cost(), in order, appended to `out`. NEAP_OVER_BUDGET: none do. */
-neap_status rotor_trace(const struct rotor *rotor, int32_t slots, rotor_operations *out);
+/* The operations that reach rotor_cost(); choices are options and leaves of the modes. They are appended to
+ * `out`. NEAP_OVER_BUDGET: none do. */
+neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out);
 
 #endif

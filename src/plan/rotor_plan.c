@@ -13,7 +13,7 @@ enum {
   MOST_STAGES = 1024, /* before the work is looked at */
   EFFORT = 600,       /* sets of kept values a class */
   PEAK_SLACK = 4,     /* slots */
-  EXTRA_TRIALS = 24   /* internal budgets below the first that fits */
+  EXTRA_TRIALS = 16   /* internal budgets below the first that fits */
 };
 #define MOST_WORK 6e9 /* additions in the tables */
 /* The tables count some bytes that in truth share a place or are dead: internal budgets go beyond the real.
@@ -40,7 +40,7 @@ struct rotor_plan {
   struct rotor_stage *stages;
   struct kind *kinds;
   int32_t kind_count;
-  rotor_operations operations;
+  chain_operations operations;
 };
 
 static int32_t slots_of(double slot, uint64_t bytes) {
@@ -171,27 +171,16 @@ static double choose_slot(const struct rotor_plan *p, double largest) {
 
 /* ---- Schedules ---- */
 
-static neap_status emit(struct rotor_plan *p) {
-  chain_begin(&p->plan);
+/* From choices of the tables to the stages' own. */
+static void name_options(struct rotor_plan *p) {
   for (size_t i = 0; i < p->operations.count; i++) {
-    const struct rotor_operation o = p->operations.data[i];
-    const struct choices *c = &p->kinds[p->stages[o.stage].kind].modes[o.mode];
-    switch (o.action) {
-    case ROTOR_FORWARD:
-      TRY(chain_forward(&p->plan, o.stage, o.mode, -1));
-      break;
-    case ROTOR_FORWARD_KEEP:
-      TRY(chain_forward(&p->plan, o.stage, o.mode, c->option_of[o.choice]));
-      break;
-    case ROTOR_BACKWARD:
-      TRY(chain_backward(&p->plan, o.stage, o.mode, c->option_of[o.choice]));
-      break;
-    case ROTOR_LEAF:
-      TRY(chain_leaf(&p->plan, o.stage, o.mode, c->leaf_of[o.choice]));
-      break;
-    }
+    struct chain_operation *o = &p->operations.data[i];
+    const struct choices *c = &p->kinds[p->stages[o->stage].kind].modes[o->mode];
+    if (o->action == CHAIN_LEAF)
+      o->choice = c->leaf_of[o->choice];
+    else if (o->action != CHAIN_FORWARD)
+      o->choice = c->option_of[o->choice];
   }
-  return NEAP_OK;
 }
 
 /* From generous internal budgets down: until some have fitted. */
@@ -205,24 +194,17 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
     before = cost;
     p->operations.count = 0;
     TRY(rotor_trace(rotor, m, &p->operations));
-    TRY(emit(p));
+    name_options(p);
     struct simulation score;
-    TRY(chain_score(&p->plan, &score));
+    TRY(chain_score(&p->plan, &p->operations, &score));
     trials -= score.peak_bytes <= p->plan.budget;
   }
   return NEAP_OK;
 }
 
-/* The step's own order keeps everything. */
-static neap_status keep_all(struct rotor_plan *p, struct simulation *score) {
-  chain_begin(&p->plan);
-  for (int32_t v = 0; v < p->plan.chain.step->node_count; v++) TRY(vector_push(&p->plan.emitted.nodes, v));
-  return chain_score(&p->plan, score);
-}
-
 static neap_status solve(struct rotor_plan *p) {
   struct simulation all;
-  TRY(keep_all(p, &all));
+  TRY(chain_keep_all(&p->plan, &all));
   if (all.peak_bytes <= p->plan.budget) return NEAP_OK;
   const uint64_t values = p->plan.budget - p->plan.chain.step->resident_bytes;
   const int32_t wanted = p->plan.quick ? QUICK_SLOTS : SLOTS;

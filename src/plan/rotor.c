@@ -62,7 +62,7 @@ static int32_t find_twin(const struct rotor_stage *stages, int32_t count, int32_
                          int32_t *length) {
   int32_t twin = a;
   *length = 0;
-  for (int32_t other = a + 1; other < count; other++) {
+  for (int32_t other = a + 1; other < count - 1; other++) { /* the last stage is like no other */
     common[other] = stages[other].kind == stages[a].kind ? 1 + common[other + 1] : 0;
     if (common[other] > *length) *length = common[other], twin = other;
   }
@@ -198,10 +198,16 @@ static float least_leaf(const struct rotor_mode *mode) {
   return least;
 }
 
-/* The cheapest way through each stage of a .. b: no plan is cheaper. For b from a on, one after the other. */
-static float bound_on(const struct rotor *r, int32_t p, int32_t b, float *options) {
-  const float bound = *options + least_leaf(&r->stages[b].modes[p]);
-  *options += least_option(&r->stages[b].modes[p]);
+/* No plan is cheaper: each stage but the last either runs as an option of mode p, or is swept over and later
+ * done as an option or leaf of any mode. `sum`: of the stages before b; for b from a on, one after the other.
+ */
+static float bound_on(const struct rotor *r, int32_t p, int32_t b, float *sum) {
+  const struct rotor_mode *modes = r->stages[b].modes;
+  const float bound = *sum + least_leaf(&modes[p]);
+  float later = INFINITY;
+  for (int32_t q = 0; q < r->modes; q++)
+    later = fminf(later, fminf(least_option(&modes[q]), least_leaf(&modes[q])));
+  *sum += fminf(least_option(&modes[p]), modes[p].forward_cost + later);
   return bound;
 }
 
@@ -230,11 +236,11 @@ static neap_status fill_all(struct rotor *r, int32_t *common) {
   for (int32_t a = r->count; a-- > 0;) {
     int32_t length;
     const int32_t twin = find_twin(r->stages, r->count, a, common, &length);
-    float options[ROTOR_MODES] = {0};
+    float sums[ROTOR_MODES] = {0};
     for (int32_t b = a; b < r->count; b++)
       for (int32_t p = r->modes; p-- > 0;) {
         struct table **place = place_of(r, p, a, b);
-        const float bound = bound_on(r, p, b, &options[p]);
+        const float bound = bound_on(r, p, b, &sums[p]);
         if (b - a < length) {
           *place = *place_of(r, p, twin, twin + b - a);
           continue;

@@ -73,7 +73,7 @@ static neap_status measure(const struct stage *s, struct simulator *simulator, i
   option->forward_peak = less(most_live(simulator, 1, after - 1), beside);
   option->backward_peak = less(most_live(simulator, after, end), beside);
   option->kept_bytes = less(simulator->live.data[after - 1] - output - gradients, beside);
-  if (mode > 0) {
+  if (mode > 0 && !final) {
     TRY(run_option(s, simulator, option->again, option->again_count, option, &after, &backward, &end));
     option->forward_peak = less(most_live(simulator, after, backward), beside + gradients);
   }

@@ -24,6 +24,7 @@ void chain_plan_free(struct chain_plan *plan) {
   simulator_free(&plan->simulator);
   schedule_free(&plan->emitted);
   chain_free(&plan->chain);
+  *plan = (struct chain_plan){0};
 }
 
 /* ---- Emission ---- */

@@ -8,10 +8,7 @@
 #include "plan/rotor.h"
 
 enum {
-  SLOTS = 500,        /* of the budget */
-  QUICK_SLOTS = 160,  /* where only feasibility counts */
   MOST_STAGES = 1024, /* before the work is looked at */
-  EFFORT = 600,       /* sets of kept values a class */
   PEAK_SLACK = 4,     /* slots */
   EXTRA_TRIALS = 16   /* internal budgets below the first that fits */
 };
@@ -202,13 +199,18 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
   return NEAP_OK;
 }
 
-static neap_status solve(struct rotor_plan *p) {
+/* How finely is looked: slots of the budget, and sets of kept values that are tried for a class of stages. */
+struct effort {
+  int32_t slots, sets;
+};
+static const struct effort full = {500, 600}, quick = {160, 60};
+
+static neap_status solve(struct rotor_plan *p, struct effort effort) {
   struct simulation all;
   TRY(chain_keep_all(&p->plan, &all));
   if (all.peak_bytes <= p->plan.budget) return NEAP_OK;
   const uint64_t values = p->plan.budget - p->plan.chain.step->resident_bytes;
-  const int32_t wanted = p->plan.quick ? QUICK_SLOTS : SLOTS;
-  p->slot = choose_slot(p, (double)values / wanted + 1e-9);
+  p->slot = choose_slot(p, (double)values / effort.slots + 1e-9);
   fill_stages(p);
   const int32_t slots = (int32_t)((double)values / p->slot * BEYOND);
   struct rotor *rotor;
@@ -220,20 +222,36 @@ static neap_status solve(struct rotor_plan *p) {
 
 /* A chain whose tables would take too long is cut into fewer stages. */
 static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t budget,
-                           const struct planner_options *options, struct schedule *out) {
+                           const struct planner_options *options, struct effort effort,
+                           struct schedule *out) {
   for (int32_t most = MOST_STAGES;; most = p->plan.chain.stage_count / 2) {
-    TRY(chain_plan_create(step, budget, options, most, EFFORT, out, &p->plan));
+    chain_plan_free(&p->plan);
+    region_free(&p->region);
+    TRY(chain_plan_create(step, budget, options, most, effort.sets, out, &p->plan));
     TRY(find_kinds(p));
     p->slot = 1;
     fill_stages(p);
-    if (p->plan.chain.stage_count < 8 ||
-        rotor_work(p->stages, p->plan.chain.stage_count, STAGE_MODES, (int32_t)(SLOTS * BEYOND)) <= MOST_WORK)
-      return NEAP_OK;
     const int32_t stages = p->plan.chain.stage_count;
-    chain_plan_free(&p->plan);
-    region_free(&p->region);
-    p->plan = (struct chain_plan){.chain.stage_count = stages};
+    if (stages < 8 ||
+        rotor_work(p->stages, stages, STAGE_MODES, (int32_t)(effort.slots * BEYOND)) <= MOST_WORK)
+      return NEAP_OK;
   }
+}
+
+/* What can be met must not hang on effort: where the fine look finds nothing, the quick one is taken. */
+static neap_status search(struct rotor_plan *p, const neap_step *step, uint64_t budget,
+                          const struct planner_options *options, struct schedule *out) {
+  if (!options->quick) {
+    TRY(prepare(p, step, budget, options, full, out));
+    TRY(solve(p, full));
+    if (p->plan.any && p->plan.score.peak_bytes <= budget) return NEAP_OK;
+  }
+  const bool any = p->plan.any;
+  const struct simulation score = p->plan.score;
+  TRY(prepare(p, step, budget, options, quick, out));
+  p->plan.any = any;
+  p->plan.score = score;
+  return solve(p, quick);
 }
 
 neap_status plan_rotor(const neap_step *step, uint64_t budget, const struct planner_options *options,
@@ -241,8 +259,7 @@ neap_status plan_rotor(const neap_step *step, uint64_t budget, const struct plan
   RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "rotor: what is resident alone needs %llu bytes",
             (unsigned long long)step->resident_bytes);
   struct rotor_plan p = {0};
-  neap_status status = prepare(&p, step, budget, options, out);
-  if (status == NEAP_OK) status = solve(&p);
+  neap_status status = search(&p, step, budget, options, out);
   if (status == NEAP_OK) status = chain_verdict(&p.plan, "rotor");
   vector_free(&p.operations);
   region_free(&p.region);

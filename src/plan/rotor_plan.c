@@ -9,10 +9,13 @@
 
 enum {
   MOST_STAGES = 1024, /* before the work is looked at */
-  PEAK_SLACK = 4,     /* slots */
-  EXTRA_TRIALS = 16   /* internal budgets below the first that fits */
+  MOST_SLOTS = 4000,  /* of the budget, in a short chain */
+  PEAK_SHARE = 128,   /* of the slots: a peak higher by so little seldom binds */
+  TRIALS = 16,        /* internal budgets below the first that fits; more of small steps */
+  TRIAL_NODES = 60000 /* nodes that those trials simulate */
 };
-#define MOST_WORK 6e9 /* additions in the tables */
+#define MOST_WORK  6e9 /* additions in the tables */
+#define SMALL_WORK 2e8 /* for which more slots are taken */
 /* The tables count some bytes that in truth share a place or are dead: internal budgets go beyond the real.
  */
 #define BEYOND 1.15
@@ -33,7 +36,8 @@ struct kind {
 struct rotor_plan {
   struct chain_plan plan;
   struct region region;
-  double slot; /* bytes */
+  double slot;        /* bytes */
+  int32_t peak_slack; /* slots */
   struct rotor_stage *stages;
   struct kind *kinds;
   int32_t kind_count;
@@ -48,11 +52,11 @@ static int32_t slots_of(double slot, uint64_t bytes) {
 /* ---- Kinds ---- */
 
 /* Does another cost and keep no more? Peaks may be a little higher: they seldom bind. */
-static bool option_dominated(const struct rotor_option *options, int32_t count,
-                             const struct rotor_option *o) {
+static bool option_dominated(const struct rotor_option *options, int32_t count, const struct rotor_option *o,
+                             int32_t slack) {
   for (int32_t i = 0; i < count; i++)
-    if (options[i].kept <= o->kept && options[i].forward_peak <= o->forward_peak + PEAK_SLACK &&
-        options[i].backward_peak <= o->backward_peak + PEAK_SLACK && options[i].cost <= o->cost)
+    if (options[i].kept <= o->kept && options[i].forward_peak <= o->forward_peak + slack &&
+        options[i].backward_peak <= o->backward_peak + slack && options[i].cost <= o->cost)
       return true;
   return false;
 }
@@ -71,7 +75,7 @@ static void fill_choices(const struct rotor_plan *p, const struct stage_mode *mo
     const struct rotor_option option = {
         slots_of(p->slot, from->kept_bytes), slots_of(p->slot, from->forward_peak),
         slots_of(p->slot, from->backward_peak + passing), (float)(from->again_cost + from->backward_cost)};
-    if (!option_dominated(c->options, c->option_count, &option)) {
+    if (!option_dominated(c->options, c->option_count, &option, p->peak_slack)) {
       c->option_of[c->option_count] = i;
       c->options[c->option_count++] = option;
     }
@@ -182,7 +186,8 @@ static void name_options(struct rotor_plan *p) {
 
 /* From generous internal budgets down: until some have fitted. */
 static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor, int32_t slots) {
-  int trials = p->plan.quick ? 1 : EXTRA_TRIALS;
+  const int32_t share = TRIAL_NODES / (p->plan.chain.step->node_count + 1);
+  int32_t trials = p->plan.quick ? 1 : share > TRIALS ? share : TRIALS;
   float before = -1;
   for (int32_t m = slots; m >= 0 && trials > 0; m--) {
     const float cost = rotor_cost(rotor, m);
@@ -205,12 +210,21 @@ struct effort {
 };
 static const struct effort full = {500, 600}, quick = {160, 60};
 
+/* More slots where they cost little. */
+static int32_t choose_slots(const struct rotor_plan *p, struct effort effort) {
+  const double work = rotor_work(p->stages, p->plan.chain.stage_count, STAGE_MODES, 1);
+  if (p->plan.quick || work * effort.slots >= SMALL_WORK) return effort.slots;
+  return work * MOST_SLOTS <= SMALL_WORK ? MOST_SLOTS : (int32_t)(SMALL_WORK / work);
+}
+
 static neap_status solve(struct rotor_plan *p, struct effort effort) {
   struct simulation all;
   TRY(chain_keep_all(&p->plan, &all));
   if (all.peak_bytes <= p->plan.budget) return NEAP_OK;
   const uint64_t values = p->plan.budget - p->plan.chain.step->resident_bytes;
-  p->slot = choose_slot(p, (double)values / effort.slots + 1e-9);
+  const int32_t wanted = choose_slots(p, effort);
+  p->slot = choose_slot(p, (double)values / wanted + 1e-9);
+  p->peak_slack = wanted > effort.slots ? 0 : wanted / PEAK_SHARE;
   fill_stages(p);
   const int32_t slots = (int32_t)((double)values / p->slot * BEYOND);
   struct rotor *rotor;

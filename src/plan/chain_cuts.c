@@ -80,6 +80,10 @@ static void list_values(const neap_step *step, const struct crossings *c, struct
   }
 }
 
+/* One or two boundaries of several values between two articulation points cut a block into branches, which
+ * the points cut off more cheaply; more of them are the steps of a sequence. */
+enum { FEWEST_BOUNDARIES = 3 };
+
 neap_status chain_cuts_find(const neap_step *step, struct region *region, struct chain_cuts *out) {
   struct crossings c = {0};
   *out = (struct chain_cuts){0};
@@ -95,7 +99,9 @@ neap_status chain_cuts_find(const neap_step *step, struct region *region, struct
   }
   for (int32_t from = -1, to = 0; status == NEAP_OK && from < c.border; from = to) {
     for (to = from + 1; to < c.border && !is_articulation(step, &c, to); to++) {}
+    const int32_t before = out->count;
     for (int32_t v = from; (v = next_boundary(&c, v, to)) >= 0;) out->cuts[out->count++].after = v;
+    if (out->count - before < FEWEST_BOUNDARIES) out->count = before;
     if (to < c.border) out->cuts[out->count++].after = to;
   }
   if (status == NEAP_OK) list_values(step, &c, out);

@@ -1,62 +1,45 @@
-/* Chen, Xu, Zhang, Guestrin 2016, Training Deep Nets with Sublinear Memory Cost. The forward part is cut at
- * values that alone lead from what is before them to what is after; what lies between cuts is dropped at the
- * end of the forward pass and made again when the backward pass first asks for it, just in time. */
+/* Chen, Xu, Zhang, Guestrin 2016, Training Deep Nets with Sublinear Memory Cost. The forward part is cut
+ * where one value, or a few together, lead from what is before to what is after; what lies between cuts is
+ * dropped at the end of the forward pass and made again when the backward pass first asks for it, just in
+ * time. */
 #include <math.h>
 #include <string.h>
 
 #include "base/region.h"
+#include "plan/chain.h"
 #include "plan/planners.h"
 #include "plan/simulator.h"
 
 /* ---- Cuts ---- */
 
-struct chain {
+struct cuts {
   const neap_step *step;
-  int32_t border;    /* the first node that is not of the forward pass */
-  int32_t cut_count; /* candidates, in order */
-  int32_t *cut;      /* candidate -> the one value that crosses it */
-  int32_t *segment;  /* forward node -> how many candidates lie before it */
+  struct chain_cuts all;
+  int32_t *segment; /* forward node -> how many cuts lie before it */
 };
 
-/* Values that alone cross a position of the forward pass (its articulation points). */
-static neap_status chain_create(const neap_step *step, struct region *region, struct chain *chain) {
-  *chain = (struct chain){.step = step};
-  while (chain->border < step->node_count && step->nodes[chain->border].pass != PASS_BACKWARD)
-    chain->border++;
-  const size_t nodes = (size_t)chain->border + 2;
-  int32_t *crossing = region_alloc(region, nodes, sizeof *crossing),
-          *which = region_alloc(region, nodes, sizeof *which);
-  chain->cut = region_alloc(region, nodes, sizeof *chain->cut);
-  chain->segment = region_alloc(region, nodes, sizeof *chain->segment);
-  RETURN_IF(!crossing || !which || !chain->cut || !chain->segment, NEAP_OUT_OF_MEMORY, "chen: out of memory");
-  for (int32_t t = 0; t < step->tensor_count; t++) {
-    const int32_t producer = step->tensors[t].producer;
-    if (producer < 0 || producer >= chain->border) continue;
-    int32_t last = producer; /* its last reader in the forward pass */
-    for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++)
-      if (step->readers[r] < chain->border && step->nodes[step->readers[r]].pass == PASS_FORWARD)
-        last = step->readers[r];
-    if (last == producer) continue;
-    crossing[producer]++;
-    crossing[last]--;
-    which[producer] += t; /* a running sum: where one value crosses, it is that value */
-    which[last] -= t;
-  }
-  for (int32_t v = 0, count = 0, sum = 0; v < chain->border; v++) {
-    chain->segment[v] = chain->cut_count;
-    count += crossing[v];
-    sum += which[v];
-    if (count == 1 && (chain->cut_count == 0 || chain->cut[chain->cut_count - 1] != sum) &&
-        step->tensors[sum].producer == v)
-      chain->cut[chain->cut_count++] = sum;
+static neap_status cuts_create(const neap_step *step, struct region *region, struct cuts *cuts) {
+  cuts->step = step;
+  TRY(chain_cuts_find(step, region, &cuts->all));
+  cuts->segment = region_alloc(region, (size_t)cuts->all.border + 1, sizeof *cuts->segment);
+  RETURN_IF(cuts->segment == NULL, NEAP_OUT_OF_MEMORY, "chen: out of memory");
+  for (int32_t v = 0, before = 0; v < cuts->all.border; v++) {
+    cuts->segment[v] = before;
+    before += before < cuts->all.count && cuts->all.cuts[before].after == v;
   }
   return NEAP_OK;
+}
+
+static bool have_cut(const struct cuts *cuts, int32_t cut, const bool *have) {
+  for (int32_t i = cuts->all.cuts[cut].begin; i < cuts->all.cuts[cut].end; i++)
+    if (!have[cuts->all.values[i]]) return false;
+  return true;
 }
 
 /* ---- From what is kept to a schedule ---- */
 
 struct emission {
-  const struct chain *chain;
+  const struct cuts *cuts;
   bool *have;                /* by tensor */
   bool *updated;             /* by tensor */
   bool *need;                /* scratch, by tensor */
@@ -68,7 +51,7 @@ struct emission {
 
 /* Runs a node after what it misses. NEAP_OVER_BUDGET: something that it needs cannot be made again. */
 static neap_status emit(struct emission *e, int32_t v) {
-  const neap_step *step = e->chain->step;
+  const neap_step *step = e->cuts->step;
   const struct step_node *node = &step->nodes[v];
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t t = node->inputs[i];
@@ -86,14 +69,14 @@ static neap_status emit(struct emission *e, int32_t v) {
   return vector_push(&e->out->nodes, v);
 }
 
-/* The value of a cut again, and nothing else of what it takes. */
+/* The values of a cut again, and nothing else of what they take. */
 static neap_status emit_cut(struct emission *e, int32_t cut) {
-  const int32_t value = e->chain->cut[cut];
-  if (e->have[value]) return NEAP_OK;
+  const struct chain_cuts *all = &e->cuts->all;
   e->made.count = 0;
-  TRY(emit(e, e->chain->step->tensors[value].producer));
-  for (size_t i = 0; i < e->made.count; i++)
-    if (e->made.data[i] != value) e->have[e->made.data[i]] = false;
+  for (int32_t i = all->cuts[cut].begin; i < all->cuts[cut].end; i++)
+    if (!e->have[all->values[i]]) TRY(emit(e, e->cuts->step->tensors[all->values[i]].producer));
+  for (size_t i = 0; i < e->made.count; i++) e->have[e->made.data[i]] = false;
+  for (int32_t i = all->cuts[cut].begin; i < all->cuts[cut].end; i++) e->have[all->values[i]] = true;
   return NEAP_OK;
 }
 
@@ -101,7 +84,7 @@ static neap_status emit_cut(struct emission *e, int32_t cut) {
  * = 1). */
 static neap_status approach(struct emission *e, int32_t segment) {
   int32_t low = segment - 1;
-  while (low >= 0 && !e->have[e->chain->cut[low]]) low--;
+  while (low >= 0 && !have_cut(e->cuts, low, e->have)) low--;
   while (segment - 1 - low > 1) {
     low += (segment - 1 - low + 1) / 2;
     TRY(emit_cut(e, low));
@@ -111,7 +94,7 @@ static neap_status approach(struct emission *e, int32_t segment) {
 
 /* Is something that is made from the updated tensors, and is gone, asked for later? */
 static bool must_wait(struct emission *e, int32_t v) {
-  const neap_step *step = e->chain->step;
+  const neap_step *step = e->cuts->step;
   memset(e->need, 0, (size_t)step->tensor_count * sizeof *e->need);
   for (int32_t u = step->node_count; u-- > 0;) {
     const struct step_node *node = &step->nodes[u];
@@ -130,30 +113,30 @@ static bool must_wait(struct emission *e, int32_t v) {
 
 static neap_status emit_update(struct emission *e, int32_t v) {
   TRY(emit(e, v));
-  for (int32_t i = 0; i < e->chain->step->nodes[v].update_count; i++)
-    e->updated[e->chain->step->nodes[v].updates[i]] = true;
+  for (int32_t i = 0; i < e->cuts->step->nodes[v].update_count; i++)
+    e->updated[e->cuts->step->nodes[v].updates[i]] = true;
   return NEAP_OK;
 }
 
 /* The whole step. `keep`: values of the forward pass that stay, by tensor. */
 static neap_status emit_all(struct emission *e, const bool *keep) {
-  const neap_step *step = e->chain->step;
+  const neap_step *step = e->cuts->step;
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
-    if (v == e->chain->border)
+    if (v == e->cuts->all.border)
       for (int32_t t = 0; t < step->tensor_count; t++) {
         const int32_t producer = step->tensors[t].producer;
         e->have[t] =
             e->have[t] && (keep[t] || step->tensors[t].is_output || !step->nodes[producer].repeatable);
       }
-    if (node->update_count > 0 && v >= e->chain->border && must_wait(e, v)) {
+    if (node->update_count > 0 && v >= e->cuts->all.border && must_wait(e, v)) {
       TRY(vector_push(&e->postponed, v));
       continue;
     }
     for (int32_t i = 0; e->halving && i < node->input_count; i++) {
       const int32_t producer = step->tensors[node->inputs[i]].producer;
-      if (producer >= 0 && producer < e->chain->border && !e->have[node->inputs[i]])
-        TRY(approach(e, e->chain->segment[producer]));
+      if (producer >= 0 && producer < e->cuts->all.border && !e->have[node->inputs[i]])
+        TRY(approach(e, e->cuts->segment[producer]));
     }
     TRY(node->update_count > 0 ? emit_update(e, v) : emit(e, v));
   }
@@ -164,11 +147,11 @@ static neap_status emit_all(struct emission *e, const bool *keep) {
 /* ---- Scoring ---- */
 
 struct chen {
-  struct chain chain;
+  struct cuts cuts;
   struct simulator simulator;
   struct region region;
   uint64_t budget;
-  bool *keep, *cuts; /* by tensor; by candidate */
+  bool *keep, *chosen; /* by tensor; by cut */
   struct schedule *best;
   double best_cost;
   uint64_t best_peak;
@@ -176,8 +159,8 @@ struct chen {
 
 static neap_status emission_create(struct chen *c, struct region *region, bool halving, struct schedule *out,
                                    struct emission *e) {
-  const size_t tensors = (size_t)c->chain.step->tensor_count + 1;
-  *e = (struct emission){.chain = &c->chain, .halving = halving, .out = out};
+  const size_t tensors = (size_t)c->cuts.step->tensor_count + 1;
+  *e = (struct emission){.cuts = &c->cuts, .halving = halving, .out = out};
   e->have = region_alloc(region, tensors, sizeof *e->have);
   e->updated = region_alloc(region, tensors, sizeof *e->updated);
   e->need = region_alloc(region, tensors, sizeof *e->need);
@@ -187,14 +170,18 @@ static neap_status emission_create(struct chen *c, struct region *region, bool h
 
 /* Values of the last segment stay: the backward pass begins with them. */
 static void keep_cuts(struct chen *c) {
-  const neap_step *step = c->chain.step;
+  const neap_step *step = c->cuts.step;
   int32_t last = -1;
   memset(c->keep, 0, (size_t)step->tensor_count * sizeof *c->keep);
-  for (int32_t i = 0; i < c->chain.cut_count; i++)
-    if (c->cuts[i]) c->keep[c->chain.cut[i]] = true, last = i;
+  for (int32_t i = 0; i < c->cuts.all.count; i++) {
+    if (!c->chosen[i]) continue;
+    last = i;
+    for (int32_t k = c->cuts.all.cuts[i].begin; k < c->cuts.all.cuts[i].end; k++)
+      c->keep[c->cuts.all.values[k]] = true;
+  }
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const int32_t producer = step->tensors[t].producer;
-    if (producer >= 0 && producer < c->chain.border && c->chain.segment[producer] > last) c->keep[t] = true;
+    if (producer >= 0 && producer < c->cuts.all.border && c->cuts.segment[producer] > last) c->keep[t] = true;
   }
 }
 
@@ -233,24 +220,25 @@ static neap_status try_cuts(struct chen *c, bool halving) {
 
 /* Every k-th candidate, k = sqrt(n) (section 4.1). */
 static neap_status choose_sqrt(struct chen *c) {
-  const int32_t n = c->chain.cut_count, k = (int32_t)lround(sqrt((double)n));
-  for (int32_t i = 0; i < n; i++) c->cuts[i] = k > 0 && (i + 1) % k == 0;
+  const int32_t n = c->cuts.all.count, k = (int32_t)lround(sqrt((double)n));
+  for (int32_t i = 0; i < n; i++) c->chosen[i] = k > 0 && (i + 1) % k == 0;
   return try_cuts(c, false);
 }
 
 /* Cuts where more than `segment` bytes have gathered (algorithm 3). x: bytes of the cuts, y: of the largest
  * segment. */
 static neap_status greedy(struct chen *c, double segment, double *x, double *y) {
-  const neap_step *step = c->chain.step;
+  const neap_step *step = c->cuts.step;
   double gathered = 0;
   *x = *y = 0;
-  for (int32_t v = 0, next = 0; v < c->chain.border; v++) {
+  for (int32_t v = 0, next = 0; v < c->cuts.all.border; v++) {
     for (int32_t i = 0; i < step->nodes[v].output_count; i++)
       gathered += (double)step->tensors[step->nodes[v].outputs[i]].bytes;
-    if (next >= c->chain.cut_count || step->tensors[c->chain.cut[next]].producer != v) continue;
-    c->cuts[next] = gathered > segment;
-    if (c->cuts[next]) {
-      *x += (double)step->tensors[c->chain.cut[next]].bytes;
+    if (next >= c->cuts.all.count || c->cuts.all.cuts[next].after != v) continue;
+    c->chosen[next] = gathered > segment;
+    if (c->chosen[next]) {
+      for (int32_t i = c->cuts.all.cuts[next].begin; i < c->cuts.all.cuts[next].end; i++)
+        *x += (double)step->tensors[c->cuts.all.values[i]].bytes;
       *y = fmax(*y, gathered);
       gathered = 0;
     }
@@ -271,9 +259,9 @@ static neap_status choose_greedy(struct chen *c) {
   }
   /* Around where the rounds lead, and on to segments so large that little is dropped: budgets differ. */
   double total = 0;
-  for (int32_t t = 0; t < c->chain.step->tensor_count; t++)
-    if (c->chain.step->tensors[t].producer >= 0 && c->chain.step->tensors[t].producer < c->chain.border)
-      total += (double)c->chain.step->tensors[t].bytes;
+  for (int32_t t = 0; t < c->cuts.step->tensor_count; t++)
+    if (c->cuts.step->tensors[t].producer >= 0 && c->cuts.step->tensors[t].producer < c->cuts.all.border)
+      total += (double)c->cuts.step->tensors[t].bytes;
   const double low = fmax(fmin(segment, first) / sqrt(2), 1);
   for (int i = 0; i < GREEDY_GRID; i++)
     TRY(greedy(c, low * pow(total / low, (double)i / (GREEDY_GRID - 1)), &x, &y));
@@ -282,10 +270,10 @@ static neap_status choose_greedy(struct chen *c) {
 
 /* Nothing stays but what halving keeps; and the same over every second, fourth, ... candidate. */
 static neap_status choose_recursive(struct chen *c) {
-  for (int32_t apart = c->chain.cut_count + 1; apart > 0; apart = apart / 2) {
-    for (int32_t i = 0; i < c->chain.cut_count; i++) c->cuts[i] = (i + 1) % apart == 0;
+  for (int32_t apart = c->cuts.all.count + 1; apart > 0; apart = apart / 2) {
+    for (int32_t i = 0; i < c->cuts.all.count; i++) c->chosen[i] = (i + 1) % apart == 0;
     TRY(try_cuts(c, true));
-    if (c->best_peak <= c->budget && apart < c->chain.cut_count / 8) break;
+    if (c->best_peak <= c->budget && apart < c->cuts.all.count / 8) break;
   }
   return NEAP_OK;
 }
@@ -293,12 +281,12 @@ static neap_status choose_recursive(struct chen *c) {
 static neap_status plan(const neap_step *step, uint64_t budget, struct schedule *out,
                         neap_status (*choose)(struct chen *c), const char *name) {
   struct chen c = {.budget = budget, .best = out, .best_cost = INFINITY, .best_peak = UINT64_MAX};
-  neap_status status = chain_create(step, &c.region, &c.chain);
+  neap_status status = cuts_create(step, &c.region, &c.cuts);
   if (status == NEAP_OK) {
     c.keep = region_alloc(&c.region, (size_t)step->tensor_count + 1, sizeof *c.keep);
-    c.cuts = region_alloc(&c.region, (size_t)c.chain.cut_count + 1, sizeof *c.cuts);
-    status = c.keep == NULL || c.cuts == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", name)
-                                              : simulator_create(step, &c.simulator);
+    c.chosen = region_alloc(&c.region, (size_t)c.cuts.all.count + 1, sizeof *c.chosen);
+    status = c.keep == NULL || c.chosen == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", name)
+                                                : simulator_create(step, &c.simulator);
   }
   if (status == NEAP_OK) status = choose(&c);
   simulator_free(&c.simulator);

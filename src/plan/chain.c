@@ -12,11 +12,17 @@ static bool read_by_backward(const neap_step *step, int32_t border, int32_t t) {
   return end > step->reader_start[t] && step->readers[end - 1] >= border;
 }
 
-/* A boundary that the backward pass reads anyway costs nothing to keep. */
+enum { UNREAD_SHARE = 8 };
+
+/* A boundary that the backward pass reads anyway, all but a small share of it, costs nothing to keep. */
 static bool is_checkpoint(const struct chain *chain, const struct chain_cut *cut) {
-  for (int32_t i = cut->begin; i < cut->end; i++)
-    if (!read_by_backward(chain->step, chain->cuts.border, chain->cuts.values[i])) return false;
-  return true;
+  uint64_t unread = 0, bytes = 0;
+  for (int32_t i = cut->begin; i < cut->end; i++) {
+    const int32_t t = chain->cuts.values[i];
+    bytes += chain->step->tensors[t].bytes;
+    if (!read_by_backward(chain->step, chain->cuts.border, t)) unread += chain->step->tensors[t].bytes;
+  }
+  return unread <= bytes / UNREAD_SHARE;
 }
 
 /* Cuts for which `keep` is true, or every k-th of them, so that at most `most` are left. */

@@ -450,6 +450,107 @@ static void test_steps(void **state) {
   for (int r = 0; r < 5; r++) assert_true(met[4] >= met[r] && 4 * met[r] > tried);
 }
 
+/* A recurrent network: at each time step a cell a layer, which reads the state (h, c) of the time before and
+ * h of the layer below; a sum of losses goes along. All states of one time and the sum cross between times
+ * together. The gradients of the layers' parameters, which all times share, are summed up on the way back. */
+enum { TIMES = 12, CELLS = 2 };
+
+static struct neap_step *recurrent_step(void) {
+  static struct blocks b;
+  memset(&b, 0, sizeof b);
+  int32_t h[TIMES + 1][CELLS], c[TIMES + 1][CELLS], weight[CELLS], loss = -1;
+  const int32_t input = add_tensor(&b, ROLE_INPUT, 50);
+  for (int32_t l = 0; l < CELLS; l++) {
+    weight[l] = add_tensor(&b, ROLE_PARAMETER, 30);
+    h[0][l] = c[0][l] = input;
+  }
+  for (int32_t t = 1; t <= TIMES; t++) {
+    for (int32_t l = 0; l < CELLS; l++) {
+      struct step_node *gates = add_node(&b, PASS_FORWARD, 10), *cell = add_node(&b, PASS_FORWARD, 2);
+      add_read(&b, gates, l == 0 ? input : h[t][l - 1]);
+      add_read(&b, gates, h[t - 1][l]);
+      add_read(&b, gates, weight[l]);
+      const int32_t made = add_tensor(&b, ROLE_VALUE, 80);
+      add_output(&b, gates, made);
+      add_read(&b, cell, made);
+      add_read(&b, cell, c[t - 1][l]);
+      add_output(&b, cell, h[t][l] = add_tensor(&b, ROLE_VALUE, 20));
+      add_output(&b, cell, c[t][l] = add_tensor(&b, ROLE_VALUE, 20));
+    }
+    struct step_node *sum = add_node(&b, PASS_FORWARD, 1);
+    if (loss >= 0) add_read(&b, sum, loss);
+    add_read(&b, sum, h[t][CELLS - 1]);
+    add_output(&b, sum, loss = add_tensor(&b, ROLE_VALUE, 1));
+  }
+  const int32_t forward = b.node_count;
+  int32_t before[CELLS] = {-1, -1}, sums[CELLS] = {-1, -1};
+  for (int32_t t = TIMES; t >= 1; t--)
+    for (int32_t l = CELLS, above = -1; l-- > 0;) {
+      const struct step_node *cell = &b.nodes[(t - 1) * (2 * CELLS + 1) + 2 * l + 1];
+      struct step_node *node = add_node(&b, PASS_BACKWARD, 20);
+      add_read(&b, node, cell->inputs[0]);
+      add_read(&b, node, c[t - 1][l]);
+      add_read(&b, node, h[t - 1][l]);
+      if (above >= 0) add_read(&b, node, above);
+      if (before[l] >= 0) add_read(&b, node, before[l]);
+      if (above < 0 && before[l] < 0) add_read(&b, node, loss);
+      above = add_tensor(&b, ROLE_VALUE, 20);
+      before[l] = add_tensor(&b, ROLE_VALUE, 40);
+      add_output(&b, node, above);
+      add_output(&b, node, before[l]);
+      struct step_node *sum = add_node(&b, PASS_BACKWARD, 5);
+      add_read(&b, sum, above);
+      if (sums[l] >= 0) add_read(&b, sum, sums[l]);
+      sums[l] = add_tensor(&b, ROLE_VALUE, 30);
+      add_output(&b, sum, sums[l]);
+    }
+  assert_true(forward < b.node_count);
+  for (int32_t l = 0; l < CELLS; l++) {
+    struct step_node *update = add_node(&b, PASS_UPDATE, 1);
+    add_read(&b, update, sums[l]);
+    add_read(&b, update, weight[l]);
+    b.updates[update - b.nodes] = weight[l];
+    update->update_count = 1;
+  }
+  const struct neap_step draft = {.name = "recurrent",
+                                  .tensor_count = b.tensor_count,
+                                  .node_count = b.node_count,
+                                  .output_count = 1,
+                                  .tensors = b.tensors,
+                                  .nodes = b.nodes,
+                                  .outputs = &loss};
+  struct neap_step *step = NULL;
+  assert_int_equal(step_create(&draft, &step), NEAP_OK);
+  return step;
+}
+
+static void test_recurrent(void **state) {
+  (void)state;
+  static const char *const rows[] = {"revolve", "bptt",      "hong-n3",    "hong",
+                                     "rotor",   "chen-sqrt", "chen-greedy"};
+  neap_step *step = recurrent_step();
+  struct chain chain;
+  assert_int_equal(chain_create(step, INT32_MAX, &chain), NEAP_OK);
+  expect_chain(step, &chain);
+  assert_true(chain.stage_count >= TIMES - 1 && chain.stage_count <= TIMES);
+  assert_true(chain.class_count <= 5); /* two at either end, and all between them */
+  chain_free(&chain);
+  const struct planner_options options = {0};
+  struct schedule schedule = {0};
+  struct simulation score;
+  assert_int_equal(planner_find("keep-all")->plan(step, UINT64_MAX, &options, &schedule), NEAP_OK);
+  assert_int_equal(simulate(step, schedule.nodes.data, step->node_count, &score), NEAP_OK);
+  const uint64_t budget = step->resident_bytes + (score.peak_bytes - step->resident_bytes) / 2;
+  schedule_free(&schedule);
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    assert_int_equal(planner_find(rows[r])->plan(step, budget, &options, &schedule), NEAP_OK);
+    assert_int_equal(simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score), NEAP_OK);
+    assert_true(score.peak_bytes <= budget);
+    schedule_free(&schedule);
+  }
+  neap_step_free(step);
+}
+
 static void test_no_cut(void **state) {
   (void)state;
   const struct planner_options options = {0};
@@ -467,6 +568,7 @@ static void test_no_cut(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_hong), cmocka_unit_test(test_rotor),
-                                     cmocka_unit_test(test_steps), cmocka_unit_test(test_no_cut)};
+                                     cmocka_unit_test(test_steps), cmocka_unit_test(test_recurrent),
+                                     cmocka_unit_test(test_no_cut)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ enum {
   MOST_STAGES = 1024, /* before the work is looked at */
   MOST_SLOTS = 4000,  /* of the budget, in a short chain */
   PEAK_SHARE = 128,   /* of the slots: a peak higher by so little seldom binds */
-  TRIALS = 16,        /* internal budgets below the first that fits; more of small steps */
+  TRIALS = 8,         /* internal budgets to either side of the one that fits; more of small steps */
   TRIAL_NODES = 60000 /* nodes that those trials simulate */
 };
 #define MOST_WORK  6e9 /* additions in the tables */
@@ -184,24 +184,50 @@ static void name_options(struct rotor_plan *p) {
   }
 }
 
-/* From generous internal budgets down: until some have fitted. */
-static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor, int32_t slots) {
-  const int32_t share = TRIAL_NODES / (p->plan.chain.step->node_count + 1);
-  int32_t trials = p->plan.quick ? 1 : share > TRIALS ? share : TRIALS;
-  float before = -1;
-  for (int32_t m = slots; m >= 0 && trials > 0; m--) {
-    const float cost = rotor_cost(rotor, m);
-    if (cost == INFINITY) break;
-    if (cost == before) continue;
-    before = cost;
-    p->operations.count = 0;
-    TRY(rotor_trace(rotor, m, &p->operations));
-    name_options(p);
-    struct simulation score;
-    TRY(chain_score(&p->plan, &p->operations, &score));
-    trials -= score.peak_bytes <= p->plan.budget;
+/* The schedule for one internal budget. */
+static neap_status try_slots(struct rotor_plan *p, const struct rotor *rotor, int32_t slots, bool *fits) {
+  struct simulation score;
+  p->operations.count = 0;
+  TRY(rotor_trace(rotor, slots, &p->operations));
+  name_options(p);
+  TRY(chain_score(&p->plan, &p->operations, &score));
+  *fits = score.peak_bytes <= p->plan.budget;
+  return NEAP_OK;
+}
+
+/* `count` internal budgets from `from` on, each with another cost than the one before it. */
+static neap_status try_neighbours(struct rotor_plan *p, const struct rotor *rotor, int32_t from, int32_t way,
+                                  int32_t least, int32_t most, int32_t count) {
+  bool fits;
+  for (int32_t m = from + way; m >= least && m <= most && count > 0; m += way) {
+    if (rotor_cost(rotor, m) == rotor_cost(rotor, m - way)) continue;
+    TRY(try_slots(p, rotor, m, &fits));
+    count--;
   }
   return NEAP_OK;
+}
+
+/* The largest internal budget that fits, by bisection, and others near it: peaks do not quite rise with it.
+ */
+static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor, int32_t slots) {
+  int32_t least = 0;
+  while (least <= slots && rotor_cost(rotor, least) == INFINITY) least++;
+  if (least > slots) return NEAP_OK;
+  int32_t low = least - 1, high = slots + 1; /* low fits or is below all, high does not or is above all */
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    bool fits;
+    TRY(try_slots(p, rotor, middle, &fits));
+    if (fits && p->plan.quick) return NEAP_OK;
+    if (fits)
+      low = middle;
+    else
+      high = middle;
+  }
+  const int32_t share = TRIAL_NODES / (p->plan.chain.step->node_count + 1),
+                count = share > TRIALS ? share : TRIALS;
+  TRY(try_neighbours(p, rotor, low, 1, least, slots, count));
+  return try_neighbours(p, rotor, low, -1, least, slots, p->plan.quick ? 0 : count);
 }
 
 /* How finely is looked: slots of the budget, and sets of kept values that are tried for a class of stages. */

@@ -126,7 +126,9 @@ struct listing {
   bool lean;         /* what was made again is dropped once the node that asked for it has run */
   ids stack, made;   /* nodes in hand; values that were made again */
   ids again, make, backward;
-  ids candidates; /* values that the backward part reads, large ones, in the order of their making */
+  ids settled, places; /* backward with updates in their places */
+  int32_t *reach;      /* by tensor: the place of its last reader */
+  ids candidates;      /* values that the backward part reads, large ones, in the order of their making */
 };
 
 static neap_status run(struct listing *l, int32_t v) {
@@ -169,39 +171,55 @@ static void drop_made(struct listing *l, const struct step_node *node) {
   l->made.count = left;
 }
 
-/* Updates move behind the last reader of what they change: that may be one that runs again. */
+/* Updates move behind the last reader of what they change: that may be one that runs again, or an update that
+ * moves itself. `place`: the position behind which a node goes; its own where it stays. */
 static neap_status settle_updates(struct listing *l) {
   const neap_step *step = l->stage->step;
-  ids *list = &l->backward;
-  for (size_t i = list->count; i-- > 0;) {
-    const struct step_node *node = &step->nodes[node_of(l->stage, list->data[i])];
-    size_t last = i;
-    for (size_t k = i + 1; node->update_count > 0 && k < list->count; k++) {
-      const struct step_node *reader = &step->nodes[node_of(l->stage, list->data[k])];
-      for (int32_t u = 0; u < node->update_count; u++)
-        for (int32_t n = 0; n < reader->input_count; n++)
-          if (reader->inputs[n] == node->updates[u]) last = k;
-    }
-    const int32_t moved = list->data[i];
-    memmove(&list->data[i], &list->data[i + 1], (last - i) * sizeof *list->data);
-    list->data[last] = moved;
+  const size_t count = l->backward.count;
+  TRY(vector_reserve(&l->places, 3 * count + 1));
+  TRY(vector_reserve(&l->settled, count + 1));
+  l->settled.count = 0;
+  /* first[i]: the last of those that move behind i; next[i]: the one of them before i */
+  int32_t *place = l->places.data, *first = place + count, *next = first + count;
+  memset(l->reach, -1, (size_t)step->tensor_count * sizeof *l->reach);
+  for (size_t i = count; i-- > 0;) {
+    const struct step_node *node = &step->nodes[node_of(l->stage, l->backward.data[i])];
+    place[i] = (int32_t)i;
+    first[i] = -1;
+    for (int32_t u = 0; u < node->update_count; u++)
+      if (l->reach[node->updates[u]] > place[i]) place[i] = l->reach[node->updates[u]];
+    for (int32_t n = 0; n < node->input_count; n++)
+      if (l->reach[node->inputs[n]] < place[i]) l->reach[node->inputs[n]] = place[i];
+  }
+  /* Of those that move behind one place, the later one may read what the earlier one changes: it goes first.
+   */
+  for (size_t i = 0; i < count; i++)
+    if (place[i] != (int32_t)i) next[i] = first[place[i]], first[place[i]] = (int32_t)i;
+  for (size_t i = 0; i < count; i++) {
+    if (place[i] == (int32_t)i) l->settled.data[l->settled.count++] = l->backward.data[i];
+    for (int32_t m = first[i]; m >= 0; m = next[m]) l->settled.data[l->settled.count++] = l->backward.data[m];
   }
   return NEAP_OK;
 }
 
-static neap_status list_backward(struct listing *l) {
+enum { LONGEST = 8 }; /* of a lean list: times the nodes of the stage */
+
+/* *too_long: what is dropped would be made again too often. */
+static neap_status list_backward(struct listing *l, bool *too_long) {
   struct stage *s = l->stage;
   const neap_step *step = s->step;
   for (int32_t t = 0; t < step->tensor_count; t++) l->have[t] = l->kept[t] || l->there[t] || !is_inside(s, t);
   for (int32_t i = 0; i < step->nodes[turn_of(s)].input_count; i++)
     l->have[step->nodes[turn_of(s)].inputs[i]] = true;
   l->backward.count = l->made.count = 0;
-  for (int32_t v = turn_of(s) + 1; v < last_of(s); v++) {
+  *too_long = false;
+  for (int32_t v = turn_of(s) + 1; v < last_of(s) && !*too_long; v++) {
     const struct step_node *node = &step->nodes[v];
     for (int32_t i = 0; i < node->input_count; i++)
       if (!l->have[node->inputs[i]] && is_inside(s, node->inputs[i])) TRY(make_value(l, node->inputs[i]));
     TRY(vector_push(&l->backward, v - 2));
     if (l->lean) drop_made(l, node);
+    *too_long = l->lean && l->backward.count / LONGEST > (size_t)s->step->node_count;
   }
   return settle_updates(l);
 }
@@ -229,13 +247,15 @@ static neap_status list_forward(struct listing *l, ids *list) {
   return NEAP_OK;
 }
 
-/* Lists for what is kept; and an option of them. */
+/* Lists for what is kept; and an option of them, unless they are too long. */
 static neap_status add_kept(struct listing *l, bool lean) {
   const struct stage *s = l->stage;
   const struct step_node *turn = &s->step->nodes[turn_of(s)];
   const size_t tensors = (size_t)s->step->tensor_count;
   l->lean = lean;
-  TRY(list_backward(l));
+  bool too_long;
+  TRY(list_backward(l, &too_long));
+  if (too_long) return NEAP_OK;
   memcpy(l->need, l->kept, tensors);
   for (int32_t i = 0; i < turn->input_count; i++) { /* read at the boundary by the backward part itself */
     const int32_t t = turn->inputs[i];
@@ -248,10 +268,10 @@ static neap_status add_kept(struct listing *l, bool lean) {
   TRY(list_forward(l, &l->again));
   const struct stage_option lists = {.again = l->again.data,
                                      .make = l->make.data,
-                                     .backward = l->backward.data,
+                                     .backward = l->settled.data,
                                      .again_count = (int32_t)l->again.count,
                                      .make_count = (int32_t)l->make.count,
-                                     .backward_count = (int32_t)l->backward.count};
+                                     .backward_count = (int32_t)l->settled.count};
   return add_measured(l->stage, &l->simulator, l->mode, &lists);
 }
 
@@ -403,7 +423,8 @@ static neap_status listing_create(struct listing *l, struct stage *stage) {
   l->kept = region_alloc(&l->region, tensors, sizeof *l->kept);
   l->have = region_alloc(&l->region, tensors, sizeof *l->have);
   l->need = region_alloc(&l->region, tensors, sizeof *l->need);
-  RETURN_IF(!l->pinned || !l->there || !l->kept || !l->have || !l->need, NEAP_OUT_OF_MEMORY,
+  l->reach = region_alloc(&l->region, tensors, sizeof *l->reach);
+  RETURN_IF(!l->pinned || !l->there || !l->kept || !l->have || !l->need || !l->reach, NEAP_OUT_OF_MEMORY,
             "stage: out of memory");
   const struct chain_stage *s = &stage->chain->stages[stage->stage];
   for (int32_t v = 0; v < stage->forward; v++) {
@@ -422,6 +443,8 @@ static void listing_free(struct listing *l) {
   vector_free(&l->again);
   vector_free(&l->make);
   vector_free(&l->backward);
+  vector_free(&l->settled);
+  vector_free(&l->places);
   vector_free(&l->candidates);
   region_free(&l->region);
 }
@@ -457,6 +480,8 @@ static neap_status find_options(struct stage *stage, int32_t effort) {
   return status;
 }
 
+enum { EFFORT_NODES = 2000000 }; /* nodes of a stage times sets that are tried */
+
 neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out) {
   const struct chain_stage *s = &chain->stages[stage];
   *out = (struct stage){.chain = chain,
@@ -469,7 +494,8 @@ neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effor
     out->held[mode] = region_alloc(&out->region, (size_t)out->step->tensor_count, sizeof *out->held[mode]);
     RETURN_IF(out->held[mode] == NULL, NEAP_OUT_OF_MEMORY, "stage: out of memory");
   }
-  return find_options(out, effort);
+  const int32_t affordable = EFFORT_NODES / out->step->node_count + 1;
+  return find_options(out, effort < affordable ? effort : affordable);
 }
 
 void stage_free(struct stage *stage) {

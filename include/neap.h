@@ -412,6 +412,24 @@ typedef struct neap_plan_info {
  * met. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
+
+/* Where a search stands. */
+typedef struct neap_plan_progress {
+  double seconds; /* since planning began */
+  double cost;    /* of the best schedule so far */
+  bool fits;      /* it keeps the budget */
+} neap_plan_progress;
+typedef void neap_plan_progress_function(const neap_plan_progress *progress, void *context);
+
+/* How to plan. Zeroed: the effort that neap_plan_make spends, the same plan on every machine. */
+typedef struct neap_plan_options {
+  const char *planner; /* NULL: "auto" */
+  double seconds;      /* above 0: the search goes on for so long, and what it finds hangs on the machine */
+  neap_plan_progress_function *progress; /* called a few times a second while a search goes on; NULL: not */
+  void *context;                         /* handed to it */
+} neap_plan_options;
+neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
+                                uint64_t *smallest, neap_plan **plan);
 void neap_plan_free(neap_plan *plan);
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info);
 const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length); /* node ids; borrowed */

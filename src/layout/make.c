@@ -1,18 +1,12 @@
 /* From a step and a budget to a plan: planners, the simulator and the layout together. */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/region.h"
 #include "layout/layout.h"
 #include "plan/plan.h"
 #include "plan/planner.h"
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* ---- One schedule ---- */
 
@@ -55,15 +49,14 @@ static neap_status plan_of_schedule(const neap_step *step, const struct schedule
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
  * less. */
-static neap_status run_planner(const neap_step *step, uint64_t budget, bool quick,
-                               const struct planner *planner, struct neap_plan **out) {
-  const struct planner_options options = {.quick = quick};
+static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
+                               const struct planner_options *options, struct neap_plan **out) {
   uint64_t limit = budget;
   enum { ROUNDS = 4 };
   for (int round = 0; round < ROUNDS; round++) {
     struct schedule schedule = {0};
     struct neap_plan *plan = NULL;
-    neap_status status = planner->plan(step, limit, &options, &schedule);
+    neap_status status = planner->plan(step, limit, options, &schedule);
     if (status == NEAP_OK)
       status = plan_of_schedule(step, &schedule, planner->name,
                                 budget == UINT64_MAX ? 0 : budget - step->resident_bytes, &plan);
@@ -89,13 +82,12 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, bool quic
 
 static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
 
-/* A planner that does not meet a budget of 0 gives what comes closest to it. */
+static const struct planner_options quick_look = {.quick = true}, full_look = {0};
+
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  struct neap_plan **out) {
-  const struct planner_options options = {.quick = true};
   struct schedule schedule = {0};
-  neap_status status = planner->plan(step, 0, &options, &schedule);
-  if (status == NEAP_OVER_BUDGET && schedule.nodes.count > 0) status = NEAP_OK;
+  neap_status status = planner->least(step, 0, &quick_look, &schedule);
   if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, planner->name, 0, out);
   schedule_free(&schedule);
   return status;
@@ -103,11 +95,11 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
 
 /* The plan with the least peak that a planner finds: bisection between the bound that no plan beats and a
  * budget that is met, then down from plan to plan until a byte less is not met. It is the same whatever
- * budget was asked for: so a budget is met exactly when it is no smaller than this peak. */
+ * budget was asked for. */
 static neap_status find_least(const neap_step *step, const struct planner *planner, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
-  if (planner->finds_least) return ask_for_least(step, planner, out);
-  TRY(run_planner(step, UINT64_MAX, true, planner, &plan));
+  if (planner->least != NULL) return ask_for_least(step, planner, out);
+  TRY(run_planner(step, UINT64_MAX, planner, &quick_look, &plan));
   uint64_t missed = plan_lower_bound(step) - 1;
   for (bool narrow = false;;) {
     const uint64_t met = peak_of(plan);
@@ -119,7 +111,7 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
     uint64_t tried = narrow ? met - 1 : step->resident_bytes + (uint64_t)sqrt(below * above);
     if (tried <= missed || tried >= met) tried = met - 1;
     struct neap_plan *lower = NULL;
-    const neap_status status = run_planner(step, tried, true, planner, &lower);
+    const neap_status status = run_planner(step, tried, planner, &quick_look, &lower);
     if (status == NEAP_OVER_BUDGET && tried == met - 1) break;
     if (status == NEAP_OVER_BUDGET) {
       missed = tried;
@@ -141,6 +133,7 @@ enum { SMALL_STEP = 2000 };
 
 struct choice {
   const neap_step *step;
+  const char *name; /* of a row, or "auto" for all */
   uint64_t budget;
   struct neap_plan *best;  /* the cheapest within the budget */
   struct neap_plan *least; /* the one with the least peak, of those above it */
@@ -163,26 +156,33 @@ static void consider(struct choice *c, struct neap_plan *plan) {
   neap_plan_free(plan);
 }
 
-/* What each row does within the budget, then the least of those that do not meet it. `name`: a row, or "auto"
- * for all. */
-static neap_status ask_rows(struct choice *c, const char *name) {
-  const bool all = strcmp(name, "auto") == 0;
-  uint64_t missing = 0; /* a bit a row */
+static bool asked(const struct choice *c, int32_t row) {
+  return strcmp(c->name, "auto") == 0 ? c->step->node_count <= planners[row].auto_limit
+                                      : strcmp(c->name, planners[row].name) == 0;
+}
+
+/* What each row does within the budget. `missing`: a bit for each that does not meet it. */
+static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
+  *missing = 0;
   for (int32_t i = 0; i < planner_count; i++) {
-    if (all ? c->step->node_count > planners[i].auto_limit : strcmp(planners[i].name, name) != 0) continue;
     struct neap_plan *plan = NULL;
+    if (!asked(c, i)) continue;
     const neap_status status = c->budget == NEAP_BUDGET_MIN
                                    ? NEAP_OVER_BUDGET
-                                   : run_planner(c->step, c->budget, false, &planners[i], &plan);
+                                   : run_planner(c->step, c->budget, &planners[i], options, &plan);
     if (status == NEAP_OVER_BUDGET)
-      missing |= (uint64_t)1 << i;
+      *missing |= (uint64_t)1 << i;
     else if (status != NEAP_OK)
       return status;
     else
       consider(c, plan);
-    if (c->best != NULL && c->best->recomputed == 0) return NEAP_OK; /* nothing is cheaper */
+    if (c->best != NULL && c->best->recomputed == 0) break; /* nothing is cheaper */
   }
-  if (c->best != NULL && c->step->node_count > SMALL_STEP) return NEAP_OK;
+  return NEAP_OK;
+}
+
+/* The least of the rows that do not meet the budget, whatever it is. */
+static neap_status ask_least(struct choice *c, uint64_t missing) {
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
     if (!(missing >> i & 1)) continue;
@@ -194,24 +194,77 @@ static neap_status ask_rows(struct choice *c, const char *name) {
   return NEAP_OK;
 }
 
-/* The plan for a budget, as above. */
-static neap_status plan_within(const neap_step *step, uint64_t budget, const char *name, uint64_t *smallest,
-                               struct neap_plan **out) {
-  if (budget == NEAP_BUDGET_MAX) return run_planner(step, budget, true, planner_find("keep-all"), out);
-  struct choice choice = {.step = step, .budget = budget};
-  neap_status status = ask_rows(&choice, name);
-  struct neap_plan **chosen = budget == NEAP_BUDGET_MIN ? &choice.least : &choice.best;
-  if (status == NEAP_OK && choice.least == NULL && *chosen == NULL)
-    status = neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget", name);
-  if (status == NEAP_OK && *chosen == NULL) {
-    if (smallest != NULL) *smallest = peak_of(choice.least);
-    status =
-        neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
-                  (unsigned long long)budget, (unsigned long long)peak_of(choice.least));
+/* Is there a plan below the least one? First half a per cent below, as long as there is, then a byte: the
+ * budget that is called the smallest is one that is met where the next smaller is not. */
+static neap_status narrow(struct choice *c) {
+  enum { ROUNDS = 24 };
+  bool coarse = true;
+  for (int round = 0; round < ROUNDS; round++) {
+    const uint64_t peak = peak_of(c->least), live = peak - c->step->resident_bytes, cut = live / 200;
+    if (live == 0) break;
+    struct choice below = {.step = c->step, .budget = peak - (coarse && cut > 0 ? cut : 1), .name = c->name};
+    uint64_t missing;
+    const neap_status status = ask_within(&below, coarse ? &quick_look : &full_look, &missing);
+    neap_plan_free(below.least);
+    if (below.best != NULL) {
+      neap_plan_free(c->least);
+      c->least = below.best;
+    } else if (coarse) {
+      coarse = false;
+    } else {
+      break;
+    }
+    TRY(status);
   }
+  return NEAP_OK;
+}
+
+static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
+  uint64_t missing;
+  TRY(ask_within(c, options, &missing));
+  if (c->best != NULL && c->step->node_count > SMALL_STEP) return NEAP_OK;
+  TRY(ask_least(c, missing));
+  return c->best == NULL && c->least != NULL ? narrow(c) : NEAP_OK;
+}
+
+/* The plan for a budget, as above. */
+static neap_status plan_within(struct choice *choice, const struct planner_options *options,
+                               uint64_t *smallest) {
+  const bool least = choice->budget == NEAP_BUDGET_MIN;
+  TRY(ask_rows(choice, options));
+  if (choice->best == NULL && choice->least == NULL)
+    return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget",
+                     choice->name);
+  if (choice->best == NULL && (least || peak_of(choice->least) <= choice->budget)) {
+    choice->best = choice->least;
+    choice->least = NULL;
+  }
+  if (choice->best != NULL) return NEAP_OK;
+  if (smallest != NULL) *smallest = peak_of(choice->least);
+  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
+                   (unsigned long long)choice->budget, (unsigned long long)peak_of(choice->least));
+}
+
+neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
+                                uint64_t *smallest, neap_plan **plan) {
+  struct choice choice = {
+      .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
+  RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
+            "there is no planner '%s'", choice.name);
+  const double start = clock_seconds();
+  const struct planner_options planner_options = {.deadline =
+                                                      options->seconds > 0 ? start + options->seconds : 0,
+                                                  .started = start,
+                                                  .progress = options->progress,
+                                                  .context = options->context};
+  const neap_status status = budget == NEAP_BUDGET_MAX ? run_planner(step, budget, planner_find("keep-all"),
+                                                                     &quick_look, &choice.best)
+                                                       : plan_within(&choice, &planner_options, smallest);
   if (status == NEAP_OK) {
-    *out = *chosen;
-    *chosen = NULL;
+    choice.best->lower_bound_bytes = plan_lower_bound(step);
+    choice.best->seconds = clock_seconds() - start;
+    *plan = choice.best;
+    choice.best = NULL;
   }
   neap_plan_free(choice.best);
   neap_plan_free(choice.least);
@@ -220,14 +273,5 @@ static neap_status plan_within(const neap_step *step, uint64_t budget, const cha
 
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan) {
-  const char *name = planner != NULL ? planner : "auto";
-  RETURN_IF(strcmp(name, "auto") != 0 && planner_find(name) == NULL, NEAP_INVALID_ARGUMENT,
-            "there is no planner '%s'", name);
-  const double start = now();
-  struct neap_plan *made;
-  TRY(plan_within(step, budget, name, smallest, &made));
-  made->lower_bound_bytes = plan_lower_bound(step);
-  made->seconds = now() - start;
-  *plan = made;
-  return NEAP_OK;
+  return neap_plan_make_with(step, budget, &(neap_plan_options){.planner = planner}, smallest, plan);
 }

@@ -1,10 +1,10 @@
 /* From the program to schedules: branch and bound where the step is small, rounding of the relaxation where
  * it is not (Checkmate, section 5). */
 #include "plan/checkmate.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/random.h"
 #include "plan/clean.h"
@@ -146,21 +146,15 @@ struct search {
   const neap_step *step;
   uint64_t budget;
   bool quick;
-  double deadline; /* on the clock of now(); infinite: none */
+  double deadline; /* on the clock of clock_seconds(); infinite: none */
   struct simulator simulator;
   struct schedule best; /* the cheapest that fits; else that with the least peak */
   struct simulation score;
 };
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Seconds for the solver: 0 without a deadline, and next to nothing after it. */
 static double seconds_left(const struct search *s) {
-  return s->deadline < INFINITY ? fmax(s->deadline - now(), 1e-3) : 0;
+  return s->deadline < INFINITY ? fmax(s->deadline - clock_seconds(), 1e-3) : 0;
 }
 
 static bool fits(const struct search *s) {
@@ -270,7 +264,7 @@ neap_status plan_checkmate(const neap_step *step, uint64_t budget, const struct 
   struct search s = {.step = step,
                      .budget = budget,
                      .quick = options->quick,
-                     .deadline = options->seconds > 0 ? now() + options->seconds : INFINITY};
+                     .deadline = options->deadline > 0 ? options->deadline : INFINITY};
   const int64_t size = checkmate_size(step);
   RETURN_IF(!milp_available(), NEAP_OVER_BUDGET, "checkmate: this library was built without a solver (CBC)");
   RETURN_IF(

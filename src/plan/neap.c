@@ -3,8 +3,8 @@
  * search"). */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "plan/planners.h"
 #include "plan/search.h"
 
@@ -21,17 +21,10 @@ struct planning {
   const neap_step *step;
   uint64_t limit;      /* bytes of values */
   int64_t work, spent; /* in all; by the descents */
-  double deadline;
-  bool quick;
+  const struct planner_options *options;
   struct search *candidates[CANDIDATES + 1]; /* the best first, once they are ranked */
   int count;
 };
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static bool any_fits(const struct planning *p) {
   for (int i = 0; i < p->count; i++)
@@ -40,7 +33,10 @@ static bool any_fits(const struct planning *p) {
 }
 
 static bool done(const struct planning *p) {
-  return (p->quick && any_fits(p)) || (p->deadline > 0 && now() >= p->deadline);
+  for (int i = 0; i < p->count; i++)
+    if (search_is_optimal(p->candidates[i])) return true;
+  return (p->options->quick && any_fits(p)) ||
+         (p->options->deadline > 0 && clock_seconds() >= p->options->deadline);
 }
 
 static neap_status add_candidate(struct planning *p, const struct schedule *start) {
@@ -54,21 +50,29 @@ static neap_status add_candidate(struct planning *p, const struct schedule *star
   return NEAP_OK;
 }
 
-/* The step's own order, with different random numbers, and what the walk of `evict` gives. */
+/* A candidate from what another row finds within the limit. That it finds nothing is no failure. */
+static neap_status add_row(struct planning *p, planner_function *row, bool quick) {
+  const struct planner_options options = {.quick = quick};
+  struct schedule schedule = {0};
+  neap_status status = row(p->step, p->step->resident_bytes + p->limit, &options, &schedule);
+  const bool found = status == NEAP_OK;
+  if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
+  if (found) status = add_candidate(p, &schedule);
+  schedule_free(&schedule);
+  return status;
+}
+
+/* The chain's optimum where the step is one; the step's own order, with different random numbers; and where
+ * nothing fits yet what the walk of `evict` gives. */
 static neap_status start(struct planning *p) {
+  TRY(add_row(p, plan_rotor, p->options->quick));
   struct schedule schedule = {0};
   const struct planner_options quick = {.quick = true};
   neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, &schedule);
   while (status == NEAP_OK && p->count < CANDIDATES && p->spent < p->work / 4 && !done(p))
     status = add_candidate(p, &schedule);
-  schedule.nodes.count = 0;
-  if (status == NEAP_OK && !any_fits(p) && !done(p)) {
-    status = plan_evict(p->step, p->step->resident_bytes + p->limit, &quick, &schedule);
-    const bool found = status == NEAP_OK;
-    if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
-    if (found) status = add_candidate(p, &schedule);
-  }
   schedule_free(&schedule);
+  if (status == NEAP_OK && !any_fits(p) && !done(p)) status = add_row(p, plan_evict, true);
   return status;
 }
 
@@ -81,12 +85,43 @@ static void rank(struct planning *p) {
     }
 }
 
+static void report(const struct planning *p) {
+  if (p->options->progress == NULL || p->count == 0) return;
+  const struct timeline *best = &p->candidates[0]->timeline;
+  for (int i = 1; i < p->count; i++)
+    if (search_better(p->candidates[i], p->candidates[0])) best = &p->candidates[i]->timeline;
+  const neap_plan_progress progress = {clock_seconds() - p->options->started, best->cost, best->excess == 0};
+  p->options->progress(&progress, p->options->context);
+}
+
+/* One candidate for so much work, in pieces with a report after each. */
+static neap_status advance(struct planning *p, struct search *candidate, int64_t work) {
+  enum { PIECE = 1 << 20 };
+  for (int64_t left = work; left > 0 && !done(p); left -= PIECE) {
+    TRY(search_rebuild(candidate, left < PIECE ? left : PIECE, p->options->deadline, p->options->quick));
+    report(p);
+  }
+  return NEAP_OK;
+}
+
 static neap_status race(struct planning *p) {
   const int64_t work = p->work > p->spent ? p->work - p->spent : 0;
   for (int left = p->count; left > 0 && !done(p); left /= 2) {
     const int64_t share = work / 4 / left * (left == 1 ? 2 : 1);
-    for (int i = 0; i < left && !done(p); i++)
-      TRY(search_rebuild(p->candidates[i], share, p->deadline, p->quick));
+    for (int i = 0; i < left && !done(p); i++) TRY(advance(p, p->candidates[i], share));
+    rank(p);
+  }
+  return NEAP_OK;
+}
+
+/* Where the caller gave time, the best two share what is left of it. */
+static neap_status go_on(struct planning *p) {
+  enum { SHARE = 1 << 23 };
+  while (p->options->deadline > 0 && !p->options->quick && !done(p)) {
+    for (int i = 0; i < p->count && i < 2; i++) {
+      p->candidates[i]->in_vain = 0;
+      TRY(advance(p, p->candidates[i], SHARE));
+    }
     rank(p);
   }
   return NEAP_OK;
@@ -96,73 +131,91 @@ static neap_status plan_for_limit(struct planning *p, struct schedule *out, bool
   TRY(start(p));
   rank(p);
   TRY(race(p));
+  TRY(go_on(p));
   rank(p);
   *met = p->candidates[0]->timeline.excess == 0;
   return search_result(p->candidates[0], out);
 }
 
-/* ---- The least ---- */
-
-/* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
-static neap_status lower(struct planning *p, struct search *search, uint64_t limit, struct schedule *best,
-                         bool *met) {
-  p->limit = limit;
-  neap_status status = search_create(p->step, limit, best, 1, search);
-  if (status == NEAP_OK) status = search_descend(search, p->work / 16);
-  if (status == NEAP_OK) status = search_rebuild(search, p->work / 32, p->deadline, true);
-  *met = status == NEAP_OK && search->timeline.excess == 0;
-  if (*met) status = search_result(search, best);
-  p->spent += search->timeline.work;
-  search_free(search);
-  return status;
+static void free_candidates(struct planning *p) {
+  for (int i = 0; i < p->count; i++) {
+    search_free(p->candidates[i]);
+    free(p->candidates[i]);
+  }
 }
 
-/* From keeping everything down in steps that become smaller where one fails. It hangs on the step alone, not
- * on a budget: so a budget is met exactly when it is no smaller than the peak of this. */
-static neap_status plan_least(struct planning *p, struct schedule *best, uint64_t *peak) {
-  struct search *search = malloc(sizeof *search);
-  RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
-  const struct planner_options quick = {.quick = true};
-  struct simulation score;
-  best->nodes.count = 0;
-  p->spent = 0;
-  neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, best);
-  double shrink = 0.3;
-  while (status == NEAP_OK) {
-    status = simulate(p->step, best->nodes.data, (int32_t)best->nodes.count, &score);
-    if (status != NEAP_OK || shrink < 0.002 || p->spent > p->work ||
-        score.peak_bytes == p->step->resident_bytes)
-      break;
-    const uint64_t live = score.peak_bytes - p->step->resident_bytes;
-    uint64_t cut = (uint64_t)((double)live * shrink);
-    if (cut == 0) cut = 1;
-    bool met;
-    status = lower(p, search, live - cut, best, &met);
-    if (!met) shrink /= 2;
-  }
-  *peak = score.peak_bytes;
-  free(search);
-  return status;
+static struct planning planning_of(const neap_step *step, uint64_t limit,
+                                   const struct planner_options *options) {
+  return (struct planning){
+      .step = step, .limit = limit, .work = work_for(step->node_count), .options = options};
 }
 
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
-  struct planning p = {.step = step,
-                       .limit = budget > step->resident_bytes ? budget - step->resident_bytes : 0,
-                       .work = work_for(step->node_count),
-                       .deadline = options->seconds > 0 ? now() + options->seconds : 0,
-                       .quick = options->quick};
-  neap_status status = NEAP_OK;
+  RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
+            "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
+  struct planning p = planning_of(step, budget - step->resident_bytes, options);
   bool met = false;
-  if (budget >= plan_lower_bound(step)) status = plan_for_limit(&p, out, &met);
-  for (int i = 0; i < p.count; i++) {
-    search_free(p.candidates[i]);
-    free(p.candidates[i]);
-  }
+  const neap_status status = plan_for_limit(&p, out, &met);
+  free_candidates(&p);
   if (status != NEAP_OK || met) return status;
-  uint64_t least = 0;
-  TRY(plan_least(&p, out, &least));
-  RETURN_IF(least > budget, NEAP_OVER_BUDGET, "neap: the least peak it finds is %llu bytes",
-            (unsigned long long)least);
+  return neap_fail(NEAP_OVER_BUDGET, "neap: finds no schedule within %llu bytes", (unsigned long long)budget);
+}
+
+/* ---- The least ---- */
+
+/* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
+typedef neap_status lower_function(struct planning *p, uint64_t limit, struct schedule *best, bool *met);
+
+static neap_status lower_by_rotor(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  const struct planner_options quick = {.quick = true};
+  struct schedule schedule = {0};
+  neap_status status = plan_rotor(p->step, p->step->resident_bytes + limit, &quick, &schedule);
+  *met = status == NEAP_OK;
+  if (*met) {
+    const struct schedule swap = *best;
+    *best = schedule;
+    schedule = swap;
+  }
+  schedule_free(&schedule);
+  return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
+}
+
+static neap_status lower_by_search(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  struct search *search = malloc(sizeof *search);
+  RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
+  neap_status status = search_create(p->step, limit, best, 1, search);
+  if (status == NEAP_OK) status = search_descend(search, p->work / 16);
+  if (status == NEAP_OK) status = search_rebuild(search, p->work / 32, 0, true);
+  *met = status == NEAP_OK && search->timeline.excess == 0;
+  if (*met) status = search_result(search, best);
+  p->spent += search->timeline.work;
+  search_free(search);
+  free(search);
+  return status;
+}
+
+/* Down in steps, shares of the live bytes, that become smaller where one fails. */
+static neap_status squeeze(struct planning *p, lower_function *lower, double shrink, double least_shrink,
+                           struct schedule *best) {
+  while (shrink >= least_shrink && p->spent <= p->work) {
+    struct simulation score;
+    TRY(simulate(p->step, best->nodes.data, (int32_t)best->nodes.count, &score));
+    const uint64_t live = score.peak_bytes - p->step->resident_bytes;
+    if (live == 0) break;
+    const uint64_t cut = (uint64_t)((double)live * shrink);
+    bool met = false;
+    TRY(lower(p, live - (cut > 0 ? cut : 1), best, &met));
+    if (!met) shrink /= 2;
+  }
   return NEAP_OK;
+}
+
+neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                            struct schedule *out) {
+  (void)budget;
+  struct planning p = planning_of(step, 0, options);
+  TRY(plan_keep_all(step, UINT64_MAX, options, out));
+  TRY(squeeze(&p, lower_by_rotor, 0.5, 0.02, out));
+  return squeeze(&p, lower_by_search, 0.3, 0.002, out);
 }

@@ -6,8 +6,11 @@
 #include "plan/schedule.h"
 
 struct planner_options {
-  bool quick;     /* only whether the budget can be met counts, not the cost */
-  double seconds; /* wall-clock time after which the best so far is given; 0: no limit, and deterministic */
+  bool quick;      /* only whether the budget can be met counts, not the cost */
+  double deadline; /* of clock_seconds(): a row that searches does so until then; 0: none, deterministic */
+  double started;  /* of the same clock */
+  neap_plan_progress_function *progress; /* told now and then by a row that searches; NULL: nobody */
+  void *context;
 };
 
 /* Finds a schedule whose simulated peak, resident bytes included, is at most `budget`, as cheap as the
@@ -22,8 +25,9 @@ struct planner {
   const char *graphs;  /* which it takes */
   const char *promise; /* what holds for its schedules, beyond being valid */
   int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
-  bool finds_least;    /* asked for 0 bytes it gives the least it can do: there is no need to ask for more */
   planner_function *plan;
+  planner_function *least; /* the schedule with the least peak that it finds, whatever the budget; NULL:
+                              whoever wants it asks `plan` for less and less */
 };
 
 extern const struct planner planners[];

@@ -11,7 +11,7 @@ planner_function plan_rotor;                                            /* rotor
 planner_function plan_evict;                                            /* evict.c */
 planner_function plan_checkmate;                                        /* checkmate.c */
 
-planner_function plan_neap;                          /* neap.c */
+planner_function plan_neap, plan_neap_least;         /* neap.c */
 planner_function plan_kusumoto_exact, plan_kusumoto; /* kusumoto.c */
 planner_function plan_feng_huang;                    /* feng_huang.c */
 planner_function plan_dtr;                           /* dtr.c */

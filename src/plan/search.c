@@ -1,8 +1,8 @@
 #include "plan/search.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 static uint32_t draw(struct search *s, uint32_t below) {
   s->random ^= s->random << 13;
@@ -253,12 +253,6 @@ neap_status search_descend(struct search *s, int64_t work) {
 
 /* ---- Ruin and recreate ---- */
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Around a node that is made again, or near the highest place over the limit, or anywhere. */
 static int32_t random_centre(struct search *s) {
   const struct timeline *t = &s->timeline;
@@ -326,18 +320,22 @@ static neap_status rebuild(struct search *s) {
   return NEAP_OK;
 }
 
+bool search_is_optimal(const struct search *s) {
+  return s->timeline.excess == 0 && s->timeline.cost <= s->timeline.step->base_cost;
+}
+
 neap_status search_rebuild(struct search *s, int64_t work, double deadline, bool feasible_is_enough) {
   const int64_t end = s->timeline.work + work;
   const int32_t patience =
       50 + 12 * (s->timeline.step->node_count < 100000 ? s->timeline.step->node_count : 100000);
-  for (int32_t in_vain = 0; s->timeline.work < end && in_vain < patience; in_vain++) {
+  for (; s->timeline.work < end && s->in_vain < patience; s->in_vain++) {
     const double cost = s->timeline.cost;
     const int64_t excess = s->timeline.excess;
-    if (s->timeline.cost <= s->timeline.step->base_cost && s->timeline.excess == 0) break;
+    if (search_is_optimal(s)) break;
     if (feasible_is_enough && s->timeline.excess == 0) break;
-    if (deadline > 0 && now() >= deadline) break;
+    if (deadline > 0 && clock_seconds() >= deadline) break;
     TRY(rebuild(s));
-    if (s->timeline.excess != excess || s->timeline.cost < cost) in_vain = 0;
+    if (s->timeline.excess != excess || s->timeline.cost < cost) s->in_vain = 0;
   }
   return NEAP_OK;
 }

@@ -21,6 +21,7 @@ struct search {
   double floor, ceiling;               /* of prices that have been worth trying */
   struct change changes[CHANGE_LIMIT]; /* since the last point of return */
   int32_t change_count;
+  int32_t in_vain;      /* attempts to rebuild since the last that gained something */
   VECTOR(int32_t) runs; /* of one sweep */
 };
 
@@ -34,10 +35,14 @@ void search_free(struct search *search);
  * again before a read, or a run spared, or moved, wherever that lowers cost + price * excess. */
 neap_status search_descend(struct search *search, int64_t work);
 
-/* Ruin and recreate until the work or the time is spent (`deadline`: of the monotonic clock, seconds; 0:
- * none): forgets how some stretches of the step are recomputed and descends anew there; keeps what is no
- * worse, by excess first, then by cost. `feasible_is_enough`: ends where nothing is over the limit. */
+/* Ruin and recreate until the work or the time is spent or `in_vain` says that it is no use (`deadline`: of
+ * the monotonic clock, seconds; 0: none): forgets how some stretches of the step are recomputed and descends
+ * anew there; keeps what is no worse, by excess first, then by cost. `feasible_is_enough`: ends where nothing
+ * is over the limit. */
 neap_status search_rebuild(struct search *search, int64_t work, double deadline, bool feasible_is_enough);
+
+/* Nothing is recomputed and nothing is over the limit. */
+bool search_is_optimal(const struct search *search);
 
 /* Is the first better: less over the limit, or equal in that and cheaper? */
 bool search_better(const struct search *search, const struct search *other);

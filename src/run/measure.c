@@ -4,18 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "run/cost_database.h"
 #include "run/session.h"
 
 enum { TIMED_RUNS = 3 };
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* ---- What a time is good for ---- */
 
@@ -102,9 +96,9 @@ static neap_status time_kernel(const struct lowered *l, int32_t v, unsigned char
   for (int32_t i = 0; i < node->output_count; memory += tensor_bytes(l, node->outputs[i]), i++)
     outputs[i] = memory;
   for (int run = 0; run <= TIMED_RUNS; run++) {
-    const double start = now();
+    const double start = clock_seconds();
     TRY(l->kernels[v].run(&l->kernels[v], inputs, outputs, memory, &context));
-    const double took = now() - start;
+    const double took = clock_seconds() - start;
     if (run == 1 || (run > 1 && took < *seconds)) *seconds = took;
   }
   return NEAP_OK;

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory_status.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
@@ -42,12 +42,6 @@ struct training {
   double started;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
 };
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* ---- What the run is ------------------------------------------------------------------------------------
  */
@@ -231,11 +225,11 @@ static void measure_overhead(struct training *t) {
 
 static neap_status run_step(struct training *t, neap_train_progress *progress) {
   neap_step_result result;
-  const double begin = now(), rate = learning_rate_at(&t->rate, t->state.step);
+  const double begin = clock_seconds(), rate = learning_rate_at(&t->rate, t->state.step);
   if (t->state.step % t->epoch_steps == 0) t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
   fill_batch(t);
   TRY(neap_session_step(t->session, (float)rate, &result));
-  const double seconds = now() - begin;
+  const double seconds = clock_seconds() - begin;
   if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
   t->steps_here++;
   t->state.step++;
@@ -312,7 +306,7 @@ static neap_status run_steps(struct training *t) {
                                   .test_accuracy = -1};
   TRY(warm_up(t));
   TRY(report(t, &progress));
-  t->started = now();
+  t->started = clock_seconds();
   while (t->state.step < t->steps) {
     TRY(run_step(t, &progress));
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
@@ -324,7 +318,8 @@ static neap_status run_steps(struct training *t) {
     }
     TRY(metrics_write(&t->metrics, &progress));
     if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
-    progress.seconds_left = (now() - t->started) / (double)t->steps_here * (double)(t->steps - step);
+    progress.seconds_left =
+        (clock_seconds() - t->started) / (double)t->steps_here * (double)(t->steps - step);
     const neap_status reported = report(t, &progress);
     if (t->steps_here == 1) measure_overhead(t);
     if (reported != NEAP_OK) return reported;
@@ -359,7 +354,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
     result->accuracy = (double)t->state.correct / (double)(t->state.images * labels_per_image(t));
   }
   if (t->session == NULL) return NEAP_OK;
-  result->seconds = t->started > 0 ? now() - t->started : 0;
+  result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
   result->step_seconds_median = median_seconds(t);
   result->process_overhead_bytes = t->overhead;
   neap_session_memory(t->session, &result->memory);

@@ -181,11 +181,13 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
   return NEAP_OK;
 }
 
-/* The least of the rows that do not meet the budget, whatever it is. */
+/* The least of the rows that do not meet the budget, whatever it is; of many nodes, for "auto", only of those
+ * that find it at once. */
 static neap_status ask_least(struct choice *c, uint64_t missing) {
+  const bool every = c->step->node_count <= SMALL_STEP || strcmp(c->name, "auto") != 0;
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
-    if (!(missing >> i & 1)) continue;
+    if (!(missing >> i & 1) || (!every && planners[i].least == NULL)) continue;
     const neap_status status = find_least(c->step, &planners[i], &plan);
     if (status == NEAP_OVER_BUDGET) continue; /* this row does not take such a graph at all */
     if (status != NEAP_OK) return status;
@@ -219,12 +221,24 @@ static neap_status narrow(struct choice *c) {
   return NEAP_OK;
 }
 
+/* The cheapest for the budget that the least plan needs. */
+static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
+  uint64_t missing;
+  c->budget = peak_of(c->least);
+  struct neap_plan *least = c->least;
+  c->least = NULL;
+  consider(c, least);
+  return ask_within(c, options, &missing);
+}
+
 static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
   TRY(ask_within(c, options, &missing));
   if (c->best != NULL && c->step->node_count > SMALL_STEP) return NEAP_OK;
   TRY(ask_least(c, missing));
-  return c->best == NULL && c->least != NULL ? narrow(c) : NEAP_OK;
+  if (c->best != NULL || c->least == NULL) return NEAP_OK;
+  if (c->step->node_count <= SMALL_STEP) TRY(narrow(c));
+  return c->budget == NEAP_BUDGET_MIN ? ask_at_least(c, options) : NEAP_OK;
 }
 
 /* The plan for a budget, as above. */

@@ -82,7 +82,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
 
 static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
 
-static const struct planner_options quick_look = {.quick = true}, full_look = {0};
+static const struct planner_options quick_look = {.quick = true};
 
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  struct neap_plan **out) {
@@ -127,9 +127,9 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
 
 /* ---- Several planners ---- */
 
-/* A step of more nodes is planned for seconds: a row that does not meet the budget is not asked for its least
- * there while another row meets it. */
-enum { SMALL_STEP = 2000 };
+/* Nodes. In a tiny step every row that misses a budget is asked for its least, which may fit it; in a step
+ * that is not small nothing is tried twice. */
+enum { TINY_STEP = 150, SMALL_STEP = 2000 };
 
 struct choice {
   const neap_step *step;
@@ -196,31 +196,6 @@ static neap_status ask_least(struct choice *c, uint64_t missing) {
   return NEAP_OK;
 }
 
-/* Is there a plan below the least one? First half a per cent below, as long as there is, then a byte: the
- * budget that is called the smallest is one that is met where the next smaller is not. */
-static neap_status narrow(struct choice *c) {
-  enum { ROUNDS = 24 };
-  bool coarse = true;
-  for (int round = 0; round < ROUNDS; round++) {
-    const uint64_t peak = peak_of(c->least), live = peak - c->step->resident_bytes, cut = live / 200;
-    if (live == 0) break;
-    struct choice below = {.step = c->step, .budget = peak - (coarse && cut > 0 ? cut : 1), .name = c->name};
-    uint64_t missing;
-    const neap_status status = ask_within(&below, coarse ? &quick_look : &full_look, &missing);
-    neap_plan_free(below.least);
-    if (below.best != NULL) {
-      neap_plan_free(c->least);
-      c->least = below.best;
-    } else if (coarse) {
-      coarse = false;
-    } else {
-      break;
-    }
-    TRY(status);
-  }
-  return NEAP_OK;
-}
-
 /* The cheapest for the budget that the least plan needs. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
@@ -234,10 +209,9 @@ static neap_status ask_at_least(struct choice *c, const struct planner_options *
 static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
   TRY(ask_within(c, options, &missing));
-  if (c->best != NULL && c->step->node_count > SMALL_STEP) return NEAP_OK;
+  if (c->best != NULL && c->step->node_count > TINY_STEP) return NEAP_OK;
   TRY(ask_least(c, missing));
   if (c->best != NULL || c->least == NULL) return NEAP_OK;
-  if (c->step->node_count <= SMALL_STEP) TRY(narrow(c));
   return c->budget == NEAP_BUDGET_MIN ? ask_at_least(c, options) : NEAP_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "plan/planners.h"
 #include "plan/search.h"
 
-enum { CANDIDATES = 4 };
+enum { CANDIDATES = 4, CANDIDATE_LIMIT = CANDIDATES + 2 };
 
 /* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
  * few hundred, a few seconds for ten thousand. */
@@ -22,7 +22,7 @@ struct planning {
   uint64_t limit;      /* bytes of values */
   int64_t work, spent; /* in all; by the descents */
   const struct planner_options *options;
-  struct search *candidates[CANDIDATES + 1]; /* the best first, once they are ranked */
+  struct search *candidates[CANDIDATE_LIMIT]; /* the best first, once they are ranked */
   int count;
 };
 
@@ -130,13 +130,11 @@ static neap_status go_on(struct planning *p) {
   return NEAP_OK;
 }
 
-static neap_status plan_for_limit(struct planning *p, struct schedule *out, bool *met) {
-  TRY(start(p));
+static neap_status improve(struct planning *p, struct schedule *out) {
   rank(p);
   TRY(race(p));
   TRY(go_on(p));
   rank(p);
-  *met = p->candidates[0]->timeline.excess == 0;
   return search_result(p->candidates[0], out);
 }
 
@@ -153,19 +151,13 @@ static struct planning planning_of(const neap_step *step, uint64_t limit,
       .step = step, .limit = limit, .work = work_for(step->node_count), .options = options};
 }
 
-neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
-                      struct schedule *out) {
-  RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
-            "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
-  struct planning p = planning_of(step, budget - step->resident_bytes, options);
-  bool met = false;
-  const neap_status status = plan_for_limit(&p, out, &met);
-  free_candidates(&p);
-  if (status != NEAP_OK || met) return status;
-  return neap_fail(NEAP_OVER_BUDGET, "neap: finds no schedule within %llu bytes", (unsigned long long)budget);
-}
-
 /* ---- The least ---- */
+
+/* Of each of the searches below: twice that of a plan, but in a large step, where it brings little. */
+static int64_t work_for_least(const struct planning *p) {
+  enum { MOST = 24000000 };
+  return 2 * p->work < MOST ? 2 * p->work : MOST;
+}
 
 /* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
 typedef neap_status lower_function(struct planning *p, uint64_t limit, struct schedule *best, bool *met);
@@ -188,8 +180,9 @@ static neap_status lower_by_search(struct planning *p, uint64_t limit, struct sc
   struct search *search = malloc(sizeof *search);
   RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
   neap_status status = search_create(p->step, limit, best, 1, search);
-  if (status == NEAP_OK) status = search_descend(search, p->work / 16);
-  if (status == NEAP_OK) status = search_rebuild(search, p->work / 32, 0, true);
+  const int64_t work = work_for_least(p) / 16;
+  if (status == NEAP_OK) status = search_descend(search, work);
+  if (status == NEAP_OK) status = search_rebuild(search, work, 0, true);
   *met = status == NEAP_OK && search->timeline.excess == 0;
   if (*met) status = search_result(search, best);
   p->spent += search->timeline.work;
@@ -198,10 +191,23 @@ static neap_status lower_by_search(struct planning *p, uint64_t limit, struct sc
   return status;
 }
 
+/* What plan_neap() begins with. */
+static neap_status lower_by_start(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  struct planning below = planning_of(p->step, limit, p->options);
+  neap_status status = start(&below);
+  rank(&below);
+  *met = status == NEAP_OK && any_fits(&below);
+  if (*met) status = search_result(below.candidates[0], best);
+  p->spent += below.spent;
+  free_candidates(&below);
+  return status;
+}
+
 /* Down in steps, shares of the live bytes, that become smaller where one fails. */
 static neap_status squeeze(struct planning *p, lower_function *lower, double shrink, double least_shrink,
                            struct schedule *best) {
-  while (shrink >= least_shrink && p->spent <= p->work) {
+  p->spent = 0;
+  while (shrink >= least_shrink && p->spent <= work_for_least(p)) {
     struct simulation score;
     TRY(simulate(p->step, best->nodes.data, (int32_t)best->nodes.count, &score));
     const uint64_t live = score.peak_bytes - p->step->resident_bytes;
@@ -214,11 +220,42 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
   return NEAP_OK;
 }
 
+/* It hangs on the step alone. */
 neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
                             struct schedule *out) {
-  (void)budget;
-  struct planning p = planning_of(step, 0, options);
-  TRY(plan_keep_all(step, UINT64_MAX, options, out));
+  (void)budget, (void)options;
+  const struct planner_options quick = {.quick = true};
+  struct planning p = planning_of(step, 0, &quick);
+  TRY(plan_keep_all(step, UINT64_MAX, &quick, out));
   TRY(squeeze(&p, lower_by_rotor, 0.5, 0.02, out));
-  return squeeze(&p, lower_by_search, 0.3, 0.002, out);
+  TRY(squeeze(&p, lower_by_search, 0.3, 0.002, out));
+  return squeeze(&p, lower_by_start, 0.02, 0.004, out);
+}
+
+/* ---- The row ---- */
+
+/* Where no start fits the limit the least plan is the start: a budget that it keeps is met. */
+static neap_status add_least(struct planning *p) {
+  struct schedule least = {0};
+  struct simulation score;
+  neap_status status = plan_neap_least(p->step, 0, p->options, &least);
+  if (status == NEAP_OK) status = simulate(p->step, least.nodes.data, (int32_t)least.nodes.count, &score);
+  if (status == NEAP_OK && score.peak_bytes > p->step->resident_bytes + p->limit)
+    status = neap_fail(NEAP_OVER_BUDGET, "neap: the least peak it finds is %llu bytes",
+                       (unsigned long long)score.peak_bytes);
+  if (status == NEAP_OK) status = add_candidate(p, &least);
+  schedule_free(&least);
+  return status;
+}
+
+neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                      struct schedule *out) {
+  RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
+            "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
+  struct planning p = planning_of(step, budget - step->resident_bytes, options);
+  neap_status status = start(&p);
+  if (status == NEAP_OK && !any_fits(&p)) status = add_least(&p);
+  if (status == NEAP_OK) status = improve(&p, out);
+  free_candidates(&p);
+  return status;
 }

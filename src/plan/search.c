@@ -98,12 +98,24 @@ static double gain_of_read(struct search *s, int32_t run, int32_t read) {
   return gain > 0 ? gain : 0;
 }
 
+/* Puts a run of a node before `successor`. Where that takes over all readers of the run before it, it was a
+ * move. -1: not possible. */
+static int32_t run_before(struct search *s, int32_t node, int32_t successor) {
+  const struct timeline *t = &s->timeline;
+  const bool repeatable = t->step->nodes[node].repeatable;
+  const int32_t run = insert(s, node, successor, !repeatable);
+  if (run < 0) return -1;
+  const int32_t earlier = t->runs[run].previous;
+  const bool moved = earlier >= 0 && unread(t, earlier) && take_out(s, earlier);
+  return moved || repeatable ? run : -1;
+}
+
 /* Makes a node's outputs again before `successor`, and what it reads too, where that pays more than holding
  * it until there. False as soon as it is clear that the energy will not be below `bound`; the changes stay to
  * be taken back. */
 static bool make_again(struct search *s, int32_t node, int32_t successor, double bound) {
   const struct timeline *t = &s->timeline;
-  const int32_t run = insert(s, node, successor, false), reads = t->readings[node].read_count;
+  const int32_t run = run_before(s, node, successor), reads = t->readings[node].read_count;
   if (run < 0) return false;
   spare_later_run(s, run);
   double gain = 0;
@@ -143,11 +155,11 @@ static void improve_run(struct search *s, int32_t run) {
     if (energy(s) <= best) return;
     take_back_to(s, count);
   }
-  if (!t->step->nodes[r->node].repeatable) return;
   for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++) {
     const struct slot *slot = &t->slots[r->first_slot + o];
     for (int32_t use = run, reader; (reader = next_reader(t, slot, use)) >= 0; use = reader) {
-      if (s->price * (double)timeline_relief(t, use, reader, slot->bytes) <= cost) continue;
+      const bool may_move = use == run;
+      if (s->price * (double)timeline_relief(t, use, reader, slot->bytes) <= (may_move ? 0 : cost)) continue;
       const int32_t before = s->change_count;
       best = energy(s);
       s->patience = t->work + PATIENCE;

@@ -1,0 +1,74 @@
+/* What no plan can do better than, against exact optima on small random steps of all families: the bounds lie
+ * below every optimum, and often at it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "exhaustive.h"
+#include "plan/bounds.h"
+#include "plan/planner.h"
+#include "step_families.h"
+
+enum { STATE_LIMIT = 1000000 };
+
+/* Sanitizers make everything twenty times slower: fewer steps then. */
+static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
+
+static void expect_done(neap_status status) {
+  if (status != NEAP_OK) print_error("%s\n", neap_error_message());
+  assert_int_equal(status, NEAP_OK);
+}
+
+/* All families in turn. */
+static neap_step *make(int i, int32_t nodes, bool plain) {
+  const struct step_shape shape = {.family = (enum step_family)(i % STEP_FAMILY_COUNT),
+                                   .nodes = nodes,
+                                   .seed = (uint32_t)i + 1,
+                                   .plain = plain};
+  neap_step *step = NULL;
+  expect_done(step_of_family(&shape, &step));
+  return step;
+}
+
+static uint64_t memory_bound(const neap_step *step) {
+  uint64_t bytes = 0;
+  expect_done(plan_memory_bound(step, &bytes));
+  return bytes;
+}
+
+static uint64_t least_peak(const neap_step *step) {
+  uint64_t peak = 0;
+  bool proven;
+  expect_done(exhaustive_least_peak(step, plan_lower_bound(step), STATE_LIMIT, &peak, &proven));
+  assert_true(proven);
+  return peak;
+}
+
+/* Where all nodes may be repeated and nothing is updated the bound is the optimum. */
+static void test_memory(void **state) {
+  (void)state;
+  int exact[2] = {0}, simple[2] = {0}, count[2] = {0};
+  for (int i = 0; i < shorten(3000); i++) {
+    const bool plain = i % 8 < 2;
+    neap_step *step = make(i, 5 + i % 8, plain);
+    const uint64_t bound = memory_bound(step), least = least_peak(step);
+    assert_true(bound <= least);
+    assert_true(bound >= plan_lower_bound(step));
+    count[plain]++;
+    exact[plain] += bound == least;
+    simple[plain] += plan_lower_bound(step) == least;
+    neap_step_free(step);
+  }
+  for (int plain = 0; plain < 2; plain++)
+    print_message("%s: the bound is the least peak for %d of %d steps, the largest node for %d\n",
+                  plain ? "plain" : "others", exact[plain], count[plain], simple[plain]);
+  assert_int_equal(exact[true], count[true]);
+  assert_true(exact[false] > simple[false]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

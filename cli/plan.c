@@ -78,8 +78,12 @@ static void print_row(const struct answer *answer) {
 static void print_details(const neap_plan *plan) {
   neap_plan_info p;
   neap_plan_describe(plan, &p);
-  printf("\nno plan needs less than %s%s\n", bytes_text(p.lower_bound_bytes).text,
-         p.proven_optimal ? "; no plan costs less than this one" : "");
+  printf("\nno plan needs less than %s\n", bytes_text(p.lower_bound_bytes).text);
+  if (p.proven_optimal)
+    printf("no plan costs less than this one\n");
+  else if (p.cost_lower_bound > 0)
+    printf("at most %s above the cost of the best plan within the budget\n",
+           percent_text(p.cost / p.cost_lower_bound - 1).text);
 }
 
 /* Standard error is for people in any case; the JSON has the same answer. */

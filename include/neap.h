@@ -403,6 +403,7 @@ typedef struct neap_plan_info {
   const char *graph, *planner; /* borrowed from the plan */
   uint64_t peak_bytes, resident_bytes, arena_bytes, lower_bound_bytes;
   double cost, base_cost, seconds; /* seconds: what planning took */
+  double cost_lower_bound;         /* no plan within the budget costs less; 0: not known, the plan was read */
   int64_t length, recomputed;      /* of the schedule; of it, repeats */
   bool proven_optimal;
 } neap_plan_info;

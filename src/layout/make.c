@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/region.h"
 #include "layout/layout.h"
+#include "plan/bounds.h"
 #include "plan/plan.h"
 #include "plan/planner.h"
 
@@ -233,6 +234,15 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
                    (unsigned long long)choice->budget, (unsigned long long)peak_of(choice->least));
 }
 
+/* How far from the best the plan can be. Costs added in another order differ in the last digits. */
+static neap_status add_bounds(const neap_step *step, uint64_t budget, struct neap_plan *plan) {
+  const uint64_t within = budget == NEAP_BUDGET_MIN ? peak_of(plan) : budget;
+  TRY(plan_memory_bound(step, &plan->lower_bound_bytes));
+  TRY(plan_cost_bound(step, within, &plan->cost_lower_bound));
+  plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
+  return NEAP_OK;
+}
+
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan) {
   struct choice choice = {
@@ -245,11 +255,11 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
                                                   .started = start,
                                                   .progress = options->progress,
                                                   .context = options->context};
-  const neap_status status = budget == NEAP_BUDGET_MAX ? run_planner(step, budget, planner_find("keep-all"),
-                                                                     &quick_look, &choice.best)
-                                                       : plan_within(&choice, &planner_options, smallest);
+  neap_status status = budget == NEAP_BUDGET_MAX
+                           ? run_planner(step, budget, planner_find("keep-all"), &quick_look, &choice.best)
+                           : plan_within(&choice, &planner_options, smallest);
+  if (status == NEAP_OK) status = add_bounds(step, budget, choice.best);
   if (status == NEAP_OK) {
-    choice.best->lower_bound_bytes = plan_lower_bound(step);
     choice.best->seconds = clock_seconds() - start;
     *plan = choice.best;
     choice.best = NULL;

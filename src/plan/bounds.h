@@ -20,4 +20,22 @@
  * thousands. NEAP_OUT_OF_MEMORY. */
 neap_status plan_memory_bound(const neap_step *step, uint64_t *bytes);
 
+/* The least cost of a schedule with a peak of at most `budget` bytes, resident ones included, from below;
+ * infinite where it shows that there is none.
+ *
+ * Take any node c and the position of its first run. Some nodes have run by then in every schedule (B: what c
+ * needs, directly or not, and the readers of a tensor before its update), some have not (A: what needs c).
+ * A value that a node of B makes and one of A reads, or that is an output of the step, is then either live
+ * across the position, beside all that c needs to run, or its maker runs once more later; and then so does,
+ * or is live, each input of that maker, and so on. What is live is not taken over in place there, and what c
+ * reads is taken as live for free. A node of B that runs later has run before: all such runs are repeats. So
+ * the cost of repeats is at least the least sum of costs over sets of nodes to make again, closed in this
+ * way, that leave no more to keep than there is room for. With a price on a byte in place of the limit on
+ * room, this is a least cut (a node made again pays its cost; a value that is needed, but whose maker is not
+ * made again, pays for its bytes), and for every price that cut less the price of the room is a bound
+ * (Lagrange); it is the value of any flow, so rounding capacities down keeps it one. The best price is
+ * searched for, over the nodes c with most to keep. Below a tenth of a second for ten thousand nodes.
+ * NEAP_OUT_OF_MEMORY. */
+neap_status plan_cost_bound(const neap_step *step, uint64_t budget, double *cost);
+
 #endif

@@ -33,6 +33,7 @@ void neap_plan_describe(const neap_plan *plan, neap_plan_info *info) {
                            .lower_bound_bytes = plan->lower_bound_bytes,
                            .cost = plan->cost,
                            .base_cost = plan->base_cost,
+                           .cost_lower_bound = plan->cost_lower_bound,
                            .seconds = plan->seconds,
                            .length = plan->length,
                            .recomputed = plan->recomputed,

@@ -21,6 +21,7 @@ struct neap_plan {
   double cost, base_cost;
   /* What is known of how it was made; zeros, but for the repeats, in a plan that was read. */
   uint64_t lower_bound_bytes;
+  double cost_lower_bound; /* of plans within the budget that was asked for */
   double seconds;
   int64_t recomputed;
   bool proven_optimal;

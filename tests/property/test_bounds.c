@@ -68,7 +68,57 @@ static void test_memory(void **state) {
   assert_true(exact[false] > simple[false]);
 }
 
+/* The least cost within the budget; there is such a schedule. */
+static double least_cost(const neap_step *step, uint64_t budget) {
+  struct exhaustive_result result = {0};
+  expect_done(exhaustive_search(step, budget, EXHAUSTIVE_LEAST_COST, STATE_LIMIT, &result));
+  schedule_free(&result.schedule);
+  assert_true(result.proven && result.feasible);
+  return result.cost;
+}
+
+static uint64_t keep_all_peak(const neap_step *step) {
+  neap_plan *plan;
+  neap_plan_info info;
+  expect_done(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
+  neap_plan_describe(plan, &info);
+  assert_true(info.cost_lower_bound == info.cost);
+  neap_plan_free(plan);
+  return info.peak_bytes;
+}
+
+static void test_cost(void **state) {
+  (void)state;
+  int repeats = 0, seen = 0, exact = 0;
+  double gap = 0, base_gap = 0;
+  for (int i = 0; i < shorten(1000); i++) {
+    neap_step *step = make(i, 5 + i % 8, i % 8 < 2);
+    const uint64_t least = least_peak(step), most = keep_all_peak(step);
+    for (int part = 0; part <= 3; part++) {
+      const uint64_t budget = least + (most - least) * (uint64_t)part / 3;
+      const double best = least_cost(step, budget);
+      double bound = 0;
+      expect_done(plan_cost_bound(step, budget, &bound));
+      assert_true(bound <= best);
+      assert_true(bound >= step->base_cost);
+      if (best == step->base_cost) continue;
+      repeats++;
+      seen += bound > step->base_cost;
+      exact += bound > best * (1 - 1e-6);
+      gap += best / bound - 1;
+      base_gap += best / step->base_cost - 1;
+    }
+    neap_step_free(step);
+  }
+  print_message(
+      "of %d budgets with repeats the bound sees %d, %d exactly; the least cost is %.2f %% above it, "
+      "%.2f %% above no repeats\n",
+      repeats, seen, exact, 100 * gap / repeats, 100 * base_gap / repeats);
+  assert_true(3 * seen > 2 * repeats);
+  assert_true(gap < 0.7 * base_gap);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_cost)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

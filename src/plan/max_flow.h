@@ -1,0 +1,38 @@
+/* Maximum flow by shortest augmenting paths in phases (Dinic 1970). */
+#ifndef NEAP_PLAN_MAX_FLOW_H
+#define NEAP_PLAN_MAX_FLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/vector.h"
+
+enum { FLOW_SOURCE, FLOW_SINK, FLOW_FIRST }; /* nodes; others count from FLOW_FIRST on */
+#define FLOW_UNBOUNDED (INT64_MAX / 4)       /* capacity of an edge that no cut may hold */
+
+struct flow_edge {
+  int32_t to, next; /* next: edge from the same node, -1: none */
+  int64_t left;     /* capacity that is left */
+};
+
+struct flow {
+  VECTOR(struct flow_edge) edges; /* in pairs: an edge and its reverse */
+  VECTOR(int32_t) first;          /* by node: an edge from it, -1: none */
+  VECTOR(int32_t) level, cursor, path;
+};
+
+/* Empties the network and gives it so many nodes. Starts from a zeroed struct; flow_free in the end. All
+ * return NEAP_OUT_OF_MEMORY. */
+neap_status flow_reset(struct flow *flow, int32_t nodes);
+neap_status flow_connect(struct flow *flow, int32_t from, int32_t to, int64_t capacity);
+
+/* Finds the most that can go from the source to the sink; the sum of all capacities from the source that
+ * are not unbounded must be below INT64_MAX / 8, and no path may be unbounded. */
+int64_t flow_maximise(struct flow *flow);
+
+/* After flow_maximise: whether the node lies on the source's side of the least cut nearest to the source. */
+bool flow_reaches(const struct flow *flow, int32_t node);
+
+void flow_free(struct flow *flow);
+
+#endif

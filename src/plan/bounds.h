@@ -5,6 +5,10 @@
 
 #include "graph/step.h"
 
+/* Bytes that are live while a node runs, at least: its inputs, outputs and workspace, less what outputs may
+ * take over. */
+uint64_t node_bytes_at_once(const neap_step *step, const struct step_node *node);
+
 /* The least peak, resident bytes included, that a schedule could have, from below.
  *
  * Let S be values that are live together between two positions of a schedule. One of their instances was made
@@ -34,8 +38,12 @@ neap_status plan_memory_bound(const neap_step *step, uint64_t *bytes);
  * room, this is a least cut (a node made again pays its cost; a value that is needed, but whose maker is not
  * made again, pays for its bytes), and for every price that cut less the price of the room is a bound
  * (Lagrange); it is the value of any flow, so rounding capacities down keeps it one. The best price is
- * searched for, over the nodes c with most to keep. Below a tenth of a second for ten thousand nodes.
- * NEAP_OUT_OF_MEMORY. */
+ * searched for.
+ *
+ * With a second node d that comes after c in every schedule, the repeats between the two are bounded in the
+ * same way, from what is read by nodes whose first run lies between the two in every schedule; they add up
+ * with those after d. The bound is the best chain of some nodes. Hundredths of a second for some hundred
+ * nodes, some tenths for ten thousand. NEAP_OUT_OF_MEMORY. */
 neap_status plan_cost_bound(const neap_step *step, uint64_t budget, double *cost);
 
 #endif

@@ -9,11 +9,12 @@
 /* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
 
-/* What holds at the first run of one node. */
+/* The first run of one node. */
 struct cut {
   int32_t node;
-  double room;   /* bytes that are left beside what the node needs to run */
-  double wanted; /* bytes of what must be kept, or made again */
+  double room;    /* bytes that are left beside what the node needs to run */
+  uint8_t *side;  /* by node */
+  double repeats; /* what repeats after it cost, at least */
 };
 
 /* A choice of what is made again: each pays its cost, each byte kept a price. */
@@ -27,8 +28,10 @@ struct bounding {
   struct region region;
   double limit;        /* bytes of values and workspace */
   double scale;        /* capacity of a cost of 1 */
-  uint8_t *side;       /* by node */
+  uint8_t *side;       /* by node, of the cut that is looked at */
   bool *held, *wanted; /* by tensor: the cut's node reads it; it was made before and is read after */
+  double wanted_bytes;
+  double price; /* the best for the cut that was looked at last */
   struct flow flow;
 };
 
@@ -73,41 +76,41 @@ static bool comes_after(const struct bounding *b, int32_t v) {
   return false;
 }
 
-/* Bytes while the node runs, at least. */
-static double bytes_at_once(const struct bounding *b, const struct step_node *node) {
-  const struct step_tensor *tensors = b->step->tensors;
-  uint64_t bytes = node->workspace;
-  for (int32_t i = 0; i < node->input_count; i++) {
-    const int32_t t = node->inputs[i];
-    bool seen = tensors[t].role != ROLE_VALUE;
-    for (int32_t k = 0; k < i; k++) seen = seen || node->inputs[k] == t;
-    if (!seen) bytes += tensors[t].bytes;
-  }
-  for (int32_t o = 0; o < node->output_count; o++) {
-    bool taken = false;
-    for (int32_t p = 0; p < node->inplace_count; p++) taken = taken || node->inplace[p].output == o;
-    if (!taken) bytes += tensors[node->outputs[o]].bytes;
-  }
-  return (double)bytes;
+static double room_beside(const struct bounding *b, int32_t v) {
+  return b->limit - (double)node_bytes_at_once(b->step, &b->step->nodes[v]);
 }
 
-static void look_at(struct bounding *b, int32_t v, struct cut *cut) {
+static void find_sides(struct bounding *b, int32_t cut) {
   const neap_step *step = b->step;
-  const struct step_node *node = &step->nodes[v];
-  *cut = (struct cut){.node = v, .room = b->limit - bytes_at_once(b, node)};
   memset(b->side, BESIDE, (size_t)step->node_count * sizeof *b->side);
+  b->side[cut] = AT;
+  for (int32_t v = cut - 1; v >= 0; v--)
+    if (comes_before(b, v)) b->side[v] = BEFORE;
+  for (int32_t v = cut + 1; v < step->node_count; v++)
+    if (comes_after(b, v)) b->side[v] = AFTER;
+}
+
+/* A node reads it whose first run lies after the cut, but not after the next. */
+static bool read_between(const struct bounding *b, int32_t tensor, const struct cut *next) {
+  const neap_step *step = b->step;
+  for (int32_t i = step->reader_start[tensor]; i < step->reader_start[tensor + 1]; i++) {
+    const int32_t reader = step->readers[i];
+    if (b->side[reader] == AFTER && (next == NULL || until(next->side[reader]))) return true;
+  }
+  return next == NULL && step->tensors[tensor].is_output;
+}
+
+/* What is to be kept or made again between a cut, whose sides are set, and the next; NULL: the end. */
+static void find_wanted(struct bounding *b, int32_t cut, const struct cut *next) {
+  const neap_step *step = b->step;
+  const struct step_node *node = &step->nodes[cut];
   memset(b->held, 0, (size_t)step->tensor_count * sizeof *b->held);
-  b->side[v] = AT;
-  for (int32_t u = v - 1; u >= 0; u--)
-    if (comes_before(b, u)) b->side[u] = BEFORE;
-  for (int32_t u = v + 1; u < step->node_count; u++)
-    if (comes_after(b, u)) b->side[u] = AFTER;
   for (int32_t i = 0; i < node->input_count; i++) b->held[node->inputs[i]] = true;
+  b->wanted_bytes = 0;
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const int32_t producer = step->tensors[t].producer;
-    b->wanted[t] = producer >= 0 && b->side[producer] == BEFORE && !b->held[t] &&
-                   (step->tensors[t].is_output || has_reader(b, t, since));
-    if (b->wanted[t]) cut->wanted += (double)step->tensors[t].bytes;
+    b->wanted[t] = producer >= 0 && b->side[producer] == BEFORE && !b->held[t] && read_between(b, t, next);
+    if (b->wanted[t]) b->wanted_bytes += (double)step->tensors[t].bytes;
   }
 }
 
@@ -166,11 +169,11 @@ static bool is_kept(const struct bounding *b, int32_t t) {
          !flow_reaches(&b->flow, flow_node(producer));
 }
 
-static neap_status choose(struct bounding *b, const struct cut *cut, double price, struct choice *out) {
+static neap_status choose(struct bounding *b, double room, double price, struct choice *out) {
   const neap_step *step = b->step;
   *out = (struct choice){0};
   TRY(build_network(b, price));
-  out->value = (double)flow_maximise(&b->flow) / b->scale - price * cut->room;
+  out->value = (double)flow_maximise(&b->flow) / b->scale - price * room;
   for (int32_t v = 0; v < step->node_count; v++)
     if (b->side[v] == BEFORE && flow_reaches(&b->flow, flow_node(v))) out->cost += step->nodes[v].cost;
   for (int32_t t = 0; t < step->tensor_count; t++)
@@ -181,55 +184,104 @@ static neap_status choose(struct bounding *b, const struct cut *cut, double pric
 /* The price with the largest value, between two of which the first keeps too much and the second not. The
  * value is the least of lines over the prices, one for each choice; the next price is where the lines of the
  * two cross. */
-static neap_status best_price(struct bounding *b, const struct cut *cut, double *bound) {
+static neap_status bound_cut(struct bounding *b, double room, double *bound) {
   enum { DOUBLINGS = 24, ROUNDS = 24 };
-  struct choice low = {.kept = cut->wanted}, high = {.kept = INFINITY}, now;
-  double price = ldexp(b->step->base_cost / cut->wanted, -8);
-  for (int i = 0; i < DOUBLINGS && high.kept > cut->room; i++, price *= 2) {
-    TRY(choose(b, cut, price, &now));
-    *bound = fmax(*bound, now.value);
-    *(now.kept > cut->room ? &low : &high) = now;
-  }
-  for (int i = 0; i < ROUNDS && high.kept <= cut->room; i++) {
-    price = (high.cost - low.cost) / (low.kept - high.kept);
-    const double crossing = low.cost + price * (low.kept - cut->room);
+  struct choice low = {.kept = b->wanted_bytes}, high = {.kept = INFINITY}, now;
+  double price = ldexp(b->step->base_cost / b->wanted_bytes, -8), best_price = price;
+  *bound = 0;
+  for (int i = 0; i < DOUBLINGS + ROUNDS && (i < DOUBLINGS || high.kept <= room); i++) {
+    const bool bracketed = high.kept <= room;
+    if (bracketed) price = (high.cost - low.cost) / (low.kept - high.kept);
+    const double crossing = bracketed ? low.cost + price * (low.kept - room) : INFINITY;
     if (*bound >= crossing * (1 - 1e-6)) break;
-    TRY(choose(b, cut, price, &now));
-    *bound = fmax(*bound, now.value);
-    if (now.value >= crossing * (1 - 1e-6)) break;
-    *(now.kept > cut->room ? &low : &high) = now;
+    TRY(choose(b, room, price, &now));
+    if (now.value > *bound) *bound = now.value, best_price = price;
+    *(now.kept > room ? &low : &high) = now;
+    price *= 2;
+  }
+  b->price = best_price;
+  return NEAP_OK;
+}
+
+/* ---- Chains of cuts ---- */
+
+static double look_at(struct bounding *b, int32_t v) {
+  find_sides(b, v);
+  find_wanted(b, v, NULL);
+  return room_beside(b, v);
+}
+
+/* Nodes that are looked at: all, or so many of each part of the step. */
+static int32_t stride_of(const neap_step *step, int32_t parts) {
+  enum { SAMPLES = 32 };
+  return 1 + step->node_count / (parts * SAMPLES);
+}
+
+/* Sets the price to the best for the node with most to keep beside what there is room for. Infinite: some
+ * node has no room to run. */
+static neap_status find_price(struct bounding *b, int32_t stride, double *bound) {
+  double most = 0;
+  int32_t widest = -1;
+  for (int32_t v = 0; v < b->step->node_count; v++)
+    if (room_beside(b, v) < 0) *bound = INFINITY;
+  for (int32_t v = 0; v < b->step->node_count && *bound < INFINITY; v += stride) {
+    const double room = look_at(b, v);
+    if (b->wanted_bytes - room > most) most = b->wanted_bytes - room, widest = v;
+  }
+  if (widest < 0) return NEAP_OK;
+  const double room = look_at(b, widest);
+  return bound_cut(b, room, bound);
+}
+
+/* Of each part of the step the node with the largest value for the price, of those with more to keep than
+ * there is room for. */
+static neap_status choose_cuts(struct bounding *b, int32_t parts, int32_t stride, struct cut *cuts,
+                               int32_t *count) {
+  const int32_t nodes = b->step->node_count;
+  for (int32_t part = 0, v = 0; part < parts; part++) {
+    struct cut best = {.node = -1};
+    double value = -INFINITY;
+    for (; v < (int64_t)nodes * (part + 1) / parts; v += stride) {
+      struct choice choice;
+      const double room = look_at(b, v);
+      if (b->wanted_bytes <= room) continue;
+      TRY(choose(b, room, b->price, &choice));
+      if (choice.value <= value) continue;
+      best = (struct cut){.node = v, .room = room};
+      value = choice.value;
+    }
+    if (best.node < 0) continue;
+    find_sides(b, best.node);
+    best.side = region_copy(&b->region, b->side, (size_t)nodes, sizeof *b->side);
+    RETURN_IF_NULL(best.side);
+    cuts[(*count)++] = best;
   }
   return NEAP_OK;
 }
 
-/* ---- All cuts ---- */
-
-/* The cuts that want most beside what they have room for, the first the most. */
-enum { CUTS = 16 };
-
-static void keep_cut(struct cut *cuts, int32_t *count, const struct cut *cut) {
-  int32_t at = *count < CUTS ? (*count)++ : CUTS;
-  for (; at > 0 && cut->wanted - cut->room > cuts[at - 1].wanted - cuts[at - 1].room; at--)
-    if (at < CUTS) cuts[at] = cuts[at - 1];
-  if (at < CUTS) cuts[at] = *cut;
+/* Repeats between a cut and the next, and those after that. */
+static neap_status bound_from(struct bounding *b, struct cut *cut, const struct cut *next) {
+  double between = 0;
+  b->side = cut->side;
+  find_wanted(b, cut->node, next);
+  if (b->wanted_bytes > cut->room) TRY(bound_cut(b, cut->room, &between));
+  cut->repeats = fmax(cut->repeats, between + (next != NULL ? next->repeats : 0));
+  return NEAP_OK;
 }
 
 static neap_status bound_repeats(struct bounding *b, double *bound) {
-  enum { SAMPLES = 512 };
-  const neap_step *step = b->step;
-  struct cut cuts[CUTS], cut;
+  enum { CUTS = 24, CUTS_LARGE = 10, LARGE = 2000 };
+  struct cut cuts[CUTS];
   int32_t count = 0;
-  const int32_t stride = 1 + step->node_count / SAMPLES;
-  for (int32_t v = 0; v < step->node_count; v += stride) {
-    look_at(b, v, &cut);
-    if (cut.room < 0) *bound = INFINITY;
-    if (cut.wanted > cut.room) keep_cut(cuts, &count, &cut);
-  }
-  for (int32_t i = 0; i < count && *bound < INFINITY; i++) {
-    look_at(b, cuts[i].node, &cut);
-    double d = 0;
-    TRY(best_price(b, &cut, &d));
-    *bound = fmax(*bound, d);
+  const int32_t parts = b->step->node_count > LARGE ? CUTS_LARGE : CUTS, stride = stride_of(b->step, parts);
+  TRY(find_price(b, stride, bound));
+  if (b->price == 0 || *bound == INFINITY) return NEAP_OK;
+  TRY(choose_cuts(b, parts, stride, cuts, &count));
+  for (int32_t i = count; i-- > 0;) {
+    TRY(bound_from(b, &cuts[i], NULL));
+    for (int32_t k = i + 1; k < count; k++)
+      if (cuts[i].side[cuts[k].node] == AFTER) TRY(bound_from(b, &cuts[i], &cuts[k]));
+    *bound = fmax(*bound, cuts[i].repeats);
   }
   return NEAP_OK;
 }

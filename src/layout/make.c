@@ -97,11 +97,12 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
 /* The plan with the least peak that a planner finds: bisection between the bound that no plan beats and a
  * budget that is met, then down from plan to plan until a byte less is not met. It is the same whatever
  * budget was asked for. */
-static neap_status find_least(const neap_step *step, const struct planner *planner, struct neap_plan **out) {
+static neap_status find_least(const neap_step *step, const struct planner *planner, uint64_t bound,
+                              struct neap_plan **out) {
   struct neap_plan *plan = NULL;
   if (planner->least != NULL) return ask_for_least(step, planner, out);
   TRY(run_planner(step, UINT64_MAX, planner, &quick_look, &plan));
-  uint64_t missed = plan_lower_bound(step) - 1;
+  uint64_t missed = bound - 1;
   for (bool narrow = false;;) {
     const uint64_t met = peak_of(plan);
     if (met <= missed + 1) break;
@@ -134,8 +135,8 @@ enum { TINY_STEP = 150, SMALL_STEP = 2000 };
 
 struct choice {
   const neap_step *step;
-  const char *name; /* of a row, or "auto" for all */
-  uint64_t budget;
+  const char *name;        /* of a row, or "auto" for all */
+  uint64_t budget, bound;  /* no schedule has a peak below the bound */
   struct neap_plan *best;  /* the cheapest within the budget */
   struct neap_plan *least; /* the one with the least peak, of those above it */
 };
@@ -168,7 +169,7 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
     if (!asked(c, i)) continue;
-    const neap_status status = c->budget == NEAP_BUDGET_MIN
+    const neap_status status = c->budget == NEAP_BUDGET_MIN || c->budget < c->bound
                                    ? NEAP_OVER_BUDGET
                                    : run_planner(c->step, c->budget, &planners[i], options, &plan);
     if (status == NEAP_OVER_BUDGET)
@@ -189,7 +190,7 @@ static neap_status ask_least(struct choice *c, uint64_t missing) {
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
     if (!(missing >> i & 1) || (!every && planners[i].least == NULL)) continue;
-    const neap_status status = find_least(c->step, &planners[i], &plan);
+    const neap_status status = find_least(c->step, &planners[i], c->bound, &plan);
     if (status == NEAP_OVER_BUDGET) continue; /* this row does not take such a graph at all */
     if (status != NEAP_OK) return status;
     consider(c, plan);
@@ -235,10 +236,10 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
 }
 
 /* How far from the best the plan can be. Costs added in another order differ in the last digits. */
-static neap_status add_bounds(const neap_step *step, uint64_t budget, struct neap_plan *plan) {
-  const uint64_t within = budget == NEAP_BUDGET_MIN ? peak_of(plan) : budget;
-  TRY(plan_memory_bound(step, &plan->lower_bound_bytes));
-  TRY(plan_cost_bound(step, within, &plan->cost_lower_bound));
+static neap_status add_bounds(const struct choice *c, uint64_t asked) {
+  struct neap_plan *plan = c->best;
+  plan->lower_bound_bytes = c->bound;
+  TRY(plan_cost_bound(c->step, asked == NEAP_BUDGET_MIN ? peak_of(plan) : asked, &plan->cost_lower_bound));
   plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
   return NEAP_OK;
 }
@@ -255,10 +256,12 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
                                                   .started = start,
                                                   .progress = options->progress,
                                                   .context = options->context};
-  neap_status status = budget == NEAP_BUDGET_MAX
-                           ? run_planner(step, budget, planner_find("keep-all"), &quick_look, &choice.best)
-                           : plan_within(&choice, &planner_options, smallest);
-  if (status == NEAP_OK) status = add_bounds(step, budget, choice.best);
+  neap_status status = plan_memory_bound(step, &choice.bound);
+  if (status == NEAP_OK)
+    status = budget == NEAP_BUDGET_MAX
+                 ? run_planner(step, budget, planner_find("keep-all"), &quick_look, &choice.best)
+                 : plan_within(&choice, &planner_options, smallest);
+  if (status == NEAP_OK) status = add_bounds(&choice, budget);
   if (status == NEAP_OK) {
     choice.best->seconds = clock_seconds() - start;
     *plan = choice.best;

@@ -17,8 +17,9 @@ uint64_t node_bytes_at_once(const neap_step *step, const struct step_node *node)
  * together: the same again for a set that was live earlier. So a schedule that runs a node gives a walk from
  * the node's inputs back to the empty set, and its peak is at least the most bytes on the walk. The bound is
  * the least of that over all walks, best first, for each node and for the outputs at the end; where a search
- * is stopped, the least that is still open is a bound as well. The steps without updates, where all nodes may
- * be repeated and no search is stopped, have a schedule with this very peak.
+ * is stopped, the least that is still open is a bound as well. Values below a thousandth of the largest node
+ * are not followed. A step without updates, where all nodes may be repeated, no value is that small and no
+ * search is stopped, has a schedule with this very peak.
  *
  * Deterministic, and limited: hundredths of a second for some hundred nodes, below a second for some
  * thousands. NEAP_OUT_OF_MEMORY. */

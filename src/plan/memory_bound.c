@@ -323,12 +323,13 @@ static neap_status search_each(struct regression *r, uint64_t *bound) {
   return NEAP_OK;
 }
 
-/* Once more those that may raise the bound, with so much work each. */
+/* Once more those that may raise the bound, with so much work each, up to the limit on all. */
 static neap_status search_again(struct regression *r, int64_t work, int64_t limit, uint64_t *bound) {
   for (int32_t v = r->step->node_count; v-- > 0 && r->work < limit;) {
     const uint64_t best = r->ends[v].best, at_once = bytes_at_once(r, v);
     if (best <= *bound) continue;
-    TRY(search_node(r, v, at_once > *bound ? at_once : *bound, work));
+    const int64_t left = limit - r->work;
+    TRY(search_node(r, v, at_once > *bound ? at_once : *bound, work < left ? work : left));
     if (r->ends[v].best > best) r->ends[v].best = best;
     if (r->ends[v].least > *bound) *bound = r->ends[v].least;
   }
@@ -357,14 +358,23 @@ static neap_status search_outputs(struct regression *r, int64_t work, uint64_t *
 }
 
 static neap_status search_all(struct regression *r, uint64_t *bound) {
-  enum { WORK = 3000000, WORK_NODE = 1500, FIRST = 10000, LAST = 1000000, FACTOR = 10, SHARE = 1000 };
-  const int64_t limit = WORK + (int64_t)WORK_NODE * r->step->node_count;
+  enum {
+    SMALL = 500,
+    EACH_SMALL = 6000,
+    EACH = 1500,
+    FIRST = 30000,
+    LAST = 3000000,
+    FACTOR = 10,
+    SHARE = 1000
+  };
+  const int64_t nodes = r->step->node_count, small = nodes < SMALL ? nodes : SMALL;
+  const int64_t limit = small * EACH_SMALL + (nodes - small) * EACH;
   find_needs(r);
   for (int32_t v = 0; v < r->step->node_count; v++)
     if (bytes_at_once(r, v) / SHARE > r->ignored) r->ignored = bytes_at_once(r, v) / SHARE;
   find_needs(r);
   TRY(search_each(r, bound));
-  TRY(search_outputs(r, LAST, bound));
+  TRY(search_outputs(r, FIRST, bound));
   for (int64_t work = FIRST; work <= LAST; work *= FACTOR) TRY(search_again(r, work, limit, bound));
   return NEAP_OK;
 }

@@ -240,6 +240,7 @@ static neap_status add_bounds(const struct choice *c, uint64_t asked) {
   struct neap_plan *plan = c->best;
   plan->lower_bound_bytes = c->bound;
   TRY(plan_cost_bound(c->step, asked == NEAP_BUDGET_MIN ? peak_of(plan) : asked, &plan->cost_lower_bound));
+  plan->proven_optimal = plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
   plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
   return NEAP_OK;
 }

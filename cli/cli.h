@@ -166,6 +166,33 @@ json_t *plan_json(const neap_plan *plan, uint64_t asked);
 /* True where it is "auto" or a row of the planner table. */
 bool planner_exists(const char *name);
 
+/* Which graphs the planner takes, as its row says. */
+const char *planner_graphs(const char *name);
+
+/* ---- Planning, with a line about it (watch.c) ---- */
+
+#define TIME_LIMIT_OPTION(settings, field)                                                                   \
+  {                                                                                                          \
+    "--time-limit", "SECONDS", "search so long for a plan, on any machine (a fixed effort)", OPTION_NUMBER,  \
+        offsetof(settings, field), 0.001                                                                     \
+  }
+
+struct watch;
+
+/* From here on to watch_end a line on standard error, where that is a terminal, tells what takes longer than
+ * a moment: how long, of `limit` seconds for a plan (0: none), and how good the best plan is. It is wiped
+ * when there is nothing to tell. `plans`: how many watch_plan is going to make; 0: one or unknown. NULL,
+ * which the others take, where there is no terminal or no memory for it. */
+struct watch *watch_begin(double limit, int64_t plans);
+void watch_end(struct watch *watch);
+
+/* neap_plan_make_with under the eyes of the watch; `seconds` as there. */
+neap_status watch_plan(struct watch *watch, const neap_step *step, uint64_t budget, const char *planner,
+                       double seconds, uint64_t *smallest, neap_plan **plan);
+
+/* For a search that is not begun by watch_plan: the context is the watch. */
+neap_plan_progress_function watch_progress;
+
 /* ---- Pictures (svg.c, page.c): a text that the caller frees; NULL: out of memory ---- */
 
 extern const char *const kind_names[NEAP_KIND_COUNT];

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 
@@ -10,97 +11,167 @@ struct settings {
   struct source source;
   const char *planners, *out;
   int64_t points;
+  double time_limit;
   bool json;
 };
 
 const struct option curve_options[] = {
     SOURCE_OPTIONS(struct settings),
-    {"--planner", "P,...", "planners by name, or auto (every planner)", OPTION_TEXT,
+    {"--planner", "P,...", "planners by name, or auto (what auto asks; auto, of many nodes)", OPTION_TEXT,
      offsetof(struct settings, planners), 0},
-    {"--points", "N", "budgets for each planner (12)", OPTION_INTEGER, offsetof(struct settings, points), 2},
+    {"--points", "N", "budgets for each planner (12, or as many as a minute allows)", OPTION_INTEGER,
+     offsetof(struct settings, points), 2},
+    TIME_LIMIT_OPTION(struct settings, time_limit),
     {"-o", "FILE", "write .csv, .svg or .html, by its ending", OPTION_TEXT, offsetof(struct settings, out),
      0},
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
     {0},
 };
 
-enum { PLANNER_LIMIT = 32, POINT_LIMIT = 1000 };
+enum { PLANNER_LIMIT = 32, POINT_LIMIT = 1000, POINTS = 12 };
+
+/* A step of more nodes is planned for seconds, and its least budget for more: without other wishes one
+ * planner is asked, for LARGE_SECONDS at a time. */
+enum { LARGE_STEP = 2000, LARGE_SECONDS = 3 };
+
+/* When a curve whose number of points was left open has gone on for so long it gets no further ones. */
+static const double patience = 45;
+
+/* What a planner answered for a budget. */
+struct answer {
+  uint64_t budget; /* 0: it was not asked */
+  neap_plan *plan; /* NULL: none */
+};
 
 struct curve {
   const char *planners[PLANNER_LIMIT];
   int planner_count;
   uint64_t keep_all, lower_bound;
-  struct curve_point *points; /* what each planner can do, with plans that the curve owns */
+  struct answer *answers; /* [planner_count][budgets], budgets rising */
+  int64_t budgets;
+  struct curve_point *points; /* what each planner can do: the answers that no smaller budget beats */
   int64_t count;
   json_t *list; /* what each planner does with each budget */
+  struct watch *watch;
+  double plan_seconds; /* for a plan; 0: a fixed effort */
+  double deadline;     /* as patience has it; infinite: all budgets are wanted */
 };
 
 /* ---- Planning ---- */
 
-/* Takes the plan over. */
-static void add_point(struct curve *curve, int series, neap_plan *plan) {
-  neap_plan_info info;
-  neap_plan_describe(plan, &info);
-  curve->lower_bound = info.lower_bound_bytes;
-  curve->points[curve->count++] = (struct curve_point){
-      series, (double)plan_bytes(plan), info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0, plan};
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* The cheapest plan of the planner so far; NULL: none. */
-static const neap_plan *last_plan(const struct curve *curve, int series) {
-  const struct curve_point *last = curve->count > 0 ? &curve->points[curve->count - 1] : NULL;
-  return last != NULL && last->series == series ? last->plan : NULL;
+static struct answer *answer_of(const struct curve *curve, int series, int64_t index) {
+  return &curve->answers[series * curve->budgets + index];
 }
 
-static bool cheaper(const neap_plan *plan, const neap_plan *than) {
-  neap_plan_info a, b;
-  if (than == NULL) return true;
-  neap_plan_describe(plan, &a);
-  neap_plan_describe(than, &b);
-  return a.cost < b.cost;
+static neap_status ask(const neap_step *step, int series, uint64_t budget, struct curve *curve,
+                       struct answer *answer) {
+  answer->budget = budget;
+  const neap_status status = watch_plan(curve->watch, step, budget, curve->planners[series],
+                                        curve->plan_seconds, NULL, &answer->plan);
+  return status == NEAP_OVER_BUDGET || status == NEAP_UNSUPPORTED ? NEAP_OK : status;
 }
 
-/* One budget. A plan for less is a plan for more: where the planner finds none, or none that is cheaper, it
- * has the one before. */
-static neap_status trace_budget(const neap_step *step, int series, uint64_t budget, struct curve *curve) {
-  neap_plan *plan = NULL;
-  const neap_status status = neap_plan_make(step, budget, curve->planners[series], NULL, &plan);
-  if (status != NEAP_OK && status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
-  if (plan != NULL && cheaper(plan, last_plan(curve, series)))
-    add_point(curve, series, plan);
-  else
-    neap_plan_free(plan);
-  const neap_plan *best = last_plan(curve, series);
-  if (best == NULL) return NEAP_OK; /* not for such a graph, under any budget */
-  return json_array_append_new(curve->list, plan_json(best, budget)) == 0 ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+/* The least budget that the planner meets; it stays without a plan where it has none for such a graph. */
+static neap_status ask_least(const neap_step *step, int series, struct curve *curve) {
+  struct answer *answer = answer_of(curve, series, 0);
+  const neap_status status = ask(step, series, NEAP_BUDGET_MIN, curve, answer);
+  if (status == NEAP_OK && answer->plan != NULL) answer->budget = plan_bytes(answer->plan);
+  return status;
 }
 
-/* From the least budget that the planner meets to keeping everything, in steps of equal ratio. */
-static neap_status trace(const neap_step *step, int series, int64_t points, struct curve *curve) {
-  neap_status status = trace_budget(step, series, NEAP_BUDGET_MIN, curve);
-  const neap_plan *first = last_plan(curve, series);
-  if (status != NEAP_OK || first == NULL) return status;
-  const double least = (double)plan_bytes(first), ratio = (double)curve->keep_all / least;
-  for (int64_t i = 1; status == NEAP_OK && i < points; i++) {
-    uint64_t budget = (uint64_t)(least * pow(ratio, (double)i / (double)(points - 1)));
-    if (i == points - 1) budget = curve->keep_all;
-    if (budget > (uint64_t)least) status = trace_budget(step, series, budget, curve);
-  }
+/* Budget `index` of those from its least to keeping everything, in steps of equal ratio. */
+static neap_status ask_between(const neap_step *step, int series, int64_t index, struct curve *curve) {
+  const struct answer *least = answer_of(curve, series, 0);
+  if (least->plan == NULL) return NEAP_OK;
+  const double ratio = (double)curve->keep_all / (double)least->budget;
+  const double share = (double)index / (double)(curve->budgets - 1);
+  const uint64_t budget =
+      index == curve->budgets - 1 ? curve->keep_all : (uint64_t)((double)least->budget * pow(ratio, share));
+  if (budget <= least->budget) return NEAP_OK;
+  return ask(step, series, budget, curve, answer_of(curve, series, index));
+}
+
+static neap_status ask_each(const neap_step *step, int64_t index, struct curve *curve) {
+  neap_status status = NEAP_OK;
+  for (int i = 0; status == NEAP_OK && i < curve->planner_count; i++)
+    status = index == 0 ? ask_least(step, i, curve) : ask_between(step, i, index, curve);
+  return status;
+}
+
+/* Both ends, and between them ever finer: index by index with fewer and fewer factors of 2. One budget
+ * between the ends is asked in any case. */
+static neap_status ask_all(const neap_step *step, struct curve *curve) {
+  const int64_t last = curve->budgets - 1;
+  neap_status status = ask_each(step, 0, curve);
+  if (status == NEAP_OK) status = ask_each(step, last, curve);
+  int64_t stride = 1;
+  while (2 * stride < last) stride *= 2;
+  bool late = false;
+  for (; stride > 0 && !late; stride /= 2)
+    for (int64_t i = stride; status == NEAP_OK && i < last && !late; i += 2 * stride) {
+      status = ask_each(step, i, curve);
+      late = now() > curve->deadline;
+    }
   return status;
 }
 
 static neap_status measure_keep_all(const neap_step *step, struct curve *curve) {
   neap_plan *plan;
+  neap_plan_info info;
   const neap_status status = neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan);
   if (status != NEAP_OK) return status;
+  neap_plan_describe(plan, &info);
   curve->keep_all = plan_bytes(plan);
+  curve->lower_bound = info.lower_bound_bytes;
   neap_plan_free(plan);
   return NEAP_OK;
 }
 
-static neap_status trace_all(const neap_step *step, int64_t points, struct curve *curve) {
+/* ---- What the answers come to ---- */
+
+static bool cheaper(const neap_plan *plan, const neap_plan *than) {
+  neap_plan_info a, b;
+  neap_plan_describe(plan, &a);
+  neap_plan_describe(than, &b);
+  return a.cost < b.cost;
+}
+
+static void add_point(struct curve *curve, int series, const neap_plan *plan) {
+  neap_plan_info info;
+  neap_plan_describe(plan, &info);
+  curve->points[curve->count++] = (struct curve_point){
+      series, (double)plan_bytes(plan), info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0, plan};
+}
+
+/* A plan for less is a plan for more: where the planner found none, or none that is cheaper, it has the one
+ * before. */
+static neap_status gather(int series, struct curve *curve) {
+  const neap_plan *best = NULL;
+  for (int64_t i = 0; i < curve->budgets; i++) {
+    const struct answer *answer = answer_of(curve, series, i);
+    if (answer->plan != NULL && (best == NULL || cheaper(answer->plan, best))) {
+      best = answer->plan;
+      add_point(curve, series, best);
+    }
+    if (best != NULL && answer->budget > 0 &&
+        json_array_append_new(curve->list, plan_json(best, answer->budget)) != 0)
+      return NEAP_OUT_OF_MEMORY;
+  }
+  return NEAP_OK;
+}
+
+static neap_status trace_all(const neap_step *step, struct curve *curve) {
   neap_status status = measure_keep_all(step, curve);
-  for (int i = 0; status == NEAP_OK && i < curve->planner_count; i++) status = trace(step, i, points, curve);
+  curve->watch = watch_begin(curve->plan_seconds, curve->planner_count * curve->budgets);
+  if (status == NEAP_OK) status = ask_all(step, curve);
+  watch_end(curve->watch);
+  for (int i = 0; status == NEAP_OK && i < curve->planner_count; i++) status = gather(i, curve);
   return status;
 }
 
@@ -166,36 +237,77 @@ static bool known_ending(const char *path) {
          (strcmp(ending, ".csv") == 0 || strcmp(ending, ".svg") == 0 || strcmp(ending, ".html") == 0);
 }
 
-/* Splits `names`, in place, or takes every row of the table. */
-static int list_planners(const struct verb *verb, char *names, struct curve *curve) {
-  neap_row row;
-  if (names == NULL)
-    for (int32_t i = 0; curve->planner_count < PLANNER_LIMIT && neap_planner_at(i, &row); i++)
-      curve->planners[curve->planner_count++] = row.name;
+/* Splits `names`, in place. */
+static int split_planners(const struct verb *verb, char *names, struct curve *curve) {
   for (char *rest = names, *name; (name = strsep(&rest, ",")) != NULL;) {
     if (!planner_exists(name))
       return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", name);
+    for (int i = 0; i < curve->planner_count; i++)
+      if (strcmp(curve->planners[i], name) == 0)
+        return report_usage(verb, "--planner: %s is named twice", name);
     if (curve->planner_count == PLANNER_LIMIT) return report_usage(verb, "--planner: too many planners");
     curve->planners[curve->planner_count++] = name;
   }
   return EXIT_DONE;
 }
 
+/* The rows that `auto` asks; where each of them would take long, their best. */
+static void usual_planners(int32_t nodes, struct curve *curve) {
+  neap_row row;
+  if (nodes > LARGE_STEP) curve->planners[curve->planner_count++] = "auto";
+  for (int32_t i = 0; nodes <= LARGE_STEP && curve->planner_count < PLANNER_LIMIT && neap_planner_at(i, &row);
+       i++)
+    if (nodes <= row.auto_limit) curve->planners[curve->planner_count++] = row.name;
+}
+
+/* What the settings leave open. */
+static int choose(const struct settings *s, const neap_step *step, struct curve *curve) {
+  neap_step_info info;
+  neap_step_describe(step, &info);
+  if (curve->planner_count == 0) usual_planners(info.nodes, curve);
+  curve->budgets = s->points > 0 ? s->points : POINTS;
+  curve->deadline = s->points > 0 ? INFINITY : now() + patience;
+  curve->plan_seconds = s->time_limit > 0 ? s->time_limit : info.nodes > LARGE_STEP ? LARGE_SECONDS : 0;
+  const size_t count = (size_t)(curve->budgets * curve->planner_count);
+  curve->points = calloc(count, sizeof *curve->points);
+  curve->answers = calloc(count, sizeof *curve->answers);
+  curve->list = json_array();
+  if (curve->points != NULL && curve->answers != NULL && curve->list != NULL) return EXIT_DONE;
+  fputs("neap: out of memory\n", stderr);
+  return EXIT_FAILED;
+}
+
+/* Who was asked by name and has nothing to show is told of. */
+static void report_unsuited(const struct settings *s, const struct curve *curve) {
+  for (int i = 0; s->planners != NULL && i < curve->planner_count; i++)
+    if (answer_of(curve, i, 0)->plan == NULL)
+      fprintf(stderr, "neap: %s has no plan for this graph under any budget: it takes %s\n",
+              curve->planners[i], planner_graphs(curve->planners[i]));
+}
+
 static int make_curve(const struct verb *verb, const struct settings *s, const neap_step *step,
                       struct curve *curve) {
-  const neap_status status = trace_all(step, s->points, curve);
+  const neap_status status = trace_all(step, curve);
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (curve->count == 0) return report_failure(verb, NEAP_OVER_BUDGET); /* no planner takes such a graph */
-  int result = EXIT_DONE;
-  if (s->out != NULL) result = write_curve(curve, step, s->out);
+  report_unsuited(s, curve);
+  int result = curve->count > 0 ? EXIT_DONE : EXIT_FAILED;
+  if (result == EXIT_DONE && s->out != NULL) result = write_curve(curve, step, s->out);
   if (result != EXIT_DONE) return result;
   if (s->json) return print_json(json_pack("{s:O}", "points", curve->list));
   print_table(curve);
   return EXIT_DONE;
 }
 
+static void free_curve(struct curve *curve) {
+  for (int64_t i = 0; curve->answers != NULL && i < curve->planner_count * curve->budgets; i++)
+    neap_plan_free(curve->answers[i].plan);
+  free(curve->answers);
+  free(curve->points);
+  json_decref(curve->list);
+}
+
 int run_curve(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.source = SOURCE_DEFAULTS, .points = 12};
+  struct settings s = {.source = SOURCE_DEFAULTS};
   struct operands operands;
   if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
   if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
@@ -204,23 +316,14 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);
   char *names = s.planners != NULL ? strdup(s.planners) : NULL;
-  struct curve curve = {.list = json_array()};
+  struct curve curve = {0};
   neap_step *step = NULL;
-  int result = list_planners(verb, names, &curve);
+  int result = split_planners(verb, names, &curve);
   if (result == EXIT_DONE) result = source_open(verb, &s.source, operands.values[0], &step);
-  if (result == EXIT_DONE) {
-    curve.points = calloc((size_t)(s.points * curve.planner_count), sizeof *curve.points);
-    if (curve.points == NULL || curve.list == NULL) {
-      fputs("neap: out of memory\n", stderr);
-      result = EXIT_FAILED;
-    } else {
-      result = make_curve(verb, &s, step, &curve);
-    }
-  }
+  if (result == EXIT_DONE) result = choose(&s, step, &curve);
+  if (result == EXIT_DONE) result = make_curve(verb, &s, step, &curve);
   neap_step_free(step);
-  json_decref(curve.list);
-  for (int64_t i = 0; i < curve.count; i++) neap_plan_free((neap_plan *)curve.points[i].plan);
-  free(curve.points);
+  free_curve(&curve);
   free(names);
   return result;
 }

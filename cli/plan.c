@@ -8,6 +8,7 @@ struct settings {
   struct source source;
   struct budget budget;
   const char *planner, *out;
+  double time_limit;
   bool json;
 };
 
@@ -17,6 +18,7 @@ const struct option plan_options[] = {
      offsetof(struct settings, budget), 0},
     {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
      offsetof(struct settings, planner), 0},
+    TIME_LIMIT_OPTION(struct settings, time_limit),
     {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0},
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
     {0},
@@ -25,28 +27,34 @@ const struct option plan_options[] = {
 /* What one planner answered. */
 struct answer {
   const char *planner;
-  neap_plan *plan; /* NULL: over the budget, and then */
-  uint64_t smallest;
+  neap_plan *plan;   /* NULL: over the budget, and then */
+  uint64_t smallest; /* 0: it has no plan for such a graph under any budget */
   int64_t largest_batch;
 };
 
 static neap_status ask(const struct settings *s, const neap_step *step, uint64_t budget, const char *planner,
-                       struct answer *answer) {
+                       struct answer *answer, struct watch *watch) {
   *answer = (struct answer){.planner = planner};
-  const neap_status status = neap_plan_make(step, budget, planner, &answer->smallest, &answer->plan);
-  if (status != NEAP_OVER_BUDGET) return status;
-  answer->largest_batch = source_largest_batch(&s->source, step, budget, answer->smallest, planner);
+  const neap_status status =
+      watch_plan(watch, step, budget, planner, s->time_limit, &answer->smallest, &answer->plan);
+  if (status == NEAP_UNSUPPORTED) answer->smallest = 0;
+  if (status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
+  if (answer->smallest > 0)
+    answer->largest_batch = source_largest_batch(&s->source, step, budget, answer->smallest, planner);
   return NEAP_OK;
 }
 
 static json_t *answer_json(const struct answer *answer, const neap_step *step, uint64_t budget) {
   if (answer->plan != NULL) return plan_json(answer->plan, budget);
+  const bool suited = answer->smallest > 0;
   neap_step_info info;
   neap_step_describe(step, &info);
-  return json_pack("{s:s, s:s, s:I, s:b, s:I, s:f, s:I, s:I}", "graph", info.name, "planner", answer->planner,
-                   "budget_bytes", (json_int_t)budget, "feasible", 0, "resident_bytes",
-                   (json_int_t)info.resident_bytes, "base_cost", info.base_cost, "smallest_budget_bytes",
-                   (json_int_t)answer->smallest, "largest_batch", (json_int_t)answer->largest_batch);
+  return json_pack("{s:s, s:s, s:o, s:b, s:I, s:f, s:o, s:o}", "graph", info.name, "planner", answer->planner,
+                   "budget_bytes", budget == NEAP_BUDGET_MIN ? json_null() : json_integer((json_int_t)budget),
+                   "feasible", 0, "resident_bytes", (json_int_t)info.resident_bytes, "base_cost",
+                   info.base_cost, "smallest_budget_bytes",
+                   suited ? json_integer((json_int_t)answer->smallest) : json_null(), "largest_batch",
+                   suited ? json_integer(answer->largest_batch) : json_null());
 }
 
 /* ---- For people ---- */
@@ -63,6 +71,11 @@ static void print_heading(const neap_step *step, uint64_t budget) {
 }
 
 static void print_row(const struct answer *answer) {
+  if (answer->plan == NULL && answer->smallest == 0) {
+    printf("%-16s has no plan for this graph: it takes %s\n", answer->planner,
+           planner_graphs(answer->planner));
+    return;
+  }
   if (answer->plan == NULL) {
     printf("%-16s does not fit; the smallest budget it meets: %s (%llu)\n", answer->planner,
            bytes_text(answer->smallest).text, (unsigned long long)answer->smallest);
@@ -87,6 +100,13 @@ static void print_details(const neap_plan *plan) {
 }
 
 /* Standard error is for people in any case; the JSON has the same answer. */
+static void explain_unsuited(const struct answer *answer) {
+  fprintf(stderr,
+          "neap: --planner %s has no plan for this graph under any budget: it takes %s\n"
+          "  any graph is taken by `--planner auto`; see `neap planners`\n",
+          answer->planner, planner_graphs(answer->planner));
+}
+
 static void explain_over_budget(const struct settings *s, const struct answer *answer, uint64_t budget) {
   fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
           (unsigned long long)budget, answer->planner);
@@ -106,12 +126,18 @@ static void explain_over_budget(const struct settings *s, const struct answer *a
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
   struct answer answer;
-  const neap_status status = ask(s, step, budget, s->planner, &answer);
+  struct watch *watch = watch_begin(s->time_limit, 0);
+  const neap_status status = ask(s, step, budget, s->planner, &answer, watch);
+  watch_end(watch);
   if (status != NEAP_OK) return report_failure(verb, status);
   if (answer.plan == NULL) {
-    explain_over_budget(s, &answer, budget);
+    const bool suited = answer.smallest > 0;
+    if (suited)
+      explain_over_budget(s, &answer, budget);
+    else
+      explain_unsuited(&answer);
     if (s->json) print_json(answer_json(&answer, step, budget));
-    return EXIT_OVER_BUDGET;
+    return suited ? EXIT_OVER_BUDGET : EXIT_FAILED;
   }
   int result = EXIT_DONE;
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
@@ -135,7 +161,9 @@ static int plan_all(const struct verb *verb, const struct settings *s, const nea
   if (!s->json) print_heading(step, budget);
   for (int32_t i = 0; neap_planner_at(i, &row); i++) {
     struct answer answer;
-    const neap_status status = ask(s, step, budget, row.name, &answer);
+    struct watch *watch = watch_begin(s->time_limit, 0);
+    const neap_status status = ask(s, step, budget, row.name, &answer, watch);
+    watch_end(watch); /* before the row takes its place */
     if (status != NEAP_OK) {
       json_decref(plans);
       return report_failure(verb, status);

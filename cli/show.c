@@ -158,7 +158,12 @@ static neap_status get_plan(const struct settings *s, const neap_step *step, con
                             neap_plan **plan, uint64_t *budget) {
   const neap_status status = source_budget(step, &s->budget, budget);
   if (status != NEAP_OK) return status;
-  if (file == NULL) return neap_plan_make(step, *budget, "auto", NULL, plan);
+  if (file == NULL) {
+    struct watch *watch = watch_begin(0, 0);
+    const neap_status made = watch_plan(watch, step, *budget, "auto", 0, NULL, plan);
+    watch_end(watch);
+    return made;
+  }
   const neap_status read = neap_plan_read(file, plan);
   neap_check_result check;
   return read != NEAP_OK ? read : neap_plan_check(step, *plan, &check);

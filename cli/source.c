@@ -122,3 +122,10 @@ bool planner_exists(const char *name) {
     if (strcmp(row.name, name) == 0) return true;
   return strcmp(name, "auto") == 0;
 }
+
+const char *planner_graphs(const char *name) {
+  neap_row row;
+  for (int32_t i = 0; neap_planner_at(i, &row); i++)
+    if (strcmp(row.name, name) == 0) return row.graphs;
+  return "any";
+}

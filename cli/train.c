@@ -51,6 +51,7 @@ const struct option train_options[] = {
            1),
     OPTION("--metrics", "FILE", "a JSON line a step", OPTION_TEXT, metrics, 0),
     OPTION("--planner", "P", "auto, or one of `neap planners` (auto)", OPTION_TEXT, planner, 0),
+    TIME_LIMIT_OPTION(struct train_settings, time_limit),
     OPTION("--plan", "PLAN.json", "replay a saved plan", OPTION_TEXT, plan, 0),
     OPTION("--save-plan", "PLAN.json", "write the plan that is used", OPTION_TEXT, save_plan, 0),
     OPTION("--conv", "auto|direct|winograd", "algorithm of convolutions (auto, by shape)", OPTION_WORD,
@@ -205,6 +206,7 @@ static neap_train_options library_options(const struct train_settings *s) {
                   .budget_fraction = s->budget.fraction,
                   .planner = s->planner,
                   .plan_file = s->plan,
+                  .plan_seconds = s->time_limit,
                   .optimizer = (neap_optimizer)s->optimizer,
                   .momentum = (float)s->momentum,
                   .weight_decay = (float)s->weight_decay,
@@ -252,6 +254,8 @@ static void catch_signals(void) {
 
 static int on_progress(void *context, const neap_train_progress *progress) {
   struct train_report *report = context;
+  watch_end(report->watch); /* all is planned */
+  report->watch = NULL;
   if (progress->step == 0 && report->settings->out != NULL &&
       save_command(report->settings->out, report->texts) != EXIT_DONE) {
     report->failed = true;
@@ -298,8 +302,13 @@ int run_train(const struct verb *verb, int count, char **arguments) {
     options.context = &report;
     warn_of_replacement(&settings);
     catch_signals();
+    report.watch = watch_begin(settings.time_limit, 0);
+    options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;
+    options.session.plan_context = report.watch;
     neap_train_result result;
     const neap_status status = neap_train(&options, &result);
+    watch_end(report.watch);
+    report.watch = NULL;
     exit_status = finish(verb, &report, status, &result);
   }
   for (int i = 0; i < stored_count; i++) free(stored[i]);

@@ -9,7 +9,7 @@ struct train_settings {
   struct budget budget;
   int64_t batch, steps, epochs, seed, threads, checkpoint_steps;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
-      smoothing;
+      smoothing, time_limit;
   int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs;
   bool nesterov, json;
 };
@@ -20,6 +20,7 @@ struct train_report {
   FILE *file;               /* for people: standard output, or standard error beside --json */
   bool terminal;            /* one line that is written over, or a line now and then */
   bool line_open, failed;
+  struct watch *watch;        /* until step 1 */
   double last_shown, started; /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;

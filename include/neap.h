@@ -209,12 +209,23 @@ typedef enum neap_backend { NEAP_CPU, NEAP_REFERENCE } neap_backend; /* fast f32
  * user's cache directory. */
 typedef enum neap_costs { NEAP_COSTS_ROOFLINE, NEAP_COSTS_MEASURED } neap_costs;
 
+/* Where the search for a plan stands. */
+typedef struct neap_plan_progress {
+  double seconds; /* since planning began */
+  double cost;    /* of the best schedule so far */
+  bool fits;      /* it keeps the budget */
+} neap_plan_progress;
+typedef void neap_plan_progress_function(const neap_plan_progress *progress, void *context);
+
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
   const char *planner;    /* NULL: "auto" */
   const char *plan_file;  /* replay this plan instead of planning; borrowed */
+  double plan_seconds;    /* as neap_plan_options.seconds */
+  neap_plan_progress_function *plan_progress; /* as neap_plan_options.progress; NULL: not called */
+  void *plan_context;                         /* handed to it */
   neap_optimizer optimizer;
   float momentum, weight_decay; /* SGD; AdamW takes weight_decay */
   bool nesterov;
@@ -410,17 +421,9 @@ typedef struct neap_plan_info {
 
 /* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by
  * name or "auto". NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be
- * met. */
+ * met, or to 0 where the planner has no plan for such a step under any budget. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
-
-/* Where a search stands. */
-typedef struct neap_plan_progress {
-  double seconds; /* since planning began */
-  double cost;    /* of the best schedule so far */
-  bool fits;      /* it keeps the budget */
-} neap_plan_progress;
-typedef void neap_plan_progress_function(const neap_plan_progress *progress, void *context);
 
 /* How to plan. Zeroed: the effort that neap_plan_make spends, the same plan on every machine. */
 typedef struct neap_plan_options {
@@ -518,6 +521,7 @@ typedef struct neap_row {
   const char *source;  /* the paper, or NULL */
   const char *graphs;  /* of a planner: which it takes */
   const char *promise; /* of a planner: what holds for its plans, beyond being valid */
+  int32_t auto_limit;  /* of a planner: "auto" asks it for steps of at most so many nodes */
 } neap_row;
 /* Row `index` of each table; false past its end. */
 bool neap_planner_at(int32_t index, neap_row *row);

@@ -222,6 +222,7 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
                                uint64_t *smallest) {
   const bool least = choice->budget == NEAP_BUDGET_MIN;
   TRY(ask_rows(choice, options));
+  if (smallest != NULL) *smallest = 0;
   if (choice->best == NULL && choice->least == NULL)
     return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget",
                      choice->name);

@@ -106,10 +106,14 @@ static neap_status make_plan(struct neap_session *s, uint64_t *smallest) {
   const struct neap_step *step = s->training->step;
   TRY(measure_keep_all(step, &s->keep_all));
   s->budget = o->budget_fraction > 0 ? (uint64_t)(o->budget_fraction * (double)s->keep_all) : o->budget;
+  const neap_plan_options planning = {.planner = o->planner,
+                                      .seconds = o->plan_seconds,
+                                      .progress = o->plan_progress,
+                                      .context = o->plan_context};
   if (o->plan_file != NULL)
     TRY(neap_plan_read(o->plan_file, &s->plan));
   else
-    TRY(neap_plan_make(step, s->budget, o->planner != NULL ? o->planner : "auto", smallest, &s->plan));
+    TRY(neap_plan_make_with(step, s->budget, &planning, smallest, &s->plan));
   TRY(check(step, s->plan));
   for (int32_t i = 0; i < s->plan->instance_count; i++)
     RETURN_IF(s->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,

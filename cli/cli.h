@@ -222,6 +222,10 @@ struct curve_picture {
 };
 char *draw_curve(const struct curve_picture *picture, size_t *length);
 
+/* The points that no other beats, of equal ones the first, in rising order of bytes and falling order of
+ * overhead: their places in `points`. The caller frees it; NULL: out of memory. */
+int64_t *curve_front(const struct curve_picture *picture, int64_t *count);
+
 /* A page that looks into plans: memory over the step and where every tensor lies, which answer to the
  * pointer. Either a curve, and then the plans on its front, which no other point beats, can be opened from
  * it; or one plan. It is one file that needs no other. */

@@ -111,16 +111,27 @@ static neap_status put_plan(FILE *file, const neap_step *step, const neap_plan *
 
 /* ---- The curve ---- */
 
-/* Whether no point needs less memory for as little recomputation; of equal ones the first. */
-static bool on_front(const struct curve_picture *curve, int64_t index) {
-  const struct curve_point *point = &curve->points[index];
+/* Its points as [planner, bytes, overhead, its plan in the page or -1]: there are plans for those on the
+ * front. */
+static neap_status put_points(FILE *file, const struct page *page, const int64_t *front,
+                              int64_t front_count) {
+  const struct curve_picture *curve = page->curve;
+  fputs("\"points\":[", file);
   for (int64_t i = 0; i < curve->count; i++) {
-    const struct curve_point *other = &curve->points[i];
-    const bool equal = other->bytes == point->bytes && other->overhead == point->overhead;
-    if (other->bytes <= point->bytes && other->overhead <= point->overhead && (!equal || i < index))
-      return false;
+    const struct curve_point *point = &curve->points[i];
+    int64_t plan = front_count - 1;
+    while (plan >= 0 && front[plan] != i) plan--;
+    fprintf(file, "%s[%d,%.0f,%.9g,%lld]", i > 0 ? "," : "", point->series, point->bytes, point->overhead,
+            (long long)plan);
   }
-  return true;
+  fputs("]},\n\"plans\":[", file);
+  for (int64_t i = 0; i < front_count; i++) {
+    if (i > 0) fputs(",\n", file);
+    const neap_status status = put_plan(file, page->step, curve->points[front[i]].plan, 0);
+    if (status != NEAP_OK) return status;
+  }
+  fputs("]", file);
+  return NEAP_OK;
 }
 
 static neap_status put_curve(FILE *file, const struct page *page) {
@@ -131,23 +142,13 @@ static neap_status put_curve(FILE *file, const struct page *page) {
     if (s > 0) fputc(',', file);
     put_string(file, curve->series[s]);
   }
-  fputs("],\n\"points\":[", file);
-  int plan = 0;
-  for (int64_t i = 0; i < curve->count; i++) {
-    const struct curve_point *point = &curve->points[i];
-    fprintf(file, "%s[%d,%.0f,%.9g,%d]", i > 0 ? "," : "", point->series, point->bytes, point->overhead,
-            on_front(curve, i) ? plan++ : -1);
-  }
-  fputs("]},\n\"plans\":[", file);
-  plan = 0;
-  for (int64_t i = 0; i < curve->count; i++) {
-    if (!on_front(curve, i)) continue;
-    if (plan++ > 0) fputs(",\n", file);
-    const neap_status status = put_plan(file, page->step, curve->points[i].plan, 0);
-    if (status != NEAP_OK) return status;
-  }
-  fputs("]", file);
-  return NEAP_OK;
+  fputs("],\n", file);
+  int64_t front_count;
+  int64_t *front = curve_front(curve, &front_count);
+  if (front == NULL) return NEAP_OUT_OF_MEMORY;
+  const neap_status status = put_points(file, page, front, front_count);
+  free(front);
+  return status;
 }
 
 static neap_status put_data(FILE *file, const struct page *page) {

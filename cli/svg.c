@@ -286,10 +286,11 @@ char *draw_memory(const struct memory_picture *picture, size_t *length) {
 
 /* ---- Memory against overhead ---- */
 
-/* Planners differ in the shape of their marks as well as in colour. */
+/* Planners differ in the shape of their marks as well as in colour; where colours come again the shapes are
+ * others. */
 static void put_mark(const struct plot *p, int series, double x, double y) {
   const char *const color = series_palette[series % SERIES_PALETTE_SIZE];
-  switch (series % 4) {
+  switch ((series + series / SERIES_PALETTE_SIZE) % 4) {
   case 0:
     fprintf(p->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y, color);
     break;
@@ -306,26 +307,51 @@ static void put_mark(const struct plot *p, int series, double x, double y) {
 
 /* A plan for less is a plan for more: between its points a planner's line is level. */
 static void put_series(const struct plot *p, const struct curve_picture *c, int series) {
-  fprintf(p->file, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" d=\"",
-          series_palette[series % SERIES_PALETTE_SIZE]);
   double end = -1;
   for (int64_t i = 0; i < c->count; i++) {
     if (c->points[i].series != series) continue;
     const double x = x_at(p, c->points[i].bytes), y = y_at(p, c->points[i].overhead);
-    fprintf(p->file, end < 0 ? "M%.1f %.1f" : "H%.1fV%.1f", x, y);
+    if (end < 0)
+      fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1f",
+              series_palette[series % SERIES_PALETTE_SIZE],
+              series < SERIES_PALETTE_SIZE ? "" : " stroke-dasharray=\"6 3\"", x, y);
+    else
+      fprintf(p->file, "H%.1fV%.1f", x, y);
     end = fmax(x, x_at(p, c->keep_all));
   }
-  if (end >= 0) fprintf(p->file, "H%.1f", end);
-  fputs("\"/>\n", p->file);
+  if (end < 0) return;
+  fprintf(p->file, "H%.1f\"/>\n", end);
   for (int64_t i = 0; i < c->count; i++)
     if (c->points[i].series == series)
       put_mark(p, series, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead));
 }
 
-static void put_series_legend(const struct plot *p, const struct curve_picture *c, int series) {
-  const double x = WIDTH - RIGHT + 29, y = TOP + 17 + 26.0 * series;
-  put_mark(p, series, x, y);
-  put_text(p->file, x + 15, y + 4, "", c->series[series]);
+static const char front_style[] = "fill=\"none\" stroke=\"#ffe08a\" stroke-width=\"9\"";
+
+/* The best of all planners, as a broad line below theirs. */
+static void put_front(const struct plot *p, const struct curve_picture *c, const int64_t *front,
+                      int64_t count) {
+  if (count == 0) return;
+  fprintf(p->file, "<path %s stroke-linejoin=\"round\" d=\"", front_style);
+  for (int64_t i = 0; i < count; i++)
+    fprintf(p->file, i == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", x_at(p, c->points[front[i]].bytes),
+            y_at(p, c->points[front[i]].overhead));
+  fprintf(p->file, "H%.1f\"/>\n", x_at(p, c->keep_all));
+}
+
+static void put_series_legend(const struct plot *p, const struct curve_picture *c) {
+  const double x = WIDTH - RIGHT + 29;
+  double y = TOP + 17;
+  for (int s = 0; s < c->series_count; s++, y += 25) {
+    put_mark(p, s, x, y);
+    put_text(p->file, x + 15, y + 4, "", c->series[s]);
+    bool any = false;
+    for (int64_t i = 0; i < c->count && !any; i++) any = c->points[i].series == s;
+    if (!any) put_text(p->file, x + 135, y + 4, "fill=\"#666\" font-size=\"11\"", "takes no such graph");
+  }
+  if (c->series_count < 2) return;
+  fprintf(p->file, "<path %s d=\"M%.1f %.1fh18\"/>\n", front_style, x - 9, y);
+  put_text(p->file, x + 15, y + 4, "", "the best of them");
 }
 
 /* A line through the picture, with its label beside it, on the side where there is room: the rows do not run
@@ -342,7 +368,8 @@ static void put_bound(const struct plot *p, double bytes, int row, const char *d
   put_text(p->file, right ? x + 5 : x - 5, y + 4, attributes, label);
 }
 
-static void put_curve(struct plot *p, const struct curve_picture *c) {
+static void put_curve(struct plot *p, const struct curve_picture *c, const int64_t *front,
+                      int64_t front_count) {
   static const char *const labels[4] = {"memory, resident bytes included (bytes, logarithmic)",
                                         "memory, resident bytes included (KiB, logarithmic)",
                                         "memory, resident bytes included (MiB, logarithmic)",
@@ -368,19 +395,24 @@ static void put_curve(struct plot *p, const struct curve_picture *c) {
   put_bound(p, c->lower_bound, 0, "2 4", label);
   snprintf(label, sizeof label, "least budget that was met: %s", bytes_text((uint64_t)least).text);
   if (c->count > 0) put_bound(p, least, 1, "7 4", label);
-  for (int s = 0; s < c->series_count; s++) {
-    put_series(p, c, s);
-    put_series_legend(p, c, s);
-  }
+  if (c->series_count > 1) put_front(p, c, front, front_count);
+  for (int s = 0; s < c->series_count; s++) put_series(p, c, s);
+  put_series_legend(p, c);
   end_plot(p);
 }
 
 char *draw_curve(const struct curve_picture *picture, size_t *length) {
   char *text = NULL;
-  struct plot plot = {.file = open_memstream(&text, length)};
-  if (plot.file == NULL) return NULL;
-  put_curve(&plot, picture);
-  if (fclose(plot.file) == 0) return text;
+  int64_t front_count;
+  int64_t *front = curve_front(picture, &front_count);
+  struct plot plot = {.file = front != NULL ? open_memstream(&text, length) : NULL};
+  bool good = plot.file != NULL;
+  if (good) {
+    put_curve(&plot, picture, front, front_count);
+    good = fclose(plot.file) == 0;
+  }
+  free(front);
+  if (good) return text;
   free(text);
   return NULL;
 }

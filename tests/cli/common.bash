@@ -44,3 +44,19 @@ quiet() { [ ! -s out ] || fail "a failure wrote on standard output"; }
 # A network that is trained in no time.
 small=(--model wrn-10-1 --batch 8 --threads 1)
 train=("$neap" train "${small[@]}" --data synthetic --evaluate off)
+
+# write_mesh FILE: a step that is no chain, small enough to read: two values that all later nodes read, so nothing can be
+# cut between them.
+write_mesh() {
+  cat >"$1" <<'MESH'
+{"format": "neap-graph", "version": 1, "name": "mesh",
+ "tensors": [{"name": "x", "bytes": 64, "role": "input"}, {"name": "a", "bytes": 640, "role": "value"},
+             {"name": "b", "bytes": 640, "role": "value"}, {"name": "c", "bytes": 640, "role": "value"},
+             {"name": "d", "bytes": 64, "role": "value"}],
+ "nodes": [{"name": "a", "op": "f", "pass": "forward", "cost": 1, "inputs": [0], "outputs": [1], "updates": [], "inplace": []},
+           {"name": "b", "op": "f", "pass": "forward", "cost": 1, "inputs": [1, 0], "outputs": [2], "updates": [], "inplace": []},
+           {"name": "c", "op": "f", "pass": "backward", "cost": 1, "inputs": [1, 2, 0], "outputs": [3], "updates": [], "inplace": []},
+           {"name": "d", "op": "f", "pass": "backward", "cost": 1, "inputs": [1, 2, 3], "outputs": [4], "updates": [], "inplace": []}],
+ "outputs": [4]}
+MESH
+}

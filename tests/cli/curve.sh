@@ -2,7 +2,8 @@
 source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" graph "${small[@]}" -o g.json
-expect 0 "$neap" curve g.json --points 5 --json -o curve.csv
+expect 0 "$neap" curve g.json --planner keep-all,chen-sqrt,rotor,evict,dtr,neap --points 5 \
+  --json -o curve.csv
 cp out points.json
 point() { "$json_field" "points.$1.$2" <points.json; }
 
@@ -20,9 +21,26 @@ while point $points planner >field 2>err; do
   cost=$(point $points cost)
   points=$((points + 1))
 done
-[ $points -ge 10 ] || fail "$points points"
+[ $points -ge 20 ] || fail "$points points"
+for planner in keep-all chen-sqrt rotor evict dtr neap; do
+  grep -q "\"planner\": \"$planner\"" points.json || fail "$planner has no point"
+done
 
 # In the table a planner's plans need more and cost less, one after the other; the last of keep-all costs nothing more.
 tail -n +2 curve.csv | awk -F, '$1 == planner && ($2 <= bytes || $3 >= overhead) { bad = 1 }
   { planner = $1; bytes = $2; overhead = $3 } END { exit bad || NR < 2 }' || fail "the table: $(cat curve.csv)"
 grep -q '^keep-all,[0-9]*,0.000000$' curve.csv || fail "the row of keep-all"
+
+# Who takes no such graph is told of; the others have their curves. Nobody at all: no picture.
+write_mesh mesh.json
+expect 0 "$neap" curve mesh.json --planner revolve,keep-all --points 2
+says "revolve has no plan for this graph"
+! grep -q revolve out || fail "a row for a planner without a plan"
+expect 1 "$neap" curve mesh.json --planner revolve -o mesh.svg
+quiet
+[ ! -e mesh.svg ] || fail "a picture of nothing"
+
+# What auto asks is asked where nobody is named; the number of points is as wished.
+expect 0 "$neap" curve mesh.json --points 3 --json
+grep -q '"planner": "evict"' out || fail "evict is not asked"
+! grep -q '"planner": "checkmate"' out || fail "checkmate is asked, and auto does not ask it"

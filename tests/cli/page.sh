@@ -103,8 +103,8 @@ same "$(reported closer)" "10 30 true" "after a drag"
 same "$(reported whole)" 0 "rectangles of the whole step"
 
 # The curve: every point of the CSV is there; one that opens shows its plan.
-expect 0 "$neap" curve g.json --points 4 -o curve.csv
-expect 0 "$neap" curve g.json --points 4 -o curve.html
+expect 0 "$neap" curve g.json --planner keep-all,chen-sqrt,rotor,evict,neap --points 4 -o curve.csv
+expect 0 "$neap" curve g.json --planner keep-all,chen-sqrt,rotor,evict,neap --points 4 -o curve.html
 visit curve.html "$pointer"'
   report("points", document.querySelectorAll("svg .point").length);
   report("bounds", [...document.querySelectorAll("svg text")].filter((t) => /no plan needs less|least budget/.test(t.textContent)).length);

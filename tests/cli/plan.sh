@@ -60,6 +60,23 @@ for planner in $("$neap" planners | awk '/^[^ ]/ {print $1}'); do
   expect 0 "$neap" check g.json "$planner.json"
 done
 
+# A planner that does not take a graph says so: no budget would help.
+write_mesh mesh.json
+expect 1 "$neap" plan mesh.json --budget 90% --planner revolve
+quiet
+says "--planner revolve has no plan for this graph under any budget: it takes chains"
+expect 1 "$neap" plan mesh.json --budget 90% --planner revolve --json
+same "$(field feasible) $(field smallest_budget_bytes) $(field largest_batch)" "false null null" "an answer without a plan"
+expect 0 "$neap" plan mesh.json --budget max --planner all
+expect 3 "$neap" plan mesh.json --budget 1000 --planner all
+grep -q "^revolve *has no plan for this graph" out || fail "revolve in the table of all"
+! grep -q " 0 B" out || fail "a smallest budget of nothing"
+
+# Time for the search, and nothing about it where standard error is no terminal.
+expect 0 "$neap" plan g.json --budget 85% --time-limit 1 --json
+[ ! -s err ] || fail "a line of progress in a file"
+awk -v seconds="$(field seconds)" 'BEGIN { exit !(seconds < 30) }' || fail "planned for $(field seconds) seconds, not 1"
+
 # Where the bytes go, and the curve.
 expect 0 "$neap" show g.json p.json
 expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json

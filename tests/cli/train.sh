@@ -39,13 +39,20 @@ while read -r line; do
 done <m.jsonl
 
 # Over the budget: both remedies work.
-expect 3 "${train[@]}" --steps 1 --budget 3MiB --json
+expect 0 "${train[@]}" --steps 1 --budget min --json
+over=$(($(field planned_peak_bytes) * 9 / 10))
+expect 3 "${train[@]}" --steps 1 --budget $over --json
 smallest=$(field smallest_budget_bytes) batch=$(field largest_batch)
+[ "$smallest" -gt $over ] || fail "the smallest budget, $smallest, is one that was not met"
 says "--budget $smallest"
 expect 3 "${train[@]}" --steps 1 --budget $((smallest - 1))
 quiet
 expect 0 "${train[@]}" --steps 1 --budget "$smallest" --json
-if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" --steps 1 --budget 3MiB --batch "$batch" --json; fi
+if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" --steps 1 --budget $over --batch "$batch" --json; fi
+
+# Time to search for the plan changes no bits of the training.
+expect 0 "${train[@]}" --steps 3 --budget 85% --time-limit 0.5 --json
+same "$(field weights_sha256)" "$weights" "weights with a plan that had its time"
 
 # Data and files that are not there.
 expect 1 "${train[@]}" --data cifar10:missing --steps 1

@@ -35,6 +35,12 @@ wrong "--batch 99999999999999999999" plan --model wrn-10-1 --batch 9999999999999
 wrong "--lr nan" train --model wrn-10-1 --data synthetic --lr nan
 wrong "--shuffle maybe" train --model wrn-10-1 --data synthetic --shuffle maybe
 wrong "--nesterov" train --model wrn-10-1 --data synthetic --nesterov=1
+for verb in "plan --model wrn-10-1" "curve --model wrn-10-1" "train --model wrn-10-1 --data synthetic"; do
+  for limit in 0 -1 soon nan inf ""; do
+    # shellcheck disable=SC2086
+    wrong "--time-limit $limit" $verb --time-limit "$limit"
+  done
+done
 wrong "--epochs" train --model wrn-10-1 --data synthetic --steps 1 --epochs 1
 wrong "--planner guess" plan --model wrn-10-1 --planner guess
 wrong "--planner guess" train --model wrn-10-1 --data synthetic --planner guess
@@ -46,6 +52,7 @@ wrong "plan file" check g.json
 wrong "there is no use" check g.json p.json more.json
 wrong "-o" graph --model wrn-10-1
 wrong ".svg" curve --model wrn-10-1 -o curve.jpeg
+wrong "dtr" curve --model wrn-10-1 --planner dtr,dtr
 wrong "extra" models extra
 
 for table in models planners ops; do

@@ -148,10 +148,8 @@ int source_open(const struct verb *verb, struct source *source, const char *file
 /* The bytes of a budget for this step; a fraction is one of what keeping everything needs. */
 neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes);
 
-/* The largest batch, below the one of the source, whose step fits the budget; `smallest` is what the source's
- * own needs. 0: none, or a graph file. Takes it that a larger batch needs no less. */
-int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
-                             uint64_t smallest, const char *planner);
+/* The largest batch, up to the one of the source, whose step fits the budget; 0: none, or a graph file. */
+int64_t source_largest_batch(const struct source *source, uint64_t budget, const char *planner);
 
 /* Whether the model would fit with the direct algorithm for its convolutions, where that is not what it has.
  */

@@ -40,7 +40,7 @@ static neap_status ask(const struct settings *s, const neap_step *step, uint64_t
   if (status == NEAP_UNSUPPORTED) answer->smallest = 0;
   if (status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
   if (answer->smallest > 0)
-    answer->largest_batch = source_largest_batch(&s->source, step, budget, answer->smallest, planner);
+    answer->largest_batch = source_largest_batch(&s->source, budget, planner);
   return NEAP_OK;
 }
 

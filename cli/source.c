@@ -3,14 +3,18 @@
 
 #include "cli.h"
 
-static neap_status make_step(const struct source *source, int64_t batch, neap_step **step) {
-  const neap_model_options shape = {.batch = batch};
-  const neap_session_options session = {.optimizer = (neap_optimizer)source->optimizer,
-                                        .momentum = (float)source->momentum,
-                                        .convolution = (neap_convolution)source->convolution,
-                                        .backend = (neap_backend)source->backend,
-                                        .costs = (neap_costs)source->costs,
-                                        .threads = (int)source->threads};
+static neap_session_options source_session(const struct source *source) {
+  return (neap_session_options){.optimizer = (neap_optimizer)source->optimizer,
+                                .momentum = (float)source->momentum,
+                                .convolution = (neap_convolution)source->convolution,
+                                .backend = (neap_backend)source->backend,
+                                .costs = (neap_costs)source->costs,
+                                .threads = (int)source->threads};
+}
+
+static neap_status make_step(const struct source *source, neap_step **step) {
+  const neap_model_options shape = {.batch = source->batch};
+  const neap_session_options session = source_session(source);
   neap_graph *graph;
   neap_status status = neap_model_build(source->model, &shape, &graph);
   if (status != NEAP_OK) return status;
@@ -40,7 +44,7 @@ int source_open(const struct verb *verb, struct source *source, const char *file
     status = neap_step_read(file, step);
   } else {
     if (source->batch == 0) status = usual_batch(source);
-    if (status == NEAP_OK) status = make_step(source, source->batch, step);
+    if (status == NEAP_OK) status = make_step(source, step);
   }
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
@@ -62,45 +66,27 @@ neap_status source_budget(const neap_step *step, const struct budget *budget, ui
   return NEAP_OK;
 }
 
-static bool fits(const struct source *source, int64_t batch, uint64_t budget, const char *planner) {
-  neap_step *step;
-  neap_plan *plan = NULL;
-  if (make_step(source, batch, &step) != NEAP_OK) return false;
-  const bool met = neap_plan_make(step, budget, planner, NULL, &plan) == NEAP_OK;
-  neap_plan_free(plan);
-  neap_step_free(step);
-  return met;
-}
-
 bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner) {
   if (source->model == NULL || source->convolution == NEAP_CONV_DIRECT) return false;
   struct source direct = *source;
   direct.convolution = NEAP_CONV_DIRECT;
-  return fits(&direct, direct.batch, budget, planner);
+  neap_step *step;
+  neap_plan *plan = NULL;
+  if (make_step(&direct, &step) != NEAP_OK) return false;
+  const bool fits = neap_plan_make(step, budget, planner, NULL, &plan) == NEAP_OK;
+  neap_plan_free(plan);
+  neap_step_free(step);
+  return fits;
 }
 
-int64_t source_largest_batch(const struct source *source, const neap_step *step, uint64_t budget,
-                             uint64_t smallest, const char *planner) {
+int64_t source_largest_batch(const struct source *source, uint64_t budget, const char *planner) {
   if (source->model == NULL) return 0;
-  neap_step_info info;
-  neap_step_describe(step, &info);
-  /* Memory is nearly linear in the batch: begin where the line from the resident bytes meets the budget. */
-  int64_t met = 0, missed = source->batch, guess = 0;
-  if (budget > info.resident_bytes && smallest > info.resident_bytes)
-    guess = (int64_t)((double)missed * (double)(budget - info.resident_bytes) /
-                      (double)(smallest - info.resident_bytes));
-  for (int64_t stride = 1; missed - met > 1; stride *= 2) {
-    if (guess <= met) guess = met + 1;
-    if (guess >= missed) guess = missed - 1;
-    if (fits(source, guess, budget, planner)) {
-      met = guess;
-      guess = stride > 4 ? met + (missed - met) / 2 : met + stride;
-    } else {
-      missed = guess;
-      guess = stride > 4 ? met + (missed - met) / 2 : missed - stride;
-    }
-  }
-  return met;
+  const neap_model_options shape = {.batch = source->batch};
+  neap_session_options session = source_session(source);
+  session.budget = budget;
+  session.planner = planner;
+  int64_t largest;
+  return neap_largest_batch(source->model, &shape, &session, &largest) == NEAP_OK ? largest : 0;
 }
 
 json_t *plan_json(const neap_plan *plan, uint64_t asked) {

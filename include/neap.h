@@ -434,6 +434,13 @@ typedef struct neap_plan_options {
 } neap_plan_options;
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan);
+/* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:
+ * none does. Only plans, by the options' planner. Takes it that a larger batch needs no less memory; a batch
+ * that it gives was planned. A budget that is a fraction is one of what keeping everything needs at
+ * `shape->batch`. */
+neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
+                               const neap_session_options *options, int64_t *largest);
+
 void neap_plan_free(neap_plan *plan);
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info);
 const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length); /* node ids; borrowed */

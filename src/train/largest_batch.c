@@ -1,4 +1,5 @@
-#include "train/largest_batch.h"
+/* The answer to a budget that cannot be met: with which batch could it be? */
+#include "base/status.h"
 
 struct search {
   const char *model;
@@ -63,13 +64,15 @@ static int64_t interpolate(uint64_t budget, int64_t batch, const struct probe *p
                    (double)(probe->smallest - probe->resident));
 }
 
-neap_status find_largest_batch(const char *model, const neap_model_options *shape,
+neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
                                const neap_session_options *session, int64_t *largest) {
+  RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
+            (long long)shape->batch);
   struct search search = {.model = model, .shape = *shape, .session = session, .budget = session->budget};
   if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
   struct probe probe;
   TRY(try_batch(&search, shape->batch, &probe));
-  int64_t fits = 0, too_large = shape->batch, stride = 1, failures = 0;
+  int64_t fits = probe.fits ? shape->batch : 0, too_large = shape->batch, stride = 1, failures = 0;
   int64_t next = interpolate(search.budget, too_large, &probe);
   /* A guess from the line, then outwards from what fits, halving when a guess does not settle it: two or
    * three plans as a rule, and never more than a few times the logarithm of the batch. */

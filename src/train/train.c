@@ -9,7 +9,6 @@
 #include "run/session.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
-#include "train/largest_batch.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
 #include "zoo/zoo.h"
@@ -151,7 +150,7 @@ static neap_status create_session(struct training *t, neap_train_result *result)
     snprintf(message, sizeof message, "%s", neap_error_message());
     /* The answer stands without this part of it. A saved plan is for one batch only. */
     if (session.plan_file == NULL &&
-        find_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
+        neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
     return neap_fail(status, "%s", message);
   }

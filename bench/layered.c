@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "layered_step.h"
 #include "neap.h"
 #include "plan/planner.h"
-#include "step_families.h"
 
 enum { PLANNER_LIMIT = 16, SEED_LIMIT = 1000 };
 
@@ -31,16 +31,6 @@ static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-/* Mean width / layers as in Moccasin's graphs: 0.43 with 250 nodes, 0.31 with 1000. */
-static neap_status make_step(int32_t nodes, int32_t seed, neap_step **step) {
-  const struct step_shape shape = {.family = STEP_LAYERED,
-                                   .nodes = nodes,
-                                   .seed = (uint32_t)seed,
-                                   .plain = true,
-                                   .width = nodes <= 250 ? 0.43 : 0.31};
-  return step_of_family(&shape, step);
 }
 
 static neap_status keep_all_peak(const neap_step *step, uint64_t *peak) {
@@ -113,7 +103,7 @@ static neap_status run_size(int32_t nodes, int32_t seeds, const char *const *nam
     for (int32_t s = 0; s < seeds; s++) {
       neap_step *step;
       uint64_t peak;
-      TRY(make_step(nodes, s + 1, &step));
+      TRY(layered_step(nodes, s + 1, &step));
       neap_status status = keep_all_peak(step, &peak);
       for (int32_t p = 0; status == NEAP_OK && p < name_count; p++)
         status = run(step, (uint64_t)(shares[b] * (double)peak), names[p], &results[s * name_count + p]);

@@ -20,11 +20,14 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
 }
 
 /* Of the transformed tensors oneDNN keeps a part or all, which is more than twice the operands. No budget
- * below what the largest node needs can be met: a scratchpad may not raise that to more than the double. */
+ * below what the largest node needs can be met: a scratchpad may not raise that by more than a tenth. */
+static const double raised_at_most = 1.1;
+
 static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                             const struct dnn_primitive *primitive) {
   return cpu->convolution == NEAP_CONV_WINOGRAD ||
-         node_bytes(graph, node) + (double)dnn_scratchpad_bytes(primitive) <= 2 * cpu->largest_node;
+         node_bytes(graph, node) + (double)dnn_scratchpad_bytes(primitive) <=
+             raised_at_most * cpu->largest_node;
 }
 
 /* FLOPs that Winograd spares, in the roofline. */

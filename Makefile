@@ -24,6 +24,9 @@ check: all ## run all tests, one at a time: each has all cores
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
+papers: all ## print the published tables of the papers beside ours (minutes)
+	@$(BUILD)/papers
+
 install: all ## install library, header, pkg-config file and command (PREFIX, DESTDIR)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -40,4 +43,4 @@ clean: ## remove what was built
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-.PHONY: all packages demo check bench install format lint clean help
+.PHONY: all packages demo check bench papers install format lint clean help

@@ -1,12 +1,14 @@
-/* papers [-m FOLDER] [TABLE ...]
+/* papers [-m FOLDER] [-g GRAPHS] [TABLE ...]
  *
  * Published tables beside ours, all or those named: chen lstm revolve bptt hong kusumoto feng-huang monet
  * random minimalloc. Each row has the published figure, ours, and whether ours is as good. Every plan is
- * judged by the independent checker. -m: where minimalloc's instances lie (NAME.CAPACITY.csv).
+ * judged by the independent checker. -m: where minimalloc's instances lie (NAME.CAPACITY.csv). -g: random
+ * graphs of a size (5).
  *
  * Exit status: 0: every row is as good as published; 1: not all are, or something failed; 2: wrong usage. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -95,16 +97,19 @@ static bool known(const char *name) {
 }
 
 static int report_usage(void) {
-  fputs("usage: papers [-m FOLDER] [TABLE ...]\ntables:\n", stderr);
+  fputs("usage: papers [-m FOLDER] [-g GRAPHS] [TABLE ...]\ntables:\n", stderr);
   for (int i = 0; i < TABLES; i++) fprintf(stderr, "  %-11s %s\n", tables[i].name, tables[i].title);
   return 2;
 }
 
 int main(int count, char **arguments) {
-  struct report report = {.terminal = isatty(STDERR_FILENO)};
-  for (int option; (option = getopt(count, arguments, "m:")) != -1;) {
-    if (option != 'm') return report_usage();
-    report.buffers = optarg;
+  struct report report = {.terminal = isatty(STDERR_FILENO), .graphs = 5};
+  for (int option; (option = getopt(count, arguments, "m:g:")) != -1;) {
+    if (option == 'm')
+      report.buffers = optarg;
+    else if (option == 'g')
+      report.graphs = atoi(optarg);
+    if (option == '?' || report.graphs < 1) return report_usage();
   }
   for (int i = optind; i < count; i++)
     if (!known(arguments[i])) return report_usage();

@@ -6,11 +6,13 @@
 #include "base/status.h"
 #include "neap.h"
 #include "plan/planner.h"
+#include "plan/simulator.h"
 
 struct report {
   int rows, met;       /* with a published figure; of those, reached or beaten */
   bool terminal;       /* standard error is one: progress is shown there */
   const char *buffers; /* folder of minimalloc's instances; NULL: none was given */
+  int graphs;          /* how many random ones of a size */
 };
 
 /* Printed in a last column; counts the row. */

@@ -183,7 +183,7 @@ static neap_status choose(struct bounding *b, double room, double price, struct 
 
 /* The price with the largest value, between two of which the first keeps too much and the second not. The
  * value is the least of lines over the prices, one for each choice; the next price is where the lines of the
- * two cross. */
+ * two cross. Leaves the best price in `price`. */
 static neap_status bound_cut(struct bounding *b, double room, double *bound) {
   enum { DOUBLINGS = 24, ROUNDS = 24 };
   struct choice low = {.kept = b->wanted_bytes}, high = {.kept = INFINITY}, now;
@@ -287,6 +287,8 @@ static neap_status bound_repeats(struct bounding *b, double *bound) {
 }
 
 static neap_status prepare(struct bounding *b) {
+  RETURN_IF((int64_t)b->step->node_count + b->step->tensor_count > INT32_MAX - FLOW_FIRST, NEAP_OUT_OF_MEMORY,
+            "cost bound: too many nodes");
   const size_t nodes = (size_t)b->step->node_count, tensors = (size_t)b->step->tensor_count;
   b->side = region_alloc(&b->region, nodes, sizeof *b->side);
   b->held = region_alloc(&b->region, tensors, sizeof *b->held);

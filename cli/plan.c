@@ -83,9 +83,10 @@ static void print_row(const struct answer *answer) {
   }
   neap_plan_info p;
   neap_plan_describe(answer->plan, &p);
-  printf("%-16s %12s %12s %10s %11lld %10s\n", p.planner, bytes_text(plan_bytes(answer->plan)).text,
-         bytes_text(p.arena_bytes).text, overhead_text(p.cost, p.base_cost).text, (long long)p.recomputed,
-         duration_text(p.seconds).text);
+  const bool automatic = strcmp(answer->planner, "auto") == 0; /* then who made it is news */
+  printf("%-16s %12s %12s %10s %11lld %10s\n", automatic ? p.planner : answer->planner,
+         bytes_text(plan_bytes(answer->plan)).text, bytes_text(p.arena_bytes).text,
+         overhead_text(p.cost, p.base_cost).text, (long long)p.recomputed, duration_text(p.seconds).text);
 }
 
 static void print_details(const neap_plan *plan) {

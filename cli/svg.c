@@ -52,8 +52,9 @@ static double share_of(const struct axis *axis, double value) {
 }
 
 static double x_at(const struct plot *p, double value) { return LEFT + COLUMNS * share_of(&p->x, value); }
+/* What is above the axis lies at its end. */
 static double y_at(const struct plot *p, double value) {
-  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share_of(&p->y, value);
+  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share_of(&p->y, fmin(value, p->y.most));
 }
 
 static void put_escaped(FILE *file, const char *text) {
@@ -380,16 +381,22 @@ static void put_curve(struct plot *p, const struct curve_picture *c, const int64
     least = fmin(least, c->points[i].bytes);
     highest_overhead = fmax(highest_overhead, c->points[i].overhead);
   }
+  /* A planner that is many times worse than the best would press the others together. */
+  const double enough = fmax(0.3, front_count > 0 ? 2.5 * c->points[front[0]].overhead : 0);
+  const bool cut = highest_overhead > 1.5 * enough;
   p->x = bytes_axis(1.04 * widest, labels);
   p->x.scale = SCALE_LOG;
   p->x.least = fmax(0.9 * c->lower_bound, 1e-6 * p->x.most);
-  p->y = (struct axis){.most = 1.3 * highest_overhead, /* room for the labels of the bounds */
+  p->y = (struct axis){.most = cut ? enough : 1.3 * highest_overhead, /* room for the labels of the bounds */
                        .unit = 0.01,
                        .label = "time spent on recomputation (%, square root)",
                        .scale = SCALE_ROOT};
   char title[160];
   snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
-  begin_plot(p, title, "every point is a plan with offsets; lower and further left is better");
+  begin_plot(
+      p, title,
+      cut ? "every point is a plan with offsets; lower and further left is better; at the upper edge: more"
+          : "every point is a plan with offsets; lower and further left is better");
   char label[96];
   snprintf(label, sizeof label, "no plan needs less than %s", bytes_text((uint64_t)c->lower_bound).text);
   put_bound(p, c->lower_bound, 0, "2 4", label);

@@ -179,6 +179,11 @@ json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
 
 int report_over_budget(const struct train_report *r, const neap_train_result *result) {
   const struct train_settings *s = r->settings;
+  if (result->smallest_budget == 0) {
+    fprintf(stderr, "neap: --planner %s: %s; it takes %s\n  any model is taken by --planner auto\n",
+            s->planner, neap_error_message(), planner_graphs(s->planner));
+    return EXIT_FAILED;
+  }
   fprintf(stderr, "neap: the budget of %s cannot be met: %s\n", s->budget.text, neap_error_message());
   fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
           (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);

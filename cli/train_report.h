@@ -35,7 +35,8 @@ void end_progress(struct train_report *report);
 void print_summary(const struct train_report *report, const neap_train_result *result);
 json_t *train_json(const struct train_settings *settings, const neap_train_result *result);
 
-/* Prints the smallest budget and the largest batch; returns EXIT_OVER_BUDGET. */
+/* Prints the smallest budget and the largest batch: EXIT_OVER_BUDGET; or, where the planner has no plan for
+ * the model under any budget, that: EXIT_FAILED. */
 int report_over_budget(const struct train_report *report, const neap_train_result *result);
 /* Says where the checkpoint is; returns the exit status of a program that `signal` stopped. */
 int report_interruption(const struct train_report *report, int signal);

@@ -72,6 +72,8 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
   struct probe probe;
   TRY(try_batch(&search, shape->batch, &probe));
+  *largest = 0;
+  if (!probe.fits && probe.smallest == 0) return NEAP_OK; /* the planner takes no such graph */
   int64_t fits = probe.fits ? shape->batch : 0, too_large = shape->batch, stride = 1, failures = 0;
   int64_t next = interpolate(search.budget, too_large, &probe);
   /* A guess from the line, then outwards from what fits, halving when a guess does not settle it: two or

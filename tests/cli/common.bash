@@ -45,18 +45,23 @@ quiet() { [ ! -s out ] || fail "a failure wrote on standard output"; }
 small=(--model wrn-10-1 --batch 8 --threads 1)
 train=("$neap" train "${small[@]}" --data synthetic --evaluate off)
 
-# write_mesh FILE: a step that is no chain, small enough to read: two values that all later nodes read, so nothing can be
-# cut between them.
-write_mesh() {
-  cat >"$1" <<'MESH'
-{"format": "neap-graph", "version": 1, "name": "mesh",
- "tensors": [{"name": "x", "bytes": 64, "role": "input"}, {"name": "a", "bytes": 640, "role": "value"},
-             {"name": "b", "bytes": 640, "role": "value"}, {"name": "c", "bytes": 640, "role": "value"},
-             {"name": "d", "bytes": 64, "role": "value"}],
- "nodes": [{"name": "a", "op": "f", "pass": "forward", "cost": 1, "inputs": [0], "outputs": [1], "updates": [], "inplace": []},
-           {"name": "b", "op": "f", "pass": "forward", "cost": 1, "inputs": [1, 0], "outputs": [2], "updates": [], "inplace": []},
-           {"name": "c", "op": "f", "pass": "backward", "cost": 1, "inputs": [1, 2, 0], "outputs": [3], "updates": [], "inplace": []},
-           {"name": "d", "op": "f", "pass": "backward", "cost": 1, "inputs": [1, 2, 3], "outputs": [4], "updates": [], "inplace": []}],
- "outputs": [4]}
-MESH
+# write_skipping FILE: a step that is no chain. The first of six nodes makes a second value that only the last one reads,
+# so that no place between them is crossed by one value alone.
+write_skipping() {
+  local tensors='{"name": "x", "bytes": 64, "role": "input"}' nodes='' id read
+  for id in $(seq 12); do tensors+=", {\"name\": \"t$id\", \"bytes\": 640, \"role\": \"value\"}"; done
+  add() { # add PASS INPUTS OUTPUTS
+    nodes+="${nodes:+,}{\"name\": \"$1 $3\", \"op\": \"f\", \"pass\": \"$1\", \"cost\": 1, \"workspace\": 0, \"inputs\": [$2],
+      \"outputs\": [$3], \"updates\": [], \"inplace\": []}"
+  }
+  add forward 0 "1, 7"
+  for id in 1 2 3 4; do add forward $id $((id + 1)); done
+  add forward "5, 7" 6
+  read=5
+  for id in 8 9 10 11 12; do
+    if [ $id = 8 ]; then add backward $read $id; else add backward "$read, $((id - 1))" $id; fi
+    read=$((read - 1))
+  done
+  echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"skipping\", \"tensors\": [$tensors],
+    \"nodes\": [$nodes], \"outputs\": [12]}" >"$1"
 }

@@ -32,15 +32,15 @@ tail -n +2 curve.csv | awk -F, '$1 == planner && ($2 <= bytes || $3 >= overhead)
 grep -q '^keep-all,[0-9]*,0.000000$' curve.csv || fail "the row of keep-all"
 
 # Who takes no such graph is told of; the others have their curves. Nobody at all: no picture.
-write_mesh mesh.json
-expect 0 "$neap" curve mesh.json --planner revolve,keep-all --points 2
+write_skipping skipping.json
+expect 0 "$neap" curve skipping.json --planner revolve,keep-all --points 2
 says "revolve has no plan for this graph"
 ! grep -q revolve out || fail "a row for a planner without a plan"
-expect 1 "$neap" curve mesh.json --planner revolve -o mesh.svg
+expect 1 "$neap" curve skipping.json --planner revolve -o skipping.svg
 quiet
-[ ! -e mesh.svg ] || fail "a picture of nothing"
+[ ! -e skipping.svg ] || fail "a picture of nothing"
 
 # What auto asks is asked where nobody is named; the number of points is as wished.
-expect 0 "$neap" curve mesh.json --points 3 --json
+expect 0 "$neap" curve skipping.json --points 3 --json
 grep -q '"planner": "evict"' out || fail "evict is not asked"
 ! grep -q '"planner": "checkmate"' out || fail "checkmate is asked, and auto does not ask it"

@@ -61,14 +61,14 @@ for planner in $("$neap" planners | awk '/^[^ ]/ {print $1}'); do
 done
 
 # A planner that does not take a graph says so: no budget would help.
-write_mesh mesh.json
-expect 1 "$neap" plan mesh.json --budget 90% --planner revolve
+write_skipping skipping.json
+expect 1 "$neap" plan skipping.json --budget 90% --planner revolve
 quiet
 says "--planner revolve has no plan for this graph under any budget: it takes chains"
-expect 1 "$neap" plan mesh.json --budget 90% --planner revolve --json
+expect 1 "$neap" plan skipping.json --budget 90% --planner revolve --json
 same "$(field feasible) $(field smallest_budget_bytes) $(field largest_batch)" "false null null" "an answer without a plan"
-expect 0 "$neap" plan mesh.json --budget max --planner all
-expect 3 "$neap" plan mesh.json --budget 1000 --planner all
+expect 0 "$neap" plan skipping.json --budget max --planner all
+expect 3 "$neap" plan skipping.json --budget 1000 --planner all
 grep -q "^revolve *has no plan for this graph" out || fail "revolve in the table of all"
 ! grep -q " 0 B" out || fail "a smallest budget of nothing"
 

@@ -32,6 +32,7 @@ struct axis {
   const char *label;
   enum scale scale;
   double least; /* of SCALE_LOG */
+  double edge;  /* what is above lies here; 0: nothing is */
 };
 
 struct plot {
@@ -41,6 +42,7 @@ struct plot {
 
 /* Where a value lies between the ends of its axis. */
 static double share_of(const struct axis *axis, double value) {
+  if (axis->edge > 0) value = fmin(value, axis->edge);
   switch (axis->scale) {
   case SCALE_ROOT:
     return sqrt(value / axis->most);
@@ -52,9 +54,8 @@ static double share_of(const struct axis *axis, double value) {
 }
 
 static double x_at(const struct plot *p, double value) { return LEFT + COLUMNS * share_of(&p->x, value); }
-/* What is above the axis lies at its end. */
 static double y_at(const struct plot *p, double value) {
-  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share_of(&p->y, fmin(value, p->y.most));
+  return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share_of(&p->y, value);
 }
 
 static void put_escaped(FILE *file, const char *text) {
@@ -387,16 +388,18 @@ static void put_curve(struct plot *p, const struct curve_picture *c, const int64
   p->x = bytes_axis(1.04 * widest, labels);
   p->x.scale = SCALE_LOG;
   p->x.least = fmax(0.9 * c->lower_bound, 1e-6 * p->x.most);
-  p->y = (struct axis){.most = cut ? enough : 1.3 * highest_overhead, /* room for the labels of the bounds */
-                       .unit = 0.01,
-                       .label = "time spent on recomputation (%, square root)",
-                       .scale = SCALE_ROOT};
+  p->y =
+      (struct axis){.most = 1.3 * (cut ? enough : highest_overhead), /* room for the labels of the bounds */
+                    .unit = 0.01,
+                    .label = "time spent on recomputation (%, square root)",
+                    .scale = SCALE_ROOT,
+                    .edge = cut ? enough : 0};
   char title[160];
   snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
-  begin_plot(
-      p, title,
-      cut ? "every point is a plan with offsets; lower and further left is better; at the upper edge: more"
-          : "every point is a plan with offsets; lower and further left is better");
+  begin_plot(p, title,
+             cut ? "every point is a plan with offsets; lower and further left is better; the uppermost cost "
+                   "more than shown"
+                 : "every point is a plan with offsets; lower and further left is better");
   char label[96];
   snprintf(label, sizeof label, "no plan needs less than %s", bytes_text((uint64_t)c->lower_bound).text);
   put_bound(p, c->lower_bound, 0, "2 4", label);

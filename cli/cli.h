@@ -171,7 +171,7 @@ const char *planner_graphs(const char *name);
 
 #define TIME_LIMIT_OPTION(settings, field)                                                                   \
   {                                                                                                          \
-    "--time-limit", "SECONDS", "search so long for a plan, on any machine (a fixed effort)", OPTION_NUMBER,  \
+    "--time-limit", "SECONDS", "search for a plan so long (as much as a second or so does)", OPTION_NUMBER,  \
         offsetof(settings, field), 0.001                                                                     \
   }
 

@@ -17,8 +17,8 @@ struct settings {
 
 const struct option curve_options[] = {
     SOURCE_OPTIONS(struct settings),
-    {"--planner", "P,...", "planners by name, or auto (what auto asks; auto, of many nodes)", OPTION_TEXT,
-     offsetof(struct settings, planners), 0},
+    {"--planner", "P,...", "planners by name, and auto (all that auto asks; auto for large steps)",
+     OPTION_TEXT, offsetof(struct settings, planners), 0},
     {"--points", "N", "budgets for each planner (12, or as many as a minute allows)", OPTION_INTEGER,
      offsetof(struct settings, points), 2},
     TIME_LIMIT_OPTION(struct settings, time_limit),
@@ -240,6 +240,7 @@ static bool known_ending(const char *path) {
 /* Splits `names`, in place. */
 static int split_planners(const struct verb *verb, char *names, struct curve *curve) {
   for (char *rest = names, *name; (name = strsep(&rest, ",")) != NULL;) {
+    if (name[0] == '\0') return report_usage(verb, "--planner: a name between commas is missing");
     if (!planner_exists(name))
       return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", name);
     for (int i = 0; i < curve->planner_count; i++)

@@ -25,19 +25,19 @@ static const struct verb verbs[] = {
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 
-static int print_help(void) {
-  puts("neap: train neural networks inside a memory budget\n");
-  for (int i = 0; i < VERB_COUNT; i++) printf("  neap %-9s %s\n", verbs[i].name, verbs[i].summary);
-  puts("\nEvery verb has --help, and --json for one JSON object on standard output.\n\n"
-       "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
-       "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
-       "4 a plan or layout is not valid; 130 interrupted.");
-  return EXIT_DONE;
+static void print_help(FILE *file) {
+  fputs("neap: train neural networks inside a memory budget\n\n", file);
+  for (int i = 0; i < VERB_COUNT; i++) fprintf(file, "  neap %-9s %s\n", verbs[i].name, verbs[i].summary);
+  fputs("\nEvery verb has --help, and --json for one JSON object on standard output.\n\n"
+        "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
+        "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
+        "4 a plan or layout is not valid; 130 interrupted.\n",
+        file);
 }
 
 int report_failure(const struct verb *verb, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  fprintf(stderr, "neap: %s (%s)\n", neap_error_message(), neap_status_text(status));
+  fprintf(stderr, "neap: %s\n", neap_error_message());
   switch (status) {
   case NEAP_OVER_BUDGET:
     return EXIT_OVER_BUDGET;
@@ -61,12 +61,15 @@ static int run_verb(const struct verb *verb, int count, char **arguments) {
 
 static int run(int count, char **arguments) {
   if (count == 0) {
-    report_usage(NULL, "a verb is missing");
+    print_help(stderr);
+    fputs("\nneap: a verb is missing\n", stderr);
     return EXIT_USAGE;
   }
   if (strcmp(arguments[0], "--help") == 0 || strcmp(arguments[0], "-h") == 0 ||
-      strcmp(arguments[0], "help") == 0)
-    return print_help();
+      strcmp(arguments[0], "help") == 0) {
+    print_help(stdout);
+    return EXIT_DONE;
+  }
   if (strcmp(arguments[0], "--version") == 0) {
     puts("neap " NEAP_VERSION);
     return EXIT_DONE;

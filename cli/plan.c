@@ -66,6 +66,9 @@ static void print_heading(const neap_step *step, uint64_t budget) {
          bytes_text(info.resident_bytes).text);
   if (budget != NEAP_BUDGET_MAX && budget != NEAP_BUDGET_MIN)
     printf("budget %s (%llu bytes)\n", bytes_text(budget).text, (unsigned long long)budget);
+  else
+    printf("budget %s\n",
+           budget == NEAP_BUDGET_MAX ? "max: everything is kept" : "min: the least that can be met");
   printf("\n%-16s %12s %12s %10s %11s %10s\n", "planner", "peak", "arena", "overhead", "recomputed",
          "planned in");
 }

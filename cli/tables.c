@@ -1,5 +1,6 @@
 /* neap models, neap planners, neap ops */
 #include <stddef.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -30,11 +31,14 @@ static int print_table(const struct verb *verb, int count, char **arguments, con
   if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
   if (s.json) return print_json(table_json(title, row_at));
   neap_row row;
+  bool numbers = false;
   for (int32_t i = 0; row_at(i, &row); i++) {
     printf("%-26s %s%s%s%s\n", row.name, row.summary, row.source != NULL ? " (" : "",
            row.source != NULL ? row.source : "", row.source != NULL ? ")" : "");
     if (row.graphs != NULL) printf("%-26s graphs: %s; promises: %s\n", "", row.graphs, row.promise);
+    numbers = numbers || strchr(row.name, '#') != NULL;
   }
+  if (numbers) puts("\nA # stands for a number: wrn-28-2, resnet50.");
   return EXIT_DONE;
 }
 

@@ -184,7 +184,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
             s->planner, neap_error_message(), planner_graphs(s->planner));
     return EXIT_FAILED;
   }
-  fprintf(stderr, "neap: the budget of %s cannot be met: %s\n", s->budget.text, neap_error_message());
+  fprintf(stderr, "neap: --budget %s: %s\n", s->budget.text, neap_error_message());
   fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
           (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
   if (result->largest_batch > 0)

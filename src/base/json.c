@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -86,9 +87,16 @@ static neap_status check_header(const json_t *root, const char *format, const st
 
 neap_status json_read(const char *path, const char *format, json_t **out) {
   json_error_t error;
-  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-  if (root == NULL && json_error_code(&error) == json_error_cannot_open_file)
-    return neap_fail(NEAP_IO_FAILED, "%s: cannot be read", path);
+  FILE *file = fopen(path, "rb");
+  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  errno = 0;
+  json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+  const int failure = ferror(file) ? errno : 0;
+  fclose(file);
+  if (failure != 0) {
+    json_decref(root);
+    return neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(failure));
+  }
   if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
     return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   RETURN_IF(root == NULL, NEAP_BAD_FORMAT, "%s: line %d, column %d (byte %d): %s", path, error.line,

@@ -39,16 +39,17 @@ while read -r line; do
 done <m.jsonl
 
 # Over the budget: both remedies work.
-expect 0 "${train[@]}" --steps 1 --budget min --json
+by=(--steps 1 --planner evict)
+expect 0 "${train[@]}" "${by[@]}" --budget min --json
 over=$(($(field planned_peak_bytes) * 9 / 10))
-expect 3 "${train[@]}" --steps 1 --budget $over --json
+expect 3 "${train[@]}" "${by[@]}" --budget $over --json
 smallest=$(field smallest_budget_bytes) batch=$(field largest_batch)
 [ "$smallest" -gt $over ] || fail "the smallest budget, $smallest, is one that was not met"
 says "--budget $smallest"
-expect 3 "${train[@]}" --steps 1 --budget $((smallest - 1))
+expect 3 "${train[@]}" "${by[@]}" --budget $((smallest - 1))
 quiet
-expect 0 "${train[@]}" --steps 1 --budget "$smallest" --json
-if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" --steps 1 --budget $over --batch "$batch" --json; fi
+expect 0 "${train[@]}" "${by[@]}" --budget "$smallest" --json
+if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" "${by[@]}" --budget $over --batch "$batch" --json; fi
 
 # Time to search for the plan changes no bits of the training.
 expect 0 "${train[@]}" --steps 3 --budget 85% --time-limit 0.5 --json

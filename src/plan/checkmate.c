@@ -214,8 +214,8 @@ static neap_status round_down(struct search *s) {
   bool found = true;
   int32_t further =
       s->quick ? 0 : 10; /* after the first share that does: a cheaper schedule may come of less */
-  const double least_share = 0.4, lowered = s->quick ? 0.15 : 0.02;
-  for (double share = 1; found && share >= least_share && !(fits(s) && further-- == 0); share -= lowered) {
+  for (int32_t i = 0; found && i <= 30 && !(fits(s) && further-- == 0); i++) {
+    const double share = 1 - 0.02 * i;
     /* Columns that may exceed 1 hold live bytes. */
     for (size_t c = 0; c < columns; c++)
       upper[c] = m.milp.upper.data[c] * (m.milp.upper.data[c] > 1 ? share : 1);

@@ -24,8 +24,8 @@ check: all ## run all tests, one at a time: each has all cores
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
-papers: all ## print the published tables of the papers beside ours (minutes)
-	@$(BUILD)/papers
+papers: all ## print the published tables of the papers beside ours (minutes; PAPERS="-m FOLDER TABLE ...")
+	@$(BUILD)/papers $(PAPERS)
 
 install: all ## install library, header, pkg-config file and command (PREFIX, DESTDIR)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)

@@ -106,8 +106,8 @@ neap_status print_hong(struct report *report) {
     uint64_t published, chen;
   } rows[] = {{100, 16, 20}, {1000, 47, 63}, {10000, 143, 200}};
   printf(
-      "  Least peak of a chain of unit layers, checkpoints freed with their segments (revised objective).\n"
-      "\n  %8s %12s %12s %12s %10s\n",
+      "  Least peak of a chain of unit layers, checkpoints freed with their segments (revised objective);\n"
+      "  of a million layers within half a second.\n\n  %8s %12s %12s %12s %10s\n",
       "layers", "Chen", "published", "ours", "seconds");
   uint64_t peak;
   double seconds;
@@ -118,7 +118,7 @@ neap_status print_hong(struct report *report) {
            verdict(report, peak == rows[i].published));
   }
   TRY(run_hong(1000000, &peak, &seconds));
-  print_row(report, "  %8d %12d %12s %12llu %10.4f   %s\n", 1000000, 2000, "0.5 s", (unsigned long long)peak,
+  print_row(report, "  %8d %12d %12s %12llu %10.4f   %s\n", 1000000, 2000, "-", (unsigned long long)peak,
             seconds, verdict(report, seconds <= 0.5));
   return NEAP_OK;
 }

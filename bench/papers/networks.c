@@ -36,16 +36,23 @@ static neap_status open_network(const char *model, int64_t batch, struct network
 
 /* Opens a network and plans it in `budget` bytes, or so many above the resident ones. */
 static neap_status plan_network(const struct report *report, const char *model, int64_t batch, double budget,
-                                bool above_resident, const char *planner, struct network *network,
-                                struct outcome *out) {
+                                bool above_resident, struct network *network, struct outcome *out) {
   progress(report, "  planning %s, batch %lld ...", model, (long long)batch);
   neap_status status = open_network(model, batch, network);
   if (status == NEAP_OK)
     status = plan_checked(
-        network->step, (uint64_t)budget + (above_resident ? network->info.resident_bytes : 0), planner, out);
+        network->step, (uint64_t)budget + (above_resident ? network->info.resident_bytes : 0), "auto", out);
   neap_step_free(network->step);
   network->step = NULL;
   return status;
+}
+
+/* The column beside a peak, which is the least that was found where the budget is not met. */
+static void print_overhead(const struct report *report, const struct outcome *outcome) {
+  if (outcome->fits)
+    print_row(report, " %+7.1f %%", 100 * outcome->overhead);
+  else
+    print_row(report, " %9s", "least");
 }
 
 static double smaller(double a, double b) { return a < b ? a : b; }
@@ -79,15 +86,11 @@ neap_status print_kusumoto(struct report *report) {
                  goal = share * smaller(rows[i].approximate, rows[i].exact);
     struct network network;
     struct outcome ours;
-    TRY(plan_network(report, rows[i].model, rows[i].batch, goal * gigabyte, false, "auto", &network, &ours));
+    TRY(plan_network(report, rows[i].model, rows[i].batch, goal * gigabyte, false, &network, &ours));
     print_row(report, "  %-12s %5lld | %8.1f %6.1f %6.1f %6.1f | %8.2f %.1f x = %.2f %6.2f", rows[i].model,
               (long long)rows[i].batch, rows[i].vanilla, rows[i].chen, rows[i].approximate, rows[i].exact,
-              (double)network.keep_all / gigabyte, share, goal,
-              (double)(ours.fits ? ours.peak : ours.smallest) / gigabyte);
-    if (ours.fits)
-      print_row(report, " %+7.1f %%", 100 * ours.overhead);
-    else
-      print_row(report, " %9s", "least");
+              (double)network.keep_all / gigabyte, share, goal, (double)ours.peak / gigabyte);
+    print_overhead(report, &ours);
     print_row(report, " %6.1f %% %8.1f   %s\n", 100 * network.forward_share, ours.seconds,
               verdict(report, ours.fits && ours.overhead <= network.forward_share));
   }
@@ -116,16 +119,12 @@ neap_status print_feng_huang(struct report *report) {
                  goal = share * rows[i].theirs;
     struct network network;
     struct outcome ours;
-    TRY(plan_network(report, rows[i].model, rows[i].batch, goal * megabyte, true, "auto", &network, &ours));
+    TRY(plan_network(report, rows[i].model, rows[i].batch, goal * megabyte, true, &network, &ours));
     const uint64_t resident = network.info.resident_bytes;
     print_row(report, "  %-12s %5lld | %8.0f %6.0f %+7.0f %% | %8.0f %.1f x = %4.0f %6.0f", rows[i].model,
               (long long)rows[i].batch, rows[i].regular, rows[i].theirs, 100 * rows[i].overhead,
-              (double)(network.keep_all - resident) / megabyte, share, goal,
-              (double)(ours.fits ? ours.values : ours.smallest - resident) / megabyte);
-    if (ours.fits)
-      print_row(report, " %+7.1f %%", 100 * ours.overhead);
-    else
-      print_row(report, " %9s", "least");
+              (double)(network.keep_all - resident) / megabyte, share, goal, (double)ours.values / megabyte);
+    print_overhead(report, &ours);
     print_row(report, " %8.1f   %s\n", ours.seconds,
               verdict(report, ours.fits && ours.overhead <= rows[i].overhead));
   }
@@ -156,16 +155,12 @@ neap_status print_monet(struct report *report) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct network network;
     struct outcome ours;
-    TRY(plan_network(report, rows[i].model, rows[i].batch, rows[i].budget * gigabyte, false, "auto", &network,
+    TRY(plan_network(report, rows[i].model, rows[i].batch, rows[i].budget * gigabyte, false, &network,
                      &ours));
     print_row(report, "  %-12s %5lld | %8.2f %6.2f %+7.1f %% | %8.2f %6.2f", rows[i].model,
               (long long)rows[i].batch, rows[i].regular, rows[i].budget, 100 * rows[i].overhead,
-              (double)network.keep_all / gigabyte,
-              (double)(ours.fits ? ours.peak : ours.smallest) / gigabyte);
-    if (ours.fits)
-      print_row(report, " %+7.1f %%", 100 * ours.overhead);
-    else
-      print_row(report, " %9s", "least");
+              (double)network.keep_all / gigabyte, (double)ours.peak / gigabyte);
+    print_overhead(report, &ours);
     const double allowed = rows[i].overhead > 0 ? rows[i].overhead : 0;
     print_row(report, " %8.1f   %s\n", ours.seconds, verdict(report, ours.fits && ours.overhead <= allowed));
   }
@@ -211,9 +206,10 @@ neap_status print_chen(struct report *report) {
                 100 * rows[i].overhead);
     else
       print_row(report, "  %6d | %8s %7s %9s |", rows[i].layers, "", "", "");
-    print_row(report, " %8.2f %8.2f %+7.1f %% | %6.2f %+7.1f %% %8.1f   %s\n",
-              (double)(network.keep_all - resident) / gigabyte, (double)root.values / gigabyte,
-              100 * root.overhead, (double)ours.values / gigabyte, 100 * ours.overhead, ours.seconds,
+    print_row(report, " %8.2f %8.2f %+7.1f %% | %6.2f", (double)(network.keep_all - resident) / gigabyte,
+              (double)root.values / gigabyte, 100 * root.overhead, (double)ours.values / gigabyte);
+    print_overhead(report, &ours);
+    print_row(report, " %8.1f   %s\n", ours.seconds,
               !published ? "" : verdict(report, ours.fits && ours.overhead <= rows[i].overhead));
   }
   return NEAP_OK;

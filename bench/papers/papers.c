@@ -64,8 +64,11 @@ neap_status plan_checked(const neap_step *step, uint64_t budget, const char *pla
   *out = (struct outcome){0};
   neap_plan *plan = NULL;
   const double start = clock_seconds();
-  neap_status status = neap_plan_make(step, budget, planner, &out->smallest, &plan);
+  neap_status status = neap_plan_make(step, budget, planner, &out->peak, &plan);
   out->seconds = clock_seconds() - start;
+  neap_step_info about;
+  neap_step_describe(step, &about);
+  out->values = out->peak > about.resident_bytes ? out->peak - about.resident_bytes : 0;
   if (status == NEAP_OVER_BUDGET) return NEAP_OK;
   if (status != NEAP_OK) return status;
   neap_plan_info info;

@@ -27,11 +27,10 @@ void print_row(const struct report *report, const char *format, ...) __attribute
 /* What a planner makes of a budget. */
 struct outcome {
   bool fits;
-  uint64_t peak;     /* resident bytes and arena */
-  uint64_t values;   /* of it, the arena */
-  uint64_t smallest; /* where it does not fit: the smallest budget that does */
-  double overhead;   /* cost / cost without recomputation - 1 */
-  double seconds;    /* of planning, with the layout */
+  uint64_t peak;   /* resident bytes and arena; where the budget is not met, the smallest that is */
+  uint64_t values; /* of it, the arena */
+  double overhead; /* cost / cost without recomputation - 1; 0 where the budget is not met */
+  double seconds;  /* of planning, with the layout */
 };
 
 /* Plans and has the independent checker judge the plan: NEAP_INVALID_PLAN, where it does not hold or has

@@ -97,7 +97,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 struct source {
   const char *model, *file;
   int64_t batch, threads;
-  int optimizer, convolution, backend, costs;
+  int optimizer, convolution, backend, costs, variant;
   double momentum;
 };
 
@@ -137,6 +137,12 @@ struct source {
        OPTION_WORD,                                                                                            \
        offsetof(settings, source.costs),                                                                       \
        0},                                                                                                     \
+      {"--variant",                                                                                            \
+       "auto|base|mask",                                                                                       \
+       "what ReLU keeps: its output, or bits where they do (auto, by plan)",                                   \
+       OPTION_WORD,                                                                                            \
+       offsetof(settings, source.variant),                                                                     \
+       0},                                                                                                     \
   {                                                                                                            \
     "--threads", "N", "threads that it will run on (all cores)", OPTION_INTEGER,                               \
         offsetof(settings, source.threads), 1                                                                  \
@@ -144,6 +150,17 @@ struct source {
 
 /* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
 int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
+
+/* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
+ * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.
+ */
+neap_status source_plan(const struct source *source, const neap_step *step, uint64_t budget,
+                        const neap_plan_options *options, uint64_t *smallest, neap_step **chosen,
+                        neap_plan **plan);
+
+/* A plan file for the step, or for any variant of a model; checked. `*chosen` as above. */
+neap_status source_read_plan(const struct source *source, const neap_step *step, const char *file,
+                             neap_step **chosen, neap_plan **plan);
 
 /* The bytes of a budget for this step; a fraction is one of what keeping everything needs. */
 neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes);
@@ -184,9 +201,10 @@ struct watch;
 struct watch *watch_begin(double limit, int64_t plans);
 void watch_end(struct watch *watch);
 
-/* neap_plan_make_with under the eyes of the watch; `seconds` as there. */
-neap_status watch_plan(struct watch *watch, const neap_step *step, uint64_t budget, const char *planner,
-                       double seconds, uint64_t *smallest, neap_plan **plan);
+/* source_plan under the eyes of the watch; `seconds` as in neap_plan_options. */
+neap_status watch_plan(struct watch *watch, const struct source *source, const neap_step *step,
+                       uint64_t budget, const char *planner, double seconds, uint64_t *smallest,
+                       neap_step **chosen, neap_plan **plan);
 
 /* For a search that is not begun by watch_plan: the context is the watch. */
 neap_plan_progress_function watch_progress;
@@ -208,6 +226,7 @@ struct curve_point {
   int series;
   double bytes, overhead;
   const neap_plan *plan;
+  const neap_step *step; /* that the plan is for; NULL: the page's */
 };
 struct curve_picture {
   const char *title;
@@ -228,7 +247,7 @@ int64_t *curve_front(const struct curve_picture *picture, int64_t *count);
  * pointer. Either a curve, and then the plans on its front, which no other point beats, can be opened from
  * it; or one plan. It is one file that needs no other. */
 struct page {
-  const neap_step *step;
+  const neap_step *step;             /* of all plans but those with one of their own */
   const struct curve_picture *curve; /* NULL: the one plan */
   const neap_plan *plan;
   uint64_t budget; /* a line in that plan's picture; 0: none */

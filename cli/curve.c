@@ -41,9 +41,11 @@ static const double patience = 45;
 struct answer {
   uint64_t budget; /* 0: it was not asked */
   neap_plan *plan; /* NULL: none */
+  neap_step *step; /* that it is for, where that is a variant */
 };
 
 struct curve {
+  const struct source *source;
   const char *planners[PLANNER_LIMIT];
   int planner_count;
   uint64_t keep_all, lower_bound;
@@ -72,8 +74,8 @@ static struct answer *answer_of(const struct curve *curve, int series, int64_t i
 static neap_status ask(const neap_step *step, int series, uint64_t budget, struct curve *curve,
                        struct answer *answer) {
   answer->budget = budget;
-  const neap_status status = watch_plan(curve->watch, step, budget, curve->planners[series],
-                                        curve->plan_seconds, NULL, &answer->plan);
+  const neap_status status = watch_plan(curve->watch, curve->source, step, budget, curve->planners[series],
+                                        curve->plan_seconds, NULL, &answer->step, &answer->plan);
   return status == NEAP_OVER_BUDGET || status == NEAP_UNSUPPORTED ? NEAP_OK : status;
 }
 
@@ -142,11 +144,12 @@ static bool cheaper(const neap_plan *plan, const neap_plan *than) {
   return a.cost < b.cost;
 }
 
-static void add_point(struct curve *curve, int series, const neap_plan *plan) {
+static void add_point(struct curve *curve, int series, const struct answer *answer) {
   neap_plan_info info;
-  neap_plan_describe(plan, &info);
+  neap_plan_describe(answer->plan, &info);
   curve->points[curve->count++] = (struct curve_point){
-      series, (double)plan_bytes(plan), info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0, plan};
+      series, (double)plan_bytes(answer->plan), info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0,
+      answer->plan, answer->step};
 }
 
 /* A plan for less is a plan for more: where the planner found none, or none that is cheaper, it has the one
@@ -157,7 +160,7 @@ static neap_status gather(int series, struct curve *curve) {
     const struct answer *answer = answer_of(curve, series, i);
     if (answer->plan != NULL && (best == NULL || cheaper(answer->plan, best))) {
       best = answer->plan;
-      add_point(curve, series, best);
+      add_point(curve, series, answer);
     }
     if (best != NULL && answer->budget > 0 &&
         json_array_append_new(curve->list, plan_json(best, answer->budget)) != 0)
@@ -300,8 +303,10 @@ static int make_curve(const struct verb *verb, const struct settings *s, const n
 }
 
 static void free_curve(struct curve *curve) {
-  for (int64_t i = 0; curve->answers != NULL && i < curve->planner_count * curve->budgets; i++)
+  for (int64_t i = 0; curve->answers != NULL && i < curve->planner_count * curve->budgets; i++) {
     neap_plan_free(curve->answers[i].plan);
+    neap_step_free(curve->answers[i].step);
+  }
   free(curve->answers);
   free(curve->points);
   json_decref(curve->list);
@@ -317,7 +322,7 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);
   char *names = s.planners != NULL ? strdup(s.planners) : NULL;
-  struct curve curve = {0};
+  struct curve curve = {.source = &s.source};
   neap_step *step = NULL;
   int result = split_planners(verb, names, &curve);
   if (result == EXIT_DONE) result = source_open(verb, &s.source, operands.values[0], &step);

@@ -19,14 +19,11 @@ static void put_string(FILE *file, const char *text) {
   fputc('"', file);
 }
 
+/* "nodes":[...],"tensors":[...], */
 static neap_status put_names(FILE *file, const neap_step *step) {
   neap_step_info info;
   neap_step_describe(step, &info);
-  fputs("\"graph\":", file);
-  put_string(file, info.name);
-  fputs(",\n\"kinds\":[", file);
-  for (int k = 0; k < NEAP_KIND_COUNT; k++) fprintf(file, "%s\"%s\"", k > 0 ? "," : "", kind_names[k]);
-  fputs("],\n\"nodes\":[", file);
+  fputs("\"nodes\":[", file);
   for (int32_t v = 0; v < info.nodes; v++) {
     const char *name, *op;
     const neap_status status = neap_step_node(step, v, &name, &op);
@@ -48,6 +45,17 @@ static neap_status put_names(FILE *file, const neap_step *step) {
   }
   fputs("],\n", file);
   return NEAP_OK;
+}
+
+static neap_status put_graph(FILE *file, const neap_step *step) {
+  neap_step_info info;
+  neap_step_describe(step, &info);
+  fputs("\"graph\":", file);
+  put_string(file, info.name);
+  fputs(",\n\"kinds\":[", file);
+  for (int k = 0; k < NEAP_KIND_COUNT; k++) fprintf(file, "%s\"%s\"", k > 0 ? "," : "", kind_names[k]);
+  fputs("],\n", file);
+  return put_names(file, step);
 }
 
 /* ---- Plans ---- */
@@ -84,7 +92,10 @@ static neap_status put_resident(FILE *file, const neap_step *step, const neap_pl
   return status;
 }
 
-static neap_status put_plan(FILE *file, const neap_step *step, const neap_plan *plan, uint64_t budget) {
+/* `own`: the step that the plan is for where it is not the page's, whose names are put then; or NULL. */
+static neap_status put_plan(FILE *file, const neap_step *page_step, const neap_step *own,
+                            const neap_plan *plan, uint64_t budget) {
+  const neap_step *step = own != NULL ? own : page_step;
   neap_plan_info info;
   neap_instance *instances;
   int64_t count, length;
@@ -99,7 +110,8 @@ static neap_status put_plan(FILE *file, const neap_step *step, const neap_plan *
           (unsigned long long)info.resident_bytes, (unsigned long long)info.arena_bytes,
           (unsigned long long)budget, (long long)info.recomputed,
           info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0.0);
-  status = put_resident(file, step, plan);
+  if (own != NULL) status = put_names(file, own);
+  if (status == NEAP_OK) status = put_resident(file, step, plan);
   put_instances(file, instances, count);
   const int32_t *schedule = neap_plan_schedule(plan, &length);
   fputs("\"schedule\":[", file);
@@ -127,7 +139,8 @@ static neap_status put_points(FILE *file, const struct page *page, const int64_t
   fputs("]},\n\"plans\":[", file);
   for (int64_t i = 0; i < front_count; i++) {
     if (i > 0) fputs(",\n", file);
-    const neap_status status = put_plan(file, page->step, curve->points[front[i]].plan, 0);
+    const neap_status status =
+        put_plan(file, page->step, curve->points[front[i]].step, curve->points[front[i]].plan, 0);
     if (status != NEAP_OK) return status;
   }
   fputs("]", file);
@@ -153,12 +166,12 @@ static neap_status put_curve(FILE *file, const struct page *page) {
 
 static neap_status put_data(FILE *file, const struct page *page) {
   fputs("{", file);
-  neap_status status = put_names(file, page->step);
+  neap_status status = put_graph(file, page->step);
   if (status == NEAP_OK && page->curve != NULL) {
     status = put_curve(file, page);
   } else if (status == NEAP_OK) {
     fputs("\"plans\":[", file);
-    status = put_plan(file, page->step, page->plan, page->budget);
+    status = put_plan(file, page->step, NULL, page->plan, page->budget);
     fputs("]", file);
   }
   fputs("}", file);

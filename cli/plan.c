@@ -35,12 +35,11 @@ struct answer {
 static neap_status ask(const struct settings *s, const neap_step *step, uint64_t budget, const char *planner,
                        struct answer *answer, struct watch *watch) {
   *answer = (struct answer){.planner = planner};
-  const neap_status status =
-      watch_plan(watch, step, budget, planner, s->time_limit, &answer->smallest, &answer->plan);
+  const neap_status status = watch_plan(watch, &s->source, step, budget, planner, s->time_limit,
+                                        &answer->smallest, NULL, &answer->plan);
   if (status == NEAP_UNSUPPORTED) answer->smallest = 0;
   if (status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
-  if (answer->smallest > 0)
-    answer->largest_batch = source_largest_batch(&s->source, budget, planner);
+  if (answer->smallest > 0) answer->largest_batch = source_largest_batch(&s->source, budget, planner);
   return NEAP_OK;
 }
 
@@ -92,9 +91,12 @@ static void print_row(const struct answer *answer) {
          overhead_text(p.cost, p.base_cost).text, (long long)p.recomputed, duration_text(p.seconds).text);
 }
 
-static void print_details(const neap_plan *plan) {
+static void print_details(const neap_plan *plan, const neap_step *step) {
   neap_plan_info p;
+  neap_step_info info;
   neap_plan_describe(plan, &p);
+  neap_step_describe(step, &info);
+  if (strcmp(p.graph, info.name) != 0) printf("\nthe plan is for the variant %s\n", p.graph);
   printf("\nno plan needs less than %s\n", bytes_text(p.lower_bound_bytes).text);
   if (p.proven_optimal)
     printf("no plan costs less than this one\n");
@@ -151,7 +153,7 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
   } else {
     print_heading(step, budget);
     print_row(&answer);
-    print_details(answer.plan);
+    print_details(answer.plan, step);
   }
   neap_plan_free(answer.plan);
   return result;

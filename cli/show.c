@@ -154,26 +154,27 @@ static int write_picture(const struct profile *p, const char *path) {
 
 /* ---- The verb ---- */
 
+/* `*chosen`: as source_plan has it. */
 static neap_status get_plan(const struct settings *s, const neap_step *step, const char *file,
-                            neap_plan **plan, uint64_t *budget) {
+                            neap_step **chosen, neap_plan **plan, uint64_t *budget) {
   const neap_status status = source_budget(step, &s->budget, budget);
   if (status != NEAP_OK) return status;
   if (file == NULL) {
     struct watch *watch = watch_begin(0, 0);
-    const neap_status made = watch_plan(watch, step, *budget, "auto", 0, NULL, plan);
+    const neap_status made = watch_plan(watch, &s->source, step, *budget, "auto", 0, NULL, chosen, plan);
     watch_end(watch);
     return made;
   }
-  const neap_status read = neap_plan_read(file, plan);
-  neap_check_result check;
-  return read != NEAP_OK ? read : neap_plan_check(step, *plan, &check);
+  return source_read_plan(&s->source, step, file, chosen, plan);
 }
 
 static int show(const struct verb *verb, const struct settings *s, const neap_step *step,
                 const char *plan_file) {
   neap_plan *plan = NULL;
+  neap_step *chosen = NULL;
   struct profile profile = {.step = step};
-  neap_status status = get_plan(s, step, plan_file, &plan, &profile.budget);
+  neap_status status = get_plan(s, step, plan_file, &chosen, &plan, &profile.budget);
+  if (chosen != NULL) profile.step = chosen;
   if (profile.budget == NEAP_BUDGET_MAX || profile.budget == NEAP_BUDGET_MIN) profile.budget = 0;
   profile.plan = plan;
   if (status == NEAP_OK) status = make_profile(&profile);
@@ -185,6 +186,7 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   free(profile.live);
   free(profile.again);
   neap_plan_free(plan);
+  neap_step_free(chosen);
   return result;
 }
 

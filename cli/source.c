@@ -9,6 +9,7 @@ static neap_session_options source_session(const struct source *source) {
                                 .convolution = (neap_convolution)source->convolution,
                                 .backend = (neap_backend)source->backend,
                                 .costs = (neap_costs)source->costs,
+                                .variant = (neap_variant)source->variant,
                                 .threads = (int)source->threads};
 }
 
@@ -49,6 +50,68 @@ int source_open(const struct verb *verb, struct source *source, const char *file
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
 
+/* `how`: a session's options beyond the source's. */
+static neap_status plan_model(const struct source *source, neap_session_options how, uint64_t *smallest,
+                              neap_step **step, neap_plan **plan) {
+  const neap_model_options shape = {.batch = source->batch};
+  neap_session_options session = source_session(source);
+  session.budget = how.budget;
+  session.planner = how.planner;
+  session.plan_file = how.plan_file;
+  session.plan_seconds = how.plan_seconds;
+  session.plan_progress = how.plan_progress;
+  session.plan_context = how.plan_context;
+  neap_graph *graph;
+  neap_status status = neap_model_build(source->model, &shape, &graph);
+  if (status != NEAP_OK) return status;
+  status = neap_plan_graph(graph, &session, smallest, step, plan);
+  neap_graph_free(graph);
+  return status;
+}
+
+/* Frees `own` where it is the step that the caller has, or is not wanted. */
+static void hand_out(neap_step *own, const neap_step *step, neap_step **chosen) {
+  neap_step_info one, other;
+  neap_step_describe(own, &one);
+  neap_step_describe(step, &other);
+  if (chosen != NULL && strcmp(one.name, other.name) != 0)
+    *chosen = own;
+  else
+    neap_step_free(own);
+}
+
+neap_status source_plan(const struct source *source, const neap_step *step, uint64_t budget,
+                        const neap_plan_options *options, uint64_t *smallest, neap_step **chosen,
+                        neap_plan **plan) {
+  neap_step *own;
+  const neap_session_options how = {.budget = budget,
+                                    .planner = options->planner,
+                                    .plan_seconds = options->seconds,
+                                    .plan_progress = options->progress,
+                                    .plan_context = options->context};
+  if (chosen != NULL) *chosen = NULL;
+  if (source->model == NULL || source->variant != NEAP_VARIANT_AUTO)
+    return neap_plan_make_with(step, budget, options, smallest, plan);
+  const neap_status status = plan_model(source, how, smallest, &own, plan);
+  if (status == NEAP_OK) hand_out(own, step, chosen);
+  return status;
+}
+
+neap_status source_read_plan(const struct source *source, const neap_step *step, const char *file,
+                             neap_step **chosen, neap_plan **plan) {
+  neap_step *own;
+  neap_check_result check;
+  const neap_session_options how = {.budget = NEAP_BUDGET_MAX, .plan_file = file};
+  *chosen = NULL;
+  if (source->model != NULL) {
+    const neap_status status = plan_model(source, how, NULL, &own, plan);
+    if (status == NEAP_OK) hand_out(own, step, chosen);
+    return status;
+  }
+  const neap_status status = neap_plan_read(file, plan);
+  return status != NEAP_OK ? status : neap_plan_check(step, *plan, &check);
+}
+
 uint64_t plan_bytes(const neap_plan *plan) {
   neap_plan_info info;
   neap_plan_describe(plan, &info);
@@ -70,10 +133,10 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
   if (source->model == NULL || source->convolution == NEAP_CONV_DIRECT) return false;
   struct source direct = *source;
   direct.convolution = NEAP_CONV_DIRECT;
-  neap_step *step;
+  neap_step *step = NULL;
   neap_plan *plan = NULL;
-  if (make_step(&direct, &step) != NEAP_OK) return false;
-  const bool fits = neap_plan_make(step, budget, planner, NULL, &plan) == NEAP_OK;
+  const neap_session_options how = {.budget = budget, .planner = planner};
+  const bool fits = plan_model(&direct, how, NULL, &step, &plan) == NEAP_OK;
   neap_plan_free(plan);
   neap_step_free(step);
   return fits;

@@ -58,7 +58,7 @@ static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
 
 static void print_memory(const struct train_report *r, const neap_memory *m) {
   FILE *f = r->file;
-  fprintf(f, "\nmemory, planned by %s before the first step\n", m->planner);
+  fprintf(f, "\nmemory, planned by %s before the first step (graph: %s)\n", m->planner, m->variant);
   print_part(f, "parameters", m->parameters, m->planned_peak);
   print_part(f, "optimizer states, running statistics", m->states, m->planned_peak);
   print_part(f, "inputs", m->inputs, m->planned_peak);
@@ -160,13 +160,14 @@ json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
   json_t *quality =
       json_pack("{s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy", number_json(r->accuracy),
                 "test_accuracy", r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy));
-  json_t *memory = json_pack(
-      "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "planner",
-      m->planner != NULL ? m->planner : "", "budget_bytes", (json_int_t)m->budget, "planned_peak_bytes",
-      (json_int_t)m->planned_peak, "measured_peak_bytes", (json_int_t)m->measured_peak, "resident_bytes",
-      (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
-      (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes, "cost",
-      m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  json_t *memory =
+      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "planner",
+                m->planner != NULL ? m->planner : "", "variant", m->variant != NULL ? m->variant : "",
+                "budget_bytes", (json_int_t)m->budget, "planned_peak_bytes", (json_int_t)m->planned_peak,
+                "measured_peak_bytes", (json_int_t)m->measured_peak, "resident_bytes",
+                (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
+                (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
+                "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
   if (object != NULL &&
       (json_object_update(object, quality) != 0 || json_object_update(object, memory) != 0)) {
     json_decref(object);

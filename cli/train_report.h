@@ -10,7 +10,7 @@ struct train_settings {
   int64_t batch, steps, epochs, seed, threads, checkpoint_steps;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       smoothing, time_limit;
-  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs;
+  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant;
   bool nesterov, json;
 };
 

@@ -217,6 +217,11 @@ typedef struct neap_plan_progress {
 } neap_plan_progress;
 typedef void neap_plan_progress_function(const neap_plan_progress *progress, void *context);
 
+/* Graphs that compute the same bits and differ in what they keep: for the gradient of ReLU its output, or a
+ * bit an element wherever nothing else needs the output. AUTO plans each and takes the one whose plan is
+ * cheaper, or which needs less for NEAP_BUDGET_MIN; BASE where they are equal. */
+typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_MASK } neap_variant;
+
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
@@ -233,8 +238,9 @@ typedef struct neap_session_options {
   neap_convolution convolution;
   neap_backend backend;
   neap_costs costs;
-  int threads;   /* 0: all cores of the machine */
-  uint64_t seed; /* initial parameters and random operators */
+  neap_variant variant; /* a plan file has its own */
+  int threads;          /* 0: all cores of the machine */
+  uint64_t seed;        /* initial parameters and random operators */
 } neap_session_options;
 
 typedef struct neap_session neap_session;
@@ -274,6 +280,7 @@ typedef struct neap_memory {
   uint64_t parameters, states, inputs; /* the parts of `resident`; running statistics are states */
   double cost, base_cost;              /* of the plan, and without any recomputation */
   const char *planner;                 /* the row that made the plan; a constant */
+  const char *variant;                 /* of the graph, "base" or another; a constant */
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 
@@ -398,7 +405,8 @@ typedef struct neap_step_arrays {
  */
 neap_status neap_step_create(const neap_step_arrays *arrays, neap_step **step);
 
-/* The training step of a graph, lowered to real layouts, bytes and costs as a session would run it. */
+/* The training step of a graph, lowered to real layouts, bytes and costs as a session would run it; the base
+ * where options say NEAP_VARIANT_AUTO. */
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step);
 
@@ -441,6 +449,11 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
                                const neap_session_options *options, int64_t *largest);
 
+/* The plan that a session with these options would run, and the step that it is for: in the variant that pays
+ * within the budget, "GRAPH+VARIANT" by name. A budget's fraction is one of what the base needs to keep
+ * everything. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set as by neap_plan_make. */
+neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
+                            neap_step **step, neap_plan **plan);
 void neap_plan_free(neap_plan *plan);
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info);
 const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length); /* node ids; borrowed */

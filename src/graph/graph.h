@@ -41,7 +41,7 @@ struct attributes {
   bool count_padding;     /* average pool: padding counts as zeros */
   bool bias;              /* convolution, linear: the last input is a bias */
   bool addend;            /* convolution, slice, batch norm's gradient: an input is added to the result */
-  bool relu;              /* batch norm and its gradient: with ReLU behind it */
+  bool relu;              /* batch norm and its gradient: with ReLU behind it; max pool: before it */
   float ceiling;          /* of that ReLU; 0: none */
   int32_t stream;         /* dropout: which random stream, the same in its gradient */
   int64_t top, left;      /* crop: its corner in the input */

@@ -20,8 +20,15 @@ static int32_t only_reader(const struct neap_graph *graph, const int32_t *start,
   return readers[start[tensor]];
 }
 
+/* Batch norm takes the ReLU behind it. */
+static bool behind_batch_norm(const struct neap_graph *graph, const struct node *relu) {
+  const int32_t producer = graph->tensors.data[graph_storage(graph, relu->inputs[0])].producer;
+  return producer >= 0 && graph->nodes.data[producer].op == OP_BATCH_NORM;
+}
+
 static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader) {
   if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU || reader->op == OP_RELU6;
+  if (node->op == OP_RELU) return reader->op == OP_MAX_POOL && !behind_batch_norm(graph, node);
   if (node->op != OP_CONV || reader->op != OP_ADD || node->attributes.addend) return false;
   return graph->tensors.data[reader->inputs[0]].view_of < 0 &&
          graph->tensors.data[reader->inputs[1]].view_of < 0;
@@ -51,6 +58,12 @@ static neap_status find_pairs(const struct neap_graph *graph, struct region *reg
 
 /* The pair as one node; it stands where the second stood. */
 static neap_status copy_pair(struct copy *copy, const struct node *a, const struct node *b) {
+  if (a->op == OP_RELU) {
+    struct node pool = *b;
+    pool.inputs = a->inputs;
+    pool.attributes.relu = true;
+    return copy_node(copy, pool);
+  }
   struct node fused = *a;
   fused.outputs = b->outputs;
   if (a->op == OP_BATCH_NORM) {

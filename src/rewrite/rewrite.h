@@ -6,15 +6,31 @@
 #include "graph/op.h"
 
 /* One kernel instead of two where the result between them has no other reader: BatchNorm + Relu or Relu6
- * (whose gradient then needs the input alone), Conv + Add (the sum is made in the convolution's registers).
+ * (whose gradient then needs the input alone), Conv + Add (the sum is made in the convolution's registers),
+ * Relu
+ * + MaxPool (whose gradient needs the pool's indices alone, and the large output is never made).
  * On a forward graph. */
 neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out);
 
 /* ReLU keeps a bit an element for its gradient instead of its output, wherever the output has no other reader
- * in the backward pass: before a max pool, a dropout or a concatenation, not before a convolution, whose
+ * in the backward pass: before a dropout, a crop or a concatenation, not before a convolution, whose
  * gradient reads it. BatchNorm with ReLU in it reads its input alone and stays as it is. On a training graph;
  * the same bits. Whether it pays depends on the plan: it may be cheaper to make the output again. */
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out);
+
+/* Graphs for one training step that leave the same bits behind. Which has the cheapest plan hangs on the
+ * budget. Rows by neap_variant. */
+struct graph_variant {
+  const char *name, *summary;
+  neap_status (*rewrite)(const struct neap_graph *training,
+                         struct neap_graph **out); /* NULL: none is needed */
+};
+enum { VARIANT_LIMIT = 8 };
+extern const struct graph_variant graph_variants[];
+extern const int32_t graph_variant_count;
+
+/* A training graph in a variant, under the name "GRAPH+VARIANT"; NULL where that is the graph as it is. */
+neap_status rewrite_variant(const struct neap_graph *graph, neap_variant variant, struct neap_graph **out);
 
 /* The forward graph that evaluates: batch norm reads the running statistics, dropout is gone, nothing is
  * updated. */

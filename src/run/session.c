@@ -1,66 +1,14 @@
 #include "run/session.h"
-#include "run/cost_database.h"
 
-#include <omp.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/memory_status.h"
-#include "grad/gradient.h"
 #include "plan/planner.h"
 #include "rewrite/rewrite.h"
+#include "run/choose.h"
 
-/* ---- From a graph to lowered graphs ---- */
-
-static const struct backend *backend_of(const struct neap_session_options *o) {
-  return o->backend == NEAP_REFERENCE ? &reference_backend : &cpu_backend;
-}
-
-static struct optimizer optimizer_of(const struct neap_session_options *o) {
-  return (struct optimizer){.kind = o->optimizer,
-                            .momentum = o->momentum,
-                            .weight_decay = o->weight_decay,
-                            .nesterov = o->nesterov,
-                            .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
-                            .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
-                            .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f};
-}
-
-static struct lower_options lower_options_of(const struct neap_session_options *o) {
-  return (struct lower_options){.convolution = o->convolution,
-                                .threads = o->threads > 0 ? o->threads : omp_get_num_procs()};
-}
-
-/* A fixed number of threads: results hang on it. */
-static void set_threads(const struct neap_session_options *o) {
-  omp_set_num_threads(o->threads > 0 ? o->threads : omp_get_num_procs());
-  omp_set_dynamic(0);
-}
-
-neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
-                           struct lowered **out) {
-  RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
-            NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
-  const struct optimizer optimizer = optimizer_of(options);
-  const struct lower_options lowering = lower_options_of(options);
-  struct lowered *lowered = NULL;
-  struct neap_graph *fused;
-  TRY(rewrite_fuse(graph, &fused));
-  neap_status status = graph_add_training(fused, &optimizer);
-  if (status == NEAP_OK) status = lower(fused, backend_of(options), &lowering, NULL, &lowered);
-  neap_graph_free(fused);
-  if (status == NEAP_OK && options->costs == NEAP_COSTS_MEASURED) {
-    set_threads(options);
-    char path[COST_PATH_LIMIT];
-    status = measure_costs(lowered, cost_database_path(path) ? path : NULL, NULL);
-  }
-  if (status != NEAP_OK) {
-    lowered_free(lowered);
-    return status;
-  }
-  *out = lowered;
-  return NEAP_OK;
-}
+/* ---- Evaluation ---- */
 
 static neap_status lower_evaluation(const struct neap_graph *graph,
                                     const struct neap_session_options *options,
@@ -75,64 +23,12 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
   return status;
 }
 
-neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
-                                 neap_step **step) {
-  struct lowered *lowered;
-  TRY(lower_training(graph, options, &lowered));
-  *step = lowered->step;
-  lowered->step = NULL;
-  lowered_free(lowered);
-  return NEAP_OK;
-}
-
-/* ---- Plans ---- */
-
-/* Bytes that keeping everything needs. */
-static neap_status measure_keep_all(const struct neap_step *step, uint64_t *bytes) {
-  struct neap_plan *plan;
-  TRY(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
-  *bytes = plan->resident_bytes + plan->arena_bytes;
-  neap_plan_free(plan);
-  return NEAP_OK;
-}
-
-static neap_status check(const struct neap_step *step, const struct neap_plan *plan) {
-  struct neap_check_result result;
-  return neap_plan_check(step, plan, &result);
-}
-
-static neap_status make_plan(struct neap_session *s, uint64_t *smallest) {
-  const struct neap_session_options *o = &s->options;
-  const struct neap_step *step = s->training->step;
-  TRY(measure_keep_all(step, &s->keep_all));
-  s->budget = o->budget_fraction > 0 ? (uint64_t)(o->budget_fraction * (double)s->keep_all) : o->budget;
-  const neap_plan_options planning = {.planner = o->planner,
-                                      .seconds = o->plan_seconds,
-                                      .progress = o->plan_progress,
-                                      .context = o->plan_context};
-  if (o->plan_file != NULL)
-    TRY(neap_plan_read(o->plan_file, &s->plan));
-  else
-    TRY(neap_plan_make_with(step, s->budget, &planning, smallest, &s->plan));
-  TRY(check(step, s->plan));
-  for (int32_t i = 0; i < s->plan->instance_count; i++)
-    RETURN_IF(s->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
-              "%s: instance %d lies at offset %llu, which is not a multiple of %d", o->plan_file, i,
-              (unsigned long long)s->plan->instances[i].offset, MEMORY_ALIGNMENT);
-  const uint64_t peak = s->plan->resident_bytes + s->plan->arena_bytes;
-  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = peak;
-  if (peak > s->budget && smallest != NULL) *smallest = peak;
-  RETURN_IF(peak > s->budget, NEAP_OVER_BUDGET,
-            "the plan in %s needs %llu bytes, more than the budget of %llu", o->plan_file,
-            (unsigned long long)peak, (unsigned long long)s->budget);
-  return NEAP_OK;
-}
-
 /* Evaluation has to do with the arena of training. */
 static neap_status make_evaluation_plan(struct neap_session *s) {
   const struct neap_step *step = s->evaluation->step;
   TRY(neap_plan_make(step, step->resident_bytes + s->plan->arena_bytes, "auto", NULL, &s->evaluation_plan));
-  return check(step, s->evaluation_plan);
+  struct neap_check_result result;
+  return neap_plan_check(step, s->evaluation_plan, &result);
 }
 
 /* ---- Memory ---- */
@@ -193,11 +89,21 @@ void neap_session_free(neap_session *s) {
   free(s);
 }
 
+static neap_status plan_training(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
+  struct choice choice;
+  TRY(choose_plan(graph, &s->options, smallest, &choice));
+  s->training = choice.lowered;
+  s->plan = choice.plan;
+  s->variant = choice.variant;
+  s->budget = choice.budget;
+  s->keep_all = choice.keep_all;
+  return NEAP_OK;
+}
+
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
   set_threads(&s->options);
-  TRY(lower_training(graph, &s->options, &s->training));
+  TRY(plan_training(s, graph, smallest));
   TRY(lower_evaluation(graph, &s->options, s->training, &s->evaluation));
-  TRY(make_plan(s, smallest));
   TRY(make_evaluation_plan(s));
   TRY(map_memory(s));
   TRY(make_programs(s));
@@ -270,7 +176,8 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .keep_all = s->keep_all,
                           .cost = s->plan->cost,
                           .base_cost = s->plan->base_cost,
-                          .planner = constant_planner_name(s->plan->planner)};
+                          .planner = constant_planner_name(s->plan->planner),
+                          .variant = graph_variants[s->variant].name};
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const struct step_tensor *tensor = &step->tensors[t];
     if (tensor->role == ROLE_PARAMETER) memory->parameters += tensor->bytes;

@@ -37,6 +37,7 @@ struct neap_session {
   struct neap_session_options options;
   struct lowered *training, *evaluation;
   struct neap_plan *plan, *evaluation_plan;
+  neap_variant variant; /* of `training` */
   struct program step, evaluate;
   unsigned char *memory; /* resident tensors, then the arena */
   size_t mapped;         /* bytes */
@@ -50,7 +51,8 @@ struct neap_session {
       *variables; /* graph tensors of `training`: parameters, optimizer states, running statistics */
 };
 
-/* The training step of a graph: fused, differentiated, lowered. */
+/* The training step of a graph: fused, differentiated, in the variant that options name (the base for AUTO),
+ * lowered. */
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out);
 

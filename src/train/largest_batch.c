@@ -25,19 +25,29 @@ static neap_status make_step(const struct search *search, int64_t batch, neap_st
 }
 
 static neap_status try_batch(const struct search *search, int64_t batch, struct probe *probe) {
+  neap_graph *graph = NULL;
   neap_step *step = NULL;
   neap_plan *plan = NULL;
-  neap_step_info info;
-  TRY(make_step(search, batch, &step));
-  neap_step_describe(step, &info);
-  *probe = (struct probe){.resident = info.resident_bytes};
-  const char *planner = search->session->planner;
-  neap_status status =
-      neap_plan_make(step, search->budget, planner == NULL ? "auto" : planner, &probe->smallest, &plan);
-  probe->fits = status == NEAP_OK;
+  neap_model_options shape = search->shape;
+  neap_session_options session = *search->session;
+  shape.batch = batch;
+  session.budget = search->budget;
+  session.budget_fraction = 0;
+  TRY(neap_model_build(search->model, &shape, &graph));
+  neap_status status = neap_step_from_graph(graph, &session, &step);
+  if (status == NEAP_OK) {
+    neap_step_info info;
+    neap_step_describe(step, &info);
+    *probe = (struct probe){.resident = info.resident_bytes};
+    neap_step_free(step);
+    step = NULL;
+    status = neap_plan_graph(graph, &session, &probe->smallest, &step, &plan);
+    probe->fits = status == NEAP_OK;
+  }
   if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
   neap_plan_free(plan);
   neap_step_free(step);
+  neap_graph_free(graph);
   return status;
 }
 

@@ -88,3 +88,26 @@ grep -q "</svg>" curve.svg && grep -q "</html>" curve.html || fail "the picture 
 same "$(head -1 curve.csv)" "planner,peak_bytes,overhead" "the curve's heading"
 expect 0 "$neap" curve skipping.json --planner auto --points 3 --json
 has points.0.peak_bytes points.0.overhead
+
+# A plan for a variant names it; whoever reads the plan takes it with the variant's step, whatever else is said.
+unet=(--model unet-4 --batch 1 --threads 1)
+expect 0 "$neap" graph "${unet[@]}" -o base.json --json
+name=$(field graph)
+expect 0 "$neap" graph "${unet[@]}" --variant mask -o mask.json --json
+same "$(field graph)" "$name+mask" "the variant's name"
+expect 0 "$neap" plan base.json --json
+budget=$(($(field peak_bytes) * 8 / 10))
+expect 0 "$neap" plan "${unet[@]}" --variant mask --planner rotor --budget $budget -o variant.json
+expect 0 "$neap" check mask.json variant.json
+expect 4 "$neap" check base.json variant.json
+for variant in auto base mask; do
+  expect 0 "$neap" show "${unet[@]}" --variant $variant variant.json --json
+  same "$(field graph)" "$name+mask" "the graph of a plan file with --variant $variant"
+done
+cost() { # cost VARIANT
+  expect 0 "$neap" plan "${unet[@]}" --variant "$1" --planner rotor --budget $budget --json
+  field cost
+}
+base=$(cost base) mask=$(cost mask)
+same "$(cost auto)" "$(printf '%s\n' "$base" "$mask" | sort -g | head -1)" "the cost of the variant that is picked"
+expect 2 "$neap" plan "${unet[@]}" --variant other

@@ -171,7 +171,8 @@ PREPARE(prepare_bias_backward) { return prepare_alike(state, graph, node, p, run
 /* ---- Pooling ---- */
 
 static struct window window_of(const struct kernel *kernel) {
-  return (struct window){ATTRIBUTES.size, ATTRIBUTES.stride, ATTRIBUTES.padding, ATTRIBUTES.count_padding};
+  return (struct window){ATTRIBUTES.size, ATTRIBUTES.stride, ATTRIBUTES.padding, ATTRIBUTES.count_padding,
+                         ATTRIBUTES.relu};
 }
 
 /* a: the larger side (x or dx), b: the smaller (y or dy). All in the format of input 0. */

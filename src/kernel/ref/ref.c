@@ -320,6 +320,9 @@ static int64_t pixel(const struct attributes *a, struct shape sx, int64_t n, int
             j * a->stride - a->padding + index % a->size);
 }
 
+/* The index where ReLU before the pool leaves nothing; windows are smaller. */
+enum { NO_WINNER = 255 };
+
 static RUN(run_max_pool) {
   UNUSED;
   const struct attributes *a = ATTRIBUTES;
@@ -327,12 +330,13 @@ static RUN(run_max_pool) {
   const double *x = in[0];
   double *y = out[0];
   unsigned char *winner = out[1];
-  memset(winner, 255, (size_t)kernel_output(kernel, 1)->elements);
+  memset(winner, NO_WINNER, (size_t)kernel_output(kernel, 1)->elements);
+  if (a->relu) memset(y, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *y);
   FOR_WINDOW(sx, sy) {
     const int64_t o = at(sy, n, c, i, j);
     const double v = x[pixel(a, sx, n, c, i, j, index)];
-    if (winner[o] == 255 || v > y[o] || (isnan(v) && !isnan(y[o])))
-      y[o] = v, winner[o] = (unsigned char)index;
+    const bool wins = a->relu ? v > y[o] : winner[o] == NO_WINNER || v > y[o] || (isnan(v) && !isnan(y[o]));
+    if (wins) y[o] = v, winner[o] = (unsigned char)index;
   }
   return NEAP_OK;
 }

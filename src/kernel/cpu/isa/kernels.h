@@ -24,6 +24,7 @@ struct activation {
 struct window { /* of a pooling */
   int64_t size, stride, padding;
   bool count_padding; /* in an average */
+  bool relu;          /* in a maximum: with ReLU before it */
 };
 
 struct response { /* of local response normalisation */
@@ -86,7 +87,8 @@ struct cpu_kernels {
   void (*bias_add)(struct activation a, const float *bias, float *y);
 
   /* Max pooling; index: which element of its window won (row-major in the window, the first of equals; NaN
-   * wins), one byte an element, in y's layout. Windows of at most 255 elements. */
+   * wins), one byte an element, in y's layout. Windows of at most 254 elements. With ReLU: where no element
+   * is above 0, NaN is not, y is 0 and the index 255, which gives its gradient to none. */
   void (*max_pool)(struct activation x_shape, struct activation y_shape, struct window w, const float *x,
                    float *y, uint8_t *index);
   void (*max_pool_backward)(struct activation x_shape, struct activation y_shape, struct window w,

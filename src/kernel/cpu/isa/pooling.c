@@ -18,6 +18,9 @@ static struct extent extent_at(struct activation x, struct window w, int64_t row
   return e;
 }
 
+/* The index where ReLU leaves nothing of a window. */
+enum { NO_WINNER = 255 };
+
 /* Position in its window of the pixel (i, j), row-major. */
 static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_t i, int64_t j) {
   return (uint8_t)((i - (row * w.stride - w.padding)) * w.size + j - (column * w.stride - w.padding));
@@ -34,12 +37,17 @@ static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_
 /* The winners of one window in VECTOR_WIDTH channels, kept in registers. */
 static void max_of_vector(const float *from, struct activation x, struct window w, int64_t row,
                           int64_t column, struct extent e, float *y, uint8_t *index) {
-  vector best = *(const vector *)(from + (e.top * x.width + e.left) * x.lanes);
-  mask winner = (mask){0} + window_index(w, row, column, e.top, e.left);
+  const mask nan_wins = (mask){0} - !w.relu;
+  vector best = {0};
+  mask winner = (mask){0} + NO_WINNER;
+  if (!w.relu) {
+    best = *(const vector *)(from + (e.top * x.width + e.left) * x.lanes);
+    winner = (mask){0} + window_index(w, row, column, e.top, e.left);
+  }
   for (int64_t i = e.top; i < e.bottom; i++)
     for (int64_t j = e.left; j < e.right; j++) {
       const vector v = *(const vector *)(from + (i * x.width + j) * x.lanes);
-      const mask wins = (v > best) | ((v != v) & (best == best)); /* the first NaN stays */
+      const mask wins = (v > best) | ((v != v) & (best == best) & nan_wins); /* the first NaN stays */
       best = (vector)(((mask)v & wins) | ((mask)best & ~wins));
       winner = (((mask){0} + window_index(w, row, column, i, j)) & wins) | (winner & ~wins);
     }
@@ -50,12 +58,12 @@ static void max_of_vector(const float *from, struct activation x, struct window 
 /* The same channel by channel. */
 static void max_of_channel(const float *from, struct activation x, struct window w, int64_t row,
                            int64_t column, struct extent e, float *y, uint8_t *index) {
-  float best = from[(e.top * x.width + e.left) * x.lanes];
-  *index = window_index(w, row, column, e.top, e.left);
+  float best = w.relu ? 0 : from[(e.top * x.width + e.left) * x.lanes];
+  *index = w.relu ? NO_WINNER : window_index(w, row, column, e.top, e.left);
   for (int64_t i = e.top; i < e.bottom; i++)
     for (int64_t j = e.left; j < e.right; j++) {
       const float v = from[(i * x.width + j) * x.lanes];
-      if (!(v > best || (v != v && best == best))) continue;
+      if (!(v > best || (!w.relu && v != v && best == best))) continue;
       best = v;
       *index = window_index(w, row, column, i, j);
     }

@@ -1,0 +1,339 @@
+#include "run/choose.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "grad/gradient.h"
+#include "rewrite/rewrite.h"
+#include "run/cost_database.h"
+
+/* ---- From a graph to lowered graphs ---- */
+
+const struct backend *backend_of(const struct neap_session_options *o) {
+  return o->backend == NEAP_REFERENCE ? &reference_backend : &cpu_backend;
+}
+
+static struct optimizer optimizer_of(const struct neap_session_options *o) {
+  return (struct optimizer){.kind = o->optimizer,
+                            .momentum = o->momentum,
+                            .weight_decay = o->weight_decay,
+                            .nesterov = o->nesterov,
+                            .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
+                            .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
+                            .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f};
+}
+
+struct lower_options lower_options_of(const struct neap_session_options *o) {
+  return (struct lower_options){.convolution = o->convolution,
+                                .threads = o->threads > 0 ? o->threads : omp_get_num_procs()};
+}
+
+void set_threads(const struct neap_session_options *o) {
+  omp_set_num_threads(o->threads > 0 ? o->threads : omp_get_num_procs());
+  omp_set_dynamic(0);
+}
+
+/* Fused and differentiated. */
+static neap_status make_training_graph(const struct neap_graph *graph,
+                                       const struct neap_session_options *options, struct neap_graph **out) {
+  RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
+            NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
+  RETURN_IF((int)options->variant < 0 || (int)options->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
+            "there is no variant %d of a graph", (int)options->variant);
+  const struct optimizer optimizer = optimizer_of(options);
+  struct neap_graph *fused;
+  TRY(rewrite_fuse(graph, &fused));
+  const neap_status status = graph_add_training(fused, &optimizer);
+  if (status != NEAP_OK) {
+    neap_graph_free(fused);
+    return status;
+  }
+  *out = fused;
+  return NEAP_OK;
+}
+
+static neap_status lower_with_costs(const struct neap_graph *training,
+                                    const struct neap_session_options *options, struct lowered **out) {
+  const struct lower_options lowering = lower_options_of(options);
+  struct lowered *lowered;
+  TRY(lower(training, backend_of(options), &lowering, NULL, &lowered));
+  neap_status status = NEAP_OK;
+  if (options->costs == NEAP_COSTS_MEASURED) {
+    set_threads(options);
+    char path[COST_PATH_LIMIT];
+    status = measure_costs(lowered, cost_database_path(path) ? path : NULL, NULL);
+  }
+  if (status != NEAP_OK) {
+    lowered_free(lowered);
+    return status;
+  }
+  *out = lowered;
+  return NEAP_OK;
+}
+
+/* NULL where the variant is the graph as it is. */
+static neap_status lower_variant(const struct neap_graph *training, neap_variant variant,
+                                 const struct neap_session_options *options, struct lowered **out) {
+  struct neap_graph *other;
+  *out = NULL;
+  TRY(rewrite_variant(training, variant, &other));
+  const neap_status status = other == NULL ? NEAP_OK : lower_with_costs(other, options, out);
+  neap_graph_free(other);
+  return status;
+}
+
+/* The variant, or the base where it is the same; `*variant` says which. */
+static neap_status lower_as(const struct neap_graph *training, const struct neap_session_options *options,
+                            neap_variant *variant, struct lowered **out) {
+  TRY(lower_variant(training, *variant, options, out));
+  if (*out != NULL) return NEAP_OK;
+  *variant = NEAP_VARIANT_BASE;
+  return lower_with_costs(training, options, out);
+}
+
+neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
+                           struct lowered **out) {
+  struct neap_graph *training = NULL;
+  neap_variant variant = options->variant;
+  TRY(make_training_graph(graph, options, &training));
+  const neap_status status = lower_as(training, options, &variant, out);
+  neap_graph_free(training);
+  return status;
+}
+
+neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
+                                 neap_step **step) {
+  struct lowered *lowered;
+  TRY(lower_training(graph, options, &lowered));
+  *step = lowered->step;
+  lowered->step = NULL;
+  lowered_free(lowered);
+  return NEAP_OK;
+}
+
+/* ---- One variant's plan ---- */
+
+static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
+
+/* Bytes that keeping everything needs. */
+static neap_status measure_keep_all(const struct neap_step *step, uint64_t *bytes) {
+  struct neap_plan *plan;
+  TRY(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
+  *bytes = peak_of(plan);
+  neap_plan_free(plan);
+  return NEAP_OK;
+}
+
+static neap_status resolve_budget(struct choice *c, const struct neap_session_options *o) {
+  TRY(measure_keep_all(c->lowered->step, &c->keep_all));
+  c->budget = o->budget_fraction > 0 ? (uint64_t)(o->budget_fraction * (double)c->keep_all) : o->budget;
+  return NEAP_OK;
+}
+
+static neap_status check(const struct neap_step *step, const struct neap_plan *plan) {
+  struct neap_check_result result;
+  return neap_plan_check(step, plan, &result);
+}
+
+/* ---- The best of them ---- */
+
+/* A variant that saves less than this share of the base's arena, where everything is kept, is not planned. */
+static const double share_that_matters = 0.01;
+
+/* A step of more nodes is planned for seconds: there one quick row says whether a variant is worth that. */
+enum { SMALL_STEP = 2000 };
+static const char quick_row[] = "rotor";
+
+/* By cost; by peak, and then by cost, where the least is asked for. NULL: no plan fits, the worst. */
+static bool better(const struct neap_plan *a, const struct neap_plan *b, uint64_t budget) {
+  if (a == NULL || b == NULL) return a != NULL;
+  if (budget == NEAP_BUDGET_MIN && peak_of(a) != peak_of(b)) return peak_of(a) < peak_of(b);
+  return a->cost < b->cost;
+}
+
+/* `*plan` is NULL where the budget is not met; then `*smallest` is what would be, if anything is. */
+static neap_status plan_within(const struct neap_step *step, uint64_t budget, const neap_plan_options *how,
+                               uint64_t *smallest, struct neap_plan **plan) {
+  *plan = NULL;
+  uint64_t least = 0;
+  const neap_status status = neap_plan_make_with(step, budget, how, &least, plan);
+  if (status != NEAP_OVER_BUDGET) return status;
+  if (smallest != NULL && least != 0 && least < *smallest) *smallest = least;
+  return NEAP_OK;
+}
+
+/* Whether a plan of `other` may be better than `c`'s. */
+static neap_status may_pay(const struct choice *c, const struct neap_step *other, bool *may) {
+  const struct neap_step *step = c->lowered->step;
+  *may = c->plan == NULL || c->budget == NEAP_BUDGET_MIN || other->base_cost < c->plan->cost;
+  if (!*may || c->plan == NULL || step->node_count <= SMALL_STEP) return NEAP_OK;
+  const neap_plan_options quick = {.planner = quick_row};
+  struct neap_plan *ours = NULL, *theirs = NULL;
+  neap_status status = plan_within(step, c->budget, &quick, NULL, &ours);
+  if (status == NEAP_OK) status = plan_within(other, c->budget, &quick, NULL, &theirs);
+  *may = better(theirs, ours, c->budget);
+  neap_plan_free(ours);
+  neap_plan_free(theirs);
+  return status;
+}
+
+/* The variants that may be better than the base, by neap_variant; NULL: not that one. */
+struct candidates {
+  struct lowered *lowered[VARIANT_LIMIT];
+  int32_t count;
+};
+
+static neap_status find_candidates(const struct choice *base, const struct neap_graph *training,
+                                   const struct neap_session_options *options, struct candidates *found) {
+  if (options->variant != NEAP_VARIANT_AUTO || base->budget == NEAP_BUDGET_MAX) return NEAP_OK;
+  const uint64_t arena = base->keep_all - base->lowered->step->resident_bytes;
+  for (int32_t v = NEAP_VARIANT_BASE + 1; v < graph_variant_count; v++) {
+    struct lowered *lowered;
+    uint64_t kept;
+    TRY(lower_variant(training, (neap_variant)v, options, &lowered));
+    if (lowered == NULL) continue;
+    found->lowered[v] = lowered;
+    TRY(measure_keep_all(lowered->step, &kept));
+    if ((double)kept < (double)base->keep_all - share_that_matters * (double)arena) {
+      found->count++;
+    } else {
+      lowered_free(lowered);
+      found->lowered[v] = NULL;
+    }
+  }
+  return NEAP_OK;
+}
+
+/* Plans a candidate and takes it in place of what there is where it is better. */
+static neap_status consider(struct choice *c, neap_variant variant, struct lowered **candidate,
+                            const neap_plan_options *how, uint64_t *smallest) {
+  bool may = false;
+  struct neap_plan *plan = NULL;
+  TRY(may_pay(c, (*candidate)->step, &may));
+  if (may) TRY(plan_within((*candidate)->step, c->budget, how, smallest, &plan));
+  if (!better(plan, c->plan, c->budget)) {
+    neap_plan_free(plan);
+    return NEAP_OK;
+  }
+  struct lowered *former = c->lowered;
+  neap_plan_free(c->plan);
+  c->plan = plan;
+  c->lowered = *candidate;
+  c->variant = variant;
+  *candidate = former;
+  return NEAP_OK;
+}
+
+/* Plans the base and then the others. A time limit is shared out. */
+static neap_status plan_all(struct choice *c, const struct neap_session_options *options,
+                            struct candidates *candidates, uint64_t *smallest) {
+  const neap_plan_options how = {.planner = options->planner,
+                                 .seconds = options->plan_seconds / (1 + candidates->count),
+                                 .progress = options->plan_progress,
+                                 .context = options->plan_context};
+  TRY(plan_within(c->lowered->step, c->budget, &how, smallest, &c->plan));
+  if (c->plan != NULL && c->plan->recomputed == 0 && c->budget != NEAP_BUDGET_MIN) return NEAP_OK;
+  for (int32_t v = 0; v < graph_variant_count; v++)
+    if (candidates->lowered[v] != NULL)
+      TRY(consider(c, (neap_variant)v, &candidates->lowered[v], &how, smallest));
+  return NEAP_OK;
+}
+
+static neap_status make_plan(struct choice *c, const struct neap_graph *training,
+                             const struct neap_session_options *options, uint64_t *smallest) {
+  uint64_t least = UINT64_MAX;
+  struct candidates candidates = {0};
+  c->variant = options->variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : options->variant;
+  TRY(lower_as(training, options, &c->variant, &c->lowered));
+  TRY(resolve_budget(c, options));
+  neap_status status = find_candidates(c, training, options, &candidates);
+  if (status == NEAP_OK) status = plan_all(c, options, &candidates, &least);
+  for (int32_t v = 0; v < graph_variant_count; v++) lowered_free(candidates.lowered[v]);
+  if (status != NEAP_OK) return status;
+  if (c->plan != NULL) return check(c->lowered->step, c->plan);
+  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least;
+  RETURN_IF(least == UINT64_MAX, NEAP_OVER_BUDGET,
+            "planner '%s' finds no plan for this graph under any budget",
+            options->planner != NULL ? options->planner : "auto");
+  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
+                   (unsigned long long)c->budget, (unsigned long long)least);
+}
+
+/* ---- A plan file ---- */
+
+/* The variant that the name of a plan's graph ends in; the base where there is none. */
+static neap_variant variant_of_name(const char *graph, const char *name) {
+  const size_t length = strlen(graph);
+  if (strncmp(name, graph, length) != 0 || name[length] != '+') return NEAP_VARIANT_BASE;
+  for (int32_t v = NEAP_VARIANT_BASE + 1; v < graph_variant_count; v++)
+    if (strcmp(name + length + 1, graph_variants[v].name) == 0) return (neap_variant)v;
+  return NEAP_VARIANT_BASE;
+}
+
+static neap_status check_file(const struct choice *c, const char *file, uint64_t *smallest) {
+  TRY(check(c->lowered->step, c->plan));
+  for (int32_t i = 0; i < c->plan->instance_count; i++)
+    RETURN_IF(c->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
+              "%s: instance %d lies at offset %llu, which is not a multiple of %d", file, i,
+              (unsigned long long)c->plan->instances[i].offset, MEMORY_ALIGNMENT);
+  const uint64_t peak = peak_of(c->plan);
+  if (c->budget == NEAP_BUDGET_MIN || peak <= c->budget) return NEAP_OK;
+  if (smallest != NULL) *smallest = peak;
+  return neap_fail(NEAP_OVER_BUDGET, "the plan in %s needs %llu bytes, more than the budget of %llu", file,
+                   (unsigned long long)peak, (unsigned long long)c->budget);
+}
+
+static neap_status read_plan(struct choice *c, const struct neap_graph *training,
+                             const struct neap_session_options *options, uint64_t *smallest) {
+  TRY(lower_with_costs(training, options, &c->lowered));
+  TRY(resolve_budget(c, options));
+  TRY(neap_plan_read(options->plan_file, &c->plan));
+  struct lowered *other;
+  const neap_variant variant = variant_of_name(training->name, c->plan->graph);
+  TRY(lower_variant(training, variant, options, &other));
+  if (other != NULL) {
+    lowered_free(c->lowered);
+    c->lowered = other;
+  }
+  c->variant = other != NULL ? variant : NEAP_VARIANT_BASE;
+  return check_file(c, options->plan_file, smallest);
+}
+
+/* ---- The whole ---- */
+
+void choice_free(struct choice *choice) {
+  lowered_free(choice->lowered);
+  neap_plan_free(choice->plan);
+}
+
+neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
+                        uint64_t *smallest, struct choice *out) {
+  struct neap_graph *training = NULL;
+  struct choice choice = {0};
+  TRY(make_training_graph(graph, options, &training));
+  const neap_status status = options->plan_file != NULL ? read_plan(&choice, training, options, smallest)
+                                                        : make_plan(&choice, training, options, smallest);
+  neap_graph_free(training);
+  if (status != NEAP_OK) {
+    choice_free(&choice);
+    return status;
+  }
+  if (choice.budget == NEAP_BUDGET_MAX || choice.budget == NEAP_BUDGET_MIN)
+    choice.budget = peak_of(choice.plan);
+  *out = choice;
+  return NEAP_OK;
+}
+
+neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
+                            neap_step **step, neap_plan **plan) {
+  struct choice choice;
+  RETURN_IF(graph == NULL || options == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
+            "a plan needs options and a graph with a loss");
+  TRY(choose_plan(graph, options, smallest, &choice));
+  *step = choice.lowered->step;
+  *plan = choice.plan;
+  choice.lowered->step = NULL;
+  choice.plan = NULL;
+  choice_free(&choice);
+  return NEAP_OK;
+}

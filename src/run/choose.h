@@ -1,0 +1,31 @@
+/* Which graph and which plan: what stands over rewriting, lowering and planning. */
+#ifndef NEAP_RUN_CHOOSE_H
+#define NEAP_RUN_CHOOSE_H
+
+#include "run/session.h"
+
+const struct backend *backend_of(const struct neap_session_options *options);
+struct lower_options lower_options_of(const struct neap_session_options *options);
+
+/* A fixed number of threads: results hang on it. */
+void set_threads(const struct neap_session_options *options);
+
+struct choice {
+  neap_variant variant;
+  struct lowered *lowered;
+  struct neap_plan *plan; /* valid by the checker, within the budget */
+  uint64_t budget, keep_all;
+};
+
+/* Plans the step of a graph in the variant that options name; for AUTO in each, of which it takes the one
+ * with the cheapest plan, for the least budget the one with the least peak, the base where they are equal.
+ * What cannot be cheaper is not planned: nothing where the base recomputes nothing, no variant whose step
+ * costs more as it is, and none that hardly saves memory where everything is kept. A plan file has its
+ * variant in the name of its graph. `out` is freed with choice_free. NEAP_OVER_BUDGET: `*smallest` (may be
+ * NULL) is the smallest budget that one of them meets. */
+neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
+                        uint64_t *smallest, struct choice *out);
+
+void choice_free(struct choice *choice);
+
+#endif

@@ -129,9 +129,9 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
 
 /* ---- Several planners ---- */
 
-/* Nodes. In a tiny step every row that misses a budget is asked for its least, which may fit it; in a step
- * that is not small nothing is tried twice. */
-enum { TINY_STEP = 150, SMALL_STEP = 2000 };
+/* Nodes. In a tiny step every row that misses a budget is asked for its least, which may fit it; in others
+ * that takes too long. */
+enum { TINY_STEP = 100 };
 
 struct choice {
   const neap_step *step;
@@ -183,10 +183,10 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
   return NEAP_OK;
 }
 
-/* The least of the rows that do not meet the budget, whatever it is; of many nodes, for "auto", only of those
- * that find it at once. */
+/* The least of the rows that do not meet the budget, whatever it is; for "auto", but for tiny steps, only of
+ * those that find it at once. */
 static neap_status ask_least(struct choice *c, uint64_t missing) {
-  const bool every = c->step->node_count <= SMALL_STEP || strcmp(c->name, "auto") != 0;
+  const bool every = c->step->node_count <= TINY_STEP || strcmp(c->name, "auto") != 0;
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
     if (!(missing >> i & 1) || (!every && planners[i].least == NULL)) continue;

@@ -5,12 +5,9 @@
 #include "base/region.h"
 #include "layout/solver.h"
 
-/* Seconds at the most; and, since planners lay out again and again, what takes a hundredth of one and a
- * tenth.
- */
-static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000},
-                                     FOR_CHAINS = {.work = 40000000},
-                                     FOR_PARTED = {.work = 100000000, .climbed = 30000};
+/* Seconds at the most; and, since a plan lays out again and again, hundredths of one. */
+static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000, .closest = true},
+                                     FOR_INSTANCES = {.work = 80000000};
 
 static uint64_t aligned(uint64_t bytes) {
   return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
@@ -92,7 +89,7 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   RETURN_IF(!f->apart || !f->shapes || !f->spans || !f->next || !f->shape_of, NEAP_OUT_OF_MEMORY,
             "layout: out of memory");
   struct placement_result result;
-  struct placement_limits limits = FOR_CHAINS;
+  struct placement_limits limits = FOR_INSTANCES;
   limits.enough = enough;
   make_shapes(f);
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
@@ -102,8 +99,6 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   take_offsets(f, &result, out);
   if (result.height <= enough || result.height == result.lower_bound) return NEAP_OK;
   TRY(part_shapes(f, region, out->live_bytes));
-  limits = FOR_PARTED;
-  limits.enough = enough;
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   if (result.height < out->arena_bytes) take_offsets(f, &result, out);
   return NEAP_OK;

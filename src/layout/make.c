@@ -4,63 +4,37 @@
 
 #include "base/clock.h"
 #include "base/region.h"
-#include "layout/layout.h"
+#include "layout/repair.h"
 #include "plan/bounds.h"
-#include "plan/plan.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
 
-/* ---- One schedule ---- */
+/* ---- One budget ---- */
 
-/* Simulates and lays out. `enough`: bytes of arena that will do. */
-static neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,
-                                    const char *planner, uint64_t enough, struct neap_plan **out) {
-  struct simulation score;
-  struct instance *instances = NULL;
-  int32_t count = 0;
-  TRY(simulate_instances(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score, &instances,
-                         &count));
-  struct layout layout = {0};
-  struct placed *placed = malloc(((size_t)count + 1) * sizeof *placed);
-  neap_status status = placed == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
-                                      : layout_instances(instances, count, enough, &layout);
-  if (status == NEAP_OK) {
-    for (int32_t i = 0; i < count; i++)
-      placed[i] =
-          (struct placed){instances[i].at, instances[i].tensor, layout.offsets[i], instances[i].bytes};
-    const struct neap_plan draft = {.graph = step->name,
-                                    .planner = planner,
-                                    .length = (int32_t)schedule->nodes.count,
-                                    .schedule = schedule->nodes.data,
-                                    .instance_count = count,
-                                    .instances = placed,
-                                    .resident_bytes = step->resident_bytes,
-                                    .peak_bytes = score.peak_bytes,
-                                    .arena_bytes = layout.arena_bytes,
-                                    .cost = score.cost,
-                                    .base_cost = step->base_cost,
-                                    .recomputed = score.recomputed,
-                                    .proven_optimal = score.recomputed == 0};
-    status = plan_create(&draft, out);
-  }
-  free(layout.offsets);
-  free(placed);
-  free(instances);
-  return status;
+/* A search's schedules can be changed and stay what the row promises; those of the papers stay as they are.
+ */
+static neap_status lay_out(const neap_step *step, const struct schedule *schedule,
+                           const struct planner *planner, const struct demand *demand,
+                           struct neap_plan **out) {
+  return planner->plan == plan_neap && demand->capacity > 0 ? plan_by_repair(step, schedule, demand, out)
+                                                            : plan_of_schedule(step, schedule, demand, out);
 }
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
  * less. */
 static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
                                const struct planner_options *options, struct neap_plan **out) {
+  const struct demand demand = {.planner = planner->name,
+                                .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
+                                .tight = true,
+                                .quick = options->quick,
+                                .deadline = options->deadline};
   uint64_t limit = budget;
-  enum { ROUNDS = 4 };
-  for (int round = 0; round < ROUNDS; round++) {
+  const int rounds = planner->plan == plan_neap ? 2 : 4; /* of what was repaired one more is enough */
+  for (int round = 0; round < rounds; round++) {
     struct schedule schedule = {0};
     struct neap_plan *plan = NULL;
     neap_status status = planner->plan(step, limit, options, &schedule);
-    if (status == NEAP_OK)
-      status = plan_of_schedule(step, &schedule, planner->name,
-                                budget == UINT64_MAX ? 0 : budget - step->resident_bytes, &plan);
+    if (status == NEAP_OK) status = lay_out(step, &schedule, planner, &demand, &plan);
     schedule_free(&schedule);
     if (status != NEAP_OK) return status;
     const uint64_t needed = plan->resident_bytes + plan->arena_bytes;
@@ -85,12 +59,35 @@ static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_by
 
 static const struct planner_options quick_look = {.quick = true};
 
+/* What the row finds, in the smallest arena that it or a schedule near it can be laid out in. */
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  struct neap_plan **out) {
+  static const uint64_t thousandths[] = {0, 4, 8, 16, 32};
+  const int count = (int)(sizeof thousandths / sizeof *thousandths);
   struct schedule schedule = {0};
+  struct simulation score = {0};
   neap_status status = planner->least(step, 0, &quick_look, &schedule);
-  if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, planner->name, 0, out);
+  if (status == NEAP_OK) status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+  const uint64_t live = status == NEAP_OK ? score.peak_bytes - step->resident_bytes : 0;
+  for (int i = 0; status == NEAP_OK && i < count; i++) {
+    const struct demand demand = {
+        .planner = planner->name, .capacity = live + live / 1000 * thousandths[i], .tight = true};
+    struct neap_plan *plan = NULL;
+    status = i == 0 ? plan_of_schedule(step, &schedule, &demand, &plan)
+                    : plan_by_repair(step, &schedule, &demand, &plan);
+    if (status != NEAP_OK) break;
+    if (plan->arena_bytes <= demand.capacity) i = count;
+    if (*out == NULL || plan->arena_bytes < (*out)->arena_bytes) {
+      struct neap_plan *old = *out;
+      *out = plan;
+      plan = old;
+    }
+    neap_plan_free(plan);
+  }
   schedule_free(&schedule);
+  if (status == NEAP_OK) return NEAP_OK;
+  neap_plan_free(*out);
+  *out = NULL;
   return status;
 }
 

@@ -29,8 +29,9 @@ struct solver {
   uint64_t width; /* positions a bucket covers */
   int buckets;
   struct shelf all, bucket[BUCKETS];
-  uint64_t *offset; /* by shape */
-  double *key;      /* by shape: larger is placed earlier */
+  const bool *fixed; /* by shape: has its offset already; NULL: none has */
+  uint64_t *offset;  /* by shape */
+  double *key;       /* by shape: larger is placed earlier */
 };
 
 static int bucket_of(const struct solver *s, int64_t position) {
@@ -64,11 +65,14 @@ static neap_status put(struct shelf *shelf, struct block block) {
   return NEAP_OK;
 }
 
+static bool is_fixed(const struct solver *s, int32_t i) { return s->fixed != NULL && s->fixed[i]; }
+
 /* `fits`: whether the top is below 2^64. */
 static neap_status place(struct solver *s, int32_t i, bool *fits) {
   const struct shape *shape = &s->shapes[i];
-  uint64_t offset = 0;
-  for (bool moved = true; moved;) { /* where one span moves up, the others have to be looked at again */
+  uint64_t offset = is_fixed(s, i) ? s->offset[i] : 0;
+  /* Where one span moves up, the others have to be looked at again. */
+  for (bool moved = !is_fixed(s, i); moved;) {
     moved = false;
     for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
       const struct span *span = &s->spans[k];
@@ -137,7 +141,7 @@ static void rank(struct solver *s, enum order order) {
     for (int32_t k = shape->first; k < shape->first + shape->count; k++)
       if ((double)s->spans[k].size > size) size = (double)s->spans[k].size;
     const double keys[ORDERS] = {size, size * length, length, -(double)first->lower, (double)last->upper};
-    s->key[i] = keys[order];
+    s->key[i] = is_fixed(s, i) ? INFINITY : keys[order];
   }
 }
 
@@ -267,16 +271,28 @@ static neap_status solve(struct solver *s, struct region *region, uint64_t goal,
   s->buckets = wanted < BUCKETS ? wanted : BUCKETS;
   s->width = ((uint64_t)end - (uint64_t)s->start) / (uint64_t)s->buckets;
   if (s->width < UINT64_MAX) s->width++;
+  for (int32_t i = 0; s->fixed != NULL && i < s->count; i++) s->offset[i] = offsets[i];
   return try_orders(s, goal, climbed, offsets, height);
 }
 
-neap_status place_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
-                            uint64_t goal, int64_t climbed, uint64_t *offsets, uint64_t *height) {
-  struct solver s = {.shapes = shapes, .count = count, .spans = spans};
+static neap_status solve_and_free(struct solver s, uint64_t goal, int64_t climbed, uint64_t *offsets,
+                                  uint64_t *height) {
   struct region region = {0};
   const neap_status status = solve(&s, &region, goal, climbed, offsets, height);
   for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b].blocks);
   vector_free(&s.all.blocks);
   region_free(&region);
   return status;
+}
+
+neap_status place_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
+                            uint64_t goal, int64_t climbed, uint64_t *offsets, uint64_t *height) {
+  return solve_and_free((struct solver){.shapes = shapes, .count = count, .spans = spans}, goal, climbed,
+                        offsets, height);
+}
+
+neap_status fill_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
+                           const bool *fixed, uint64_t goal, uint64_t *offsets, uint64_t *height) {
+  return solve_and_free((struct solver){.shapes = shapes, .count = count, .spans = spans, .fixed = fixed},
+                        goal, 0, offsets, height);
 }

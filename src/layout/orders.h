@@ -2,6 +2,8 @@
 #ifndef NEAP_LAYOUT_ORDERS_H
 #define NEAP_LAYOUT_ORDERS_H
 
+#include <stdbool.h>
+
 #include "layout/solver.h"
 
 /* Places shape by shape, each as low as it can lie beside those placed before it: with `climbed` 0 in several
@@ -11,5 +13,9 @@
  * offsets are not set. */
 neap_status place_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
                             uint64_t goal, int64_t climbed, uint64_t *offsets, uint64_t *height);
+
+/* The same for what is not `fixed`, around what is, whose offsets are given (and are right: no overlaps). */
+neap_status fill_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
+                           const bool *fixed, uint64_t goal, uint64_t *offsets, uint64_t *height);
 
 #endif

@@ -7,6 +7,7 @@
 #include "layout/orders.h"
 #include "layout/search.h"
 #include "layout/sweep.h"
+#include "layout/tiers.h"
 
 /* ---- The lower bound ---- */
 
@@ -90,6 +91,15 @@ static neap_status try_sweep(struct solving *s) {
   return NEAP_OK;
 }
 
+static neap_status try_tiers(struct solving *s, uint64_t goal, int64_t work) {
+  uint64_t height;
+  const int64_t given = work;
+  TRY(place_by_tiers(s->shapes, s->count, s->spans, goal, &work, s->tried, &height));
+  s->work -= given - work;
+  keep_lower(s, height);
+  return NEAP_OK;
+}
+
 /* Searches within a capacity and takes over what is found or proven. */
 static neap_status try_capacity(struct solving *s, uint64_t capacity, int64_t work) {
   enum search_outcome outcome;
@@ -141,10 +151,12 @@ static neap_status solve(struct solving *s, struct region *region, const struct 
   if (result->height <= goal || (s->count > SWEPT_ONLY && result->height < UINT64_MAX)) return NEAP_OK;
   TRY(try_orders(s, goal, 0));
   if (result->height <= goal) return NEAP_OK;
+  if (s->work > 0) TRY(try_tiers(s, goal, s->work / 5 * 4));
+  if (result->height <= goal) return NEAP_OK;
   TRY(sections_make(s->shapes, s->count, s->spans, region, &s->sections));
   if (s->work > 0) TRY(try_capacity(s, goal, s->work / 4 * 3));
   if (result->height > goal && limits->climbed > 0) TRY(try_orders(s, goal, limits->climbed));
-  if (result->height > goal) TRY(close_gap(s, goal));
+  if (result->height > goal && limits->closest) TRY(close_gap(s, goal));
   RETURN_IF(result->height == UINT64_MAX, NEAP_TOO_LARGE, "layout: no layout below 2^64 - 1 bytes was found");
   return NEAP_OK;
 }

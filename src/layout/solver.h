@@ -2,6 +2,8 @@
 #ifndef NEAP_LAYOUT_SOLVER_H
 #define NEAP_LAYOUT_SOLVER_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* A rectangle: `size` bytes at the positions [lower, upper). */
@@ -26,13 +28,14 @@ struct placement_result {
 struct placement_limits {
   uint64_t enough; /* a height that will do; below the lower bound: that one */
   int64_t work;    /* of the search (search.h); 0: none */
+  bool closest;    /* where what is enough is not found: halves the gap between that and what is */
   int64_t climbed; /* shapes that the climb may place in each of its orders; 0: none */
 };
 
 /* Sets every offset (a sum of sizes, so a multiple of what divides all of them) so that no spans overlap, as
- * low as it can: several orders, the search for what is enough, the climb, then the search between what was
- * not found and what was. NEAP_TOO_LARGE: sizes at one position overflow 64 bits, or every layout that was
- * tried does. */
+ * low as it can: several orders, the large ones apart from the small ones, the search for what is enough, the
+ * climb, then the search between what was not found and what was. NEAP_TOO_LARGE: sizes at one position
+ * overflow 64 bits, or every layout that was tried does. */
 neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans,
                          const struct placement_limits *limits, struct placement_result *result);
 

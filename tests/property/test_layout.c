@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "layout/solver.h"
+#include "layout/tiers.h"
 #include "neap.h"
 
 enum { LIMIT = 4000, SMALL = 20 };
@@ -192,7 +193,7 @@ static void test_small_shapes(void **state) {
     }
     const uint64_t least = least_pile(shapes, count, spans, offsets, 0, 0, UINT64_MAX);
     struct placement_result result;
-    const struct placement_limits limits = {.work = 100000000};
+    const struct placement_limits limits = {.work = 100000000, .closest = true};
     assert_int_equal(place_shapes(shapes, count, spans, &limits, &result), NEAP_OK);
     assert_int_equal(result.height, least);
     assert_int_equal(result.least, least);
@@ -363,11 +364,52 @@ static void test_extremes(void **state) {
   assert_int_equal(result.height, 11);
 }
 
+/* A few large shapes among many small ones: whatever the tiers place lies apart and below the height that
+ * they say, however little work they may do. */
+static void test_tiers(void **state) {
+  (void)state;
+  enum { COUNT = 120 };
+  uint32_t random = 5;
+  int placed = 0;
+  for (int round = 0; round < shorten(60); round++) {
+    struct shape shapes[COUNT];
+    struct span spans[COUNT];
+    neap_buffer buffers[COUNT];
+    uint64_t offsets[COUNT], again[COUNT], height, same, highest = 0;
+    for (int32_t i = 0; i < COUNT; i++) {
+      const int64_t lower = draw(&random, 60), upper = lower + 1 + draw(&random, 20);
+      const uint64_t size = draw(&random, 4) == 0 ? 64 * (1 + draw(&random, 8)) : 1 + draw(&random, 7);
+      shapes[i] = (struct shape){.first = i, .count = 1};
+      spans[i] = (struct span){lower, upper, size};
+    }
+    const uint64_t goal = 4000 + draw(&random, 4000);
+    int64_t work = 1 + draw(&random, 4000000);
+    int64_t rest = work;
+    const int64_t given = work;
+    assert_int_equal(place_by_tiers(shapes, COUNT, spans, goal, &work, offsets, &height), NEAP_OK);
+    assert_int_equal(place_by_tiers(shapes, COUNT, spans, goal, &rest, again, &same), NEAP_OK);
+    assert_true(work <= given);
+    assert_int_equal(work, rest);
+    assert_int_equal(height, same);
+    if (height == UINT64_MAX) continue;
+    placed++;
+    assert_memory_equal(offsets, again, sizeof offsets);
+    for (int32_t i = 0; i < COUNT; i++) {
+      buffers[i] = (neap_buffer){spans[i].lower, spans[i].upper, spans[i].size, offsets[i]};
+      if (offsets[i] + spans[i].size > highest) highest = offsets[i] + spans[i].size;
+    }
+    const neap_layout_result result = {.height = highest};
+    expect_valid(buffers, COUNT, &result);
+    assert_int_equal(height, highest);
+  }
+  assert_true(placed > 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_small), cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_large),
       cmocka_unit_test(test_full),  cmocka_unit_test(test_windows),      cmocka_unit_test(test_equal),
-      cmocka_unit_test(test_edges), cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_edges), cmocka_unit_test(test_extremes),     cmocka_unit_test(test_tiers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,209 @@
+#include "layout/repair.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "layout/layout.h"
+#include "plan/search.h"
+
+/* ---- One schedule ---- */
+
+static uint64_t live_of(const struct neap_plan *plan) { return plan->peak_bytes - plan->resident_bytes; }
+
+static uint64_t tight_above(uint64_t live) { return live + live / TIGHTNESS; }
+
+/* Bytes of arena that will do where so much lives. */
+static uint64_t enough_for(const struct demand *demand, uint64_t live) {
+  const uint64_t tight = tight_above(live);
+  return demand->tight && tight < demand->capacity ? tight : demand->capacity;
+}
+
+neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,
+                             const struct demand *demand, struct neap_plan **out) {
+  struct simulation score;
+  struct instance *instances = NULL;
+  int32_t count = 0;
+  TRY(simulate_instances(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score, &instances,
+                         &count));
+  struct layout layout = {0};
+  struct placed *placed = malloc(((size_t)count + 1) * sizeof *placed);
+  neap_status status =
+      placed == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
+                     : layout_instances(instances, count,
+                                        enough_for(demand, score.peak_bytes - step->resident_bytes), &layout);
+  if (status == NEAP_OK) {
+    for (int32_t i = 0; i < count; i++)
+      placed[i] =
+          (struct placed){instances[i].at, instances[i].tensor, layout.offsets[i], instances[i].bytes};
+    const struct neap_plan draft = {.graph = step->name,
+                                    .planner = demand->planner,
+                                    .length = (int32_t)schedule->nodes.count,
+                                    .schedule = schedule->nodes.data,
+                                    .instance_count = count,
+                                    .instances = placed,
+                                    .resident_bytes = step->resident_bytes,
+                                    .peak_bytes = score.peak_bytes,
+                                    .arena_bytes = layout.arena_bytes,
+                                    .cost = score.cost,
+                                    .base_cost = step->base_cost,
+                                    .recomputed = score.recomputed,
+                                    .proven_optimal = score.recomputed == 0};
+    status = plan_create(&draft, out);
+  }
+  free(layout.offsets);
+  free(placed);
+  free(instances);
+  return status;
+}
+
+/* ---- Schedules near it ---- */
+
+struct repair {
+  const neap_step *step;
+  neap_step padded; /* the same with more workspace where layouts stick out of the capacity */
+  const struct demand *demand;
+  const struct schedule *start;
+  struct neap_plan *best;
+  int64_t work; /* of one attempt, in units of the timeline */
+  double cost;  /* that is near enough to the start's, which is well searched */
+};
+
+static bool fits(const struct repair *r, const struct neap_plan *plan) {
+  return plan->arena_bytes <= r->demand->capacity;
+}
+
+static bool is_tight(const struct repair *r, const struct neap_plan *plan) {
+  return !r->demand->tight || plan->arena_bytes <= tight_above(live_of(plan));
+}
+
+static bool suits(const struct repair *r, const struct neap_plan *plan) {
+  return fits(r, plan) && (r->demand->quick || is_tight(r, plan));
+}
+
+/* No more is asked. */
+static bool done(const struct repair *r) {
+  const double deadline = r->demand->deadline;
+  if (deadline > 0 && fits(r, r->best) && clock_seconds() >= deadline) return true;
+  return suits(r, r->best) && (r->demand->quick || r->best->cost <= r->cost);
+}
+
+static bool better(const struct repair *r, const struct neap_plan *a, const struct neap_plan *b) {
+  if (fits(r, a) != fits(r, b)) return fits(r, a);
+  if (!fits(r, a)) return a->arena_bytes < b->arena_bytes;
+  if (is_tight(r, a) != is_tight(r, b)) return is_tight(r, a);
+  return a->cost < b->cost;
+}
+
+/* Where a plan sticks out, the nodes that run there leave that much less to values from now on. */
+static neap_status pad(struct repair *r, const struct neap_plan *plan) {
+  enum { SHARE = 50 }; /* of what will do, and no more: what remains may fit elsewhere */
+  struct simulation score;
+  struct instance *instances = NULL;
+  int32_t count = 0;
+  const uint64_t enough = enough_for(r->demand, live_of(plan));
+  TRY(simulate_instances(r->step, plan->schedule, plan->length, &score, &instances, &count));
+  for (int32_t i = 0; i < count; i++) {
+    const uint64_t top = plan->instances[i].offset + plan->instances[i].bytes;
+    if (top <= enough) continue;
+    const uint64_t more = top - enough < enough / SHARE ? top - enough : enough / SHARE;
+    for (int32_t at = instances[i].at; at <= instances[i].last; at++) {
+      const int32_t node = plan->schedule[at];
+      if (r->padded.nodes[node].workspace < r->step->nodes[node].workspace + more)
+        r->padded.nodes[node].workspace = r->step->nodes[node].workspace + more;
+    }
+  }
+  free(instances);
+  return NEAP_OK;
+}
+
+/* Lays out the schedule that was found, unless it costs more than what is known to suit. */
+static neap_status consider(struct repair *r, const struct search *search) {
+  struct schedule schedule = {0};
+  struct neap_plan *plan = NULL;
+  if (search->timeline.excess > 0) return NEAP_OK;
+  if (suits(r, r->best) && search->timeline.cost >= r->best->cost) return NEAP_OK;
+  neap_status status = search_result(search, &schedule);
+  if (status == NEAP_OK) status = plan_of_schedule(r->step, &schedule, r->demand, &plan);
+  schedule_free(&schedule);
+  if (status == NEAP_OK && !suits(r, plan)) status = pad(r, plan);
+  if (status != NEAP_OK) {
+    neap_plan_free(plan);
+    return status;
+  }
+  if (better(r, plan, r->best)) {
+    struct neap_plan *old = r->best;
+    r->best = plan;
+    plan = old;
+  }
+  neap_plan_free(plan);
+  return NEAP_OK;
+}
+
+static neap_status attempt(struct repair *r, const neap_step *step, uint64_t limit, uint32_t seed) {
+  struct search *search = malloc(sizeof *search);
+  RETURN_IF_NULL(search);
+  neap_status status = search_create(step, limit, r->start, seed, search);
+  if (status == NEAP_OK && search->timeline.excess > 0) status = search_descend(search, r->work);
+  if (status == NEAP_OK) status = search_rebuild(search, r->work, 0, false);
+  if (status == NEAP_OK) status = consider(r, search);
+  search_free(search);
+  free(search);
+  return status;
+}
+
+/* Goes on from the best, with the memory that it lives on. */
+static neap_status polish(struct repair *r) {
+  enum { ROUNDS = 8 };
+  struct search *search = calloc(1, sizeof *search);
+  struct schedule schedule = {0};
+  RETURN_IF_NULL(search);
+  neap_status status = vector_reserve(&schedule.nodes, (size_t)r->best->length + 1);
+  for (int32_t at = 0; status == NEAP_OK && at < r->best->length; at++)
+    schedule.nodes.data[schedule.nodes.count++] = r->best->schedule[at];
+  if (status == NEAP_OK) status = search_create(r->step, live_of(r->best), &schedule, 1, search);
+  for (int round = 0; status == NEAP_OK && round < ROUNDS && !done(r); round++) {
+    status = search_rebuild(search, 2 * r->work, 0, false);
+    if (status == NEAP_OK) status = consider(r, search);
+  }
+  search_free(search);
+  free(search);
+  schedule_free(&schedule);
+  return status;
+}
+
+static neap_status try_near(struct repair *r) {
+  /* Thousandths of the memory to do without. */
+  static const uint64_t cuts[] = {1, 4, 2, 8, 16, 32};
+  const int all = (int)(sizeof cuts / sizeof *cuts), count = r->demand->quick ? all / 2 : all;
+  const uint64_t most = r->demand->capacity;
+  uint32_t seed = 1;
+  TRY(pad(r, r->best));
+  for (int i = 0; i < count && !done(r); i++) {
+    TRY(attempt(r, r->step, most - most / 1000 * cuts[i], seed++));
+    if (!done(r)) TRY(attempt(r, &r->padded, most - most / 1000, seed++));
+  }
+  return fits(r, r->best) ? polish(r) : NEAP_OK;
+}
+
+neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
+                           const struct demand *demand, struct neap_plan **out) {
+  struct repair r = {.step = step,
+                     .padded = *step,
+                     .demand = demand,
+                     .start = schedule,
+                     .work = 300000 + 200 * (int64_t)step->node_count};
+  TRY(plan_of_schedule(step, schedule, demand, &r.best));
+  r.cost = r.best->cost + step->base_cost * 0.002;
+  neap_status status = NEAP_OK;
+  if (!suits(&r, r.best)) {
+    struct region region = {0};
+    r.padded.nodes = region_copy(&region, step->nodes, (size_t)step->node_count, sizeof *step->nodes);
+    status = r.padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory") : try_near(&r);
+    region_free(&region);
+  }
+  if (status == NEAP_OK)
+    *out = r.best;
+  else
+    neap_plan_free(r.best);
+  return status;
+}

@@ -1,0 +1,31 @@
+/* A plan of a schedule; and, where its layout wastes memory, of another schedule near it. */
+#ifndef NEAP_LAYOUT_REPAIR_H
+#define NEAP_LAYOUT_REPAIR_H
+
+#include "plan/plan.h"
+
+/* What is asked of a plan. */
+struct demand {
+  const char *planner; /* the plan's */
+  double deadline;     /* of clock_seconds(): what keeps the capacity by then will do; 0: none */
+  uint64_t capacity;   /* bytes of arena that will do */
+  bool tight;          /* and no more than TIGHTNESS allows */
+  bool quick;          /* any that keeps the capacity will do, whatever it costs */
+};
+
+/* An arena is tight where it is at most 1 + 1 / TIGHTNESS times the largest live bytes. */
+enum { TIGHTNESS = 200 };
+
+/* Simulates and lays out. The arena may be larger than what is asked for. */
+neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,
+                             const struct demand *demand, struct neap_plan **out);
+
+/* As above; where the layout is not as asked for, the schedule is searched from (plan/search.h) with a little
+ * less memory and other random numbers, again and again, and the best of the plans that come out is kept:
+ * first one that keeps the capacity, then one that is tight, then the cheapest. Live bytes only say that
+ * something could fit: among schedules that are nearly as good some leave holes that nothing fills, others do
+ * not. Deterministic; takes about as long as the planner's own search at the most. */
+neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
+                           const struct demand *demand, struct neap_plan **out);
+
+#endif

@@ -185,11 +185,25 @@ static neap_status try_near(struct repair *r) {
   return fits(r, r->best) ? polish(r) : NEAP_OK;
 }
 
+/* Of many nodes, where each layout takes its time: without what the layout lost, and then without more. */
+static neap_status try_below(struct repair *r) {
+  enum { ATTEMPTS = 4 };
+  const uint64_t most = r->demand->capacity, lost = r->best->arena_bytes - most, least = most / 1000;
+  uint64_t cut = lost > least ? lost : least;
+  for (uint32_t seed = 1; seed <= ATTEMPTS && cut < most && !done(r); seed++, cut += cut / 2)
+    TRY(attempt(r, r->step, most - cut, seed));
+  return NEAP_OK;
+}
+
 neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
                            const struct demand *demand, struct neap_plan **out) {
+  enum { MANY = 2000 };
+  const bool many = step->node_count > MANY;
+  struct demand first_fit = *demand; /* of many nodes the first plan that fits will do */
+  first_fit.quick = demand->quick || many;
   struct repair r = {.step = step,
                      .padded = *step,
-                     .demand = demand,
+                     .demand = &first_fit,
                      .start = schedule,
                      .work = 300000 + 200 * (int64_t)step->node_count};
   TRY(plan_of_schedule(step, schedule, demand, &r.best));
@@ -198,7 +212,9 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
   if (!suits(&r, r.best)) {
     struct region region = {0};
     r.padded.nodes = region_copy(&region, step->nodes, (size_t)step->node_count, sizeof *step->nodes);
-    status = r.padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory") : try_near(&r);
+    status = r.padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
+             : many                 ? try_below(&r)
+                                    : try_near(&r);
     region_free(&region);
   }
   if (status == NEAP_OK)

@@ -9,7 +9,7 @@
  * transforms cost what the products save, with more the transformed weights no longer fit the caches. By
  * shape alone: the last bits hang on it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c) {
-  if (cpu->convolution == NEAP_CONV_DIRECT) return false;
+  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain) return false;
   if (c->kernel[2] != 3 || c->kernel[3] != 3 || c->stride != 1 || c->dilation != 1 || c->groups != 1 ||
       c->source_lanes != 16)
     return false;
@@ -52,7 +52,8 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
 }
 
 /* Makes the primitive in the formats that the graph prefers, else in channels last, else row-major: the first
- * that oneDNN has a fast kernel for. `source` and `destination` get the formats. */
+ * that oneDNN has a fast kernel for. Where it has none, as on most processors but x86-64, its plain one has
+ * to do. `source` and `destination` get the formats. */
 static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struct tensor *x,
                                 const struct tensor *w, const struct tensor *y,
                                 const struct neap_graph *graph, const struct node *node,
@@ -70,26 +71,32 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
   memcpy(c.source, x->dims, sizeof c.source);
   memcpy(c.destination, y->dims, sizeof c.destination);
   memcpy(c.kernel, w->dims, sizeof c.kernel);
-  const struct memory_format choices[][2] = {
-      {preferred_format(cpu, x), preferred_format(cpu, y)},
-      {{.lanes = x->dims[1]}, {.lanes = y->dims[1]}},
-      {ROW_MAJOR, ROW_MAJOR},
+  const struct memory_format last[2] = {{.lanes = x->dims[1]}, {.lanes = y->dims[1]}};
+  const struct {
+    struct memory_format source, destination;
+    bool plain;
+  } choices[] = {
+      {preferred_format(cpu, x), preferred_format(cpu, y), false},
+      {last[0], last[1], false},
+      {ROW_MAJOR, ROW_MAJOR, false},
+      {last[0], last[1], true},
   };
   neap_status status = NEAP_UNSUPPORTED;
   for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-    *source = choices[i][0];
-    *destination = choices[i][1];
+    *source = choices[i].source;
+    *destination = choices[i].destination;
+    c.plain = choices[i].plain;
     c.source_lanes = source->lanes;
     c.destination_lanes = destination->lanes;
     c.blocks = source->blocks || destination->blocks;
     status = make(cpu, c, weights, p, graph, node, kernel);
     if (status != NEAP_UNSUPPORTED) return status;
   }
-  return neap_fail(
-      status, "%s '%s': oneDNN has no fast kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
-      op_rows[node->op].name, node->name, (long long)x->dims[0], (long long)x->dims[1], (long long)x->dims[2],
-      (long long)x->dims[3], (long long)w->dims[0], (long long)w->dims[1], (long long)w->dims[2],
-      (long long)w->dims[3]);
+  return neap_fail(status,
+                   "%s '%s': oneDNN has no kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
+                   op_rows[node->op].name, node->name, (long long)x->dims[0], (long long)x->dims[1],
+                   (long long)x->dims[2], (long long)x->dims[3], (long long)w->dims[0], (long long)w->dims[1],
+                   (long long)w->dims[2], (long long)w->dims[3]);
 }
 
 static struct memory_format packed(const struct dnn_layout *layout) {

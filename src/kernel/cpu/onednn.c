@@ -364,9 +364,10 @@ static neap_status build_convolution(struct dnn *dnn, const struct dnn_convoluti
 #if DNN_3
   dnnl_memory_desc_destroy(any);
 #endif
-  if (status != dnnl_success || is_reference(*pd))
+  if (status != dnnl_success || (!c->plain && is_reference(*pd)))
     return neap_fail(status == dnnl_success ? NEAP_UNSUPPORTED : map_status(status),
-                     "oneDNN has no fast %s convolution for this shape", c->winograd ? "Winograd" : "direct");
+                     "oneDNN has no%s %s convolution for this shape", c->plain ? "" : " fast",
+                     c->winograd ? "Winograd" : "direct");
   static const int arguments[3][4] = {
       [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0},
       [DNN_BACKWARD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
@@ -395,7 +396,7 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
     struct dnn_primitive *p = dnn->primitives.data[i];
     const struct dnn_convolution *a = &p->convolution, *b = &key->convolution;
     if (p->kind == key->kind && p->from == key->from && p->to == key->to &&
-        memcmp(p->sizes, key->sizes, sizeof p->sizes) == 0 && a->pass == b->pass &&
+        memcmp(p->sizes, key->sizes, sizeof p->sizes) == 0 && a->pass == b->pass && a->plain == b->plain &&
         a->winograd == b->winograd && a->bias == b->bias && a->addend == b->addend &&
         memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&

@@ -34,6 +34,7 @@ enum dnn_pass { DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_WEIGHTS };
 struct dnn_convolution {
   enum dnn_pass pass;
   bool winograd;
+  bool plain;        /* the slow reference kernel is better than none */
   bool bias, addend; /* forward only; with an addend the result is added to what the destination holds */
   int64_t source[4], destination[4]; /* [N, C, H, W] */
   int64_t kernel[4];                 /* [filters, channels a group, R, S] */
@@ -44,7 +45,8 @@ struct dnn_convolution {
 };
 
 /* `weights`: the layout that the kernels (or their gradient) must have; NULL: the primitive's own choice,
- * which dnn_weights tells. NEAP_UNSUPPORTED: oneDNN has no such primitive, or only its slow reference one. */
+ * which dnn_weights tells. NEAP_UNSUPPORTED: oneDNN has no such primitive, or (unless `plain`) only its slow
+ * reference one. */
 neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *c,
                                  const struct dnn_layout *weights, const struct dnn_primitive **out);
 const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive);

@@ -1,8 +1,10 @@
-/* paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS]
+/* paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS [measured]]
  *
  * Training steps of a model on random images, at the pace that standard input sets, so that programs can take
  * turns on one machine: prints "ready" when it is warm (after two steps); then, for each number n that it
- * reads, runs n steps and prints "done"; at the end of its input prints one JSON line and ends. */
+ * reads, runs n steps and prints "done"; at the end of its input prints one JSON line and ends. `measured`:
+ * costs are timed at the start, each distinct kernel by itself, and the line has their sum over the step,
+ * `kernels_s`. */
 #include <jansson.h>
 #include <omp.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@ struct bench {
   neap_model_options shape;
   neap_graph *graph;
   neap_session *session;
+  neap_costs costs;
   uint64_t rss_before;
   double *seconds; /* [STEP_LIMIT] */
   int64_t steps;
@@ -61,7 +64,8 @@ static void fill_inputs(struct bench *b) {
 }
 
 static neap_status prepare(struct bench *b, int threads) {
-  neap_session_options options = {.momentum = 0.9f, .weight_decay = 5e-4f, .seed = 1, .threads = threads};
+  neap_session_options options = {
+      .momentum = 0.9f, .weight_decay = 5e-4f, .seed = 1, .costs = b->costs, .threads = threads};
   neap_status status = neap_budget_parse(b->budget, &options.budget, &options.budget_fraction);
   if (status == NEAP_OK) status = neap_model_build(b->model, &b->shape, &b->graph);
   b->rss_before = process_bytes("VmRSS");
@@ -103,12 +107,13 @@ static json_t *result(struct bench *b, int threads) {
                                            b->seconds[0], "steps_s", seconds)
                                : json_pack("{s:n, s:n, s:o}", "median_s", "min_s", "steps_s", seconds);
   json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:I, s:I, s:f, s:I}", "program", "neap", "net",
+      "{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "program", "neap", "net",
       b->model, "batch", (json_int_t)b->shape.batch, "dtype", "f32", "budget", b->budget, "threads", threads,
       "params", (json_int_t)neap_graph_parameters(b->graph), "planner", m.planner, "budget_bytes",
       (json_int_t)m.budget, "planned_peak_bytes", (json_int_t)m.planned_peak, "measured_peak_bytes",
       (json_int_t)m.measured_peak, "keep_all_bytes", (json_int_t)m.keep_all, "planned_overhead",
-      m.cost / m.base_cost - 1, "rss_growth_bytes", (json_int_t)(process_bytes("VmHWM") - b->rss_before));
+      m.cost / m.base_cost - 1, "rss_growth_bytes", (json_int_t)(process_bytes("VmHWM") - b->rss_before),
+      "kernels_s", b->costs == NEAP_COSTS_MEASURED ? json_real(m.cost) : json_null());
   if (object != NULL) json_object_update(object, times);
   json_decref(times);
   return object;
@@ -119,7 +124,7 @@ int main(int count, char **arguments) {
   long long channels, height, width;
   if (count < 6 || b.seconds == NULL ||
       sscanf(arguments[3], "%lldx%lldx%lld", &channels, &height, &width) != 3) {
-    fputs("usage: paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS]\n", stderr);
+    fputs("usage: paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS [measured]]\n", stderr);
     free(b.seconds);
     return 2;
   }
@@ -128,6 +133,7 @@ int main(int count, char **arguments) {
   b.shape = (neap_model_options){.batch = strtoll(arguments[2], NULL, 10),
                                  .image = {channels, height, width},
                                  .classes = strtoll(arguments[4], NULL, 10)};
+  b.costs = count > 7 && strcmp(arguments[7], "measured") == 0 ? NEAP_COSTS_MEASURED : NEAP_COSTS_ROOFLINE;
   const int threads = count > 6 ? atoi(arguments[6]) : omp_get_num_procs();
   neap_status status = prepare(&b, threads);
   if (status == NEAP_OK) status = answer_paces(&b);

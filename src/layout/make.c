@@ -29,7 +29,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                                 .quick = options->quick,
                                 .deadline = options->deadline};
   uint64_t limit = budget;
-  const int rounds = planner->plan == plan_neap ? 2 : 4; /* of what was repaired one more is enough */
+  const int rounds = planner->plan == plan_neap ? 3 : 4; /* what was repaired needs fewer */
   for (int round = 0; round < rounds; round++) {
     struct schedule schedule = {0};
     struct neap_plan *plan = NULL;

@@ -143,7 +143,7 @@ static neap_status attempt(struct repair *r, const neap_step *step, uint64_t lim
   struct search *search = malloc(sizeof *search);
   RETURN_IF_NULL(search);
   neap_status status = search_create(step, limit, r->start, seed, search);
-  if (status == NEAP_OK && search->timeline.excess > 0) status = search_descend(search, r->work);
+  if (status == NEAP_OK && search->timeline.excess > 0) status = search_mend(search, r->work);
   if (status == NEAP_OK) status = search_rebuild(search, r->work, 0, false);
   if (status == NEAP_OK) status = consider(r, search);
   search_free(search);

@@ -263,6 +263,20 @@ neap_status search_descend(struct search *s, int64_t work) {
   return spare(s, &all, 1, true);
 }
 
+neap_status search_mend(struct search *s, int64_t work) {
+  const struct stretch all = {0, s->timeline.step->node_count};
+  enum { ROUNDS = 24 };
+  const int64_t end = s->timeline.work + work;
+  /* All that is over the limit is worth as much as the whole step. */
+  s->price = s->timeline.step->base_cost / ((double)s->timeline.excess + 1);
+  for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
+    TRY(sweep(s, &all, 1, true));
+    s->price *= 2;
+  }
+  s->ceiling = s->price * 4;
+  return spare(s, &all, 1, true);
+}
+
 /* ---- Ruin and recreate ---- */
 
 /* Around a node that is made again, or near the highest place over the limit, or anywhere. */

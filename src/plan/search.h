@@ -35,6 +35,9 @@ void search_free(struct search *search);
  * again before a read, or a run spared, or moved, wherever that lowers cost + price * excess. */
 neap_status search_descend(struct search *search, int64_t work);
 
+/* The same from a schedule that is little over the limit: at a price from which its repeats are not undone. */
+neap_status search_mend(struct search *search, int64_t work);
+
 /* Ruin and recreate until the work or the time is spent or `in_vain` says that it is no use (`deadline`: of
  * the monotonic clock, seconds; 0: none): forgets how some stretches of the step are recomputed and descends
  * anew there; keeps what is no worse, by excess first, then by cost. `feasible_is_enough`: ends where nothing

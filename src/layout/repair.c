@@ -185,6 +185,12 @@ static neap_status try_near(struct repair *r) {
   return fits(r, r->best) ? polish(r) : NEAP_OK;
 }
 
+/* Some hundredths of a second. */
+static int64_t work_for(int64_t nodes) {
+  enum { EACH = 2000, MOST = 300000, EACH_MORE = 200 };
+  return (nodes * EACH < MOST ? nodes * EACH : MOST) + nodes * EACH_MORE;
+}
+
 /* Of many nodes, where each layout takes its time: without what the layout lost, and then without more. */
 static neap_status try_below(struct repair *r) {
   enum { ATTEMPTS = 4 };
@@ -205,7 +211,7 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                      .padded = *step,
                      .demand = &first_fit,
                      .start = schedule,
-                     .work = 300000 + 200 * (int64_t)step->node_count};
+                     .work = work_for(step->node_count)};
   TRY(plan_of_schedule(step, schedule, demand, &r.best));
   r.cost = r.best->cost + step->base_cost * 0.002;
   neap_status status = NEAP_OK;

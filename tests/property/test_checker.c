@@ -391,7 +391,7 @@ static void test_against_every_byte(void **state) {
 
 static void test_made_plans(void **state) {
   (void)state;
-  for (int i = 0; i < shorten(200); i++) {
+  for (int i = 0; i < shorten(60); i++) {
     neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 3 + i % 19, (uint32_t)i + 900);
     neap_plan *plan;
     const uint64_t budget = i % 2 ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX;

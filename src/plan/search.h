@@ -35,7 +35,8 @@ void search_free(struct search *search);
  * again before a read, or a run spared, or moved, wherever that lowers cost + price * excess. */
 neap_status search_descend(struct search *search, int64_t work);
 
-/* The same from a schedule that is little over the limit: at a price from which its repeats are not undone. */
+/* The same from a schedule that is little over the limit: at a price from which its repeats are not undone.
+ */
 neap_status search_mend(struct search *search, int64_t work);
 
 /* Ruin and recreate until the work or the time is spent or `in_vain` says that it is no use (`deadline`: of

@@ -11,9 +11,9 @@
  * - seconds, seconds_most: wall-clock time of planning, mean and largest. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "layered_step.h"
 #include "neap.h"
 #include "plan/planner.h"
@@ -27,28 +27,12 @@ struct result {
   double overhead, seconds, least_over_bound;
 };
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static neap_status keep_all_peak(const neap_step *step, uint64_t *peak) {
-  neap_plan *plan;
-  neap_plan_info info;
-  TRY(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
-  neap_plan_describe(plan, &info);
-  *peak = info.peak_bytes;
-  neap_plan_free(plan);
-  return NEAP_OK;
-}
-
 static neap_status run(const neap_step *step, uint64_t budget, const char *planner, struct result *out) {
   neap_plan *plan = NULL;
   uint64_t least = 0;
-  const double start = now();
+  const double start = clock_seconds();
   const neap_status status = neap_plan_make(step, budget, planner, &least, &plan);
-  *out = (struct result){.feasible = status == NEAP_OK, .seconds = now() - start};
+  *out = (struct result){.feasible = status == NEAP_OK, .seconds = clock_seconds() - start};
   if (status == NEAP_OVER_BUDGET) {
     out->least_over_bound = (double)least / (double)plan_lower_bound(step);
     return NEAP_OK;
@@ -104,7 +88,7 @@ static neap_status run_size(int32_t nodes, int32_t seeds, const char *const *nam
       neap_step *step;
       uint64_t peak;
       TRY(layered_step(nodes, s + 1, &step));
-      neap_status status = keep_all_peak(step, &peak);
+      neap_status status = neap_step_keep_all_bytes(step, &peak);
       for (int32_t p = 0; status == NEAP_OK && p < name_count; p++)
         status = run(step, (uint64_t)(shares[b] * (double)peak), names[p], &results[s * name_count + p]);
       neap_step_free(step);

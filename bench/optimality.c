@@ -12,9 +12,9 @@
  * WORST (default: 10) lines with the worst cases of the first planner: those that it misses, then by gap. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "exhaustive.h"
 #include "neap.h"
 #include "plan/planner.h"
@@ -43,29 +43,13 @@ struct bench {
   VECTOR(struct worst) worst;
 };
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static neap_status keep_all_peak(const neap_step *step, uint64_t *peak) {
-  neap_plan *plan;
-  neap_plan_info info;
-  TRY(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
-  neap_plan_describe(plan, &info);
-  *peak = info.peak_bytes;
-  neap_plan_free(plan);
-  return NEAP_OK;
-}
-
 /* The whole way of a plan, layout included. */
 static neap_status run_planner(struct bench *b, int32_t p, const neap_step *step, const struct worst *here) {
   neap_plan *plan = NULL;
   struct worst result = *here;
-  const double start = now();
+  const double start = clock_seconds();
   const neap_status status = neap_plan_make(step, here->budget, b->names[p], NULL, &plan);
-  b->tallies[p].seconds += now() - start;
+  b->tallies[p].seconds += clock_seconds() - start;
   if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
   result.gap = INFINITY;
   if (status == NEAP_OK) {
@@ -105,7 +89,7 @@ static neap_status run_step(struct bench *b, uint32_t seed) {
   uint64_t least = 0, most = 0;
   bool proven = false;
   TRY(step_of_family(&here.shape, &step));
-  neap_status status = keep_all_peak(step, &most);
+  neap_status status = neap_step_keep_all_bytes(step, &most);
   if (status == NEAP_OK)
     status = exhaustive_least_peak(step, plan_lower_bound(step), b->state_limit, &least, &proven);
   b->steps += proven;

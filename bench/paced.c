@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "neap.h"
 
 enum { STEP_LIMIT = 100000, WARM_STEPS = 2 };
@@ -27,12 +27,6 @@ struct bench {
   int64_t steps;
 };
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* A size of this process, as the system counts it; bytes. 0: not known. */
 static uint64_t process_bytes(const char *field) {
   FILE *file = fopen("/proc/self/status", "r");
@@ -45,9 +39,9 @@ static uint64_t process_bytes(const char *field) {
 }
 
 static neap_status step(struct bench *b) {
-  const double begin = now();
+  const double begin = clock_seconds();
   const neap_status status = neap_session_step(b->session, 0.01f, NULL);
-  if (b->steps < STEP_LIMIT) b->seconds[b->steps++] = now() - begin;
+  if (b->steps < STEP_LIMIT) b->seconds[b->steps++] = clock_seconds() - begin;
   return status;
 }
 

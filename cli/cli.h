@@ -82,6 +82,11 @@ struct text duration_text(double seconds);                /* "1 min 20 s" */
 struct text percent_text(double fraction);                /* "12.3 %" */
 struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
 
+double seconds_now(void); /* of a clock that only goes forward */
+
+/* Columns of the terminal that a line may fill; `otherwise` where the file is none. */
+int line_width(FILE *file, int otherwise);
+
 /* A number, or null for one that JSON does not have. */
 json_t *number_json(double value);
 

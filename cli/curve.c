@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli.h"
 
@@ -61,12 +60,6 @@ struct curve {
 
 /* ---- Planning ---- */
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static struct answer *answer_of(const struct curve *curve, int series, int64_t index) {
   return &curve->answers[series * curve->budgets + index];
 }
@@ -118,7 +111,7 @@ static neap_status ask_all(const neap_step *step, struct curve *curve) {
   for (; stride > 0 && !late; stride /= 2)
     for (int64_t i = stride; status == NEAP_OK && i < last && !late; i += 2 * stride) {
       status = ask_each(step, i, curve);
-      late = now() > curve->deadline;
+      late = seconds_now() > curve->deadline;
     }
   return status;
 }
@@ -270,7 +263,7 @@ static int choose(const struct settings *s, const neap_step *step, struct curve 
   neap_step_describe(step, &info);
   if (curve->planner_count == 0) usual_planners(info.nodes, curve);
   curve->budgets = s->points > 0 ? s->points : POINTS;
-  curve->deadline = s->points > 0 ? INFINITY : now() + patience;
+  curve->deadline = s->points > 0 ? INFINITY : seconds_now() + patience;
   curve->plan_seconds = s->time_limit > 0 ? s->time_limit : info.nodes > LARGE_STEP ? LARGE_SECONDS : 0;
   const size_t count = (size_t)(curve->budgets * curve->planner_count);
   curve->points = calloc(count, sizeof *curve->points);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -19,6 +21,17 @@ struct text bytes_text(uint64_t bytes) {
                        : "%.1f %s",
            size, units[unit]);
   return text;
+}
+
+double seconds_now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+int line_width(FILE *file, int otherwise) {
+  struct winsize size;
+  return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : otherwise;
 }
 
 struct text duration_text(double seconds) {

@@ -1,7 +1,6 @@
 /* neap layout */
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "cli.h"
 
@@ -18,12 +17,6 @@ const struct option layout_options[] = {
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
     {0},
 };
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static int by_lower(const void *a, const void *b) {
   const neap_buffer *x = a, *y = b;
@@ -67,11 +60,11 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
                  int64_t count) {
   const uint64_t capacity = (uint64_t)s->capacity;
   neap_layout_result layout = {0};
-  const double start = now();
+  const double start = seconds_now();
   neap_status status = neap_layout_solve(buffers, count, capacity, &layout);
   const bool over = status == NEAP_OVER_BUDGET; /* then the layout is what could be met */
   if (status != NEAP_OK && !over) return report_failure(verb, status);
-  const double seconds = now() - start;
+  const double seconds = seconds_now() - start;
   const bool valid = is_valid(buffers, count, layout.height);
   int result = over ? EXIT_OVER_BUDGET : valid ? EXIT_DONE : EXIT_INVALID;
   if (over)

@@ -121,12 +121,10 @@ uint64_t plan_bytes(const neap_plan *plan) {
 neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes) {
   *bytes = budget->bytes;
   if (budget->fraction <= 0) return NEAP_OK;
-  neap_plan *everything;
-  const neap_status status = neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &everything);
-  if (status != NEAP_OK) return status;
-  *bytes = (uint64_t)(budget->fraction * (double)plan_bytes(everything));
-  neap_plan_free(everything);
-  return NEAP_OK;
+  uint64_t everything;
+  const neap_status status = neap_step_keep_all_bytes(step, &everything);
+  if (status == NEAP_OK) *bytes = (uint64_t)(budget->fraction * (double)everything);
+  return status;
 }
 
 bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner) {

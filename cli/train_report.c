@@ -3,19 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 struct train_report make_report(const struct train_settings *settings, const char *const *texts) {
   FILE *file = settings->json ? stderr : stdout;
-  const double start = now();
+  const double start = seconds_now();
   return (struct train_report){.settings = settings,
                                .texts = texts,
                                .file = file,
@@ -71,11 +63,6 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 
 /* ---- While it runs ---- */
 
-static int line_width(const struct train_report *r) {
-  struct winsize size;
-  return ioctl(fileno(r->file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 200;
-}
-
 static void put_line(struct train_report *r, const neap_train_progress *p) {
   char line[320];
   int at = 0;
@@ -90,7 +77,7 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   PUT("  %s of %s", bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
 #undef PUT
   if (r->terminal)
-    fprintf(r->file, "\r%.*s\033[K", line_width(r), line);
+    fprintf(r->file, "\r%.*s\033[K", line_width(r->file, 200), line);
   else
     fprintf(r->file, "%s\n", line);
   fflush(r->file);
@@ -117,9 +104,9 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
   if (p->test_accuracy >= 0) r->test_accuracy = p->test_accuracy;
   const bool ends = p->step == p->steps || p->test_accuracy >= 0;
   const double interval = r->terminal ? 0.1 : 10;
-  if (!ends && now() - r->last_shown < interval) return;
+  if (!ends && seconds_now() - r->last_shown < interval) return;
   put_line(r, p);
-  r->last_shown = now();
+  r->last_shown = seconds_now();
   if (p->test_accuracy >= 0) end_progress(r); /* the line of an epoch stays */
 }
 

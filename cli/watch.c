@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,22 +19,11 @@ struct watch {
   double cost, base_cost; /* of the best schedule so far, where `searched`; base_cost 0: not known */
 };
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int line_width(void) {
-  struct winsize size;
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
-}
-
 static void put_line(const struct watch *w) {
   char line[240];
   int at = 0;
 #define PUT(...) at += at < (int)sizeof line ? snprintf(line + at, sizeof line - (size_t)at, __VA_ARGS__) : 0
-  PUT("planning  %s", duration_text(now() - w->started).text);
+  PUT("planning  %s", duration_text(seconds_now() - w->started).text);
   if (w->limit > 0) PUT(" of %s", duration_text(w->limit).text);
   if (w->plans > 0) PUT("  plan %lld of %lld", (long long)w->plan, (long long)w->plans);
   if (w->planner[0] != '\0') PUT("  %s", w->planner);
@@ -46,7 +34,7 @@ static void put_line(const struct watch *w) {
   else if (w->searched)
     PUT("  a plan fits, looking for a better one");
 #undef PUT
-  fprintf(stderr, "\r%.*s\033[K", line_width(), line);
+  fprintf(stderr, "\r%.*s\033[K", line_width(stderr, 79), line);
   fflush(stderr);
 }
 
@@ -85,7 +73,7 @@ struct watch *watch_begin(double limit, int64_t plans) {
   if (w == NULL) return NULL;
   w->limit = limit;
   w->plans = plans;
-  w->started = now();
+  w->started = seconds_now();
   pthread_condattr_t clock;
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -118,7 +106,7 @@ static void begin_plan(struct watch *w, const neap_step *step, const char *plann
   w->plan++;
   w->base_cost = info.base_cost;
   w->searched = false;
-  if (w->limit > 0) w->started = now();
+  if (w->limit > 0) w->started = seconds_now();
   snprintf(w->planner, sizeof w->planner, "%s", planner);
   pthread_mutex_unlock(&w->mutex);
 }

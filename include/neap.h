@@ -418,6 +418,9 @@ typedef struct neap_step_info {
 } neap_step_info;
 void neap_step_describe(const neap_step *step, neap_step_info *info);
 
+/* The bytes that training takes without any recomputation: what a budget's fraction is one of. */
+neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes);
+
 typedef struct neap_plan_info {
   const char *graph, *planner; /* borrowed from the plan */
   uint64_t peak_bytes, resident_bytes, arena_bytes, lower_bound_bytes;

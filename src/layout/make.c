@@ -10,13 +10,11 @@
 
 /* ---- One budget ---- */
 
-/* A search's schedules can be changed and stay what the row promises; those of the papers stay as they are.
- */
 static neap_status lay_out(const neap_step *step, const struct schedule *schedule,
                            const struct planner *planner, const struct demand *demand,
                            struct neap_plan **out) {
-  return planner->plan == plan_neap && demand->capacity > 0 ? plan_by_repair(step, schedule, demand, out)
-                                                            : plan_of_schedule(step, schedule, demand, out);
+  return planner->loose && demand->capacity > 0 ? plan_by_repair(step, schedule, demand, out)
+                                                : plan_of_schedule(step, schedule, demand, out);
 }
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
@@ -29,7 +27,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                                 .quick = options->quick,
                                 .deadline = options->deadline};
   uint64_t limit = budget;
-  const int rounds = planner->plan == plan_neap ? 3 : 4; /* what was repaired needs fewer */
+  const int rounds = planner->loose ? 3 : 4; /* what was repaired needs fewer */
   for (int round = 0; round < rounds; round++) {
     struct schedule schedule = {0};
     struct neap_plan *plan = NULL;
@@ -37,7 +35,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
     if (status == NEAP_OK) status = lay_out(step, &schedule, planner, &demand, &plan);
     schedule_free(&schedule);
     if (status != NEAP_OK) return status;
-    const uint64_t needed = plan->resident_bytes + plan->arena_bytes;
+    const uint64_t needed = plan_bytes(plan);
     if (needed <= budget) {
       *out = plan;
       return NEAP_OK;
@@ -54,8 +52,6 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
 }
 
 /* ---- The least that a planner can do ---- */
-
-static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
 
 static const struct planner_options quick_look = {.quick = true};
 
@@ -101,7 +97,7 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
   TRY(run_planner(step, UINT64_MAX, planner, &quick_look, &plan));
   uint64_t missed = bound - 1;
   for (bool narrow = false;;) {
-    const uint64_t met = peak_of(plan);
+    const uint64_t met = plan_bytes(plan);
     if (met <= missed + 1) break;
     const double below = (double)(missed - step->resident_bytes + 1),
                  above = (double)(met - step->resident_bytes);
@@ -140,12 +136,12 @@ struct choice {
 
 static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by_peak) {
   if (b == NULL) return true;
-  return by_peak ? peak_of(a) < peak_of(b) : a->cost < b->cost;
+  return by_peak ? plan_bytes(a) < plan_bytes(b) : a->cost < b->cost;
 }
 
 /* Takes the plan over. */
 static void consider(struct choice *c, struct neap_plan *plan) {
-  const bool fits = c->budget != NEAP_BUDGET_MIN && peak_of(plan) <= c->budget;
+  const bool fits = c->budget != NEAP_BUDGET_MIN && plan_bytes(plan) <= c->budget;
   struct neap_plan **place = fits ? &c->best : &c->least;
   if (better(plan, *place, !fits)) {
     struct neap_plan *old = *place;
@@ -198,7 +194,7 @@ static neap_status ask_least(struct choice *c, uint64_t missing) {
 /* The cheapest for the budget that the least plan needs. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
-  c->budget = peak_of(c->least);
+  c->budget = plan_bytes(c->least);
   struct neap_plan *least = c->least;
   c->least = NULL;
   consider(c, least);
@@ -220,24 +216,21 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
   const bool least = choice->budget == NEAP_BUDGET_MIN;
   TRY(ask_rows(choice, options));
   if (smallest != NULL) *smallest = 0;
-  if (choice->best == NULL && choice->least == NULL)
-    return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget",
-                     choice->name);
-  if (choice->best == NULL && (least || peak_of(choice->least) <= choice->budget)) {
+  if (choice->best == NULL && choice->least == NULL) return plan_over_budget(choice->name, choice->budget, 0);
+  if (choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget)) {
     choice->best = choice->least;
     choice->least = NULL;
   }
   if (choice->best != NULL) return NEAP_OK;
-  if (smallest != NULL) *smallest = peak_of(choice->least);
-  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
-                   (unsigned long long)choice->budget, (unsigned long long)peak_of(choice->least));
+  if (smallest != NULL) *smallest = plan_bytes(choice->least);
+  return plan_over_budget(choice->name, choice->budget, plan_bytes(choice->least));
 }
 
 /* How far from the best the plan can be. Costs added in another order differ in the last digits. */
 static neap_status add_bounds(const struct choice *c, uint64_t asked) {
   struct neap_plan *plan = c->best;
   plan->lower_bound_bytes = c->bound;
-  TRY(plan_cost_bound(c->step, asked == NEAP_BUDGET_MIN ? peak_of(plan) : asked, &plan->cost_lower_bound));
+  TRY(plan_cost_bound(c->step, asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked, &plan->cost_lower_bound));
   plan->proven_optimal = plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
   plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
   return NEAP_OK;
@@ -269,6 +262,14 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   neap_plan_free(choice.best);
   neap_plan_free(choice.least);
   return status;
+}
+
+neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {
+  struct neap_plan *plan = NULL;
+  TRY(run_planner(step, NEAP_BUDGET_MAX, planner_find("keep-all"), &quick_look, &plan));
+  *bytes = plan_bytes(plan);
+  neap_plan_free(plan);
+  return NEAP_OK;
 }
 
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "layout/layout.h"
+#include "plan/planner.h"
 #include "plan/search.h"
 
 /* ---- One schedule ---- */
@@ -191,7 +192,7 @@ static int64_t work_for(int64_t nodes) {
   return (nodes * EACH < MOST ? nodes * EACH : MOST) + nodes * EACH_MORE;
 }
 
-/* Of many nodes, where each layout takes its time: without what the layout lost, and then without more. */
+/* In a large step, where each layout takes its time: without what the layout lost, and then without more. */
 static neap_status try_below(struct repair *r) {
   enum { ATTEMPTS = 4 };
   const uint64_t most = r->demand->capacity, lost = r->best->arena_bytes - most, least = most / 1000;
@@ -203,10 +204,9 @@ static neap_status try_below(struct repair *r) {
 
 neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
                            const struct demand *demand, struct neap_plan **out) {
-  enum { MANY = 2000 };
-  const bool many = step->node_count > MANY;
-  struct demand first_fit = *demand; /* of many nodes the first plan that fits will do */
-  first_fit.quick = demand->quick || many;
+  const bool large = step->node_count > LARGE_STEP;
+  struct demand first_fit = *demand; /* in a large step the first plan that fits will do */
+  first_fit.quick = demand->quick || large;
   struct repair r = {.step = step,
                      .padded = *step,
                      .demand = &first_fit,
@@ -219,7 +219,7 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
     struct region region = {0};
     r.padded.nodes = region_copy(&region, step->nodes, (size_t)step->node_count, sizeof *step->nodes);
     status = r.padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
-             : many                 ? try_below(&r)
+             : large                ? try_below(&r)
                                     : try_near(&r);
     region_free(&region);
   }

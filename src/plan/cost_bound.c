@@ -5,6 +5,7 @@
 #include "base/region.h"
 #include "plan/bounds.h"
 #include "plan/max_flow.h"
+#include "plan/planner.h"
 
 /* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
@@ -270,10 +271,11 @@ static neap_status bound_from(struct bounding *b, struct cut *cut, const struct 
 }
 
 static neap_status bound_repeats(struct bounding *b, double *bound) {
-  enum { CUTS = 24, CUTS_LARGE = 10, LARGE = 2000 };
+  enum { CUTS = 24, CUTS_LARGE = 10 };
   struct cut cuts[CUTS];
   int32_t count = 0;
-  const int32_t parts = b->step->node_count > LARGE ? CUTS_LARGE : CUTS, stride = stride_of(b->step, parts);
+  const int32_t parts = b->step->node_count > LARGE_STEP ? CUTS_LARGE : CUTS,
+                stride = stride_of(b->step, parts);
   TRY(find_price(b, stride, bound));
   if (b->price == 0 || *bound == INFINITY) return NEAP_OK;
   TRY(choose_cuts(b, parts, stride, cuts, &count));

@@ -230,8 +230,6 @@ static neap_status run_order(struct runtime *r, uint64_t limit) {
 
 /* ---- The sweep ---- */
 
-enum { LARGE_STEP = 2000 };
-
 /* Limits on fixed rungs, from somewhat below the caller's to where in-place pairs no longer make up for it.
  */
 static neap_status sweep(struct runtime *r, struct contest *contest) {

@@ -368,7 +368,7 @@ static neap_status walk_create(struct region *region, const neap_step *step, uin
 
 static const double cost_exponents[] = {0.5, 1}, byte_exponents[] = {0, 0.5, 1, 1.5},
                     distance_exponents[] = {0, 0.5, 1, 2};
-enum { GRID = 32, LARGE_STEP = 2000 };
+enum { GRID = 32 };
 
 /* The points of the grid, the usually good ones first: a large step tries only those. */
 static struct weights grid_point(int index) {

@@ -26,7 +26,7 @@ static neap_status offer(struct search *s, uint64_t term) {
   return contest_offer(&s->contest, &s->schedule);
 }
 
-enum { GRID = 40, LARGE_GRID = 16, LARGE_STEP = 2000, VERTEX_LIMIT = 20000 };
+enum { GRID = 40, LARGE_GRID = 16, VERTEX_LIMIT = 20000 };
 
 /* The paper's plan, then from max terms so small that everything stays to one that holds everything. */
 static neap_status search_all(struct search *s) {

@@ -72,8 +72,7 @@ enum {
   EXACT_LIMIT = 4000,    /* lower sets that the exact row takes */
   ANCESTOR_LIMIT = 1200, /* vertices whose L^v the other takes; see lower_sets_of_ancestors */
   VERTEX_LIMIT = 20000,  /* forward nodes that both take */
-  LARGE_STEP = 2000,     /* nodes from which on the sweep is coarser, */
-  LARGE_FAMILY = 1000,   /* and lower sets */
+  LARGE_FAMILY = 1000,   /* lower sets from which on the sweep is coarser, as in large steps */
   BUCKETS = 256          /* of overhead; see strategy_search.h */
 };
 

@@ -65,16 +65,15 @@ static neap_status add_row(struct planning *p, planner_function *row, bool quick
 /* The chain's optimum where the step is one; what the walk of `evict` gives, where that is quick or nothing
  * fits yet; and the step's own order, with different random numbers. */
 static neap_status start(struct planning *p) {
-  enum { SMALL = 2000 };
   TRY(add_row(p, plan_rotor, p->options->quick));
-  if (p->step->node_count <= SMALL && !done(p)) TRY(add_row(p, plan_evict, p->options->quick));
+  if (p->step->node_count <= LARGE_STEP && !done(p)) TRY(add_row(p, plan_evict, p->options->quick));
   struct schedule schedule = {0};
   const struct planner_options quick = {.quick = true};
   neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, &schedule);
   while (status == NEAP_OK && p->count < CANDIDATES && p->spent < p->work / 4 && !done(p))
     status = add_candidate(p, &schedule);
   schedule_free(&schedule);
-  if (status == NEAP_OK && p->step->node_count > SMALL && !any_fits(p) && !done(p))
+  if (status == NEAP_OK && p->step->node_count > LARGE_STEP && !any_fits(p) && !done(p))
     status = add_row(p, plan_evict, true);
   return status;
 }

@@ -18,6 +18,13 @@ neap_status plan_create(const struct neap_plan *draft, struct neap_plan **out) {
   return NEAP_OK;
 }
 
+neap_status plan_over_budget(const char *planner, uint64_t budget, uint64_t smallest) {
+  RETURN_IF(smallest == 0, NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget",
+            planner != NULL ? planner : "auto");
+  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
+                   (unsigned long long)budget, (unsigned long long)smallest);
+}
+
 void neap_plan_free(neap_plan *plan) {
   if (plan == NULL) return;
   region_free(&plan->region);
@@ -27,7 +34,7 @@ void neap_plan_free(neap_plan *plan) {
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info) {
   *info = (neap_plan_info){.graph = plan->graph,
                            .planner = plan->planner,
-                           .peak_bytes = plan->resident_bytes + plan->arena_bytes,
+                           .peak_bytes = plan_bytes(plan),
                            .resident_bytes = plan->resident_bytes,
                            .arena_bytes = plan->arena_bytes,
                            .lower_bound_bytes = plan->lower_bound_bytes,

@@ -30,4 +30,13 @@ struct neap_plan {
 /* A deep copy of `draft` (its region is ignored) for the caller to free with neap_plan_free. */
 neap_status plan_create(const struct neap_plan *draft, struct neap_plan **out);
 
+/* What training by the plan takes: resident bytes and the arena. */
+static inline uint64_t plan_bytes(const struct neap_plan *plan) {
+  return plan->resident_bytes + plan->arena_bytes;
+}
+
+/* NEAP_OVER_BUDGET, saying why. `planner`: NULL is "auto"; `smallest`: the budget that can be met, 0: none.
+ */
+neap_status plan_over_budget(const char *planner, uint64_t budget, uint64_t smallest);
+
 #endif

@@ -5,6 +5,9 @@
 #include "graph/step.h"
 #include "plan/schedule.h"
 
+/* Nodes. Of more, where every simulation takes its time, searches are coarser and `auto` asks few rows. */
+enum { LARGE_STEP = 2000 };
+
 struct planner_options {
   bool quick;      /* only whether the budget can be met counts, not the cost */
   double deadline; /* of clock_seconds(): a row that searches does so until then; 0: none, deterministic */
@@ -25,6 +28,7 @@ struct planner {
   const char *graphs;  /* which it takes */
   const char *promise; /* what holds for its schedules, beyond being valid */
   int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
+  bool loose;          /* where the layout of a schedule wastes memory, any other near it will do */
   planner_function *plan;
   planner_function *least; /* the schedule with the least peak that it finds, whatever the budget; NULL:
                               whoever wants it asks `plan` for less and less */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "grad/gradient.h"
+#include "plan/planner.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 
@@ -113,19 +114,8 @@ neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_opt
 
 /* ---- One variant's plan ---- */
 
-static uint64_t peak_of(const struct neap_plan *plan) { return plan->resident_bytes + plan->arena_bytes; }
-
-/* Bytes that keeping everything needs. */
-static neap_status measure_keep_all(const struct neap_step *step, uint64_t *bytes) {
-  struct neap_plan *plan;
-  TRY(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
-  *bytes = peak_of(plan);
-  neap_plan_free(plan);
-  return NEAP_OK;
-}
-
 static neap_status resolve_budget(struct choice *c, const struct neap_session_options *o) {
-  TRY(measure_keep_all(c->lowered->step, &c->keep_all));
+  TRY(neap_step_keep_all_bytes(c->lowered->step, &c->keep_all));
   c->budget = o->budget_fraction > 0 ? (uint64_t)(o->budget_fraction * (double)c->keep_all) : o->budget;
   return NEAP_OK;
 }
@@ -141,13 +131,12 @@ static neap_status check(const struct neap_step *step, const struct neap_plan *p
 static const double share_that_matters = 0.01;
 
 /* A step of more nodes is planned for seconds: there one quick row says whether a variant is worth that. */
-enum { SMALL_STEP = 2000 };
 static const char quick_row[] = "rotor";
 
 /* By cost; by peak, and then by cost, where the least is asked for. NULL: no plan fits, the worst. */
 static bool better(const struct neap_plan *a, const struct neap_plan *b, uint64_t budget) {
   if (a == NULL || b == NULL) return a != NULL;
-  if (budget == NEAP_BUDGET_MIN && peak_of(a) != peak_of(b)) return peak_of(a) < peak_of(b);
+  if (budget == NEAP_BUDGET_MIN && plan_bytes(a) != plan_bytes(b)) return plan_bytes(a) < plan_bytes(b);
   return a->cost < b->cost;
 }
 
@@ -166,7 +155,7 @@ static neap_status plan_within(const struct neap_step *step, uint64_t budget, co
 static neap_status may_pay(const struct choice *c, const struct neap_step *other, bool *may) {
   const struct neap_step *step = c->lowered->step;
   *may = c->plan == NULL || c->budget == NEAP_BUDGET_MIN || other->base_cost < c->plan->cost;
-  if (!*may || c->plan == NULL || step->node_count <= SMALL_STEP) return NEAP_OK;
+  if (!*may || c->plan == NULL || step->node_count <= LARGE_STEP) return NEAP_OK;
   const neap_plan_options quick = {.planner = quick_row};
   struct neap_plan *ours = NULL, *theirs = NULL;
   neap_status status = plan_within(step, c->budget, &quick, NULL, &ours);
@@ -193,7 +182,7 @@ static neap_status find_candidates(const struct choice *base, const struct neap_
     TRY(lower_variant(training, (neap_variant)v, options, &lowered));
     if (lowered == NULL) continue;
     found->lowered[v] = lowered;
-    TRY(measure_keep_all(lowered->step, &kept));
+    TRY(neap_step_keep_all_bytes(lowered->step, &kept));
     if ((double)kept < (double)base->keep_all - share_that_matters * (double)arena) {
       found->count++;
     } else {
@@ -252,11 +241,7 @@ static neap_status make_plan(struct choice *c, const struct neap_graph *training
   if (status != NEAP_OK) return status;
   if (c->plan != NULL) return check(c->lowered->step, c->plan);
   if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least;
-  RETURN_IF(least == UINT64_MAX, NEAP_OVER_BUDGET,
-            "planner '%s' finds no plan for this graph under any budget",
-            options->planner != NULL ? options->planner : "auto");
-  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
-                   (unsigned long long)c->budget, (unsigned long long)least);
+  return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
 }
 
 /* ---- A plan file ---- */
@@ -276,7 +261,7 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
     RETURN_IF(c->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
               "%s: instance %d lies at offset %llu, which is not a multiple of %d", file, i,
               (unsigned long long)c->plan->instances[i].offset, MEMORY_ALIGNMENT);
-  const uint64_t peak = peak_of(c->plan);
+  const uint64_t peak = plan_bytes(c->plan);
   if (c->budget == NEAP_BUDGET_MIN || peak <= c->budget) return NEAP_OK;
   if (smallest != NULL) *smallest = peak;
   return neap_fail(NEAP_OVER_BUDGET, "the plan in %s needs %llu bytes, more than the budget of %llu", file,
@@ -319,7 +304,7 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
     return status;
   }
   if (choice.budget == NEAP_BUDGET_MAX || choice.budget == NEAP_BUDGET_MIN)
-    choice.budget = peak_of(choice.plan);
+    choice.budget = plan_bytes(choice.plan);
   *out = choice;
   return NEAP_OK;
 }

@@ -53,15 +53,10 @@ static neap_status try_batch(const struct search *search, int64_t batch, struct 
 
 static neap_status resolve_fraction(struct search *search) {
   neap_step *step = NULL;
-  neap_plan *plan = NULL;
+  uint64_t everything = 0;
   TRY(make_step(search, search->shape.batch, &step));
-  const neap_status status = neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan);
-  if (status == NEAP_OK) {
-    neap_plan_info info;
-    neap_plan_describe(plan, &info);
-    search->budget = (uint64_t)(search->session->budget_fraction * (double)info.peak_bytes);
-  }
-  neap_plan_free(plan);
+  const neap_status status = neap_step_keep_all_bytes(step, &everything);
+  search->budget = (uint64_t)(search->session->budget_fraction * (double)everything);
   neap_step_free(step);
   return status;
 }

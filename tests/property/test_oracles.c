@@ -50,10 +50,8 @@ static uint64_t keep_all_peak(const neap_step *step) {
 
 /* With its layout. */
 static uint64_t keep_all_bytes(const neap_step *step) {
-  neap_plan *plan;
-  expect_done(neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan));
-  const uint64_t bytes = plan->resident_bytes + plan->arena_bytes;
-  neap_plan_free(plan);
+  uint64_t bytes = 0;
+  expect_done(neap_step_keep_all_bytes(step, &bytes));
   return bytes;
 }
 

@@ -15,9 +15,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "neap.h"
 
 enum { EPOCH_STEPS = 6, EPOCHS = 3, STEPS = EPOCHS * EPOCH_STEPS };
@@ -259,15 +259,9 @@ static int run_child(const char *path) {
   return neap_train(&options, &result) == NEAP_OK ? 0 : 1;
 }
 
-static double seconds_now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Lets a run go on for so many seconds at most and then kills it. Whether it came to its end before. */
 static bool run_and_kill(double seconds) {
-  const double end = seconds_now() + seconds;
+  const double end = clock_seconds() + seconds;
   const pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
@@ -276,7 +270,7 @@ static bool run_and_kill(double seconds) {
   }
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {
-    if (seconds_now() > end) {
+    if (clock_seconds() > end) {
       kill(child, SIGKILL);
       assert_int_equal(waitpid(child, &status, 0), child);
       break;
@@ -293,9 +287,9 @@ static void test_kill(void **state) {
   enum { KILLS = 20 };
   if (access("/proc/self/exe", X_OK) != 0) skip();
   static char whole[8192], pieces[8192];
-  const double begin = seconds_now();
+  const double begin = clock_seconds();
   assert_true(run_and_kill(1e9));
-  const double longest = 1.2 * (seconds_now() - begin);
+  const double longest = 1.2 * (clock_seconds() - begin);
   neap_train_options options = killed_options();
   read_metrics(options.metrics, whole, sizeof whole);
   const neap_train_result reference = expect_ok(&options); /* nothing is left to do */

@@ -9,14 +9,28 @@
 static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000, .closest = true},
                                      FOR_INSTANCES = {.work = 80000000};
 
-static uint64_t aligned(uint64_t bytes) {
-  return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+/* The largest unit up to LAYOUT_ALIGNMENT, a power of two, to which sizes are rounded up without much waste:
+ * a step may count in other units than bytes. */
+static uint64_t alignment_of(const struct instance *instances, int32_t count) {
+  enum { SHARE = 1000 };
+  for (uint64_t unit = LAYOUT_ALIGNMENT; unit > 1; unit /= 2) {
+    double bytes = 0, rounded = 0;
+    for (int32_t i = 0; i < count; i++) {
+      bytes += (double)instances[i].bytes;
+      rounded += (double)round_up(instances[i].bytes, unit);
+    }
+    if (rounded - bytes <= bytes / SHARE) return unit;
+  }
+  return 1;
 }
 
 /* The instances in hand, and how they become shapes. */
 struct fitting {
   const struct instance *instances;
   int32_t count;
+  uint64_t alignment;
   bool *apart;   /* by instance: lies beside the one whose bytes it might take over */
   int32_t *next; /* by instance: the one that takes its bytes over; -1: none */
   int32_t *shape_of;
@@ -42,7 +56,7 @@ static void make_shapes(struct fitting *f) {
        * on. */
       int64_t until = (int64_t)f->instances[k].last + 1;
       if (until <= from) until = from + 1;
-      f->spans[filled++] = (struct span){from, until, aligned(f->instances[k].bytes)};
+      f->spans[filled++] = (struct span){from, until, round_up(f->instances[k].bytes, f->alignment)};
       from = until;
       f->shape_of[k] = f->shape_count;
       shape->count++;
@@ -65,7 +79,7 @@ static neap_status part_shapes(struct fitting *f, struct region *region, uint64_
   }
   for (int64_t at = 1; at <= length; at++) live[at] += live[at - 1];
   for (int32_t i = 0; i < f->count; i++) {
-    const uint64_t bytes = aligned(f->instances[i].bytes);
+    const uint64_t bytes = round_up(f->instances[i].bytes, f->alignment);
     if (f->instances[i].takes_over < 0 || live[f->instances[i].at] + bytes > bound) continue;
     f->apart[i] = true;
     live[f->instances[i].at] += bytes;
@@ -108,7 +122,8 @@ neap_status layout_instances(const struct instance *instances, int32_t count, ui
                              struct layout *out) {
   struct region region = {0};
   *out = (struct layout){0};
-  struct fitting fitting = {.instances = instances, .count = count};
+  struct fitting fitting = {
+      .instances = instances, .count = count, .alignment = alignment_of(instances, count)};
   const neap_status status = solve(&fitting, enough, &region, out);
   region_free(&region);
   return status;

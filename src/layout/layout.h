@@ -4,10 +4,12 @@
 
 #include "plan/schedule.h"
 
+/* Bytes. Of sizes that are multiples of it the offsets are, too; small odd sizes are aligned to less, down to
+ * 1, where this would waste more than a thousandth of them. */
 enum { LAYOUT_ALIGNMENT = 64 };
 
 struct layout {
-  uint64_t *offsets;    /* one per instance, multiples of the alignment; free() */
+  uint64_t *offsets;    /* one per instance, aligned; free() */
   uint64_t arena_bytes; /* the largest offset + bytes, rounded up to the alignment */
   uint64_t live_bytes;  /* the largest live bytes at any position: no arena can be smaller */
 };

@@ -191,14 +191,18 @@ static neap_status ask_least(struct choice *c, uint64_t missing) {
   return NEAP_OK;
 }
 
-/* The cheapest for the budget that the least plan needs. */
+/* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, so it is
+ * asked for whatever the budget: the least is the same for all. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
-  c->budget = plan_bytes(c->least);
   struct neap_plan *least = c->least;
+  struct choice at_least = {.step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(least)};
   c->least = NULL;
-  consider(c, least);
-  return ask_within(c, options, &missing);
+  consider(&at_least, least);
+  const neap_status status = ask_within(&at_least, options, &missing);
+  neap_plan_free(at_least.least);
+  c->least = at_least.best;
+  return status;
 }
 
 static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
@@ -207,7 +211,7 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   if (c->best != NULL && c->step->node_count > TINY_STEP) return NEAP_OK;
   TRY(ask_least(c, missing));
   if (c->best != NULL || c->least == NULL) return NEAP_OK;
-  return c->budget == NEAP_BUDGET_MIN ? ask_at_least(c, options) : NEAP_OK;
+  return ask_at_least(c, options);
 }
 
 /* The plan for a budget, as above. */

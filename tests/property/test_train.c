@@ -241,6 +241,52 @@ static void test_resume_anywhere(void **state) {
   unlink(in_folder("pieces.jsonl"));
 }
 
+/* Stopped with one variant of the graph under one budget, gone on with another under another. */
+static void test_resume_other_variant(void **state) {
+  (void)state;
+  static const struct {
+    neap_variant variant;
+    double fraction; /* of keeping everything; 0: the least */
+  } ways[] = {{NEAP_VARIANT_BASE, 1}, {NEAP_VARIANT_MASK, 0}, {NEAP_VARIANT_AUTO, 0.95}};
+  enum { WAYS = sizeof ways / sizeof *ways };
+  int64_t stop = 1;
+  const neap_train_options same = {
+      .model = "unet-4",
+      .data = "synthetic:side=188,images=4,classes=2",
+      .shape.batch = 1,
+      .session = {.planner = "evict", .momentum = 0.9f, .threads = 1, .seed = 11},
+      .steps = 3,
+      .learning_rate = 0.01,
+      .no_evaluation = true};
+  neap_train_options options = same;
+  options.session.budget = NEAP_BUDGET_MAX;
+  const neap_train_result whole = expect_ok(&options);
+  assert_string_equal(whole.memory.variant, "base");
+  for (int from = 0; from < WAYS; from++) {
+    const int to = (from + 1) % WAYS;
+    options = same;
+    options.session.variant = ways[from].variant;
+    options.session.budget_fraction = ways[from].fraction;
+    options.out = in_folder("out");
+    options.progress = stop_at;
+    options.context = &stop;
+    neap_train_result result;
+    assert_int_equal(neap_train(&options, &result), NEAP_INTERRUPTED);
+    assert_int_equal(result.steps, stop);
+    if (ways[from].variant == NEAP_VARIANT_MASK) assert_string_equal(result.memory.variant, "mask");
+    if (ways[from].variant == NEAP_VARIANT_BASE) assert_string_equal(result.memory.variant, "base");
+    options = same;
+    options.session.variant = ways[to].variant;
+    options.session.budget_fraction = ways[to].fraction;
+    options.resume = in_folder("out");
+    result = expect_ok(&options);
+    assert_int_equal(result.steps, same.steps);
+    assert_string_equal(result.weights_sha256, whole.weights_sha256);
+    assert_true(result.loss == whole.loss && result.accuracy == whole.accuracy);
+    remove_contents(in_folder("out"));
+  }
+}
+
 static neap_train_options killed_options(void) {
   neap_train_options options = usual();
   options.checkpoint_steps = 1;
@@ -519,6 +565,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(test_learns),
       cmocka_unit_test(test_initial),
       cmocka_unit_test(test_resume_anywhere),
+      cmocka_unit_test(test_resume_other_variant),
       cmocka_unit_test(test_kill),
       cmocka_unit_test(test_resume_other_settings),
       cmocka_unit_test(test_damaged_weights),

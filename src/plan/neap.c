@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "plan/pebbling.h"
 #include "plan/planners.h"
 #include "plan/search.h"
 
@@ -202,6 +203,21 @@ static neap_status lower_by_start(struct planning *p, uint64_t limit, struct sch
   return status;
 }
 
+static neap_status lower_by_pebbling(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  enum { WORK = 32000000, UNITS = 16 }; /* some hundredths of a second; in the time of one of the timeline */
+  int64_t left = WORK;
+  struct schedule schedule = {0};
+  TRY(pebble(p->step, limit, &left, &schedule, met));
+  p->spent += (WORK - left) / UNITS;
+  if (*met) {
+    const struct schedule swap = *best;
+    *best = schedule;
+    schedule = swap;
+  }
+  schedule_free(&schedule);
+  return NEAP_OK;
+}
+
 /* Down in steps, shares of the live bytes, that become smaller where one fails. */
 static neap_status squeeze(struct planning *p, lower_function *lower, double shrink, double least_shrink,
                            struct schedule *best) {
@@ -228,7 +244,9 @@ neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct
   TRY(plan_keep_all(step, UINT64_MAX, &quick, out));
   TRY(squeeze(&p, lower_by_rotor, 0.5, 0.02, out));
   TRY(squeeze(&p, lower_by_search, 0.3, 0.002, out));
-  return squeeze(&p, lower_by_start, 0.02, 0.004, out);
+  TRY(squeeze(&p, lower_by_start, 0.02, 0.004, out));
+  if (step->node_count > LARGE_STEP) return NEAP_OK;
+  return squeeze(&p, lower_by_pebbling, 0.1, 0.001, out);
 }
 
 /* ---- The row ---- */

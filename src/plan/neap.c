@@ -265,11 +265,22 @@ static neap_status add_least(struct planning *p) {
   return status;
 }
 
+/* A small step is searched whole, for some hundredths of a second. */
+static neap_status plan_exactly(const struct planning *p, struct schedule *out, bool *found) {
+  enum { NODES = 64, WORK = 5000000 };
+  int64_t work = WORK;
+  *found = false;
+  return p->step->node_count > NODES ? NEAP_OK : pebble_cheapest(p->step, p->limit, &work, out, found);
+}
+
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
   RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
             "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
   struct planning p = planning_of(step, budget - step->resident_bytes, options);
+  bool found;
+  TRY(plan_exactly(&p, out, &found));
+  if (found) return NEAP_OK;
   neap_status status = start(&p);
   if (status == NEAP_OK && !any_fits(&p)) status = add_least(&p);
   if (status == NEAP_OK) status = improve(&p, out);

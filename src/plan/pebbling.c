@@ -10,6 +10,13 @@
 struct state {
   int32_t from, node; /* the state that it was reached from, by a run of the node; -1: the end of the step */
   uint64_t bytes;     /* of its values */
+  double cost;        /* of the runs behind it, the least that was found */
+};
+
+struct open_state {
+  int32_t state;
+  double cost;  /* the state's, when it was opened */
+  double least; /* of any schedule by this way */
 };
 
 /* A run before a state. */
@@ -18,6 +25,7 @@ struct retreat {
   uint64_t bytes; /* of the values of the state before it */
   bool is_free;   /* no way from the state is lost by taking this one */
   double merit;   /* the largest first */
+  double ahead;   /* what must run before it costs so much */
 };
 
 struct game {
@@ -32,7 +40,13 @@ struct game {
   uint64_t *set;               /* [words] the state that is looked at */
   VECTOR(uint64_t) sets;       /* [states][words] */
   VECTOR(struct state) states; /* all that were met */
-  VECTOR(int32_t) open, table; /* open states, the next one last; states by hash, -1 where there is none */
+  VECTOR(int32_t) table;       /* states by hash, -1 where there is none */
+  VECTOR(struct open_state)
+  open; /* the next one last; a heap, the next one first, where the cheapest is sought */
+  bool cheapest;
+  size_t node_words; /* of a set of nodes */
+  uint64_t *need;    /* [nodes][node_words] the node and all that it hangs on */
+  uint64_t *ahead;   /* [node_words] what must run before the state that is looked at */
   VECTOR(struct retreat) retreats;
 };
 
@@ -72,18 +86,61 @@ static neap_status grow_table(struct game *g) {
   return NEAP_OK;
 }
 
-/* Opens the state unless it was met before. */
-static neap_status meet(struct game *g, const uint64_t *set, struct state state) {
+/* ---- The open states ---- */
+
+/* Of equals the one that was met later, which is deeper. */
+static bool comes_before(const struct open_state *a, const struct open_state *b) {
+  return a->least != b->least ? a->least < b->least : a->state > b->state;
+}
+
+static void swap_open(struct game *g, size_t a, size_t b) {
+  const struct open_state other = g->open.data[a];
+  g->open.data[a] = g->open.data[b];
+  g->open.data[b] = other;
+}
+
+static neap_status open_state(struct game *g, struct open_state state) {
+  TRY(vector_push(&g->open, state));
+  if (!g->cheapest) return NEAP_OK;
+  const struct open_state *heap = g->open.data;
+  for (size_t at = g->open.count - 1; at > 0 && comes_before(&heap[at], &heap[(at - 1) / 2]);
+       at = (at - 1) / 2)
+    swap_open(g, at, (at - 1) / 2);
+  return NEAP_OK;
+}
+
+static struct open_state take_next(struct game *g) {
+  const size_t last = --g->open.count;
+  if (!g->cheapest) return g->open.data[last];
+  swap_open(g, 0, last);
+  const struct open_state *heap = g->open.data;
+  for (size_t at = 0;;) {
+    size_t first = at;
+    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < last; child++)
+      if (comes_before(&heap[child], &heap[first])) first = child;
+    if (first == at) return heap[last];
+    swap_open(g, at, first);
+    at = first;
+  }
+}
+
+/* Opens the state unless it was met before, at no higher a cost. `ahead`: what must still run costs so much.
+ */
+static neap_status meet(struct game *g, const uint64_t *set, struct state state, double ahead) {
   TRY(grow_table(g));
   int32_t *place = place_of(g, set);
-  if (*place >= 0) return NEAP_OK;
-  TRY(vector_reserve(&g->sets, g->sets.count + g->words));
-  TRY(vector_push(&g->open, (int32_t)g->states.count));
-  TRY(vector_push(&g->states, state));
-  *place = (int32_t)g->states.count - 1;
-  memcpy(g->sets.data + g->sets.count, set, g->words * sizeof *set);
-  g->sets.count += g->words;
-  return NEAP_OK;
+  if (*place < 0) {
+    TRY(vector_reserve(&g->sets, g->sets.count + g->words));
+    TRY(vector_push(&g->states, state));
+    *place = (int32_t)g->states.count - 1;
+    memcpy(g->sets.data + g->sets.count, set, g->words * sizeof *set);
+    g->sets.count += g->words;
+  } else if (g->cheapest && state.cost < g->states.data[*place].cost) {
+    g->states.data[*place] = state;
+  } else {
+    return NEAP_OK;
+  }
+  return open_state(g, (struct open_state){*place, state.cost, state.cost + ahead});
 }
 
 /* ---- Runs ---- */
@@ -144,6 +201,32 @@ static uint64_t go_back(const struct game *g, int32_t v, uint64_t *set, struct r
   return kept + read + made;
 }
 
+/* What must run before the state, whatever the limit; what it costs. */
+static double look_ahead(struct game *g, const uint64_t *set) {
+  const neap_step *step = g->step;
+  double cost = 0;
+  if (!g->cheapest) return 0;
+  memset(g->ahead, 0, g->node_words * sizeof *g->ahead);
+  for (int32_t i = 0; i < step->tensor_count + step->node_count; i++) {
+    if (!has(set, i)) continue;
+    const int32_t v = i < step->tensor_count ? step->tensors[i].producer : i - step->tensor_count;
+    for (size_t w = 0; w < g->node_words; w++) g->ahead[w] |= g->need[(size_t)v * g->node_words + w];
+  }
+  for (int32_t v = 0; v < step->node_count; v++)
+    if (has(g->ahead, v)) cost += step->nodes[v].cost;
+  return cost;
+}
+
+/* Nothing that must run before reads what the node makes, so its run serves nobody else. */
+static bool serves_no_other(const struct game *g, int32_t v) {
+  const struct step_node *node = &g->step->nodes[v];
+  for (int32_t i = 0; i < node->output_count; i++)
+    for (int32_t k = g->step->reader_start[node->outputs[i]]; k < g->step->reader_start[node->outputs[i] + 1];
+         k++)
+      if (has(g->ahead, g->step->readers[k])) return false;
+  return true;
+}
+
 static neap_status consider(struct game *g, const uint64_t *set, uint64_t bytes, int32_t v) {
   if (g->seen[v] == g->stamp) return NEAP_OK;
   g->seen[v] = g->stamp;
@@ -153,6 +236,9 @@ static neap_status consider(struct game *g, const uint64_t *set, uint64_t bytes,
   g->work -= g->step->nodes[v].input_count + g->step->nodes[v].output_count + (int64_t)g->words;
   if (go_back(g, v, g->set, &retreat) > g->limit) return NEAP_OK;
   retreat.merit = g->rank_bytes * v - (double)retreat.bytes;
+  retreat.ahead = look_ahead(g, g->set);
+  if (g->cheapest) g->work -= g->step->node_count;
+  if (g->cheapest && retreat.is_free) retreat.is_free = serves_no_other(g, v);
   return vector_push(&g->retreats, retreat);
 }
 
@@ -189,10 +275,13 @@ static neap_status find_retreats(struct game *g, int32_t state) {
 static neap_status expand(struct game *g, int32_t state) {
   TRY(find_retreats(g, state));
   for (size_t i = 0; i < g->retreats.count; i++) {
-    struct retreat retreat = {.bytes = g->states.data[state].bytes};
+    const struct state from = g->states.data[state];
+    struct retreat retreat = {.bytes = from.bytes};
+    const int32_t node = g->retreats.data[i].node;
     memcpy(g->set, g->sets.data + (size_t)state * g->words, g->words * sizeof *g->set);
-    go_back(g, g->retreats.data[i].node, g->set, &retreat);
-    TRY(meet(g, g->set, (struct state){state, retreat.node, retreat.bytes}));
+    go_back(g, node, g->set, &retreat);
+    TRY(meet(g, g->set, (struct state){state, node, retreat.bytes, from.cost + g->step->nodes[node].cost},
+             g->retreats.data[i].ahead));
   }
   return NEAP_OK;
 }
@@ -229,7 +318,8 @@ static neap_status open_end(struct game *g) {
     if (has_value(g, t) && step->tensors[t].is_output) add(g->set, t), bytes += step->tensors[t].bytes;
   for (int32_t v = 0; v < step->node_count; v++)
     if (is_counted(g, v)) add(g->set, bit_of(g, v));
-  return bytes <= g->limit ? meet(g, g->set, (struct state){-1, -1, bytes}) : NEAP_OK;
+  return bytes <= g->limit ? meet(g, g->set, (struct state){-1, -1, bytes, 0}, look_ahead(g, g->set))
+                           : NEAP_OK;
 }
 
 static bool is_start(const struct game *g, int32_t state) {
@@ -243,7 +333,9 @@ static neap_status play(struct game *g, struct schedule *out, bool *found) {
   g->sets.count = g->states.count = g->open.count = g->table.count = 0;
   TRY(open_end(g));
   while (g->open.count > 0 && g->work > 0) {
-    int32_t state = g->open.data[--g->open.count];
+    const struct open_state next = take_next(g);
+    int32_t state = next.state;
+    if (next.cost > g->states.data[state].cost) continue; /* reached at a lower cost since */
     if (!is_start(g, state)) {
       TRY(expand(g, state));
       continue;
@@ -279,16 +371,59 @@ static neap_status play_all(struct game *g, int64_t *work, struct schedule *out,
   return NEAP_OK;
 }
 
+/* By node, in their order: its needs are those of the makers of its inputs. */
+static neap_status find_needs(struct game *g) {
+  const size_t nodes = (size_t)g->step->node_count;
+  g->node_words = (nodes + 63) / 64;
+  g->need = region_alloc(&g->region, nodes * g->node_words, sizeof *g->need);
+  g->ahead = region_alloc(&g->region, g->node_words, sizeof *g->ahead);
+  RETURN_IF(!g->need || !g->ahead, NEAP_OUT_OF_MEMORY, "pebbling: out of memory");
+  for (int32_t v = 0; v < g->step->node_count; v++) {
+    uint64_t *need = g->need + (size_t)v * g->node_words;
+    add(need, v);
+    for (int32_t i = 0; i < g->step->nodes[v].input_count; i++) {
+      const int32_t maker = g->step->tensors[g->step->nodes[v].inputs[i]].producer;
+      for (size_t w = 0; maker >= 0 && w < g->node_words; w++)
+        need[w] |= g->need[(size_t)maker * g->node_words + w];
+    }
+  }
+  return NEAP_OK;
+}
+
+static neap_status play_cheapest(struct game *g, int64_t *work, struct schedule *out, bool *found) {
+  TRY(prepare(g));
+  TRY(find_needs(g));
+  g->cheapest = true;
+  g->work = *work;
+  TRY(play(g, out, found));
+  *work = g->work;
+  return NEAP_OK;
+}
+
+static void end_game(struct game *g) {
+  vector_free(&g->sets);
+  vector_free(&g->states);
+  vector_free(&g->open);
+  vector_free(&g->table);
+  vector_free(&g->retreats);
+  region_free(&g->region);
+}
+
 neap_status pebble(const neap_step *step, uint64_t limit, int64_t *work, struct schedule *out, bool *found) {
   struct game game = {.step = step, .limit = limit};
   *found = false;
   const neap_status status = play_all(&game, work, out, found);
   if (status != NEAP_OK) schedule_free(out);
-  vector_free(&game.sets);
-  vector_free(&game.states);
-  vector_free(&game.open);
-  vector_free(&game.table);
-  vector_free(&game.retreats);
-  region_free(&game.region);
+  end_game(&game);
+  return status;
+}
+
+neap_status pebble_cheapest(const neap_step *step, uint64_t limit, int64_t *work, struct schedule *out,
+                            bool *found) {
+  struct game game = {.step = step, .limit = limit};
+  *found = false;
+  const neap_status status = play_cheapest(&game, work, out, found);
+  if (status != NEAP_OK) schedule_free(out);
+  end_game(&game);
   return status;
 }

@@ -1,4 +1,4 @@
-/* The least memory of small steps, as a game of pebbles played backwards. */
+/* Small steps, searched whole: a game of pebbles played backwards. */
 #ifndef NEAP_PLAN_PEBBLING_H
 #define NEAP_PLAN_PEBBLING_H
 
@@ -16,5 +16,11 @@
  * `found`: `out`, which starts empty, is the schedule; else it stays empty. Deterministic.
  * NEAP_OUT_OF_MEMORY. */
 neap_status pebble(const neap_step *step, uint64_t limit, int64_t *work, struct schedule *out, bool *found);
+
+/* The cheapest of all such schedules: best-first search over the same states, where all that a state hangs on
+ * must still run (A*). Not `found` where there is none or the work is too little; a step of some tens of
+ * nodes may be too large. */
+neap_status pebble_cheapest(const neap_step *step, uint64_t limit, int64_t *work, struct schedule *out,
+                            bool *found);
 
 #endif

@@ -28,7 +28,8 @@ struct bounding {
   const neap_step *step;
   struct region region;
   double limit;        /* bytes of values and workspace */
-  double scale;        /* capacity of a cost of 1 */
+  double finest;       /* capacity of a cost of 1 where nothing else limits it */
+  double scale;        /* the same in the network in hand */
   uint8_t *side;       /* by node, of the cut that is looked at */
   bool *held, *wanted; /* by tensor: the cut's node reads it; it was made before and is read after */
   double wanted_bytes;
@@ -143,8 +144,14 @@ static neap_status connect_readers(struct bounding *b, int32_t t, int64_t capaci
   return NEAP_OK;
 }
 
+/* So that what the source may send adds up. */
+static void set_scale(struct bounding *b, double price) {
+  b->scale = fmin(b->finest, ldexp(1, 59) / (price * b->wanted_bytes));
+}
+
 static neap_status build_network(struct bounding *b, double price) {
   const neap_step *step = b->step;
+  set_scale(b, price);
   TRY(flow_reset(&b->flow, FLOW_FIRST + step->node_count + step->tensor_count));
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
@@ -299,11 +306,17 @@ static neap_status prepare(struct bounding *b) {
   return NEAP_OK;
 }
 
+/* Whether all prices of bytes and what they add up to stay within a double, and capacities too. */
+static bool is_measurable(double cost) {
+  return cost > 0 && isfinite(ldexp(cost, 64)) && isfinite(ldexp(1, 36) / cost);
+}
+
 neap_status plan_cost_bound(const neap_step *step, uint64_t budget, double *cost) {
-  struct bounding b = {.step = step, .scale = ldexp(1, 36) / step->base_cost};
+  struct bounding b = {.step = step};
   double repeats = 0;
   *cost = budget < step->resident_bytes ? INFINITY : step->base_cost;
-  if (!(step->base_cost > 0) || budget < step->resident_bytes) return NEAP_OK;
+  if (!is_measurable(step->base_cost) || budget < step->resident_bytes) return NEAP_OK;
+  b.finest = ldexp(1, 36) / step->base_cost;
   b.limit = (double)(budget - step->resident_bytes);
   neap_status status = prepare(&b);
   if (status == NEAP_OK) status = bound_repeats(&b, &repeats);

@@ -118,7 +118,60 @@ static void test_cost(void **state) {
   assert_true(gap < 0.7 * base_gap);
 }
 
+/* A chain there and back whose nodes cost so much; the last of the way there may not run twice. */
+static neap_step *chain_of_cost(double cost) {
+  enum { LENGTH = 6, NODES = 2 * LENGTH };
+  struct step_tensor tensors[NODES];
+  struct step_node nodes[NODES];
+  int32_t inputs[NODES][2], outputs[NODES];
+  for (int32_t v = 0; v < NODES; v++) {
+    tensors[v] =
+        (struct step_tensor){.name = "", .bytes = v == 0 ? 64 : (uint64_t)1 << 40, .role = ROLE_VALUE};
+    inputs[v][0] = v - 1;
+    inputs[v][1] = NODES - 1 - v;
+    outputs[v] = v;
+    nodes[v] = (struct step_node){.name = "",
+                                  .op = "",
+                                  .cost = cost,
+                                  .inputs = inputs[v],
+                                  .input_count = v == 0       ? 0
+                                                 : v < LENGTH ? 1
+                                                              : 2,
+                                  .outputs = &outputs[v],
+                                  .output_count = 1,
+                                  .repeatable = v != LENGTH - 2};
+  }
+  const struct neap_step draft = {.name = "",
+                                  .tensor_count = NODES,
+                                  .tensors = tensors,
+                                  .node_count = NODES,
+                                  .nodes = nodes,
+                                  .output_count = 1,
+                                  .outputs = &outputs[NODES - 1]};
+  neap_step *step = NULL;
+  expect_done(step_create(&draft, &step));
+  return step;
+}
+
+/* At both ends of the numbers too. */
+static void test_extreme_costs(void **state) {
+  (void)state;
+  static const double costs[] = {1, 5e-324, 1e-300, 1e-290, 1e280, 1e306};
+  for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+    neap_step *step = chain_of_cost(costs[i]);
+    const uint64_t least = least_peak(step);
+    const double best = least_cost(step, least);
+    double bound = 0;
+    expect_done(plan_cost_bound(step, least, &bound));
+    assert_true(best > step->base_cost);
+    assert_true(bound >= step->base_cost && bound <= best);
+    if (i == 0) assert_true(bound > step->base_cost);
+    neap_step_free(step);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_cost)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_cost),
+                                     cmocka_unit_test(test_extreme_costs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

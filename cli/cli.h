@@ -80,6 +80,7 @@ struct text {
 struct text bytes_text(uint64_t bytes);                   /* "96.0 MiB" */
 struct text duration_text(double seconds);                /* "1 min 20 s" */
 struct text percent_text(double fraction);                /* "12.3 %" */
+double overhead_of(double cost, double base_cost);        /* 0.123; never below 0 */
 struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
 
 double seconds_now(void); /* of a clock that only goes forward */

@@ -140,9 +140,9 @@ static bool cheaper(const neap_plan *plan, const neap_plan *than) {
 static void add_point(struct curve *curve, int series, const struct answer *answer) {
   neap_plan_info info;
   neap_plan_describe(answer->plan, &info);
-  curve->points[curve->count++] = (struct curve_point){
-      series, (double)plan_bytes(answer->plan), info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0,
-      answer->plan, answer->step};
+  curve->points[curve->count++] =
+      (struct curve_point){series, (double)plan_bytes(answer->plan), overhead_of(info.cost, info.base_cost),
+                           answer->plan, answer->step};
 }
 
 /* A plan for less is a plan for more: where the planner found none, or none that is cheaper, it has the one

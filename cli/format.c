@@ -54,9 +54,14 @@ struct text percent_text(double fraction) {
   return text;
 }
 
+/* The same costs added in another order may come out a little lower. */
+double overhead_of(double cost, double base_cost) {
+  return base_cost > 0 && cost > base_cost ? cost / base_cost - 1 : 0;
+}
+
 struct text overhead_text(double cost, double base_cost) {
   struct text text;
-  snprintf(text.text, sizeof text.text, "+%.1f %%", base_cost > 0 ? 100 * (cost / base_cost - 1) : 0.0);
+  snprintf(text.text, sizeof text.text, "+%.1f %%", 100 * overhead_of(cost, base_cost));
   return text;
 }
 

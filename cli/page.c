@@ -108,8 +108,7 @@ static neap_status put_plan(FILE *file, const neap_step *page_step, const neap_s
           ",\"resident_bytes\":%llu,\"arena_bytes\":%llu,\"budget\":%llu,\"recomputed\":%lld,\"overhead\":%."
           "9g,\n",
           (unsigned long long)info.resident_bytes, (unsigned long long)info.arena_bytes,
-          (unsigned long long)budget, (long long)info.recomputed,
-          info.base_cost > 0 ? info.cost / info.base_cost - 1 : 0.0);
+          (unsigned long long)budget, (long long)info.recomputed, overhead_of(info.cost, info.base_cost));
   if (own != NULL) status = put_names(file, own);
   if (status == NEAP_OK) status = put_resident(file, step, plan);
   put_instances(file, instances, count);

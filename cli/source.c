@@ -158,7 +158,7 @@ json_t *plan_json(const neap_plan *plan, uint64_t asked) {
                    "planner", p.planner, "budget_bytes", (json_int_t)budget, "feasible", 1, "peak_bytes",
                    (json_int_t)p.peak_bytes, "resident_bytes", (json_int_t)p.resident_bytes, "arena_bytes",
                    (json_int_t)p.arena_bytes, "cost", p.cost, "base_cost", p.base_cost, "overhead",
-                   p.base_cost > 0 ? p.cost / p.base_cost - 1 : 0.0, "seconds", p.seconds, "recomputed",
+                   overhead_of(p.cost, p.base_cost), "seconds", p.seconds, "recomputed",
                    (json_int_t)p.recomputed, "lower_bound_bytes", (json_int_t)p.lower_bound_bytes,
                    "proven_optimal", (int)p.proven_optimal);
 }

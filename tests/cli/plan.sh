@@ -111,3 +111,21 @@ cost() { # cost VARIANT
 base=$(cost base) mask=$(cost mask)
 same "$(cost auto)" "$(printf '%s\n' "$base" "$mask" | sort -g | head -1)" "the cost of the variant that is picked"
 expect 2 "$neap" plan "${unet[@]}" --variant other
+
+# Where another order is all that it takes the overhead is nothing, however the same costs in that order round: eight
+# leaves made before the tree above them, in pairs.
+tensors='{"name": "t0", "bytes": 64, "role": "value"}' nodes='' costs=(0.1 1 0.3)
+for id in $(seq 14); do tensors+=", {\"name\": \"t$id\", \"bytes\": 64, \"role\": \"value\"}"; done
+for id in $(seq 0 14); do
+  cost=0.2 inputs="$((2 * (id - 8))), $((2 * (id - 8) + 1))"
+  [ "$id" -ge 8 ] || cost=${costs[id % 3]} inputs=""
+  nodes+="${nodes:+,}{\"name\": \"n$id\", \"op\": \"f\", \"pass\": \"forward\", \"cost\": $cost, \"inputs\": [$inputs],
+    \"outputs\": [$id]}"
+done
+echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"tree\", \"tensors\": [$tensors], \"nodes\": [$nodes],
+  \"outputs\": [14]}" >tree.json
+expect 0 "$neap" plan tree.json --budget 60% --json
+same "$(field recomputed)" 0 "what is made again in another order"
+same "$(field overhead)" 0.0 "its overhead"
+expect 0 "$neap" plan tree.json --budget 60%
+grep -qF "+0.0 %" out || fail "no overhead of +0.0 % in the table"

@@ -22,6 +22,7 @@ enum option_kind {
   OPTION_SWITCH,  /* bool; takes no value */
   OPTION_TEXT,    /* const char * */
   OPTION_INTEGER, /* int64_t, at least `least` */
+  OPTION_INT,     /* int, at least `least` */
   OPTION_NUMBER,  /* double, at least `least` */
   OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
   OPTION_BUDGET   /* struct budget */
@@ -102,8 +103,8 @@ int write_text_file(const char *path, const char *text, size_t length);
 
 struct source {
   const char *model, *file;
-  int64_t batch, threads;
-  int optimizer, convolution, backend, costs, variant;
+  int64_t batch;
+  int optimizer, convolution, backend, costs, variant, threads;
   double momentum;
 };
 
@@ -150,7 +151,7 @@ struct source {
        offsetof(settings, source.variant),                                                                     \
        0},                                                                                                     \
   {                                                                                                            \
-    "--threads", "N", "threads that it will run on (all cores)", OPTION_INTEGER,                               \
+    "--threads", "N", "threads that it will run on (all cores)", OPTION_INT,                                   \
         offsetof(settings, source.threads), 1                                                                  \
   }
 

@@ -1,5 +1,6 @@
 /* Arguments of a verb, read by its table of options. */
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -62,6 +63,16 @@ static bool read_value(const struct verb *verb, const struct option *option, con
     if (read_integer(text, option->least, field)) return true;
     report_usage(verb, "%s %s: a whole number of at least %.0f is needed", option->name, text, option->least);
     return false;
+  case OPTION_INT: {
+    int64_t number;
+    if (read_integer(text, option->least, &number) && number <= INT_MAX) {
+      *(int *)field = (int)number;
+      return true;
+    }
+    report_usage(verb, "%s %s: a whole number from %.0f to %d is needed", option->name, text, option->least,
+                 INT_MAX);
+    return false;
+  }
   case OPTION_NUMBER:
     if (read_number(text, option->least, field)) return true;
     report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);

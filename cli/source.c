@@ -10,7 +10,7 @@ static neap_session_options source_session(const struct source *source) {
                                 .backend = (neap_backend)source->backend,
                                 .costs = (neap_costs)source->costs,
                                 .variant = (neap_variant)source->variant,
-                                .threads = (int)source->threads};
+                                .threads = source->threads};
 }
 
 static neap_status make_step(const struct source *source, neap_step **step) {

@@ -61,7 +61,7 @@ const struct option train_options[] = {
     OPTION("--variant", "auto|base|mask",
            "what ReLU keeps: its output, or bits where they do (auto, by plan; --plan has its own)",
            OPTION_WORD, variant, 0),
-    OPTION("--threads", "N", "fixed for a run (all cores)", OPTION_INTEGER, threads, 1),
+    OPTION("--threads", "N", "fixed for a run (all cores)", OPTION_INT, threads, 1),
     OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
     {0},
 };
@@ -81,6 +81,11 @@ static const char command_name[] = "command.json";
 
 static bool file_path(const char *folder, const char *name, char path[PATH_MAX]) {
   return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
+}
+
+static bool holds_checkpoint(const char *folder) {
+  char path[PATH_MAX];
+  return file_path(folder, "state.json", path) && access(path, F_OK) == 0;
 }
 
 /* Options of the one run that are not those of its continuation. */
@@ -113,18 +118,23 @@ static int save_command(const char *folder, const char *const *texts) {
   return result;
 }
 
-/* The options of the run in a folder, as arguments "--name=value" into `list`. None where there is no such
- * file: a checkpoint can have been written by a program of its own. */
+/* The options of the run in a folder, as arguments "--name=value" into `list`. None where only their file is
+ * missing: a checkpoint can have been written by a program of its own. */
 static int load_command(const struct verb *verb, const char *folder, char **list, int *count) {
   char path[PATH_MAX];
   *count = 0;
   if (!file_path(folder, command_name, path))
     return report_usage(verb, "--resume %s: the path is too long", folder);
   FILE *file = fopen(path, "r");
-  if (file == NULL && errno == ENOENT) return EXIT_DONE;
-  json_error_t error = {0};
-  json_t *command = file != NULL ? json_loadf(file, 0, &error) : NULL;
-  if (file != NULL) fclose(file);
+  if (file == NULL && errno == ENOENT && holds_checkpoint(folder)) return EXIT_DONE;
+  if (file == NULL) {
+    fprintf(stderr, "neap: --resume %s: no run can be continued from there: %s: %s\n", folder, path,
+            strerror(errno));
+    return EXIT_FAILED;
+  }
+  json_error_t error;
+  json_t *command = json_loadf(file, 0, &error);
+  fclose(file);
   json_t *options = json_object_get(command, "options"), *value;
   const char *name;
   int result = json_is_object(options) ? EXIT_DONE : EXIT_FAILED;
@@ -137,7 +147,9 @@ static int load_command(const struct verb *verb, const char *folder, char **list
     }
     ++*count;
   }
-  if (result != EXIT_DONE) fprintf(stderr, "neap: %s: is not a list of options (%s)\n", path, error.text);
+  if (result != EXIT_DONE)
+    fprintf(stderr, "neap: %s: is not a list of options: %s\n", path,
+            command == NULL ? error.text : "field 'options' must be an object of strings");
   json_decref(command);
   return result;
 }
@@ -170,10 +182,7 @@ static int read_settings(const struct verb *verb, int count, char **arguments, s
 
 /* A new run may take the place of an old one, but not without a word. */
 static void warn_of_replacement(const struct train_settings *s) {
-  char path[PATH_MAX];
-  if (s->out == NULL || s->resume != NULL || !file_path(s->out, "state.json", path) ||
-      access(path, F_OK) != 0)
-    return;
+  if (s->out == NULL || s->resume != NULL || !holds_checkpoint(s->out)) return;
   fprintf(stderr, "neap: %s holds a checkpoint, which this run replaces (--resume %s would continue it)\n",
           s->out, s->out);
 }
@@ -221,7 +230,7 @@ static neap_train_options library_options(const struct train_settings *s) {
                   .backend = (neap_backend)s->backend,
                   .costs = (neap_costs)s->costs,
                   .variant = (neap_variant)s->variant,
-                  .threads = (int)s->threads,
+                  .threads = s->threads,
                   .seed = (uint64_t)s->seed},
       .steps = s->steps,
       .epochs = s->epochs,
@@ -248,7 +257,8 @@ static volatile sig_atomic_t stop_signal;
 
 static void remember_signal(int number) { stop_signal = number; }
 
-/* The first one asks for a checkpoint, a second one ends the program as usual. */
+/* From the first step on: the first signal asks for a checkpoint, a second one ends the program as usual.
+ * Before it there is nothing to save. */
 static void catch_signals(void) {
   struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)SA_RESETHAND};
   sigemptyset(&action.sa_mask);
@@ -260,6 +270,7 @@ static int on_progress(void *context, const neap_train_progress *progress) {
   struct train_report *report = context;
   watch_end(report->watch); /* all is planned */
   report->watch = NULL;
+  if (progress->step == 0) catch_signals();
   if (progress->step == 0 && report->settings->out != NULL &&
       save_command(report->settings->out, report->texts) != EXIT_DONE) {
     report->failed = true;
@@ -305,7 +316,6 @@ int run_train(const struct verb *verb, int count, char **arguments) {
     options.progress = on_progress;
     options.context = &report;
     warn_of_replacement(&settings);
-    catch_signals();
     report.watch = watch_begin(settings.time_limit, 0);
     options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;
     options.session.plan_context = report.watch;

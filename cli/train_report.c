@@ -27,7 +27,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fprintf(f, "model         %s, batch %lld\n", s->model, (long long)s->batch);
   fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
           s->augment == 0 ? "augmented" : "not augmented");
-  fprintf(f, "length        %lld steps", (long long)progress->steps);
+  fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
   if (s->resume != NULL) fprintf(f, ", going on from %s", s->resume);
@@ -115,8 +115,8 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
 void print_summary(const struct train_report *r, const neap_train_result *result) {
   const neap_memory *m = &result->memory;
   FILE *f = r->file;
-  fprintf(f, "\ntrained       %lld parameters, %lld steps in %s", (long long)result->parameters,
-          (long long)result->steps, duration_text(result->seconds).text);
+  fprintf(f, "\ntrained       %lld parameters, %lld step%s in %s", (long long)result->parameters,
+          (long long)result->steps, result->steps == 1 ? "" : "s", duration_text(result->seconds).text);
   if (result->step_seconds_median > 0)
     fprintf(f, " (%.3f s a step, median; %.0f images/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median);

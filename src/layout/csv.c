@@ -84,7 +84,7 @@ neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_
     status = read_row(&csv, line, &buffer);
     if (status == NEAP_OK) status = vector_push(&rows, buffer);
   }
-  if (ferror(csv.file)) status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read", path);
+  if (ferror(csv.file)) status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   fclose(csv.file);
   if (status == NEAP_OK && rows.data == NULL) status = vector_reserve(&rows, 1);
   if (status != NEAP_OK) {

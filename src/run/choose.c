@@ -34,11 +34,16 @@ void set_threads(const struct neap_session_options *o) {
   omp_set_dynamic(0);
 }
 
+/* OpenMP ends the process where the system has no more threads. */
+enum { THREAD_LIMIT = 1024 };
+
 /* Fused and differentiated. */
 static neap_status make_training_graph(const struct neap_graph *graph,
                                        const struct neap_session_options *options, struct neap_graph **out) {
   RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
             NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
+  RETURN_IF(options->threads < 0 || options->threads > THREAD_LIMIT, NEAP_INVALID_ARGUMENT,
+            "%d threads: 0 (all cores) to %d can be asked for", options->threads, THREAD_LIMIT);
   RETURN_IF((int)options->variant < 0 || (int)options->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
             "there is no variant %d of a graph", (int)options->variant);
   const struct optimizer optimizer = optimizer_of(options);

@@ -15,7 +15,9 @@ refused missing.json "$neap" plan missing.json
 refused missing.json "$neap" show missing.json
 refused missing.json "$neap" check g.json missing.json
 refused missing.csv "$neap" layout missing.csv
-refused . "$neap" plan .
+refused "Is a directory" "$neap" plan .
+refused "Is a directory" "$neap" layout .
+refused missing "$neap" train --resume missing
 refused "no/such/folder" "$neap" graph "${small[@]}" -o no/such/folder/g.json
 refused "no/such/folder" "$neap" plan g.json -o no/such/folder/p.json
 refused "no/such/folder" "$neap" show g.json -o no/such/folder/s.svg

@@ -6,16 +6,26 @@ weights=$(field weights_sha256)
 
 "${train[@]}" --steps 400 --out run --checkpoint-every 1 >out 2>err &
 running=$!
-for _ in $(seq 600); do [ ! -e run/state.json ] || break; sleep 0.1; done
+for _ in $(seq 600); do [ ! -e run/command.json ] || break; sleep 0.1; done # signals are heeded from then on
 kill -INT $running
 status=0
 wait $running || status=$?
 same $status 130 "the exit status after SIGINT"
 says "neap train --resume run"
 
-# Its options lie beside it; another length may be given, another network may not.
+# Its options lie beside it; another batch may not be given.
 expect 0 "$neap" train --resume run --evaluate off --json
 same "$(field steps)" 400 "steps in all"
 same "$(field weights_sha256)" "$weights" "weights of the run that was interrupted"
 expect 2 "$neap" train --resume run --batch 4
 says batch
+
+# While it plans there is nothing to save: it ends at once.
+env --default-signal=INT "$neap" train --model wrn-28-2 --data synthetic --budget 30% --time-limit 60 --out planned >out 2>err &
+running=$!
+sleep 0.5
+kill -INT $running
+status=0
+wait $running || status=$?
+same $status 130 "the exit status after SIGINT while planning"
+[ ! -e planned/state.json ] || fail "a run that was stopped while planning has a checkpoint"

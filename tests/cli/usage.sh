@@ -32,6 +32,10 @@ wrong "--budget -1" plan --model wrn-10-1 --budget -1
 wrong "--batch 0" plan --model wrn-10-1 --batch 0
 wrong "--batch 1.5" plan --model wrn-10-1 --batch 1.5
 wrong "--batch 99999999999999999999" plan --model wrn-10-1 --batch 99999999999999999999
+wrong "--threads 0" plan --model wrn-10-1 --threads 0
+wrong "--threads 4294967297" plan --model wrn-10-1 --threads 4294967297
+wrong "40000 threads" plan --model wrn-10-1 --threads 40000
+wrong "40000 threads" train --model wrn-10-1 --data synthetic --threads 40000
 wrong "--lr nan" train --model wrn-10-1 --data synthetic --lr nan
 wrong "--shuffle maybe" train --model wrn-10-1 --data synthetic --shuffle maybe
 wrong "--nesterov" train --model wrn-10-1 --data synthetic --nesterov=1

@@ -1,11 +1,13 @@
 #include <ctype.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
 
 #include "base/status.h"
 
-neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction) {
+/* In the locale `plain`: a program's own may have another decimal point and other letters. */
+static neap_status parse(const char *text, locale_t plain, uint64_t *bytes, double *fraction) {
   static const struct {
     const char *name;
     double bytes;
@@ -14,14 +16,14 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
   static const char *const hint =
       "'%s': must be a size such as 96MiB, 0.5GB or 100663296, a share such as 80%%, min or max";
   RETURN_IF(text == NULL, NEAP_INVALID_ARGUMENT, hint, "");
-  const bool most = strcasecmp(text, "max") == 0;
-  if (most || strcasecmp(text, "min") == 0) {
+  const bool most = strcasecmp_l(text, "max", plain) == 0;
+  if (most || strcasecmp_l(text, "min", plain) == 0) {
     *bytes = most ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
     *fraction = 0;
     return NEAP_OK;
   }
   char *end;
-  const double number = isdigit((unsigned char)text[0]) || text[0] == '.' ? strtod(text, &end) : NAN;
+  const double number = isdigit((unsigned char)text[0]) || text[0] == '.' ? strtod_l(text, &end, plain) : NAN;
   RETURN_IF(!(number > 0) || !isfinite(number), NEAP_INVALID_ARGUMENT, hint, text);
   while (*end == ' ') end++;
   if (end[0] == '%' && end[1] == '\0') {
@@ -30,7 +32,7 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
     return NEAP_OK;
   }
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-    if (strcasecmp(end, units[i].name) != 0) continue;
+    if (strcasecmp_l(end, units[i].name, plain) != 0) continue;
     RETURN_IF(number * units[i].bytes >= 0x1p62 || number * units[i].bytes < 1, NEAP_INVALID_ARGUMENT,
               "'%s': out of range", text);
     *bytes = (uint64_t)(number * units[i].bytes);
@@ -38,4 +40,12 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
     return NEAP_OK;
   }
   return neap_fail(NEAP_INVALID_ARGUMENT, hint, text);
+}
+
+neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction) {
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  RETURN_IF(plain == (locale_t)0, NEAP_OUT_OF_MEMORY, "out of memory");
+  const neap_status status = parse(text, plain, bytes, fraction);
+  freelocale(plain);
+  return status;
 }

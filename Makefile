@@ -17,9 +17,9 @@ packages: ## install the Debian packages that are missing, or say which
 demo: all ## train a network inside a budget it would not fit without Neap (under 3 minutes)
 	@scripts/demo $(BUILD)/neap
 
-check: all ## run all tests, one at a time: each has all cores
+check: all ## run all tests, JOBS at a time (all cores)
 	@scripts/check-folders
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error
+	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
 
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)

@@ -43,7 +43,7 @@ static void test_plans(void **state) {
     expect_valid(step, keep);
     const uint64_t lowest = plan_lower_bound(step), most = peak(keep);
     assert_true(lowest <= keep->peak_bytes);
-    for (int part = 0; part <= 4; part++) {
+    for (int part = i / FAMILY_COUNT % 2; part <= 4; part += 2) {
       const uint64_t budget = lowest + (most - lowest) * (uint64_t)part / 4;
       double best = INFINITY;
       for (int32_t p = -1; p < planner_count; p++) { /* -1: auto, last */
@@ -67,7 +67,8 @@ static void test_plans(void **state) {
     neap_plan_free(keep);
     neap_step_free(step);
   }
-  assert_true(met > shorten(180));
+  print_message("%d plans\n", met);
+  assert_true(met > shorten(150));
 }
 
 /* The order itself with nodes run again here and there, where that is allowed. */
@@ -155,7 +156,7 @@ static neap_step *make_large(int i, bool large) {
 static void test_least(void **state) {
   (void)state;
   uint64_t sums[2] = {0, 0};
-  for (int i = 0; i < 2 * (1 + shorten(8)); i++) {
+  for (int i = 0; i < 2 * (1 + shorten(4)); i++) {
     neap_step *step = make_large(i / 2, i % 2);
     neap_plan *least = NULL, *again = NULL, *less = NULL;
     uint64_t smallest = 0;

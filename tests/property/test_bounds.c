@@ -1,25 +1,12 @@
 /* What no plan can do better than, against exact optima on small random steps of all families: the bounds lie
  * below every optimum, and often at it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "exhaustive.h"
+#include "optima.h"
 #include "plan/bounds.h"
 #include "plan/planner.h"
 #include "step_families.h"
 
-enum { STATE_LIMIT = 1000000 };
-
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
-static void expect_done(neap_status status) {
-  if (status != NEAP_OK) print_error("%s\n", neap_error_message());
-  assert_int_equal(status, NEAP_OK);
-}
 
 /* All families in turn. */
 static neap_step *make(int i, int32_t nodes, bool plain) {
@@ -36,14 +23,6 @@ static uint64_t memory_bound(const neap_step *step) {
   uint64_t bytes = 0;
   expect_done(plan_memory_bound(step, &bytes));
   return bytes;
-}
-
-static uint64_t least_peak(const neap_step *step) {
-  uint64_t peak = 0;
-  bool proven;
-  expect_done(exhaustive_least_peak(step, plan_lower_bound(step), STATE_LIMIT, &peak, &proven));
-  assert_true(proven);
-  return peak;
 }
 
 /* Where all nodes may be repeated and nothing is updated the bound is the optimum. */

@@ -321,6 +321,29 @@ static void add_output(struct blocks *b, struct step_node *node, int32_t t) {
   b->made[node - b->nodes][node->output_count++] = t;
 }
 
+static void add_block_update(struct blocks *b, int32_t gradient, int32_t parameter) {
+  struct step_node *update = add_block_node(b, PASS_UPDATE, 1);
+  add_read(b, update, gradient);
+  add_read(b, update, parameter);
+  b->updates[update - b->nodes] = parameter;
+  update->update_count = 1;
+}
+
+static struct neap_step *finish_blocks(struct blocks *b, const char *name, int32_t output) {
+  const struct neap_step draft = {.name = name,
+                                  .tensor_count = b->tensor_count,
+                                  .node_count = b->node_count,
+                                  .output_count = 1,
+                                  .tensors = b->tensors,
+                                  .nodes = b->nodes,
+                                  .outputs = &output};
+  struct neap_step *step = NULL;
+  const neap_status status = step_create(&draft, &step);
+  if (status != NEAP_OK) print_error("%s: %s\n", name, neap_error_message());
+  assert_int_equal(status, NEAP_OK);
+  return step;
+}
+
 enum { BLOCKS = 8, DEPTH = 4 };
 
 static struct neap_step *random_blocks(uint32_t seed, int32_t blocks) {
@@ -370,24 +393,9 @@ static struct neap_step *random_blocks(uint32_t seed, int32_t blocks) {
       if (i == 0) add_output(&b, node, sum = add_block_tensor(&b, ROLE_VALUE, 5));
     }
     if (k > 0 && parameter[k - 1] == parameter[k]) continue;
-    struct step_node *update = add_block_node(&b, PASS_UPDATE, 1);
-    add_read(&b, update, sum);
-    add_read(&b, update, parameter[k]);
-    b.updates[update - b.nodes] = parameter[k];
-    update->update_count = 1;
+    add_block_update(&b, sum, parameter[k]);
   }
-  const struct neap_step draft = {.name = "blocks",
-                                  .tensor_count = b.tensor_count,
-                                  .node_count = b.node_count,
-                                  .output_count = 1,
-                                  .tensors = b.tensors,
-                                  .nodes = b.nodes,
-                                  .outputs = &gradient};
-  struct neap_step *step = NULL;
-  const neap_status status = step_create(&draft, &step);
-  if (status != NEAP_OK) print_error("blocks: %s\n", neap_error_message());
-  assert_int_equal(status, NEAP_OK);
-  return step;
+  return finish_blocks(&b, "blocks", gradient);
 }
 
 /* Every node is in one stage; a stage reads of other stages only what the chain's contract allows. */
@@ -507,23 +515,8 @@ static struct neap_step *recurrent_step(void) {
       add_output(&b, sum, sums[l]);
     }
   assert_true(forward < b.node_count);
-  for (int32_t l = 0; l < CELLS; l++) {
-    struct step_node *update = add_block_node(&b, PASS_UPDATE, 1);
-    add_read(&b, update, sums[l]);
-    add_read(&b, update, weight[l]);
-    b.updates[update - b.nodes] = weight[l];
-    update->update_count = 1;
-  }
-  const struct neap_step draft = {.name = "recurrent",
-                                  .tensor_count = b.tensor_count,
-                                  .node_count = b.node_count,
-                                  .output_count = 1,
-                                  .tensors = b.tensors,
-                                  .nodes = b.nodes,
-                                  .outputs = &loss};
-  struct neap_step *step = NULL;
-  assert_int_equal(step_create(&draft, &step), NEAP_OK);
-  return step;
+  for (int32_t l = 0; l < CELLS; l++) { add_block_update(&b, sums[l], weight[l]); }
+  return finish_blocks(&b, "recurrent", loss);
 }
 
 static void test_recurrent(void **state) {
@@ -573,16 +566,7 @@ static neap_step *skipping_step(bool skip) {
     if (gradient >= 0) add_read(&b, node, gradient);
     add_output(&b, node, gradient = add_block_tensor(&b, ROLE_VALUE, 10));
   }
-  const struct neap_step draft = {.name = "skipping",
-                                  .tensor_count = b.tensor_count,
-                                  .node_count = b.node_count,
-                                  .output_count = 1,
-                                  .tensors = b.tensors,
-                                  .nodes = b.nodes,
-                                  .outputs = &gradient};
-  neap_step *step = NULL;
-  assert_int_equal(step_create(&draft, &step), NEAP_OK);
-  return step;
+  return finish_blocks(&b, "skipping", gradient);
 }
 
 static void test_no_cut(void **state) {

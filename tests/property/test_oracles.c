@@ -1,27 +1,14 @@
 /* Planners against exact optima on small random steps of all families: no plan beats the least cost or the
  * least peak, the lower bound lies below every plan, and the 0-1 program finds exactly the best schedule of
  * its shape. The exact search itself stands against plain enumeration. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "exhaustive.h"
+#include "optima.h"
 #include "plan/checkmate.h"
 #include "plan/plan.h"
 #include "plan/planner.h"
 #include "step_families.h"
 
-enum { STATE_LIMIT = 1000000 };
-
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
-static void expect_done(neap_status status) {
-  if (status != NEAP_OK) print_error("%s\n", neap_error_message());
-  assert_int_equal(status, NEAP_OK);
-}
 
 /* All families in turn, one step in four plain. */
 static neap_step *make(int i, int32_t nodes) {
@@ -53,14 +40,6 @@ static uint64_t keep_all_bytes(const neap_step *step) {
   uint64_t bytes = 0;
   expect_done(neap_step_keep_all_bytes(step, &bytes));
   return bytes;
-}
-
-static uint64_t least_peak(const neap_step *step) {
-  uint64_t peak = 0;
-  bool proven;
-  expect_done(exhaustive_least_peak(step, plan_lower_bound(step), STATE_LIMIT, &peak, &proven));
-  assert_true(proven);
-  return peak;
 }
 
 /* The least cost within a budget; infinite: none. What is found is what the simulator says it is. */

@@ -3,11 +3,18 @@
 #include <stdlib.h>
 
 #include "base/region.h"
+#include "layout/bulk.h"
+#include "layout/eject.h"
 #include "layout/solver.h"
 
-/* Seconds at the most; and, since a plan lays out again and again, hundredths of one. */
-static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000, .closest = true},
-                                     FOR_INSTANCES = {.work = 80000000};
+/* Seconds at the most. */
+static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000, .closest = true};
+
+/* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. */
+static int64_t work_for(int64_t count) {
+  enum { LEAST = 500000, EACH = 50 };
+  return LEAST + count * EACH;
+}
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -88,9 +95,56 @@ static neap_status part_shapes(struct fitting *f, struct region *region, uint64_
   return NEAP_OK;
 }
 
-static void take_offsets(const struct fitting *f, const struct placement_result *result, struct layout *out) {
-  for (int32_t i = 0; i < f->count; i++) out->offsets[i] = f->shapes[f->shape_of[i]].offset;
-  out->arena_bytes = result->height;
+static void take_offsets(const struct fitting *f, const uint64_t *offsets, struct layout *out) {
+  uint64_t highest = 0;
+  for (int32_t i = 0; i < f->count; i++) {
+    out->offsets[i] = offsets[f->shape_of[i]];
+    const uint64_t top = out->offsets[i] + round_up(f->instances[i].bytes, f->alignment);
+    if (top > highest) highest = top;
+  }
+  out->arena_bytes = highest;
+}
+
+/* From so many on a shape has thousands of neighbours, and the search (solver.h) has no end. */
+enum { MANY_SHAPES = 5000, SEARCHED = 20000000 };
+
+/* Takes over what ejection makes of the layout in hand within the capacity. */
+static neap_status eject(struct fitting *f, const int32_t *heir_of, uint64_t capacity, int64_t work,
+                         uint64_t *offsets, struct layout *out) {
+  bool found = false;
+  for (int32_t i = 0; i < f->count; i++) offsets[f->shape_of[i]] = out->offsets[i];
+  TRY(place_by_ejection(f->shapes, f->shape_count, f->spans, heir_of, capacity, &work, offsets, &found));
+  if (found) take_offsets(f, offsets, out);
+  return NEAP_OK;
+}
+
+static uint64_t goal_of(const struct fitting *f, uint64_t enough, const struct layout *out) {
+  return enough > out->live_bytes ? enough / f->alignment * f->alignment : out->live_bytes;
+}
+
+/* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
+ * the least is asked for and not found, the gap is halved. */
+static neap_status mend(struct fitting *f, uint64_t enough, struct region *region, struct layout *out) {
+  enum { HALVINGS = 3 };
+  uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
+  int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
+  RETURN_IF(!offsets || !heir_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  TRY(part_shapes(f, region, out->live_bytes));
+  for (int32_t i = 0; i < f->count; i++) {
+    if (f->apart[i])
+      heir_of[f->shape_of[i]] = f->shape_of[f->instances[i].takes_over];
+    else if (f->instances[i].takes_over < 0)
+      heir_of[f->shape_of[i]] = -1;
+  }
+  uint64_t capacity = goal_of(f, enough, out);
+  const int halvings = enough > out->live_bytes ? 0 : HALVINGS;
+  TRY(eject(f, heir_of, capacity, work_for(f->count), offsets, out));
+  for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
+    const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
+    TRY(eject(f, heir_of, middle, work_for(f->count) / 2, offsets, out));
+    if (out->arena_bytes > middle) capacity = middle;
+  }
+  return NEAP_OK;
 }
 
 static neap_status solve(struct fitting *f, uint64_t enough, struct region *region, struct layout *out) {
@@ -100,22 +154,26 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   f->spans = region_alloc(region, n, sizeof *f->spans);
   f->next = region_alloc(region, n, sizeof *f->next);
   f->shape_of = region_alloc(region, n, sizeof *f->shape_of);
-  RETURN_IF(!f->apart || !f->shapes || !f->spans || !f->next || !f->shape_of, NEAP_OUT_OF_MEMORY,
+  uint64_t *offsets = region_alloc(region, n, sizeof *offsets);
+  RETURN_IF(!f->apart || !f->shapes || !f->spans || !f->next || !f->shape_of || !offsets, NEAP_OUT_OF_MEMORY,
             "layout: out of memory");
   struct placement_result result;
-  struct placement_limits limits = FOR_INSTANCES;
-  limits.enough = enough;
   make_shapes(f);
+  const bool many = f->shape_count >= MANY_SHAPES;
+  const struct placement_limits limits = {.enough = enough, .work = many ? 0 : SEARCHED};
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
+  for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
   out->offsets = malloc((n + 1) * sizeof *out->offsets);
   RETURN_IF_NULL(out->offsets);
   out->live_bytes = result.lower_bound;
-  take_offsets(f, &result, out);
-  if (result.height <= enough || result.height == result.lower_bound) return NEAP_OK;
-  TRY(part_shapes(f, region, out->live_bytes));
-  TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
-  if (result.height < out->arena_bytes) take_offsets(f, &result, out);
-  return NEAP_OK;
+  take_offsets(f, offsets, out);
+  if (out->arena_bytes <= enough || out->arena_bytes == out->live_bytes) return NEAP_OK;
+  bool found = false;
+  if (many)
+    TRY(place_by_bulk(f->shapes, f->shape_count, f->spans, goal_of(f, enough, out), work_for(f->count) / 3,
+                      offsets, &found));
+  if (found) take_offsets(f, offsets, out);
+  return found ? NEAP_OK : mend(f, enough, region, out);
 }
 
 neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough,

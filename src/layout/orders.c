@@ -130,6 +130,9 @@ static int compare_keys(const void *a, const void *b, void *key) {
   return *(const int32_t *)a - *(const int32_t *)b;
 }
 
+/* Of more, where an order takes its time, only the first two are tried, which are the best by far. */
+enum { MANY_SHAPES = 5000 };
+
 enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_START, BY_END, ORDERS };
 
 static void rank(struct solver *s, enum order order) {
@@ -237,7 +240,8 @@ static neap_status try_orders(struct solver *s, uint64_t goal, int64_t climbed, 
   RETURN_IF_NULL(x.order);
   neap_status status = NEAP_OK;
   double overflow;
-  for (int o = 0; status == NEAP_OK && climbed == 0 && o < ORDERS && x.best > x.goal; o++) {
+  const int orders = s->count > MANY_SHAPES ? BY_AREA + 1 : ORDERS;
+  for (int o = 0; status == NEAP_OK && climbed == 0 && o < orders && x.best > x.goal; o++) {
     rank(s, (enum order)o);
     status = try_keys(&x, &overflow);
   }

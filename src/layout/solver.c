@@ -151,6 +151,7 @@ static neap_status solve(struct solving *s, struct region *region, const struct 
   if (result->height <= goal || (s->count > SWEPT_ONLY && result->height < UINT64_MAX)) return NEAP_OK;
   TRY(try_orders(s, goal, 0));
   if (result->height <= goal) return NEAP_OK;
+  if (s->work <= 0 && limits->climbed == 0) return NEAP_OK;
   if (s->work > 0) TRY(try_tiers(s, goal, s->work / 5 * 4));
   if (result->height <= goal) return NEAP_OK;
   TRY(sections_make(s->shapes, s->count, s->spans, region, &s->sections));

@@ -65,8 +65,9 @@ struct repair {
   const struct demand *demand;
   const struct schedule *start;
   struct neap_plan *best;
-  int64_t work; /* of one attempt, in units of the timeline */
-  double cost;  /* that is near enough to the start's, which is well searched */
+  int64_t work; /* of a piece of an attempt, in units of the timeline */
+  int pieces;
+  double cost; /* that is near enough to the start's, which is well searched */
 };
 
 static bool fits(const struct repair *r, const struct neap_plan *plan) {
@@ -122,9 +123,18 @@ static neap_status consider(struct repair *r, const struct search *search) {
   struct schedule schedule = {0};
   struct neap_plan *plan = NULL;
   if (search->timeline.excess > 0) return NEAP_OK;
-  if (suits(r, r->best) && search->timeline.cost >= r->best->cost) return NEAP_OK;
+  /* Costs added in another order differ in the last digits. */
+  if (suits(r, r->best) && search->timeline.cost >= r->best->cost * (1 - 1e-9)) return NEAP_OK;
   neap_status status = search_result(search, &schedule);
   if (status == NEAP_OK) status = plan_of_schedule(r->step, &schedule, r->demand, &plan);
+  /* What is not tight may still be the first that fits. */
+  if (status == NEAP_OK && !fits(r, plan) && !fits(r, r->best) && live_of(plan) <= r->demand->capacity) {
+    struct demand loose = *r->demand;
+    loose.tight = false;
+    neap_plan_free(plan);
+    plan = NULL;
+    status = plan_of_schedule(r->step, &schedule, &loose, &plan);
+  }
   schedule_free(&schedule);
   if (status == NEAP_OK && !suits(r, plan)) status = pad(r, plan);
   if (status != NEAP_OK) {
@@ -140,13 +150,16 @@ static neap_status consider(struct repair *r, const struct search *search) {
   return NEAP_OK;
 }
 
+/* One search within the limit, in pieces: each leaves another schedule of about the same cost. */
 static neap_status attempt(struct repair *r, const neap_step *step, uint64_t limit, uint32_t seed) {
   struct search *search = malloc(sizeof *search);
   RETURN_IF_NULL(search);
   neap_status status = search_create(step, limit, r->start, seed, search);
   if (status == NEAP_OK && search->timeline.excess > 0) status = search_mend(search, r->work);
-  if (status == NEAP_OK) status = search_rebuild(search, r->work, 0, false);
-  if (status == NEAP_OK) status = consider(r, search);
+  for (int piece = 0; status == NEAP_OK && piece < r->pieces && !done(r); piece++) {
+    status = search_rebuild(search, r->work, 0, false);
+    if (status == NEAP_OK) status = consider(r, search);
+  }
   search_free(search);
   free(search);
   return status;
@@ -154,7 +167,7 @@ static neap_status attempt(struct repair *r, const neap_step *step, uint64_t lim
 
 /* Goes on from the best, with the memory that it lives on. */
 static neap_status polish(struct repair *r) {
-  enum { ROUNDS = 8 };
+  enum { ROUNDS = 4 };
   struct search *search = calloc(1, sizeof *search);
   struct schedule schedule = {0};
   RETURN_IF_NULL(search);
@@ -163,7 +176,7 @@ static neap_status polish(struct repair *r) {
     schedule.nodes.data[schedule.nodes.count++] = r->best->schedule[at];
   if (status == NEAP_OK) status = search_create(r->step, live_of(r->best), &schedule, 1, search);
   for (int round = 0; status == NEAP_OK && round < ROUNDS && !done(r); round++) {
-    status = search_rebuild(search, 2 * r->work, 0, false);
+    status = search_rebuild(search, r->work, 0, false);
     if (status == NEAP_OK) status = consider(r, search);
   }
   search_free(search);
@@ -174,31 +187,31 @@ static neap_status polish(struct repair *r) {
 
 static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without. */
-  static const uint64_t cuts[] = {1, 4, 2, 8, 16, 32};
-  const int all = (int)(sizeof cuts / sizeof *cuts), count = r->demand->quick ? all / 2 : all;
+  static const uint64_t cuts[] = {1, 3, 8, 16, 24, 32, 48};
+  enum { USUAL = 4 }; /* the others only where nothing suits yet */
+  const int all = (int)(sizeof cuts / sizeof *cuts);
   const uint64_t most = r->demand->capacity;
   uint32_t seed = 1;
   TRY(pad(r, r->best));
-  for (int i = 0; i < count && !done(r); i++) {
-    TRY(attempt(r, r->step, most - most / 1000 * cuts[i], seed++));
-    if (!done(r)) TRY(attempt(r, &r->padded, most - most / 1000, seed++));
+  for (int i = 0; i < all && !done(r) && (i < USUAL || !suits(r, r->best)); i++) {
+    TRY(attempt(r, i % 2 ? r->step : &r->padded, most - most / 1000 * cuts[i], seed++));
   }
   return fits(r, r->best) ? polish(r) : NEAP_OK;
 }
 
 /* Some hundredths of a second. */
 static int64_t work_for(int64_t nodes) {
-  enum { EACH = 2000, MOST = 300000, EACH_MORE = 200 };
+  enum { EACH = 1000, MOST = 150000, EACH_MORE = 200 };
   return (nodes * EACH < MOST ? nodes * EACH : MOST) + nodes * EACH_MORE;
 }
 
-/* In a large step, where each layout takes its time: without what the layout lost, and then without more. */
+/* In a large step, where each takes its time: the first that keeps the capacity, tight or not. */
 static neap_status try_below(struct repair *r) {
-  enum { ATTEMPTS = 4 };
-  const uint64_t most = r->demand->capacity, lost = r->best->arena_bytes - most, least = most / 1000;
-  uint64_t cut = lost > least ? lost : least;
-  for (uint32_t seed = 1; seed <= ATTEMPTS && cut < most && !done(r); seed++, cut += cut / 2)
-    TRY(attempt(r, r->step, most - cut, seed));
+  static const uint64_t cuts[] = {4, 8, 16, 32};
+  const int count = (int)(sizeof cuts / sizeof *cuts);
+  const uint64_t most = r->demand->capacity;
+  for (int i = 0; i < count && !done(r); i++)
+    TRY(attempt(r, r->step, most - most / 1000 * cuts[i], (uint32_t)i + 1));
   return NEAP_OK;
 }
 
@@ -211,10 +224,12 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                      .padded = *step,
                      .demand = &first_fit,
                      .start = schedule,
-                     .work = work_for(step->node_count)};
+                     .work = work_for(step->node_count),
+                     .pieces = large ? 1 : 3};
   TRY(plan_of_schedule(step, schedule, demand, &r.best));
   r.cost = r.best->cost + step->base_cost * 0.002;
   neap_status status = NEAP_OK;
+  first_fit.tight = demand->tight && !large;
   if (!suits(&r, r.best)) {
     struct region region = {0};
     r.padded.nodes = region_copy(&region, step->nodes, (size_t)step->node_count, sizeof *step->nodes);

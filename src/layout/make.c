@@ -55,35 +55,44 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
 
 static const struct planner_options quick_look = {.quick = true};
 
-/* What the row finds, in the smallest arena that it or a schedule near it can be laid out in. */
+/* Puts a plan with a smaller arena in the place of `*plan`, where one is found. */
+static neap_status shrink(const neap_step *step, const struct schedule *schedule, uint64_t capacity,
+                          struct neap_plan **plan) {
+  const struct demand demand = {.planner = (*plan)->planner, .capacity = capacity, .quick = true};
+  struct neap_plan *smaller = NULL;
+  TRY(plan_by_repair(step, schedule, &demand, &smaller));
+  if (smaller->arena_bytes < (*plan)->arena_bytes) {
+    struct neap_plan *old = *plan;
+    *plan = smaller;
+    smaller = old;
+  }
+  neap_plan_free(smaller);
+  return NEAP_OK;
+}
+
+/* What the row finds, in the smallest arena that it or a schedule near it can be laid out in: halving what is
+ * between that and the live bytes. */
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
-                                 struct neap_plan **out) {
-  static const uint64_t thousandths[] = {0, 4, 8, 16, 32};
-  const int count = (int)(sizeof thousandths / sizeof *thousandths);
+                                 const struct planner_options *options, struct neap_plan **out) {
+  enum { TRIES = 2, SHARE = 100 }; /* of the live bytes, that are not worth more */
   struct schedule schedule = {0};
+  struct demand demand = {.planner = planner->name, .tight = true};
   struct simulation score = {0};
-  neap_status status = planner->least(step, 0, &quick_look, &schedule);
+  struct neap_plan *plan = NULL;
+  neap_status status = planner->least(step, 0, options, &schedule);
   if (status == NEAP_OK) status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
-  const uint64_t live = status == NEAP_OK ? score.peak_bytes - step->resident_bytes : 0;
-  for (int i = 0; status == NEAP_OK && i < count; i++) {
-    const struct demand demand = {
-        .planner = planner->name, .capacity = live + live / 1000 * thousandths[i], .tight = true};
-    struct neap_plan *plan = NULL;
-    status = i == 0 ? plan_of_schedule(step, &schedule, &demand, &plan)
-                    : plan_by_repair(step, &schedule, &demand, &plan);
-    if (status != NEAP_OK) break;
-    if (plan->arena_bytes <= demand.capacity) i = count;
-    if (*out == NULL || plan->arena_bytes < (*out)->arena_bytes) {
-      struct neap_plan *old = *out;
-      *out = plan;
-      plan = old;
-    }
-    neap_plan_free(plan);
+  uint64_t low = demand.capacity = status == NEAP_OK ? score.peak_bytes - step->resident_bytes : 0;
+  if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, &demand, &plan);
+  for (int i = 0; status == NEAP_OK && i < TRIES && plan->arena_bytes > low + low / SHARE; i++) {
+    const uint64_t middle = low + (plan->arena_bytes - low) / 2;
+    status = shrink(step, &schedule, middle, &plan);
+    if (status == NEAP_OK && plan->arena_bytes > middle) low = middle;
   }
   schedule_free(&schedule);
-  if (status == NEAP_OK) return NEAP_OK;
-  neap_plan_free(*out);
-  *out = NULL;
+  if (status == NEAP_OK)
+    *out = plan;
+  else
+    neap_plan_free(plan);
   return status;
 }
 
@@ -91,9 +100,9 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
  * budget that is met, then down from plan to plan until a byte less is not met. It is the same whatever
  * budget was asked for. */
 static neap_status find_least(const neap_step *step, const struct planner *planner, uint64_t bound,
-                              struct neap_plan **out) {
+                              const struct planner_options *options, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
-  if (planner->least != NULL) return ask_for_least(step, planner, out);
+  if (planner->least != NULL) return ask_for_least(step, planner, options, out);
   TRY(run_planner(step, UINT64_MAX, planner, &quick_look, &plan));
   uint64_t missed = bound - 1;
   for (bool narrow = false;;) {
@@ -178,12 +187,12 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
 
 /* The least of the rows that do not meet the budget, whatever it is; for "auto", but for tiny steps, only of
  * those that find it at once. */
-static neap_status ask_least(struct choice *c, uint64_t missing) {
+static neap_status ask_least(struct choice *c, const struct planner_options *options, uint64_t missing) {
   const bool every = c->step->node_count <= TINY_STEP || strcmp(c->name, "auto") != 0;
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
     if (!(missing >> i & 1) || (!every && planners[i].least == NULL)) continue;
-    const neap_status status = find_least(c->step, &planners[i], c->bound, &plan);
+    const neap_status status = find_least(c->step, &planners[i], c->bound, options, &plan);
     if (status == NEAP_OVER_BUDGET) continue; /* this row does not take such a graph at all */
     if (status != NEAP_OK) return status;
     consider(c, plan);
@@ -209,7 +218,7 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   uint64_t missing;
   TRY(ask_within(c, options, &missing));
   if (c->best != NULL && c->step->node_count > TINY_STEP) return NEAP_OK;
-  TRY(ask_least(c, missing));
+  TRY(ask_least(c, options, missing));
   if (c->best != NULL || c->least == NULL) return NEAP_OK;
   return ask_at_least(c, options);
 }
@@ -247,7 +256,9 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
             "there is no planner '%s'", choice.name);
   const double start = clock_seconds();
-  const struct planner_options planner_options = {.deadline =
+  struct schedule least = {0};
+  const struct planner_options planner_options = {.least = &least,
+                                                  .deadline =
                                                       options->seconds > 0 ? start + options->seconds : 0,
                                                   .started = start,
                                                   .progress = options->progress,
@@ -265,6 +276,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   }
   neap_plan_free(choice.best);
   neap_plan_free(choice.least);
+  schedule_free(&least);
   return status;
 }
 

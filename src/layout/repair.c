@@ -65,6 +65,7 @@ struct repair {
   const struct demand *demand;
   const struct schedule *start;
   struct neap_plan *best;
+  int in_vain;  /* layouts since the last that was better */
   int64_t work; /* of a piece of an attempt, in units of the timeline */
   int pieces;
   double cost; /* that is near enough to the start's, which is well searched */
@@ -82,10 +83,14 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
   return fits(r, plan) && (r->demand->quick || is_tight(r, plan));
 }
 
-/* No more is asked. */
+/* Layouts in vain: while none fits, and while none is tight. */
+enum { PATIENCE = 10, PATIENCE_TIGHT = 6 };
+
+/* No more is asked, or it is no use. */
 static bool done(const struct repair *r) {
   const double deadline = r->demand->deadline;
   if (deadline > 0 && fits(r, r->best) && clock_seconds() >= deadline) return true;
+  if (r->in_vain >= (fits(r, r->best) ? PATIENCE_TIGHT : PATIENCE)) return true;
   return suits(r, r->best) && (r->demand->quick || r->best->cost <= r->cost);
 }
 
@@ -141,10 +146,12 @@ static neap_status consider(struct repair *r, const struct search *search) {
     neap_plan_free(plan);
     return status;
   }
+  r->in_vain++;
   if (better(r, plan, r->best)) {
     struct neap_plan *old = r->best;
     r->best = plan;
     plan = old;
+    r->in_vain = 0;
   }
   neap_plan_free(plan);
   return NEAP_OK;

@@ -155,7 +155,7 @@ static struct planning planning_of(const neap_step *step, uint64_t limit,
 
 /* Of each of the searches below: twice that of a plan, but in a large step, where it brings little. */
 static int64_t work_for_least(const struct planning *p) {
-  enum { MOST = 24000000 };
+  enum { MOST = 12000000 };
   return 2 * p->work < MOST ? 2 * p->work : MOST;
 }
 
@@ -235,18 +235,34 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
   return NEAP_OK;
 }
 
-/* It hangs on the step alone. */
-neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
-                            struct schedule *out) {
-  (void)budget, (void)options;
+static neap_status find_least(const neap_step *step, struct schedule *out) {
   const struct planner_options quick = {.quick = true};
   struct planning p = planning_of(step, 0, &quick);
   TRY(plan_keep_all(step, UINT64_MAX, &quick, out));
   TRY(squeeze(&p, lower_by_rotor, 0.5, 0.02, out));
   TRY(squeeze(&p, lower_by_search, 0.3, 0.002, out));
   TRY(squeeze(&p, lower_by_start, 0.02, 0.004, out));
-  if (step->node_count > LARGE_STEP) return NEAP_OK;
+  enum { NODES = 100 }; /* of more it finds deep recomputation whose values do not pack */
+  if (step->node_count > NODES) return NEAP_OK;
   return squeeze(&p, lower_by_pebbling, 0.1, 0.001, out);
+}
+
+static neap_status copy(const struct schedule *from, struct schedule *to) {
+  TRY(vector_reserve(&to->nodes, from->nodes.count + 1));
+  if (from->nodes.count > 0)
+    memcpy(to->nodes.data, from->nodes.data, from->nodes.count * sizeof *to->nodes.data);
+  to->nodes.count = from->nodes.count;
+  return NEAP_OK;
+}
+
+/* It hangs on the step alone. */
+neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                            struct schedule *out) {
+  (void)budget;
+  struct schedule *kept = options->least;
+  if (kept == NULL) return find_least(step, out);
+  if (kept->nodes.count == 0) TRY(find_least(step, kept));
+  return copy(kept, out);
 }
 
 /* ---- The row ---- */

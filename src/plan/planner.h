@@ -12,6 +12,8 @@ struct planner_options {
   bool quick;      /* only whether the budget can be met counts, not the cost */
   double deadline; /* of clock_seconds(): a row that searches does so until then; 0: none, deterministic */
   double started;  /* of the same clock */
+  struct schedule *least; /* where a row keeps the schedule with the least peak that it finds, from one call
+                             to the next for the same step; NULL: nowhere */
   neap_plan_progress_function *progress; /* told now and then by a row that searches; NULL: nobody */
   void *context;
 };

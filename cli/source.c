@@ -58,6 +58,7 @@ static neap_status plan_model(const struct source *source, neap_session_options 
   session.budget = how.budget;
   session.planner = how.planner;
   session.plan_file = how.plan_file;
+  session.plan_quick = how.plan_quick;
   session.plan_seconds = how.plan_seconds;
   session.plan_progress = how.plan_progress;
   session.plan_context = how.plan_context;
@@ -133,7 +134,7 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
   direct.convolution = NEAP_CONV_DIRECT;
   neap_step *step = NULL;
   neap_plan *plan = NULL;
-  const neap_session_options how = {.budget = budget, .planner = planner};
+  const neap_session_options how = {.budget = budget, .planner = planner, .plan_quick = true};
   const bool fits = plan_model(&direct, how, NULL, &step, &plan) == NEAP_OK;
   neap_plan_free(plan);
   neap_step_free(step);

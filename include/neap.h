@@ -228,6 +228,7 @@ typedef struct neap_session_options {
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
   const char *planner;    /* NULL: "auto" */
   const char *plan_file;  /* replay this plan instead of planning; borrowed */
+  bool plan_quick;        /* as neap_plan_options.quick */
   double plan_seconds;    /* as neap_plan_options.seconds */
   neap_plan_progress_function *plan_progress; /* as neap_plan_options.progress; NULL: not called */
   void *plan_context;                         /* handed to it */
@@ -439,7 +440,8 @@ neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *p
 /* How to plan. Zeroed: the effort that neap_plan_make spends, the same plan on every machine. */
 typedef struct neap_plan_options {
   const char *planner; /* NULL: "auto" */
-  double seconds;      /* above 0: the search goes on for so long, and what it finds hangs on the machine */
+  bool quick;     /* any plan within the budget will do; where none is found `*smallest` is 0, not sought */
+  double seconds; /* above 0: the search goes on for so long, and what it finds hangs on the machine */
   neap_plan_progress_function *progress; /* called a few times a second while a search goes on; NULL: not */
   void *context;                         /* handed to it */
 } neap_plan_options;

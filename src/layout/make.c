@@ -180,7 +180,7 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
       return status;
     else
       consider(c, plan);
-    if (c->best != NULL && c->best->recomputed == 0) break; /* nothing is cheaper */
+    if (c->best != NULL && (options->quick || c->best->recomputed == 0)) break; /* nothing is cheaper */
   }
   return NEAP_OK;
 }
@@ -214,6 +214,15 @@ static neap_status ask_at_least(struct choice *c, const struct planner_options *
   return status;
 }
 
+/* Only whether the budget is met. */
+static neap_status ask_quickly(struct choice *c, const struct planner_options *options) {
+  uint64_t missing;
+  TRY(ask_within(c, options, &missing));
+  RETURN_IF(c->best == NULL, NEAP_OVER_BUDGET, "no plan was found within %llu bytes",
+            (unsigned long long)c->budget);
+  return NEAP_OK;
+}
+
 static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
   TRY(ask_within(c, options, &missing));
@@ -227,8 +236,9 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
 static neap_status plan_within(struct choice *choice, const struct planner_options *options,
                                uint64_t *smallest) {
   const bool least = choice->budget == NEAP_BUDGET_MIN;
-  TRY(ask_rows(choice, options));
   if (smallest != NULL) *smallest = 0;
+  if (options->quick && !least) return ask_quickly(choice, options);
+  TRY(ask_rows(choice, options));
   if (choice->best == NULL && choice->least == NULL) return plan_over_budget(choice->name, choice->budget, 0);
   if (choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget)) {
     choice->best = choice->least;
@@ -240,9 +250,10 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
 }
 
 /* How far from the best the plan can be. Costs added in another order differ in the last digits. */
-static neap_status add_bounds(const struct choice *c, uint64_t asked) {
+static neap_status add_bounds(const struct choice *c, uint64_t asked, bool quick) {
   struct neap_plan *plan = c->best;
   plan->lower_bound_bytes = c->bound;
+  if (quick) return NEAP_OK;
   TRY(plan_cost_bound(c->step, asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked, &plan->cost_lower_bound));
   plan->proven_optimal = plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
   plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
@@ -258,6 +269,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   const double start = clock_seconds();
   struct schedule least = {0};
   const struct planner_options planner_options = {.least = &least,
+                                                  .quick = options->quick,
                                                   .deadline =
                                                       options->seconds > 0 ? start + options->seconds : 0,
                                                   .started = start,
@@ -268,7 +280,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
     status = budget == NEAP_BUDGET_MAX
                  ? run_planner(step, budget, planner_find("keep-all"), &quick_look, &choice.best)
                  : plan_within(&choice, &planner_options, smallest);
-  if (status == NEAP_OK) status = add_bounds(&choice, budget);
+  if (status == NEAP_OK) status = add_bounds(&choice, budget, options->quick);
   if (status == NEAP_OK) {
     choice.best->seconds = clock_seconds() - start;
     *plan = choice.best;

@@ -222,11 +222,13 @@ static neap_status consider(struct choice *c, neap_variant variant, struct lower
 static neap_status plan_all(struct choice *c, const struct neap_session_options *options,
                             struct candidates *candidates, uint64_t *smallest) {
   const neap_plan_options how = {.planner = options->planner,
+                                 .quick = options->plan_quick,
                                  .seconds = options->plan_seconds / (1 + candidates->count),
                                  .progress = options->plan_progress,
                                  .context = options->plan_context};
   TRY(plan_within(c->lowered->step, c->budget, &how, smallest, &c->plan));
-  if (c->plan != NULL && c->plan->recomputed == 0 && c->budget != NEAP_BUDGET_MIN) return NEAP_OK;
+  const bool will_do = c->plan != NULL && (c->plan->recomputed == 0 || options->plan_quick);
+  if (will_do && c->budget != NEAP_BUDGET_MIN) return NEAP_OK;
   for (int32_t v = 0; v < graph_variant_count; v++)
     if (candidates->lowered[v] != NULL)
       TRY(consider(c, (neap_variant)v, &candidates->lowered[v], &how, smallest));
@@ -246,6 +248,8 @@ static neap_status make_plan(struct choice *c, const struct neap_graph *training
   if (status != NEAP_OK) return status;
   if (c->plan != NULL) return check(c->lowered->step, c->plan);
   if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least;
+  RETURN_IF(options->plan_quick, NEAP_OVER_BUDGET, "no plan was found within %llu bytes",
+            (unsigned long long)c->budget);
   return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
 }
 

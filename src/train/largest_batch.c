@@ -1,5 +1,7 @@
 /* The answer to a budget that cannot be met: with which batch could it be? */
 #include "base/status.h"
+#include "graph/step.h"
+#include "plan/bounds.h"
 
 struct search {
   const char *model;
@@ -8,10 +10,10 @@ struct search {
   uint64_t budget;
 };
 
-/* Plans one batch: `fits`, and where not what it would need and what of it does not grow with the batch. */
+/* One batch: whether it fits; bytes that it needs at least, and what of them does not grow with the batch. */
 struct probe {
   bool fits;
-  uint64_t smallest, resident;
+  uint64_t bound, resident;
 };
 
 static neap_status make_step(const struct search *search, int64_t batch, neap_step **step) {
@@ -24,7 +26,16 @@ static neap_status make_step(const struct search *search, int64_t batch, neap_st
   return status;
 }
 
-static neap_status try_batch(const struct search *search, int64_t batch, struct probe *probe) {
+static neap_status find_bound(const struct search *search, int64_t batch, struct probe *probe) {
+  neap_step *step = NULL;
+  TRY(make_step(search, batch, &step));
+  probe->resident = step->resident_bytes;
+  const neap_status status = plan_memory_bound(step, &probe->bound);
+  neap_step_free(step);
+  return status;
+}
+
+static neap_status try_batch(const struct search *search, int64_t batch, bool quick, bool *fits) {
   neap_graph *graph = NULL;
   neap_step *step = NULL;
   neap_plan *plan = NULL;
@@ -33,22 +44,20 @@ static neap_status try_batch(const struct search *search, int64_t batch, struct 
   shape.batch = batch;
   session.budget = search->budget;
   session.budget_fraction = 0;
+  session.plan_quick = quick;
   TRY(neap_model_build(search->model, &shape, &graph));
-  neap_status status = neap_step_from_graph(graph, &session, &step);
-  if (status == NEAP_OK) {
-    neap_step_info info;
-    neap_step_describe(step, &info);
-    *probe = (struct probe){.resident = info.resident_bytes};
-    neap_step_free(step);
-    step = NULL;
-    status = neap_plan_graph(graph, &session, &probe->smallest, &step, &plan);
-    probe->fits = status == NEAP_OK;
-  }
+  neap_status status = neap_plan_graph(graph, &session, NULL, &step, &plan);
+  *fits = status == NEAP_OK;
   if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
   neap_plan_free(plan);
   neap_step_free(step);
   neap_graph_free(graph);
   return status;
+}
+
+static neap_status look_at(const struct search *search, int64_t batch, struct probe *probe) {
+  TRY(find_bound(search, batch, probe));
+  return try_batch(search, batch, true, &probe->fits);
 }
 
 static neap_status resolve_fraction(struct search *search) {
@@ -61,12 +70,12 @@ static neap_status resolve_fraction(struct search *search) {
   return status;
 }
 
-/* Memory is nearly linear in the batch: where the line from the resident bytes through a batch that does not
- * fit meets the budget. */
+/* Memory is nearly linear in the batch: where the line from the resident bytes through what a batch that does
+ * not fit needs at least meets the budget. */
 static int64_t interpolate(uint64_t budget, int64_t batch, const struct probe *probe) {
-  if (budget <= probe->resident || probe->smallest <= probe->resident) return 0;
+  if (budget <= probe->resident || probe->bound <= probe->resident) return 0;
   return (int64_t)((double)batch * (double)(budget - probe->resident) /
-                   (double)(probe->smallest - probe->resident));
+                   (double)(probe->bound - probe->resident));
 }
 
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
@@ -74,11 +83,10 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
             (long long)shape->batch);
   struct search search = {.model = model, .shape = *shape, .session = session, .budget = session->budget};
+  *largest = 0;
   if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
   struct probe probe;
-  TRY(try_batch(&search, shape->batch, &probe));
-  *largest = 0;
-  if (!probe.fits && probe.smallest == 0) return NEAP_OK; /* the planner takes no such graph */
+  TRY(look_at(&search, shape->batch, &probe));
   int64_t fits = probe.fits ? shape->batch : 0, too_large = shape->batch, stride = 1, failures = 0;
   int64_t next = interpolate(search.budget, too_large, &probe);
   /* A guess from the line, then outwards from what fits, halving when a guess does not settle it: two or
@@ -86,7 +94,7 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   while (fits + 1 < too_large) {
     if (next <= fits) next = fits + 1;
     if (next >= too_large) next = too_large - 1;
-    TRY(try_batch(&search, next, &probe));
+    TRY(look_at(&search, next, &probe));
     if (probe.fits) {
       fits = next;
       next = fits + stride;
@@ -98,6 +106,8 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
       stride = 1;
     }
   }
+  /* A quick look said so; what is said must hold for the plan that will be made. */
+  for (bool met = false; fits > 0 && !met; fits -= !met) TRY(try_batch(&search, fits, false, &met));
   *largest = fits;
   return NEAP_OK;
 }

@@ -7,6 +7,9 @@
 const char *const role_names[ROLE_COUNT] = {"input", "parameter", "state", "value"};
 const char *const pass_names[PASS_COUNT] = {"forward", "backward", "update"};
 
+/* Of the sum of all costs: a plan with very many repeats stays finite. */
+static const double COST_LIMIT = 1e300;
+
 /* ---- Copying ---- */
 
 static neap_status copy_draft(const struct neap_step *draft, struct neap_step *step) {
@@ -166,7 +169,8 @@ static neap_status derive_sums(struct neap_step *step) {
               NEAP_BAD_FORMAT, "nodes[%d].workspace: the sum of all sizes overflows", v);
     step->base_cost += step->nodes[v].cost;
   }
-  RETURN_IF(!isfinite(step->base_cost), NEAP_BAD_FORMAT, "the sum of all costs overflows");
+  RETURN_IF(!(step->base_cost <= COST_LIMIT), NEAP_BAD_FORMAT,
+            "the sum of all costs is %g; at most %g can be planned with", step->base_cost, COST_LIMIT);
   return NEAP_OK;
 }
 

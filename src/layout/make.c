@@ -228,8 +228,8 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   TRY(ask_within(c, options, &missing));
   if (c->best != NULL && c->step->node_count > TINY_STEP) return NEAP_OK;
   TRY(ask_least(c, options, missing));
-  if (c->best != NULL || c->least == NULL) return NEAP_OK;
-  return ask_at_least(c, options);
+  const bool asks = c->best == NULL && c->least != NULL && plan_bytes(c->least) > 0;
+  return asks ? ask_at_least(c, options) : NEAP_OK;
 }
 
 /* The plan for a budget, as above. */

@@ -169,6 +169,12 @@ static void test_defaults(void **state) {
   neap_step_free(step);
   arrays = (neap_step_arrays){0}; /* nothing at all is a step too */
   ASSERT_OK(neap_step_create(&arrays, &step));
+  neap_plan *plan;
+  neap_plan_info info;
+  ASSERT_OK(neap_plan_make(step, NEAP_BUDGET_MIN, "auto", NULL, &plan));
+  neap_plan_describe(plan, &info);
+  assert_int_equal(info.peak_bytes, 0);
+  neap_plan_free(plan);
   neap_step_free(step);
 }
 
@@ -212,6 +218,7 @@ static void test_bad_graphs(void **state) {
   REFUSED_WITH(bytes[1], (uint64_t)INT64_MAX, bad, "overflows");
   REFUSED_WITH(costs[2], -1, bad, "nodes[2].cost");
   REFUSED_WITH(costs[2], 0.0 / 0.0, bad, "nodes[2].cost");
+  REFUSED_WITH(costs[2], 1e305, bad, "sum of all costs");
   REFUSED_WITH(pair[0].node, 3, bad, "inplace[0]");
   REFUSED_WITH(pair[0].node, -1, bad, "inplace[0]");
   REFUSED_WITH(pair[0].output, 1, bad, "nodes[1].inplace[0]");

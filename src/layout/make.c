@@ -74,7 +74,7 @@ static neap_status shrink(const neap_step *step, const struct schedule *schedule
  * between that and the live bytes. */
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  const struct planner_options *options, struct neap_plan **out) {
-  enum { TRIES = 2, SHARE = 100 }; /* of the live bytes, that are not worth more */
+  enum { TRIES = 4, SHARE = 100 }; /* of the live bytes, that are not worth more */
   struct schedule schedule = {0};
   struct demand demand = {.planner = planner->name, .tight = true};
   struct simulation score = {0};

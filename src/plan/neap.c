@@ -155,7 +155,7 @@ static struct planning planning_of(const neap_step *step, uint64_t limit,
 
 /* Of each of the searches below: twice that of a plan, but in a large step, where it brings little. */
 static int64_t work_for_least(const struct planning *p) {
-  enum { MOST = 12000000 };
+  enum { MOST = 24000000 };
   return 2 * p->work < MOST ? 2 * p->work : MOST;
 }
 

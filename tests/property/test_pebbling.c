@@ -34,10 +34,31 @@ static bool found_within(const neap_step *step, uint64_t peak, bool *searched) {
   return found;
 }
 
+/* The cheapest schedule within the peak costs what exhaustive search says. */
+static bool is_cheapest(const neap_step *step, uint64_t peak) {
+  struct exhaustive_result best = {0};
+  struct schedule schedule = {0};
+  struct simulation score = {0};
+  int64_t work = WORK;
+  bool found;
+  assert_int_equal(exhaustive_search(step, peak, EXHAUSTIVE_LEAST_COST, STATES, &best), NEAP_OK);
+  assert_int_equal(pebble_cheapest(step, peak - step->resident_bytes, &work, &schedule, &found), NEAP_OK);
+  if (found) {
+    assert_int_equal(simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score), NEAP_OK);
+    assert_true(score.peak_bytes <= peak);
+  }
+  const bool compared = best.proven && work > 0;
+  if (compared) assert_int_equal(found, best.feasible);
+  if (compared && found) assert_true(score.cost == best.cost); /* whole numbers */
+  schedule_free(&best.schedule);
+  schedule_free(&schedule);
+  return compared;
+}
+
 /* It finds the least peak that there is, and nothing below. */
-static void test_least_peaks(void **state) {
+static void test_against_exhaustive_search(void **state) {
   (void)state;
-  int compared = 0, whole = 0;
+  int compared = 0, whole = 0, cheapest = 0;
   for (int i = 0; i < shorten(400); i++) {
     const struct step_shape shape = {.family = (enum step_family)(i % STEP_FAMILY_COUNT),
                                      .nodes = 5 + i / STEP_FAMILY_COUNT % 14,
@@ -53,11 +74,12 @@ static void test_least_peaks(void **state) {
       assert_true(found_within(step, least, &searched));
       assert_false(found_within(step, least - 1, &searched));
       whole += searched;
+      cheapest += is_cheapest(step, least) && is_cheapest(step, least + least / 8);
     }
     neap_step_free(step);
   }
-  print_message("%d steps, %d of them searched whole\n", compared, whole);
-  assert_true(compared > shorten(300) && whole > compared / 2);
+  print_message("%d steps, %d of them searched whole, in %d for the cheapest\n", compared, whole, cheapest);
+  assert_true(compared > shorten(300) && whole > compared / 2 && cheapest > compared / 2);
 }
 
 /* Where the work is too little nothing is found, and nothing breaks. */
@@ -76,6 +98,7 @@ static void test_little_work(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_least_peaks), cmocka_unit_test(test_little_work)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_exhaustive_search),
+                                     cmocka_unit_test(test_little_work)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,6 +151,25 @@ static neap_step *make_large(int i, bool large) {
   return step;
 }
 
+/* A quick look gives a plan within the budget or says nothing of what would do; with room enough, a plan. */
+static void expect_quick_looks(const neap_step *step, uint64_t least) {
+  const neap_plan_options quick = {.quick = true};
+  uint64_t everything;
+  assert_int_equal(neap_step_keep_all_bytes(step, &everything), NEAP_OK);
+  const uint64_t budgets[] = {plan_lower_bound(step) - 1, least, (least + everything) / 2, everything};
+  for (int i = 0; i < 4; i++) {
+    neap_plan *plan = NULL;
+    uint64_t smallest = 1;
+    const neap_status status = neap_plan_make_with(step, budgets[i], &quick, &smallest, &plan);
+    assert_true(status == NEAP_OK ? i > 0 : status == NEAP_OVER_BUDGET && i < 3);
+    assert_int_equal(smallest, 0);
+    if (status == NEAP_OVER_BUDGET) continue;
+    expect_valid(step, plan);
+    assert_true(peak(plan) <= budgets[i]);
+    neap_plan_free(plan);
+  }
+}
+
 /* What is said to be the least is met when it is asked for, and said again for a byte less; it does not hang
  * on the unit in which sizes are counted. */
 static void test_least(void **state) {
@@ -168,6 +187,7 @@ static void test_least(void **state) {
     assert_true(again->cost <= least->cost);
     assert_int_equal(neap_plan_make(step, peak(least) - 1, "auto", &smallest, &less), NEAP_OVER_BUDGET);
     assert_int_equal(smallest, peak(least));
+    expect_quick_looks(step, peak(least));
     sums[i % 2] += peak(least);
     neap_plan_free(least);
     neap_plan_free(again);

@@ -254,7 +254,9 @@ static neap_status add_bounds(const struct choice *c, uint64_t asked, bool quick
   struct neap_plan *plan = c->best;
   plan->lower_bound_bytes = c->bound;
   if (quick) return NEAP_OK;
-  TRY(plan_cost_bound(c->step, asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked, &plan->cost_lower_bound));
+  const uint64_t budget = asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked;
+  TRY(plan_cost_bound(c->step, budget, &plan->cost_lower_bound));
+  TRY(plan_least_cost(c->step, budget, &plan->cost_lower_bound));
   plan->proven_optimal = plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
   plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
   return NEAP_OK;

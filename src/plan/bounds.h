@@ -47,4 +47,8 @@ neap_status plan_memory_bound(const neap_step *step, uint64_t *bytes);
  * nodes, some tenths for ten thousand. NEAP_OUT_OF_MEMORY. */
 neap_status plan_cost_bound(const neap_step *step, uint64_t budget, double *cost);
 
+/* Raises `*cost` to what the cheapest schedule of a small step costs (plan/pebbling.h), where that is found.
+ */
+neap_status plan_least_cost(const neap_step *step, uint64_t budget, double *cost);
+
 #endif

@@ -5,7 +5,9 @@
 #include "base/region.h"
 #include "plan/bounds.h"
 #include "plan/max_flow.h"
+#include "plan/pebbling.h"
 #include "plan/planner.h"
+#include "plan/simulator.h"
 
 /* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
@@ -323,5 +325,20 @@ neap_status plan_cost_bound(const neap_step *step, uint64_t budget, double *cost
   if (status == NEAP_OK) *cost += repeats * (1 - 1e-9);
   flow_free(&b.flow);
   region_free(&b.region);
+  return status;
+}
+
+neap_status plan_least_cost(const neap_step *step, uint64_t budget, double *cost) {
+  struct schedule schedule = {0};
+  struct simulation score;
+  int64_t work = PEBBLING_WORK;
+  bool found;
+  if (step->node_count > PEBBLING_NODES || budget < step->resident_bytes) return NEAP_OK;
+  TRY(pebble_cheapest(step, budget - step->resident_bytes, &work, &schedule, &found));
+  neap_status status = NEAP_OK;
+  if (found) status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+  /* Costs added in another order differ in the last digits. */
+  if (found && status == NEAP_OK) *cost = fmax(*cost, score.cost * (1 - 1e-12));
+  schedule_free(&schedule);
   return status;
 }

@@ -283,10 +283,10 @@ static neap_status add_least(struct planning *p) {
 
 /* A small step is searched whole, for some hundredths of a second. */
 static neap_status plan_exactly(const struct planning *p, struct schedule *out, bool *found) {
-  enum { NODES = 64, WORK = 5000000 };
-  int64_t work = WORK;
+  int64_t work = PEBBLING_WORK;
   *found = false;
-  return p->step->node_count > NODES ? NEAP_OK : pebble_cheapest(p->step, p->limit, &work, out, found);
+  return p->step->node_count > PEBBLING_NODES ? NEAP_OK
+                                              : pebble_cheapest(p->step, p->limit, &work, out, found);
 }
 
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,

@@ -135,7 +135,7 @@ static neap_step *chain_of_cost(double cost) {
 /* At both ends of the numbers too. */
 static void test_extreme_costs(void **state) {
   (void)state;
-  static const double costs[] = {1, 5e-324, 1e-300, 1e-290, 1e280, 1e306};
+  static const double costs[] = {1, 5e-324, 1e-300, 1e-290, 1e280, 1e298};
   for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
     neap_step *step = chain_of_cost(costs[i]);
     const uint64_t least = least_peak(step);

@@ -268,7 +268,8 @@ static neap_status find_retreats(struct game *g, int32_t state) {
     g->retreats.count = 1;
     return NEAP_OK;
   }
-  qsort(g->retreats.data, g->retreats.count, sizeof *g->retreats.data, compare_retreats);
+  if (g->retreats.count > 1)
+    qsort(g->retreats.data, g->retreats.count, sizeof *g->retreats.data, compare_retreats);
   return NEAP_OK;
 }
 

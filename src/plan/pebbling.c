@@ -292,7 +292,7 @@ static neap_status expand(struct game *g, int32_t state) {
 static neap_status prepare(struct game *g) {
   const neap_step *step = g->step;
   const size_t nodes = (size_t)step->node_count;
-  g->words = ((size_t)step->tensor_count + nodes + 63) / 64;
+  g->words = ((size_t)step->tensor_count + nodes) / 64 + 1;
   g->once = region_alloc(&g->region, nodes, sizeof *g->once);
   g->unread = region_alloc(&g->region, nodes, sizeof *g->unread);
   g->seen = region_alloc(&g->region, nodes, sizeof *g->seen);
@@ -375,7 +375,7 @@ static neap_status play_all(struct game *g, int64_t *work, struct schedule *out,
 /* By node, in their order: its needs are those of the makers of its inputs. */
 static neap_status find_needs(struct game *g) {
   const size_t nodes = (size_t)g->step->node_count;
-  g->node_words = (nodes + 63) / 64;
+  g->node_words = nodes / 64 + 1;
   g->need = region_alloc(&g->region, nodes * g->node_words, sizeof *g->need);
   g->ahead = region_alloc(&g->region, g->node_words, sizeof *g->ahead);
   RETURN_IF(!g->need || !g->ahead, NEAP_OUT_OF_MEMORY, "pebbling: out of memory");

@@ -82,6 +82,8 @@ static void test_repaired_plans(void **state) {
       assert_int_equal(plan_by_repair(step, &schedule, &demand, &again), NEAP_OK);
       expect_valid(step, plain);
       expect_valid(step, plan);
+      for (int32_t k = 0; k < plan->instance_count; k++)
+        assert_int_equal(plan->instances[k].offset % LAYOUT_ALIGNMENT, 0);
       expect_same(plan, again);
       const bool plain_fits = plain->arena_bytes <= demand.capacity,
                  fits = plan->arena_bytes <= demand.capacity;

@@ -26,7 +26,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   FILE *f = r->file;
   fprintf(f, "model         %s, batch %lld\n", s->model, (long long)s->batch);
   fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
-          s->augment == 0 ? "augmented" : "not augmented");
+          s->augment == 0 ? "crops and flips where the data has them" : "not augmented");
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");

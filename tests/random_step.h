@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,17 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
   if (status != NEAP_OK) print_error("random step: %s\n", neap_error_message());
   assert_int_equal(status, NEAP_OK);
   return step;
+}
+
+/* By the independent checker, which says the same of it as the plan. */
+static inline void expect_valid(const struct neap_step *step, const struct neap_plan *plan) {
+  neap_check_result result;
+  const neap_status status = neap_plan_check(step, plan, &result);
+  if (status != NEAP_OK) print_error("%s\n", neap_error_message());
+  assert_int_equal(status, NEAP_OK);
+  assert_true(result.valid);
+  assert_int_equal(result.peak_bytes, plan->peak_bytes);
+  assert_true(fabs(result.cost - plan->cost) < 1e-9 * result.cost);
 }
 
 #endif

@@ -41,9 +41,8 @@ struct game {
   VECTOR(uint64_t) sets;       /* [states][words] */
   VECTOR(struct state) states; /* all that were met */
   VECTOR(int32_t) table;       /* states by hash, -1 where there is none */
-  VECTOR(struct open_state)
-  open; /* the next one last; a heap, the next one first, where the cheapest is sought */
-  bool cheapest;
+  VECTOR(struct open_state) open;
+  bool cheapest;     /* is sought: then `open` is a heap, the next one first; else the next one is last */
   size_t node_words; /* of a set of nodes */
   uint64_t *need;    /* [nodes][node_words] the node and all that it hangs on */
   uint64_t *ahead;   /* [node_words] what must run before the state that is looked at */

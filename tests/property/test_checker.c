@@ -391,15 +391,13 @@ static void test_against_every_byte(void **state) {
 
 static void test_made_plans(void **state) {
   (void)state;
-  static const uint64_t budgets[] = {NEAP_BUDGET_MIN, NEAP_BUDGET_MAX};
-  for (int i = 0; i < FAMILY_COUNT; i++) {
-    neap_step *step = random_step((enum family)i, 3 + 2 * i, (uint32_t)i + 900);
-    for (int b = 0; b < 2; b++) {
-      neap_plan *plan;
-      assert_int_equal(neap_plan_make(step, budgets[b], "auto", NULL, &plan), NEAP_OK);
-      expect(step, plan, true);
-      neap_plan_free(plan);
-    }
+  for (int i = 0; i < shorten(200); i++) {
+    neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 3 + i % 19, (uint32_t)i + 900);
+    neap_plan *plan;
+    const uint64_t budget = i % 2 ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX;
+    assert_int_equal(neap_plan_make(step, budget, "auto", NULL, &plan), NEAP_OK);
+    expect(step, plan, true);
+    neap_plan_free(plan);
     neap_step_free(step);
   }
 }

@@ -3,8 +3,6 @@
  */
 #include "random_step.h"
 
-#include <math.h>
-
 #include "layout/eject.h"
 #include "layout/layout.h"
 #include "layout/repair.h"
@@ -12,16 +10,6 @@
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
-static void expect_valid(const neap_step *step, const neap_plan *plan) {
-  neap_check_result result;
-  const neap_status status = neap_plan_check(step, plan, &result);
-  if (status != NEAP_OK) print_error("%s\n", neap_error_message());
-  assert_int_equal(status, NEAP_OK);
-  assert_true(result.valid);
-  assert_int_equal(result.peak_bytes, plan->peak_bytes);
-  assert_true(fabs(result.cost - plan->cost) < 1e-9 * result.cost);
-}
 
 static void expect_same(const neap_plan *a, const neap_plan *b) {
   assert_int_equal(a->length, b->length);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/targets.h"
+
 /* opt(p, m, a, b) for all m. */
 struct table {
   float *cost;   /* [limit + 1] */
@@ -142,8 +144,8 @@ static void add_leaves(const struct rotor_mode *mode, struct table *t) {
 }
 
 /* to[i] = min(to[i], sum + x[i] + y[i]) */
-static void add_least(float *restrict to, const float *restrict x, const float *restrict y, float sum,
-                      int32_t count) {
+FOR_EACH_TARGET static void add_least(float *restrict to, const float *restrict x, const float *restrict y,
+                                      float sum, int32_t count) {
   for (int32_t i = 0; i < count; i++) {
     const float with = sum + x[i] + y[i];
     to[i] = with < to[i] ? with : to[i];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/region.h"
+#include "base/targets.h"
 
 /* ---- Positions ---- */
 
@@ -30,21 +31,29 @@ int32_t timeline_predecessor(const struct timeline *t, int32_t run) {
 
 /* ---- Live bytes ---- */
 
+struct sum {
+  int64_t highest, lowest, over;
+};
+
+FOR_EACH_TARGET static struct sum sum_of(const int64_t *live, int32_t count, int64_t limit) {
+  struct sum sum = {INT64_MIN, INT64_MAX, 0};
+  for (int32_t i = 0; i < count; i++) {
+    sum.highest = live[i] > sum.highest ? live[i] : sum.highest;
+    sum.lowest = live[i] < sum.lowest ? live[i] : sum.lowest;
+    sum.over += live[i] > limit ? live[i] - limit : 0;
+  }
+  return sum;
+}
+
 static void sum_up(struct timeline *t, int32_t place) {
   t->work++;
   const struct block *block = &t->blocks[t->at[place]];
-  const int64_t raised = t->raised[place], limit = t->limit - raised;
-  int64_t highest = INT64_MIN, lowest = INT64_MAX, over = 0;
-  for (int32_t i = 0; i < block->count; i++) {
-    const int64_t live = block->live[i];
-    highest = live > highest ? live : highest;
-    lowest = live < lowest ? live : lowest;
-    over += live > limit ? live - limit : 0;
-  }
-  t->excess += over - t->over[place];
-  t->highest[place] = highest + raised;
-  t->lowest[place] = lowest + raised;
-  t->over[place] = over;
+  const int64_t raised = t->raised[place];
+  const struct sum sum = sum_of(block->live, block->count, t->limit - raised);
+  t->excess += sum.over - t->over[place];
+  t->highest[place] = sum.highest + raised;
+  t->lowest[place] = sum.lowest + raised;
+  t->over[place] = sum.over;
 }
 
 static void raise_within(struct timeline *t, int32_t place, int32_t from, int32_t to, int64_t bytes) {

@@ -18,9 +18,10 @@ static neap_status lay_out(const neap_step *step, const struct schedule *schedul
 }
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
- * less. */
+ * less. No plan, and no layout, where the schedule does not cost less than `best` (NULL: none). */
 static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
-                               const struct planner_options *options, struct neap_plan **out) {
+                               const struct planner_options *options, const struct neap_plan *best,
+                               struct neap_plan **out) {
   const struct demand demand = {.planner = planner->name,
                                 .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
                                 .tight = true,
@@ -30,11 +31,15 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
   const int rounds = planner->loose ? 3 : 4; /* what was repaired needs fewer */
   for (int round = 0; round < rounds; round++) {
     struct schedule schedule = {0};
+    struct simulation score = {0};
     struct neap_plan *plan = NULL;
     neap_status status = planner->plan(step, limit, options, &schedule);
-    if (status == NEAP_OK) status = lay_out(step, &schedule, planner, &demand, &plan);
+    if (status == NEAP_OK && best != NULL)
+      status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+    const bool dearer = best != NULL && score.cost >= best->cost;
+    if (status == NEAP_OK && !dearer) status = lay_out(step, &schedule, planner, &demand, &plan);
     schedule_free(&schedule);
-    if (status != NEAP_OK) return status;
+    if (status != NEAP_OK || dearer) return status;
     const uint64_t needed = plan_bytes(plan);
     if (needed <= budget) {
       *out = plan;
@@ -103,7 +108,7 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
                               const struct planner_options *options, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
   if (planner->least != NULL) return ask_for_least(step, planner, options, out);
-  TRY(run_planner(step, UINT64_MAX, planner, &quick_look, &plan));
+  TRY(run_planner(step, UINT64_MAX, planner, &quick_look, NULL, &plan));
   uint64_t missed = bound - 1;
   for (bool narrow = false;;) {
     const uint64_t met = plan_bytes(plan);
@@ -115,7 +120,7 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
     uint64_t tried = narrow ? met - 1 : step->resident_bytes + (uint64_t)sqrt(below * above);
     if (tried <= missed || tried >= met) tried = met - 1;
     struct neap_plan *lower = NULL;
-    const neap_status status = run_planner(step, tried, planner, &quick_look, &lower);
+    const neap_status status = run_planner(step, tried, planner, &quick_look, NULL, &lower);
     if (status == NEAP_OVER_BUDGET && tried == met - 1) break;
     if (status == NEAP_OVER_BUDGET) {
       missed = tried;
@@ -165,20 +170,29 @@ static bool asked(const struct choice *c, int32_t row) {
                                       : strcmp(c->name, planners[row].name) == 0;
 }
 
+/* The order in which rows are asked: `keep-all`, which nothing beats where it fits; then the last row, which
+ * is mostly the best and spares others the layout. For a quick look the table's: the simple ones first. */
+static int32_t row_at(int32_t i, bool quick) {
+  if (i == 0 || quick) return i;
+  return i == 1 ? planner_count - 1 : i - 1;
+}
+
 /* What each row does within the budget. `missing`: a bit for each that does not meet it. */
 static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
   *missing = 0;
   for (int32_t i = 0; i < planner_count; i++) {
+    const int32_t row = row_at(i, options->quick);
+    const struct neap_plan *best = c->step->node_count > TINY_STEP ? c->best : NULL;
     struct neap_plan *plan = NULL;
-    if (!asked(c, i)) continue;
+    if (!asked(c, row)) continue;
     const neap_status status = c->budget == NEAP_BUDGET_MIN || c->budget < c->bound
                                    ? NEAP_OVER_BUDGET
-                                   : run_planner(c->step, c->budget, &planners[i], options, &plan);
+                                   : run_planner(c->step, c->budget, &planners[row], options, best, &plan);
     if (status == NEAP_OVER_BUDGET)
-      *missing |= (uint64_t)1 << i;
+      *missing |= (uint64_t)1 << row;
     else if (status != NEAP_OK)
       return status;
-    else
+    else if (plan != NULL)
       consider(c, plan);
     if (c->best != NULL && (options->quick || c->best->recomputed == 0)) break; /* nothing is cheaper */
   }
@@ -280,7 +294,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   neap_status status = plan_memory_bound(step, &choice.bound);
   if (status == NEAP_OK)
     status = budget == NEAP_BUDGET_MAX
-                 ? run_planner(step, budget, planner_find("keep-all"), &quick_look, &choice.best)
+                 ? run_planner(step, budget, planner_find("keep-all"), &quick_look, NULL, &choice.best)
                  : plan_within(&choice, &planner_options, smallest);
   if (status == NEAP_OK) status = add_bounds(&choice, budget, options->quick);
   if (status == NEAP_OK) {
@@ -296,7 +310,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
 
 neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {
   struct neap_plan *plan = NULL;
-  TRY(run_planner(step, NEAP_BUDGET_MAX, planner_find("keep-all"), &quick_look, &plan));
+  TRY(run_planner(step, NEAP_BUDGET_MAX, planner_find("keep-all"), &quick_look, NULL, &plan));
   *bytes = plan_bytes(plan);
   neap_plan_free(plan);
   return NEAP_OK;

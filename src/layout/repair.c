@@ -1,6 +1,7 @@
 #include "layout/repair.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "layout/layout.h"
@@ -65,10 +66,12 @@ struct repair {
   const struct demand *demand;
   const struct schedule *start;
   struct neap_plan *best;
-  int in_vain;  /* layouts since the last that was better */
-  int64_t work; /* of a piece of an attempt, in units of the timeline */
-  int pieces;
-  double cost; /* that is near enough to the start's, which is well searched */
+  struct schedule last; /* that was laid out */
+  int laid_out;         /* layouts so far */
+  int in_vain;          /* those since the last that was better */
+  int64_t work;         /* of a piece of an attempt, in units of the timeline */
+  int layouts;          /* of an attempt */
+  double cost;          /* that is near enough to the start's, which is well searched */
 };
 
 static bool fits(const struct repair *r, const struct neap_plan *plan) {
@@ -94,9 +97,16 @@ static bool done(const struct repair *r) {
   return suits(r, r->best) && (r->demand->quick || r->best->cost <= r->cost);
 }
 
+/* Costs more than a tight layout is worth. */
+static bool is_dearer(double cost, const struct neap_plan *plan) {
+  static const double worth = 1.005;
+  return cost > plan->cost * worth;
+}
+
 static bool better(const struct repair *r, const struct neap_plan *a, const struct neap_plan *b) {
   if (fits(r, a) != fits(r, b)) return fits(r, a);
   if (!fits(r, a)) return a->arena_bytes < b->arena_bytes;
+  if (is_dearer(a->cost, b) || is_dearer(b->cost, a)) return a->cost < b->cost;
   if (is_tight(r, a) != is_tight(r, b)) return is_tight(r, a);
   return a->cost < b->cost;
 }
@@ -123,6 +133,24 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   return NEAP_OK;
 }
 
+static bool is_same(const struct schedule *a, const struct schedule *b) {
+  return a->nodes.count == b->nodes.count &&
+         memcmp(a->nodes.data, b->nodes.data, a->nodes.count * sizeof *a->nodes.data) == 0;
+}
+
+/* Puts a tight plan of the schedule in the place of `*plan`, where it finds one. */
+static neap_status tighten(const struct repair *r, const struct schedule *schedule, struct neap_plan **plan) {
+  struct neap_plan *tight = NULL;
+  TRY(plan_of_schedule(r->step, schedule, r->demand, &tight));
+  if (better(r, tight, *plan)) {
+    struct neap_plan *old = *plan;
+    *plan = tight;
+    tight = old;
+  }
+  neap_plan_free(tight);
+  return NEAP_OK;
+}
+
 /* Lays out the schedule that was found, unless it costs more than what is known to suit. */
 static neap_status consider(struct repair *r, const struct search *search) {
   struct schedule schedule = {0};
@@ -130,22 +158,26 @@ static neap_status consider(struct repair *r, const struct search *search) {
   if (search->timeline.excess > 0) return NEAP_OK;
   /* Costs added in another order differ in the last digits. */
   if (suits(r, r->best) && search->timeline.cost >= r->best->cost * (1 - 1e-9)) return NEAP_OK;
+  if (fits(r, r->best) && is_dearer(search->timeline.cost, r->best)) return NEAP_OK;
   neap_status status = search_result(search, &schedule);
-  if (status == NEAP_OK) status = plan_of_schedule(r->step, &schedule, r->demand, &plan);
-  /* What is not tight may still be the first that fits. */
-  if (status == NEAP_OK && !fits(r, plan) && !fits(r, r->best) && live_of(plan) <= r->demand->capacity) {
-    struct demand loose = *r->demand;
-    loose.tight = false;
-    neap_plan_free(plan);
-    plan = NULL;
-    status = plan_of_schedule(r->step, &schedule, &loose, &plan);
+  if (status == NEAP_OK && is_same(&schedule, &r->last)) {
+    schedule_free(&schedule);
+    return NEAP_OK;
   }
-  schedule_free(&schedule);
+  /* Within the capacity first: what is not tight may still be the best. */
+  struct demand loose = *r->demand;
+  loose.tight = false;
+  if (status == NEAP_OK) status = plan_of_schedule(r->step, &schedule, &loose, &plan);
+  if (status == NEAP_OK && !is_tight(r, plan) && better(r, plan, r->best))
+    status = tighten(r, &schedule, &plan);
+  schedule_free(&r->last);
+  r->last = schedule;
   if (status == NEAP_OK && !suits(r, plan)) status = pad(r, plan);
   if (status != NEAP_OK) {
     neap_plan_free(plan);
     return status;
   }
+  r->laid_out++;
   r->in_vain++;
   if (better(r, plan, r->best)) {
     struct neap_plan *old = r->best;
@@ -157,15 +189,21 @@ static neap_status consider(struct repair *r, const struct search *search) {
   return NEAP_OK;
 }
 
-/* One search within the limit, in pieces: each leaves another schedule of about the same cost. */
+/* One search within the limit, in pieces. Each leaves another schedule, which is laid out unless it is still
+ * becoming cheaper. */
 static neap_status attempt(struct repair *r, const neap_step *step, uint64_t limit, uint32_t seed) {
+  static const double settled = 0.99; /* of the cost of the piece before */
   struct search *search = malloc(sizeof *search);
   RETURN_IF_NULL(search);
   neap_status status = search_create(step, limit, r->start, seed, search);
   if (status == NEAP_OK && search->timeline.excess > 0) status = search_mend(search, r->work);
-  for (int piece = 0; status == NEAP_OK && piece < r->pieces && !done(r); piece++) {
-    status = search_rebuild(search, r->work, 0, false);
-    if (status == NEAP_OK) status = consider(r, search);
+  for (int left = 2 * r->layouts, layouts = 0; left > 0 && layouts < r->layouts && !done(r); left--) {
+    const double cost = search->timeline.cost;
+    if (status == NEAP_OK) status = search_rebuild(search, r->work, 0, false);
+    if (status != NEAP_OK) break;
+    if (left > 1 && search->timeline.cost < cost * settled) continue;
+    status = consider(r, search);
+    layouts++;
   }
   search_free(search);
   free(search);
@@ -193,15 +231,20 @@ static neap_status polish(struct repair *r) {
 }
 
 static neap_status try_near(struct repair *r) {
-  /* Thousandths of the memory to do without. */
-  static const uint64_t cuts[] = {1, 3, 8, 16, 24, 32, 48};
+  /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
+  static const uint64_t cuts[] = {1, 3, 8, 16, 24, 32, 48}, eighths[] = {0, 1, 4, 8, 12, 16, 24};
   enum { USUAL = 4 }; /* the others only where nothing suits yet */
   const int all = (int)(sizeof cuts / sizeof *cuts);
   const uint64_t most = r->demand->capacity;
+  const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - most;
   uint32_t seed = 1;
   TRY(pad(r, r->best));
   for (int i = 0; i < all && !done(r) && (i < USUAL || !suits(r, r->best)); i++) {
-    TRY(attempt(r, i % 2 ? r->step : &r->padded, most - most / 1000 * cuts[i], seed++));
+    const uint64_t least = most / 1000 * cuts[i], share = lacks / 8 * eighths[i];
+    const uint64_t cut = share > least ? share : least;
+    const int laid_out = r->laid_out;
+    if (cut < most) TRY(attempt(r, i % 2 ? r->step : &r->padded, most - cut, seed++));
+    if (fits(r, r->best) && r->laid_out == laid_out) break; /* it was too dear, and less memory is dearer */
   }
   return fits(r, r->best) ? polish(r) : NEAP_OK;
 }
@@ -232,7 +275,7 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                      .demand = &first_fit,
                      .start = schedule,
                      .work = work_for(step->node_count),
-                     .pieces = large ? 1 : 3};
+                     .layouts = large ? 1 : 3};
   TRY(plan_of_schedule(step, schedule, demand, &r.best));
   r.cost = r.best->cost + step->base_cost * 0.002;
   neap_status status = NEAP_OK;
@@ -245,6 +288,7 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                                     : try_near(&r);
     region_free(&region);
   }
+  schedule_free(&r.last);
   if (status == NEAP_OK)
     *out = r.best;
   else

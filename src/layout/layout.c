@@ -10,12 +10,6 @@
 /* Seconds at the most. */
 static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000, .closest = true};
 
-/* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. */
-static int64_t work_for(int64_t count) {
-  enum { LEAST = 500000, EACH = 50 };
-  return LEAST + count * EACH;
-}
-
 static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 /* The largest unit up to LAYOUT_ALIGNMENT, a power of two, to which sizes are rounded up without much waste:
@@ -37,6 +31,7 @@ static uint64_t alignment_of(const struct instance *instances, int32_t count) {
 struct fitting {
   const struct instance *instances;
   int32_t count;
+  int64_t effort; /* times the usual work */
   uint64_t alignment;
   bool *apart;   /* by instance: lies beside the one whose bytes it might take over */
   int32_t *next; /* by instance: the one that takes its bytes over; -1: none */
@@ -45,6 +40,12 @@ struct fitting {
   struct span *spans;
   int32_t shape_count;
 };
+
+/* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. */
+static int64_t work_for(const struct fitting *f) {
+  enum { LEAST = 500000, EACH = 50 };
+  return f->effort * (LEAST + f->count * EACH);
+}
 
 /* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
 static void make_shapes(struct fitting *f) {
@@ -138,10 +139,10 @@ static neap_status mend(struct fitting *f, uint64_t enough, struct region *regio
   }
   uint64_t capacity = goal_of(f, enough, out);
   const int halvings = enough > out->live_bytes ? 0 : HALVINGS;
-  TRY(eject(f, heir_of, capacity, work_for(f->count), offsets, out));
+  TRY(eject(f, heir_of, capacity, work_for(f), offsets, out));
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
-    TRY(eject(f, heir_of, middle, work_for(f->count) / 2, offsets, out));
+    TRY(eject(f, heir_of, middle, work_for(f) / 2, offsets, out));
     if (out->arena_bytes > middle) capacity = middle;
   }
   return NEAP_OK;
@@ -160,7 +161,7 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   struct placement_result result;
   make_shapes(f);
   const bool many = f->shape_count >= MANY_SHAPES;
-  const struct placement_limits limits = {.enough = enough, .work = many ? 0 : SEARCHED};
+  const struct placement_limits limits = {.enough = enough, .work = many ? 0 : f->effort * SEARCHED};
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
   out->offsets = malloc((n + 1) * sizeof *out->offsets);
@@ -170,18 +171,18 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   if (out->arena_bytes <= enough || out->arena_bytes == out->live_bytes) return NEAP_OK;
   bool found = false;
   if (many)
-    TRY(place_by_bulk(f->shapes, f->shape_count, f->spans, goal_of(f, enough, out), work_for(f->count) / 3,
-                      offsets, &found));
+    TRY(place_by_bulk(f->shapes, f->shape_count, f->spans, goal_of(f, enough, out), work_for(f) / 3, offsets,
+                      &found));
   if (found) take_offsets(f, offsets, out);
   return found ? NEAP_OK : mend(f, enough, region, out);
 }
 
-neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough,
+neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough, int effort,
                              struct layout *out) {
   struct region region = {0};
   *out = (struct layout){0};
   struct fitting fitting = {
-      .instances = instances, .count = count, .alignment = alignment_of(instances, count)};
+      .instances = instances, .count = count, .effort = effort, .alignment = alignment_of(instances, count)};
   const neap_status status = solve(&fitting, enough, &region, out);
   region_free(&region);
   return status;

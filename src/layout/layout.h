@@ -17,8 +17,9 @@ struct layout {
 /* Offsets for the instances of a simulated schedule. An instance that takes over another's bytes in place
  * gets the same offset (or, where that is what fits, its own: at position `at` the two may overlap only by
  * having equal offsets). Stops as soon as the arena fits in `enough` bytes or equals live_bytes rounded
- * up; searches no further than a fixed number of moves, so it is deterministic. */
-neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough,
+ * up; searches no further than a fixed number of moves, so it is deterministic. `effort`: times the usual
+ * number, which takes less than a tenth of a second. */
+neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough, int effort,
                              struct layout *out);
 
 #endif

@@ -20,6 +20,8 @@ static uint64_t enough_for(const struct demand *demand, uint64_t live) {
   return demand->tight && tight < demand->capacity ? tight : demand->capacity;
 }
 
+enum { THOROUGH = 4 }; /* times the usual work */
+
 neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,
                              const struct demand *demand, struct neap_plan **out) {
   struct simulation score;
@@ -30,9 +32,10 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
   struct layout layout = {0};
   struct placed *placed = malloc(((size_t)count + 1) * sizeof *placed);
   neap_status status =
-      placed == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
-                     : layout_instances(instances, count,
-                                        enough_for(demand, score.peak_bytes - step->resident_bytes), &layout);
+      placed == NULL
+          ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
+          : layout_instances(instances, count, enough_for(demand, score.peak_bytes - step->resident_bytes),
+                             demand->thorough ? THOROUGH : 1, &layout);
   if (status == NEAP_OK) {
     for (int32_t i = 0; i < count; i++)
       placed[i] =
@@ -99,7 +102,7 @@ static bool done(const struct repair *r) {
 
 /* Costs more than a tight layout is worth. */
 static bool is_dearer(double cost, const struct neap_plan *plan) {
-  static const double worth = 1.005;
+  static const double worth = 1.001;
   return cost > plan->cost * worth;
 }
 
@@ -111,9 +114,10 @@ static bool better(const struct repair *r, const struct neap_plan *a, const stru
   return a->cost < b->cost;
 }
 
-/* Where a plan sticks out, the nodes that run there leave that much less to values from now on. */
+/* Where a plan sticks out, the nodes that run there leave half as much less to values from now on: what
+ * remains may fit elsewhere. */
 static neap_status pad(struct repair *r, const struct neap_plan *plan) {
-  enum { SHARE = 50 }; /* of what will do, and no more: what remains may fit elsewhere */
+  enum { SHARE = 100 }; /* of what will do, and no more */
   struct simulation score;
   struct instance *instances = NULL;
   int32_t count = 0;
@@ -122,7 +126,7 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   for (int32_t i = 0; i < count; i++) {
     const uint64_t top = plan->instances[i].offset + plan->instances[i].bytes;
     if (top <= enough) continue;
-    const uint64_t more = top - enough < enough / SHARE ? top - enough : enough / SHARE;
+    const uint64_t half = (top - enough) / 2, more = half < enough / SHARE ? half : enough / SHARE;
     for (int32_t at = instances[i].at; at <= instances[i].last; at++) {
       const int32_t node = plan->schedule[at];
       if (r->padded.nodes[node].workspace < r->step->nodes[node].workspace + more)
@@ -230,11 +234,32 @@ static neap_status polish(struct repair *r) {
   return status;
 }
 
+/* What its planner made of the schedule is better searched than what is found near it: a layout that nearly
+ * fits is worth more work. */
+static neap_status try_again(struct repair *r) {
+  enum { SHARE = 32 }; /* of the capacity */
+  const uint64_t capacity = r->demand->capacity;
+  struct neap_plan *plan = NULL;
+  if (r->best->arena_bytes > capacity + capacity / SHARE) return NEAP_OK;
+  struct demand demand = *r->demand;
+  demand.thorough = true;
+  TRY(plan_of_schedule(r->step, r->start, &demand, &plan));
+  if (plan->arena_bytes < r->best->arena_bytes) {
+    struct neap_plan *old = r->best;
+    r->best = plan;
+    plan = old;
+  }
+  neap_plan_free(plan);
+  return NEAP_OK;
+}
+
 static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
   static const uint64_t cuts[] = {1, 3, 8, 16, 24, 32, 48}, eighths[] = {0, 1, 4, 8, 12, 16, 24};
   enum { USUAL = 4 }; /* the others only where nothing suits yet */
   const int all = (int)(sizeof cuts / sizeof *cuts);
+  if (!r->demand->quick) TRY(try_again(r));
+  if (done(r)) return NEAP_OK;
   const uint64_t most = r->demand->capacity;
   const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - most;
   uint32_t seed = 1;

@@ -11,9 +11,9 @@
 /* ---- One budget ---- */
 
 static neap_status lay_out(const neap_step *step, const struct schedule *schedule,
-                           const struct planner *planner, const struct demand *demand,
-                           struct neap_plan **out) {
-  return planner->loose && demand->capacity > 0 ? plan_by_repair(step, schedule, demand, out)
+                           const struct schedule *runner_up, const struct planner *planner,
+                           const struct demand *demand, struct neap_plan **out) {
+  return planner->loose && demand->capacity > 0 ? plan_by_repair(step, schedule, runner_up, demand, out)
                                                 : plan_of_schedule(step, schedule, demand, out);
 }
 
@@ -30,15 +30,18 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
   uint64_t limit = budget;
   const int rounds = planner->loose ? 3 : 4; /* what was repaired needs fewer */
   for (int round = 0; round < rounds; round++) {
-    struct schedule schedule = {0};
+    struct schedule schedule = {0}, runner_up = {0};
     struct simulation score = {0};
     struct neap_plan *plan = NULL;
-    neap_status status = planner->plan(step, limit, options, &schedule);
+    struct planner_options with_second = *options;
+    with_second.runner_up = &runner_up;
+    neap_status status = planner->plan(step, limit, &with_second, &schedule);
     if (status == NEAP_OK && best != NULL)
       status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
     const bool dearer = best != NULL && score.cost >= best->cost;
-    if (status == NEAP_OK && !dearer) status = lay_out(step, &schedule, planner, &demand, &plan);
+    if (status == NEAP_OK && !dearer) status = lay_out(step, &schedule, &runner_up, planner, &demand, &plan);
     schedule_free(&schedule);
+    schedule_free(&runner_up);
     if (status != NEAP_OK || dearer) return status;
     const uint64_t needed = plan_bytes(plan);
     if (needed <= budget) {
@@ -65,7 +68,7 @@ static neap_status shrink(const neap_step *step, const struct schedule *schedule
                           struct neap_plan **plan) {
   const struct demand demand = {.planner = (*plan)->planner, .capacity = capacity, .quick = true};
   struct neap_plan *smaller = NULL;
-  TRY(plan_by_repair(step, schedule, &demand, &smaller));
+  TRY(plan_by_repair(step, schedule, NULL, &demand, &smaller));
   if (smaller->arena_bytes < (*plan)->arena_bytes) {
     struct neap_plan *old = *plan;
     *plan = smaller;

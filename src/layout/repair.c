@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "layout/layout.h"
 #include "plan/planner.h"
 #include "plan/search.h"
@@ -69,12 +70,10 @@ struct repair {
   const struct demand *demand;
   const struct schedule *start;
   struct neap_plan *best;
-  struct schedule last; /* that was laid out */
-  int laid_out;         /* layouts so far */
-  int in_vain;          /* those since the last that was better */
-  int64_t work;         /* of a piece of an attempt, in units of the timeline */
-  int layouts;          /* of an attempt */
-  double cost;          /* that is near enough to the start's, which is well searched */
+  int laid_out; /* layouts so far */
+  int in_vain;  /* those since the last that was better */
+  int64_t work; /* of a piece of an attempt, in units of the timeline */
+  double cost;  /* that is near enough to the start's, which is well searched */
 };
 
 static bool fits(const struct repair *r, const struct neap_plan *plan) {
@@ -92,13 +91,15 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
 /* Layouts in vain: while none fits, and while none is tight. */
 enum { PATIENCE = 10, PATIENCE_TIGHT = 6 };
 
-/* No more is asked, or it is no use. */
-static bool done(const struct repair *r) {
+/* With this plan, and so many layouts in vain: no more is asked, or it is no use. */
+static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   const double deadline = r->demand->deadline;
-  if (deadline > 0 && fits(r, r->best) && clock_seconds() >= deadline) return true;
-  if (r->in_vain >= (fits(r, r->best) ? PATIENCE_TIGHT : PATIENCE)) return true;
-  return suits(r, r->best) && (r->demand->quick || r->best->cost <= r->cost);
+  if (deadline > 0 && fits(r, best) && clock_seconds() >= deadline) return true;
+  if (in_vain >= (fits(r, best) ? PATIENCE_TIGHT : PATIENCE)) return true;
+  return suits(r, best) && (r->demand->quick || best->cost <= r->cost);
 }
+
+static bool done(const struct repair *r) { return ends_with(r, r->best, r->in_vain); }
 
 /* Costs more than a tight layout is worth. */
 static bool is_dearer(double cost, const struct neap_plan *plan) {
@@ -137,6 +138,27 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   return NEAP_OK;
 }
 
+/* ---- Attempts ---- */
+
+enum { LAYOUTS = 4, ATTEMPTS = 2 };
+
+/* A search from a schedule near the one in hand. It sees the repair as it was when it began, so that several
+ * run side by side and do the same as one after the other. */
+struct attempt {
+  const struct repair *repair;
+  const neap_step *step;
+  const struct schedule *start;
+  uint64_t limit; /* bytes of values */
+  uint32_t seed;
+  int layouts;                      /* at most, up to LAYOUTS */
+  struct neap_plan *plans[LAYOUTS]; /* what it made, in order */
+  int count;
+  const struct neap_plan *best; /* of those, and the repair's */
+  int in_vain;                  /* as in the repair */
+  struct schedule last;         /* that was laid out */
+  neap_status status;
+};
+
 static bool is_same(const struct schedule *a, const struct schedule *b) {
   return a->nodes.count == b->nodes.count &&
          memcmp(a->nodes.data, b->nodes.data, a->nodes.count * sizeof *a->nodes.data) == 0;
@@ -155,32 +177,82 @@ static neap_status tighten(const struct repair *r, const struct schedule *schedu
   return NEAP_OK;
 }
 
-/* Lays out the schedule that was found, unless it costs more than what is known to suit. */
-static neap_status consider(struct repair *r, const struct search *search) {
-  struct schedule schedule = {0};
+/* Whether a schedule of such a cost is worth a layout. Costs added in another order differ in the last
+ * digits. */
+static bool may_help(const struct attempt *a, double cost) {
+  const struct repair *r = a->repair;
+  if (suits(r, a->best) && cost >= a->best->cost * (1 - 1e-9)) return false;
+  return !fits(r, a->best) || !is_dearer(cost, a->best);
+}
+
+/* Within the capacity first: what is not tight may still be the best. */
+static neap_status lay_out(struct attempt *a, const struct schedule *schedule) {
+  const struct repair *r = a->repair;
   struct neap_plan *plan = NULL;
-  if (search->timeline.excess > 0) return NEAP_OK;
-  /* Costs added in another order differ in the last digits. */
-  if (suits(r, r->best) && search->timeline.cost >= r->best->cost * (1 - 1e-9)) return NEAP_OK;
-  if (fits(r, r->best) && is_dearer(search->timeline.cost, r->best)) return NEAP_OK;
-  neap_status status = search_result(search, &schedule);
-  if (status == NEAP_OK && is_same(&schedule, &r->last)) {
-    schedule_free(&schedule);
-    return NEAP_OK;
-  }
-  /* Within the capacity first: what is not tight may still be the best. */
   struct demand loose = *r->demand;
   loose.tight = false;
-  if (status == NEAP_OK) status = plan_of_schedule(r->step, &schedule, &loose, &plan);
-  if (status == NEAP_OK && !is_tight(r, plan) && better(r, plan, r->best))
-    status = tighten(r, &schedule, &plan);
-  schedule_free(&r->last);
-  r->last = schedule;
-  if (status == NEAP_OK && !suits(r, plan)) status = pad(r, plan);
+  neap_status status = plan_of_schedule(r->step, schedule, &loose, &plan);
+  if (status == NEAP_OK && !is_tight(r, plan) && better(r, plan, a->best))
+    status = tighten(r, schedule, &plan);
   if (status != NEAP_OK) {
     neap_plan_free(plan);
     return status;
   }
+  a->plans[a->count++] = plan;
+  a->in_vain++;
+  if (better(r, plan, a->best)) {
+    a->best = plan;
+    a->in_vain = 0;
+  }
+  return NEAP_OK;
+}
+
+static neap_status consider(struct attempt *a, const struct search *search) {
+  struct schedule schedule = {0};
+  if (search->timeline.excess > 0 || !may_help(a, search->timeline.cost)) return NEAP_OK;
+  neap_status status = search_result(search, &schedule);
+  const bool laid_out = status == NEAP_OK && is_same(&schedule, &a->last);
+  schedule_free(&a->last);
+  a->last = schedule;
+  if (status == NEAP_OK && !laid_out) status = lay_out(a, &a->last);
+  return status;
+}
+
+/* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
+ * cheaper.
+ */
+static neap_status run_search(struct attempt *a, struct search *search) {
+  static const double settled = 0.99; /* of the cost of the piece before */
+  const struct repair *r = a->repair;
+  if (search->timeline.excess > 0) TRY(search_mend(search, r->work));
+  int layouts = 0;
+  for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
+    const double cost = search->timeline.cost;
+    if (ends_with(r, a->best, a->in_vain)) break;
+    TRY(search_rebuild(search, r->work, 0, false));
+    if (left > 1 && search->timeline.cost < cost * settled) continue;
+    TRY(consider(a, search));
+    layouts++;
+  }
+  return NEAP_OK;
+}
+
+static neap_status run_attempt(struct attempt *a) {
+  struct search *search = malloc(sizeof *search);
+  RETURN_IF_NULL(search);
+  a->best = a->repair->best;
+  a->in_vain = a->repair->in_vain;
+  neap_status status = search_create(a->step, a->limit, a->start, a->seed, search);
+  if (status == NEAP_OK) status = run_search(a, search);
+  schedule_free(&a->last);
+  search_free(search);
+  free(search);
+  return status;
+}
+
+/* Takes a plan over: as the best one, or to learn from. */
+static neap_status take(struct repair *r, struct neap_plan *plan) {
+  const neap_status status = suits(r, plan) ? NEAP_OK : pad(r, plan);
   r->laid_out++;
   r->in_vain++;
   if (better(r, plan, r->best)) {
@@ -190,86 +262,98 @@ static neap_status consider(struct repair *r, const struct search *search) {
     r->in_vain = 0;
   }
   neap_plan_free(plan);
-  return NEAP_OK;
-}
-
-/* One search within the limit, in pieces. Each leaves another schedule, which is laid out unless it is still
- * becoming cheaper. */
-static neap_status attempt(struct repair *r, const neap_step *step, uint64_t limit, uint32_t seed) {
-  static const double settled = 0.99; /* of the cost of the piece before */
-  struct search *search = malloc(sizeof *search);
-  RETURN_IF_NULL(search);
-  neap_status status = search_create(step, limit, r->start, seed, search);
-  if (status == NEAP_OK && search->timeline.excess > 0) status = search_mend(search, r->work);
-  for (int left = 2 * r->layouts, layouts = 0; left > 0 && layouts < r->layouts && !done(r); left--) {
-    const double cost = search->timeline.cost;
-    if (status == NEAP_OK) status = search_rebuild(search, r->work, 0, false);
-    if (status != NEAP_OK) break;
-    if (left > 1 && search->timeline.cost < cost * settled) continue;
-    status = consider(r, search);
-    layouts++;
-  }
-  search_free(search);
-  free(search);
   return status;
 }
+
+static neap_status run_attempts(struct repair *r, struct attempt *attempts, int count) {
+  neap_status status = NEAP_OK;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++) attempts[i].status = run_attempt(&attempts[i]);
+  for (int i = 0; i < count; i++) {
+    if (attempts[i].status != NEAP_OK) /* another thread's message is lost */
+      status = neap_fail(attempts[i].status, "plan: %s", neap_status_text(attempts[i].status));
+    for (int k = 0; k < attempts[i].count; k++) {
+      const neap_status taken = take(r, attempts[i].plans[k]);
+      if (status == NEAP_OK) status = taken;
+    }
+  }
+  return status;
+}
+
+/* ---- Which attempts ---- */
 
 /* Goes on from the best, with the memory that it lives on. */
 static neap_status polish(struct repair *r) {
-  enum { ROUNDS = 4 };
-  struct search *search = calloc(1, sizeof *search);
-  struct schedule schedule = {0};
-  RETURN_IF_NULL(search);
-  neap_status status = vector_reserve(&schedule.nodes, (size_t)r->best->length + 1);
+  struct schedule start = {0};
+  neap_status status = vector_reserve(&start.nodes, (size_t)r->best->length + 1);
   for (int32_t at = 0; status == NEAP_OK && at < r->best->length; at++)
-    schedule.nodes.data[schedule.nodes.count++] = r->best->schedule[at];
-  if (status == NEAP_OK) status = search_create(r->step, live_of(r->best), &schedule, 1, search);
-  for (int round = 0; status == NEAP_OK && round < ROUNDS && !done(r); round++) {
-    status = search_rebuild(search, r->work, 0, false);
-    if (status == NEAP_OK) status = consider(r, search);
-  }
-  search_free(search);
-  free(search);
-  schedule_free(&schedule);
+    start.nodes.data[start.nodes.count++] = r->best->schedule[at];
+  struct attempt attempt = {.repair = r,
+                            .step = r->step,
+                            .start = &start,
+                            .limit = live_of(r->best),
+                            .seed = 1,
+                            .layouts = LAYOUTS};
+  if (status == NEAP_OK && !done(r)) status = run_attempts(r, &attempt, 1);
+  schedule_free(&start);
   return status;
 }
 
-/* What its planner made of the schedule is better searched than what is found near it: a layout that nearly
- * fits is worth more work. */
-static neap_status try_again(struct repair *r) {
+/* What the planner found is better searched than what is found near it: where the layout nearly fits, that
+ * and the runner-up are worth more work. */
+static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
   enum { SHARE = 32 }; /* of the capacity */
   const uint64_t capacity = r->demand->capacity;
-  struct neap_plan *plan = NULL;
-  if (r->best->arena_bytes > capacity + capacity / SHARE) return NEAP_OK;
+  const struct schedule *schedules[] = {r->start, runner_up};
+  struct neap_plan *plans[] = {NULL, NULL};
+  neap_status failed[] = {NEAP_OK, NEAP_OK};
+  const int count = runner_up != NULL && runner_up->nodes.count > 0 ? 2 : 1;
   struct demand demand = *r->demand;
   demand.thorough = true;
-  TRY(plan_of_schedule(r->step, r->start, &demand, &plan));
-  if (plan->arena_bytes < r->best->arena_bytes) {
-    struct neap_plan *old = r->best;
-    r->best = plan;
-    plan = old;
+  if (r->best->arena_bytes > capacity + capacity / SHARE) return NEAP_OK;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++) failed[i] = plan_of_schedule(r->step, schedules[i], &demand, &plans[i]);
+  neap_status status = NEAP_OK;
+  for (int i = 0; i < count; i++) {
+    if (failed[i] != NEAP_OK) /* another thread's message is lost */
+      status = neap_fail(failed[i], "plan: %s", neap_status_text(failed[i]));
+    if (failed[i] == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
+      struct neap_plan *old = r->best;
+      r->best = plans[i];
+      plans[i] = old;
+      r->start = schedules[i];
+    }
+    neap_plan_free(plans[i]);
   }
-  neap_plan_free(plan);
-  return NEAP_OK;
+  return status;
 }
 
+/* Two at a time: one leaves more room where layouts stick out, and then again as much everywhere. */
 static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
   static const uint64_t cuts[] = {1, 3, 8, 16, 24, 32, 48}, eighths[] = {0, 1, 4, 8, 12, 16, 24};
-  enum { USUAL = 4 }; /* the others only where nothing suits yet */
-  const int all = (int)(sizeof cuts / sizeof *cuts);
-  if (!r->demand->quick) TRY(try_again(r));
-  if (done(r)) return NEAP_OK;
-  const uint64_t most = r->demand->capacity;
-  const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - most;
-  uint32_t seed = 1;
+  enum { COUNT = sizeof cuts / sizeof *cuts, USUAL = 4 }; /* the others only where nothing suits yet */
+  const uint64_t capacity = r->demand->capacity, live = live_of(r->best);
+  const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - capacity;
+  const int at_once = r->demand->quick ? 1 : ATTEMPTS;
   TRY(pad(r, r->best));
-  for (int i = 0; i < all && !done(r) && (i < USUAL || !suits(r, r->best)); i++) {
-    const uint64_t least = most / 1000 * cuts[i], share = lacks / 8 * eighths[i];
-    const uint64_t cut = share > least ? share : least;
+  for (int i = 0; i < COUNT && !done(r) && (i < USUAL || !suits(r, r->best)); i += at_once) {
+    struct attempt attempts[ATTEMPTS];
     const int laid_out = r->laid_out;
-    if (cut < most) TRY(attempt(r, i % 2 ? r->step : &r->padded, most - cut, seed++));
-    if (fits(r, r->best) && r->laid_out == laid_out) break; /* it was too dear, and less memory is dearer */
+    int count = 0;
+    for (int k = i; k < i + at_once && k < COUNT; k++) {
+      const uint64_t least = capacity / 1000 * cuts[k], share = lacks / 8 * eighths[k];
+      const uint64_t cut = share > least ? share : least, most = k % 2 ? live : capacity;
+      if (cut < most)
+        attempts[count++] = (struct attempt){.repair = r,
+                                             .step = k % 2 ? r->step : &r->padded,
+                                             .start = r->start,
+                                             .limit = most - cut,
+                                             .seed = (uint32_t)k + 1,
+                                             .layouts = LAYOUTS - 1};
+    }
+    TRY(run_attempts(r, attempts, count));
+    if (fits(r, r->best) && r->laid_out == laid_out) break; /* too dear, and less memory is dearer */
   }
   return fits(r, r->best) ? polish(r) : NEAP_OK;
 }
@@ -285,13 +369,34 @@ static neap_status try_below(struct repair *r) {
   static const uint64_t cuts[] = {4, 8, 16, 32};
   const int count = (int)(sizeof cuts / sizeof *cuts);
   const uint64_t most = r->demand->capacity;
-  for (int i = 0; i < count && !done(r); i++)
-    TRY(attempt(r, r->step, most - most / 1000 * cuts[i], (uint32_t)i + 1));
+  for (int i = 0; i < count && !done(r); i++) {
+    struct attempt attempt = {.repair = r,
+                              .step = r->step,
+                              .start = r->start,
+                              .limit = most - most / 1000 * cuts[i],
+                              .seed = (uint32_t)i + 1,
+                              .layouts = 1};
+    TRY(run_attempts(r, &attempt, 1));
+  }
   return NEAP_OK;
 }
 
+/* Where the first layout is not as asked for. */
+static neap_status repair(struct repair *r, const struct schedule *runner_up, bool large) {
+  struct region region = {0};
+  if (runner_up != NULL) TRY(try_again(r, runner_up));
+  if (done(r)) return NEAP_OK;
+  r->padded.nodes = region_copy(&region, r->step->nodes, (size_t)r->step->node_count, sizeof *r->step->nodes);
+  const neap_status status = r->padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
+                             : large                 ? try_below(r)
+                                                     : try_near(r);
+  region_free(&region);
+  return status;
+}
+
 neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
-                           const struct demand *demand, struct neap_plan **out) {
+                           const struct schedule *runner_up, const struct demand *demand,
+                           struct neap_plan **out) {
   const bool large = step->node_count > LARGE_STEP;
   struct demand first_fit = *demand; /* in a large step the first plan that fits will do */
   first_fit.quick = demand->quick || large;
@@ -299,21 +404,12 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                      .padded = *step,
                      .demand = &first_fit,
                      .start = schedule,
-                     .work = work_for(step->node_count),
-                     .layouts = large ? 1 : 3};
+                     .work = work_for(step->node_count)};
   TRY(plan_of_schedule(step, schedule, demand, &r.best));
   r.cost = r.best->cost + step->base_cost * 0.002;
-  neap_status status = NEAP_OK;
   first_fit.tight = demand->tight && !large;
-  if (!suits(&r, r.best)) {
-    struct region region = {0};
-    r.padded.nodes = region_copy(&region, step->nodes, (size_t)step->node_count, sizeof *step->nodes);
-    status = r.padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
-             : large                ? try_below(&r)
-                                    : try_near(&r);
-    region_free(&region);
-  }
-  schedule_free(&r.last);
+  const neap_status status =
+      suits(&r, r.best) ? NEAP_OK : repair(&r, demand->quick ? NULL : runner_up, large);
   if (status == NEAP_OK)
     *out = r.best;
   else

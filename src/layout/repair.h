@@ -25,8 +25,11 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
  * less memory and other random numbers, again and again, and the best of the plans that come out is kept:
  * first one that keeps the capacity, then one that is tight, then the cheapest. Live bytes only say that
  * something could fit: among schedules that are nearly as good some leave holes that nothing fills, others do
- * not. Deterministic; takes about as long as the planner's own search at the most. */
+ * not. `runner_up`: another schedule, nearly as good, that is tried beside the first; NULL or empty: none.
+ * Deterministic, also in how many threads share the work; takes about as long as the planner's own search at
+ * the most. */
 neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
-                           const struct demand *demand, struct neap_plan **out);
+                           const struct schedule *runner_up, const struct demand *demand,
+                           struct neap_plan **out);
 
 #endif

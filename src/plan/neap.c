@@ -2,9 +2,11 @@
  * simpler planners start with, and the better half goes on until the work is spent (docs/design.md, "The
  * search"). */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "plan/pebbling.h"
 #include "plan/planners.h"
 #include "plan/search.h"
@@ -25,6 +27,10 @@ struct planning {
   const struct planner_options *options;
   struct search *candidates[CANDIDATE_LIMIT]; /* the best first, once they are ranked */
   int count;
+  struct told {
+    double cost;
+    int64_t excess;
+  } told; /* the best that the caller was told of */
 };
 
 static bool any_fits(const struct planning *p) {
@@ -33,11 +39,14 @@ static bool any_fits(const struct planning *p) {
   return false;
 }
 
+static bool time_is_up(const struct planning *p) {
+  return p->options->deadline > 0 && clock_seconds() >= p->options->deadline;
+}
+
 static bool done(const struct planning *p) {
   for (int i = 0; i < p->count; i++)
     if (search_is_optimal(p->candidates[i])) return true;
-  return (p->options->quick && any_fits(p)) ||
-         (p->options->deadline > 0 && clock_seconds() >= p->options->deadline);
+  return (p->options->quick && any_fits(p)) || time_is_up(p);
 }
 
 static neap_status add_candidate(struct planning *p, const struct schedule *start) {
@@ -88,30 +97,49 @@ static void rank(struct planning *p) {
     }
 }
 
-static void report(const struct planning *p) {
-  if (p->options->progress == NULL || p->count == 0) return;
-  const struct timeline *best = &p->candidates[0]->timeline;
-  for (int i = 1; i < p->count; i++)
-    if (search_better(p->candidates[i], p->candidates[0])) best = &p->candidates[i]->timeline;
-  const neap_plan_progress progress = {clock_seconds() - p->options->started, best->cost, best->excess == 0};
-  p->options->progress(&progress, p->options->context);
+/* Tells the caller, on its own thread, of the best so far. */
+static void report(struct planning *p, const struct search *search) {
+  const struct timeline *t = &search->timeline;
+  if (p->options->progress == NULL) return;
+#pragma omp critical(neap_report)
+  {
+    if (t->excess < p->told.excess || (t->excess == p->told.excess && t->cost < p->told.cost))
+      p->told = (struct told){t->cost, t->excess};
+    const neap_plan_progress progress = {clock_seconds() - p->options->started, p->told.cost,
+                                         p->told.excess == 0};
+    if (omp_get_thread_num() == 0) p->options->progress(&progress, p->options->context);
+  }
 }
 
 /* One candidate for so much work, in pieces with a report after each. */
-static neap_status advance(struct planning *p, struct search *candidate, int64_t work) {
+static neap_status advance(struct planning *p, struct search *search, int64_t work) {
   enum { PIECE = 1 << 20 };
-  for (int64_t left = work; left > 0 && !done(p); left -= PIECE) {
-    TRY(search_rebuild(candidate, left < PIECE ? left : PIECE, p->options->deadline, p->options->quick));
-    report(p);
+  const bool quick = p->options->quick;
+  for (int64_t left = work; left > 0; left -= PIECE) {
+    if (search_is_optimal(search) || (quick && search->timeline.excess == 0) || time_is_up(p)) break;
+    TRY(search_rebuild(search, left < PIECE ? left : PIECE, p->options->deadline, quick));
+    report(p, search);
   }
+  return NEAP_OK;
+}
+
+/* The first so many, each for so much work. None looks at another, so that the plan is the same for any
+ * number of threads. A quick look takes the first that fits. */
+static neap_status advance_all(struct planning *p, int count, int64_t work) {
+  neap_status status[CANDIDATE_LIMIT] = {NEAP_OK};
+#pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
+  for (int i = 0; i < count; i++)
+    if (!(p->options->quick && any_fits(p))) status[i] = advance(p, p->candidates[i], work);
+  for (int i = 0; i < count; i++)
+    RETURN_IF(status[i] != NEAP_OK, status[i], "neap: out of memory"); /* another thread's message is lost */
   return NEAP_OK;
 }
 
 static neap_status race(struct planning *p) {
   const int64_t work = p->work > p->spent ? p->work - p->spent : 0;
-  for (int left = p->count; left > 0 && !done(p); left /= 2) {
-    const int64_t share = work / 4 / left * (left == 1 ? 2 : 1);
-    for (int i = 0; i < left && !done(p); i++) TRY(advance(p, p->candidates[i], share));
+  enum { LAST = 2 };
+  for (int left = p->count; left > 0 && !done(p); left = left > LAST ? left / 2 : 0) {
+    TRY(advance_all(p, left, work / 4 / left * (left > LAST ? 1 : 3)));
     rank(p);
   }
   return NEAP_OK;
@@ -121,13 +149,20 @@ static neap_status race(struct planning *p) {
 static neap_status go_on(struct planning *p) {
   enum { SHARE = 1 << 23 };
   while (p->options->deadline > 0 && !p->options->quick && !done(p)) {
-    for (int i = 0; i < p->count && i < 2; i++) {
-      p->candidates[i]->in_vain = 0;
-      TRY(advance(p, p->candidates[i], SHARE));
-    }
+    const int count = p->count < 2 ? p->count : 2;
+    for (int i = 0; i < count; i++) p->candidates[i]->in_vain = 0;
+    TRY(advance_all(p, count, SHARE));
     rank(p);
   }
   return NEAP_OK;
+}
+
+static neap_status give_runner_up(const struct planning *p, struct schedule *out) {
+  static const double nearly = 1.005;
+  if (out == NULL || p->count < 2) return NEAP_OK;
+  const struct timeline *best = &p->candidates[0]->timeline, *second = &p->candidates[1]->timeline;
+  return second->excess == 0 && second->cost <= best->cost * nearly ? search_result(p->candidates[1], out)
+                                                                    : NEAP_OK;
 }
 
 static neap_status improve(struct planning *p, struct schedule *out) {
@@ -135,6 +170,7 @@ static neap_status improve(struct planning *p, struct schedule *out) {
   TRY(race(p));
   TRY(go_on(p));
   rank(p);
+  TRY(give_runner_up(p, p->options->runner_up));
   return search_result(p->candidates[0], out);
 }
 
@@ -147,8 +183,11 @@ static void free_candidates(struct planning *p) {
 
 static struct planning planning_of(const neap_step *step, uint64_t limit,
                                    const struct planner_options *options) {
-  return (struct planning){
-      .step = step, .limit = limit, .work = work_for(step->node_count), .options = options};
+  return (struct planning){.step = step,
+                           .limit = limit,
+                           .work = work_for(step->node_count),
+                           .options = options,
+                           .told = {INFINITY, INT64_MAX}};
 }
 
 /* ---- The least ---- */

@@ -66,8 +66,8 @@ static void test_repaired_plans(void **state) {
       demand.quick = i % 4 == 0;
       neap_plan_free(plain);
       assert_int_equal(plan_of_schedule(step, &schedule, &demand, &plain), NEAP_OK);
-      assert_int_equal(plan_by_repair(step, &schedule, &demand, &plan), NEAP_OK);
-      assert_int_equal(plan_by_repair(step, &schedule, &demand, &again), NEAP_OK);
+      assert_int_equal(plan_by_repair(step, &schedule, NULL, &demand, &plan), NEAP_OK);
+      assert_int_equal(plan_by_repair(step, &schedule, NULL, &demand, &again), NEAP_OK);
       expect_valid(step, plain);
       expect_valid(step, plan);
       for (int32_t k = 0; k < plan->instance_count; k++)

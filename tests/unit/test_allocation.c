@@ -3,7 +3,10 @@
  * these in the place of the C library's (tests/CMakeLists.txt). */
 #include "session_help.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
+
+#include "random_step.h"
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -12,16 +15,15 @@ void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_reallocarray(void *old, size_t count, size_t bytes);
 
-static long allowed = -1; /* allocations until one fails; -1: none fails */
-static bool failed;
+enum { NONE_FAILS = 1L << 40 };
+static atomic_long allowed =
+    NONE_FAILS; /* allocations until one fails, and all that follow; of all threads */
+static atomic_bool failed;
 
 static bool may(void) {
-  if (allowed < 0) return true;
-  if (allowed == 0)
-    failed = true;
-  else
-    allowed--;
-  return !failed;
+  if (atomic_fetch_sub(&allowed, 1) > 0) return true;
+  failed = true;
+  return false;
 }
 
 void *__wrap_malloc(size_t bytes) { return may() ? __real_malloc(bytes) : NULL; }
@@ -37,7 +39,7 @@ static void fail_everywhere(neap_status (*attempt)(void), long stride) {
     failed = false;
     const neap_status status = attempt();
     const bool hit = failed;
-    allowed = -1;
+    allowed = NONE_FAILS;
     failed = false;
     if (!hit) {
       assert_int_equal(status, NEAP_OK);
@@ -55,6 +57,7 @@ static neap_session *session;
 static char path[64];
 static uint64_t plan_budget;
 static const char *plan_row;
+static neap_step *irregular;
 
 static neap_status attempt_model(void) {
   neap_graph *made;
@@ -72,6 +75,13 @@ static neap_status attempt_plan(void) {
   status = neap_plan_make(step, plan_budget, plan_row, NULL, &plan);
   if (status == NEAP_OK) neap_plan_free(plan);
   neap_step_free(step);
+  return status;
+}
+
+static neap_status attempt_search(void) {
+  neap_plan *plan;
+  const neap_status status = neap_plan_make(irregular, plan_budget, "neap", NULL, &plan);
+  if (status == NEAP_OK) neap_plan_free(plan);
   return status;
 }
 
@@ -136,6 +146,19 @@ static void test_plan(void **state) {
   }
 }
 
+/* Several searches side by side, and layouts that have to be repaired. */
+static void test_search(void **state) {
+  (void)state;
+  uint64_t most;
+  irregular = random_step(FAMILY_DENSE, 40, 3);
+  neap_step_info info;
+  neap_step_describe(irregular, &info);
+  ASSERT_OK(neap_step_keep_all_bytes(irregular, &most));
+  plan_budget = info.resident_bytes + (most - info.resident_bytes) / 10 * 8;
+  fail_everywhere(attempt_search, 499);
+  neap_step_free(irregular);
+}
+
 static void test_layout(void **state) {
   (void)state;
   fail_everywhere(attempt_layout, 1);
@@ -161,9 +184,9 @@ static void test_save(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model), cmocka_unit_test(test_plan),
-                                     cmocka_unit_test(test_layout), cmocka_unit_test(test_session),
-                                     cmocka_unit_test(test_save)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model),   cmocka_unit_test(test_plan),
+                                     cmocka_unit_test(test_search),  cmocka_unit_test(test_layout),
+                                     cmocka_unit_test(test_session), cmocka_unit_test(test_save)};
   if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   neap_graph_free(graph);

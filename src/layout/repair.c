@@ -228,8 +228,10 @@ static neap_status run_search(struct attempt *a, struct search *search) {
   int layouts = 0;
   for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
     const double cost = search->timeline.cost;
+    const int64_t excess = search->timeline.excess;
     if (ends_with(r, a->best, a->in_vain)) break;
     TRY(search_rebuild(search, r->work, 0, false));
+    if (search->timeline.excess > excess / 2) break; /* the limit is too low for it */
     if (left > 1 && search->timeline.cost < cost * settled) continue;
     TRY(consider(a, search));
     layouts++;

@@ -10,47 +10,57 @@
 
 /* ---- One budget ---- */
 
-static neap_status lay_out(const neap_step *step, const struct schedule *schedule,
-                           const struct schedule *runner_up, const struct planner *planner,
-                           const struct demand *demand, struct neap_plan **out) {
-  return planner->loose && demand->capacity > 0 ? plan_by_repair(step, schedule, runner_up, demand, out)
-                                                : plan_of_schedule(step, schedule, demand, out);
+/* What the planner finds within a limit, laid out. No plan, and no layout, where the schedule does not cost
+ * less than `best` (NULL: none). */
+static neap_status plan_below(const neap_step *step, uint64_t limit, const struct planner *planner,
+                              const struct planner_options *options, const struct demand *demand,
+                              const struct neap_plan *best, struct neap_plan **out) {
+  struct schedule schedule = {0}, runner_up = {0};
+  struct simulation score = {0};
+  struct planner_options with_second = *options;
+  with_second.runner_up = &runner_up;
+  *out = NULL;
+  neap_status status = planner->plan(step, limit, &with_second, &schedule);
+  if (status == NEAP_OK && best != NULL)
+    status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+  if (status == NEAP_OK && (best == NULL || score.cost < best->cost))
+    status = planner->loose && demand->capacity > 0 ? plan_by_repair(step, &schedule, &runner_up, demand, out)
+                                                    : plan_of_schedule(step, &schedule, demand, out);
+  schedule_free(&schedule);
+  schedule_free(&runner_up);
+  return status;
 }
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
- * less. No plan, and no layout, where the schedule does not cost less than `best` (NULL: none). */
+ * less. A loose one gets less first, which is better searched, and is repaired only then. No plan where it
+ * would not cost less than `best`. */
 static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
                                const struct planner_options *options, const struct neap_plan *best,
                                struct neap_plan **out) {
-  const struct demand demand = {.planner = planner->name,
-                                .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
-                                .tight = true,
-                                .quick = options->quick,
-                                .deadline = options->deadline};
+  enum { ROUNDS = 4, REPAIRED = 3, AGAIN = 2 }; /* what is repaired needs fewer */
+  struct demand demand = {.planner = planner->name,
+                          .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
+                          .tight = true,
+                          .again = planner->loose && !options->quick && step->node_count <= LARGE_STEP,
+                          .quick = options->quick,
+                          .deadline = options->deadline};
   uint64_t limit = budget;
-  const int rounds = planner->loose ? 3 : 4; /* what was repaired needs fewer */
-  for (int round = 0; round < rounds; round++) {
-    struct schedule schedule = {0}, runner_up = {0};
-    struct simulation score = {0};
-    struct neap_plan *plan = NULL;
-    struct planner_options with_second = *options;
-    with_second.runner_up = &runner_up;
-    neap_status status = planner->plan(step, limit, &with_second, &schedule);
-    if (status == NEAP_OK && best != NULL)
-      status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
-    const bool dearer = best != NULL && score.cost >= best->cost;
-    if (status == NEAP_OK && !dearer) status = lay_out(step, &schedule, &runner_up, planner, &demand, &plan);
-    schedule_free(&schedule);
-    schedule_free(&runner_up);
-    if (status != NEAP_OK || dearer) return status;
-    const uint64_t needed = plan_bytes(plan);
-    if (needed <= budget) {
-      *out = plan;
-      return NEAP_OK;
+  for (int round = demand.again ? -AGAIN : 0; round < (planner->loose ? REPAIRED : ROUNDS); round++) {
+    demand.again = round < 0;
+    const neap_status status = plan_below(step, limit, planner, options, &demand, best, out);
+    if (status == NEAP_OVER_BUDGET && demand.again && limit < budget) {
+      limit = budget; /* it cannot do with less */
+      round = -1;
+      continue;
     }
-    neap_plan_free(plan);
+    if (status != NEAP_OK || *out == NULL) return status;
+    const uint64_t needed = plan_bytes(*out);
+    if (needed <= budget) return NEAP_OK;
+    neap_plan_free(*out);
+    *out = NULL;
     /* What the layout lost, and more each time: another schedule loses something else. */
-    const uint64_t lost = needed - budget, more = ((budget - step->resident_bytes) / 1000) << (2 * round);
+    const uint64_t lost = needed - budget, least = (budget - step->resident_bytes) / 1000,
+                   more = round > 0 ? least << (2 * round) : least;
     const uint64_t excess = lost > more ? lost : more;
     if (limit < excess + step->resident_bytes) break;
     limit -= excess;

@@ -301,18 +301,20 @@ static neap_status polish(struct repair *r) {
   return status;
 }
 
+static bool nearly_fits(const struct repair *r) {
+  enum { SHARE = 32 }; /* of the capacity */
+  return r->best->arena_bytes <= r->demand->capacity + r->demand->capacity / SHARE;
+}
+
 /* What the planner found is better searched than what is found near it: where the layout nearly fits, that
  * and the runner-up are worth more work. */
 static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
-  enum { SHARE = 32 }; /* of the capacity */
-  const uint64_t capacity = r->demand->capacity;
   const struct schedule *schedules[] = {r->start, runner_up};
   struct neap_plan *plans[] = {NULL, NULL};
   neap_status failed[] = {NEAP_OK, NEAP_OK};
   const int count = runner_up != NULL && runner_up->nodes.count > 0 ? 2 : 1;
   struct demand demand = *r->demand;
   demand.thorough = true;
-  if (r->best->arena_bytes > capacity + capacity / SHARE) return NEAP_OK;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
   for (int i = 0; i < count; i++) failed[i] = plan_of_schedule(r->step, schedules[i], &demand, &plans[i]);
   neap_status status = NEAP_OK;
@@ -386,8 +388,8 @@ static neap_status try_below(struct repair *r) {
 /* Where the first layout is not as asked for. */
 static neap_status repair(struct repair *r, const struct schedule *runner_up, bool large) {
   struct region region = {0};
-  if (runner_up != NULL) TRY(try_again(r, runner_up));
-  if (done(r)) return NEAP_OK;
+  if (runner_up != NULL && nearly_fits(r)) TRY(try_again(r, runner_up));
+  if (done(r) || (r->demand->again && nearly_fits(r) && !fits(r, r->best))) return NEAP_OK;
   r->padded.nodes = region_copy(&region, r->step->nodes, (size_t)r->step->node_count, sizeof *r->step->nodes);
   const neap_status status = r->padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
                              : large                 ? try_below(r)

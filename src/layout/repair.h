@@ -11,6 +11,7 @@ struct demand {
   uint64_t capacity;   /* bytes of arena that will do */
   bool tight;          /* and no more than TIGHTNESS allows */
   bool thorough;       /* the layout takes some tenths of a second where it is hard */
+  bool again;          /* where little is lacking, the planner will be asked for less: no repair then */
   bool quick;          /* any that keeps the capacity will do, whatever it costs */
 };
 

@@ -41,7 +41,8 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
   struct demand demand = {.planner = planner->name,
                           .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
                           .tight = true,
-                          .again = planner->loose && !options->quick && step->node_count <= LARGE_STEP,
+                          .again = planner->loose && !options->quick && !options->goes_on &&
+                                   step->node_count <= LARGE_STEP,
                           .quick = options->quick,
                           .deadline = options->deadline};
   uint64_t limit = budget;
@@ -190,6 +191,23 @@ static int32_t row_at(int32_t i, bool quick) {
   return i == 1 ? planner_count - 1 : i - 1;
 }
 
+/* Rows that can use more time get what is left of it, and no less than a moment. */
+static neap_status ask_longer(struct choice *c, const struct planner_options *options, uint64_t *missing) {
+  static const double moment = 0.05;
+  struct planner_options longer = *options;
+  longer.goes_on = true;
+  for (int32_t i = 0; i < planner_count; i++) {
+    struct neap_plan *plan = NULL;
+    if (!asked(c, i) || !planners[i].loose || clock_seconds() + moment > options->deadline) continue;
+    const neap_status status = run_planner(c->step, c->budget, &planners[i], &longer, c->best, &plan);
+    if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+    if (plan == NULL) continue;
+    *missing &= ~((uint64_t)1 << i);
+    consider(c, plan);
+  }
+  return NEAP_OK;
+}
+
 /* What each row does within the budget. `missing`: a bit for each that does not meet it. */
 static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
   *missing = 0;
@@ -207,9 +225,11 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
       return status;
     else if (plan != NULL)
       consider(c, plan);
-    if (c->best != NULL && (options->quick || c->best->recomputed == 0)) break; /* nothing is cheaper */
+    if (c->best != NULL && (options->quick || c->best->recomputed == 0))
+      return NEAP_OK; /* nothing is cheaper */
   }
-  return NEAP_OK;
+  const bool possible = c->budget != NEAP_BUDGET_MIN && c->budget >= c->bound;
+  return possible && options->deadline > 0 && !options->quick ? ask_longer(c, options, missing) : NEAP_OK;
 }
 
 /* The least of the rows that do not meet the budget, whatever it is; for "auto", but for tiny steps, only of

@@ -148,7 +148,7 @@ static neap_status race(struct planning *p) {
 /* Where the caller gave time, the best two share what is left of it. */
 static neap_status go_on(struct planning *p) {
   enum { SHARE = 1 << 23 };
-  while (p->options->deadline > 0 && !p->options->quick && !done(p)) {
+  while (p->options->goes_on && !done(p)) {
     const int count = p->count < 2 ? p->count : 2;
     for (int i = 0; i < count; i++) p->candidates[i]->in_vain = 0;
     TRY(advance_all(p, count, SHARE));

@@ -9,9 +9,10 @@
 enum { LARGE_STEP = 2000 };
 
 struct planner_options {
-  bool quick;      /* only whether the budget can be met counts, not the cost */
-  double deadline; /* of clock_seconds(): a row that searches does so until then; 0: none, deterministic */
-  double started;  /* of the same clock */
+  bool quick;             /* only whether the budget can be met counts, not the cost */
+  double deadline;        /* of clock_seconds(): a row that searches stops then; 0: none, deterministic */
+  bool goes_on;           /* and does so until then */
+  double started;         /* of the same clock */
   struct schedule *least; /* where a row keeps the schedule with the least peak that it finds, from one call
                              to the next for the same step; NULL: nowhere */
   struct schedule *runner_up; /* empty; for another schedule that is nearly as good, where a row has one: its

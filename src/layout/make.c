@@ -32,8 +32,9 @@ static neap_status plan_below(const neap_step *step, uint64_t limit, const struc
 }
 
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
- * less. A loose one gets less first, which is better searched, and is repaired only then. No plan where it
- * would not cost less than `best`. */
+ * less. A loose one that nearly fits gets less first, which is better searched than a repair; where that
+ * leads to nothing, what it finds within the budget is repaired. No plan where that would not cost less than
+ * `best`. */
 static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
                                const struct planner_options *options, const struct neap_plan *best,
                                struct neap_plan **out) {
@@ -46,17 +47,21 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                           .quick = options->quick,
                           .deadline = options->deadline};
   uint64_t limit = budget;
+  bool skipped = false; /* a repair */
   for (int round = demand.again ? -AGAIN : 0; round < (planner->loose ? REPAIRED : ROUNDS); round++) {
     demand.again = round < 0;
     const neap_status status = plan_below(step, limit, planner, options, &demand, best, out);
-    if (status == NEAP_OVER_BUDGET && demand.again && limit < budget) {
-      limit = budget; /* it cannot do with less */
+    const bool nothing = status == NEAP_OVER_BUDGET || (status == NEAP_OK && *out == NULL);
+    if (nothing && skipped) {
+      limit = budget;
       round = -1;
+      skipped = false;
       continue;
     }
-    if (status != NEAP_OK || *out == NULL) return status;
+    if (status != NEAP_OK || nothing) return status;
     const uint64_t needed = plan_bytes(*out);
     if (needed <= budget) return NEAP_OK;
+    skipped = demand.again && nearly_fits((*out)->arena_bytes, demand.capacity);
     neap_plan_free(*out);
     *out = NULL;
     /* What the layout lost, and more each time: another schedule loses something else. */

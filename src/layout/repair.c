@@ -301,11 +301,6 @@ static neap_status polish(struct repair *r) {
   return status;
 }
 
-static bool nearly_fits(const struct repair *r) {
-  enum { SHARE = 32 }; /* of the capacity */
-  return r->best->arena_bytes <= r->demand->capacity + r->demand->capacity / SHARE;
-}
-
 /* What the planner found is better searched than what is found near it: where the layout nearly fits, that
  * and the runner-up are worth more work. */
 static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
@@ -388,8 +383,10 @@ static neap_status try_below(struct repair *r) {
 /* Where the first layout is not as asked for. */
 static neap_status repair(struct repair *r, const struct schedule *runner_up, bool large) {
   struct region region = {0};
-  if (runner_up != NULL && nearly_fits(r)) TRY(try_again(r, runner_up));
-  if (done(r) || (r->demand->again && nearly_fits(r) && !fits(r, r->best))) return NEAP_OK;
+  const bool near = nearly_fits(r->best->arena_bytes, r->demand->capacity);
+  if (runner_up != NULL && near) TRY(try_again(r, runner_up));
+  const bool late = r->demand->deadline > 0 && clock_seconds() >= r->demand->deadline;
+  if (done(r) || (r->demand->again && !late && near && !fits(r, r->best))) return NEAP_OK;
   r->padded.nodes = region_copy(&region, r->step->nodes, (size_t)r->step->node_count, sizeof *r->step->nodes);
   const neap_status status = r->padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
                              : large                 ? try_below(r)

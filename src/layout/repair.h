@@ -11,9 +11,14 @@ struct demand {
   uint64_t capacity;   /* bytes of arena that will do */
   bool tight;          /* and no more than TIGHTNESS allows */
   bool thorough;       /* the layout takes some tenths of a second where it is hard */
-  bool again;          /* where little is lacking, the planner will be asked for less: no repair then */
-  bool quick;          /* any that keeps the capacity will do, whatever it costs */
+  bool again; /* where it nearly fits, the planner will be asked for less if there is time: no repair then */
+  bool quick; /* any that keeps the capacity will do, whatever it costs */
 };
+
+/* Little is lacking: what is searched for with so much less memory will mostly fit. */
+static inline bool nearly_fits(uint64_t arena_bytes, uint64_t capacity) {
+  return arena_bytes <= capacity + capacity / 32;
+}
 
 /* An arena is tight where it is at most 1 + 1 / TIGHTNESS times the largest live bytes. */
 enum { TIGHTNESS = 200 };
@@ -27,8 +32,8 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
  * first one that keeps the capacity, then one that is tight, then the cheapest. Live bytes only say that
  * something could fit: among schedules that are nearly as good some leave holes that nothing fills, others do
  * not. `runner_up`: another schedule, nearly as good, that is tried beside the first; NULL or empty: none.
- * Deterministic, also in how many threads share the work; takes about as long as the planner's own search at
- * the most. */
+ * Without a deadline deterministic, for any number of threads; takes about as long as the planner's own
+ * search at the most. */
 neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
                            const struct schedule *runner_up, const struct demand *demand,
                            struct neap_plan **out);

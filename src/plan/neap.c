@@ -101,14 +101,14 @@ static void rank(struct planning *p) {
 static void report(struct planning *p, const struct search *search) {
   const struct timeline *t = &search->timeline;
   if (p->options->progress == NULL) return;
+  neap_plan_progress progress;
 #pragma omp critical(neap_report)
   {
     if (t->excess < p->told.excess || (t->excess == p->told.excess && t->cost < p->told.cost))
       p->told = (struct told){t->cost, t->excess};
-    const neap_plan_progress progress = {clock_seconds() - p->options->started, p->told.cost,
-                                         p->told.excess == 0};
-    if (omp_get_thread_num() == 0) p->options->progress(&progress, p->options->context);
+    progress = (neap_plan_progress){clock_seconds() - p->options->started, p->told.cost, p->told.excess == 0};
   }
+  if (omp_get_thread_num() == 0) p->options->progress(&progress, p->options->context);
 }
 
 /* One candidate for so much work, in pieces with a report after each. */
@@ -138,9 +138,12 @@ static neap_status advance_all(struct planning *p, int count, int64_t work) {
 static neap_status race(struct planning *p) {
   const int64_t work = p->work > p->spent ? p->work - p->spent : 0;
   enum { LAST = 2 };
+  int64_t rest = work;
   for (int left = p->count; left > 0 && !done(p); left = left > LAST ? left / 2 : 0) {
-    TRY(advance_all(p, left, work / 4 / left * (left > LAST ? 1 : 3)));
+    const int64_t share = left > LAST ? work / 4 : rest;
+    TRY(advance_all(p, left, share / left));
     rank(p);
+    rest -= share;
   }
   return NEAP_OK;
 }

@@ -11,7 +11,7 @@ enum { LARGE_STEP = 2000 };
 struct planner_options {
   bool quick;             /* only whether the budget can be met counts, not the cost */
   double deadline;        /* of clock_seconds(): a row that searches stops then; 0: none, deterministic */
-  bool goes_on;           /* and does so until then */
+  bool goes_on;           /* and searches on until then, when its usual work is done */
   double started;         /* of the same clock */
   struct schedule *least; /* where a row keeps the schedule with the least peak that it finds, from one call
                              to the next for the same step; NULL: nowhere */

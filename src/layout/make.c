@@ -85,11 +85,7 @@ static neap_status shrink(const neap_step *step, const struct schedule *schedule
   const struct demand demand = {.planner = (*plan)->planner, .capacity = capacity, .quick = true};
   struct neap_plan *smaller = NULL;
   TRY(plan_by_repair(step, schedule, NULL, &demand, &smaller));
-  if (smaller->arena_bytes < (*plan)->arena_bytes) {
-    struct neap_plan *old = *plan;
-    *plan = smaller;
-    smaller = old;
-  }
+  if (smaller->arena_bytes < (*plan)->arena_bytes) swap_plans(plan, &smaller);
   neap_plan_free(smaller);
   return NEAP_OK;
 }
@@ -176,11 +172,7 @@ static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by
 static void consider(struct choice *c, struct neap_plan *plan) {
   const bool fits = c->budget != NEAP_BUDGET_MIN && plan_bytes(plan) <= c->budget;
   struct neap_plan **place = fits ? &c->best : &c->least;
-  if (better(plan, *place, !fits)) {
-    struct neap_plan *old = *place;
-    *place = plan;
-    plan = old;
-  }
+  if (better(plan, *place, !fits)) swap_plans(place, &plan);
   neap_plan_free(plan);
 }
 

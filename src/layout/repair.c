@@ -168,11 +168,7 @@ static bool is_same(const struct schedule *a, const struct schedule *b) {
 static neap_status tighten(const struct repair *r, const struct schedule *schedule, struct neap_plan **plan) {
   struct neap_plan *tight = NULL;
   TRY(plan_of_schedule(r->step, schedule, r->demand, &tight));
-  if (better(r, tight, *plan)) {
-    struct neap_plan *old = *plan;
-    *plan = tight;
-    tight = old;
-  }
+  if (better(r, tight, *plan)) swap_plans(plan, &tight);
   neap_plan_free(tight);
   return NEAP_OK;
 }
@@ -258,9 +254,7 @@ static neap_status take(struct repair *r, struct neap_plan *plan) {
   r->laid_out++;
   r->in_vain++;
   if (better(r, plan, r->best)) {
-    struct neap_plan *old = r->best;
-    r->best = plan;
-    plan = old;
+    swap_plans(&r->best, &plan);
     r->in_vain = 0;
   }
   neap_plan_free(plan);
@@ -317,9 +311,7 @@ static neap_status try_again(struct repair *r, const struct schedule *runner_up)
     if (failed[i] != NEAP_OK) /* another thread's message is lost */
       status = neap_fail(failed[i], "plan: %s", neap_status_text(failed[i]));
     if (failed[i] == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
-      struct neap_plan *old = r->best;
-      r->best = plans[i];
-      plans[i] = old;
+      swap_plans(&r->best, &plans[i]);
       r->start = schedules[i];
     }
     neap_plan_free(plans[i]);

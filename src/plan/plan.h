@@ -35,6 +35,12 @@ static inline uint64_t plan_bytes(const struct neap_plan *plan) {
   return plan->resident_bytes + plan->arena_bytes;
 }
 
+static inline void swap_plans(struct neap_plan **a, struct neap_plan **b) {
+  struct neap_plan *swap = *a;
+  *a = *b;
+  *b = swap;
+}
+
 /* NEAP_OVER_BUDGET, saying why. `planner`: NULL is "auto"; `smallest`: the budget that can be met, 0: none.
  */
 neap_status plan_over_budget(const char *planner, uint64_t budget, uint64_t smallest);

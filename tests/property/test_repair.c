@@ -3,6 +3,8 @@
  */
 #include "random_step.h"
 
+#include <omp.h>
+
 #include "layout/eject.h"
 #include "layout/layout.h"
 #include "layout/repair.h"
@@ -95,6 +97,35 @@ static void test_repaired_plans(void **state) {
   assert_true(2 * mended >= repaired);
 }
 
+/* Searches, layouts and repairs are shared among threads: of whole plans, whatever their number, the same. */
+static void test_any_number_of_threads(void **state) {
+  (void)state;
+  const int usual = omp_get_max_threads();
+  int recomputed = 0;
+  for (int i = 0; i < shorten(12); i++) {
+    neap_step *step = random_step(i % 2 ? FAMILY_DENSE : FAMILY_LAYERED, 40 + 3 * i, (uint32_t)i + 700);
+    const uint64_t lowest = plan_lower_bound(step);
+    uint64_t most, smallest;
+    neap_plan *alone, *shared;
+    assert_int_equal(neap_step_keep_all_bytes(step, &most), NEAP_OK);
+    const uint64_t budget = lowest + (most - lowest) / 10 * (uint64_t)(6 + i % 3);
+    omp_set_num_threads(1);
+    const neap_status status = neap_plan_make(step, budget, "neap", &smallest, &alone);
+    omp_set_num_threads(3);
+    assert_int_equal(neap_plan_make(step, budget, "neap", &smallest, &shared), status);
+    omp_set_num_threads(usual);
+    if (status == NEAP_OK) {
+      expect_valid(step, alone);
+      expect_same(alone, shared);
+      recomputed += alone->recomputed > 0;
+      neap_plan_free(alone);
+      neap_plan_free(shared);
+    }
+    neap_step_free(step);
+  }
+  assert_true(recomputed >= shorten(12) / 2);
+}
+
 /* ---- Ejection ---- */
 
 enum { SHAPES = 60, SPANS = 3 * SHAPES };
@@ -180,6 +211,8 @@ static void test_ejection(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_repaired_plans), cmocka_unit_test(test_ejection)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_repaired_plans),
+                                     cmocka_unit_test(test_any_number_of_threads),
+                                     cmocka_unit_test(test_ejection)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
     const uint64_t needed = plan_bytes(*out);
     if (needed <= budget) return NEAP_OK;
     skipped = demand.again && nearly_fits((*out)->arena_bytes, demand.capacity);
+    if (demand.again && !skipped) round = 0; /* the first that was repaired */
     neap_plan_free(*out);
     *out = NULL;
     /* What the layout lost, and more each time: another schedule loses something else. */

@@ -156,7 +156,6 @@ struct attempt {
   const struct neap_plan *best; /* of those, and the repair's */
   int in_vain;                  /* as in the repair */
   struct schedule last;         /* that was laid out */
-  neap_status status;
 };
 
 static bool is_same(const struct schedule *a, const struct schedule *b) {
@@ -215,8 +214,7 @@ static neap_status consider(struct attempt *a, const struct search *search) {
 }
 
 /* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
- * cheaper.
- */
+ * cheaper. */
 static neap_status run_search(struct attempt *a, struct search *search) {
   static const double settled = 0.99; /* of the cost of the piece before */
   const struct repair *r = a->repair;
@@ -262,17 +260,15 @@ static neap_status take(struct repair *r, struct neap_plan *plan) {
 }
 
 static neap_status run_attempts(struct repair *r, struct attempt *attempts, int count) {
-  neap_status status = NEAP_OK;
+  neap_status ended[ATTEMPTS] = {NEAP_OK};
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
-  for (int i = 0; i < count; i++) attempts[i].status = run_attempt(&attempts[i]);
-  for (int i = 0; i < count; i++) {
-    if (attempts[i].status != NEAP_OK) /* another thread's message is lost */
-      status = neap_fail(attempts[i].status, "plan: %s", neap_status_text(attempts[i].status));
+  for (int i = 0; i < count; i++) ended[i] = run_attempt(&attempts[i]);
+  neap_status status = status_of_tasks(ended, count);
+  for (int i = 0; i < count; i++)
     for (int k = 0; k < attempts[i].count; k++) {
       const neap_status taken = take(r, attempts[i].plans[k]);
       if (status == NEAP_OK) status = taken;
     }
-  }
   return status;
 }
 
@@ -300,23 +296,20 @@ static neap_status polish(struct repair *r) {
 static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
   const struct schedule *schedules[] = {r->start, runner_up};
   struct neap_plan *plans[] = {NULL, NULL};
-  neap_status failed[] = {NEAP_OK, NEAP_OK};
+  neap_status ended[] = {NEAP_OK, NEAP_OK};
   const int count = runner_up != NULL && runner_up->nodes.count > 0 ? 2 : 1;
   struct demand demand = *r->demand;
   demand.thorough = true;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
-  for (int i = 0; i < count; i++) failed[i] = plan_of_schedule(r->step, schedules[i], &demand, &plans[i]);
-  neap_status status = NEAP_OK;
+  for (int i = 0; i < count; i++) ended[i] = plan_of_schedule(r->step, schedules[i], &demand, &plans[i]);
   for (int i = 0; i < count; i++) {
-    if (failed[i] != NEAP_OK) /* another thread's message is lost */
-      status = neap_fail(failed[i], "plan: %s", neap_status_text(failed[i]));
-    if (failed[i] == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
+    if (ended[i] == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
       swap_plans(&r->best, &plans[i]);
       r->start = schedules[i];
     }
     neap_plan_free(plans[i]);
   }
-  return status;
+  return status_of_tasks(ended, count);
 }
 
 /* Two at a time: one leaves more room where layouts stick out, and then again as much everywhere. */

@@ -130,9 +130,7 @@ static neap_status advance_all(struct planning *p, int count, int64_t work) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
   for (int i = 0; i < count; i++)
     if (!(p->options->quick && any_fits(p))) status[i] = advance(p, p->candidates[i], work);
-  for (int i = 0; i < count; i++)
-    RETURN_IF(status[i] != NEAP_OK, status[i], "neap: out of memory"); /* another thread's message is lost */
-  return NEAP_OK;
+  return status_of_tasks(status, count);
 }
 
 static neap_status race(struct planning *p) {

@@ -8,7 +8,7 @@
 
 /* Writes through `write` (which returns false when it could not; errno says why) to a temporary name in the
  * same folder, syncs it and renames it to `path`. On failure the old file is as it was and nothing is left
- * behind. */
+ * behind. What is no regular file (a device, a pipe) is written to as it is. */
 typedef bool file_writer(FILE *file, const void *context);
 neap_status file_write(const char *path, file_writer *write, const void *context);
 

@@ -18,6 +18,19 @@ full new.json "$neap" graph "${small[@]}" -o new.json
 full new.json "$neap" plan g.json -o new.json
 full new.svg "$neap" show g.json -o new.svg
 
+# A device or a pipe is written to, not replaced.
+mkfifo pipe
+cat pipe > through.json &
+expect 0 "$neap" graph "${small[@]}" -o pipe
+wait
+[ -p pipe ] || fail "the pipe is replaced"
+cmp -s g.json through.json || fail "what comes through the pipe is not the graph"
+if [ -c /dev/full ]; then
+  expect 1 "$neap" graph "${small[@]}" -o /dev/full
+  says /dev/full
+  [ -c /dev/full ] || fail "the device is replaced"
+fi
+
 # What was there before stays as it was.
 cp g.json kept.json
 expect 1 limited "$neap" graph --model wrn-16-1 --batch 4 -o kept.json

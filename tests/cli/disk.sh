@@ -25,6 +25,12 @@ expect 0 "$neap" graph "${small[@]}" -o pipe
 wait
 [ -p pipe ] || fail "the pipe is replaced"
 cmp -s g.json through.json || fail "what comes through the pipe is not the graph"
+mkfifo curve.svg
+cat curve.svg > through.svg &
+expect 0 "$neap" curve g.json --planner keep-all -o curve.svg
+wait
+[ -p curve.svg ] || fail "the pipe is replaced"
+grep -q '</svg>' through.svg || fail "no picture comes through the pipe"
 if [ -c /dev/full ]; then
   expect 1 "$neap" graph "${small[@]}" -o /dev/full
   says /dev/full

@@ -34,7 +34,7 @@ static neap_status plan_below(const neap_step *step, uint64_t limit, const struc
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
  * less. A loose one that nearly fits gets less first, which is better searched than a repair; where that
  * leads to nothing, what it finds within the budget is repaired. No plan where that would not cost less than
- * `best`. */
+ * `best`; beside which one repair is enough. */
 static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
                                const struct planner_options *options, const struct neap_plan *best,
                                struct neap_plan **out) {
@@ -65,6 +65,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
     if (demand.again && !skipped) round = 0; /* the first that was repaired */
     neap_plan_free(*out);
     *out = NULL;
+    if (best != NULL && planner->loose && !skipped) break;
     /* What the layout lost, and more each time: another schedule loses something else. */
     const uint64_t lost = needed - budget, least = (budget - step->resident_bytes) / 1000,
                    more = round > 0 ? least << (2 * round) : least;

@@ -319,13 +319,12 @@ static neap_status try_near(struct repair *r) {
   enum { COUNT = sizeof cuts / sizeof *cuts, USUAL = 4 }; /* the others only where nothing suits yet */
   const uint64_t capacity = r->demand->capacity, live = live_of(r->best);
   const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - capacity;
-  const int at_once = r->demand->quick ? 1 : ATTEMPTS;
   TRY(pad(r, r->best));
-  for (int i = 0; i < COUNT && !done(r) && (i < USUAL || !suits(r, r->best)); i += at_once) {
+  for (int i = 0; i < COUNT && !done(r) && (i < USUAL || !suits(r, r->best)); i += ATTEMPTS) {
     struct attempt attempts[ATTEMPTS];
     const int laid_out = r->laid_out;
     int count = 0;
-    for (int k = i; k < i + at_once && k < COUNT; k++) {
+    for (int k = i; k < i + ATTEMPTS && k < COUNT; k++) {
       const uint64_t least = capacity / 1000 * cuts[k], share = lacks / 8 * eighths[k];
       const uint64_t cut = share > least ? share : least, most = k % 2 ? live : capacity;
       if (cut < most)

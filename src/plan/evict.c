@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "plan/clean.h"
 #include "plan/planners.h"
 #include "plan/simulator.h"
@@ -20,17 +21,27 @@ struct weights {
   double cost, bytes, distance; /* exponents */
 };
 
+/* What every walk of a step looks up, packed for the sweep. */
+struct facts {
+  int32_t *read_start, *reads; /* of node v: the values that it reads, from read_start[v] */
+  double *log_bytes;           /* by tensor: log2 */
+  double *log_distance;        /* by positions between: log2 */
+};
+
 struct walk {
   const neap_step *step;
-  uint64_t limit, used;            /* bytes of values */
-  int32_t now;                     /* position in the step's own order */
-  bool *resident, *done, *updated; /* by tensor; by node; by tensor */
-  int32_t *locks;                  /* by tensor: nodes in hand that read it */
-  int32_t *cursor;                 /* by tensor: index of its next reader */
-  int32_t *need;                   /* by tensor, of the last sweep */
-  double *remake; /* by tensor, of the last sweep: cost of making it and what it would miss again */
-  int32_t *held;  /* resident tensors, in no order */
-  int32_t *place; /* by tensor: where it stands in `held` */
+  const struct facts *facts;
+  uint64_t limit, used;     /* bytes of values */
+  int32_t now;              /* position in the step's own order */
+  bool *resident, *updated; /* by tensor */
+  int32_t *locks;           /* by tensor: nodes in hand that read it */
+  int32_t *cursor;          /* by tensor: index of its next reader */
+  int32_t *next;            /* by tensor: where the order itself next reads it */
+  int32_t *need;            /* by tensor, of the last sweep */
+  double *remake;           /* by tensor, of the last sweep: cost of making it and what it would miss again */
+  double *logged, *log_remake; /* by tensor: a cost to make it again, and its log2 */
+  int32_t *held;               /* resident tensors, in no order */
+  int32_t *place;              /* by tensor: where it stands in `held` */
   int32_t held_count;
   VECTOR(int32_t) postponed; /* updates that had to wait */
   struct schedule schedule;
@@ -69,41 +80,49 @@ static bool can_repeat(const struct walk *w, int32_t v) {
 
 /* ---- What is needed when ---- */
 
-/* Where the order itself next reads a value. */
-static int32_t next_read(struct walk *w, int32_t t) {
+static void find_next(struct walk *w, int32_t t) {
   const neap_step *step = w->step;
-  while (w->cursor[t] < step->reader_start[t + 1] &&
-         (step->readers[w->cursor[t]] < w->now || w->done[step->readers[w->cursor[t]]]))
-    w->cursor[t]++;
-  if (w->cursor[t] < step->reader_start[t + 1]) return step->readers[w->cursor[t]];
-  return step->tensors[t].is_output ? step->node_count : NEVER;
+  if (w->cursor[t] < step->reader_start[t + 1])
+    w->next[t] = step->readers[w->cursor[t]];
+  else
+    w->next[t] = step->tensors[t].is_output ? step->node_count : NEVER;
 }
 
-/* A dropped value's need is passed on to what it is made from; its cost to what is made from it. */
-static void sweep(struct walk *w) {
+/* The reads of the order up to a node are over. */
+static void pass_reads(struct walk *w, int32_t v) {
+  const struct facts *f = w->facts;
+  for (int32_t i = f->read_start[v]; i < f->read_start[v + 1]; i++) {
+    const int32_t t = f->reads[i];
+    while (w->cursor[t] < w->step->reader_start[t + 1] && w->step->readers[w->cursor[t]] <= v) w->cursor[t]++;
+    find_next(w, t);
+  }
+}
+
+/* Of what has run before `end`: a dropped value's need is passed on to what it is made from; its cost to what
+ * is made from it. */
+static void sweep(struct walk *w, int32_t end) {
   const neap_step *step = w->step;
-  for (int32_t v = 0; v < w->now; v++) {
+  const struct facts *f = w->facts;
+  for (int32_t v = 0; v < end; v++) {
     const struct step_node *node = &step->nodes[v];
     double cost = node->cost;
-    for (int32_t i = 0; i < node->input_count; i++) {
-      const int32_t t = node->inputs[i];
-      if (is_value(w, t) && !w->resident[t]) cost += w->remake[t];
-    }
+    for (int32_t i = f->read_start[v]; i < f->read_start[v + 1]; i++)
+      if (!w->resident[f->reads[i]]) cost += w->remake[f->reads[i]];
     for (int32_t i = 0; i < node->output_count; i++) {
       w->remake[node->outputs[i]] = cost;
-      w->need[node->outputs[i]] = next_read(w, node->outputs[i]);
+      w->need[node->outputs[i]] = w->next[node->outputs[i]];
     }
   }
-  for (int32_t v = w->now; v-- > 0;) {
+  for (int32_t v = end; v-- > 0;) {
     const struct step_node *node = &step->nodes[v];
     int32_t earliest = NEVER;
     for (int32_t i = 0; i < node->output_count; i++) {
       const int32_t t = node->outputs[i];
       if (!w->resident[t] && w->need[t] < earliest) earliest = w->need[t];
     }
-    for (int32_t i = 0; earliest < NEVER && i < node->input_count; i++)
-      if (is_value(w, node->inputs[i]) && earliest < w->need[node->inputs[i]])
-        w->need[node->inputs[i]] = earliest;
+    if (earliest == NEVER) continue;
+    for (int32_t i = f->read_start[v]; i < f->read_start[v + 1]; i++)
+      if (earliest < w->need[f->reads[i]]) w->need[f->reads[i]] = earliest;
   }
 }
 
@@ -121,13 +140,18 @@ static void pass_on(struct walk *w, int32_t t) {
 /* ---- Making room ---- */
 
 /* The least of these goes first: log of cost^a / (bytes^b distance^c). */
-static double worth(const struct walk *w, int32_t t) {
-  const double cost = w->remake[t] > 0 ? w->remake[t] : 1e-12, bytes = (double)w->step->tensors[t].bytes + 1;
-  const double distance = w->need[t] > w->now ? (double)(w->need[t] - w->now) : 0.5;
-  return w->weights.cost * log2(cost) - w->weights.bytes * log2(bytes) - w->weights.distance * log2(distance);
+static double worth(struct walk *w, int32_t t) {
+  const double cost = w->remake[t] > 0 ? w->remake[t] : 1e-12;
+  const double log_distance = w->need[t] > w->now ? w->facts->log_distance[w->need[t] - w->now] : -1;
+  if (w->logged[t] != cost) {
+    w->logged[t] = cost;
+    w->log_remake[t] = log2(cost);
+  }
+  return w->weights.cost * w->log_remake[t] - w->weights.bytes * w->facts->log_bytes[t] -
+         w->weights.distance * log_distance;
 }
 
-static int32_t find_victim(const struct walk *w) {
+static int32_t find_victim(struct walk *w) {
   int32_t victim = -1;
   double least = INFINITY;
   for (int32_t i = 0; i < w->held_count; i++) {
@@ -173,7 +197,7 @@ static uint64_t extra_bytes(struct walk *w, const struct step_node *node, const 
 }
 
 /* An input of the node in hand that an output could overwrite, though it is needed again later. */
-static int32_t find_overwritable(const struct walk *w, const struct step_node *node, const int32_t *given,
+static int32_t find_overwritable(struct walk *w, const struct step_node *node, const int32_t *given,
                                  int32_t given_count) {
   int32_t best = -1;
   double least = INFINITY;
@@ -199,10 +223,8 @@ static void sweep_after(struct walk *w, int32_t v) {
     if (!w->resident[node->outputs[i]] && i < 64) made |= (uint64_t)1 << i;
     w->resident[node->outputs[i]] = true;
   }
-  const bool next = v == w->now;
-  if (next) w->done[v] = true, w->now++;
-  sweep(w);
-  if (next) w->done[v] = false, w->now--;
+  if (v == w->now) pass_reads(w, v);
+  sweep(w, v == w->now ? w->now + 1 : w->now);
   for (int32_t i = 0; i < node->output_count && i < 64; i++)
     if (made >> i & 1) w->resident[node->outputs[i]] = false;
 }
@@ -286,7 +308,7 @@ static bool must_wait(struct walk *w, const struct step_node *node) {
     }
   }
   if (!waiting) return false;
-  sweep(w);
+  sweep(w, w->now);
   for (int32_t u = 0; u < node->update_count; u++)
     for (int32_t r = w->step->reader_start[node->updates[u]]; r < w->step->reader_start[node->updates[u] + 1];
          r++) {
@@ -302,7 +324,6 @@ static neap_status run_update(struct walk *w, int32_t v) {
   TRY(run_node(w, v, 0));
   for (int32_t i = 0; i < w->step->nodes[v].update_count; i++)
     w->updated[w->step->nodes[v].updates[i]] = true;
-  w->done[v] = true;
   return NEAP_OK;
 }
 
@@ -311,15 +332,13 @@ static neap_status walk_order(struct walk *w) {
   for (w->now = 0; w->now < step->node_count; w->now++) {
     const int32_t v = w->now;
     const struct step_node *node = &step->nodes[v];
-    if (node->update_count > 0 && must_wait(w, node)) {
-      TRY(vector_push(&w->postponed, v));
-      continue;
-    }
-    if (node->update_count > 0)
-      TRY(run_update(w, v));
-    else
+    if (node->update_count == 0)
       TRY(run_node(w, v, 0));
-    w->done[v] = true;
+    else if (must_wait(w, node))
+      TRY(vector_push(&w->postponed, v));
+    else
+      TRY(run_update(w, v));
+    pass_reads(w, v);
   }
   /* What has to be there at the end is made while the updates that waited for it wait still. */
   for (int32_t i = 0; i < step->output_count; i++) {
@@ -337,8 +356,8 @@ static void walk_reset(struct walk *w, struct weights weights) {
   memset(w->resident, 0, (size_t)step->tensor_count * sizeof *w->resident);
   memset(w->updated, 0, (size_t)step->tensor_count * sizeof *w->updated);
   memset(w->locks, 0, (size_t)step->tensor_count * sizeof *w->locks);
-  memset(w->done, 0, (size_t)step->node_count * sizeof *w->done);
   memcpy(w->cursor, step->reader_start, (size_t)step->tensor_count * sizeof *w->cursor);
+  for (int32_t t = 0; t < step->tensor_count; t++) find_next(w, t);
   w->held_count = 0;
   w->used = 0;
   w->cost = 0;
@@ -346,21 +365,51 @@ static void walk_reset(struct walk *w, struct weights weights) {
   w->weights = weights;
 }
 
-static neap_status walk_create(struct region *region, const neap_step *step, uint64_t limit, struct walk *w) {
+static neap_status walk_create(struct region *region, const neap_step *step, const struct facts *facts,
+                               uint64_t limit, struct walk *w) {
   const size_t tensors = (size_t)step->tensor_count + 1;
-  *w = (struct walk){.step = step, .limit = limit, .cost_limit = INFINITY};
+  *w = (struct walk){.step = step, .facts = facts, .limit = limit, .cost_limit = INFINITY};
   w->resident = region_alloc(region, tensors, sizeof *w->resident);
   w->updated = region_alloc(region, tensors, sizeof *w->updated);
-  w->done = region_alloc(region, (size_t)step->node_count + 1, sizeof *w->done);
   w->locks = region_alloc(region, tensors, sizeof *w->locks);
   w->cursor = region_alloc(region, tensors, sizeof *w->cursor);
+  w->next = region_alloc(region, tensors, sizeof *w->next);
   w->need = region_alloc(region, tensors, sizeof *w->need);
   w->remake = region_alloc(region, tensors, sizeof *w->remake);
+  w->logged = region_alloc(region, tensors, sizeof *w->logged);
+  w->log_remake = region_alloc(region, tensors, sizeof *w->log_remake);
   w->held = region_alloc(region, tensors, sizeof *w->held);
   w->place = region_alloc(region, tensors, sizeof *w->place);
-  RETURN_IF(!w->resident || !w->updated || !w->done || !w->locks || !w->cursor || !w->need || !w->remake ||
-                !w->held || !w->place,
+  RETURN_IF(!w->resident || !w->updated || !w->locks || !w->cursor || !w->next || !w->need || !w->remake ||
+                !w->logged || !w->log_remake || !w->held || !w->place,
             NEAP_OUT_OF_MEMORY, "evict: out of memory");
+  return NEAP_OK;
+}
+
+static void walk_free(struct walk *w) {
+  vector_free(&w->postponed);
+  schedule_free(&w->schedule);
+}
+
+static neap_status facts_create(struct region *region, const neap_step *step, struct facts *f) {
+  size_t reads = 0;
+  for (int32_t v = 0; v < step->node_count; v++) reads += (size_t)step->nodes[v].input_count;
+  f->read_start = region_alloc(region, (size_t)step->node_count + 1, sizeof *f->read_start);
+  f->reads = region_alloc(region, reads + 1, sizeof *f->reads);
+  f->log_bytes = region_alloc(region, (size_t)step->tensor_count + 1, sizeof *f->log_bytes);
+  f->log_distance = region_alloc(region, (size_t)step->node_count + 1, sizeof *f->log_distance);
+  RETURN_IF(reads > INT32_MAX || !f->read_start || !f->reads || !f->log_bytes || !f->log_distance,
+            NEAP_OUT_OF_MEMORY, "evict: out of memory");
+  int32_t count = 0;
+  for (int32_t v = 0; v < step->node_count; v++) {
+    const struct step_node *node = &step->nodes[v];
+    f->read_start[v] = count;
+    for (int32_t i = 0; i < node->input_count; i++)
+      if (step->tensors[node->inputs[i]].role == ROLE_VALUE) f->reads[count++] = node->inputs[i];
+  }
+  f->read_start[step->node_count] = count;
+  for (int32_t t = 0; t < step->tensor_count; t++) f->log_bytes[t] = log2((double)step->tensors[t].bytes + 1);
+  for (int32_t d = 1; d <= step->node_count; d++) f->log_distance[d] = log2(d);
   return NEAP_OK;
 }
 
@@ -380,52 +429,65 @@ static struct weights grid_point(int index) {
                           .distance = distance_exponents[i % 4]};
 }
 
-/* Keeps the cheaper of two schedules. */
-static neap_status keep_better(struct simulator *simulator, uint64_t budget, const struct schedule *candidate,
-                               struct schedule *best, double *best_cost) {
-  struct schedule cleaned = {0};
-  struct simulation score;
-  neap_status status = schedule_clean(simulator, budget, candidate->nodes.data,
-                                      (int32_t)candidate->nodes.count, &cleaned, &score);
-  if (status == NEAP_OK && score.peak_bytes <= budget && score.cost < *best_cost) {
-    *best_cost = score.cost;
-    const struct schedule swap = *best;
-    *best = cleaned;
-    cleaned = swap;
-  }
-  schedule_free(&cleaned);
-  return status;
-}
+enum { AT_ONCE = 2 };
 
-struct search {
-  struct walk walk;
-  struct simulator simulator;
+struct grid {
+  const neap_step *step;
   uint64_t budget;
+  struct facts facts;
   double best; /* cost; INFINITY: none fits yet */
   struct schedule *out;
+  struct point {
+    struct walk walk;
+    struct simulator simulator;
+    struct schedule cleaned;
+    double cost; /* INFINITY: does not fit */
+  } points[AT_ONCE];
 };
 
-static neap_status try_weights(struct search *s, struct weights weights) {
-  walk_reset(&s->walk, weights);
-  s->walk.cost_limit = s->best < INFINITY
-                           ? s->walk.step->base_cost + (s->best - s->walk.step->base_cost) * 1.5
-                           : COST_LIMIT * s->walk.step->base_cost + 1;
-  const neap_status status = walk_order(&s->walk);
+static neap_status walk_point(const struct grid *g, struct weights weights, double cost_limit,
+                              struct point *p) {
+  struct simulation score;
+  p->cost = INFINITY;
+  walk_reset(&p->walk, weights);
+  p->walk.cost_limit = cost_limit;
+  const neap_status status = walk_order(&p->walk);
   if (status == NEAP_OVER_BUDGET) return NEAP_OK; /* another point may do */
   if (status != NEAP_OK) return status;
-  return keep_better(&s->simulator, s->budget, &s->walk.schedule, s->out, &s->best);
+  TRY(schedule_clean(&p->simulator, g->budget, p->walk.schedule.nodes.data,
+                     (int32_t)p->walk.schedule.nodes.count, &p->cleaned, &score));
+  if (score.peak_bytes <= g->budget) p->cost = score.cost;
+  return NEAP_OK;
+}
+
+/* So many points from `first` on, each given up where it costs much more than the best before them. The first
+ * that fits will do for a quick look. */
+static neap_status walk_points(struct grid *g, int first, int count, bool quick) {
+  const double base = g->step->base_cost,
+               limit = g->best < INFINITY ? base + (g->best - base) * 1.5 : COST_LIMIT * base + 1;
+  neap_status ended[AT_ONCE];
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++) ended[i] = walk_point(g, grid_point(first + i), limit, &g->points[i]);
+  for (int i = 0; i < count && !(quick && g->best < INFINITY); i++) {
+    if (ended[i] != NEAP_OK || g->points[i].cost >= g->best) continue;
+    g->best = g->points[i].cost;
+    swap_schedules(g->out, &g->points[i].cleaned);
+  }
+  for (int i = 0; i < count; i++) schedule_free(&g->points[i].cleaned);
+  return status_of_tasks(ended, count);
 }
 
 /* First whether the budget can be met, then, where that is asked for, how cheaply: so what can be met does
  * not hang on effort. */
-static neap_status search_all(struct search *s, const struct planner_options *options) {
-  const neap_step *step = s->walk.step;
-  const int first = options->quick ? 0 : step->node_count > LARGE_STEP ? 6 : GRID;
-  int i = 0;
-  for (; i < GRID && (i < first || s->best == INFINITY); i++) TRY(try_weights(s, grid_point(i)));
-  if (s->best == INFINITY)
+static neap_status walk_grid(struct grid *g, bool quick) {
+  const int wanted = quick ? 0 : g->step->node_count > LARGE_STEP ? 6 : GRID;
+  /* Nothing hangs on how many are walked side by side for a quick look. */
+  const int count = quick ? threads_for(AT_ONCE) : AT_ONCE;
+  for (int i = 0; i < GRID && (i < wanted || g->best == INFINITY); i += count)
+    TRY(walk_points(g, i, count, quick));
+  if (g->best == INFINITY)
     return neap_fail(NEAP_OVER_BUDGET, "evict: found no schedule within %llu bytes",
-                     (unsigned long long)s->budget);
+                     (unsigned long long)g->budget);
   return NEAP_OK;
 }
 
@@ -434,13 +496,17 @@ neap_status plan_evict(const neap_step *step, uint64_t budget, const struct plan
   RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "evict: what is resident alone needs %llu bytes",
             (unsigned long long)step->resident_bytes);
   struct region region = {0};
-  struct search search = {.budget = budget, .best = INFINITY, .out = out};
-  neap_status status = walk_create(&region, step, budget - step->resident_bytes, &search.walk);
-  if (status == NEAP_OK) status = simulator_create(step, &search.simulator);
-  if (status == NEAP_OK) status = search_all(&search, options);
-  simulator_free(&search.simulator);
-  vector_free(&search.walk.postponed);
-  schedule_free(&search.walk.schedule);
+  struct grid grid = {.step = step, .budget = budget, .best = INFINITY, .out = out};
+  neap_status status = facts_create(&region, step, &grid.facts);
+  for (int i = 0; i < AT_ONCE && status == NEAP_OK; i++) {
+    status = walk_create(&region, step, &grid.facts, budget - step->resident_bytes, &grid.points[i].walk);
+    if (status == NEAP_OK) status = simulator_create(step, &grid.points[i].simulator);
+  }
+  if (status == NEAP_OK) status = walk_grid(&grid, options->quick);
+  for (int i = 0; i < AT_ONCE; i++) {
+    simulator_free(&grid.points[i].simulator);
+    walk_free(&grid.points[i].walk);
+  }
   region_free(&region);
   return status;
 }

@@ -207,11 +207,7 @@ static neap_status lower_by_rotor(struct planning *p, uint64_t limit, struct sch
   struct schedule schedule = {0};
   neap_status status = plan_rotor(p->step, p->step->resident_bytes + limit, &quick, &schedule);
   *met = status == NEAP_OK;
-  if (*met) {
-    const struct schedule swap = *best;
-    *best = schedule;
-    schedule = swap;
-  }
+  if (*met) swap_schedules(best, &schedule);
   schedule_free(&schedule);
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
@@ -249,30 +245,65 @@ static neap_status lower_by_pebbling(struct planning *p, uint64_t limit, struct 
   struct schedule schedule = {0};
   TRY(pebble(p->step, limit, &left, &schedule, met));
   p->spent += (WORK - left) / UNITS;
-  if (*met) {
-    const struct schedule swap = *best;
-    *best = schedule;
-    schedule = swap;
-  }
+  if (*met) swap_schedules(best, &schedule);
   schedule_free(&schedule);
   return NEAP_OK;
 }
 
-/* Down in steps, shares of the live bytes, that become smaller where one fails. */
+static neap_status copy(const struct schedule *from, struct schedule *to) {
+  TRY(vector_reserve(&to->nodes, from->nodes.count + 1));
+  if (from->nodes.count > 0)
+    memcpy(to->nodes.data, from->nodes.data, from->nodes.count * sizeof *to->nodes.data);
+  to->nodes.count = from->nodes.count;
+  return NEAP_OK;
+}
+
+struct lowering {
+  struct planning planning;
+  struct schedule schedule;
+  bool met;
+};
+
+static neap_status run_lowering(struct lowering *l, const struct planning *p, lower_function *lower,
+                                uint64_t limit, const struct schedule *from) {
+  *l = (struct lowering){.planning = *p};
+  l->planning.spent = 0;
+  TRY(copy(from, &l->schedule));
+  return lower(&l->planning, limit, &l->schedule, &l->met);
+}
+
+/* Down in steps, shares of the live bytes, that become smaller where one fails. The step that would come next
+ * after a failure is tried beside each, where threads are free; what comes out is the same. */
 static neap_status squeeze(struct planning *p, lower_function *lower, double shrink, double least_shrink,
                            struct schedule *best) {
+  enum { AT_ONCE = 2 };
+  const int count = threads_for(AT_ONCE);
+  neap_status status = NEAP_OK;
   p->spent = 0;
-  while (shrink >= least_shrink && p->spent <= work_for_least(p)) {
+  while (status == NEAP_OK && shrink >= least_shrink && p->spent <= work_for_least(p)) {
     struct simulation score;
     TRY(simulate(p->step, best->nodes.data, (int32_t)best->nodes.count, &score));
     const uint64_t live = score.peak_bytes - p->step->resident_bytes;
     if (live == 0) break;
-    const uint64_t cut = (uint64_t)((double)live * shrink);
+    struct lowering tried[AT_ONCE];
+    neap_status ended[AT_ONCE];
+#pragma omp parallel for schedule(dynamic, 1) num_threads(count)
+    for (int i = 0; i < count; i++) {
+      const uint64_t cut = (uint64_t)((double)live * shrink / (1 << i));
+      ended[i] = run_lowering(&tried[i], p, lower, live - (cut > 0 ? cut : 1), best);
+    }
+    status = status_of_tasks(ended, count);
     bool met = false;
-    TRY(lower(p, live - (cut > 0 ? cut : 1), best, &met));
-    if (!met) shrink /= 2;
+    for (int i = 0; i < count; i++) {
+      const bool due = !met && shrink >= least_shrink && p->spent <= work_for_least(p);
+      if (due) p->spent += tried[i].planning.spent;
+      if (due && tried[i].met) swap_schedules(best, &tried[i].schedule);
+      if (due && !tried[i].met) shrink /= 2;
+      met = met || (due && tried[i].met);
+      schedule_free(&tried[i].schedule);
+    }
   }
-  return NEAP_OK;
+  return status;
 }
 
 static neap_status find_least(const neap_step *step, struct schedule *out) {
@@ -285,14 +316,6 @@ static neap_status find_least(const neap_step *step, struct schedule *out) {
   enum { NODES = 100 }; /* of more it finds deep recomputation whose values do not pack */
   if (step->node_count > NODES) return NEAP_OK;
   return squeeze(&p, lower_by_pebbling, 0.1, 0.001, out);
-}
-
-static neap_status copy(const struct schedule *from, struct schedule *to) {
-  TRY(vector_reserve(&to->nodes, from->nodes.count + 1));
-  if (from->nodes.count > 0)
-    memcpy(to->nodes.data, from->nodes.data, from->nodes.count * sizeof *to->nodes.data);
-  to->nodes.count = from->nodes.count;
-  return NEAP_OK;
 }
 
 /* It hangs on the step alone. */

@@ -12,6 +12,12 @@ struct schedule {
 
 #define schedule_free(schedule) vector_free(&(schedule)->nodes)
 
+static inline void swap_schedules(struct schedule *a, struct schedule *b) {
+  const struct schedule swap = *a;
+  *a = *b;
+  *b = swap;
+}
+
 /* One value made at one position: lives from `at` to `last`, both included. */
 struct instance {
   int32_t tensor; /* -1: the workspace of the node at `at` */

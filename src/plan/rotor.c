@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "base/targets.h"
 
 /* opt(p, m, a, b) for all m. */
 struct table {
   float *cost;   /* [limit + 1] */
+  float bound;   /* no plan is cheaper */
   int32_t limit; /* the slots beside what the stages hold; negative: no table */
   int32_t from;  /* the least m with a finite cost; limit + 1: none */
 };
@@ -17,16 +19,12 @@ struct rotor {
   const struct rotor_stage *stages;
   int32_t count, modes, slots;
   struct region region;
-  int32_t *held[ROTOR_MODES];         /* [count + 1]: slots that the stages before hold */
-  struct table **tables[ROTOR_MODES]; /* [count x count]; b >= a; stretches of the same kinds share one */
+  int32_t *held[ROTOR_MODES];        /* [count + 1]: slots that the stages before hold */
+  struct table *tables[ROTOR_MODES]; /* [count x count]; b >= a; stretches of the same kinds share costs */
 };
 
-static struct table **place_of(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+static struct table *table_of(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
   return &r->tables[p][(size_t)a * (size_t)r->count + (size_t)b];
-}
-
-static const struct table *table_of(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
-  return *place_of(r, p, a, b);
 }
 
 /* What stages a .. b hold in mode p. */
@@ -213,43 +211,53 @@ static float bound_on(const struct rotor *r, int32_t p, int32_t b, float *sum) {
   return bound;
 }
 
-static neap_status fill(struct rotor *r, int32_t p, int32_t a, int32_t b, float bound, struct table *t) {
-  t->limit = r->slots - held(r, p, a, b);
-  if (t->limit < 0) {
-    t->limit = -1;
-    return NEAP_OK;
-  }
-  t->cost = region_alloc(&r->region, (size_t)t->limit + 1, sizeof *t->cost);
-  RETURN_IF(t->cost == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory for a table of %d slots", t->limit);
+static void fill(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
+  struct table *t = table_of(r, p, a, b);
   for (int32_t m = 0; m <= t->limit; m++) t->cost[m] = INFINITY;
+  if (t->limit < 0) return;
   if (a == b)
     add_leaves(&r->stages[a].modes[p], t);
   else
     add_now(r, p, a, b, t);
   int32_t end = t->limit + 1;
-  while (end > 0 && t->cost[end - 1] <= bound * (1 + 1e-6f)) end--;
+  while (end > 0 && t->cost[end - 1] <= t->bound * (1 + 1e-6f)) end--;
   if (a < b) add_later(r, p, p, a, b, end, t);
   for (int32_t q = 1; a < b && q < modes_left(r, p, a, b); q++) add_later(r, 0, q, a, b, end, t);
   while (t->from <= t->limit && t->cost[t->from] == INFINITY) t->from++;
-  return NEAP_OK;
 }
 
-static neap_status fill_all(struct rotor *r, int32_t *common) {
+/* Stages from `start` on that are of the same kinds as those from a later start. */
+struct twin {
+  int32_t start, length;
+};
+
+/* Shorter stretches first; those of one length need nothing of each other. `twins`: [count], by start. */
+static void fill_all(const struct rotor *r, const struct twin *twins) {
+  for (int32_t length = 0; length < r->count; length++) {
+    const int32_t starts = r->count - length;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(starts))
+    for (int32_t a = 0; a < starts; a++)
+      for (int32_t p = r->modes; length >= twins[a].length && p-- > 0;) fill(r, p, a, a + length);
+    for (int32_t a = starts; a-- > 0;)
+      for (int32_t p = 0; length < twins[a].length && p < r->modes; p++)
+        *table_of(r, p, a, a + length) = *table_of(r, p, twins[a].start, twins[a].start + length);
+  }
+}
+
+/* All but those that are copies of a twin's. `common`: scratch, zero. */
+static neap_status add_tables(struct rotor *r, int32_t *common, struct twin *twins) {
   for (int32_t a = r->count; a-- > 0;) {
-    int32_t length;
-    const int32_t twin = find_twin(r->stages, r->count, a, common, &length);
+    twins[a].start = find_twin(r->stages, r->count, a, common, &twins[a].length);
     float sums[ROTOR_MODES] = {0};
     for (int32_t b = a; b < r->count; b++)
-      for (int32_t p = r->modes; p-- > 0;) {
-        struct table **place = place_of(r, p, a, b);
-        const float bound = bound_on(r, p, b, &sums[p]);
-        if (b - a < length) {
-          *place = *place_of(r, p, twin, twin + b - a);
-          continue;
-        }
-        *place = region_alloc(&r->region, 1, sizeof **place);
-        RETURN_IF(*place == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory");
-        TRY(fill(r, p, a, b, bound, *place));
+      for (int32_t p = 0; p < r->modes; p++) {
+        const int32_t limit = r->slots - held(r, p, a, b);
+        struct table *t = table_of(r, p, a, b);
+        *t = (struct table){.bound = bound_on(r, p, b, &sums[p]), .limit = limit < 0 ? -1 : limit};
+        if (b - a < twins[a].length) continue;
+        t->cost = region_alloc(&r->region, (size_t)t->limit + 1, sizeof *t->cost);
+        RETURN_IF(t->cost == NULL, NEAP_OUT_OF_MEMORY, "rotor: out of memory for a table of %d slots",
+                  t->limit);
       }
   }
   return NEAP_OK;
@@ -270,15 +278,18 @@ neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_
                          struct rotor **out) {
   struct rotor *r = calloc(1, sizeof *r);
   int32_t *common = calloc((size_t)count + 2, sizeof *common);
+  struct twin *twins = calloc((size_t)count + 1, sizeof *twins);
   neap_status status = NEAP_OK;
-  if (r == NULL || common == NULL) {
+  if (r == NULL || common == NULL || twins == NULL) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "rotor: out of memory");
   } else {
     *r = (struct rotor){.stages = stages, .count = count, .modes = modes, .slots = slots};
     status = allocate(r);
-    if (status == NEAP_OK) status = fill_all(r, common);
+    if (status == NEAP_OK) status = add_tables(r, common, twins);
+    if (status == NEAP_OK) fill_all(r, twins);
   }
   free(common);
+  free(twins);
   if (status == NEAP_OK)
     *out = r;
   else

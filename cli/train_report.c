@@ -179,8 +179,8 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
   else
     fprintf(stderr, "  no batch fits it\n");
-  if (s->convolution != NEAP_CONV_DIRECT)
-    fprintf(stderr, "  --conv direct may need less: other last bits, smaller workspaces\n");
+  if (result->direct_fits)
+    fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
   if (s->json)
     print_json(json_pack("{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->batch,
                          "feasible", 0, "budget_bytes",

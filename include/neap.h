@@ -349,9 +349,10 @@ typedef struct neap_train_result {
   char weights_sha256[65];
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: what would do, and */
   int64_t largest_batch;    /* the largest batch that fits the budget; 0: none */
+  bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;
 
-/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last two. */
+/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last three. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
 /* ---- 6. Plan without data ---- */

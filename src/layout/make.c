@@ -246,6 +246,25 @@ static neap_status ask_least(struct choice *c, const struct planner_options *opt
   return NEAP_OK;
 }
 
+/* What is found within a byte less than the least plan needs is a lesser plan, until nothing is. In all but a
+ * tiny step it would go on for long, a few bytes at a time. */
+static neap_status ask_below_least(struct choice *c, const struct planner_options *options, bool *met) {
+  *met = false;
+  while (c->step->node_count <= TINY_STEP) {
+    uint64_t missing;
+    struct choice below = {
+        .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(c->least) - 1};
+    const neap_status status = ask_within(&below, options, &missing);
+    const bool found = status == NEAP_OK && below.best != NULL;
+    if (found) swap_plans(&c->least, &below.best);
+    neap_plan_free(below.best);
+    neap_plan_free(below.least);
+    if (status != NEAP_OK || !found) return status;
+    *met = true;
+  }
+  return NEAP_OK;
+}
+
 /* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, so it is
  * asked for whatever the budget: the least is the same for all. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
@@ -274,8 +293,10 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   TRY(ask_within(c, options, &missing));
   if (c->best != NULL && c->step->node_count > TINY_STEP) return NEAP_OK;
   TRY(ask_least(c, options, missing));
-  const bool asks = c->best == NULL && c->least != NULL && plan_bytes(c->least) > 0;
-  return asks ? ask_at_least(c, options) : NEAP_OK;
+  if (c->best != NULL || c->least == NULL || plan_bytes(c->least) == 0) return NEAP_OK;
+  bool met;
+  TRY(ask_below_least(c, options, &met));
+  return met ? NEAP_OK : ask_at_least(c, options);
 }
 
 /* The plan for a budget, as above. */

@@ -141,6 +141,19 @@ static neap_status make_settings(struct training *t) {
   return NEAP_OK;
 }
 
+static bool direct_fits(const struct training *t, const neap_session_options *asked) {
+  neap_session_options session = *asked;
+  neap_step *step = NULL;
+  neap_plan *plan = NULL;
+  session.convolution = NEAP_CONV_DIRECT;
+  session.plan_quick = true;
+  const bool fits = asked->convolution != NEAP_CONV_DIRECT && asked->plan_file == NULL &&
+                    neap_plan_graph(t->graph, &session, NULL, &step, &plan) == NEAP_OK;
+  neap_plan_free(plan);
+  neap_step_free(step);
+  return fits;
+}
+
 static neap_status create_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -152,6 +165,7 @@ static neap_status create_session(struct training *t, neap_train_result *result)
     if (session.plan_file == NULL &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
+    result->direct_fits = direct_fits(t, &session);
     return neap_fail(status, "%s", message);
   }
   if (status != NEAP_OK) return status;

@@ -51,6 +51,16 @@ quiet
 expect 0 "${train[@]}" "${by[@]}" --budget "$smallest" --json
 if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" "${by[@]}" --budget $over --batch "$batch" --json; fi
 
+# Another algorithm of convolutions is named where it would fit, and where it is that.
+wide=("$neap" train --data synthetic --model wrn-16-4 --batch 2 --steps 1 --evaluate off --planner evict)
+expect 3 "${wide[@]}" --budget 28MB
+says "--conv direct would fit it"
+quiet
+expect 0 "${wide[@]}" --budget 28MB --conv direct
+expect 3 "${wide[@]}" --budget 8MB
+says "no batch fits it"
+if grep -q -- "--conv direct" err; then fail "direct would not fit it either"; fi
+
 # Time to search for the plan changes no bits of the training.
 expect 0 "${train[@]}" --steps 3 --budget 85% --time-limit 0.5 --json
 same "$(field weights_sha256)" "$weights" "weights with a plan that had its time"

@@ -335,8 +335,8 @@ typedef struct neap_train_options {
   const char *initial;      /* a safetensors file with the parameters to start from */
   const char *metrics;      /* a JSON line a step is appended here */
   const char *save_plan;    /* the plan that is used is written here */
-  /* Called before step 1 (progress->step is 0) and after each step; may be NULL. Not 0: stop after writing a
-   * checkpoint, with NEAP_INTERRUPTED. */
+  /* Called before step 1 (progress->step is 0), when nothing of the run is in `out` yet, and after each
+   * step; may be NULL. Not 0: stop after writing a checkpoint, with NEAP_INTERRUPTED. */
   int (*progress)(void *context, const neap_train_progress *progress);
   void *context;
 } neap_train_options;

@@ -317,8 +317,8 @@ static neap_status run_steps(struct training *t) {
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,
                                   .test_accuracy = -1};
-  TRY(warm_up(t));
   TRY(report(t, &progress));
+  TRY(warm_up(t));
   t->started = clock_seconds();
   while (t->state.step < t->steps) {
     TRY(run_step(t, &progress));

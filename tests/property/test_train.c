@@ -116,6 +116,7 @@ static int stop_at(void *context, const neap_train_progress *progress) {
  */
 
 struct watch {
+  const char *state_file; /* of the run's checkpoint */
   int64_t calls, evaluations;
   double test_accuracy;
 };
@@ -126,7 +127,11 @@ static int watch_progress(void *context, const neap_train_progress *progress) {
   assert_int_equal(progress->steps, STEPS);
   assert_int_equal(progress->epochs, EPOCHS);
   assert_non_null(progress->memory);
-  if (progress->step == 0) return 0;
+  if (progress->step == 0) { /* what the caller writes beside a checkpoint is there before it */
+    assert_int_not_equal(access(watch->state_file, F_OK), 0);
+    return 0;
+  }
+  assert_int_equal(access(watch->state_file, F_OK), 0);
   assert_int_equal(progress->epoch, (progress->step - 1) / EPOCH_STEPS + 1);
   assert_true(progress->accuracy >= 0 && progress->accuracy <= 1 && progress->seconds > 0);
   assert_true((progress->test_accuracy >= 0) == (progress->step % EPOCH_STEPS == 0));
@@ -138,12 +143,14 @@ static int watch_progress(void *context, const neap_train_progress *progress) {
 
 static void test_run(void **state) {
   (void)state;
-  struct watch watch = {0};
+  struct watch watch = {.state_file = in_folder("watched/state.json")};
   neap_train_options options = usual();
   options.progress = watch_progress;
   options.context = &watch;
   options.save_plan = in_folder("plan.json");
+  options.out = in_folder("watched");
   const neap_train_result result = expect_ok(&options);
+  remove_contents(options.out);
   assert_int_equal(watch.calls, STEPS + 1);
   assert_int_equal(watch.evaluations, EPOCHS);
   assert_int_equal(result.steps, STEPS);

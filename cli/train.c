@@ -288,7 +288,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   end_progress(report);
   if (status == NEAP_OVER_BUDGET)
     exit_status = report_over_budget(report, result);
-  else if (status == NEAP_INTERRUPTED && report->failed)
+  else if (report->failed) /* which has been said */
     exit_status = EXIT_FAILED;
   else if (status == NEAP_INTERRUPTED)
     exit_status = report_interruption(report, stop_signal);

@@ -250,7 +250,8 @@ static neap_status ask_least(struct choice *c, const struct planner_options *opt
  * tiny step it would go on for long, a few bytes at a time. */
 static neap_status ask_below_least(struct choice *c, const struct planner_options *options, bool *met) {
   *met = false;
-  while (c->step->node_count <= TINY_STEP) {
+  if (c->step->node_count > TINY_STEP) return NEAP_OK;
+  for (;;) {
     uint64_t missing;
     struct choice below = {
         .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(c->least) - 1};
@@ -262,7 +263,6 @@ static neap_status ask_below_least(struct choice *c, const struct planner_option
     if (status != NEAP_OK || !found) return status;
     *met = true;
   }
-  return NEAP_OK;
 }
 
 /* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, so it is

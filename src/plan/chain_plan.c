@@ -65,9 +65,7 @@ static void take(struct chain_plan *plan, struct schedule *schedule, const struc
   if (plan->any && (fits ? fitted && score->cost >= plan->score.cost
                          : fitted || score->peak_bytes >= plan->score.peak_bytes))
     return;
-  const struct schedule swap = *plan->best;
-  *plan->best = *schedule;
-  *schedule = swap;
+  swap_schedules(plan->best, schedule);
   plan->score = *score;
   plan->any = true;
 }

@@ -200,9 +200,7 @@ static neap_status try_cuts(struct chen *c, bool halving) {
   if (status == NEAP_OK) {
     const bool fits = score.peak_bytes <= c->budget, fitted = c->best_peak <= c->budget;
     if (fits ? !fitted || score.cost < c->best_cost : !fitted && score.peak_bytes < c->best_peak) {
-      const struct schedule swap = *c->best;
-      *c->best = schedule;
-      schedule = swap;
+      swap_schedules(c->best, &schedule);
       c->best_cost = score.cost;
       c->best_peak = score.peak_bytes;
     }

@@ -110,9 +110,7 @@ static neap_status clean_round(struct cleaning *c, int32_t *newest, struct sched
   if (status == NEAP_OK)
     status = simulator_run(c->simulator, shorter.nodes.data, (int32_t)shorter.nodes.count, &now);
   if (status == NEAP_OK && now.peak_bytes <= c->limit + step->resident_bytes) {
-    const struct schedule swap = *out;
-    *out = shorter;
-    shorter = swap;
+    swap_schedules(out, &shorter);
     *score = now;
   } else {
     *changed = false; /* the estimate was too hopeful: keep what is known to fit */

@@ -8,7 +8,8 @@
 #include "layout/solver.h"
 
 /* Seconds at the most. */
-static const struct placement_limits FOR_BUFFERS = {.work = 4000000000, .climbed = 100000, .closest = true};
+static const struct placement_limits FOR_BUFFERS = {
+    .searched = 1500000000, .tiered = 1500000000, .climbed = 100000, .closing = 1500000000};
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -31,7 +32,7 @@ static uint64_t alignment_of(const struct instance *instances, int32_t count) {
 struct fitting {
   const struct instance *instances;
   int32_t count;
-  int64_t effort; /* times the usual work */
+  const struct layout_limits *limits;
   uint64_t alignment;
   bool *apart;   /* by instance: lies beside the one whose bytes it might take over */
   int32_t *next; /* by instance: the one that takes its bytes over; -1: none */
@@ -41,10 +42,12 @@ struct fitting {
   int32_t shape_count;
 };
 
-/* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. */
-static int64_t work_for(const struct fitting *f) {
-  enum { LEAST = 500000, EACH = 50 };
-  return f->effort * (LEAST + f->count * EACH);
+/* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. Where the search
+ * came as near as it could, which is not near, it hardly ever helps. */
+static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
+  enum { LEAST = 500000, EACH = 50, THOROUGH = 4, NEAR = 25, SHARE = 8 };
+  const int64_t work = (LEAST + f->count * EACH) * (f->limits->thorough ? THOROUGH : 1);
+  return f->limits->closest && height > capacity + capacity / NEAR ? work / SHARE : work;
 }
 
 /* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
@@ -107,7 +110,15 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
 }
 
 /* From so many on a shape has thousands of neighbours, and the search (solver.h) has no end. */
-enum { MANY_SHAPES = 5000, SEARCHED = 20000000 };
+enum { MANY_SHAPES = 5000 };
+
+static struct placement_limits limits_for(const struct fitting *f) {
+  enum { SEARCHED = 20000000, THOROUGH = 16, TIERED = 16000000, CLOSING = 8000000 };
+  return (struct placement_limits){.enough = f->limits->enough,
+                                   .searched = f->limits->thorough ? THOROUGH * SEARCHED : SEARCHED,
+                                   .tiered = TIERED,
+                                   .closing = f->limits->closest ? CLOSING : 0};
+}
 
 /* Takes over what ejection makes of the layout in hand within the capacity. */
 static neap_status eject(struct fitting *f, const int32_t *heir_of, uint64_t capacity, int64_t work,
@@ -119,13 +130,14 @@ static neap_status eject(struct fitting *f, const int32_t *heir_of, uint64_t cap
   return NEAP_OK;
 }
 
-static uint64_t goal_of(const struct fitting *f, uint64_t enough, const struct layout *out) {
+static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
+  const uint64_t enough = f->limits->enough;
   return enough > out->live_bytes ? enough / f->alignment * f->alignment : out->live_bytes;
 }
 
 /* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
  * the least is asked for and not found, the gap is halved. */
-static neap_status mend(struct fitting *f, uint64_t enough, struct region *region, struct layout *out) {
+static neap_status mend(struct fitting *f, struct region *region, struct layout *out) {
   enum { HALVINGS = 3 };
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
@@ -137,18 +149,18 @@ static neap_status mend(struct fitting *f, uint64_t enough, struct region *regio
     else if (f->instances[i].takes_over < 0)
       heir_of[f->shape_of[i]] = -1;
   }
-  uint64_t capacity = goal_of(f, enough, out);
-  const int halvings = enough > out->live_bytes ? 0 : HALVINGS;
-  TRY(eject(f, heir_of, capacity, work_for(f), offsets, out));
+  uint64_t capacity = goal_of(f, out);
+  const int halvings = f->limits->enough > out->live_bytes ? 0 : HALVINGS;
+  TRY(eject(f, heir_of, capacity, work_for(f, capacity, out->arena_bytes), offsets, out));
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
-    TRY(eject(f, heir_of, middle, work_for(f) / 2, offsets, out));
+    TRY(eject(f, heir_of, middle, work_for(f, middle, out->arena_bytes) / 2, offsets, out));
     if (out->arena_bytes > middle) capacity = middle;
   }
   return NEAP_OK;
 }
 
-static neap_status solve(struct fitting *f, uint64_t enough, struct region *region, struct layout *out) {
+static neap_status solve(struct fitting *f, struct region *region, struct layout *out) {
   const size_t n = (size_t)f->count;
   f->apart = region_alloc(region, n, sizeof *f->apart);
   f->shapes = region_alloc(region, n, sizeof *f->shapes);
@@ -161,7 +173,8 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   struct placement_result result;
   make_shapes(f);
   const bool many = f->shape_count >= MANY_SHAPES;
-  const struct placement_limits limits = {.enough = enough, .work = many ? 0 : f->effort * SEARCHED};
+  const uint64_t enough = f->limits->enough;
+  const struct placement_limits limits = many ? (struct placement_limits){.enough = enough} : limits_for(f);
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
   out->offsets = malloc((n + 1) * sizeof *out->offsets);
@@ -171,19 +184,19 @@ static neap_status solve(struct fitting *f, uint64_t enough, struct region *regi
   if (out->arena_bytes <= enough || out->arena_bytes == out->live_bytes) return NEAP_OK;
   bool found = false;
   if (many)
-    TRY(place_by_bulk(f->shapes, f->shape_count, f->spans, goal_of(f, enough, out), work_for(f) / 3, offsets,
+    TRY(place_by_bulk(f->shapes, f->shape_count, f->spans, goal_of(f, out), work_for(f, 0, 0) / 3, offsets,
                       &found));
   if (found) take_offsets(f, offsets, out);
-  return found ? NEAP_OK : mend(f, enough, region, out);
+  return found ? NEAP_OK : mend(f, region, out);
 }
 
-neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough, int effort,
-                             struct layout *out) {
+neap_status layout_instances(const struct instance *instances, int32_t count,
+                             const struct layout_limits *limits, struct layout *out) {
   struct region region = {0};
   *out = (struct layout){0};
   struct fitting fitting = {
-      .instances = instances, .count = count, .effort = effort, .alignment = alignment_of(instances, count)};
-  const neap_status status = solve(&fitting, enough, &region, out);
+      .instances = instances, .count = count, .limits = limits, .alignment = alignment_of(instances, count)};
+  const neap_status status = solve(&fitting, &region, out);
   region_free(&region);
   return status;
 }

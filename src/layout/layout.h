@@ -2,6 +2,8 @@
 #ifndef NEAP_LAYOUT_LAYOUT_H
 #define NEAP_LAYOUT_LAYOUT_H
 
+#include <stdbool.h>
+
 #include "plan/schedule.h"
 
 /* Bytes. Of sizes that are multiples of it the offsets are, too; small odd sizes are aligned to less, down to
@@ -14,12 +16,18 @@ struct layout {
   uint64_t live_bytes;  /* the largest live bytes at any position: no arena can be smaller */
 };
 
+/* When to stop and how much to do: some hundredths of a second at the most. */
+struct layout_limits {
+  uint64_t enough; /* bytes of arena that will do */
+  bool closest;    /* where what is enough is not found, comes as near to it as it can in little time */
+  bool thorough;   /* takes many times the usual work */
+};
+
 /* Offsets for the instances of a simulated schedule. An instance that takes over another's bytes in place
  * gets the same offset (or, where that is what fits, its own: at position `at` the two may overlap only by
- * having equal offsets). Stops as soon as the arena fits in `enough` bytes or equals live_bytes rounded
- * up; searches no further than a fixed number of moves, so it is deterministic. `effort`: times the usual
- * number, which takes less than a tenth of a second. */
-neap_status layout_instances(const struct instance *instances, int32_t count, uint64_t enough, int effort,
-                             struct layout *out);
+ * having equal offsets). Stops as soon as the arena is small enough or equals live_bytes rounded up; searches
+ * no further than a fixed number of moves, so it is deterministic. */
+neap_status layout_instances(const struct instance *instances, int32_t count,
+                             const struct layout_limits *limits, struct layout *out);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/targets.h"
+
 /* ---- Conflicts ---- */
 
 static int conflict_bit(const struct sections *sections, int32_t section) {
@@ -48,32 +50,51 @@ static void explain_load(const struct search *x, struct frame *f, size_t last, i
   }
 }
 
-/* Sums the loads of the window and finds its levels. In each section, whatever lies no lower than some
- * offset has to fit between it and the capacity: false where it does not. */
-static bool bound_loads(struct search *x, struct frame *f) {
+/* Adds a piece to the loads of its sections, which lie at the offset from now on; the largest of the sums. */
+static inline uint64_t add_piece(uint64_t *restrict load, uint64_t *restrict level, int32_t count,
+                                 uint64_t size, uint64_t offset) {
+  uint64_t most = 0;
+  for (int32_t s = 0; s < count; s++) {
+    const uint64_t sum = load[s] + size;
+    load[s] = sum;
+    level[s] = offset;
+    most = sum > most ? sum : most;
+  }
+  return most;
+}
+
+/* Sums the loads of the window and finds its levels: offsets fall, so the last one is the section's level. In
+ * each section, whatever lies no lower than some offset has to fit between it and the capacity: the place in
+ * the list of the first that does not, or the list's length. */
+FOR_EACH_TARGET static size_t sum_loads(struct search *x, const struct frame *f) {
+  const int32_t *list = list_of(x, f);
+  const struct item *items = x->sections->items;
+  const struct piece *pieces = x->sections->pieces;
   memset(x->load + f->lower, 0, (size_t)(f->upper - f->lower) * sizeof *x->load);
   for (size_t i = 0; i < f->list_count; i++) {
-    const int32_t id = list_of(x, f)[i];
-    const struct item *item = item_of(x, id);
-    const uint64_t offset = x->offset[id], room = x->capacity - offset;
+    const struct item *item = &items[list[i]];
+    const uint64_t offset = x->offset[list[i]];
     uint64_t most = 0;
     x->work -= item->upper - item->lower + 4;
     for (int32_t k = item->first; k < item->first + item->count; k++) {
-      const struct piece piece = x->sections->pieces[k];
-      for (int32_t s = piece.lower; s < piece.upper; s++) {
-        const uint64_t load = x->load[s] + piece.size;
-        x->load[s] = load;
-        x->level[s] = offset; /* offsets fall: the last one is the section's level */
-        most = load > most ? load : most;
-      }
+      const struct piece *piece = &pieces[k];
+      const uint64_t sum = add_piece(x->load + piece->lower, x->level + piece->lower,
+                                     piece->upper - piece->lower, piece->size, offset);
+      most = sum > most ? sum : most;
     }
-    if (most <= room) continue;
-    int32_t section = item->lower;
-    while (x->load[section] <= room) section++;
-    explain_load(x, f, i, section);
-    return false;
+    if (most > x->capacity - offset) return i;
   }
-  return true;
+  return f->list_count;
+}
+
+static bool bound_loads(struct search *x, struct frame *f) {
+  const size_t last = sum_loads(x, f);
+  if (last == f->list_count) return true;
+  const int32_t id = list_of(x, f)[last];
+  int32_t section = item_of(x, id)->lower;
+  while (x->load[section] <= x->capacity - x->offset[id]) section++;
+  explain_load(x, f, last, section);
+  return false;
 }
 
 /* Levels only rise. An item that fits below all of those it lies under could be lowered in whatever

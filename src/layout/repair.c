@@ -21,8 +21,6 @@ static uint64_t enough_for(const struct demand *demand, uint64_t live) {
   return demand->tight && tight < demand->capacity ? tight : demand->capacity;
 }
 
-enum { THOROUGH = 4 }; /* times the usual work */
-
 neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,
                              const struct demand *demand, struct neap_plan **out) {
   struct simulation score;
@@ -30,13 +28,13 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
   int32_t count = 0;
   TRY(simulate_instances(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score, &instances,
                          &count));
+  const struct layout_limits limits = {.enough = enough_for(demand, score.peak_bytes - step->resident_bytes),
+                                       .closest = !demand->quick,
+                                       .thorough = demand->thorough};
   struct layout layout = {0};
   struct placed *placed = malloc(((size_t)count + 1) * sizeof *placed);
-  neap_status status =
-      placed == NULL
-          ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
-          : layout_instances(instances, count, enough_for(demand, score.peak_bytes - step->resident_bytes),
-                             demand->thorough ? THOROUGH : 1, &layout);
+  neap_status status = placed == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
+                                      : layout_instances(instances, count, &limits, &layout);
   if (status == NEAP_OK) {
     for (int32_t i = 0; i < count; i++)
       placed[i] =
@@ -72,6 +70,7 @@ struct repair {
   struct neap_plan *best;
   int laid_out; /* layouts so far */
   int in_vain;  /* those since the last that was better */
+  bool slack;   /* of those that were to be tight one was far from it: that is asked no more */
   int64_t work; /* of a piece of an attempt, in units of the timeline */
   double cost;  /* that is near enough to the start's, which is well searched */
 };
@@ -81,7 +80,7 @@ static bool fits(const struct repair *r, const struct neap_plan *plan) {
 }
 
 static bool is_tight(const struct repair *r, const struct neap_plan *plan) {
-  return !r->demand->tight || plan->arena_bytes <= tight_above(live_of(plan));
+  return !r->demand->tight || r->slack || plan->arena_bytes <= tight_above(live_of(plan));
 }
 
 static bool suits(const struct repair *r, const struct neap_plan *plan) {
@@ -155,6 +154,7 @@ struct attempt {
   int count;
   const struct neap_plan *best; /* of those, and the repair's */
   int in_vain;                  /* as in the repair */
+  bool slack;                   /* the same */
   struct schedule last;         /* that was laid out */
 };
 
@@ -164,11 +164,14 @@ static bool is_same(const struct schedule *a, const struct schedule *b) {
 }
 
 /* Puts a tight plan of the schedule in the place of `*plan`, where it finds one. */
-static neap_status tighten(const struct repair *r, const struct schedule *schedule, struct neap_plan **plan) {
+static neap_status tighten(struct attempt *a, const struct schedule *schedule, struct neap_plan **plan) {
+  enum { FAR = 50 };
+  const struct repair *r = a->repair;
   struct neap_plan *tight = NULL;
   TRY(plan_of_schedule(r->step, schedule, r->demand, &tight));
   if (better(r, tight, *plan)) swap_plans(plan, &tight);
   neap_plan_free(tight);
+  a->slack = (*plan)->arena_bytes > live_of(*plan) + live_of(*plan) / FAR;
   return NEAP_OK;
 }
 
@@ -187,8 +190,8 @@ static neap_status lay_out(struct attempt *a, const struct schedule *schedule) {
   struct demand loose = *r->demand;
   loose.tight = false;
   neap_status status = plan_of_schedule(r->step, schedule, &loose, &plan);
-  if (status == NEAP_OK && !is_tight(r, plan) && better(r, plan, a->best))
-    status = tighten(r, schedule, &plan);
+  if (status == NEAP_OK && fits(r, plan) && !is_tight(r, plan) && !a->slack && better(r, plan, a->best))
+    status = tighten(a, schedule, &plan);
   if (status != NEAP_OK) {
     neap_plan_free(plan);
     return status;
@@ -213,6 +216,14 @@ static neap_status consider(struct attempt *a, const struct search *search) {
   return status;
 }
 
+/* One that cuts little, which the last layout says is not enough. */
+static bool is_hopeless(const struct attempt *a) {
+  enum { FAR = 40, LITTLE = 2 }; /* the first two */
+  const struct demand *demand = a->repair->demand;
+  if (demand->quick || a->seed > LITTLE || a->count == 0 || fits(a->repair, a->best)) return false;
+  return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / FAR;
+}
+
 /* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
  * cheaper. */
 static neap_status run_search(struct attempt *a, struct search *search) {
@@ -223,7 +234,7 @@ static neap_status run_search(struct attempt *a, struct search *search) {
   for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
     const double cost = search->timeline.cost;
     const int64_t excess = search->timeline.excess;
-    if (ends_with(r, a->best, a->in_vain)) break;
+    if (ends_with(r, a->best, a->in_vain) || is_hopeless(a)) break;
     TRY(search_rebuild(search, r->work, 0, false));
     if (search->timeline.excess > excess / 2) break; /* the limit is too low for it */
     if (left > 1 && search->timeline.cost < cost * settled) continue;
@@ -238,6 +249,7 @@ static neap_status run_attempt(struct attempt *a) {
   RETURN_IF_NULL(search);
   a->best = a->repair->best;
   a->in_vain = a->repair->in_vain;
+  a->slack = a->repair->slack;
   neap_status status = search_create(a->step, a->limit, a->start, a->seed, search);
   if (status == NEAP_OK) status = run_search(a, search);
   schedule_free(&a->last);
@@ -264,6 +276,7 @@ static neap_status run_attempts(struct repair *r, struct attempt *attempts, int 
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
   for (int i = 0; i < count; i++) ended[i] = run_attempt(&attempts[i]);
   neap_status status = status_of_tasks(ended, count);
+  for (int i = 0; i < count; i++) r->slack = r->slack || attempts[i].slack;
   for (int i = 0; i < count; i++)
     for (int k = 0; k < attempts[i].count; k++) {
       const neap_status taken = take(r, attempts[i].plans[k]);

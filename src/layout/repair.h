@@ -10,7 +10,7 @@ struct demand {
   double deadline;     /* of clock_seconds(): what keeps the capacity by then will do; 0: none */
   uint64_t capacity;   /* bytes of arena that will do */
   bool tight;          /* and no more than TIGHTNESS allows */
-  bool thorough;       /* the layout takes some tenths of a second where it is hard */
+  bool thorough;       /* as in layout.h */
   bool again; /* where it nearly fits, the planner will be asked for less if there is time: no repair then */
   bool quick; /* any that keeps the capacity will do, whatever it costs */
 };

@@ -55,7 +55,6 @@ struct solving {
   int32_t count;
   const struct span *spans;
   struct sections sections;
-  int64_t work;           /* left */
   uint64_t unit;          /* divides every size, so every height */
   uint64_t *tried, *best; /* offsets, by item or shape; by shape */
   struct placement_result *result;
@@ -93,19 +92,15 @@ static neap_status try_sweep(struct solving *s) {
 
 static neap_status try_tiers(struct solving *s, uint64_t goal, int64_t work) {
   uint64_t height;
-  const int64_t given = work;
   TRY(place_by_tiers(s->shapes, s->count, s->spans, goal, &work, s->tried, &height));
-  s->work -= given - work;
   keep_lower(s, height);
   return NEAP_OK;
 }
 
-/* Searches within a capacity and takes over what is found or proven. */
-static neap_status try_capacity(struct solving *s, uint64_t capacity, int64_t work) {
+/* Searches within a capacity and takes over what is found or proven. `work` falls by what was used. */
+static neap_status try_capacity(struct solving *s, uint64_t capacity, int64_t *work) {
   enum search_outcome outcome;
-  const int64_t given = work;
-  TRY(search_placement(&s->sections, capacity, &work, s->tried, &outcome));
-  s->work -= given - work;
+  TRY(search_placement(&s->sections, capacity, work, s->tried, &outcome));
   if (outcome == SEARCH_NONE) s->result->least = capacity + s->unit;
   if (outcome != SEARCH_FOUND) return NEAP_OK;
   memset(s->best, 0, (size_t)s->count * sizeof *s->best);
@@ -119,12 +114,15 @@ static neap_status try_capacity(struct solving *s, uint64_t capacity, int64_t wo
 }
 
 /* Halves the gap between what is not found and what is. */
-static neap_status close_gap(struct solving *s, uint64_t missed) {
-  enum { SHARES = 8 };
-  const int64_t share = s->work / SHARES + 1;
-  while (s->work > 0 && s->result->height - missed > s->unit) {
+static neap_status close_gap(struct solving *s, uint64_t missed, int64_t work) {
+  enum { SHARES = 4 };
+  const int64_t share = work / SHARES + 1;
+  while (work > 0 && s->result->height - missed > s->unit) {
     const uint64_t middle = missed + (s->result->height - missed) / s->unit / 2 * s->unit;
-    TRY(try_capacity(s, middle, share < s->work ? share : s->work));
+    const int64_t given = share < work ? share : work;
+    int64_t left = given;
+    TRY(try_capacity(s, middle, &left));
+    work -= given - left;
     if (s->result->height > middle) missed = middle;
   }
   return NEAP_OK;
@@ -151,13 +149,13 @@ static neap_status solve(struct solving *s, struct region *region, const struct 
   if (result->height <= goal || (s->count > SWEPT_ONLY && result->height < UINT64_MAX)) return NEAP_OK;
   TRY(try_orders(s, goal, 0));
   if (result->height <= goal) return NEAP_OK;
-  if (s->work <= 0 && limits->climbed == 0) return NEAP_OK;
-  if (s->work > 0) TRY(try_tiers(s, goal, s->work / 5 * 4));
-  if (result->height <= goal) return NEAP_OK;
-  TRY(sections_make(s->shapes, s->count, s->spans, region, &s->sections));
-  if (s->work > 0) TRY(try_capacity(s, goal, s->work / 4 * 3));
+  if (limits->searched > 0 || limits->closing > 0)
+    TRY(sections_make(s->shapes, s->count, s->spans, region, &s->sections));
+  int64_t work = limits->searched;
+  if (work > 0) TRY(try_capacity(s, goal, &work));
+  if (result->height > goal && limits->tiered > 0) TRY(try_tiers(s, goal, limits->tiered));
   if (result->height > goal && limits->climbed > 0) TRY(try_orders(s, goal, limits->climbed));
-  if (result->height > goal && limits->closest) TRY(close_gap(s, goal));
+  if (result->height > goal && limits->closing > 0) TRY(close_gap(s, goal, limits->closing));
   RETURN_IF(result->height == UINT64_MAX, NEAP_TOO_LARGE, "layout: no layout below 2^64 - 1 bytes was found");
   return NEAP_OK;
 }
@@ -166,8 +164,7 @@ neap_status place_shapes(struct shape *shapes, int32_t count, const struct span 
                          const struct placement_limits *limits, struct placement_result *result) {
   *result = (struct placement_result){0};
   if (count == 0) return NEAP_OK;
-  struct solving s = {
-      .shapes = shapes, .count = count, .spans = spans, .work = limits->work, .result = result};
+  struct solving s = {.shapes = shapes, .count = count, .spans = spans, .result = result};
   struct region region = {0};
   const neap_status status = solve(&s, &region, limits);
   for (int32_t i = 0; status == NEAP_OK && i < count; i++) shapes[i].offset = s.best[i];

@@ -26,14 +26,15 @@ struct placement_result {
 
 /* When to stop and how much to do: the result is the same on every machine. */
 struct placement_limits {
-  uint64_t enough; /* a height that will do; below the lower bound: that one */
-  int64_t work;    /* of the search (search.h); 0: none */
-  bool closest;    /* where what is enough is not found: halves the gap between that and what is */
-  int64_t climbed; /* shapes that the climb may place in each of its orders; 0: none */
+  uint64_t enough;  /* a height that will do; below the lower bound: that one */
+  int64_t searched; /* work of the search (search.h) for what is enough; 0: none */
+  int64_t tiered;   /* of that among the large shapes (tiers.h) */
+  int64_t climbed;  /* shapes that the climb may place in each of its orders; 0: none */
+  int64_t closing;  /* work of the searches that halve the gap between what is enough and what is found */
 };
 
 /* Sets every offset (a sum of sizes, so a multiple of what divides all of them) so that no spans overlap, as
- * low as it can: several orders, the large ones apart from the small ones, the search for what is enough, the
+ * low as it can: several orders, the search for what is enough, the large ones apart from the small ones, the
  * climb, then the search between what was not found and what was. NEAP_TOO_LARGE: sizes at one position
  * overflow 64 bits, or every layout that was tried does. */
 neap_status place_shapes(struct shape *shapes, int32_t count, const struct span *spans,

@@ -193,7 +193,7 @@ static void test_small_shapes(void **state) {
     }
     const uint64_t least = least_pile(shapes, count, spans, offsets, 0, 0, UINT64_MAX);
     struct placement_result result;
-    const struct placement_limits limits = {.work = 100000000, .closest = true};
+    const struct placement_limits limits = {.searched = 50000000, .closing = 50000000};
     assert_int_equal(place_shapes(shapes, count, spans, &limits, &result), NEAP_OK);
     assert_int_equal(result.height, least);
     assert_int_equal(result.least, least);

@@ -89,8 +89,9 @@ static void test_random_schedules(void **state) {
     struct simulation score;
     struct instance *instances;
     struct layout layout;
+    const struct layout_limits limits = {.closest = i % 2 == 0};
     assert_int_equal(simulate_instances(step, schedule, length, &score, &instances, &count), NEAP_OK);
-    assert_int_equal(layout_instances(instances, count, 0, 1, &layout), NEAP_OK);
+    assert_int_equal(layout_instances(instances, count, &limits, &layout), NEAP_OK);
     struct placed *placed = calloc((size_t)count + 1, sizeof *placed);
     for (int32_t k = 0; k < count; k++)
       placed[k] =

@@ -46,8 +46,17 @@ struct fitting {
  * came as near as it could, which is not near, it hardly ever helps. */
 static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
   enum { LEAST = 500000, EACH = 50, THOROUGH = 4, NEAR = 25, SHARE = 8 };
-  const int64_t work = (LEAST + f->count * EACH) * (f->limits->thorough ? THOROUGH : 1);
+  const int64_t work = LEAST + f->count * EACH;
+  if (f->limits->thorough) return work * THOROUGH;
   return f->limits->closest && height > capacity + capacity / NEAR ? work / SHARE : work;
+}
+
+/* Where the least is asked for, thoroughly: in proportion to the pairs, a second or two for thousands. */
+static int64_t work_for_least(const struct fitting *f) {
+  enum { EACH_PAIR = 4, MOST = 40000000 };
+  const int64_t usual = work_for(f, 0, 0), pairs = (int64_t)f->count * f->count * EACH_PAIR;
+  if (!f->limits->thorough || pairs < usual) return usual;
+  return pairs < MOST ? pairs : MOST;
 }
 
 /* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
@@ -138,7 +147,7 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
 /* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
  * the least is asked for and not found, the gap is halved. */
 static neap_status mend(struct fitting *f, struct region *region, struct layout *out) {
-  enum { HALVINGS = 3 };
+  enum { HALVINGS = 3, THOROUGH = 2 };
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
   RETURN_IF(!offsets || !heir_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
@@ -150,11 +159,13 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
       heir_of[f->shape_of[i]] = -1;
   }
   uint64_t capacity = goal_of(f, out);
-  const int halvings = f->limits->enough > out->live_bytes ? 0 : HALVINGS;
-  TRY(eject(f, heir_of, capacity, work_for(f, capacity, out->arena_bytes), offsets, out));
+  const bool least = f->limits->enough <= out->live_bytes;
+  const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);
+  TRY(eject(f, heir_of, capacity, work, offsets, out));
+  const int halvings = !least ? 0 : f->limits->thorough ? THOROUGH * HALVINGS : HALVINGS;
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
-    TRY(eject(f, heir_of, middle, work_for(f, middle, out->arena_bytes) / 2, offsets, out));
+    TRY(eject(f, heir_of, middle, work / 2, offsets, out));
     if (out->arena_bytes > middle) capacity = middle;
   }
   return NEAP_OK;

@@ -98,7 +98,7 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
                                  const struct planner_options *options, struct neap_plan **out) {
   enum { TRIES = 4, SHARE = 100 }; /* of the live bytes, that are not worth more */
   struct schedule schedule = {0};
-  struct demand demand = {.planner = planner->name, .tight = true};
+  struct demand demand = {.planner = planner->name, .tight = true, .thorough = true};
   struct simulation score = {0};
   struct neap_plan *plan = NULL;
   neap_status status = planner->least(step, 0, options, &schedule);

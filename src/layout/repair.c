@@ -287,12 +287,16 @@ static neap_status run_attempts(struct repair *r, struct attempt *attempts, int 
 
 /* ---- Which attempts ---- */
 
+static neap_status copy_schedule(const struct neap_plan *plan, struct schedule *out) {
+  TRY(vector_reserve(&out->nodes, (size_t)plan->length + 1));
+  for (int32_t at = 0; at < plan->length; at++) out->nodes.data[out->nodes.count++] = plan->schedule[at];
+  return NEAP_OK;
+}
+
 /* Goes on from the best, with the memory that it lives on. */
 static neap_status polish(struct repair *r) {
   struct schedule start = {0};
-  neap_status status = vector_reserve(&start.nodes, (size_t)r->best->length + 1);
-  for (int32_t at = 0; status == NEAP_OK && at < r->best->length; at++)
-    start.nodes.data[start.nodes.count++] = r->best->schedule[at];
+  neap_status status = copy_schedule(r->best, &start);
   struct attempt attempt = {.repair = r,
                             .step = r->step,
                             .start = &start,

@@ -17,7 +17,7 @@ struct demand {
 
 /* Little is lacking: what is searched for with so much less memory will mostly fit. */
 static inline bool nearly_fits(uint64_t arena_bytes, uint64_t capacity) {
-  return arena_bytes <= capacity + capacity / 32;
+  return arena_bytes <= capacity + capacity / 48;
 }
 
 /* An arena is tight where it is at most 1 + 1 / TIGHTNESS times the largest live bytes. */

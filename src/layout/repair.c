@@ -224,13 +224,20 @@ static bool is_hopeless(const struct attempt *a) {
   return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / FAR;
 }
 
+/* What is far dearer than the start, which is well searched, can become cheaper. */
+static bool is_dear(const struct repair *r, const struct search *search) {
+  static const double far = 0.02; /* of the step */
+  return search->timeline.excess == 0 && search->timeline.cost > r->cost + far * r->step->base_cost;
+}
+
 /* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
  * cheaper. */
 static neap_status run_search(struct attempt *a, struct search *search) {
+  enum { LONGER = 16 };               /* pieces, where it is dear */
   static const double settled = 0.99; /* of the cost of the piece before */
   const struct repair *r = a->repair;
   if (search->timeline.excess > 0) TRY(search_mend(search, r->work));
-  int layouts = 0;
+  int layouts = 0, longer = r->demand->quick ? 0 : LONGER;
   for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
     const double cost = search->timeline.cost;
     const int64_t excess = search->timeline.excess;
@@ -238,6 +245,11 @@ static neap_status run_search(struct attempt *a, struct search *search) {
     TRY(search_rebuild(search, r->work, 0, false));
     if (search->timeline.excess > excess / 2) break; /* the limit is too low for it */
     if (left > 1 && search->timeline.cost < cost * settled) continue;
+    if (longer > 0 && is_dear(r, search)) {
+      longer--;
+      left++;
+      continue;
+    }
     TRY(consider(a, search));
     layouts++;
   }

@@ -148,6 +148,7 @@ struct attempt {
   const neap_step *step;
   const struct schedule *start;
   uint64_t limit; /* bytes of values */
+  bool little;    /* less than the start has */
   uint32_t seed;
   int layouts;                      /* at most, up to LAYOUTS */
   struct neap_plan *plans[LAYOUTS]; /* what it made, in order */
@@ -216,11 +217,11 @@ static neap_status consider(struct attempt *a, const struct search *search) {
   return status;
 }
 
-/* One that cuts little, which the last layout says is not enough. */
+/* One that does with little less, which the last layout says is not enough. */
 static bool is_hopeless(const struct attempt *a) {
-  enum { FAR = 40, LITTLE = 2 }; /* the first two */
+  enum { FAR = 40 };
   const struct demand *demand = a->repair->demand;
-  if (demand->quick || a->seed > LITTLE || a->count == 0 || fits(a->repair, a->best)) return false;
+  if (demand->quick || !a->little || a->count == 0 || fits(a->repair, a->best)) return false;
   return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / FAR;
 }
 
@@ -361,6 +362,7 @@ static neap_status try_near(struct repair *r) {
                                              .step = k % 2 ? r->step : &r->padded,
                                              .start = r->start,
                                              .limit = most - cut,
+                                             .little = i == 0,
                                              .seed = (uint32_t)k + 1,
                                              .layouts = LAYOUTS - 1};
     }

@@ -398,7 +398,7 @@ static neap_status try_below(struct repair *r) {
 /* Where the first layout is not as asked for. */
 static neap_status repair(struct repair *r, const struct schedule *runner_up, bool large) {
   struct region region = {0};
-  const bool near = nearly_fits(r->best->arena_bytes, r->demand->capacity);
+  const bool near = large || nearly_fits(r->best->arena_bytes, r->demand->capacity);
   if (runner_up != NULL && near) TRY(try_again(r, runner_up));
   const bool late = r->demand->deadline > 0 && clock_seconds() >= r->demand->deadline;
   if (done(r) || (r->demand->again && !late && near && !fits(r, r->best))) return NEAP_OK;

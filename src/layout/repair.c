@@ -148,7 +148,7 @@ struct attempt {
   const neap_step *step;
   const struct schedule *start;
   uint64_t limit; /* bytes of values */
-  bool little;    /* less than the start has */
+  bool little;    /* it does with little less than the start */
   uint32_t seed;
   int layouts;                      /* at most, up to LAYOUTS */
   struct neap_plan *plans[LAYOUTS]; /* what it made, in order */
@@ -321,8 +321,8 @@ static neap_status polish(struct repair *r) {
   return status;
 }
 
-/* What the planner found is better searched than what is found near it: where the layout nearly fits, that
- * and the runner-up are worth more work. */
+/* What the planner found is better searched than what is found near it: where the layout nearly fits, and in
+ * a large step, that and the runner-up are worth more work. */
 static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
   const struct schedule *schedules[] = {r->start, runner_up};
   struct neap_plan *plans[] = {NULL, NULL};

@@ -231,13 +231,24 @@ static bool is_dear(const struct repair *r, const struct search *search) {
   return search->timeline.excess == 0 && search->timeline.cost > r->cost + far * r->step->base_cost;
 }
 
+/* Again from lower prices, where little is left over the limit. */
+static neap_status mend(const struct repair *r, struct search *search) {
+  enum { SHARE = 100 };
+  for (int64_t excess = INT64_MAX;
+       search->timeline.excess > 0 && search->timeline.excess <= excess / SHARE;) {
+    excess = search->timeline.excess;
+    TRY(search_mend(search, r->work));
+  }
+  return NEAP_OK;
+}
+
 /* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
  * cheaper. */
 static neap_status run_search(struct attempt *a, struct search *search) {
   enum { LONGER = 16 };               /* pieces, where it is dear */
   static const double settled = 0.99; /* of the cost of the piece before */
   const struct repair *r = a->repair;
-  if (search->timeline.excess > 0) TRY(search_mend(search, r->work));
+  TRY(mend(r, search));
   int layouts = 0, longer = r->demand->quick ? 0 : LONGER;
   for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
     const double cost = search->timeline.cost;

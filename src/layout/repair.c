@@ -321,13 +321,15 @@ static neap_status copy_schedule(const struct neap_plan *plan, struct schedule *
 static neap_status polish(struct repair *r) {
   struct schedule start = {0};
   neap_status status = copy_schedule(r->best, &start);
-  struct attempt attempt = {.repair = r,
-                            .step = r->step,
-                            .start = &start,
-                            .limit = live_of(r->best),
-                            .seed = 1,
-                            .layouts = LAYOUTS};
-  if (status == NEAP_OK && !done(r)) status = run_attempts(r, &attempt, 1);
+  struct attempt attempts[ATTEMPTS];
+  for (int k = 0; k < ATTEMPTS; k++)
+    attempts[k] = (struct attempt){.repair = r,
+                                   .step = r->step,
+                                   .start = &start,
+                                   .limit = live_of(r->best),
+                                   .seed = (uint32_t)k + 1,
+                                   .layouts = LAYOUTS / ATTEMPTS};
+  if (status == NEAP_OK && !done(r)) status = run_attempts(r, attempts, ATTEMPTS);
   schedule_free(&start);
   return status;
 }

@@ -7,11 +7,6 @@
 
 /* ---- Positions ---- */
 
-bool timeline_before(const struct timeline *t, int32_t run, int32_t other) {
-  const struct run *a = &t->runs[run], *b = &t->runs[other];
-  return a->block == b->block ? a->index < b->index : t->order[a->block] < t->order[b->block];
-}
-
 int32_t timeline_successor(const struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
   const struct block *block = &t->blocks[r->block];
@@ -46,7 +41,6 @@ FOR_EACH_TARGET static struct sum sum_of(const int64_t *live, int32_t count, int
 }
 
 static void sum_up(struct timeline *t, int32_t place) {
-  t->work++;
   const struct block *block = &t->blocks[t->at[place]];
   const int64_t raised = t->raised[place];
   const struct sum sum = sum_of(block->live, block->count, t->limit - raised);
@@ -56,10 +50,28 @@ static void sum_up(struct timeline *t, int32_t place) {
   t->over[place] = sum.over;
 }
 
+/* A change touches the same few blocks many times: they are summed up once, at its end. */
+static void sum_up_later(struct timeline *t, int32_t place) {
+  const int32_t block = t->at[place];
+  t->work++;
+  if (t->is_stale[block]) return;
+  t->is_stale[block] = 1;
+  t->stale[t->stale_count++] = block;
+}
+
+static void sum_up_stale(struct timeline *t) {
+  for (int32_t i = 0; i < t->stale_count; i++) {
+    const int32_t block = t->stale[i];
+    t->is_stale[block] = 0;
+    if (t->order[block] >= 0) sum_up(t, t->order[block]);
+  }
+  t->stale_count = 0;
+}
+
 static void raise_within(struct timeline *t, int32_t place, int32_t from, int32_t to, int64_t bytes) {
   int64_t *live = t->blocks[t->at[place]].live;
   for (int32_t i = from; i <= to; i++) live[i] += bytes;
-  sum_up(t, place);
+  sum_up_later(t, place);
 }
 
 /* Positions (place, index) `from` to `to`, both included; nothing where they are crossed. */
@@ -77,13 +89,13 @@ static void raise(struct timeline *t, int32_t from_place, int32_t from, int32_t 
   for (int32_t place = from_place + 1; place < to_place; place++) t->highest[place] += bytes;
   for (int32_t place = from_place + 1; place < to_place; place++) t->lowest[place] += bytes;
   for (int32_t place = from_place + 1; place < to_place; place++) {
-    if (t->highest[place] <= t->limit && t->over[place] == 0) continue;
+    if (t->is_stale[t->at[place]] || (t->highest[place] <= t->limit && t->over[place] == 0)) continue;
     if (t->lowest[place] >= t->limit && t->lowest[place] - bytes >= t->limit) {
       const int64_t more = bytes * t->blocks[t->at[place]].count;
       t->over[place] += more;
       t->excess += more;
     } else {
-      sum_up(t, place);
+      sum_up_later(t, place);
     }
   }
   if (to >= 0) raise_within(t, to_place, 0, to, bytes);
@@ -156,6 +168,7 @@ int32_t timeline_hottest(const struct timeline *t, uint32_t pick) {
 
 void timeline_set_limit(struct timeline *t, uint64_t limit) {
   t->limit = limit > INT64_MAX ? INT64_MAX : (int64_t)limit;
+  t->work += t->block_count;
   for (int32_t place = 0; place < t->block_count; place++) sum_up(t, place);
 }
 
@@ -203,6 +216,7 @@ static void close_block(struct timeline *t, int32_t place) {
   memmove(&t->lowest[place], &t->lowest[place + 1], moved * sizeof *t->lowest);
   memmove(&t->over[place], &t->over[place + 1], moved * sizeof *t->over);
   t->block_count--;
+  t->order[block] = -1;
   for (int32_t k = place; k < t->block_count; k++) t->order[t->at[k]] = k;
   t->blocks[block].count = t->free_block;
   t->free_block = block;
@@ -222,8 +236,8 @@ static bool split_block(struct timeline *t, int32_t place) {
     t->runs[to->runs[i]].index = i;
   }
   t->raised[place + 1] = t->raised[place];
-  sum_up(t, place);
-  sum_up(t, place + 1);
+  sum_up_later(t, place);
+  sum_up_later(t, place + 1);
   return true;
 }
 
@@ -246,7 +260,7 @@ static bool place_run(struct timeline *t, int32_t run, int32_t successor, int64_
   block->count++;
   t->runs[run].block = t->at[place];
   t->runs[run].index = index;
-  sum_up(t, place);
+  sum_up_later(t, place);
   return true;
 }
 
@@ -262,7 +276,7 @@ static void displace_run(struct timeline *t, int32_t run) {
   if (block->count == 0 && t->block_count > 1)
     close_block(t, place);
   else
-    sum_up(t, place);
+    sum_up_later(t, place);
 }
 
 /* ---- Instances ---- */
@@ -499,6 +513,7 @@ int32_t timeline_insert(struct timeline *t, int32_t node, int32_t successor, boo
   connect_inputs(t, run);
   connect_outputs(t, run);
   set_credit(t, run);
+  sum_up_stale(t);
   if (node < t->step->node_count) t->cost += t->step->nodes[node].cost;
   return run;
 }
@@ -543,6 +558,7 @@ bool timeline_remove(struct timeline *t, int32_t run) {
   disconnect_outputs(t, run);
   disconnect_inputs(t, run);
   displace_run(t, run);
+  sum_up_stale(t);
   unlist(t, run);
   t->cost -= t->step->nodes[r->node].cost;
   give_run(t, run);
@@ -663,6 +679,8 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
   t->present_at = region_alloc(&t->region, (size_t)runs, sizeof *t->present_at);
   t->blocks = region_alloc(&t->region, (size_t)blocks, sizeof *t->blocks);
   t->order = region_alloc(&t->region, (size_t)blocks, sizeof *t->order);
+  t->stale = region_alloc(&t->region, (size_t)blocks, sizeof *t->stale);
+  t->is_stale = region_alloc(&t->region, (size_t)blocks, sizeof *t->is_stale);
   t->at = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->at);
   t->raised = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->raised);
   t->highest = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->highest);
@@ -675,8 +693,9 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
   t->repeated = region_alloc(&t->region, nodes, sizeof *t->repeated);
   t->repeated_at = region_alloc(&t->region, nodes, sizeof *t->repeated_at);
   RETURN_IF(!t->runs || !t->links || !t->slots || !t->present || !t->present_at || !t->blocks || !t->order ||
-                !t->at || !t->raised || !t->highest || !t->lowest || !t->over || !t->first_run ||
-                !t->last_run || !t->run_count || !t->free_run || !t->repeated || !t->repeated_at,
+                !t->stale || !t->is_stale || !t->at || !t->raised || !t->highest || !t->lowest || !t->over ||
+                !t->first_run || !t->last_run || !t->run_count || !t->free_run || !t->repeated ||
+                !t->repeated_at,
             NEAP_OUT_OF_MEMORY, "timeline: out of memory");
   memset(t->first_run, -1, nodes * sizeof *t->first_run);
   memset(t->last_run, -1, nodes * sizeof *t->last_run);

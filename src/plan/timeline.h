@@ -75,11 +75,13 @@ struct timeline {
   int32_t runs_used, links_used, slots_used, run_limit, link_limit, slot_limit;
 
   struct block *blocks;
-  int32_t *order; /* block -> its place in the order */
+  int32_t *order; /* block -> its place in the order; -1: it is free */
   int32_t *at;    /* by place: the block */
   int64_t *raised, *highest, *lowest,
       *over; /* by place: added to all, largest and least live, bytes above the limit */
   int32_t block_count, free_block, blocks_used, block_limit;
+  int32_t *stale, *is_stale; /* blocks whose sums a change has still to see to; by block: 1 where it is one */
+  int32_t stale_count;
 
   struct reading *readings; /* node_count + 1 */
   struct read *reads;
@@ -103,11 +105,16 @@ int32_t timeline_insert(struct timeline *timeline, int32_t node, int32_t success
  * where it is the node's only run. */
 bool timeline_remove(struct timeline *timeline, int32_t run);
 
-bool timeline_before(const struct timeline *timeline, int32_t run, int32_t other); /* strictly */
-int32_t timeline_successor(const struct timeline *timeline, int32_t run);          /* -1 after the end */
-int32_t timeline_predecessor(const struct timeline *timeline, int32_t run);        /* -1 before the first */
-int64_t timeline_peak(const struct timeline *timeline);                            /* live bytes of values */
-int64_t timeline_live(const struct timeline *timeline, int32_t run);               /* at its position */
+/* Strictly. */
+static inline bool timeline_before(const struct timeline *t, int32_t run, int32_t other) {
+  const struct run *a = &t->runs[run], *b = &t->runs[other];
+  return a->block == b->block ? a->index < b->index : t->order[a->block] < t->order[b->block];
+}
+
+int32_t timeline_successor(const struct timeline *timeline, int32_t run);   /* -1 after the end */
+int32_t timeline_predecessor(const struct timeline *timeline, int32_t run); /* -1 before the first */
+int64_t timeline_peak(const struct timeline *timeline);                     /* live bytes of values */
+int64_t timeline_live(const struct timeline *timeline, int32_t run);        /* at its position */
 
 /* By how much the excess would fall with so many bytes less at every position strictly between two runs. */
 int64_t timeline_relief(struct timeline *timeline, int32_t after, int32_t before, int64_t bytes);

@@ -253,11 +253,16 @@ static neap_status spare(struct search *s, const struct stretch *stretches, int 
 neap_status search_descend(struct search *s, int64_t work) {
   const struct stretch all = {0, s->timeline.step->node_count};
   enum { ROUNDS = 120 };
+  static const double slow = 1.12, fast = 2;
   const int64_t end = s->timeline.work + work;
+  double rise = slow;
   s->price = s->floor / 5;
   for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
+    const int64_t excess = s->timeline.excess;
     TRY(sweep(s, &all, 1, true));
-    s->price *= 1.12;
+    const bool idle = s->timeline.excess == excess;
+    rise = idle ? fmin(rise * slow, fast) : slow;
+    s->price *= rise;
   }
   s->ceiling = s->price * 4;
   return spare(s, &all, 1, true);

@@ -317,18 +317,23 @@ static neap_status copy_schedule(const struct neap_plan *plan, struct schedule *
   return NEAP_OK;
 }
 
-/* Goes on from the best, with the memory that it lives on. */
-static neap_status polish(struct repair *r) {
+/* Goes on from the best: with the memory that it lives on, and where it does not fit with less, by a quarter
+ * of what its layout lacks and by all of it. */
+static neap_status go_on(struct repair *r) {
   struct schedule start = {0};
-  neap_status status = copy_schedule(r->best, &start);
   struct attempt attempts[ATTEMPTS];
-  for (int k = 0; k < ATTEMPTS; k++)
+  const uint64_t live = live_of(r->best),
+                 lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - r->demand->capacity;
+  neap_status status = copy_schedule(r->best, &start);
+  for (int k = 0; k < ATTEMPTS; k++) {
+    const uint64_t cut = lacks / 4 * (uint64_t)(3 * k + 1);
     attempts[k] = (struct attempt){.repair = r,
                                    .step = r->step,
                                    .start = &start,
-                                   .limit = live_of(r->best),
+                                   .limit = cut < live ? live - cut : live,
                                    .seed = (uint32_t)k + 1,
                                    .layouts = LAYOUTS / ATTEMPTS};
+  }
   if (status == NEAP_OK && !done(r)) status = run_attempts(r, attempts, ATTEMPTS);
   schedule_free(&start);
   return status;
@@ -355,19 +360,21 @@ static neap_status try_again(struct repair *r, const struct schedule *runner_up)
   return status_of_tasks(ended, count);
 }
 
-/* Two at a time: one leaves more room where layouts stick out, and then again as much everywhere. */
+/* First near the start, two at a time: one leaves more room where layouts stick out, and then again as much
+ * everywhere. Then on from what comes nearest. */
 static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
-  static const uint64_t cuts[] = {1, 3, 8, 16, 24, 32, 48}, eighths[] = {0, 1, 4, 8, 12, 16, 24};
-  enum { COUNT = sizeof cuts / sizeof *cuts, USUAL = 4 }; /* the others only where nothing suits yet */
+  static const uint64_t cuts[] = {1, 3, 8, 16}, eighths[] = {0, 1, 4, 8};
+  enum { COUNT = sizeof cuts / sizeof *cuts, FURTHER = 6, FURTHER_QUICK = 2 };
+  const int further = r->demand->quick ? FURTHER_QUICK : FURTHER;
   const uint64_t capacity = r->demand->capacity, live = live_of(r->best);
   const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - capacity;
   TRY(pad(r, r->best));
-  for (int i = 0; i < COUNT && !done(r) && (i < USUAL || !suits(r, r->best)); i += ATTEMPTS) {
+  for (int i = 0; i < COUNT && !done(r); i += ATTEMPTS) {
     struct attempt attempts[ATTEMPTS];
     const int laid_out = r->laid_out;
     int count = 0;
-    for (int k = i; k < i + ATTEMPTS && k < COUNT; k++) {
+    for (int k = i; k < i + ATTEMPTS; k++) {
       const uint64_t least = capacity / 1000 * cuts[k], share = lacks / 8 * eighths[k];
       const uint64_t cut = share > least ? share : least, most = k % 2 ? live : capacity;
       if (cut < most)
@@ -382,7 +389,8 @@ static neap_status try_near(struct repair *r) {
     TRY(run_attempts(r, attempts, count));
     if (fits(r, r->best) && r->laid_out == laid_out) break; /* too dear, and less memory is dearer */
   }
-  return fits(r, r->best) ? polish(r) : NEAP_OK;
+  for (int i = 0; i < further && !done(r) && !fits(r, r->best); i++) TRY(go_on(r));
+  return fits(r, r->best) ? go_on(r) : NEAP_OK;
 }
 
 /* Some hundredths of a second. */

@@ -56,7 +56,7 @@ static neap_status add_candidate(struct planning *p, const struct schedule *star
   p->candidates[p->count++] = search;
   if (status != NEAP_OK) return status;
   TRY(search_descend(search, p->work / 2));
-  if (search->timeline.excess > 0) TRY(search_mend(search, p->work / 4));
+  if (search->timeline.excess > 0 && !p->options->quick) TRY(search_mend(search, p->work / 4));
   p->spent += search->timeline.work;
   return NEAP_OK;
 }

@@ -88,7 +88,7 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
 }
 
 /* Layouts in vain: while none fits, and while none is tight. */
-enum { PATIENCE = 10, PATIENCE_TIGHT = 6 };
+enum { PATIENCE = 10, PATIENCE_TIGHT = 3 };
 
 /* With this plan, and so many layouts in vain: no more is asked, or it is no use. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
@@ -139,7 +139,7 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
 
 /* ---- Attempts ---- */
 
-enum { LAYOUTS = 4, ATTEMPTS = 2 };
+enum { LAYOUTS = 2, ATTEMPTS = 2 };
 
 /* A search from a schedule near the one in hand. It sees the repair as it was when it began, so that several
  * run side by side and do the same as one after the other. */
@@ -332,7 +332,7 @@ static neap_status go_on(struct repair *r) {
                                    .start = &start,
                                    .limit = cut < live ? live - cut : live,
                                    .seed = (uint32_t)k + 1,
-                                   .layouts = LAYOUTS / ATTEMPTS};
+                                   .layouts = LAYOUTS};
   }
   if (status == NEAP_OK && !done(r)) status = run_attempts(r, attempts, ATTEMPTS);
   schedule_free(&start);
@@ -384,7 +384,7 @@ static neap_status try_near(struct repair *r) {
                                              .limit = most - cut,
                                              .little = i == 0,
                                              .seed = (uint32_t)k + 1,
-                                             .layouts = LAYOUTS - 1};
+                                             .layouts = LAYOUTS};
     }
     TRY(run_attempts(r, attempts, count));
     if (fits(r, r->best) && r->laid_out == laid_out) break; /* too dear, and less memory is dearer */

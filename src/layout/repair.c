@@ -234,9 +234,9 @@ static bool is_dear(const struct repair *r, const struct search *search) {
 /* Again from lower prices, where little is left over the limit. */
 static neap_status mend(const struct repair *r, struct search *search) {
   enum { SHARE = 100 };
-  for (int64_t excess = INT64_MAX;
-       search->timeline.excess > 0 && search->timeline.excess <= excess / SHARE;) {
-    excess = search->timeline.excess;
+  int64_t before = INT64_MAX;
+  while (search->timeline.excess > 0 && search->timeline.excess <= before / SHARE) {
+    before = search->timeline.excess;
     TRY(search_mend(search, r->work));
   }
   return NEAP_OK;

@@ -326,7 +326,7 @@ static neap_status go_on(struct repair *r) {
                  lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - r->demand->capacity;
   neap_status status = copy_schedule(r->best, &start);
   for (int k = 0; k < ATTEMPTS; k++) {
-    const uint64_t cut = lacks / 4 * (uint64_t)(3 * k + 1);
+    const uint64_t cut = k == 0 ? lacks / 4 : lacks;
     attempts[k] = (struct attempt){.repair = r,
                                    .step = r->step,
                                    .start = &start,

@@ -84,6 +84,12 @@ struct text percent_text(double fraction);                /* "12.3 %" */
 double overhead_of(double cost, double base_cost);        /* 0.123; never below 0 */
 struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
 
+/* A name from a file, as a terminal may see it: without control characters, and cut where it is too long. */
+struct name {
+  char text[160];
+};
+struct name name_text(const char *name);
+
 double seconds_now(void); /* of a clock that only goes forward */
 
 /* Columns of the terminal that a line may fill; `otherwise` where the file is none. */

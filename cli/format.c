@@ -1,4 +1,5 @@
 /* How bytes, times and results are written. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +22,15 @@ struct text bytes_text(uint64_t bytes) {
            : size < 10 ? "%.2f %s"
                        : "%.1f %s",
            size, units[unit]);
+  return text;
+}
+
+struct name name_text(const char *name) {
+  struct name text;
+  size_t i = 0;
+  for (; name[i] != '\0' && i < sizeof text.text - 1; i++)
+    text.text[i] = iscntrl((unsigned char)name[i]) ? '?' : name[i];
+  text.text[i] = '\0';
   return text;
 }
 

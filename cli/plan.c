@@ -61,7 +61,7 @@ static json_t *answer_json(const struct answer *answer, const neap_step *step, u
 static void print_heading(const neap_step *step, uint64_t budget) {
   neap_step_info info;
   neap_step_describe(step, &info);
-  printf("%s: %d nodes, %d tensors, %s resident\n", info.name, info.nodes, info.tensors,
+  printf("%s: %d nodes, %d tensors, %s resident\n", name_text(info.name).text, info.nodes, info.tensors,
          bytes_text(info.resident_bytes).text);
   if (budget != NEAP_BUDGET_MAX && budget != NEAP_BUDGET_MIN)
     printf("budget %s (%llu bytes)\n", bytes_text(budget).text, (unsigned long long)budget);
@@ -96,7 +96,7 @@ static void print_details(const neap_plan *plan, const neap_step *step) {
   neap_step_info info;
   neap_plan_describe(plan, &p);
   neap_step_describe(step, &info);
-  if (strcmp(p.graph, info.name) != 0) printf("\nthe plan is for the variant %s\n", p.graph);
+  if (strcmp(p.graph, info.name) != 0) printf("\nthe plan is for the variant %s\n", name_text(p.graph).text);
   printf("\nno plan needs less than %s\n", bytes_text(p.lower_bound_bytes).text);
   if (p.proven_optimal)
     printf("no plan costs less than this one\n");

@@ -87,10 +87,11 @@ static void print_profile(const struct profile *p) {
   const char *name, *op;
   neap_plan_describe(p->plan, &info);
   peak_node(p, &name, &op);
-  printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", info.graph, info.planner,
-         (long long)p->length, (long long)info.recomputed, overhead_text(info.cost, info.base_cost).text);
+  printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", name_text(info.graph).text,
+         name_text(info.planner).text, (long long)p->length, (long long)info.recomputed,
+         overhead_text(info.cost, info.base_cost).text);
   printf("peak %s at position %lld, %s (%s); the arena with its padding: %s\n\n", bytes_text(p->peak).text,
-         (long long)p->peak_at, name, op, bytes_text(info.arena_bytes).text);
+         (long long)p->peak_at, name_text(name).text, name_text(op).text, bytes_text(info.arena_bytes).text);
   printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
   for (int k = 0; k < NEAP_KIND_COUNT; k++) {
     const uint64_t bytes = p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0;

@@ -1,5 +1,6 @@
 /* Pictures: memory over a step, and memory against overhead. Colours are those of Okabe and Ito (2008), which
  * people with any kind of colour vision can tell apart. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -69,8 +70,8 @@ static void put_escaped(FILE *file, const char *text) {
     case '&':
       fputs("&amp;", file);
       break;
-    default:
-      fputc(*text, file);
+    default: /* XML has no control characters */
+      fputc(iscntrl((unsigned char)*text) ? '?' : *text, file);
     }
 }
 

@@ -188,6 +188,10 @@ static void warn_of_replacement(const struct train_settings *s) {
 }
 
 static int complete_settings(const struct verb *verb, struct train_settings *s) {
+  if (s->resume != NULL && (s->model == NULL || s->data == NULL))
+    return report_usage(
+        verb, "--resume %s: the run's options (%s) are not there; give --model, --data and all others again",
+        s->resume, command_name);
   if (s->model == NULL) return report_usage(verb, "--model is missing");
   if (s->data == NULL) return report_usage(verb, "--data is missing");
   if (s->steps > 0 && s->epochs > 0) return report_usage(verb, "--steps and --epochs: give one of them");
@@ -264,6 +268,10 @@ static void catch_signals(void) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  struct sigaction hangup;
+  sigaction(SIGHUP, NULL, &hangup);
+  if (hangup.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, NULL); /* else it was started to outlive that */
 }
 
 static int on_progress(void *context, const neap_train_progress *progress) {

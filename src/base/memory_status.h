@@ -6,10 +6,14 @@
 
 struct memory_status {
   uint64_t resident_bytes;      /* in memory now: VmRSS */
-  uint64_t peak_resident_bytes; /* the most since the process began: VmHWM */
+  uint64_t peak_resident_bytes; /* the most since the process began, or since it was forgotten: VmHWM */
 };
 
 /* Zeros where the system does not say (no /proc). Allocates nothing. */
 struct memory_status memory_status_read(void);
+
+/* From now on the peak is the most since now (proc(5), clear_refs). Where the system does not allow that, it
+ * stays the most since the process began. */
+void memory_status_forget_peak(void);
 
 #endif

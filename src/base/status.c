@@ -5,6 +5,9 @@
 
 static _Thread_local char last_message[1024];
 
+/* A message may quote a file, and is read in a terminal. */
+static char printable(char c) { return (c > 0 && c < ' ') || c == 127 ? '?' : c; }
+
 neap_status neap_fail(neap_status status, const char *format, ...) {
   char message[sizeof last_message]; /* an argument may be the last message itself */
   va_list arguments;
@@ -12,7 +15,7 @@ neap_status neap_fail(neap_status status, const char *format, ...) {
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
   for (size_t i = 0; i < sizeof message; i++)
-    if ((last_message[i] = message[i]) == '\0') break;
+    if ((last_message[i] = printable(message[i])) == '\0') break;
   return status;
 }
 

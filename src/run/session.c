@@ -44,6 +44,7 @@ static neap_status map_memory(struct neap_session *s) {
     s->resident[t] = offset;
     offset += step->tensors[t].bytes; /* multiples of the alignment */
   }
+  memory_status_forget_peak(); /* what planning took is no part of what training takes */
   s->resident_before = memory_status_read().resident_bytes;
   void *memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   RETURN_IF(memory == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system has no %zu bytes for this session",

@@ -289,6 +289,17 @@ static neap_status save(struct training *t) {
   return NEAP_OK;
 }
 
+/* A failure that has nothing to do with the run's state does not cost what was trained. */
+static neap_status end_with_checkpoint(struct training *t, neap_status failure) {
+  char message[512];
+  if (t->options->out == NULL) return failure;
+  snprintf(message, sizeof message, "%s", neap_error_message());
+  const bool saved = checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
+  if (!saved) return neap_fail(failure, "%s", message);
+  return neap_fail(failure, "%s; %s holds a checkpoint of step %lld", message, t->options->out,
+                   (long long)t->state.step);
+}
+
 static neap_status report(struct training *t, neap_train_progress *progress) {
   neap_memory memory;
   if (t->options->progress == NULL) return NEAP_OK;
@@ -329,7 +340,8 @@ static neap_status run_steps(struct training *t) {
       TRY(evaluate(t));
       progress.test_accuracy = t->state.test_accuracy;
     }
-    TRY(metrics_write(&t->metrics, &progress));
+    const neap_status written = metrics_write(&t->metrics, &progress);
+    if (written != NEAP_OK) return end_with_checkpoint(t, written);
     if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
     progress.seconds_left =
         (clock_seconds() - t->started) / (double)t->steps_here * (double)(t->steps - step);

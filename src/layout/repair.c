@@ -206,7 +206,7 @@ static neap_status lay_out(struct attempt *a, const struct schedule *schedule) {
   return NEAP_OK;
 }
 
-static neap_status consider(struct attempt *a, const struct search *search) {
+static neap_status consider(struct attempt *a, struct search *search) {
   struct schedule schedule = {0};
   if (search->timeline.excess > 0 || !may_help(a, search->timeline.cost)) return NEAP_OK;
   neap_status status = search_result(search, &schedule);

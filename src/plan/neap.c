@@ -16,7 +16,7 @@ enum { CANDIDATES = 4, CANDIDATE_LIMIT = CANDIDATES + 2 };
 /* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
  * few hundred, a few seconds for ten thousand. */
 static int64_t work_for(int64_t nodes) {
-  enum { SMALL = 300, EACH = 46000, EACH_MORE = 6000 };
+  enum { SMALL = 400, EACH = 46000, EACH_MORE = 6000 };
   return nodes < SMALL ? nodes * EACH : (int64_t)SMALL * EACH + (nodes - SMALL) * EACH_MORE;
 }
 
@@ -118,6 +118,7 @@ static neap_status advance(struct planning *p, struct search *search, int64_t wo
   const bool quick = p->options->quick;
   for (int64_t left = work; left > 0; left -= PIECE) {
     if (search_is_optimal(search) || (quick && search->timeline.excess == 0) || time_is_up(p)) break;
+    TRY(search_tidy(search));
     TRY(search_rebuild(search, left < PIECE ? left : PIECE, p->options->deadline, quick));
     report(p, search);
   }

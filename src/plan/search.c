@@ -1,5 +1,6 @@
 #include "plan/search.h"
 #include "base/clock.h"
+#include "plan/planner.h"
 
 #include <math.h>
 #include <string.h>
@@ -213,10 +214,72 @@ static bool shift(struct search *s, int32_t run) {
   return insert(s, t->runs[run].node, successor, true) >= 0 && take_out(s, run);
 }
 
+/* Whether less lives for less long now. */
+static bool is_smaller(const struct timeline *t, uint64_t area) { return (int64_t)(t->area - area) < 0; }
+
+/* To a place that is as good only where that makes the area smaller: else runs would drift, and what lives
+ * for long here and there leaves gaps in a layout. In a large step, which is searched less, drifting is what
+ * gets it on. */
 static void improve_place(struct search *s, int32_t run) {
+  const struct timeline *t = &s->timeline;
   const int32_t count = s->change_count;
   const double before = energy(s);
-  if (!shift(s, run) || energy(s) > before) take_back_to(s, count);
+  const uint64_t area = t->area;
+  bool better = false;
+  if (shift(s, run)) {
+    const bool tied = energy(s) == before;
+    better = tied ? t->step->node_count > LARGE_STEP || is_smaller(t, area) : energy(s) < before;
+  }
+  if (!better) take_back_to(s, count);
+}
+
+/* ---- Tidying up ---- */
+
+/* Bytes that live from a run on, less those that end with it. */
+static int64_t added_by(const struct timeline *t, int32_t run) {
+  const struct run *r = &t->runs[run];
+  int64_t bytes = 0;
+  for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++)
+    if (t->slots[r->first_slot + o].readers >= 0) bytes += t->slots[r->first_slot + o].bytes;
+  for (int32_t i = 0; i < t->readings[r->node].read_count; i++) {
+    const struct slot *slot = &t->slots[t->links[r->first_link + i].slot];
+    if (slot->last == run) bytes -= slot->bytes;
+  }
+  return bytes;
+}
+
+/* A run as late as can be where more begins than ends with it, else as early as can be; whether it is moved.
+ */
+static bool tidy_run(struct search *s, int32_t run) {
+  const struct timeline *t = &s->timeline;
+  const int64_t excess = t->excess, added = added_by(t, run);
+  const uint64_t area = t->area;
+  int32_t after, before;
+  if (added == 0) return false;
+  find_range(t, run, &after, &before);
+  const int32_t earliest = after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
+  const int32_t successor = added > 0 ? before : earliest;
+  if (successor == run || successor == timeline_successor(t, run)) return false;
+  s->change_count = 0;
+  if (insert(s, t->runs[run].node, successor, true) >= 0 && take_out(s, run) && t->excess <= excess &&
+      is_smaller(t, area))
+    return true;
+  take_back_to(s, 0);
+  return false;
+}
+
+neap_status search_tidy(struct search *s) {
+  enum { ROUNDS = 5 };
+  const struct timeline *t = &s->timeline;
+  bool moved = true;
+  for (int round = 0; round < ROUNDS && moved; round++) {
+    moved = false;
+    s->runs.count = 0;
+    for (int32_t i = 0; i < t->length; i++) TRY(vector_push(&s->runs, t->present[i]));
+    for (size_t k = 0; k < s->runs.count; k++)
+      if (t->present_at[s->runs.data[k]] >= 0 && tidy_run(s, s->runs.data[k])) moved = true;
+  }
+  return NEAP_OK;
 }
 
 /* ---- Stretches of nodes ---- */
@@ -263,20 +326,6 @@ neap_status search_descend(struct search *s, int64_t work) {
     const bool idle = s->timeline.excess == excess;
     rise = idle ? fmin(rise * slow, fast) : slow;
     s->price *= rise;
-  }
-  s->ceiling = s->price * 4;
-  return spare(s, &all, 1, true);
-}
-
-neap_status search_mend(struct search *s, int64_t work) {
-  const struct stretch all = {0, s->timeline.step->node_count};
-  enum { ROUNDS = 24 };
-  const int64_t end = s->timeline.work + work;
-  /* All that is over the limit is worth as much as the whole step. */
-  s->price = s->timeline.step->base_cost / ((double)s->timeline.excess + 1);
-  for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
-    TRY(sweep(s, &all, 1, true));
-    s->price *= 2;
   }
   s->ceiling = s->price * 4;
   return spare(s, &all, 1, true);
@@ -330,7 +379,9 @@ static void forget_repeats(struct search *s, const struct stretch *stretch, uint
   }
 }
 
-static neap_status rebuild(struct search *s) {
+/* `exchange`: what may be paid for a byte less above the limit at one position; 0: whatever it takes. */
+static neap_status rebuild(struct search *s, double exchange) {
+  static const double lowest = 0.01, highest = 3; /* of the exchange: prices to go through */
   struct timeline *t = &s->timeline;
   struct stretch stretches[STRETCH_LIMIT];
   const int count = random_stretches(s, stretches);
@@ -340,15 +391,52 @@ static neap_status rebuild(struct search *s) {
   s->change_count = 0;
   for (int i = 0; i < count; i++) forget_repeats(s, &stretches[i], share);
   enum { ROUNDS = 24 };
-  s->price = s->floor * pow(s->ceiling / s->floor, uniform(s));
-  for (int round = 0; round < ROUNDS && t->excess > 0; round++) {
+  const double floor = exchange > 0 ? exchange * lowest : s->floor;
+  const double ceiling = exchange > 0 ? exchange : s->ceiling;
+  const double most = exchange > 0 ? exchange * highest : INFINITY;
+  s->price = floor * pow(ceiling / floor, uniform(s));
+  for (int round = 0; round < ROUNDS && t->excess > 0 && s->price <= most; round++) {
     TRY(sweep(s, stretches, count, false));
     s->price *= 2;
   }
   TRY(spare(s, stretches, count, false));
-  const bool worse = t->excess > excess || (t->excess == excess && t->cost > cost);
+  const bool worse = exchange > 0 ? t->cost - cost > exchange * (double)(excess - t->excess)
+                                  : t->excess > excess || (t->excess == excess && t->cost > cost);
   if (worse || s->change_count == CHANGE_LIMIT) take_back_to(s, 0);
   return NEAP_OK;
+}
+
+/* Down to the limit here and there, at an exchange that doubles where it brings nothing. */
+static neap_status ease(struct search *s, int64_t work) {
+  enum { TRIES = 8, DOUBLINGS = 24 };
+  static const double first = 0.004; /* of the step, for all that is above the limit */
+  const struct timeline *t = &s->timeline;
+  const int64_t end = t->work + work;
+  double exchange = first * (t->step->base_cost + 1e-300) / ((double)t->excess + 1);
+  for (int doubled = 0; doubled < DOUBLINGS && t->excess > 0 && t->work < end;) {
+    const double cost = t->cost;
+    const int64_t excess = t->excess;
+    for (int i = 0; i < TRIES && t->excess > 0; i++) TRY(rebuild(s, exchange));
+    if (t->cost != cost || t->excess != excess) continue;
+    exchange *= 2;
+    doubled++;
+  }
+  return NEAP_OK;
+}
+
+neap_status search_mend(struct search *s, int64_t work) {
+  const struct stretch all = {0, s->timeline.step->node_count};
+  enum { ROUNDS = 24 };
+  TRY(ease(s, work));
+  const int64_t end = s->timeline.work + work;
+  /* All that is over the limit is worth as much as the whole step. */
+  s->price = s->timeline.step->base_cost / ((double)s->timeline.excess + 1);
+  for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
+    TRY(sweep(s, &all, 1, true));
+    s->price *= 2;
+  }
+  s->ceiling = s->price * 4;
+  return spare(s, &all, 1, true);
 }
 
 bool search_is_optimal(const struct search *s) {
@@ -365,7 +453,7 @@ neap_status search_rebuild(struct search *s, int64_t work, double deadline, bool
     if (search_is_optimal(s)) break;
     if (feasible_is_enough && s->timeline.excess == 0) break;
     if (deadline > 0 && clock_seconds() >= deadline) break;
-    TRY(rebuild(s));
+    TRY(rebuild(s, 0));
     if (s->timeline.excess != excess || s->timeline.cost < cost) s->in_vain = 0;
   }
   return NEAP_OK;
@@ -398,7 +486,8 @@ bool search_better(const struct search *s, const struct search *other) {
   return a->excess != b->excess ? a->excess < b->excess : a->cost < b->cost;
 }
 
-neap_status search_result(const struct search *s, struct schedule *out) {
+neap_status search_result(struct search *s, struct schedule *out) {
+  TRY(search_tidy(s));
   TRY(vector_reserve(&out->nodes, (size_t)s->timeline.length + 1));
   timeline_copy(&s->timeline, out->nodes.data);
   out->nodes.count = (size_t)s->timeline.length;

@@ -35,8 +35,9 @@ void search_free(struct search *search);
  * again before a read, or a run spared, or moved, wherever that lowers cost + price * excess. */
 neap_status search_descend(struct search *search, int64_t work);
 
-/* The same from a schedule that is little over the limit: at a price from which its repeats are not undone.
- */
+/* From a schedule that is little over the limit, which it keeps nearly as it is: what is over it is bought
+ * off here and there, the cheapest first, for as much work; what is left then, for as much again, everywhere
+ * at prices from which repeats are not undone. */
 neap_status search_mend(struct search *search, int64_t work);
 
 /* Ruin and recreate until the work or the time is spent or `in_vain` says that it is no use (`deadline`: of
@@ -51,7 +52,11 @@ bool search_is_optimal(const struct search *search);
 /* Is the first better: less over the limit, or equal in that and cheaper? */
 bool search_better(const struct search *search, const struct search *other);
 
-/* The schedule as it stands. */
-neap_status search_result(const struct search *search, struct schedule *out);
+/* Moves runs to where less lives for less long, with the same cost and nothing more over the limit. That is
+ * no aim of its own, but leaves more room to move, and what lives together lies together in a layout. */
+neap_status search_tidy(struct search *search);
+
+/* The schedule as it stands, tidied. */
+neap_status search_result(struct search *search, struct schedule *out);
 
 #endif

@@ -71,6 +71,7 @@ static void sum_up_stale(struct timeline *t) {
 static void raise_within(struct timeline *t, int32_t place, int32_t from, int32_t to, int64_t bytes) {
   int64_t *live = t->blocks[t->at[place]].live;
   for (int32_t i = from; i <= to; i++) live[i] += bytes;
+  if (from <= to) t->area += (uint64_t)bytes * (uint64_t)(to - from + 1);
   sum_up_later(t, place);
 }
 
@@ -89,6 +90,7 @@ static void raise(struct timeline *t, int32_t from_place, int32_t from, int32_t 
   for (int32_t place = from_place + 1; place < to_place; place++) t->highest[place] += bytes;
   for (int32_t place = from_place + 1; place < to_place; place++) t->lowest[place] += bytes;
   for (int32_t place = from_place + 1; place < to_place; place++) {
+    t->area += (uint64_t)bytes * (uint64_t)t->blocks[t->at[place]].count;
     if (t->is_stale[t->at[place]] || (t->highest[place] <= t->limit && t->over[place] == 0)) continue;
     if (t->lowest[place] >= t->limit && t->lowest[place] - bytes >= t->limit) {
       const int64_t more = bytes * t->blocks[t->at[place]].count;
@@ -257,6 +259,7 @@ static bool place_run(struct timeline *t, int32_t run, int32_t successor, int64_
   }
   block->runs[index] = run;
   block->live[index] = live - t->raised[place];
+  t->area += (uint64_t)live;
   block->count++;
   t->runs[run].block = t->at[place];
   t->runs[run].index = index;
@@ -267,6 +270,7 @@ static bool place_run(struct timeline *t, int32_t run, int32_t successor, int64_
 static void displace_run(struct timeline *t, int32_t run) {
   const int32_t place = t->order[t->runs[run].block];
   struct block *block = &t->blocks[t->at[place]];
+  t->area -= (uint64_t)timeline_live(t, run);
   block->count--;
   for (int32_t i = t->runs[run].index; i < block->count; i++) {
     block->runs[i] = block->runs[i + 1];

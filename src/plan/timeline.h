@@ -62,6 +62,7 @@ struct timeline {
   double cost;    /* of all runs */
   int64_t work;   /* done so far, in blocks looked at: the same on every machine */
   int64_t excess; /* sum over positions of live bytes above the limit */
+  uint64_t area;  /* sum over positions of live bytes, modulo 2^64: of use for differences */
   int32_t length; /* runs, the end's left out */
   int32_t end;    /* the run that stands for the end of the step */
 

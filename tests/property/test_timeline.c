@@ -19,13 +19,16 @@ static void expect_same(const struct timeline *timeline, struct simulator *simul
   assert_int_equal(timeline_peak(timeline) + (int64_t)resident, score.peak_bytes);
   assert_true(fabs(timeline->cost - score.cost) < 1e-9 * score.cost);
   int64_t excess = 0;
+  uint64_t area = 0;
   for (int32_t i = 0; i < timeline->length; i++) {
     const int64_t live = (int64_t)simulator->live.data[i];
+    area += (uint64_t)live;
     excess += live > timeline->limit ? live - timeline->limit : 0;
   }
   /* The end of the step, a position here and not there, holds the outputs. */
   const int64_t end = timeline_live(timeline, timeline->end);
   assert_int_equal(timeline->excess, excess + (end > timeline->limit ? end - timeline->limit : 0));
+  assert_int_equal(timeline->area, area + (uint64_t)end);
 }
 
 static int32_t run_at(const struct timeline *timeline, int32_t position) {
@@ -92,6 +95,7 @@ static void test_undo(void **state) {
     struct timeline timeline;
     assert_int_equal(timeline_create(step, 300, schedule, step->node_count, 500, &timeline), NEAP_OK);
     const int64_t peak = timeline_peak(&timeline), excess = timeline.excess;
+    const uint64_t area = timeline.area;
     static int32_t added[MOVES];
     int count = 0;
     uint32_t random = (uint32_t)i + 5;
@@ -107,6 +111,7 @@ static void test_undo(void **state) {
     assert_memory_equal(schedule, again, (size_t)step->node_count * sizeof *again);
     assert_int_equal(timeline_peak(&timeline), peak);
     assert_int_equal(timeline.excess, excess);
+    assert_int_equal(timeline.area, area);
     timeline_free(&timeline);
     neap_step_free(step);
   }

@@ -137,9 +137,13 @@ static bool cheaper(const neap_plan *plan, const neap_plan *than) {
   return a.cost < b.cost;
 }
 
+/* It takes the place of points of its planner that need no less: it is cheaper. */
 static void add_point(struct curve *curve, int series, const struct answer *answer) {
   neap_plan_info info;
   neap_plan_describe(answer->plan, &info);
+  while (curve->count > 0 && curve->points[curve->count - 1].series == series &&
+         curve->points[curve->count - 1].bytes >= (double)plan_bytes(answer->plan))
+    curve->count--;
   curve->points[curve->count++] =
       (struct curve_point){series, (double)plan_bytes(answer->plan), overhead_of(info.cost, info.base_cost),
                            answer->plan, answer->step};
@@ -151,6 +155,11 @@ static neap_status gather(int series, struct curve *curve) {
   const neap_plan *best = NULL;
   for (int64_t i = 0; i < curve->budgets; i++) {
     const struct answer *answer = answer_of(curve, series, i);
+    if (answer->plan != NULL) {
+      neap_plan_info info;
+      neap_plan_describe(answer->plan, &info);
+      if (info.lower_bound_bytes < curve->lower_bound) curve->lower_bound = info.lower_bound_bytes;
+    }
     if (answer->plan != NULL && (best == NULL || cheaper(answer->plan, best))) {
       best = answer->plan;
       add_point(curve, series, answer);
@@ -185,7 +194,8 @@ static void print_table(const struct curve *curve) {
   for (int64_t i = 0; i < curve->count; i++) {
     const struct curve_point *p = &curve->points[i];
     printf("%-16s %12s %16s %9.1f%%\n", curve->planners[p->series], bytes_text((uint64_t)p->bytes).text,
-           percent_text(p->bytes / (double)curve->keep_all).text, 100 * p->overhead);
+           percent_text(curve->keep_all > 0 ? p->bytes / (double)curve->keep_all : 1).text,
+           100 * p->overhead);
   }
 }
 

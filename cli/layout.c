@@ -64,6 +64,11 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
   neap_status status = neap_layout_solve(buffers, count, capacity, &layout);
   const bool over = status == NEAP_OVER_BUDGET; /* then the layout is what could be met */
   if (status != NEAP_OK && !over) return report_failure(verb, status);
+  if (layout.height > INT64_MAX) {
+    fprintf(stderr, "neap: %s: the buffers need %llu bytes, more than the 2^63 - 1 that there can be\n", in,
+            (unsigned long long)layout.height);
+    return EXIT_FAILED;
+  }
   const double seconds = seconds_now() - start;
   const bool valid = is_valid(buffers, count, layout.height);
   int result = over ? EXIT_OVER_BUDGET : valid ? EXIT_DONE : EXIT_INVALID;

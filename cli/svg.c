@@ -91,7 +91,9 @@ enum { TICK_LIMIT = 24 };
 
 /* Labels at even steps from `first` on. */
 static int even_ticks(const struct axis *axis, double first, double *labels) {
-  const double most = axis->most / axis->unit, step = tick_step(most - first);
+  const bool whole = axis->unit == 1; /* bytes, positions */
+  const double most = axis->most / axis->unit, rough = tick_step(most - first);
+  const double step = whole ? fmax(rough, 1) : rough;
   int count = 0;
   for (double v = ceil(first / step) * step; v <= most * 1.0001 && count < TICK_LIMIT; v += step)
     labels[count++] = v;
@@ -289,23 +291,29 @@ char *draw_memory(const struct memory_picture *picture, size_t *length) {
 
 /* ---- Memory against overhead ---- */
 
-/* Planners differ in the shape of their marks as well as in colour; where colours come again the shapes are
- * others. */
-static void put_mark(const struct plot *p, int series, double x, double y) {
-  const char *const color = series_palette[series % SERIES_PALETTE_SIZE];
+/* Planners differ in the shape of their marks as well as in colour; where colours come again the shapes and
+ * the lines are others. Hollow: it lies above the picture. */
+static void put_mark(const struct plot *p, int series, double x, double y, bool hollow) {
+  const char *const color = series_palette[series % SERIES_PALETTE_SIZE], *const fill =
+                                                                              hollow ? "#fff" : color;
   switch ((series + series / SERIES_PALETTE_SIZE) % 4) {
   case 0:
-    fprintf(p->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y, color);
+    fprintf(p->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"", x, y);
     break;
   case 1:
-    fprintf(p->file, "<path d=\"M%.1f %.1fh8v8h-8z\" fill=\"%s\"/>\n", x - 4, y - 4, color);
+    fprintf(p->file, "<path d=\"M%.1f %.1fh8v8h-8z\"", x - 4, y - 4);
     break;
   case 2:
-    fprintf(p->file, "<path d=\"M%.1f %.1fl5 9h-10z\" fill=\"%s\"/>\n", x, y - 6, color);
+    fprintf(p->file, "<path d=\"M%.1f %.1fl5 9h-10z\"", x, y - 6);
     break;
   default:
-    fprintf(p->file, "<path d=\"M%.1f %.1fl5 5l-5 5l-5 -5z\" fill=\"%s\"/>\n", x, y - 5, color);
+    fprintf(p->file, "<path d=\"M%.1f %.1fl5 5l-5 5l-5 -5z\"", x, y - 5);
   }
+  fprintf(p->file, " fill=\"%s\" stroke=\"%s\"/>\n", fill, color);
+}
+
+static const char *dashes_of(int series) {
+  return series < SERIES_PALETTE_SIZE ? "" : " stroke-dasharray=\"6 3\"";
 }
 
 /* A plan for less is a plan for more: between its points a planner's line is level. */
@@ -316,8 +324,7 @@ static void put_series(const struct plot *p, const struct curve_picture *c, int 
     const double x = x_at(p, c->points[i].bytes), y = y_at(p, c->points[i].overhead);
     if (end < 0)
       fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1f",
-              series_palette[series % SERIES_PALETTE_SIZE],
-              series < SERIES_PALETTE_SIZE ? "" : " stroke-dasharray=\"6 3\"", x, y);
+              series_palette[series % SERIES_PALETTE_SIZE], dashes_of(series), x, y);
     else
       fprintf(p->file, "H%.1fV%.1f", x, y);
     end = fmax(x, x_at(p, c->keep_all));
@@ -326,7 +333,8 @@ static void put_series(const struct plot *p, const struct curve_picture *c, int 
   fprintf(p->file, "H%.1f\"/>\n", end);
   for (int64_t i = 0; i < c->count; i++)
     if (c->points[i].series == series)
-      put_mark(p, series, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead));
+      put_mark(p, series, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead),
+               p->y.edge > 0 && c->points[i].overhead > p->y.edge);
 }
 
 static const char front_style[] = "fill=\"none\" stroke=\"#ffe08a\" stroke-width=\"9\"";
@@ -346,15 +354,17 @@ static void put_series_legend(const struct plot *p, const struct curve_picture *
   const double x = WIDTH - RIGHT + 29;
   double y = TOP + 17;
   for (int s = 0; s < c->series_count; s++, y += 25) {
-    put_mark(p, s, x, y);
-    put_text(p->file, x + 15, y + 4, "", c->series[s]);
+    fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1fh24\"/>\n",
+            series_palette[s % SERIES_PALETTE_SIZE], dashes_of(s), x - 12, y);
+    put_mark(p, s, x, y, false);
+    put_text(p->file, x + 18, y + 4, "", c->series[s]);
     bool any = false;
     for (int64_t i = 0; i < c->count && !any; i++) any = c->points[i].series == s;
-    if (!any) put_text(p->file, x + 135, y + 4, "fill=\"#666\" font-size=\"11\"", "takes no such graph");
+    if (!any) put_text(p->file, x + 122, y + 4, "fill=\"#666\" font-size=\"11\"", "no such graph");
   }
   if (c->series_count < 2) return;
-  fprintf(p->file, "<path %s d=\"M%.1f %.1fh18\"/>\n", front_style, x - 9, y);
-  put_text(p->file, x + 15, y + 4, "", "the best of them");
+  fprintf(p->file, "<path %s d=\"M%.1f %.1fh24\"/>\n", front_style, x - 12, y);
+  put_text(p->file, x + 18, y + 4, "", "the best of them");
 }
 
 /* A line through the picture, with its label beside it, on the side where there is room: the rows do not run
@@ -398,7 +408,7 @@ static void put_curve(struct plot *p, const struct curve_picture *c, const int64
   char title[160];
   snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
   begin_plot(p, title,
-             cut ? "every point is a plan with offsets; lower and further left is better; the uppermost cost "
+             cut ? "every point is a plan with offsets; lower and further left is better; hollow: costs "
                    "more than shown"
                  : "every point is a plan with offsets; lower and further left is better");
   char label[96];

@@ -1,4 +1,5 @@
 /* From a step and a budget to a plan: planners, the simulator and the layout together. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -118,31 +119,41 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
   return status;
 }
 
+/* Nodes. In a tiny step every row that misses a budget is asked for its least, which may fit it; in others
+ * that takes too long. */
+enum { TINY_STEP = 100 };
+
 /* The plan with the least peak that a planner finds: bisection between the bound that no plan beats and a
- * budget that is met, then down from plan to plan until a byte less is not met. It is the same whatever
- * budget was asked for. */
+ * budget that is met, then down from plan to plan, in cuts that double, until a byte less is not met (but for
+ * a tiny step, not for ever: it can be some bytes each time). It is the same whatever budget was asked for.
+ */
 static neap_status find_least(const neap_step *step, const struct planner *planner, uint64_t bound,
                               const struct planner_options *options, struct neap_plan **out) {
   struct neap_plan *plan = NULL;
   if (planner->least != NULL) return ask_for_least(step, planner, options, out);
   TRY(run_planner(step, UINT64_MAX, planner, &quick_look, NULL, &plan));
-  uint64_t missed = bound - 1;
-  for (bool narrow = false;;) {
+  enum { NARROW = 24 }; /* plans */
+  uint64_t missed = bound - 1, cut = 1;
+  int left = step->node_count <= TINY_STEP ? INT_MAX : NARROW;
+  for (bool narrow = false; left > 0; left -= narrow) {
     const uint64_t met = plan_bytes(plan);
     if (met <= missed + 1) break;
     const double below = (double)(missed - step->resident_bytes + 1),
                  above = (double)(met - step->resident_bytes);
     narrow = narrow || above < below * 1.02;
     /* The middle in ratio: what keeps everything is far above the least. */
-    uint64_t tried = narrow ? met - 1 : step->resident_bytes + (uint64_t)sqrt(below * above);
-    if (tried <= missed || tried >= met) tried = met - 1;
+    uint64_t tried =
+        narrow ? met - (cut < met ? cut : met) : step->resident_bytes + (uint64_t)sqrt(below * above);
+    if (tried <= missed || tried >= met) tried = met - 1, cut = 1;
     struct neap_plan *lower = NULL;
     const neap_status status = run_planner(step, tried, planner, &quick_look, NULL, &lower);
     if (status == NEAP_OVER_BUDGET && tried == met - 1) break;
     if (status == NEAP_OVER_BUDGET) {
       missed = tried;
+      cut = 1;
       continue;
     }
+    cut *= 2;
     neap_plan_free(plan);
     plan = lower;
     if (status != NEAP_OK) return status;
@@ -152,10 +163,6 @@ static neap_status find_least(const neap_step *step, const struct planner *plann
 }
 
 /* ---- Several planners ---- */
-
-/* Nodes. In a tiny step every row that misses a budget is asked for its least, which may fit it; in others
- * that takes too long. */
-enum { TINY_STEP = 100 };
 
 struct choice {
   const neap_step *step;

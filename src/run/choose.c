@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "grad/gradient.h"
+#include "plan/bounds.h"
 #include "plan/planner.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
@@ -198,6 +199,21 @@ static neap_status find_candidates(const struct choice *base, const struct neap_
   return NEAP_OK;
 }
 
+/* What no plan of either graph can do better than: `other` is the plan that is not taken (NULL: there is
+ * none) of `step`. */
+static neap_status share_bounds(const struct choice *c, const struct neap_step *step,
+                                const struct neap_plan *other) {
+  struct neap_plan *plan = c->plan;
+  uint64_t bound;
+  if (plan == NULL) return NEAP_OK;
+  TRY(plan_memory_bound(step, &bound));
+  if (bound < plan->lower_bound_bytes) plan->lower_bound_bytes = bound;
+  if (other == NULL || c->budget == NEAP_BUDGET_MIN) return NEAP_OK;
+  if (other->cost_lower_bound < plan->cost_lower_bound) plan->cost_lower_bound = other->cost_lower_bound;
+  plan->proven_optimal = plan->proven_optimal && plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
+  return NEAP_OK;
+}
+
 /* Plans a candidate and takes it in place of what there is where it is better. */
 static neap_status consider(struct choice *c, neap_variant variant, struct lowered **candidate,
                             const neap_plan_options *how, uint64_t *smallest) {
@@ -205,17 +221,18 @@ static neap_status consider(struct choice *c, neap_variant variant, struct lower
   struct neap_plan *plan = NULL;
   TRY(may_pay(c, (*candidate)->step, &may));
   if (may) TRY(plan_within((*candidate)->step, c->budget, how, smallest, &plan));
-  if (!better(plan, c->plan, c->budget)) {
-    neap_plan_free(plan);
-    return NEAP_OK;
+  if (better(plan, c->plan, c->budget)) {
+    struct neap_plan *former_plan = c->plan;
+    struct lowered *former = c->lowered;
+    c->plan = plan;
+    c->lowered = *candidate;
+    c->variant = variant;
+    plan = former_plan;
+    *candidate = former;
   }
-  struct lowered *former = c->lowered;
-  neap_plan_free(c->plan);
-  c->plan = plan;
-  c->lowered = *candidate;
-  c->variant = variant;
-  *candidate = former;
-  return NEAP_OK;
+  const neap_status status = share_bounds(c, (*candidate)->step, plan);
+  neap_plan_free(plan);
+  return status;
 }
 
 /* Plans the base and then the others. A time limit is shared out. */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <omp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -96,13 +97,16 @@ static bool belongs_to_run(const char *name) {
   return true;
 }
 
+/* The threads with them, given or not: a run that goes on with others has other bits. */
 static int save_command(const char *folder, const char *const *texts) {
-  char path[PATH_MAX];
+  char path[PATH_MAX], threads[16];
+  snprintf(threads, sizeof threads, "%d", omp_get_num_procs());
   if (!file_path(folder, command_name, path) || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
     fprintf(stderr, "neap: --out %s: %s\n", folder, strerror(errno));
     return EXIT_FAILED;
   }
   json_t *options = json_object();
+  json_object_set_new(options, "--threads", json_string(threads));
   for (int i = 0; train_options[i].name != NULL; i++)
     if (texts[i] != NULL && belongs_to_run(train_options[i].name))
       json_object_set_new(options, train_options[i].name, json_string(texts[i]));

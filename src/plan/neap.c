@@ -219,6 +219,7 @@ static neap_status lower_by_search(struct planning *p, uint64_t limit, struct sc
   RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
   neap_status status = search_create(p->step, limit, best, 1, search);
   const int64_t work = work_for_least(p) / 16;
+  search->drifts = true;
   if (status == NEAP_OK) status = search_descend(search, work);
   if (status == NEAP_OK) status = search_rebuild(search, work, 0, true);
   *met = status == NEAP_OK && search->timeline.excess == 0;

@@ -217,19 +217,14 @@ static bool shift(struct search *s, int32_t run) {
 /* Whether less lives for less long now. */
 static bool is_smaller(const struct timeline *t, uint64_t area) { return (int64_t)(t->area - area) < 0; }
 
-/* To a place that is as good only where that makes the area smaller: else runs would drift, and what lives
- * for long here and there leaves gaps in a layout. In a large step, which is searched less, drifting is what
- * gets it on. */
+/* To a place that is as good only where that makes the area smaller, unless it drifts. */
 static void improve_place(struct search *s, int32_t run) {
-  const struct timeline *t = &s->timeline;
   const int32_t count = s->change_count;
   const double before = energy(s);
-  const uint64_t area = t->area;
+  const uint64_t area = s->timeline.area;
   bool better = false;
-  if (shift(s, run)) {
-    const bool tied = energy(s) == before;
-    better = tied ? t->step->node_count > LARGE_STEP || is_smaller(t, area) : energy(s) < before;
-  }
+  if (shift(s, run))
+    better = energy(s) < before || (energy(s) == before && (s->drifts || is_smaller(&s->timeline, area)));
   if (!better) take_back_to(s, count);
 }
 
@@ -465,6 +460,7 @@ neap_status search_create(const neap_step *step, uint64_t limit, const struct sc
                           struct search *s) {
   memset(s, 0, sizeof *s);
   s->random = seed * 2654435761u + 1;
+  s->drifts = step->node_count > LARGE_STEP;
   TRY(timeline_create(step, limit, start->nodes.data, (int32_t)start->nodes.count,
                       2 * step->node_count + 1024, &s->timeline));
   double area = 1;

@@ -16,6 +16,10 @@ enum { CHANGE_LIMIT = 8192 };
 struct search {
   struct timeline timeline;
   uint32_t random;
+  /* Runs move to places that are as good even where what lives then leaves gaps in a layout. That finds a
+   * little less memory, and gets a large step on, which is searched less. Set for large steps; the caller
+   * may. */
+  bool drifts;
   int64_t patience;                    /* work of the timeline at which the value in hand is given up */
   double price;                        /* of a byte above the limit at one position */
   double floor, ceiling;               /* of prices that have been worth trying */

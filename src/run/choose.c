@@ -282,7 +282,11 @@ static neap_variant variant_of_name(const char *graph, const char *name) {
 }
 
 static neap_status check_file(const struct choice *c, const char *file, uint64_t *smallest) {
-  TRY(check(c->lowered->step, c->plan));
+  const char *graph = c->lowered->step->name;
+  const neap_status status = check(c->lowered->step, c->plan);
+  RETURN_IF(status != NEAP_OK && strcmp(c->plan->graph, graph) != 0, status,
+            "%s is a plan for '%s', this is '%s': %s", file, c->plan->graph, graph, neap_error_message());
+  TRY(status);
   for (int32_t i = 0; i < c->plan->instance_count; i++)
     RETURN_IF(c->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
               "%s: instance %d lies at offset %llu, which is not a multiple of %d", file, i,

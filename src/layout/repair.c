@@ -318,8 +318,8 @@ static neap_status copy_schedule(const struct neap_plan *plan, struct schedule *
 }
 
 /* Goes on from the best: with the memory that it lives on, and where it does not fit with less, by a quarter
- * of what its layout lacks and by all of it. */
-static neap_status go_on(struct repair *r) {
+ * of what its layout lacks and by all of it; each round with other random numbers. */
+static neap_status go_on(struct repair *r, int round) {
   struct schedule start = {0};
   struct attempt attempts[ATTEMPTS];
   const uint64_t live = live_of(r->best),
@@ -331,7 +331,7 @@ static neap_status go_on(struct repair *r) {
                                    .step = r->step,
                                    .start = &start,
                                    .limit = cut < live ? live - cut : live,
-                                   .seed = (uint32_t)k + 1,
+                                   .seed = (uint32_t)(round * ATTEMPTS + k) + 1,
                                    .layouts = LAYOUTS};
   }
   if (status == NEAP_OK && !done(r)) status = run_attempts(r, attempts, ATTEMPTS);
@@ -389,8 +389,8 @@ static neap_status try_near(struct repair *r) {
     TRY(run_attempts(r, attempts, count));
     if (fits(r, r->best) && r->laid_out == laid_out) break; /* too dear, and less memory is dearer */
   }
-  for (int i = 0; i < further && !done(r) && !fits(r, r->best); i++) TRY(go_on(r));
-  return fits(r, r->best) ? go_on(r) : NEAP_OK;
+  for (int i = 0; i < further && !done(r) && !fits(r, r->best); i++) TRY(go_on(r, i));
+  return fits(r, r->best) ? go_on(r, 0) : NEAP_OK;
 }
 
 /* Some hundredths of a second. */

@@ -49,3 +49,14 @@ cp -r run before
 expect 1 limited "${train[@]}" --steps 4 --resume run --out run --json
 [ -e run/state.json ] && cmp -s run/state.json before/state.json || fail "the checkpoint is not the one from before"
 same "$(ls run/*.safetensors)" "$(cd before && ls ./*.safetensors | sed 's#^\.#run#')" "the weights in the checkpoint"
+
+# Metrics that cannot be written any more do not cost what was trained.
+if [ -c /dev/full ]; then
+  expect 1 "${train[@]}" --steps 3 --schedule constant --metrics /dev/full --out kept
+  says "/dev/full: cannot be written"
+  says "kept holds a checkpoint of step 1"
+  expect 0 "${train[@]}" --steps 3 --schedule constant --metrics m.jsonl --resume kept --json
+  weights=$(field weights_sha256)
+  expect 0 "${train[@]}" --steps 3 --schedule constant --json
+  same "$(field weights_sha256)" "$weights" "the weights after going on"
+fi

@@ -59,3 +59,13 @@ for at in $(seq 7 $((size / 60)) $((size - 1))); do
   "$neap" plan flipped.json --budget max >out 2>err || status=$?
   [ $status -le 1 ] || fail "a wrong byte at $at ended with $status"
 done
+
+# Names may hold anything; a terminal and a picture get no control characters.
+sed 's/"name": *"[^"]*"/"name": "a\\u001b]0;b\\u0007"/' g.json > escapes.json
+expect 0 "$neap" plan escapes.json --budget max
+! grep -q $'\x1b' out || fail "an escape sequence reaches the terminal"
+expect 0 "$neap" show escapes.json --budget max -o escapes.svg
+! grep -q $'\x1b' out escapes.svg || fail "an escape sequence reaches the terminal or the picture"
+sed 's/"format": *"[^"]*"/"format": "\\u001b[31m"/' g.json > escapes.json
+expect 1 "$neap" plan escapes.json --budget max
+! grep -q $'\x1b' err || fail "an escape sequence reaches the terminal in a message"

@@ -31,3 +31,8 @@ bad 'b,3,9,x'
 bad 'b,3,9,99999999999999999999'
 printf 'name,size\na,1\n' >bad.csv
 expect 1 "$neap" layout bad.csv
+# Heights that do not fit the output are refused.
+printf 'id,lower,upper,size\na,0,3,9223372036854775807\nb,0,3,9223372036854775807\n' >bad.csv
+expect 1 "$neap" layout bad.csv --json
+quiet
+says bad.csv

@@ -345,6 +345,9 @@ typedef struct neap_train_result {
   int64_t batch, parameters, steps;
   double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
   neap_memory memory;
+  /* Beyond the session's own bytes after the first step; and what the process grew by at most from where the
+   * session was made. That it is counted from there, without what planning took, resets the process's peak as
+   * the system tells it (VmHWM). */
   uint64_t process_overhead_bytes, rss_growth_bytes;
   char weights_sha256[65];
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: what would do, and */

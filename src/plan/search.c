@@ -376,7 +376,7 @@ static void forget_repeats(struct search *s, const struct stretch *stretch, uint
 
 /* `exchange`: what may be paid for a byte less above the limit at one position; 0: whatever it takes. */
 static neap_status rebuild(struct search *s, double exchange) {
-  static const double lowest = 0.01, highest = 3; /* of the exchange: prices to go through */
+  static const double first = 0.01, last = 3; /* of the exchange: prices to go through */
   struct timeline *t = &s->timeline;
   struct stretch stretches[STRETCH_LIMIT];
   const int count = random_stretches(s, stretches);
@@ -386,10 +386,10 @@ static neap_status rebuild(struct search *s, double exchange) {
   s->change_count = 0;
   for (int i = 0; i < count; i++) forget_repeats(s, &stretches[i], share);
   enum { ROUNDS = 24 };
-  const double floor = exchange > 0 ? exchange * lowest : s->floor;
-  const double ceiling = exchange > 0 ? exchange : s->ceiling;
-  const double most = exchange > 0 ? exchange * highest : INFINITY;
-  s->price = floor * pow(ceiling / floor, uniform(s));
+  const double low = exchange > 0 ? exchange * first : s->floor;
+  const double high = exchange > 0 ? exchange : s->ceiling;
+  const double most = exchange > 0 ? exchange * last : INFINITY;
+  s->price = low * pow(high / low, uniform(s));
   for (int round = 0; round < ROUNDS && t->excess > 0 && s->price <= most; round++) {
     TRY(sweep(s, stretches, count, false));
     s->price *= 2;

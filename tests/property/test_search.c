@@ -63,7 +63,7 @@ static void test_search(void **state) {
     schedule_free(&start);
     neap_step_free(step);
   }
-  assert_true(met > steps() / 2 && mended > steps() / 4 && smaller > steps() / 4);
+  assert_true(met > steps() / 2 && mended > steps() / 4 && smaller > steps() / 10);
 }
 
 int main(void) {

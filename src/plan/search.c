@@ -184,6 +184,11 @@ static void find_range(const struct timeline *t, int32_t run, int32_t *after, in
       if (timeline_before(t, t->links[link].reader, *before)) *before = t->links[link].reader;
 }
 
+/* The run that one would stand before which comes right behind `after` (-1: at the start). */
+static int32_t place_behind(const struct timeline *t, int32_t after) {
+  return after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
+}
+
 /* A few steps earlier or later within its range: the run that it would stand before. */
 static int32_t near_place(struct search *s, int32_t run, int32_t after, int32_t before, uint32_t most) {
   const struct timeline *t = &s->timeline;
@@ -205,7 +210,7 @@ static bool shift(struct search *s, int32_t run) {
   find_range(t, run, &after, &before);
   const uint32_t kind = draw(s, 8);
   if (kind == 0)
-    successor = after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
+    successor = place_behind(t, after);
   else if (kind == 1)
     successor = before;
   else
@@ -252,8 +257,7 @@ static bool tidy_run(struct search *s, int32_t run) {
   int32_t after, before;
   if (added == 0) return false;
   find_range(t, run, &after, &before);
-  const int32_t earliest = after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
-  const int32_t successor = added > 0 ? before : earliest;
+  const int32_t successor = added > 0 ? before : place_behind(t, after);
   if (successor == run || successor == timeline_successor(t, run)) return false;
   s->change_count = 0;
   if (insert(s, t->runs[run].node, successor, true) >= 0 && take_out(s, run) && t->excess <= excess &&

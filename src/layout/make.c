@@ -11,71 +11,124 @@
 
 /* ---- One budget ---- */
 
-/* What the planner finds within a limit, laid out. No plan, and no layout, where the schedule does not cost
- * less than `best` (NULL: none). */
-static neap_status plan_below(const neap_step *step, uint64_t limit, const struct planner *planner,
-                              const struct planner_options *options, const struct demand *demand,
-                              const struct neap_plan *best, struct neap_plan **out) {
+/* One row on its way to a budget. */
+struct way {
+  const neap_step *step;
+  const struct planner *planner;
+  const struct planner_options *options;
+  const struct neap_plan *best; /* of other rows: what does not cost less is no plan; NULL: none */
+  uint64_t budget, limit;       /* the limit is what the planner gets */
+  struct demand demand;
+  bool careful;            /* there is time for more than a first layout */
+  double cost;             /* of the schedule that was found last */
+  struct neap_plan *found; /* the cheapest within the budget; NULL: none */
+};
+
+static bool is_late(const struct planner_options *options) {
+  return options->deadline > 0 && clock_seconds() >= options->deadline;
+}
+
+static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
+
+/* What the planner finds within the limit, laid out. No plan, and no layout, where the schedule does not cost
+ * less than what there is. */
+static neap_status plan_below(struct way *w, struct neap_plan **out) {
+  const struct neap_plan *best = w->found != NULL ? w->found : w->best;
   struct schedule schedule = {0}, runner_up = {0};
   struct simulation score = {0};
-  struct planner_options with_second = *options;
+  struct planner_options with_second = *w->options;
   with_second.runner_up = &runner_up;
-  *out = NULL;
-  neap_status status = planner->plan(step, limit, &with_second, &schedule);
-  if (status == NEAP_OK && best != NULL)
-    status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+  neap_status status = w->planner->plan(w->step, w->limit, &with_second, &schedule);
+  if (status == NEAP_OK)
+    status = simulate(w->step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
+  w->cost = score.cost;
   if (status == NEAP_OK && (best == NULL || score.cost < best->cost))
-    status = planner->loose && demand->capacity > 0 ? plan_by_repair(step, &schedule, &runner_up, demand, out)
-                                                    : plan_of_schedule(step, &schedule, demand, out);
+    status = w->planner->loose && w->demand.capacity > 0
+                 ? plan_by_repair(w->step, &schedule, &runner_up, &w->demand, out)
+                 : plan_of_schedule(w->step, &schedule, &w->demand, out);
   schedule_free(&schedule);
   schedule_free(&runner_up);
   return status;
 }
 
-/* One planner: where the layout needs more than the live bytes and the budget, the planner gets that much
- * less. A loose one that nearly fits gets less first, which is better searched than a repair; where that
- * leads to nothing, what it finds within the budget is repaired. No plan where that would not cost less than
- * `best`; beside which one repair is enough. */
-static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
-                               const struct planner_options *options, const struct neap_plan *best,
-                               struct neap_plan **out) {
-  enum { ROUNDS = 4, REPAIRED = 3, AGAIN = 2 }; /* what is repaired needs fewer */
-  struct demand demand = {.planner = planner->name,
-                          .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
-                          .tight = true,
-                          .again = planner->loose && !options->quick && !options->goes_on &&
-                                   step->node_count <= LARGE_STEP,
-                          .quick = options->quick,
-                          .deadline = options->deadline};
-  uint64_t limit = budget;
-  bool skipped = false; /* a repair */
-  for (int round = demand.again ? -AGAIN : 0; round < (planner->loose ? REPAIRED : ROUNDS); round++) {
-    demand.again = round < 0;
-    const neap_status status = plan_below(step, limit, planner, options, &demand, best, out);
-    const bool nothing = status == NEAP_OVER_BUDGET || (status == NEAP_OK && *out == NULL);
+/* By how much less the planner gets after a round: by what the layout lost, and more each time, as another
+ * schedule loses something else. By a little where a good deal was lost, as another may lose nothing, and
+ * where it was made to fit at a high price. */
+static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int round) {
+  enum { MUCH = 8, LITTLE = 128, LEAST = 1000 }; /* shares of the capacity */
+  const int again = round > 0 ? round : 0;
+  const uint64_t capacity = w->demand.capacity, needed = plan->arena_bytes;
+  const uint64_t lost = needed > capacity ? needed - capacity : 0;
+  const uint64_t least = capacity / LEAST << (2 * again), little = capacity / LITTLE << again;
+  const uint64_t cut = lost > least ? lost : least;
+  const bool one_of_many = w->careful && cut > little && cut < capacity / MUCH;
+  return keeps(w, plan) || one_of_many ? little : cut;
+}
+
+static neap_status run_rounds(struct way *w) {
+  enum { ROUNDS = 4, REPAIRED = 3, AGAIN = 2, SMALL = 400 }; /* what is repaired needs fewer; nodes */
+  static const double dear = 0.03;                           /* of the step */
+  const bool loose = w->planner->loose;
+  const int rounds = loose && !w->careful ? REPAIRED : ROUNDS;
+  double enough = INFINITY; /* a cost that is worth no other round */
+  bool skipped = false;     /* a repair */
+  for (int round = w->careful ? -AGAIN : 0; round < rounds; round++) {
+    struct neap_plan *plan = NULL;
+    w->demand.again = round < 0;
+    const neap_status status = plan_below(w, &plan);
+    const bool nothing = status == NEAP_OVER_BUDGET || (status == NEAP_OK && plan == NULL);
     if (nothing && skipped) {
-      limit = budget;
+      w->limit = w->budget;
       round = -1;
       skipped = false;
       continue;
     }
     if (status != NEAP_OK || nothing) return status;
-    const uint64_t needed = plan_bytes(*out);
-    if (needed <= budget) return NEAP_OK;
-    skipped = demand.again && nearly_fits((*out)->arena_bytes, demand.capacity);
-    if (demand.again && !skipped) round = 0; /* the first that was repaired */
-    neap_plan_free(*out);
-    *out = NULL;
-    if (best != NULL && planner->loose && !skipped) break;
-    /* What the layout lost, and more each time: another schedule loses something else. */
-    const uint64_t lost = needed - budget, least = (budget - step->resident_bytes) / 1000,
-                   more = round > 0 ? least << (2 * round) : least;
-    const uint64_t excess = lost > more ? lost : more;
-    if (limit < excess + step->resident_bytes) break;
-    limit -= excess;
+    if (w->careful && w->limit == w->budget && w->step->node_count <= SMALL)
+      enough = w->cost + dear * w->step->base_cost;
+    const bool kept = keeps(w, plan);
+    skipped = !kept && w->demand.again && nearly_fits(plan->arena_bytes, w->demand.capacity);
+    if (w->demand.again && !skipped) round = 0; /* the first that was repaired */
+    const uint64_t cut = cut_after(w, plan, round);
+    if (kept) round = rounds - (w->found == NULL ? 2 : 1); /* once more, if it is dear */
+    if (kept && (w->found == NULL || plan->cost < w->found->cost)) swap_plans(&w->found, &plan);
+    neap_plan_free(plan);
+    if (w->found != NULL && (w->found->cost <= enough || is_late(w->options))) return NEAP_OK;
+    if (w->best != NULL && loose && !skipped) break;
+    if (w->limit < cut + w->step->resident_bytes) break;
+    w->limit -= cut;
   }
-  return neap_fail(NEAP_OVER_BUDGET, "%s: found no layout within %llu bytes", planner->name,
-                   (unsigned long long)budget);
+  return neap_fail(NEAP_OVER_BUDGET, "%s: found no layout within %llu bytes", w->planner->name,
+                   (unsigned long long)w->budget);
+}
+
+/* One planner: where the layout needs more than the live bytes and the budget, the planner gets less. A loose
+ * one that nearly fits gets less first, which is better searched than a repair; where that leads to nothing,
+ * what it finds within the budget is repaired. No plan where that would not cost less than `best`; beside
+ * which one repair is enough. */
+static neap_status run_planner(const neap_step *step, uint64_t budget, const struct planner *planner,
+                               const struct planner_options *options, const struct neap_plan *best,
+                               struct neap_plan **out) {
+  struct way way = {.step = step,
+                    .planner = planner,
+                    .options = options,
+                    .best = best,
+                    .budget = budget,
+                    .limit = budget,
+                    .demand = {.planner = planner->name,
+                               .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
+                               .tight = true,
+                               .quick = options->quick,
+                               .deadline = options->deadline},
+                    .careful = planner->loose && !options->quick && !options->goes_on &&
+                               step->node_count <= LARGE_STEP};
+  const neap_status status = run_rounds(&way);
+  const bool lower_failed = status == NEAP_OVER_BUDGET && way.found != NULL;
+  *out = way.found;
+  if (status == NEAP_OK || lower_failed) return NEAP_OK;
+  neap_plan_free(way.found);
+  *out = NULL;
+  return status;
 }
 
 /* ---- The least that a planner can do ---- */

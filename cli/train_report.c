@@ -121,8 +121,10 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
 void print_summary(const struct train_report *r, const neap_train_result *result) {
   const neap_memory *m = &result->memory;
   FILE *f = r->file;
-  fprintf(f, "\ntrained       %lld parameters, %lld step%s in %s", (long long)result->parameters,
-          (long long)result->steps, result->steps == 1 ? "" : "s", duration_text(result->seconds).text);
+  fprintf(f, "\ntrained       %lld parameters, %lld step%s", (long long)result->parameters,
+          (long long)result->steps, result->steps == 1 ? "" : "s");
+  if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
+  fprintf(f, " in %s", duration_text(result->seconds).text);
   if (result->step_seconds_median > 0)
     fprintf(f, " (%.3f s a step, median; %.0f images/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median);
@@ -183,7 +185,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
           (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
-  else
+  else if (s->plan == NULL)
     fprintf(stderr, "  no batch fits it\n");
   if (result->direct_fits)
     fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");

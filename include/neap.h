@@ -343,6 +343,7 @@ typedef struct neap_train_options {
 
 typedef struct neap_train_result {
   int64_t batch, parameters, steps;
+  int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
   neap_memory memory;
   /* Beyond the session's own bytes after the first step; and what the process grew by at most from where the

@@ -373,6 +373,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->batch = t->batch;
   result->test_accuracy = t->state.test_accuracy;
   result->steps = t->state.step;
+  result->steps_here = t->steps_here;
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
     result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);

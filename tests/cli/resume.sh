@@ -17,6 +17,9 @@ says "neap train --resume run"
 expect 0 "$neap" train --resume run --evaluate off --json
 same "$(field steps)" 400 "steps in all"
 same "$(field weights_sha256)" "$weights" "weights of the run that was interrupted"
+# Time is told of the steps that it was taken by.
+expect 0 "$neap" train --resume run --evaluate off
+grep -qF "400 steps, 0 of them now in " out || fail "the summary does not tell this run's steps from all"
 expect 2 "$neap" train --resume run --batch 4
 says batch
 

@@ -27,6 +27,8 @@ expect 0 "${train[@]}" --steps 3 --seed 2 --json
 [ "$(field weights_sha256)" != "$weights" ] || fail "another seed gives the same weights"
 sed -E 's/"offset": *0\b/"offset": 64/' plan-min.json >edited.json
 expect 4 "${train[@]}" --steps 3 --plan edited.json
+expect 3 "${train[@]}" --steps 3 --plan plan-min.json --budget 64KiB
+! grep -q batch err || fail "a saved plan is for one batch, and others were looked for"
 
 # For people: where the bytes go before the first step, and what was saved after the last.
 expect 0 "${train[@]}" --steps 3 --budget 85%

@@ -74,14 +74,14 @@ neap_status graph_add_training(struct neap_graph *graph, const struct optimizer 
   const size_t tensors = graph->tensors.count;
   bool *needed = calloc(tensors, sizeof *needed);
   int32_t *of = malloc(tensors * sizeof *of), *pending = calloc(tensors, sizeof *pending);
-  neap_status status = NEAP_OUT_OF_MEMORY;
+  neap_status status;
   if (needed != NULL && of != NULL && pending != NULL) {
     for (size_t t = 0; t < tensors; t++) of[t] = -1;
     mark_needed(graph, needed);
     struct gradient gradient = {.graph = graph, .of = of, .needed = needed};
     status = sweep(graph, optimizer, &gradient, pending);
   } else {
-    neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
   }
   free(needed);
   free(of);

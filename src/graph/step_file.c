@@ -137,7 +137,7 @@ neap_status step_read(const char *path, struct neap_step **out) {
   neap_status status = read_draft(root, path, &region, &draft);
   if (status == NEAP_OK) {
     status = step_create(&draft, out);
-    if (status == NEAP_BAD_FORMAT) neap_fail(status, "%s: %s", path, neap_error_message());
+    if (status == NEAP_BAD_FORMAT) status = neap_fail(status, "%s: %s", path, neap_error_message());
   }
   region_free(&region);
   json_decref(root);

@@ -34,11 +34,10 @@ enum { NEIGHBOURS = 4 };
 /* The largest parameter that fits, by bisection, and a few beyond it: the peak does not quite rise with it.
  */
 static neap_status sweep(struct row *row) {
-  int32_t low = 0, high = row->most + 1; /* low fits or is 0; high does not fit or is beyond */
+  int32_t low = 0, high = row->most; /* low fits or is 0; high does not fit */
   bool fits;
   TRY(try_parameter(row, row->most, &fits));
   if (fits) return NEAP_OK;
-  high = row->most;
   while (high - low > 1) {
     const int32_t middle = low + (high - low) / 2;
     TRY(try_parameter(row, middle, &fits));

@@ -204,14 +204,23 @@ static int64_t work_for_least(const struct planning *p) {
 /* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
 typedef neap_status lower_function(struct planning *p, uint64_t limit, struct schedule *best, bool *met);
 
-static neap_status lower_by_rotor(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+static neap_status lower_by_row(const struct planning *p, planner_function *row, uint64_t limit,
+                                struct schedule *best, bool *met) {
   const struct planner_options quick = {.quick = true};
   struct schedule schedule = {0};
-  neap_status status = plan_rotor(p->step, p->step->resident_bytes + limit, &quick, &schedule);
+  const neap_status status = row(p->step, p->step->resident_bytes + limit, &quick, &schedule);
   *met = status == NEAP_OK;
   if (*met) swap_schedules(best, &schedule);
   schedule_free(&schedule);
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
+}
+
+static neap_status lower_by_rotor(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  return lower_by_row(p, plan_rotor, limit, best, met);
+}
+
+static neap_status lower_by_evict(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  return lower_by_row(p, plan_evict, limit, best, met);
 }
 
 static neap_status lower_by_search(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
@@ -261,6 +270,13 @@ static neap_status copy(const struct schedule *from, struct schedule *to) {
   return NEAP_OK;
 }
 
+static neap_status find_peak(const neap_step *step, const struct schedule *schedule, uint64_t *bytes) {
+  struct simulation score;
+  TRY(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score));
+  *bytes = score.peak_bytes;
+  return NEAP_OK;
+}
+
 struct lowering {
   struct planning planning;
   struct schedule schedule;
@@ -284,9 +300,9 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
   neap_status status = NEAP_OK;
   p->spent = 0;
   while (status == NEAP_OK && shrink >= least_shrink && p->spent <= work_for_least(p)) {
-    struct simulation score;
-    TRY(simulate(p->step, best->nodes.data, (int32_t)best->nodes.count, &score));
-    const uint64_t live = score.peak_bytes - p->step->resident_bytes;
+    uint64_t peak;
+    TRY(find_peak(p->step, best, &peak));
+    const uint64_t live = peak - p->step->resident_bytes;
     if (live == 0) break;
     struct lowering tried[AT_ONCE];
     neap_status ended[AT_ONCE];
@@ -309,12 +325,28 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
   return status;
 }
 
+static neap_status search_for_least(struct planning *p, struct schedule *out) {
+  return squeeze(p, lower_by_search, 0.3, 0.002, out);
+}
+
+/* Some steps come lower as a chain, or by evicting. From there the search goes on. */
+static neap_status look_beside(struct planning *p, struct schedule *out) {
+  static const double least = 0.0005;
+  uint64_t before, after;
+  TRY(find_peak(p->step, out, &before));
+  TRY(squeeze(p, lower_by_rotor, 0.01, least, out));
+  TRY(squeeze(p, lower_by_evict, 0.1, least, out));
+  TRY(find_peak(p->step, out, &after));
+  return after < before ? search_for_least(p, out) : NEAP_OK;
+}
+
 static neap_status find_least(const neap_step *step, struct schedule *out) {
   const struct planner_options quick = {.quick = true};
   struct planning p = planning_of(step, 0, &quick);
   TRY(plan_keep_all(step, UINT64_MAX, &quick, out));
   TRY(squeeze(&p, lower_by_rotor, 0.5, 0.02, out));
-  TRY(squeeze(&p, lower_by_search, 0.3, 0.002, out));
+  TRY(search_for_least(&p, out));
+  if (step->node_count <= LARGE_STEP) TRY(look_beside(&p, out));
   TRY(squeeze(&p, lower_by_start, 0.02, 0.004, out));
   enum { NODES = 100 }; /* of more it finds deep recomputation whose values do not pack */
   if (step->node_count > NODES) return NEAP_OK;
@@ -336,12 +368,12 @@ neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct
 /* Where no start fits the limit the least plan is the start: a budget that it keeps is met. */
 static neap_status add_least(struct planning *p) {
   struct schedule least = {0};
-  struct simulation score;
+  uint64_t peak;
   neap_status status = plan_neap_least(p->step, 0, p->options, &least);
-  if (status == NEAP_OK) status = simulate(p->step, least.nodes.data, (int32_t)least.nodes.count, &score);
-  if (status == NEAP_OK && score.peak_bytes > p->step->resident_bytes + p->limit)
-    status = neap_fail(NEAP_OVER_BUDGET, "neap: the least peak it finds is %llu bytes",
-                       (unsigned long long)score.peak_bytes);
+  if (status == NEAP_OK) status = find_peak(p->step, &least, &peak);
+  if (status == NEAP_OK && peak > p->step->resident_bytes + p->limit)
+    status =
+        neap_fail(NEAP_OVER_BUDGET, "neap: the least peak it finds is %llu bytes", (unsigned long long)peak);
   if (status == NEAP_OK) status = add_candidate(p, &least);
   schedule_free(&least);
   return status;

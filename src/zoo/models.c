@@ -206,8 +206,8 @@ static neap_status build(const char *name, const struct family *family, const st
   const neap_tensor loss = neap_softmax_cross_entropy(b, logits, label, smoothing);
   neap_status status = neap_builder_finish(b, loss, graph);
   if (status == NEAP_INVALID_ARGUMENT)
-    neap_fail(status, "%s on %lldx%lld images: %s", name, (long long)p->height, (long long)p->width,
-              neap_error_message());
+    status = neap_fail(status, "%s on %lldx%lld images: %s", name, (long long)p->height, (long long)p->width,
+                       neap_error_message());
   neap_builder_free(b);
   return status;
 }

@@ -194,6 +194,9 @@ json_t *plan_json(const neap_plan *plan, uint64_t asked);
 /* True where it is "auto" or a row of the planner table. */
 bool planner_exists(const char *name);
 
+/* Its place among the rows, from 1 for the last one; 0: "auto". A planner looks the same in all pictures. */
+int planner_from_end(const char *name);
+
 /* Which graphs the planner takes, as its row says. */
 const char *planner_graphs(const char *name);
 
@@ -243,7 +246,7 @@ struct curve_point {
 };
 struct curve_picture {
   const char *title;
-  const char *const *series; /* names */
+  const char *const *series; /* names of planners */
   int series_count;
   const struct curve_point *points; /* of one series in rising order of bytes and falling order of overhead */
   int64_t count;

@@ -154,6 +154,9 @@ static neap_status put_curve(FILE *file, const struct page *page) {
     if (s > 0) fputc(',', file);
     put_string(file, curve->series[s]);
   }
+  fputs("],\n\"styles\":[", file);
+  for (int s = 0; s < curve->series_count; s++)
+    fprintf(file, "%s%d", s > 0 ? "," : "", planner_from_end(curve->series[s]));
   fputs("],\n", file);
   int64_t front_count;
   int64_t *front = curve_front(curve, &front_count);

@@ -171,6 +171,14 @@ bool planner_exists(const char *name) {
   return strcmp(name, "auto") == 0;
 }
 
+int planner_from_end(const char *name) {
+  neap_row row;
+  int32_t place = -1, count = 0;
+  for (; neap_planner_at(count, &row); count++)
+    if (strcmp(row.name, name) == 0) place = count;
+  return place < 0 ? 0 : count - place;
+}
+
 const char *planner_graphs(const char *name) {
   neap_row row;
   for (int32_t i = 0; neap_planner_at(i, &row); i++)

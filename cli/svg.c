@@ -291,12 +291,17 @@ char *draw_memory(const struct memory_picture *picture, size_t *length) {
 
 /* ---- Memory against overhead ---- */
 
+static const char *color_of(int style) { return series_palette[style % SERIES_PALETTE_SIZE]; }
+
+static const char *dashes_of(int style) {
+  return style < SERIES_PALETTE_SIZE ? "" : " stroke-dasharray=\"6 3\"";
+}
+
 /* Planners differ in the shape of their marks as well as in colour; where colours come again the shapes and
  * the lines are others. Hollow: it lies above the picture. */
-static void put_mark(const struct plot *p, int series, double x, double y, bool hollow) {
-  const char *const color = series_palette[series % SERIES_PALETTE_SIZE], *const fill =
-                                                                              hollow ? "#fff" : color;
-  switch ((series + series / SERIES_PALETTE_SIZE) % 4) {
+static void put_mark(const struct plot *p, int style, double x, double y, bool hollow) {
+  const char *const color = color_of(style), *const fill = hollow ? "#fff" : color;
+  switch ((style + style / SERIES_PALETTE_SIZE) % 4) {
   case 0:
     fprintf(p->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"", x, y);
     break;
@@ -312,19 +317,16 @@ static void put_mark(const struct plot *p, int series, double x, double y, bool 
   fprintf(p->file, " fill=\"%s\" stroke=\"%s\"/>\n", fill, color);
 }
 
-static const char *dashes_of(int series) {
-  return series < SERIES_PALETTE_SIZE ? "" : " stroke-dasharray=\"6 3\"";
-}
-
 /* A plan for less is a plan for more: between its points a planner's line is level. */
 static void put_series(const struct plot *p, const struct curve_picture *c, int series) {
+  const int style = planner_from_end(c->series[series]);
   double end = -1;
   for (int64_t i = 0; i < c->count; i++) {
     if (c->points[i].series != series) continue;
     const double x = x_at(p, c->points[i].bytes), y = y_at(p, c->points[i].overhead);
     if (end < 0)
-      fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1f",
-              series_palette[series % SERIES_PALETTE_SIZE], dashes_of(series), x, y);
+      fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1f", color_of(style),
+              dashes_of(style), x, y);
     else
       fprintf(p->file, "H%.1fV%.1f", x, y);
     end = fmax(x, x_at(p, c->keep_all));
@@ -333,7 +335,7 @@ static void put_series(const struct plot *p, const struct curve_picture *c, int 
   fprintf(p->file, "H%.1f\"/>\n", end);
   for (int64_t i = 0; i < c->count; i++)
     if (c->points[i].series == series)
-      put_mark(p, series, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead),
+      put_mark(p, style, x_at(p, c->points[i].bytes), y_at(p, c->points[i].overhead),
                p->y.edge > 0 && c->points[i].overhead > p->y.edge);
 }
 
@@ -354,9 +356,10 @@ static void put_series_legend(const struct plot *p, const struct curve_picture *
   const double x = WIDTH - RIGHT + 29;
   double y = TOP + 17;
   for (int s = 0; s < c->series_count; s++, y += 25) {
-    fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1fh24\"/>\n",
-            series_palette[s % SERIES_PALETTE_SIZE], dashes_of(s), x - 12, y);
-    put_mark(p, s, x, y, false);
+    const int style = planner_from_end(c->series[s]);
+    fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1fh24\"/>\n", color_of(style),
+            dashes_of(style), x - 12, y);
+    put_mark(p, style, x, y, false);
     put_text(p->file, x + 18, y + 4, "", c->series[s]);
     bool any = false;
     for (int64_t i = 0; i < c->count && !any; i++) any = c->points[i].series == s;

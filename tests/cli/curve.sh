@@ -44,3 +44,10 @@ quiet
 expect 0 "$neap" curve skipping.json --points 3 --json
 grep -q '"planner": "evict"' out || fail "evict is not asked"
 ! grep -q '"planner": "checkmate"' out || fail "checkmate is asked, and auto does not ask it"
+
+# A planner looks the same beside whomever it is drawn: the line and the mark of a legend's row stand before its name.
+look() { grep -B2 ">$1</text>" "$2" | head -2 | grep -o 'stroke[^ ]*"\|^<[a-z]*' || fail "$2: $1 is not in the legend"; }
+expect 0 "$neap" curve skipping.json --planner evict,neap --points 2 -o two.svg
+expect 0 "$neap" curve skipping.json --planner neap --points 2 -o one.svg
+same "$(look neap one.svg)" "$(look neap two.svg)" "how neap is drawn"
+[ "$(look evict two.svg)" != "$(look neap two.svg)" ] || fail "two planners look the same"

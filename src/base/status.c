@@ -8,6 +8,7 @@ static _Thread_local char last_message[1024];
 /* A message may quote a file, and is read in a terminal. */
 static char printable(char c) { return (c > 0 && c < ' ') || c == 127 ? '?' : c; }
 
+/* In brackets it is the function, not the macro. */
 neap_status(neap_fail)(neap_status status, const char *format, ...) {
   char message[sizeof last_message]; /* an argument may be the last message itself */
   va_list arguments;

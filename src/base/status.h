@@ -8,7 +8,8 @@
 /* Records a message (printf style: what, where, what to do) for this thread and returns `status`. */
 neap_status neap_fail(neap_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same, where who reads the call alone (a compiler, an analyser) sees what it returns. */
+/* The same, where who reads the call alone (a compiler, an analyser) sees what it returns. Takes `status`
+ * twice. */
 #define neap_fail(status, ...) (neap_fail(status, __VA_ARGS__), (status))
 
 /* Fails with a message when the condition holds. Stays in release builds. */

@@ -65,6 +65,8 @@ static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int
   return keeps(w, plan) || one_of_many ? little : cut;
 }
 
+/* Round by round with less, until a plan keeps the budget and is not dear. What was found stands also where a
+ * later round fails. */
 static neap_status run_rounds(struct way *w) {
   enum { ROUNDS = 4, REPAIRED = 3, AGAIN = 2, SMALL = 400 }; /* what is repaired needs fewer; nodes */
   static const double dear = 0.03;                           /* of the step */
@@ -123,12 +125,12 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                     .careful = planner->loose && !options->quick && !options->goes_on &&
                                step->node_count <= LARGE_STEP};
   const neap_status status = run_rounds(&way);
-  const bool lower_failed = status == NEAP_OVER_BUDGET && way.found != NULL;
-  *out = way.found;
-  if (status == NEAP_OK || lower_failed) return NEAP_OK;
-  neap_plan_free(way.found);
-  *out = NULL;
-  return status;
+  const bool stands = status == NEAP_OK || (status == NEAP_OVER_BUDGET && way.found != NULL);
+  if (stands)
+    *out = way.found;
+  else
+    neap_plan_free(way.found);
+  return stands ? NEAP_OK : status;
 }
 
 /* ---- The least that a planner can do ---- */

@@ -2,6 +2,7 @@
 #ifndef NEAP_BASE_CLOCK_H
 #define NEAP_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <time.h>
 
 static inline double clock_seconds(void) {
@@ -9,5 +10,8 @@ static inline double clock_seconds(void) {
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
+
+/* Whether a moment of that clock has come; 0: one that never does. */
+static inline bool clock_is_past(double deadline) { return deadline > 0 && clock_seconds() >= deadline; }
 
 #endif

@@ -24,10 +24,6 @@ struct way {
   struct neap_plan *found; /* the cheapest within the budget; NULL: none */
 };
 
-static bool is_late(const struct planner_options *options) {
-  return options->deadline > 0 && clock_seconds() >= options->deadline;
-}
-
 static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
 
 /* What the planner finds within the limit, laid out. No plan, and no layout, where the schedule does not cost
@@ -61,8 +57,8 @@ static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int
   const uint64_t lost = needed > capacity ? needed - capacity : 0;
   const uint64_t least = capacity / LEAST << (2 * again), little = capacity / LITTLE << again;
   const uint64_t cut = lost > least ? lost : least;
-  const bool one_of_many = w->careful && cut > little && cut < capacity / MUCH;
-  return keeps(w, plan) || one_of_many ? little : cut;
+  const bool another_may_fit = w->careful && cut > little && cut < capacity / MUCH;
+  return keeps(w, plan) || another_may_fit ? little : cut;
 }
 
 /* Round by round with less, until a plan keeps the budget and is not dear. What was found stands also where a
@@ -95,7 +91,7 @@ static neap_status run_rounds(struct way *w) {
     if (kept) round = rounds - (w->found == NULL ? 2 : 1); /* once more, if it is dear */
     if (kept && (w->found == NULL || plan->cost < w->found->cost)) swap_plans(&w->found, &plan);
     neap_plan_free(plan);
-    if (w->found != NULL && (w->found->cost <= enough || is_late(w->options))) return NEAP_OK;
+    if (w->found != NULL && (w->found->cost <= enough || clock_is_past(w->options->deadline))) return NEAP_OK;
     if (w->best != NULL && loose && !skipped) break;
     if (w->limit < cut + w->step->resident_bytes) break;
     w->limit -= cut;

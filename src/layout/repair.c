@@ -92,8 +92,7 @@ enum { PATIENCE = 10, PATIENCE_TIGHT = 3 };
 
 /* With this plan, and so many layouts in vain: no more is asked, or it is no use. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
-  const double deadline = r->demand->deadline;
-  if (deadline > 0 && fits(r, best) && clock_seconds() >= deadline) return true;
+  if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
   if (in_vain >= (fits(r, best) ? PATIENCE_TIGHT : PATIENCE)) return true;
   return suits(r, best) && (r->demand->quick || best->cost <= r->cost);
 }
@@ -421,7 +420,7 @@ static neap_status repair(struct repair *r, const struct schedule *runner_up, bo
   struct region region = {0};
   const bool near = large || nearly_fits(r->best->arena_bytes, r->demand->capacity);
   if (runner_up != NULL && near) TRY(try_again(r, runner_up));
-  const bool late = r->demand->deadline > 0 && clock_seconds() >= r->demand->deadline;
+  const bool late = clock_is_past(r->demand->deadline);
   if (done(r) || (r->demand->again && !late && near && !fits(r, r->best))) return NEAP_OK;
   r->padded.nodes = region_copy(&region, r->step->nodes, (size_t)r->step->node_count, sizeof *r->step->nodes);
   const neap_status status = r->padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")

@@ -39,9 +39,7 @@ static bool any_fits(const struct planning *p) {
   return false;
 }
 
-static bool time_is_up(const struct planning *p) {
-  return p->options->deadline > 0 && clock_seconds() >= p->options->deadline;
-}
+static bool time_is_up(const struct planning *p) { return clock_is_past(p->options->deadline); }
 
 static bool done(const struct planning *p) {
   for (int i = 0; i < p->count; i++)

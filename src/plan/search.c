@@ -451,7 +451,7 @@ neap_status search_rebuild(struct search *s, int64_t work, double deadline, bool
     const int64_t excess = s->timeline.excess;
     if (search_is_optimal(s)) break;
     if (feasible_is_enough && s->timeline.excess == 0) break;
-    if (deadline > 0 && clock_seconds() >= deadline) break;
+    if (clock_is_past(deadline)) break;
     TRY(rebuild(s, 0));
     if (s->timeline.excess != excess || s->timeline.cost < cost) s->in_vain = 0;
   }

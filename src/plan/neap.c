@@ -1,12 +1,13 @@
 /* Neap's own planner: several schedules are searched side by side, from keeping everything and from what
- * simpler planners start with, and the better half goes on until the work is spent (docs/design.md, "The
- * search"). */
+ * simpler planners start with, and the better half goes on until the work is spent; in two orders of the step
+ * where one is leaner (docs/design.md, "The search"). */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "plan/lean_order.h"
 #include "plan/pebbling.h"
 #include "plan/planners.h"
 #include "plan/search.h"
@@ -27,6 +28,7 @@ struct planning {
   const struct planner_options *options;
   struct search *candidates[CANDIDATE_LIMIT]; /* the best first, once they are ranked */
   int count;
+  const struct leaner_step *leaner; /* the step in a leaner order, where there is one; NULL: do not ask */
   struct told {
     double cost;
     int64_t excess;
@@ -158,21 +160,32 @@ static neap_status go_on(struct planning *p) {
   return NEAP_OK;
 }
 
-static neap_status give_runner_up(const struct planning *p, struct schedule *out) {
-  static const double nearly = 1.005;
-  if (out == NULL || p->count < 2) return NEAP_OK;
-  const struct timeline *best = &p->candidates[0]->timeline, *second = &p->candidates[1]->timeline;
-  return second->excess == 0 && second->cost <= best->cost * nearly ? search_result(p->candidates[1], out)
-                                                                    : NEAP_OK;
+/* What a planning leads to. */
+struct outcome {
+  struct schedule best, runner_up; /* the latter empty, but where one is asked for and there is one */
+  double cost;                     /* of the best; INFINITY: there is none */
+};
+
+static void free_outcome(struct outcome *outcome) {
+  schedule_free(&outcome->best);
+  schedule_free(&outcome->runner_up);
 }
 
-static neap_status improve(struct planning *p, struct schedule *out) {
+static neap_status take_runner_up(const struct planning *p, struct outcome *out) {
+  static const double nearly = 1.005;
+  if (p->options->runner_up == NULL || p->count < 2) return NEAP_OK;
+  const struct timeline *best = &p->candidates[0]->timeline, *second = &p->candidates[1]->timeline;
+  const bool suits = second->excess == 0 && second->cost <= best->cost * nearly;
+  return suits ? search_result(p->candidates[1], &out->runner_up) : NEAP_OK;
+}
+
+static neap_status improve(struct planning *p, struct outcome *out) {
   rank(p);
   TRY(race(p));
   TRY(go_on(p));
   rank(p);
-  TRY(give_runner_up(p, p->options->runner_up));
-  return search_result(p->candidates[0], out);
+  TRY(take_runner_up(p, out));
+  return search_result(p->candidates[0], &out->best);
 }
 
 static void free_candidates(struct planning *p) {
@@ -237,9 +250,9 @@ static neap_status lower_by_search(struct planning *p, uint64_t limit, struct sc
   return status;
 }
 
-/* What plan_neap() begins with. */
-static neap_status lower_by_start(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
-  struct planning below = planning_of(p->step, limit, p->options);
+static neap_status lower_from_start(struct planning *p, const neap_step *step, uint64_t limit,
+                                    struct schedule *best, bool *met) {
+  struct planning below = planning_of(step, limit, p->options);
   neap_status status = start(&below);
   rank(&below);
   *met = status == NEAP_OK && any_fits(&below);
@@ -247,6 +260,15 @@ static neap_status lower_by_start(struct planning *p, uint64_t limit, struct sch
   p->spent += below.spent;
   free_candidates(&below);
   return status;
+}
+
+/* What plan_neap() begins with, in either order. */
+static neap_status lower_by_start(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
+  TRY(lower_from_start(p, p->step, limit, best, met));
+  if (*met || p->leaner == NULL) return NEAP_OK;
+  TRY(lower_from_start(p, p->leaner->step, limit, best, met));
+  if (*met) leaner_step_rename(p->leaner, best);
+  return NEAP_OK;
 }
 
 static neap_status lower_by_pebbling(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
@@ -272,6 +294,13 @@ static neap_status find_peak(const neap_step *step, const struct schedule *sched
   struct simulation score;
   TRY(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score));
   *bytes = score.peak_bytes;
+  return NEAP_OK;
+}
+
+static neap_status find_cost(const neap_step *step, const struct schedule *schedule, double *cost) {
+  struct simulation score;
+  TRY(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score));
+  *cost = score.cost;
   return NEAP_OK;
 }
 
@@ -338,17 +367,27 @@ static neap_status look_beside(struct planning *p, struct schedule *out) {
   return after < before ? search_for_least(p, out) : NEAP_OK;
 }
 
+static neap_status squeeze_all(struct planning *p, struct schedule *out) {
+  const neap_step *step = p->step;
+  TRY(plan_keep_all(step, UINT64_MAX, p->options, out));
+  TRY(squeeze(p, lower_by_rotor, 0.5, 0.02, out));
+  TRY(search_for_least(p, out));
+  if (step->node_count <= LARGE_STEP) TRY(look_beside(p, out));
+  TRY(squeeze(p, lower_by_start, 0.02, 0.004, out));
+  enum { NODES = 100 }; /* of more it finds deep recomputation whose values do not pack */
+  if (step->node_count > NODES) return NEAP_OK;
+  return squeeze(p, lower_by_pebbling, 0.1, 0.001, out);
+}
+
 static neap_status find_least(const neap_step *step, struct schedule *out) {
   const struct planner_options quick = {.quick = true};
   struct planning p = planning_of(step, 0, &quick);
-  TRY(plan_keep_all(step, UINT64_MAX, &quick, out));
-  TRY(squeeze(&p, lower_by_rotor, 0.5, 0.02, out));
-  TRY(search_for_least(&p, out));
-  if (step->node_count <= LARGE_STEP) TRY(look_beside(&p, out));
-  TRY(squeeze(&p, lower_by_start, 0.02, 0.004, out));
-  enum { NODES = 100 }; /* of more it finds deep recomputation whose values do not pack */
-  if (step->node_count > NODES) return NEAP_OK;
-  return squeeze(&p, lower_by_pebbling, 0.1, 0.001, out);
+  struct leaner_step leaner;
+  neap_status status = leaner_step_create(step, &leaner);
+  p.leaner = leaner.step != NULL ? &leaner : NULL;
+  if (status == NEAP_OK) status = squeeze_all(&p, out);
+  leaner_step_free(&leaner);
+  return status;
 }
 
 /* It hangs on the step alone. */
@@ -385,17 +424,65 @@ static neap_status plan_exactly(const struct planning *p, struct schedule *out, 
                                               : pebble_cheapest(p->step, p->limit, &work, out, found);
 }
 
+/* In the order of the step. `falls_back`: to the least plan, where no start fits the limit. */
+static neap_status plan_in_order(struct planning *p, bool falls_back, struct outcome *out) {
+  bool found;
+  *out = (struct outcome){.cost = INFINITY};
+  TRY(plan_exactly(p, &out->best, &found));
+  neap_status status = found ? NEAP_OK : start(p);
+  if (status == NEAP_OK && !found && !any_fits(p))
+    status = falls_back ? add_least(p)
+                        : neap_fail(NEAP_OVER_BUDGET, "neap: found no schedule within %llu bytes of values",
+                                    (unsigned long long)p->limit);
+  if (status == NEAP_OK && !found) status = improve(p, out);
+  free_candidates(p);
+  if (status == NEAP_OK) status = find_cost(p->step, &out->best, &out->cost);
+  return status;
+}
+
+/* In the order of the leaner step, in half of what time there is. That it finds nothing is no failure. */
+static neap_status plan_leaner(struct planning *p, struct outcome *out) {
+  struct planner_options options = *p->options;
+  if (options.deadline > 0) options.deadline -= (options.deadline - clock_seconds()) / 2;
+  struct planning lean = planning_of(p->leaner->step, p->limit, &options);
+  const neap_status status = plan_in_order(&lean, false, out);
+  leaner_step_rename(p->leaner, &out->best);
+  leaner_step_rename(p->leaner, &out->runner_up);
+  p->told = lean.told;
+  return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
+}
+
+/* The cheaper of both orders, where one is leaner. Where that leads to what cannot be better, or a quick look
+ * has seen enough, the other is not asked. */
+static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
+  if (p->leaner == NULL) return plan_in_order(p, true, out);
+  TRY(plan_leaner(p, out));
+  const bool found = out->cost < INFINITY;
+  if (out->cost <= p->step->base_cost || (found && p->options->quick)) return NEAP_OK;
+  struct outcome given;
+  neap_status status = plan_in_order(p, !found, &given);
+  if (given.cost < out->cost) {
+    const struct outcome swap = *out;
+    *out = given;
+    given = swap;
+  }
+  free_outcome(&given);
+  return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
+}
+
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
   RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
             "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
   struct planning p = planning_of(step, budget - step->resident_bytes, options);
-  bool found;
-  TRY(plan_exactly(&p, out, &found));
-  if (found) return NEAP_OK;
-  neap_status status = start(&p);
-  if (status == NEAP_OK && !any_fits(&p)) status = add_least(&p);
-  if (status == NEAP_OK) status = improve(&p, out);
-  free_candidates(&p);
+  struct leaner_step leaner;
+  struct outcome outcome = {0};
+  neap_status status = leaner_step_create(step, &leaner);
+  p.leaner = leaner.step != NULL ? &leaner : NULL;
+  if (status == NEAP_OK) status = plan_in_orders(&p, &outcome);
+  if (status == NEAP_OK) swap_schedules(out, &outcome.best);
+  if (status == NEAP_OK && options->runner_up != NULL) swap_schedules(options->runner_up, &outcome.runner_up);
+  free_outcome(&outcome);
+  leaner_step_free(&leaner);
   return status;
 }

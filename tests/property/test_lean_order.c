@@ -1,0 +1,163 @@
+/* The lean order: valid for any step in any order it may come in, with no more alive than in the order that
+ * it came in where it is called leaner, and found where branches are given side by side. */
+#include "random_step.h"
+
+#include "plan/lean_order.h"
+#include "plan/simulator.h"
+
+static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 60 : 600; }
+
+static struct simulation score_of(const neap_step *step, const struct schedule *schedule) {
+  struct simulation score;
+  assert_int_equal(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score), NEAP_OK);
+  return score;
+}
+
+static struct schedule as_given(const neap_step *step) {
+  struct schedule order = {0};
+  for (int32_t v = 0; v < step->node_count; v++) assert_int_equal(vector_push(&order.nodes, v), NEAP_OK);
+  return order;
+}
+
+/* ---- Any order that a step may come in ---- */
+
+/* All that it reads is made, and who reads what it updates has run. */
+static bool may_run(const neap_step *step, int32_t node, const bool *ran) {
+  const struct step_node *n = &step->nodes[node];
+  for (int32_t i = 0; i < n->input_count; i++) {
+    const int32_t producer = step->tensors[n->inputs[i]].producer;
+    if (producer >= 0 && !ran[producer]) return false;
+  }
+  for (int32_t i = 0; i < n->update_count; i++)
+    for (int32_t r = step->reader_start[n->updates[i]]; r < step->reader_start[n->updates[i] + 1]; r++)
+      if (step->readers[r] != node && !ran[step->readers[r]]) return false;
+  return true;
+}
+
+static neap_step *shuffled(const neap_step *step, uint32_t seed) {
+  const int32_t n = step->node_count;
+  bool *ran = calloc((size_t)n, sizeof *ran);
+  struct step_node *nodes = malloc((size_t)n * sizeof *nodes);
+  assert_true(ran != NULL && nodes != NULL);
+  for (int32_t done = 0; done < n;) {
+    const int32_t v = (int32_t)draw(&seed, (uint32_t)n);
+    if (ran[v] || !may_run(step, v, ran)) continue;
+    ran[v] = true;
+    nodes[done++] = step->nodes[v];
+  }
+  neap_step draft = *step, *out;
+  draft.nodes = nodes;
+  assert_int_equal(step_create(&draft, &out), NEAP_OK);
+  free(ran);
+  free(nodes);
+  return out;
+}
+
+static void test_any_order(void **state) {
+  (void)state;
+  int leaner_steps = 0, lower = 0;
+  for (int i = 0; i < steps(); i++) {
+    const struct step_shape shape = {
+        .family = (enum step_family)(i % STEP_FAMILY_COUNT), .nodes = 6 + i % 90, .seed = (uint32_t)i + 1};
+    neap_step *given;
+    assert_int_equal(step_of_family(&shape, &given), NEAP_OK);
+    neap_step *step = shuffled(given, (uint32_t)i + 1);
+    struct schedule order = {0}, kept = as_given(step);
+    assert_int_equal(lean_order(step, &order), NEAP_OK);
+    assert_int_equal(order.nodes.count, step->node_count);
+    const struct simulation lean = score_of(step, &order), keep_all = score_of(step, &kept);
+    assert_int_equal(lean.recomputed, 0);
+    lower += lean.peak_bytes < keep_all.peak_bytes;
+    struct leaner_step leaner;
+    assert_int_equal(leaner_step_create(step, &leaner), NEAP_OK);
+    if (leaner.step != NULL) {
+      leaner_steps++;
+      struct schedule there = as_given(leaner.step);
+      const struct simulation in_order = score_of(leaner.step, &there);
+      leaner_step_rename(&leaner, &there);
+      const struct simulation renamed = score_of(step, &there);
+      assert_int_equal(in_order.peak_bytes, renamed.peak_bytes);
+      assert_true(in_order.cost == renamed.cost && renamed.recomputed == 0);
+      assert_true(renamed.peak_bytes < keep_all.peak_bytes);
+      assert_int_equal(leaner.step->resident_bytes, step->resident_bytes);
+      schedule_free(&there);
+    }
+    leaner_step_free(&leaner);
+    schedule_free(&order);
+    schedule_free(&kept);
+    neap_step_free(step);
+    neap_step_free(given);
+  }
+  assert_true(leaner_steps > steps() / 20 && lower > steps() / 4);
+}
+
+/* ---- Branches ---- */
+
+enum { BRANCHES = 40, LENGTH = 8, NODES = BRANCHES * LENGTH + 1, BIG = 1 << 20, SMALL = 64 };
+
+/* So many branches whose ends one node reads, given level by level: as many values live as there are
+ * branches. One after the other they need two, and the ends. */
+static neap_step *branches_side_by_side(void) {
+  static struct step_tensor tensors[NODES + 1];
+  static struct step_node nodes[NODES];
+  static int32_t ids[NODES + 1], ends[BRANCHES];
+  for (int32_t t = 0; t <= NODES; t++) {
+    ids[t] = t;
+    tensors[t] = (struct step_tensor){.name = "value", .bytes = BIG, .role = ROLE_VALUE};
+  }
+  tensors[NODES] = (struct step_tensor){.name = "image", .bytes = SMALL, .role = ROLE_INPUT};
+  for (int32_t v = 0; v < NODES; v++)
+    nodes[v] = (struct step_node){.name = "node",
+                                  .op = "op",
+                                  .repeatable = true,
+                                  .cost = 1,
+                                  .input_count = 1,
+                                  .inputs = v < BRANCHES ? &ids[NODES] : &ids[v - BRANCHES],
+                                  .output_count = 1,
+                                  .outputs = &ids[v]};
+  for (int32_t b = 0; b < BRANCHES; b++) {
+    ends[b] = NODES - 1 - BRANCHES + b;
+    tensors[ends[b]].bytes = SMALL;
+  }
+  nodes[NODES - 1].inputs = ends;
+  nodes[NODES - 1].input_count = BRANCHES;
+  tensors[NODES - 1].bytes = SMALL;
+  neap_step *step;
+  const neap_step draft = {.name = "branches",
+                           .tensor_count = NODES + 1,
+                           .tensors = tensors,
+                           .node_count = NODES,
+                           .nodes = nodes,
+                           .output_count = 1,
+                           .outputs = &ids[NODES - 1]};
+  assert_int_equal(step_create(&draft, &step), NEAP_OK);
+  return step;
+}
+
+static void test_branches(void **state) {
+  (void)state;
+  const uint64_t needed = 2 * (uint64_t)BIG + (BRANCHES + 2) * SMALL;
+  neap_step *step = branches_side_by_side();
+  struct schedule order = {0}, given = as_given(step);
+  assert_true(score_of(step, &given).peak_bytes > (uint64_t)BRANCHES * BIG);
+  assert_int_equal(lean_order(step, &order), NEAP_OK);
+  assert_true(score_of(step, &order).peak_bytes <= needed);
+  struct leaner_step leaner;
+  assert_int_equal(leaner_step_create(step, &leaner), NEAP_OK);
+  assert_non_null(leaner.step);
+  neap_plan *plan;
+  assert_int_equal(neap_plan_make(step, needed, "neap", NULL, &plan), NEAP_OK);
+  expect_valid(step, plan);
+  assert_int_equal(plan->recomputed, 0);
+  assert_true(plan_bytes(plan) <= needed);
+  neap_plan_free(plan);
+  leaner_step_free(&leaner);
+  schedule_free(&order);
+  schedule_free(&given);
+  neap_step_free(step);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_any_order), cmocka_unit_test(test_branches)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/region.h"
 #include "plan/search.h"
 
@@ -27,36 +28,17 @@ struct ordering {
 
 enum { STANDS = -1 };
 
-static bool comes_first(const struct ready *a, const struct ready *b) {
+static bool ready_before(const struct ordering *o, const struct ready *a, const struct ready *b) {
+  (void)o;
   if (a->added != b->added) return a->added < b->added;
   return a->since != b->since ? a->since > b->since : a->node > b->node;
 }
-
-static void swap_ready(struct ready *a, struct ready *b) {
-  const struct ready swap = *a;
-  *a = *b;
-  *b = swap;
-}
+DEFINE_HEAP(ready, struct ordering, struct ready)
 
 static neap_status push(struct ordering *o, int32_t node) {
   TRY(vector_push(&o->heap, (struct ready){o->added[node], o->since[node], node}));
-  struct ready *heap = o->heap.data;
-  for (size_t i = o->heap.count - 1; i > 0 && comes_first(&heap[i], &heap[(i - 1) / 2]); i = (i - 1) / 2)
-    swap_ready(&heap[i], &heap[(i - 1) / 2]);
+  ready_rise(o, o->heap.data, o->heap.count);
   return NEAP_OK;
-}
-
-static struct ready pop(struct ordering *o) {
-  struct ready *heap = o->heap.data;
-  const struct ready top = heap[0];
-  const size_t count = --o->heap.count;
-  heap[0] = heap[count];
-  for (size_t i = 0, first = 0;; i = first) {
-    for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < count; child++)
-      if (comes_first(&heap[child], &heap[first])) first = child;
-    if (first == i) return top;
-    swap_ready(&heap[i], &heap[first]);
-  }
 }
 
 /* For all nodes that read a tensor. */
@@ -126,7 +108,7 @@ static neap_status let_all_stand(struct ordering *o, struct schedule *out) {
   TRY(vector_reserve(&out->nodes, (size_t)nodes + 1));
   TRY(prepare(o));
   while (o->heap.count > 0) {
-    const struct ready next = pop(o);
+    const struct ready next = ready_take(o, o->heap.data, &o->heap.count);
     if (o->waits[next.node] == STANDS || next.added != o->added[next.node]) continue;
     out->nodes.data[nodes - 1 - o->standing] = next.node;
     TRY(let_stand(o, next.node));

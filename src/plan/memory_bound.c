@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/region.h"
 #include "base/vector.h"
 #include "plan/bounds.h"
@@ -100,37 +101,16 @@ static neap_status grow_table(struct regression *r) {
 
 /* ---- The open sets ---- */
 
-static bool comes_before(const struct regression *r, int32_t a, int32_t b) {
-  const struct live_set *x = &r->sets.data[a], *y = &r->sets.data[b];
-  return x->peak != y->peak ? x->peak < y->peak : x->apart != y->apart ? x->apart < y->apart : a > b;
+static bool open_before(const struct regression *r, const int32_t *a, const int32_t *b) {
+  const struct live_set *x = &r->sets.data[*a], *y = &r->sets.data[*b];
+  return x->peak != y->peak ? x->peak < y->peak : x->apart != y->apart ? x->apart < y->apart : *a > *b;
 }
-
-static void swap_open(int32_t *heap, size_t a, size_t b) {
-  const int32_t other = heap[a];
-  heap[a] = heap[b];
-  heap[b] = other;
-}
+DEFINE_HEAP(open, struct regression, int32_t)
 
 static neap_status open_set(struct regression *r, int32_t set) {
   TRY(vector_push(&r->heap, set));
-  int32_t *heap = r->heap.data;
-  for (size_t at = r->heap.count - 1; at > 0 && comes_before(r, heap[at], heap[(at - 1) / 2]);
-       at = (at - 1) / 2)
-    swap_open(heap, at, (at - 1) / 2);
+  open_rise(r, r->heap.data, r->heap.count);
   return NEAP_OK;
-}
-
-static void close_first(struct regression *r) {
-  int32_t *heap = r->heap.data;
-  heap[0] = heap[--r->heap.count];
-  for (size_t at = 0;;) {
-    size_t first = at;
-    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < r->heap.count; child++)
-      if (comes_before(r, heap[child], heap[first])) first = child;
-    if (first == at) return;
-    swap_open(heap, at, first);
-    at = first;
-  }
 }
 
 /* The set at the end of `members`, unless it has been met with no higher a peak. */
@@ -242,11 +222,10 @@ static neap_status search(struct regression *r, const int32_t *ids, int32_t coun
   TRY(meet(r, (struct live_set){.count = count, .peak = peak}));
   const int64_t limit = r->work + work;
   while (r->heap.count > 0) {
-    const int32_t set = r->heap.data[0];
+    const int32_t set = open_take(r, r->heap.data, &r->heap.count);
     const uint64_t least = r->sets.data[set].peak;
     *end = (struct search_end){least < r->best ? least : r->best, r->best};
     if (least >= r->best || r->work > limit) return NEAP_OK;
-    close_first(r);
     if (!r->sets.data[set].replaced) TRY(expand(r, set));
   }
   *end = (struct search_end){r->best, r->best};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "base/region.h"
 #include "base/vector.h"
 
@@ -88,39 +89,20 @@ static neap_status grow_table(struct game *g) {
 /* ---- The open states ---- */
 
 /* Of equals the one that was met later, which is deeper. */
-static bool comes_before(const struct open_state *a, const struct open_state *b) {
+static bool open_before(const struct game *g, const struct open_state *a, const struct open_state *b) {
+  (void)g;
   return a->least != b->least ? a->least < b->least : a->state > b->state;
 }
-
-static void swap_open(struct game *g, size_t a, size_t b) {
-  const struct open_state other = g->open.data[a];
-  g->open.data[a] = g->open.data[b];
-  g->open.data[b] = other;
-}
+DEFINE_HEAP(open, struct game, struct open_state)
 
 static neap_status open_state(struct game *g, struct open_state state) {
   TRY(vector_push(&g->open, state));
-  if (!g->cheapest) return NEAP_OK;
-  const struct open_state *heap = g->open.data;
-  for (size_t at = g->open.count - 1; at > 0 && comes_before(&heap[at], &heap[(at - 1) / 2]);
-       at = (at - 1) / 2)
-    swap_open(g, at, (at - 1) / 2);
+  if (g->cheapest) open_rise(g, g->open.data, g->open.count);
   return NEAP_OK;
 }
 
 static struct open_state take_next(struct game *g) {
-  const size_t last = --g->open.count;
-  if (!g->cheapest) return g->open.data[last];
-  swap_open(g, 0, last);
-  const struct open_state *heap = g->open.data;
-  for (size_t at = 0;;) {
-    size_t first = at;
-    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < last; child++)
-      if (comes_before(&heap[child], &heap[first])) first = child;
-    if (first == at) return heap[last];
-    swap_open(g, at, first);
-    at = first;
-  }
+  return g->cheapest ? open_take(g, g->open.data, &g->open.count) : g->open.data[--g->open.count];
 }
 
 /* Opens the state unless it was met before, at no higher a cost. `ahead`: what must still run costs so much.

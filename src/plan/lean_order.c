@@ -22,7 +22,7 @@ struct ordering {
   VECTOR(struct ready) heap; /* of a node that was pushed again only the last entry counts */
   int64_t *added;            /* [nodes] */
   int32_t *since, *waits;    /* [nodes]; waits: for so many reads of what it makes, and updates; STANDS */
-  bool *lives;               /* [tensors] behind all that may stand next */
+  bool *lives;               /* [tensors] read by what stands, or an output of the step */
   int32_t standing;          /* nodes */
 };
 

@@ -426,15 +426,13 @@ static neap_status plan_exactly(const struct planning *p, struct schedule *out, 
 
 /* In the order of the step. `falls_back`: to the least plan, where no start fits the limit. */
 static neap_status plan_in_order(struct planning *p, bool falls_back, struct outcome *out) {
-  bool found;
   *out = (struct outcome){.cost = INFINITY};
-  TRY(plan_exactly(p, &out->best, &found));
-  neap_status status = found ? NEAP_OK : start(p);
-  if (status == NEAP_OK && !found && !any_fits(p))
+  neap_status status = start(p);
+  if (status == NEAP_OK && !any_fits(p))
     status = falls_back ? add_least(p)
                         : neap_fail(NEAP_OVER_BUDGET, "neap: found no schedule within %llu bytes of values",
                                     (unsigned long long)p->limit);
-  if (status == NEAP_OK && !found) status = improve(p, out);
+  if (status == NEAP_OK) status = improve(p, out);
   free_candidates(p);
   if (status == NEAP_OK) status = find_cost(p->step, &out->best, &out->cost);
   return status;
@@ -475,6 +473,9 @@ neap_status plan_neap(const neap_step *step, uint64_t budget, const struct plann
   RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
             "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
   struct planning p = planning_of(step, budget - step->resident_bytes, options);
+  bool found;
+  TRY(plan_exactly(&p, out, &found));
+  if (found) return NEAP_OK;
   struct leaner_step leaner;
   struct outcome outcome = {0};
   neap_status status = leaner_step_create(step, &leaner);

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "plan/lean_order.h"
+#include "plan/node_order.h"
 #include "plan/pebbling.h"
 #include "plan/planners.h"
 #include "plan/search.h"
@@ -28,7 +28,7 @@ struct planning {
   const struct planner_options *options;
   struct search *candidates[CANDIDATE_LIMIT]; /* the best first, once they are ranked */
   int count;
-  const struct leaner_step *leaner; /* the step in a leaner order, where there is one; NULL: do not ask */
+  const struct reordered_step *leaner; /* the step in a leaner order, where there is one; NULL: do not ask */
   struct told {
     double cost;
     int64_t excess;
@@ -267,7 +267,7 @@ static neap_status lower_by_start(struct planning *p, uint64_t limit, struct sch
   TRY(lower_from_start(p, p->step, limit, best, met));
   if (*met || p->leaner == NULL) return NEAP_OK;
   TRY(lower_from_start(p, p->leaner->step, limit, best, met));
-  if (*met) leaner_step_rename(p->leaner, best);
+  if (*met) reordered_step_rename(p->leaner, best);
   return NEAP_OK;
 }
 
@@ -382,18 +382,17 @@ static neap_status squeeze_all(struct planning *p, struct schedule *out) {
 static neap_status find_least(const neap_step *step, struct schedule *out) {
   const struct planner_options quick = {.quick = true};
   struct planning p = planning_of(step, 0, &quick);
-  struct leaner_step leaner;
+  struct reordered_step leaner;
   neap_status status = leaner_step_create(step, &leaner);
   p.leaner = leaner.step != NULL ? &leaner : NULL;
   if (status == NEAP_OK) status = squeeze_all(&p, out);
-  leaner_step_free(&leaner);
+  reordered_step_free(&leaner);
   return status;
 }
 
-/* It hangs on the step alone. */
-neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
-                            struct schedule *out) {
-  (void)budget;
+/* It hangs on the step alone, and is kept, where the caller wants that, in the order that is planned in. */
+static neap_status give_least(const neap_step *step, const struct planner_options *options,
+                              struct schedule *out) {
   struct schedule *kept = options->least;
   if (kept == NULL) return find_least(step, out);
   if (kept->nodes.count == 0) TRY(find_least(step, kept));
@@ -406,7 +405,7 @@ neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct
 static neap_status add_least(struct planning *p) {
   struct schedule least = {0};
   uint64_t peak;
-  neap_status status = plan_neap_least(p->step, 0, p->options, &least);
+  neap_status status = give_least(p->step, p->options, &least);
   if (status == NEAP_OK) status = find_peak(p->step, &least, &peak);
   if (status == NEAP_OK && peak > p->step->resident_bytes + p->limit)
     status =
@@ -444,8 +443,8 @@ static neap_status plan_leaner(struct planning *p, struct outcome *out) {
   if (options.deadline > 0) options.deadline -= (options.deadline - clock_seconds()) / 2;
   struct planning lean = planning_of(p->leaner->step, p->limit, &options);
   const neap_status status = plan_in_order(&lean, false, out);
-  leaner_step_rename(p->leaner, &out->best);
-  leaner_step_rename(p->leaner, &out->runner_up);
+  reordered_step_rename(p->leaner, &out->best);
+  reordered_step_rename(p->leaner, &out->runner_up);
   p->told = lean.told;
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
@@ -468,15 +467,13 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
 }
 
-neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
-                      struct schedule *out) {
-  RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
-            "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
-  struct planning p = planning_of(step, budget - step->resident_bytes, options);
+static neap_status plan_step(const neap_step *step, uint64_t limit, const struct planner_options *options,
+                             struct schedule *out) {
+  struct planning p = planning_of(step, limit, options);
   bool found;
   TRY(plan_exactly(&p, out, &found));
   if (found) return NEAP_OK;
-  struct leaner_step leaner;
+  struct reordered_step leaner;
   struct outcome outcome = {0};
   neap_status status = leaner_step_create(step, &leaner);
   p.leaner = leaner.step != NULL ? &leaner : NULL;
@@ -484,6 +481,34 @@ neap_status plan_neap(const neap_step *step, uint64_t budget, const struct plann
   if (status == NEAP_OK) swap_schedules(out, &outcome.best);
   if (status == NEAP_OK && options->runner_up != NULL) swap_schedules(options->runner_up, &outcome.runner_up);
   free_outcome(&outcome);
-  leaner_step_free(&leaner);
+  reordered_step_free(&leaner);
+  return status;
+}
+
+neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                      struct schedule *out) {
+  RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
+            "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
+  const uint64_t limit = budget - step->resident_bytes;
+  struct reordered_step mirrored;
+  neap_status status = mirrored_step_create(step, &mirrored);
+  if (status == NEAP_OK)
+    status = plan_step(mirrored.step != NULL ? mirrored.step : step, limit, options, out);
+  if (mirrored.step != NULL) {
+    reordered_step_rename(&mirrored, out);
+    if (options->runner_up != NULL) reordered_step_rename(&mirrored, options->runner_up);
+  }
+  reordered_step_free(&mirrored);
+  return status;
+}
+
+neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                            struct schedule *out) {
+  (void)budget;
+  struct reordered_step mirrored;
+  neap_status status = mirrored_step_create(step, &mirrored);
+  if (status == NEAP_OK) status = give_least(mirrored.step != NULL ? mirrored.step : step, options, out);
+  if (mirrored.step != NULL) reordered_step_rename(&mirrored, out);
+  reordered_step_free(&mirrored);
   return status;
 }

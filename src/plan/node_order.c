@@ -1,4 +1,4 @@
-#include "plan/lean_order.h"
+#include "plan/node_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/region.h"
 #include "plan/search.h"
 
-/* ---- The order ---- */
+/* ---- Lean ---- */
 
 /* A node that may stand next, before all that stand already. */
 struct ready {
@@ -125,7 +125,101 @@ neap_status lean_order(const neap_step *step, struct schedule *out) {
   return status;
 }
 
-/* ---- The step in that order ---- */
+/* ---- Mirrored ---- */
+
+/* A node that may run next: the lowest rank first. */
+struct candidate {
+  int64_t rank;
+  int32_t node;
+};
+
+struct mirroring {
+  const neap_step *step;
+  struct region region;
+  VECTOR(struct candidate) heap;
+  int64_t *rank;  /* [nodes] */
+  int32_t *waits; /* [nodes]: for so many values that it reads, and reads of what it updates */
+};
+
+static bool candidate_before(const struct mirroring *m, const struct candidate *a,
+                             const struct candidate *b) {
+  (void)m;
+  return a->rank != b->rank ? a->rank < b->rank : a->node < b->node;
+}
+DEFINE_HEAP(candidate, struct mirroring, struct candidate)
+
+static neap_status wait_no_longer(struct mirroring *m, int32_t node) {
+  if (--m->waits[node] > 0) return NEAP_OK;
+  TRY(vector_push(&m->heap, (struct candidate){m->rank[node], node}));
+  candidate_rise(m, m->heap.data, m->heap.count);
+  return NEAP_OK;
+}
+
+/* Of a backward node: behind all forward nodes, the earlier the later the latest of those is that it reads
+ * from; where it reads from none, as the latest of the nodes that it reads from. */
+static int64_t backward_rank(const struct mirroring *m, int32_t node) {
+  const struct step_node *n = &m->step->nodes[node];
+  const int64_t nodes = m->step->node_count;
+  int64_t latest = -1, rank = 0;
+  for (int32_t i = 0; i < n->input_count; i++) {
+    const int32_t producer = m->step->tensors[n->inputs[i]].producer;
+    if (producer < 0) continue;
+    if (m->step->nodes[producer].pass == PASS_FORWARD)
+      latest = producer > latest ? producer : latest;
+    else
+      rank = m->rank[producer] > rank ? m->rank[producer] : rank;
+  }
+  if (latest >= 0) return nodes + (nodes - 1 - latest);
+  return rank > nodes ? rank : nodes;
+}
+
+static neap_status prepare_mirroring(struct mirroring *m) {
+  const neap_step *step = m->step;
+  m->rank = region_alloc(&m->region, (size_t)step->node_count + 1, sizeof *m->rank);
+  m->waits = region_alloc(&m->region, (size_t)step->node_count + 1, sizeof *m->waits);
+  RETURN_IF(!m->rank || !m->waits, NEAP_OUT_OF_MEMORY, "order: out of memory");
+  for (int32_t v = 0; v < step->node_count; v++) {
+    const struct step_node *node = &step->nodes[v];
+    m->rank[v] = node->pass == PASS_FORWARD ? v : node->pass == PASS_UPDATE ? -1 : backward_rank(m, v);
+    m->waits[v]++; /* for the beginning */
+    for (int32_t i = 0; i < node->output_count; i++)
+      FOR_EACH_READER(step, node->outputs[i], reader) m->waits[*reader]++;
+    for (int32_t i = 0; i < node->input_count; i++) {
+      const int32_t updater = step->tensors[node->inputs[i]].updater;
+      if (updater >= 0 && updater != v) m->waits[updater]++;
+    }
+  }
+  return NEAP_OK;
+}
+
+static neap_status run_mirrored(struct mirroring *m, struct schedule *out) {
+  const neap_step *step = m->step;
+  TRY(vector_reserve(&out->nodes, (size_t)step->node_count + 1));
+  TRY(prepare_mirroring(m));
+  for (int32_t v = 0; v < step->node_count; v++) TRY(wait_no_longer(m, v));
+  while (m->heap.count > 0) {
+    const int32_t v = candidate_take(m, m->heap.data, &m->heap.count).node;
+    const struct step_node *node = &step->nodes[v];
+    out->nodes.data[out->nodes.count++] = v;
+    for (int32_t i = 0; i < node->output_count; i++)
+      FOR_EACH_READER(step, node->outputs[i], reader) TRY(wait_no_longer(m, *reader));
+    for (int32_t i = 0; i < node->input_count; i++) {
+      const int32_t updater = step->tensors[node->inputs[i]].updater;
+      if (updater >= 0 && updater != v) TRY(wait_no_longer(m, updater));
+    }
+  }
+  return NEAP_OK;
+}
+
+neap_status mirrored_order(const neap_step *step, struct schedule *out) {
+  struct mirroring m = {.step = step};
+  const neap_status status = run_mirrored(&m, out);
+  vector_free(&m.heap);
+  region_free(&m.region);
+  return status;
+}
+
+/* ---- Steps in these orders ---- */
 
 /* Moves nodes to where less lives for less long. */
 static neap_status tidy(const neap_step *step, struct schedule *order, int64_t *peak) {
@@ -157,11 +251,33 @@ static neap_status given_order(const neap_step *step, struct schedule *out) {
   return NEAP_OK;
 }
 
-neap_status leaner_step_create(const neap_step *step, struct leaner_step *out) {
+static neap_status find_peak(const neap_step *step, const struct schedule *order, double *bytes) {
+  struct simulation score;
+  TRY(simulate(step, order->nodes.data, (int32_t)order->nodes.count, &score));
+  *bytes = (double)(score.peak_bytes - step->resident_bytes);
+  return NEAP_OK;
+}
+
+neap_status mirrored_step_create(const neap_step *step, struct reordered_step *out) {
+  static const double clearly = 0.95;
+  struct schedule given = {0};
+  double given_peak = 0, mirrored_peak = 0;
+  *out = (struct reordered_step){0};
+  neap_status status = given_order(step, &given);
+  if (status == NEAP_OK) status = find_peak(step, &given, &given_peak);
+  if (status == NEAP_OK) status = mirrored_order(step, &out->back);
+  if (status == NEAP_OK) status = find_peak(step, &out->back, &mirrored_peak);
+  if (status == NEAP_OK && mirrored_peak < clearly * given_peak)
+    status = create_in_order(step, &out->back, &out->step);
+  schedule_free(&given);
+  return status;
+}
+
+neap_status leaner_step_create(const neap_step *step, struct reordered_step *out) {
   static const double clearly = 0.9;
   struct schedule given = {0};
   int64_t given_peak = 0, lean_peak = 0;
-  *out = (struct leaner_step){0};
+  *out = (struct reordered_step){0};
   neap_status status = given_order(step, &given);
   if (status == NEAP_OK) status = tidy(step, &given, &given_peak);
   if (status == NEAP_OK) status = lean_order(step, &out->back);
@@ -172,12 +288,12 @@ neap_status leaner_step_create(const neap_step *step, struct leaner_step *out) {
   return status;
 }
 
-void leaner_step_free(struct leaner_step *leaner) {
-  neap_step_free(leaner->step);
-  schedule_free(&leaner->back);
+void reordered_step_free(struct reordered_step *reordered) {
+  neap_step_free(reordered->step);
+  schedule_free(&reordered->back);
 }
 
-void leaner_step_rename(const struct leaner_step *leaner, struct schedule *schedule) {
+void reordered_step_rename(const struct reordered_step *reordered, struct schedule *schedule) {
   for (size_t i = 0; i < schedule->nodes.count; i++)
-    schedule->nodes.data[i] = leaner->back.nodes.data[schedule->nodes.data[i]];
+    schedule->nodes.data[i] = reordered->back.nodes.data[schedule->nodes.data[i]];
 }

@@ -251,41 +251,41 @@ static neap_status given_order(const neap_step *step, struct schedule *out) {
   return NEAP_OK;
 }
 
-static neap_status find_peak(const neap_step *step, const struct schedule *order, double *bytes) {
+static neap_status find_peak(const neap_step *step, struct schedule *order, int64_t *peak) {
   struct simulation score;
   TRY(simulate(step, order->nodes.data, (int32_t)order->nodes.count, &score));
-  *bytes = (double)(score.peak_bytes - step->resident_bytes);
+  *peak = (int64_t)(score.peak_bytes - step->resident_bytes);
   return NEAP_OK;
 }
 
-neap_status mirrored_step_create(const neap_step *step, struct reordered_step *out) {
-  static const double clearly = 0.95;
+typedef neap_status order_function(const neap_step *step, struct schedule *out);
+
+/* May change the order. `peak`: without recomputation, bytes of values. */
+typedef neap_status measure_function(const neap_step *step, struct schedule *order, int64_t *peak);
+
+/* In the order that `order` makes, where its peak is less than a share of that of the order that was given.
+ */
+static neap_status reorder(const neap_step *step, order_function *order, measure_function *measure,
+                           double share, struct reordered_step *out) {
   struct schedule given = {0};
-  double given_peak = 0, mirrored_peak = 0;
+  int64_t given_peak = 0, peak = 0;
   *out = (struct reordered_step){0};
   neap_status status = given_order(step, &given);
-  if (status == NEAP_OK) status = find_peak(step, &given, &given_peak);
-  if (status == NEAP_OK) status = mirrored_order(step, &out->back);
-  if (status == NEAP_OK) status = find_peak(step, &out->back, &mirrored_peak);
-  if (status == NEAP_OK && mirrored_peak < clearly * given_peak)
+  if (status == NEAP_OK) status = measure(step, &given, &given_peak);
+  if (status == NEAP_OK) status = order(step, &out->back);
+  if (status == NEAP_OK) status = measure(step, &out->back, &peak);
+  if (status == NEAP_OK && (double)peak < share * (double)given_peak)
     status = create_in_order(step, &out->back, &out->step);
   schedule_free(&given);
   return status;
 }
 
+neap_status mirrored_step_create(const neap_step *step, struct reordered_step *out) {
+  return reorder(step, mirrored_order, find_peak, 0.95, out);
+}
+
 neap_status leaner_step_create(const neap_step *step, struct reordered_step *out) {
-  static const double clearly = 0.9;
-  struct schedule given = {0};
-  int64_t given_peak = 0, lean_peak = 0;
-  *out = (struct reordered_step){0};
-  neap_status status = given_order(step, &given);
-  if (status == NEAP_OK) status = tidy(step, &given, &given_peak);
-  if (status == NEAP_OK) status = lean_order(step, &out->back);
-  if (status == NEAP_OK) status = tidy(step, &out->back, &lean_peak);
-  if (status == NEAP_OK && (double)lean_peak < clearly * (double)given_peak)
-    status = create_in_order(step, &out->back, &out->step);
-  schedule_free(&given);
-  return status;
+  return reorder(step, lean_order, tidy, 0.9, out);
 }
 
 void reordered_step_free(struct reordered_step *reordered) {

@@ -485,6 +485,7 @@ static neap_status plan_step(const neap_step *step, uint64_t limit, const struct
   return status;
 }
 
+/* The step is planned in mirrored order, where that is clearly better than the one that was given. */
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
   RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,

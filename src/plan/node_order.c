@@ -5,6 +5,7 @@
 
 #include "base/heap.h"
 #include "base/region.h"
+#include "plan/planners.h"
 #include "plan/search.h"
 
 /* ---- Lean ---- */
@@ -244,14 +245,7 @@ static neap_status create_in_order(const neap_step *step, const struct schedule 
   return status;
 }
 
-static neap_status given_order(const neap_step *step, struct schedule *out) {
-  TRY(vector_reserve(&out->nodes, (size_t)step->node_count + 1));
-  for (int32_t v = 0; v < step->node_count; v++) out->nodes.data[v] = v;
-  out->nodes.count = (size_t)step->node_count;
-  return NEAP_OK;
-}
-
-static neap_status find_peak(const neap_step *step, struct schedule *order, int64_t *peak) {
+static neap_status leave(const neap_step *step, struct schedule *order, int64_t *peak) {
   struct simulation score;
   TRY(simulate(step, order->nodes.data, (int32_t)order->nodes.count, &score));
   *peak = (int64_t)(score.peak_bytes - step->resident_bytes);
@@ -270,7 +264,7 @@ static neap_status reorder(const neap_step *step, order_function *order, measure
   struct schedule given = {0};
   int64_t given_peak = 0, peak = 0;
   *out = (struct reordered_step){0};
-  neap_status status = given_order(step, &given);
+  neap_status status = plan_keep_all(step, UINT64_MAX, &(struct planner_options){0}, &given);
   if (status == NEAP_OK) status = measure(step, &given, &given_peak);
   if (status == NEAP_OK) status = order(step, &out->back);
   if (status == NEAP_OK) status = measure(step, &out->back, &peak);
@@ -281,7 +275,7 @@ static neap_status reorder(const neap_step *step, order_function *order, measure
 }
 
 neap_status mirrored_step_create(const neap_step *step, struct reordered_step *out) {
-  return reorder(step, mirrored_order, find_peak, 0.95, out);
+  return reorder(step, mirrored_order, leave, 0.95, out);
 }
 
 neap_status leaner_step_create(const neap_step *step, struct reordered_step *out) {

@@ -1,5 +1,5 @@
-/* The lean order: valid for any step in any order it may come in, with no more alive than in the order that
- * it came in where it is called leaner, and found where branches are given side by side. */
+/* Lean and mirrored orders: valid for any step in whatever order it comes, and lower where they are called
+ * that; one branch after the other where they are given side by side. */
 #include "random_step.h"
 
 #include "plan/node_order.h"

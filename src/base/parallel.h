@@ -1,4 +1,4 @@
-/* Independent tasks side by side. */
+/* Independent tasks side by side, and how many threads kernels have. */
 #ifndef NEAP_BASE_PARALLEL_H
 #define NEAP_BASE_PARALLEL_H
 
@@ -14,12 +14,25 @@ static inline int threads_for(int tasks) {
   return tasks > 0 ? tasks : 1;
 }
 
-/* The first failure of `count` tasks. Its message may be another thread's, so it is put again, in general
- * terms. */
-static inline neap_status status_of_tasks(const neap_status *each, int count) {
-  for (int i = 0; i < count; i++)
-    if (each[i] != NEAP_OK) return neap_fail(each[i], "planning: %s", neap_status_text(each[i]));
+/* The first failure of `count` tasks, with its message. */
+static inline neap_status status_of_tasks(const struct ending *each, int count) {
+  for (int i = 0; i < count; i++) TRY(ending_tell(&each[i]));
   return NEAP_OK;
 }
+
+/* What the parallel regions that a thread begins are made of. */
+struct team {
+  int threads, dynamic;
+};
+
+/* How many threads are meant by a number of them, of which 0 is a thread for each processor. */
+int team_size(int threads);
+
+/* From here to team_restore() parallel regions of the calling thread have just so many threads: kernels divide
+ * their sums and their workspaces by them, so that more would write beyond and fewer give other bits. `*former`
+ * is how it was. NEAP_INVALID_ARGUMENT: it is no number of threads, or OpenMP would give fewer here; then
+ * nothing has changed. */
+neap_status team_set(int threads, struct team *former);
+void team_restore(const struct team *former);
 
 #endif

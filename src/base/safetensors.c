@@ -120,23 +120,21 @@ done:
 struct saving {
   const char *path;
   const struct safetensors_content *content;
-  neap_status status;
-  char message[1024];
+  struct ending ending;
 };
 
 /* Keeps why it failed: the file's writer knows only that. */
 static bool save(FILE *file, const void *context) {
   struct saving *saving = *(struct saving *const *)context;
-  saving->status = safetensors_write(file, saving->path, saving->content);
-  if (saving->status != NEAP_OK)
-    snprintf(saving->message, sizeof saving->message, "%s", neap_error_message());
-  return saving->status == NEAP_OK;
+  ending_keep(&saving->ending, safetensors_write(file, saving->path, saving->content));
+  return saving->ending.status == NEAP_OK;
 }
 
 neap_status safetensors_save(const char *path, const struct safetensors_content *content) {
   struct saving saving = {.path = path, .content = content}, *context = &saving;
   const neap_status status = file_write(path, save, &context);
-  return saving.status != NEAP_OK ? neap_fail(saving.status, "%s", saving.message) : status;
+  TRY(ending_tell(&saving.ending));
+  return status;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------

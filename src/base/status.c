@@ -2,8 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-static _Thread_local char last_message[1024];
+static _Thread_local char last_message[MESSAGE_BYTES];
 
 /* A message may quote a file, and is read in a terminal. */
 static char printable(char c) { return (c > 0 && c < ' ') || c == 127 ? '?' : c; }
@@ -21,6 +22,15 @@ neap_status(neap_fail)(neap_status status, const char *format, ...) {
 }
 
 const char *neap_error_message(void) { return last_message; }
+
+void ending_keep(struct ending *ending, neap_status status) {
+  ending->status = status;
+  if (status != NEAP_OK) memcpy(ending->message, last_message, sizeof ending->message);
+}
+
+neap_status ending_tell(const struct ending *ending) {
+  return ending->status == NEAP_OK ? NEAP_OK : neap_fail(ending->status, "%s", ending->message);
+}
 
 const char *neap_status_text(neap_status status) {
   switch (status) {

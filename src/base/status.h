@@ -12,6 +12,20 @@ neap_status neap_fail(neap_status status, const char *format, ...) __attribute__
  * twice. */
 #define neap_fail(status, ...) (neap_fail(status, __VA_ARGS__), (status))
 
+enum { MESSAGE_BYTES = 1024 }; /* of the longest message that is kept, with its end */
+
+/* How work ended that another thread did, or that other work follows before it is told of. */
+struct ending {
+  neap_status status;
+  char message[MESSAGE_BYTES]; /* of a failure */
+};
+
+/* Keeps a status with this thread's last message. */
+void ending_keep(struct ending *ending, neap_status status);
+
+/* Returns the status; the message of a failure becomes this thread's last. */
+neap_status ending_tell(const struct ending *ending);
+
 /* Fails with a message when the condition holds. Stays in release builds. */
 #define RETURN_IF(condition, status, ...)                                                                    \
   do {                                                                                                       \

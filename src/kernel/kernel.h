@@ -64,7 +64,7 @@ struct preparation {
 
 struct lower_options {
   neap_convolution convolution;
-  int threads;
+  int threads; /* 0: all cores */
 };
 
 struct backend {
@@ -95,6 +95,7 @@ struct lowered {
   const struct backend *backend;
   void *state; /* the backend's */
   bool owns_state;
+  int threads;                   /* that its kernels are to run with: see team_set() */
   struct neap_graph *graph;      /* with Reorder nodes */
   struct memory_format *formats; /* by tensor; a view has its storage's */
   struct kernel *kernels;        /* by node; node ids are those of `step` */
@@ -105,7 +106,7 @@ struct lowered {
 
 /* Lowers a graph. The k-th resident tensor (input, parameter, state) takes the format of the k-th of `like`,
  * where there is one (NULL: none): so an evaluation graph shares the variables of a training graph. The
- * result does not refer to `graph`. NEAP_UNSUPPORTED names an operator or shape that the backend does not
+ * result does not refer to `graph`. NEAP_INVALID_ARGUMENT: so many threads cannot be had here. NEAP_UNSUPPORTED names an operator or shape that the backend does not
  * know. */
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out);

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "kernel/kernel.h"
 
 /* The roofline of an ordinary core pair; only ratios matter to a planner. */
@@ -306,10 +307,17 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
 
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out) {
-  struct lowering l = {.from = graph, .to = calloc(1, sizeof(struct lowered)), .options = options};
+  const struct lower_options known = {options->convolution, team_size(options->threads)};
+  struct lowering l = {.from = graph, .to = calloc(1, sizeof(struct lowered)), .options = &known};
+  struct team former;
   RETURN_IF_NULL(l.to);
   l.to->backend = backend;
-  const neap_status status = run_lowering(&l, like);
+  l.to->threads = known.threads;
+  neap_status status = team_set(known.threads, &former);
+  if (status == NEAP_OK) {
+    status = run_lowering(&l, like);
+    team_restore(&former);
+  }
   free(l.map);
   vector_free(&l.format);
   vector_free(&l.variant);

@@ -295,9 +295,9 @@ static neap_status take(struct repair *r, struct neap_plan *plan) {
 }
 
 static neap_status run_attempts(struct repair *r, struct attempt *attempts, int count) {
-  neap_status ended[ATTEMPTS] = {NEAP_OK};
+  struct ending ended[ATTEMPTS];
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
-  for (int i = 0; i < count; i++) ended[i] = run_attempt(&attempts[i]);
+  for (int i = 0; i < count; i++) ending_keep(&ended[i], run_attempt(&attempts[i]));
   neap_status status = status_of_tasks(ended, count);
   for (int i = 0; i < count; i++) r->slack = r->slack || attempts[i].slack;
   for (int i = 0; i < count; i++)
@@ -343,14 +343,15 @@ static neap_status go_on(struct repair *r, int round) {
 static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
   const struct schedule *schedules[] = {r->start, runner_up};
   struct neap_plan *plans[] = {NULL, NULL};
-  neap_status ended[] = {NEAP_OK, NEAP_OK};
+  struct ending ended[2];
   const int count = runner_up != NULL && runner_up->nodes.count > 0 ? 2 : 1;
   struct demand demand = *r->demand;
   demand.thorough = true;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
-  for (int i = 0; i < count; i++) ended[i] = plan_of_schedule(r->step, schedules[i], &demand, &plans[i]);
+  for (int i = 0; i < count; i++)
+    ending_keep(&ended[i], plan_of_schedule(r->step, schedules[i], &demand, &plans[i]));
   for (int i = 0; i < count; i++) {
-    if (ended[i] == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
+    if (ended[i].status == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
       swap_plans(&r->best, &plans[i]);
       r->start = schedules[i];
     }

@@ -465,11 +465,12 @@ static neap_status walk_point(const struct grid *g, struct weights weights, doub
 static neap_status walk_points(struct grid *g, int first, int count, bool quick) {
   const double base = g->step->base_cost,
                limit = g->best < INFINITY ? base + (g->best - base) * 1.5 : COST_LIMIT * base + 1;
-  neap_status ended[AT_ONCE];
+  struct ending ended[AT_ONCE];
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
-  for (int i = 0; i < count; i++) ended[i] = walk_point(g, grid_point(first + i), limit, &g->points[i]);
+  for (int i = 0; i < count; i++)
+    ending_keep(&ended[i], walk_point(g, grid_point(first + i), limit, &g->points[i]));
   for (int i = 0; i < count && !(quick && g->best < INFINITY); i++) {
-    if (ended[i] != NEAP_OK || g->points[i].cost >= g->best) continue;
+    if (ended[i].status != NEAP_OK || g->points[i].cost >= g->best) continue;
     g->best = g->points[i].cost;
     swap_schedules(g->out, &g->points[i].cleaned);
   }

@@ -128,11 +128,11 @@ static neap_status advance(struct planning *p, struct search *search, int64_t wo
 /* The first so many, each for so much work. None looks at another, so that the plan is the same for any
  * number of threads. A quick look takes the first that fits. */
 static neap_status advance_all(struct planning *p, int count, int64_t work) {
-  neap_status status[CANDIDATE_LIMIT] = {NEAP_OK};
+  struct ending ended[CANDIDATE_LIMIT] = {{NEAP_OK, ""}};
 #pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
   for (int i = 0; i < count; i++)
-    if (!(p->options->quick && any_fits(p))) status[i] = advance(p, p->candidates[i], work);
-  return status_of_tasks(status, count);
+    if (!(p->options->quick && any_fits(p))) ending_keep(&ended[i], advance(p, p->candidates[i], work));
+  return status_of_tasks(ended, count);
 }
 
 static neap_status race(struct planning *p) {
@@ -332,11 +332,11 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
     const uint64_t live = peak - p->step->resident_bytes;
     if (live == 0) break;
     struct lowering tried[AT_ONCE];
-    neap_status ended[AT_ONCE];
+    struct ending ended[AT_ONCE];
 #pragma omp parallel for schedule(dynamic, 1) num_threads(count)
     for (int i = 0; i < count; i++) {
       const uint64_t cut = (uint64_t)((double)live * shrink / (1 << i));
-      ended[i] = run_lowering(&tried[i], p, lower, live - (cut > 0 ? cut : 1), best);
+      ending_keep(&ended[i], run_lowering(&tried[i], p, lower, live - (cut > 0 ? cut : 1), best));
     }
     status = status_of_tasks(ended, count);
     bool met = false;

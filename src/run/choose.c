@@ -1,6 +1,5 @@
 #include "run/choose.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "grad/gradient.h"
@@ -27,24 +26,14 @@ static struct optimizer optimizer_of(const struct neap_session_options *o) {
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
   return (struct lower_options){.convolution = o->convolution,
-                                .threads = o->threads > 0 ? o->threads : omp_get_num_procs()};
+                                .threads = o->threads};
 }
-
-void set_threads(const struct neap_session_options *o) {
-  omp_set_num_threads(o->threads > 0 ? o->threads : omp_get_num_procs());
-  omp_set_dynamic(0);
-}
-
-/* OpenMP ends the process where the system has no more threads. */
-enum { THREAD_LIMIT = 1024 };
 
 /* Fused and differentiated. */
 static neap_status make_training_graph(const struct neap_graph *graph,
                                        const struct neap_session_options *options, struct neap_graph **out) {
   RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
             NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
-  RETURN_IF(options->threads < 0 || options->threads > THREAD_LIMIT, NEAP_INVALID_ARGUMENT,
-            "%d threads: 0 (all cores) to %d can be asked for", options->threads, THREAD_LIMIT);
   RETURN_IF((int)options->variant < 0 || (int)options->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
             "there is no variant %d of a graph", (int)options->variant);
   const struct optimizer optimizer = optimizer_of(options);
@@ -66,7 +55,6 @@ static neap_status lower_with_costs(const struct neap_graph *training,
   TRY(lower(training, backend_of(options), &lowering, NULL, &lowered));
   neap_status status = NEAP_OK;
   if (options->costs == NEAP_COSTS_MEASURED) {
-    set_threads(options);
     char path[COST_PATH_LIMIT];
     status = measure_costs(lowered, cost_database_path(path) ? path : NULL, NULL);
   }

@@ -7,9 +7,6 @@
 const struct backend *backend_of(const struct neap_session_options *options);
 struct lower_options lower_options_of(const struct neap_session_options *options);
 
-/* A fixed number of threads: results hang on it. */
-void set_threads(const struct neap_session_options *options);
-
 struct choice {
   neap_variant variant;
   struct lowered *lowered;

@@ -1,11 +1,11 @@
 /* Costs measured on this machine: each distinct kernel of a lowered graph is timed once, and never again
  * where there is a database of times. */
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "run/cost_database.h"
 #include "run/session.h"
 
@@ -28,10 +28,10 @@ static void processor_name(char *name, int size) {
   fclose(file);
 }
 
-static char *machine_text(struct region *region) {
+static char *machine_text(struct region *region, int threads) {
   char processor[256];
   processor_name(processor, sizeof processor);
-  return region_format(region, "neap " NEAP_VERSION ", %d threads,%s", omp_get_max_threads(), processor);
+  return region_format(region, "neap " NEAP_VERSION ", %d threads,%s", threads, processor);
 }
 
 static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
@@ -133,6 +133,17 @@ static neap_status measure_node(struct measurement *m, int32_t v, double *second
   return NEAP_OK;
 }
 
+static neap_status measure_nodes(struct measurement *m, struct step_node *nodes) {
+  neap_status status;
+  struct team former;
+  TRY(team_set(m->lowered->threads, &former));
+  for (int32_t v = 0; v < m->lowered->step->node_count; v++) TRY_DONE(measure_node(m, v, &nodes[v].cost));
+  status = NEAP_OK;
+done:
+  team_restore(&former);
+  return status;
+}
+
 /* The step with measured costs; `m` has its memory. */
 static neap_status measure(struct measurement *m, struct neap_step **out) {
   const struct neap_step *step = m->lowered->step;
@@ -141,10 +152,10 @@ static neap_status measure(struct measurement *m, struct neap_step **out) {
   draft.nodes = region_copy(m->region, step->nodes, count, sizeof *draft.nodes);
   m->known = region_alloc(m->region, count, sizeof *m->known);
   m->timed = region_alloc(m->region, count, sizeof *m->timed);
-  m->machine = machine_text(m->region);
+  m->machine = machine_text(m->region, m->lowered->threads);
   RETURN_IF(!draft.nodes || !m->known || !m->timed || !m->machine, NEAP_OUT_OF_MEMORY,
             "out of memory for the costs of a step");
-  for (int32_t v = 0; v < step->node_count; v++) TRY(measure_node(m, v, &draft.nodes[v].cost));
+  TRY(measure_nodes(m, draft.nodes));
   cost_database_add(m->database, m->machine, m->timed, (size_t)m->timed_count);
   return step_create(&draft, out);
 }

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/parallel.h"
 #include "run/session.h"
 
 #if NEAP_DEBUG
@@ -111,8 +112,8 @@ static void measure(const struct lowered *lowered, const struct call *call, cons
   raise(measured, memory, call->workspace, call->workspace_bytes);
 }
 
-neap_status program_run(const struct program *program, const struct run_context *context,
-                        const unsigned char *memory, uint64_t *measured) {
+static neap_status run_calls(const struct program *program, const struct run_context *context,
+                             const unsigned char *memory, uint64_t *measured) {
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
     measure(program->lowered, call, memory, measured);
@@ -130,6 +131,15 @@ neap_status program_run(const struct program *program, const struct run_context 
 #endif
   }
   return NEAP_OK;
+}
+
+neap_status program_run(const struct program *program, const struct run_context *context,
+                        const unsigned char *memory, uint64_t *measured) {
+  struct team former;
+  TRY(team_set(program->lowered->threads, &former));
+  const neap_status status = run_calls(program, context, memory, measured);
+  team_restore(&former);
+  return status;
 }
 
 void program_release(unsigned char *memory, size_t bytes) {

@@ -102,7 +102,6 @@ static neap_status plan_training(struct neap_session *s, const neap_graph *graph
 }
 
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
-  set_threads(&s->options);
   TRY(plan_training(s, graph, smallest));
   TRY(lower_evaluation(graph, &s->options, s->training, &s->evaluation));
   TRY(make_evaluation_plan(s));

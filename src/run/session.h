@@ -56,7 +56,7 @@ struct neap_session {
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out);
 
-/* Replaces the costs in the step by times measured on this machine, with the threads that are set, in a
+/* Replaces the costs in the step by times measured on this machine, with the threads it is lowered for, in a
  * temporary mapping as large as the largest node. Kernels whose times are in the database (the path of a
  * cost_database; NULL: none) are not timed; the others, of which `*timed` (may be NULL) tells how many there
  * were, are entered. */
@@ -67,7 +67,7 @@ neap_status measure_costs(struct lowered *lowered, const char *database, int32_t
 neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
                            unsigned char *const *resident, unsigned char *arena, struct program *out);
 
-/* Runs all calls in order. `measured` is raised to the highest byte, as an offset from `memory`, that a
+/* Runs all calls in order, with the threads that they were lowered for. `measured` is raised to the highest byte, as an offset from `memory`, that a
  * kernel was given. */
 neap_status program_run(const struct program *program, const struct run_context *context,
                         const unsigned char *memory, uint64_t *measured);

@@ -1,4 +1,3 @@
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory_status.h"
+#include "base/parallel.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
@@ -159,14 +159,14 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   session.threads = t->threads;
   const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
   if (status == NEAP_OVER_BUDGET) {
-    char message[1024];
-    snprintf(message, sizeof message, "%s", neap_error_message());
+    struct ending ending;
+    ending_keep(&ending, status);
     /* The answer stands without this part of it. A saved plan is for one batch only. */
     if (session.plan_file == NULL &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
     result->direct_fits = direct_fits(t, &session);
-    return neap_fail(status, "%s", message);
+    return ending_tell(&ending);
   }
   if (status != NEAP_OK) return status;
   t->resident_before = session_resident_before(t->session);
@@ -291,12 +291,12 @@ static neap_status save(struct training *t) {
 
 /* A failure that has nothing to do with the run's state does not cost what was trained. */
 static neap_status end_with_checkpoint(struct training *t, neap_status failure) {
-  char message[512];
+  struct ending ending;
   if (t->options->out == NULL) return failure;
-  snprintf(message, sizeof message, "%s", neap_error_message());
+  ending_keep(&ending, failure);
   const bool saved = checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
-  if (!saved) return neap_fail(failure, "%s", message);
-  return neap_fail(failure, "%s; %s holds a checkpoint of step %lld", message, t->options->out,
+  if (!saved) return ending_tell(&ending);
+  return neap_fail(failure, "%s; %s holds a checkpoint of step %lld", ending.message, t->options->out,
                    (long long)t->state.step);
 }
 
@@ -416,13 +416,11 @@ static void release(struct training *t) {
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
   struct training t = {.options = options, .saved_step = -1, .state.test_accuracy = -1};
   *result = (neap_train_result){.test_accuracy = -1};
-  t.threads = options->session.threads > 0 ? options->session.threads : omp_get_num_procs();
-  neap_status status = run(&t, result);
-  /* The first failure is the one that is told. */
-  char message[1024];
-  snprintf(message, sizeof message, "%s", neap_error_message());
+  t.threads = team_size(options->session.threads);
+  struct ending ending; /* the first failure is the one that is told */
+  ending_keep(&ending, run(&t, result));
   const neap_status filled = fill_result(&t, result), closed = metrics_close(&t.metrics);
   release(&t);
-  if (status != NEAP_OK) return neap_fail(status, "%s", message);
+  TRY(ending_tell(&ending));
   return filled != NEAP_OK ? filled : closed;
 }

@@ -1,5 +1,8 @@
 /* Every model x planner x budget gives the bits of keeping everything: weights, optimizer states and running
  * statistics; the measured peak is the planned one; budgets at, just above and just below the least. */
+#include <omp.h>
+#include <pthread.h>
+
 #include "session_help.h"
 
 struct model_case {
@@ -122,9 +125,100 @@ static void test_evaluation_changes_nothing(void **state) {
   neap_graph_free(graph);
 }
 
+/* ---- Threads ---- */
+
+static neap_session *open_for(const neap_graph *graph, int threads) {
+  const neap_session_options options = {
+      .budget = NEAP_BUDGET_MAX, .momentum = 0.9f, .threads = threads, .seed = 1};
+  neap_session *s = NULL;
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  return s;
+}
+
+static void expect_digest(neap_session *s, const char *digest) {
+  assert_string_equal(run_steps(s, 2, 0.05f, 10).digest, digest);
+  neap_session_free(s);
+}
+
+struct elsewhere {
+  neap_session *session;
+  struct ending ending;
+};
+
+static void *step_elsewhere(void *context) {
+  struct elsewhere *e = context;
+  for (int i = 0; i < 2 && e->ending.status == NEAP_OK; i++) {
+    fill_inputs(e->session, (uint64_t)i + 1, 10);
+    ending_keep(&e->ending, neap_session_step(e->session, 0.05f, NULL));
+  }
+  return NULL;
+}
+
+/* A session has the threads that it was made for, whichever thread steps it, whatever others are made for and
+ * whatever the caller's own parallel regions have. */
+static void test_threads_are_of_the_session(void **state) {
+  (void)state;
+  enum { MOST = 3 };
+  neap_graph *graph;
+  char digests[MOST + 1][65], digest[65];
+  const int own = omp_get_max_threads();
+  ASSERT_OK(neap_model_build("wrn-10-1", &(neap_model_options){.batch = 16}, &graph));
+  for (int threads = 1; threads <= MOST; threads++) {
+    neap_session *s = open_for(graph, threads);
+    memcpy(digests[threads], run_steps(s, 2, 0.05f, 10).digest, sizeof *digests);
+    neap_session_free(s);
+  }
+  for (int threads = 1; threads <= MOST; threads++) {
+    neap_session *s = open_for(graph, threads), *other = open_for(graph, MOST + 1 - threads);
+    expect_digest(s, digests[threads]);
+    expect_digest(other, digests[MOST + 1 - threads]);
+
+    struct elsewhere e = {.session = open_for(graph, threads)};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, step_elsewhere, &e), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    ASSERT_OK(ending_tell(&e.ending));
+    ASSERT_OK(neap_session_digest(e.session, digest));
+    assert_string_equal(digest, digests[threads]);
+    neap_session_free(e.session);
+
+    s = open_for(graph, threads);
+    omp_set_num_threads(MOST + 2);
+    const struct run_result r = run_steps(s, 2, 0.05f, 10);
+    assert_int_equal(omp_get_max_threads(), MOST + 2);
+    omp_set_num_threads(own);
+    assert_string_equal(r.digest, digests[threads]);
+    neap_session_free(s);
+  }
+  neap_graph_free(graph);
+}
+
+/* Inside a parallel region OpenMP has one thread for a session: enough for one that was made for one. */
+static void test_threads_that_cannot_be_had(void **state) {
+  (void)state;
+  neap_graph *graph;
+  ASSERT_OK(neap_model_build("lenet", &(neap_model_options){.batch = 4}, &graph));
+  neap_session *sessions[] = {open_for(graph, 1), open_for(graph, 2)};
+  neap_status status[2];
+#pragma omp parallel for num_threads(2)
+  for (int i = 0; i < 2; i++) status[i] = neap_session_step(sessions[i], 0.05f, NULL);
+  assert_int_equal(status[0], NEAP_OK);
+  assert_int_equal(status[1], NEAP_INVALID_ARGUMENT);
+  for (int i = 0; i < 2; i++) neap_session_free(sessions[i]);
+  const int own = omp_get_max_threads();
+  neap_session *none = NULL;
+  assert_int_equal(neap_session_create(graph, &(neap_session_options){.threads = 100000}, NULL, &none),
+                   NEAP_INVALID_ARGUMENT);
+  assert_null(none);
+  assert_int_equal(omp_get_max_threads(), own);
+  neap_graph_free(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_plan_gives_the_same_bits),
                                      cmocka_unit_test(test_at_the_least_budget),
-                                     cmocka_unit_test(test_evaluation_changes_nothing)};
+                                     cmocka_unit_test(test_evaluation_changes_nothing),
+                                     cmocka_unit_test(test_threads_are_of_the_session),
+                                     cmocka_unit_test(test_threads_that_cannot_be_had)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
  * that cannot be used costs nothing but the measuring. */
 #include "session_help.h"
 
-#include <omp.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,9 +89,9 @@ static void test_processes(void **state) {
 
 /* ---- Measuring with it ---- */
 
-static struct lowered *lower_model(void) {
+static struct lowered *lower_model(int threads) {
   const neap_model_options shape = {.batch = 2, .image = {3, 8, 8}};
-  const neap_session_options options = {.momentum = 0.9f, .threads = 1};
+  const neap_session_options options = {.momentum = 0.9f, .threads = threads};
   neap_graph *graph;
   struct lowered *lowered;
   ASSERT_OK(neap_model_build("wrn-10-1", &shape, &graph));
@@ -102,8 +101,8 @@ static struct lowered *lower_model(void) {
 }
 
 /* Kernels that are timed for the model. `costs` (may be NULL) gets the sum. */
-static int32_t measure_with(const char *database, double *costs) {
-  struct lowered *lowered = lower_model();
+static int32_t measure_for(int threads, const char *database, double *costs) {
+  struct lowered *lowered = lower_model(threads);
   int32_t timed = -1;
   ASSERT_OK(measure_costs(lowered, database, &timed));
   assert_true(lowered->step->base_cost > 0);
@@ -111,6 +110,8 @@ static int32_t measure_with(const char *database, double *costs) {
   lowered_free(lowered);
   return timed;
 }
+
+static int32_t measure_with(const char *database, double *costs) { return measure_for(1, database, costs); }
 
 static void execute(const char *statement) {
   sqlite3 *file;
@@ -122,7 +123,6 @@ static void execute(const char *statement) {
 static void test_missing_ones_are_timed(void **state) {
   (void)state;
   remove_file();
-  omp_set_num_threads(1);
   double first, second;
   const int32_t all = measure_with(path, &first);
   assert_in_range(all, 10, 200); /* far fewer than there are nodes, far more than there are operators */
@@ -137,9 +137,7 @@ static void test_missing_ones_are_timed(void **state) {
   execute("UPDATE times SET seconds = -1 WHERE kernel = (SELECT max(kernel) FROM times)");
   assert_int_equal(measure_with(path, NULL), 1); /* what no kernel can take is not believed */
   assert_int_equal(measure_with(path, NULL), 0);
-  omp_set_num_threads(2);
-  assert_int_equal(measure_with(path, NULL), all);
-  omp_set_num_threads(1);
+  assert_int_equal(measure_for(2, path, NULL), all);
   assert_int_equal(measure_with(NULL, NULL), all);
 }
 

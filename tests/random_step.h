@@ -16,7 +16,14 @@
 #include "plan/plan.h"
 #include "step_families.h"
 
-enum family { FAMILY_CHAIN, FAMILY_LAYERED, FAMILY_U, FAMILY_DENSE, FAMILY_COUNT };
+enum family {
+  FAMILY_CHAIN,
+  FAMILY_LAYERED,
+  FAMILY_U,
+  FAMILY_DENSE,
+  FAMILY_TELLING, /* a chain whose updates come early and have outputs, which backward nodes may read */
+  FAMILY_COUNT
+};
 enum { STEP_LIMIT = 400, READ_LIMIT = 6 };
 
 /* What a forward node reads besides the one before it. */
@@ -35,7 +42,7 @@ static inline int32_t second_input(enum family family, int32_t v, int32_t forwar
 }
 
 /* forward + backward nodes and an update for every third: values 0 .. 2 forward - 1, then parameters and an
- * input. */
+ * input, then what updates tell. */
 static inline struct neap_step *random_step(enum family family, int32_t forward, uint32_t seed) {
   static struct step_tensor tensors[STEP_LIMIT];
   static struct step_node nodes[STEP_LIMIT];
@@ -45,6 +52,7 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
   uint32_t random = seed * 2654435761u + 1;
   struct neap_step draft = {.name = "random", .tensors = tensors, .nodes = nodes, .outputs = outputs};
   const int32_t values = 2 * forward, input = values, parameter = values + 1;
+  int32_t told = -1; /* what the last update made, until it is read */
   memset(nodes, 0, sizeof nodes);
   for (int32_t t = 0; t < values; t++)
     tensors[t] = (struct step_tensor){.name = "v", .bytes = 1 + draw(&random, 100), .role = ROLE_VALUE};
@@ -66,7 +74,8 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
       in[count++] = mirror > 0 && draw(&random, 2) ? mirror - 1 : mirror;
       if (in[1] == in[0]) count--;
     }
-    in[count++] = parameter + (backward ? mirror : v);
+    if (!backward || family != FAMILY_TELLING) in[count++] = parameter + (backward ? mirror : v);
+    if (told >= 0 && draw(&random, 3) != 0) in[count++] = told, told = -1;
     made[draft.node_count] = v;
     const bool inplace = draw(&random, 3) == 0 && v > 0;
     *node = (struct step_node){.name = "n",
@@ -83,9 +92,10 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
                                .inplace_count = inplace};
     draft.node_count++;
     if (!backward || mirror % 3 != 0) continue;
-    updates[draft.node_count] = parameter + mirror;
+    const int32_t updated = parameter + (family == FAMILY_TELLING ? forward - 1 - mirror : mirror);
+    updates[draft.node_count] = updated;
     reads[draft.node_count][0] = v;
-    reads[draft.node_count][1] = parameter + mirror;
+    reads[draft.node_count][1] = updated;
     nodes[draft.node_count] = (struct step_node){.name = "u",
                                                  .op = "SGD",
                                                  .pass = PASS_UPDATE,
@@ -94,6 +104,13 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
                                                  .input_count = 2,
                                                  .updates = &updates[draft.node_count],
                                                  .update_count = 1};
+    if (family == FAMILY_TELLING) {
+      told = draft.tensor_count++;
+      tensors[told] = (struct step_tensor){.name = "norm", .bytes = draw(&random, 60), .role = ROLE_VALUE};
+      made[draft.node_count] = told;
+      nodes[draft.node_count].outputs = &made[draft.node_count];
+      nodes[draft.node_count].output_count = 1;
+    }
     draft.node_count++;
   }
   outputs[0] = forward - 1;

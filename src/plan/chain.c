@@ -200,8 +200,8 @@ static neap_status count_gradients(struct chain *chain) {
   return NEAP_OK;
 }
 
-/* Forward values whose node must not run again: not at all, or not once the forward pass has updated what it
- * reads. */
+/* Forward values whose node must not run again: not at all, or not once what it reads is updated, be it in the
+ * forward pass or by a node that others wait for. */
 static void find_pinned(struct chain *chain) {
   const neap_step *step = chain->step;
   for (int32_t v = 0; v < chain->cuts.border; v++) {
@@ -209,7 +209,7 @@ static void find_pinned(struct chain *chain) {
     bool once = !node->repeatable || node->update_count > 0;
     for (int32_t i = 0; !once && i < node->input_count; i++) {
       const int32_t updater = step->tensors[node->inputs[i]].updater;
-      once = updater >= 0 && updater < chain->cuts.border;
+      once = updater >= 0 && (updater < chain->cuts.border || !is_plain_update(&step->nodes[updater]));
     }
     for (int32_t i = 0; once && i < node->output_count; i++) chain->pinned[node->outputs[i]] = true;
   }

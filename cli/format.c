@@ -1,11 +1,9 @@
 /* How bytes, times and results are written. */
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -87,27 +85,9 @@ int print_json(json_t *object) {
   return EXIT_FAILED;
 }
 
-/* A device, a pipe: a new file in its place is not what is meant. */
-static bool takes_bytes_as_they_come(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-}
-
 int write_text_file(const char *path, const char *text, size_t length) {
-  const bool through = takes_bytes_as_they_come(path);
-  char *written = NULL;
-  FILE *file = NULL;
-  bool good = (through ? asprintf(&written, "%s", path)
-                       : asprintf(&written, "%s.%ld.part", path, (long)getpid())) > 0;
-  if (good) file = fopen(written, "wb");
-  good = file != NULL && fwrite(text, 1, length, file) == length && fflush(file) == 0 &&
-         (through || fsync(fileno(file)) == 0);
-  if (file != NULL) good = fclose(file) == 0 && good;
-  good = good && (through || rename(written, path) == 0);
-  if (!good) {
-    fprintf(stderr, "neap: %s: cannot be written: %s\n", path, strerror(errno));
-    if (file != NULL && !through) remove(written);
-  }
-  free(written);
-  return good ? EXIT_DONE : EXIT_FAILED;
+  fflush(stdout); /* what was said before comes before it, where both go to one place */
+  if (neap_write_file(path, text, length) == NEAP_OK) return EXIT_DONE;
+  fprintf(stderr, "neap: %s\n", neap_error_message());
+  return EXIT_FAILED;
 }

@@ -558,6 +558,10 @@ bool neap_planner_at(int32_t index, neap_row *row);
 bool neap_operator_at(int32_t index, neap_row *row);
 bool neap_model_at(int32_t index, neap_row *row);
 
+/* Writes bytes to a file as every file of Neap is written: whole, under a temporary name that then takes the
+ * place of `path`, or not at all; a device, a pipe and what standard output goes to as they are. */
+neap_status neap_write_file(const char *path, const char *bytes, size_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static neap_status sync_folder(const char *path) {
+static void sync_folder(const char *path) {
   char folder[PATH_MAX];
   snprintf(folder, sizeof folder, "%s", path);
   char *slash = strrchr(folder, '/');
@@ -16,10 +17,9 @@ static neap_status sync_folder(const char *path) {
     slash[slash == folder] = '\0';
   FILE *file =
       fopen(folder, "r"); /* a rename is safe on disk only when its folder is; some systems cannot sync one */
-  if (file == NULL) return NEAP_OK;
+  if (file == NULL) return;
   fsync(fileno(file));
   fclose(file);
-  return NEAP_OK;
 }
 
 static neap_status say_why(const char *path, int why) {
@@ -27,36 +27,70 @@ static neap_status say_why(const char *path, int why) {
                    why != 0 ? strerror(why) : "unknown error");
 }
 
-/* A device, a pipe: a new file in its place is not what is meant. */
-static bool takes_bytes_as_they_come(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-}
-
-static neap_status write_through(const char *path, file_writer *write, const void *context) {
-  FILE *file = fopen(path, "wb");
-  if (file == NULL) return say_why(path, errno);
+/* Ends the writing of `file`. The first thing that went wrong is what is told. */
+static neap_status finish(FILE *file, const char *path, file_writer *write, const void *context, bool lasting) {
   errno = 0;
-  bool good = write(file, context) && fflush(file) == 0;
+  bool good = write(file, context) && fflush(file) == 0 && (!lasting || fsync(fileno(file)) == 0);
   int why = errno;
   if (fclose(file) != 0 && good) good = false, why = errno;
   return good ? NEAP_OK : say_why(path, why);
 }
 
-neap_status file_write(const char *path, file_writer *write, const void *context) {
+/* A device, a pipe: a new file in its place is not what is meant. Nor is it where the file is what standard
+ * output goes to (-o /dev/stdout > file): more may be written there, behind this. */
+static neap_status write_through(const char *path, bool is_output, file_writer *write, const void *context) {
+  const int copy = is_output ? dup(STDOUT_FILENO) : -1;
+  FILE *file = !is_output ? fopen(path, "wb") : copy >= 0 ? fdopen(copy, "wb") : NULL;
+  if (file != NULL) return finish(file, path, write, context, false);
+  const int why = errno;
+  if (copy >= 0) close(copy);
+  return say_why(path, why);
+}
+
+/* A new file takes the place of `path`, which is no link; `old` (NULL: there is none) is what lies there. */
+static neap_status replace(const char *path, const struct stat *old, file_writer *write, const void *context) {
   char temporary[PATH_MAX];
-  if (takes_bytes_as_they_come(path)) return write_through(path, write, context);
   const int length = snprintf(temporary, sizeof temporary, "%s.%ld.part", path, (long)getpid());
   RETURN_IF(length < 0 || (size_t)length >= sizeof temporary, NEAP_IO_FAILED, "%s: the path is too long",
             path);
+  if (old != NULL && access(path, W_OK) != 0) return say_why(path, errno);
   FILE *file = fopen(temporary, "wb");
   if (file == NULL) return say_why(path, errno);
-  errno = 0;
-  bool good = write(file, context) && fflush(file) == 0 && fsync(fileno(file)) == 0;
-  int why = errno;
-  if (fclose(file) != 0 && good) good = false, why = errno;
-  if (good && rename(temporary, path) != 0) good = false, why = errno;
-  if (good) return sync_folder(path);
-  remove(temporary);
-  return say_why(path, why);
+  if (old != NULL) fchmod(fileno(file), old->st_mode & 07777); /* where it fails the usual mode will do */
+  neap_status status = finish(file, path, write, context, true);
+  if (status == NEAP_OK && rename(temporary, path) != 0) status = say_why(path, errno);
+  if (status == NEAP_OK)
+    sync_folder(path);
+  else
+    remove(temporary);
+  return status;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+neap_status file_write(const char *path, file_writer *write, const void *context) {
+  struct stat old, output;
+  char target[PATH_MAX]; /* of a link, which stays one */
+  const bool exists = stat(path, &old) == 0, link = lstat(path, &output) == 0 && S_ISLNK(output.st_mode);
+  const bool is_output = exists && fstat(STDOUT_FILENO, &output) == 0 && same_file(&old, &output);
+  if (is_output || (exists ? !S_ISREG(old.st_mode) : link))
+    return write_through(path, is_output, write, context);
+  if (link && realpath(path, target) == NULL) return say_why(path, errno);
+  return replace(link ? target : path, exists ? &old : NULL, write, context);
+}
+
+struct text {
+  const char *bytes;
+  size_t count;
+};
+
+static bool write_text(FILE *file, const void *context) {
+  const struct text *text = context;
+  return fwrite(text->bytes, 1, text->count, file) == text->count;
+}
+
+neap_status neap_write_file(const char *path, const char *bytes, size_t count) {
+  return file_write(path, write_text, &(struct text){bytes, count});
 }

@@ -22,6 +22,23 @@ refused "no/such/folder" "$neap" graph "${small[@]}" -o no/such/folder/g.json
 refused "no/such/folder" "$neap" plan g.json -o no/such/folder/p.json
 refused "no/such/folder" "$neap" show g.json -o no/such/folder/s.svg
 
+# A link stays one, and a file its mode; what standard output goes to is written behind what is there.
+mkdir store
+echo old >store/p.json
+chmod 640 store/p.json
+ln -s store/p.json link.json
+ln -s new.json dangling.json
+ln -s /proc/self/fd/1 output
+for link in link.json dangling.json output; do
+  "$neap" plan g.json --budget 85% --json -o $link >told.json
+  [ -L $link ] || fail "$link is no link any more"
+done
+cmp p.json store/p.json
+cmp p.json new.json
+[ "$(stat -c %a store/p.json)" = 640 ] || fail "store/p.json has another mode"
+head -c "$(stat -c %s p.json)" told.json | cmp - p.json
+tail -n 1 told.json | grep -q '"feasible": true' || fail "what is told is not behind the plan"
+
 : >empty.json
 refused empty.json "$neap" plan empty.json
 refused empty.json "$neap" check g.json empty.json

@@ -124,7 +124,7 @@ neap_status source_budget(const neap_step *step, const struct budget *budget, ui
   if (budget->fraction <= 0) return NEAP_OK;
   uint64_t everything;
   const neap_status status = neap_step_keep_all_bytes(step, &everything);
-  if (status == NEAP_OK) *bytes = (uint64_t)(budget->fraction * (double)everything);
+  if (status == NEAP_OK) *bytes = neap_budget_share(budget->fraction, everything);
   return status;
 }
 

@@ -167,7 +167,8 @@ neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing);
 
-/* Names the parameters made from here on "scope.…"; NULL ends it. */
+/* Names the parameters made from here on "scope.…", each kind counted from 1; NULL ends it. A scope is given
+ * once: parameters and inputs have names of their own, of up to 127 bytes. */
 void neap_scope(neap_builder *b, const char *scope);
 
 /* Ends construction: the graph of `loss`, a scalar. Fails with the first thing that went wrong in any call.
@@ -201,6 +202,9 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
 
 /* Reads "96MiB", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0). */
 neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
+
+/* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */
+uint64_t neap_budget_share(double fraction, uint64_t everything);
 
 typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW } neap_optimizer;
 typedef enum neap_convolution { NEAP_CONV_AUTO, NEAP_CONV_DIRECT, NEAP_CONV_WINOGRAD } neap_convolution;

@@ -2,6 +2,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/status.h"
@@ -33,9 +34,9 @@ static neap_status parse(const char *text, locale_t plain, uint64_t *bytes, doub
   }
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     if (strcasecmp_l(end, units[i].name, plain) != 0) continue;
-    RETURN_IF(number * units[i].bytes >= 0x1p62 || number * units[i].bytes < 1, NEAP_INVALID_ARGUMENT,
-              "'%s': out of range", text);
-    *bytes = (uint64_t)(number * units[i].bytes);
+    const double size = number * units[i].bytes;
+    RETURN_IF(size >= 0x1p63 || size < 1, NEAP_INVALID_ARGUMENT, "'%s': out of range", text);
+    *bytes = strspn(text, "0123456789") == strlen(text) ? strtoull(text, NULL, 10) : (uint64_t)size;
     *fraction = 0;
     return NEAP_OK;
   }
@@ -48,4 +49,10 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
   const neap_status status = parse(text, plain, bytes, fraction);
   freelocale(plain);
   return status;
+}
+
+uint64_t neap_budget_share(double fraction, uint64_t everything) {
+  const double bytes = fraction * (double)everything;
+  if (!(bytes >= 1)) return 1;                                /* 0 is NEAP_BUDGET_MIN */
+  return bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)INT64_MAX; /* as much as a step can have */
 }

@@ -38,6 +38,8 @@ static neap_status add_metadata(json_t *header, const char *path, const struct s
 static neap_status add_tensor(json_t *header, const char *path, const struct safetensors_tensor *tensor,
                               uint64_t *offset) {
   const uint64_t begin = *offset;
+  RETURN_IF(json_object_get(header, tensor->name) != NULL, NEAP_INVALID_ARGUMENT,
+            "%s: two tensors are named '%s'", path, tensor->name);
   RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * sizeof(float), offset) ||
                 *offset > INT64_MAX,
             NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes", path);

@@ -47,8 +47,16 @@ static bool usable(neap_builder *b, neap_tensor x) {
 
 static bool ready(const neap_builder *b) { return b != NULL && b->graph != NULL && b->status == NEAP_OK; }
 
+/* A name that would be cut is refused: two could become one. */
+static bool fits(neap_builder *b, const char *name) {
+  if (strlen(name) < NAME_LIMIT) return true;
+  fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "'%.32s...': a name of %zu bytes, at most %d are possible", name,
+                    strlen(name), NAME_LIMIT - 1));
+  return false;
+}
+
 void neap_scope(neap_builder *b, const char *scope) {
-  if (b == NULL) return;
+  if (!ready(b) || (scope != NULL && !fits(b, scope))) return;
   snprintf(b->scope, sizeof b->scope, "%s", scope != NULL ? scope : "");
   if (scope != NULL) memset(b->counters, 0, sizeof b->counters);
 }
@@ -117,6 +125,7 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
     return fail(b,
                 neap_fail(NEAP_INVALID_ARGUMENT, "input '%s': 1 to %d dimensions of f32 or i32 are possible",
                           name != NULL ? name : "", NEAP_MAX_RANK));
+  if (!fits(b, name)) return FAILED;
   struct tensor tensor = {.dtype = dtype, .role = ROLE_INPUT, .rank = rank};
   memcpy(tensor.dims, dims, (size_t)rank * sizeof *dims);
   return add_tensor(b, name, "", tensor);
@@ -353,6 +362,28 @@ neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap
   return outputs[0];
 }
 
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* What is found by its name, in a session or in a file of weights, has one of its own. */
+static neap_status check_names(const struct neap_graph *graph) {
+  VECTOR(const char *) names = {0};
+  TRY(vector_reserve(&names, graph->tensors.count + 1));
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    if (graph->tensors.data[t].role != ROLE_VALUE) names.data[names.count++] = graph->tensors.data[t].name;
+  if (names.count > 0) qsort(names.data, names.count, sizeof *names.data, compare_names);
+  neap_status status = NEAP_OK;
+  for (size_t i = 1; i < names.count && status == NEAP_OK; i++)
+    if (strcmp(names.data[i - 1], names.data[i]) == 0)
+      status = neap_fail(NEAP_INVALID_ARGUMENT,
+                         "graph '%s': two inputs or parameters are named '%s'; give each scope (neap_scope) and "
+                         "each input a name of its own",
+                         graph->name, names.data[i]);
+  vector_free(&names);
+  return status;
+}
+
 neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **graph) {
   RETURN_IF(b == NULL, NEAP_OUT_OF_MEMORY, "there is no builder: out of memory");
   RETURN_IF(b->status != NEAP_OK, b->status, "%s", b->message);
@@ -364,6 +395,7 @@ neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **
                 b->graph->nodes.data[t->producer].outputs[0] != loss,
             NEAP_INVALID_ARGUMENT, "graph '%s': '%s' is not a loss; end with neap_softmax_cross_entropy",
             b->graph->name, t->name);
+  TRY(check_names(b->graph));
   b->graph->loss = loss;
   b->graph->correct = b->graph->nodes.data[t->producer].outputs[1];
   *graph = b->graph;

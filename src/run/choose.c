@@ -110,7 +110,7 @@ neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_opt
 
 static neap_status resolve_budget(struct choice *c, const struct neap_session_options *o) {
   TRY(neap_step_keep_all_bytes(c->lowered->step, &c->keep_all));
-  c->budget = o->budget_fraction > 0 ? (uint64_t)(o->budget_fraction * (double)c->keep_all) : o->budget;
+  c->budget = o->budget_fraction > 0 ? neap_budget_share(o->budget_fraction, c->keep_all) : o->budget;
   return NEAP_OK;
 }
 

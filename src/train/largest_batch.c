@@ -65,7 +65,7 @@ static neap_status resolve_fraction(struct search *search) {
   uint64_t everything = 0;
   TRY(make_step(search, search->shape.batch, &step));
   const neap_status status = neap_step_keep_all_bytes(step, &everything);
-  search->budget = (uint64_t)(search->session->budget_fraction * (double)everything);
+  search->budget = neap_budget_share(search->session->budget_fraction, everything);
   neap_step_free(step);
   return status;
 }

@@ -154,10 +154,39 @@ static void test_small_images(void **state) {
   }
 }
 
+/* What goes into a file of weights, or is asked for by name, has a name of its own, whole. */
+static void test_names_of_parameters(void **state) {
+  (void)state;
+  static const char *const scopes[][2] = {{"block", "block"}, {NULL, NULL}, {"a", "b"}, {NULL, "a"}};
+  static const bool good[] = {false, false, true, true};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    neap_builder *b = neap_builder_create("named");
+    neap_tensor x = neap_input(b, "x", NEAP_F32, 2, (int64_t[]){2, 8}),
+                label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){2});
+    neap_scope(b, scopes[i][0]);
+    x = neap_linear(b, x, 8, true);
+    if (i == 1) neap_scope(b, "between"), neap_scope(b, NULL);
+    neap_scope(b, scopes[i][1]);
+    x = neap_linear(b, x, 8, true);
+    neap_graph *graph = NULL;
+    const neap_status status = neap_builder_finish(b, neap_softmax_cross_entropy(b, x, label, 0), &graph);
+    assert_int_equal(status, good[i] ? NEAP_OK : NEAP_INVALID_ARGUMENT);
+    if (!good[i]) assert_non_null(strstr(neap_error_message(), "linear1"));
+    neap_graph_free(graph);
+    neap_builder_free(b);
+  }
+  char name[200] = {0};
+  memset(name, 'x', sizeof name - 1);
+  neap_builder *b = neap_builder_create("long");
+  assert_true(neap_input(b, name, NEAP_F32, 1, (int64_t[]){2}) < 0);
+  neap_builder_free(b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_parameter_counts), cmocka_unit_test(test_unet),
       cmocka_unit_test(test_pspnet),           cmocka_unit_test(test_sizes_of_images),
-      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images)};
+      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images),
+      cmocka_unit_test(test_names_of_parameters)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ const struct option plan_options[] = {
 struct answer {
   const char *planner;
   neap_plan *plan;   /* NULL: over the budget, and then */
-  uint64_t smallest; /* 0: it has no plan for such a graph under any budget */
+  uint64_t smallest; /* 0: it has no plan for such a graph under any budget, and then */
+  char why[256];
   int64_t largest_batch;
 };
 
@@ -39,7 +40,10 @@ static neap_status ask(const struct settings *s, const neap_step *step, uint64_t
                                         &answer->smallest, NULL, &answer->plan);
   if (status == NEAP_UNSUPPORTED) answer->smallest = 0;
   if (status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
-  if (answer->smallest > 0) answer->largest_batch = source_largest_batch(&s->source, budget, planner);
+  if (answer->smallest > 0)
+    answer->largest_batch = source_largest_batch(&s->source, budget, planner);
+  else
+    snprintf(answer->why, sizeof answer->why, "%s", neap_error_message());
   return NEAP_OK;
 }
 
@@ -48,10 +52,12 @@ static json_t *answer_json(const struct answer *answer, const neap_step *step, u
   const bool suited = answer->smallest > 0;
   neap_step_info info;
   neap_step_describe(step, &info);
-  return json_pack("{s:s, s:s, s:o, s:b, s:I, s:f, s:o, s:o}", "graph", info.name, "planner", answer->planner,
-                   "budget_bytes", budget == NEAP_BUDGET_MIN ? json_null() : json_integer((json_int_t)budget),
-                   "feasible", 0, "resident_bytes", (json_int_t)info.resident_bytes, "base_cost",
-                   info.base_cost, "smallest_budget_bytes",
+  return json_pack("{s:s, s:s, s:o, s:b, s:n, s:I, s:n, s:n, s:f, s:n, s:n, s:n, s:n, s:n, s:o, s:o}", "graph",
+                   info.name, "planner", answer->planner, "budget_bytes",
+                   budget == NEAP_BUDGET_MIN ? json_null() : json_integer((json_int_t)budget), "feasible", 0,
+                   "peak_bytes", "resident_bytes", (json_int_t)info.resident_bytes, "arena_bytes", "cost",
+                   "base_cost", info.base_cost, "overhead", "seconds", "recomputed", "lower_bound_bytes",
+                   "proven_optimal", "smallest_budget_bytes",
                    suited ? json_integer((json_int_t)answer->smallest) : json_null(), "largest_batch",
                    suited ? json_integer(answer->largest_batch) : json_null());
 }
@@ -109,8 +115,9 @@ static void print_details(const neap_plan *plan, const neap_step *step) {
 static void explain_unsuited(const struct answer *answer) {
   fprintf(stderr,
           "neap: --planner %s has no plan for this graph under any budget: it takes %s\n"
+          "  %s\n"
           "  any graph is taken by `--planner auto`; see `neap planners`\n",
-          answer->planner, planner_graphs(answer->planner));
+          answer->planner, planner_graphs(answer->planner), answer->why);
 }
 
 static void explain_over_budget(const struct settings *s, const struct answer *answer, uint64_t budget) {

@@ -280,6 +280,8 @@ neap_status safetensors_open(const char *path, struct safetensors *tensors) {
   TRY(read_bytes(tensors, text, length));
   json_error_t error;
   json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  RETURN_IF(header == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
+            "%s: out of memory for the header", path);
   RETURN_IF(header == NULL, NEAP_BAD_FORMAT, "%s: offset %d: the header is no JSON: %s", path,
             PREFIX_BYTES + error.position, error.text);
   const neap_status status =

@@ -150,21 +150,26 @@ neap_status neap_step_read(const char *path, neap_step **step) { return step_rea
 
 static json_t *ids_to_json(const int32_t *ids, int32_t count) {
   json_t *list = json_array();
-  for (int32_t i = 0; i < count; i++) json_array_append_new(list, json_integer(ids[i]));
+  for (int32_t i = 0; i < count; i++)
+    if (json_array_append_new(list, json_integer(ids[i])) != 0) return json_decref(list), NULL;
+  return list;
+}
+
+static json_t *pairs_to_json(const struct inplace_pair *pairs, int32_t count) {
+  json_t *list = json_array();
+  for (int32_t i = 0; i < count; i++)
+    if (json_array_append_new(list, json_pack("[i, i]", (int)pairs[i].output, (int)pairs[i].input)) != 0)
+      return json_decref(list), NULL;
   return list;
 }
 
 static json_t *node_to_json(const struct step_node *node) {
-  json_t *pairs = json_array();
-  for (int32_t i = 0; i < node->inplace_count; i++)
-    json_array_append_new(pairs,
-                          json_pack("[i, i]", (int)node->inplace[i].output, (int)node->inplace[i].input));
   return json_pack("{s:s, s:s, s:s, s:f, s:I, s:o, s:o, s:o, s:o, s:b}", "name", node->name, "op", node->op,
                    "pass", pass_names[node->pass], "cost", node->cost, "workspace",
                    (json_int_t)node->workspace, "inputs", ids_to_json(node->inputs, node->input_count),
                    "outputs", ids_to_json(node->outputs, node->output_count), "updates",
-                   ids_to_json(node->updates, node->update_count), "inplace", pairs, "repeatable",
-                   (int)node->repeatable);
+                   ids_to_json(node->updates, node->update_count), "inplace",
+                   pairs_to_json(node->inplace, node->inplace_count), "repeatable", (int)node->repeatable);
 }
 
 neap_status step_write(const struct neap_step *step, const char *path) {
@@ -181,7 +186,7 @@ neap_status step_write(const struct neap_step *step, const char *path) {
                            ids_to_json(step->outputs, step->output_count));
   if (!good || root == NULL) {
     json_decref(root);
-    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8", path);
   }
   const neap_status status = json_write(root, path);
   json_decref(root);

@@ -11,6 +11,7 @@ struct lowering {
   const struct neap_graph *from;
   struct lowered *to;
   const struct lower_options *options;
+  enum pass pass;                      /* of the node in hand */
   int32_t *map;                        /* tensor of `from` -> tensor of to->graph; -1: not there yet */
   VECTOR(struct memory_format) format; /* by tensor of to->graph, of its storage */
   VECTOR(int32_t) variant; /* the next tensor with the same elements in another format; -1: none */
@@ -97,7 +98,7 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
   TRY(add_tensor(l, tensor, want, out));
   const struct node node = {.name = tensor.name,
                             .op = OP_REORDER,
-                            .pass = PASS_FORWARD,
+                            .pass = l->pass == PASS_UPDATE ? PASS_BACKWARD : l->pass,
                             .inputs = &id,
                             .input_count = 1,
                             .outputs = out,
@@ -148,6 +149,7 @@ static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
 static neap_status lower_node(struct lowering *l, const struct node *node) {
   int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
   struct preparation p = {.region = &l->to->region};
+  l->pass = node->pass;
   for (int32_t i = 0; i < node->input_count; i++) {
     TRY(mapped(l, node->inputs[i], &inputs[i]));
     const bool view = l->to->graph->tensors.data[inputs[i]].view_of >= 0;

@@ -10,6 +10,8 @@
 enum { ID, LOWER, UPPER, SIZE, OFFSET, COLUMNS, LINE_LIMIT = 4096, FIELD_LIMIT = 16 };
 static const char *const column_names[COLUMNS] = {"id", "lower", "upper", "size", "offset"};
 
+static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* spreadsheets begin a file with it */
+
 /* Cuts a line at its commas, in place. */
 static int split(char *line, char **fields) {
   int count = 0;
@@ -31,14 +33,19 @@ struct csv {
 
 static neap_status read_header(struct csv *csv) {
   char line[LINE_LIMIT], *fields[FIELD_LIMIT];
-  RETURN_IF(fgets(line, sizeof line, csv->file) == NULL, NEAP_BAD_FORMAT,
-            "%s: line 1: the header id,lower,upper,size is missing", csv->path);
+  const bool read = fgets(line, sizeof line, csv->file) != NULL;
+  RETURN_IF(ferror(csv->file), NEAP_IO_FAILED, "%s: cannot be read: %s", csv->path, strerror(errno));
+  RETURN_IF(!read, NEAP_BAD_FORMAT, "%s: line 1: the header id,lower,upper,size is missing", csv->path);
   csv->line = 1;
-  csv->columns = split(line, fields);
+  csv->columns = split(line + (strncmp(line, byte_order_mark, strlen(byte_order_mark)) == 0 ? 3 : 0), fields);
   for (int c = 0; c < COLUMNS; c++) {
     csv->position[c] = -1;
     for (int i = 0; i < csv->columns; i++)
-      if (strcmp(fields[i], column_names[c]) == 0) csv->position[c] = i;
+      if (strcmp(fields[i], column_names[c]) == 0) {
+        RETURN_IF(csv->position[c] >= 0, NEAP_BAD_FORMAT, "%s: line 1: there are two columns '%s'", csv->path,
+                  column_names[c]);
+        csv->position[c] = i;
+      }
     RETURN_IF(csv->position[c] < 0 && c != OFFSET, NEAP_BAD_FORMAT, "%s: line 1: there is no column '%s'",
               csv->path, column_names[c]);
   }
@@ -97,33 +104,55 @@ neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_
 }
 
 struct writing {
-  FILE *source; /* for the ids */
-  struct csv csv;
+  struct csv *source; /* for the ids */
   const neap_buffer *buffers;
   int64_t count;
+  struct ending *ending; /* why it failed: the file's writer knows only that */
 };
 
-static bool write_rows(FILE *file, const void *context) {
-  const struct writing *w = context;
-  char line[LINE_LIMIT], *fields[FIELD_LIMIT];
-  bool good = fputs("id,lower,upper,size,offset\n", file) >= 0;
-  for (int64_t i = 0; good && i < w->count && fgets(line, sizeof line, w->source) != NULL;) {
+static neap_status write_row(FILE *file, const struct writing *w, char *line, const neap_buffer *buffer) {
+  char *fields[FIELD_LIMIT];
+  RETURN_IF(split(line, fields) != w->source->columns, NEAP_BAD_FORMAT, "%s: line %lld: there should be %d fields",
+            w->source->path, (long long)w->source->line, w->source->columns);
+  RETURN_IF(fprintf(file, "%s,%lld,%lld,%llu,%llu\n", fields[w->source->position[ID]], (long long)buffer->lower,
+                    (long long)buffer->upper, (unsigned long long)buffer->size,
+                    (unsigned long long)buffer->offset) < 0,
+            NEAP_IO_FAILED, "the row of line %lld of %s: %s", (long long)w->source->line, w->source->path,
+            strerror(errno));
+  return NEAP_OK;
+}
+
+static neap_status write_rows(FILE *file, const struct writing *w) {
+  char line[LINE_LIMIT];
+  int64_t rows = 0;
+  RETURN_IF(fputs("id,lower,upper,size,offset\n", file) < 0, NEAP_IO_FAILED, "the header: %s", strerror(errno));
+  while (fgets(line, sizeof line, w->source->file) != NULL) {
+    w->source->line++;
     if (line[strspn(line, " \t\r\n")] == '\0') continue;
-    if (split(line, fields) != w->csv.columns) return false;
-    const neap_buffer *b = &w->buffers[i++];
-    good = fprintf(file, "%s,%lld,%lld,%llu,%llu\n", fields[w->csv.position[ID]], (long long)b->lower,
-                   (long long)b->upper, (unsigned long long)b->size, (unsigned long long)b->offset) > 0;
+    if (rows < w->count) TRY(write_row(file, w, line, &w->buffers[rows]));
+    rows++;
   }
-  return good;
+  RETURN_IF(ferror(w->source->file), NEAP_IO_FAILED, "%s: cannot be read: %s", w->source->path, strerror(errno));
+  RETURN_IF(rows != w->count, NEAP_INVALID_ARGUMENT, "%s: has %lld rows for %lld buffers", w->source->path,
+            (long long)rows, (long long)w->count);
+  return NEAP_OK;
+}
+
+static bool write_csv(FILE *file, const void *context) {
+  const struct writing *w = context;
+  ending_keep(w->ending, write_rows(file, w));
+  return w->ending->status == NEAP_OK;
 }
 
 neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
                                   int64_t count) {
-  struct writing w = {.source = fopen(source, "r"), .buffers = buffers, .count = count};
-  RETURN_IF(w.source == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", source, strerror(errno));
-  w.csv = (struct csv){.path = source, .file = w.source};
-  neap_status status = read_header(&w.csv);
-  if (status == NEAP_OK) status = file_write(path, write_rows, &w);
-  fclose(w.source);
+  struct csv csv = {.path = source, .file = fopen(source, "r")};
+  RETURN_IF(csv.file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", source, strerror(errno));
+  struct ending ending = {NEAP_OK, ""};
+  const struct writing w = {&csv, buffers, count, &ending};
+  neap_status status = read_header(&csv);
+  if (status == NEAP_OK) status = file_write(path, write_csv, &w);
+  fclose(csv.file);
+  TRY(ending_tell(&ending));
   return status;
 }

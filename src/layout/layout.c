@@ -46,7 +46,7 @@ struct fitting {
  * came as near as it could, which is not near, it hardly ever helps. */
 static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
   enum { LEAST = 500000, EACH = 50, THOROUGH = 4, NEAR = 25, SHARE = 8 };
-  const int64_t work = LEAST + f->count * EACH;
+  const int64_t work = LEAST + (int64_t)f->count * EACH;
   if (f->limits->thorough) return work * THOROUGH;
   return f->limits->closest && height > capacity + capacity / NEAR ? work / SHARE : work;
 }

@@ -357,6 +357,13 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   return met ? NEAP_OK : ask_at_least(c, options);
 }
 
+/* A row that was asked for by name has said why last. */
+static neap_status say_unsuited(const struct choice *c) {
+  RETURN_IF(strcmp(c->name, "auto") == 0, NEAP_OVER_BUDGET, "no planner finds a plan for this graph");
+  return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget: %s", c->name,
+                   neap_error_message());
+}
+
 /* The plan for a budget, as above. */
 static neap_status plan_within(struct choice *choice, const struct planner_options *options,
                                uint64_t *smallest) {
@@ -364,7 +371,7 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
   if (smallest != NULL) *smallest = 0;
   if (options->quick && !least) return ask_quickly(choice, options);
   TRY(ask_rows(choice, options));
-  if (choice->best == NULL && choice->least == NULL) return plan_over_budget(choice->name, choice->budget, 0);
+  if (choice->best == NULL && choice->least == NULL) return say_unsuited(choice);
   if (choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget)) {
     choice->best = choice->least;
     choice->least = NULL;

@@ -28,14 +28,14 @@ static neap_status find_lower_bound(const struct span *spans, int32_t count, uin
   struct event *events = calloc((size_t)count * 2 + 1, sizeof *events);
   RETURN_IF_NULL(events);
   for (int32_t i = 0; i < count; i++) {
-    events[2 * i] = (struct event){spans[i].lower, spans[i].size, false};
-    events[2 * i + 1] = (struct event){spans[i].upper, spans[i].size, true};
+    events[2 * (size_t)i] = (struct event){spans[i].lower, spans[i].size, false};
+    events[2 * (size_t)i + 1] = (struct event){spans[i].upper, spans[i].size, true};
   }
   qsort(events, (size_t)count * 2, sizeof *events, compare_events);
   uint64_t live = 0;
   bool overflow = false;
   *bound = 0;
-  for (int32_t i = 0; i < 2 * count; i++) {
+  for (size_t i = 0; i < 2 * (size_t)count; i++) {
     if (events[i].ends)
       live -= events[i].size;
     else

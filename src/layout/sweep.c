@@ -29,18 +29,18 @@ struct holes {
   VECTOR(struct hole) list;
 };
 
-/* 0 bytes lie at 0. */
-static neap_status take(struct holes *holes, uint64_t size, uint64_t *offset) {
+/* 0 bytes lie at 0. False: there is no room below 2^64. */
+static bool take(struct holes *holes, uint64_t size, uint64_t *offset) {
   struct hole *list = holes->list.data;
   size_t i = 0;
   *offset = 0;
-  if (size == 0) return NEAP_OK;
+  if (size == 0) return true;
   while (list[i].end - list[i].begin < size && i + 1 < holes->list.count) i++;
-  RETURN_IF(list[i].end - list[i].begin < size, NEAP_TOO_LARGE, "layout: the sizes overflow 64 bits");
+  if (list[i].end - list[i].begin < size) return false;
   *offset = list[i].begin;
   list[i].begin += size;
   if (list[i].begin == list[i].end) memmove(&list[i], &list[i + 1], (--holes->list.count - i) * sizeof *list);
-  return NEAP_OK;
+  return true;
 }
 
 static neap_status give_back(struct holes *holes, uint64_t offset, uint64_t size) {
@@ -89,7 +89,10 @@ static neap_status sweep(const struct shape *shapes, const struct span *spans, c
       TRY(give_back(holes, offsets[i], size));
       continue;
     }
-    TRY(take(holes, size, &offsets[i]));
+    if (!take(holes, size, &offsets[i])) {
+      *height = UINT64_MAX;
+      return NEAP_OK;
+    }
     if (offsets[i] + size > *height) *height = offsets[i] + size;
   }
   return NEAP_OK;

@@ -49,8 +49,10 @@ struct emission {
   struct schedule *out;
 };
 
+enum { DEPTH_LIMIT = 10000 }; /* of calls: a stack has some hundred kilobytes at least */
+
 /* Runs a node after what it misses. NEAP_OVER_BUDGET: something that it needs cannot be made again. */
-static neap_status emit(struct emission *e, int32_t v) {
+static neap_status emit(struct emission *e, int32_t v, int depth) {
   const neap_step *step = e->cuts->step;
   const struct step_node *node = &step->nodes[v];
   for (int32_t i = 0; i < node->input_count; i++) {
@@ -60,7 +62,9 @@ static neap_status emit(struct emission *e, int32_t v) {
     bool can = producer->repeatable;
     for (int32_t k = 0; k < producer->input_count; k++) can = can && !e->updated[producer->inputs[k]];
     RETURN_IF(!can, NEAP_OVER_BUDGET, "chen: '%s' would have to run again but must not", producer->name);
-    TRY(emit(e, step->tensors[t].producer));
+    RETURN_IF(depth == DEPTH_LIMIT, NEAP_OVER_BUDGET, "chen: more than %d nodes would have to run again for one",
+              DEPTH_LIMIT);
+    TRY(emit(e, step->tensors[t].producer, depth + 1));
   }
   for (int32_t i = 0; i < node->output_count; i++) {
     e->have[node->outputs[i]] = true;
@@ -74,7 +78,7 @@ static neap_status emit_cut(struct emission *e, int32_t cut) {
   const struct chain_cuts *all = &e->cuts->all;
   e->made.count = 0;
   for (int32_t i = all->cuts[cut].begin; i < all->cuts[cut].end; i++)
-    if (!e->have[all->values[i]]) TRY(emit(e, e->cuts->step->tensors[all->values[i]].producer));
+    if (!e->have[all->values[i]]) TRY(emit(e, e->cuts->step->tensors[all->values[i]].producer, 0));
   for (size_t i = 0; i < e->made.count; i++) e->have[e->made.data[i]] = false;
   for (int32_t i = all->cuts[cut].begin; i < all->cuts[cut].end; i++) e->have[all->values[i]] = true;
   return NEAP_OK;
@@ -112,7 +116,7 @@ static bool must_wait(struct emission *e, int32_t v) {
 }
 
 static neap_status emit_update(struct emission *e, int32_t v) {
-  TRY(emit(e, v));
+  TRY(emit(e, v, 0));
   for (int32_t i = 0; i < e->cuts->step->nodes[v].update_count; i++)
     e->updated[e->cuts->step->nodes[v].updates[i]] = true;
   return NEAP_OK;
@@ -138,7 +142,7 @@ static neap_status emit_all(struct emission *e, const bool *keep) {
       if (producer >= 0 && producer < e->cuts->all.border && !e->have[node->inputs[i]])
         TRY(approach(e, e->cuts->segment[producer]));
     }
-    TRY(node->update_count > 0 ? emit_update(e, v) : emit(e, v));
+    TRY(node->update_count > 0 ? emit_update(e, v) : emit(e, v, 0));
   }
   for (size_t i = 0; i < e->postponed.count; i++) TRY(emit_update(e, e->postponed.data[i]));
   return NEAP_OK;

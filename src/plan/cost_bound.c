@@ -298,7 +298,7 @@ static neap_status bound_repeats(struct bounding *b, double *bound) {
 }
 
 static neap_status prepare(struct bounding *b) {
-  RETURN_IF((int64_t)b->step->node_count + b->step->tensor_count > INT32_MAX - FLOW_FIRST, NEAP_OUT_OF_MEMORY,
+  RETURN_IF((int64_t)b->step->node_count + b->step->tensor_count > INT32_MAX - FLOW_FIRST, NEAP_TOO_LARGE,
             "cost bound: too many nodes");
   const size_t nodes = (size_t)b->step->node_count, tensors = (size_t)b->step->tensor_count;
   b->side = region_alloc(&b->region, nodes, sizeof *b->side);

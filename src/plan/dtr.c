@@ -97,8 +97,9 @@ static void add_neighbour(struct runtime *r, int32_t neighbour, void *context) {
 static double score(struct runtime *r, int32_t t) {
   struct neighbourhood n = {.cost = producer_of(r, t)->cost};
   visit_neighbours(r, t, add_neighbour, &n);
-  const double staleness = r->clock - r->access[t];
-  return n.cost / ((double)r->step->tensors[t].bytes * fmax(staleness, 1e-9 * r->step->base_cost));
+  /* What has just been read is no infinity, nor what costs nothing in a step where nothing does. */
+  const double moment = fmax(1e-9 * r->step->base_cost, 1e-300), staleness = r->clock - r->access[t];
+  return n.cost / ((double)r->step->tensors[t].bytes * fmax(staleness, moment));
 }
 
 /* ---- Residence ---- */

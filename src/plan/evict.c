@@ -42,6 +42,7 @@ struct walk {
   double *logged, *log_remake; /* by tensor: a cost to make it again, and its log2 */
   int32_t *held;               /* resident tensors, in no order */
   int32_t *place;              /* by tensor: where it stands in `held` */
+  int32_t *pending;            /* scratch, by tensor */
   int32_t held_count;
   VECTOR(int32_t) postponed; /* updates that had to wait */
   struct schedule schedule;
@@ -126,14 +127,19 @@ static void sweep(struct walk *w, int32_t end) {
   }
 }
 
-/* After one more value has been dropped: what it is made from is needed by then. */
-static void pass_on(struct walk *w, int32_t t) {
-  const struct step_node *node = &w->step->nodes[w->step->tensors[t].producer];
-  for (int32_t i = 0; i < node->input_count; i++) {
-    const int32_t u = node->inputs[i];
-    if (!is_value(w, u) || w->need[u] <= w->need[t]) continue;
-    w->need[u] = w->need[t];
-    if (!w->resident[u]) pass_on(w, u);
+/* After one more value has been dropped: what it is made from is needed by then, and so on. */
+static void pass_on(struct walk *w, int32_t dropped) {
+  const int32_t need = w->need[dropped];
+  int32_t count = 0;
+  w->pending[count++] = dropped;
+  while (count > 0) {
+    const struct step_node *node = &w->step->nodes[w->step->tensors[w->pending[--count]].producer];
+    for (int32_t i = 0; i < node->input_count; i++) {
+      const int32_t t = node->inputs[i];
+      if (!is_value(w, t) || w->need[t] <= need) continue;
+      w->need[t] = need;
+      if (!w->resident[t]) w->pending[count++] = t;
+    }
   }
 }
 
@@ -380,8 +386,9 @@ static neap_status walk_create(struct region *region, const neap_step *step, con
   w->log_remake = region_alloc(region, tensors, sizeof *w->log_remake);
   w->held = region_alloc(region, tensors, sizeof *w->held);
   w->place = region_alloc(region, tensors, sizeof *w->place);
+  w->pending = region_alloc(region, tensors, sizeof *w->pending);
   RETURN_IF(!w->resident || !w->updated || !w->locks || !w->cursor || !w->next || !w->need || !w->remake ||
-                !w->logged || !w->log_remake || !w->held || !w->place,
+                !w->logged || !w->log_remake || !w->held || !w->place || !w->pending,
             NEAP_OUT_OF_MEMORY, "evict: out of memory");
   return NEAP_OK;
 }
@@ -398,8 +405,9 @@ static neap_status facts_create(struct region *region, const neap_step *step, st
   f->reads = region_alloc(region, reads + 1, sizeof *f->reads);
   f->log_bytes = region_alloc(region, (size_t)step->tensor_count + 1, sizeof *f->log_bytes);
   f->log_distance = region_alloc(region, (size_t)step->node_count + 1, sizeof *f->log_distance);
-  RETURN_IF(reads > INT32_MAX || !f->read_start || !f->reads || !f->log_bytes || !f->log_distance,
-            NEAP_OUT_OF_MEMORY, "evict: out of memory");
+  RETURN_IF(reads > INT32_MAX, NEAP_TOO_LARGE, "evict: %zu reads are too many", reads);
+  RETURN_IF(!f->read_start || !f->reads || !f->log_bytes || !f->log_distance, NEAP_OUT_OF_MEMORY,
+            "evict: out of memory");
   int32_t count = 0;
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];

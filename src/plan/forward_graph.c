@@ -59,7 +59,7 @@ static bool first_from(const struct forward_graph *g, const struct step_node *no
 static neap_status find_edges(struct forward_graph *g, struct region *region) {
   size_t reads = 1;
   for (int32_t v = 0; v < g->count; v++) reads += (size_t)g->step->nodes[g->node[v]].input_count;
-  RETURN_IF(reads > INT32_MAX, NEAP_OUT_OF_MEMORY, "forward graph: too many edges");
+  RETURN_IF(reads > INT32_MAX, NEAP_TOO_LARGE, "forward graph: too many edges");
   g->before = region_alloc(region, reads, sizeof *g->before);
   g->after = region_alloc(region, reads, sizeof *g->after);
   RETURN_IF(!g->before || !g->after, NEAP_OUT_OF_MEMORY, "forward graph: out of memory");

@@ -65,7 +65,8 @@ static neap_status describe(struct lower_sets *sets, struct region *region) {
       sets->cost[i] += g->cost[v];
       if (on_boundary(g, set, v)) status = vector_push(&boundary, v);
     }
-    if (boundary.count > INT32_MAX) status = NEAP_OUT_OF_MEMORY;
+    if (boundary.count > INT32_MAX)
+      status = neap_fail(NEAP_TOO_LARGE, "lower sets: %zu values on their boundaries are too many", boundary.count);
     if (status != NEAP_OK) break;
     sets->boundary_start[i + 1] = (int32_t)boundary.count;
     sets->beyond[i] = bytes_beyond(g, set, boundary.data + sets->boundary_start[i],

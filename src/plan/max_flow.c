@@ -14,7 +14,7 @@ neap_status flow_reset(struct flow *flow, int32_t nodes) {
 
 neap_status flow_connect(struct flow *flow, int32_t from, int32_t to, int64_t capacity) {
   const int32_t edge = (int32_t)flow->edges.count;
-  RETURN_IF(flow->edges.count > INT32_MAX - 2, NEAP_OUT_OF_MEMORY, "flow: too many edges");
+  RETURN_IF(flow->edges.count > INT32_MAX - 2, NEAP_TOO_LARGE, "flow: too many edges");
   TRY(vector_push(&flow->edges, (struct flow_edge){to, flow->first.data[from], capacity}));
   TRY(vector_push(&flow->edges, (struct flow_edge){from, flow->first.data[to], 0}));
   flow->first.data[from] = edge;

@@ -485,6 +485,11 @@ static neap_status plan_step(const neap_step *step, uint64_t limit, const struct
   return status;
 }
 
+/* A step with more or larger values than can be searched is one that the row does not take. */
+static neap_status take(neap_status status) {
+  return status == NEAP_TOO_LARGE ? neap_fail(NEAP_OVER_BUDGET, "%s", neap_error_message()) : status;
+}
+
 /* The step is planned in mirrored order, where that is clearly better than the one that was given. */
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
@@ -500,7 +505,7 @@ neap_status plan_neap(const neap_step *step, uint64_t budget, const struct plann
     if (options->runner_up != NULL) reordered_step_rename(&mirrored, options->runner_up);
   }
   reordered_step_free(&mirrored);
-  return status;
+  return take(status);
 }
 
 neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
@@ -511,5 +516,5 @@ neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct
   if (status == NEAP_OK) status = give_least(mirrored.step != NULL ? mirrored.step : step, options, out);
   if (mirrored.step != NULL) reordered_step_rename(&mirrored, out);
   reordered_step_free(&mirrored);
-  return status;
+  return take(status);
 }

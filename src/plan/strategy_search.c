@@ -58,7 +58,7 @@ static neap_status store_front(struct strategy_search *p, int32_t set) {
     p->points.data[low] = p->points.data[--high];
     p->points.data[high] = swap;
   }
-  RETURN_IF(p->points.count > INT32_MAX, NEAP_OUT_OF_MEMORY, "lower sets: too many points on the fronts");
+  RETURN_IF(p->points.count > INT32_MAX, NEAP_TOO_LARGE, "lower sets: too many points on the fronts");
   return NEAP_OK;
 }
 

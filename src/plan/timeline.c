@@ -707,6 +707,21 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
   return NEAP_OK;
 }
 
+/* Bytes are summed over positions, of which there become some times as many. */
+static neap_status check_sizes(const neap_step *step, int32_t length) {
+  enum { TIMES = 4 };
+  uint64_t most = 0;
+  for (int32_t t = 0; t < step->tensor_count; t++)
+    if (step->tensors[t].role == ROLE_VALUE) most += step->tensors[t].bytes;
+  uint64_t workspace = 0;
+  for (int32_t v = 0; v < step->node_count; v++)
+    if (step->nodes[v].workspace > workspace) workspace = step->nodes[v].workspace;
+  RETURN_IF(most + workspace > (uint64_t)INT64_MAX / TIMES / ((uint64_t)length + 1), NEAP_TOO_LARGE,
+            "%llu bytes of values in %d positions are too many to search; count them in a larger unit",
+            (unsigned long long)(most + workspace), length);
+  return NEAP_OK;
+}
+
 neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t *schedule, int32_t length,
                             int32_t spare, struct timeline *t) {
   *t = (struct timeline){.step = step, .free_block = -1};
@@ -723,6 +738,7 @@ neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t
   for (int32_t i = 0; i < length; i++)
     RETURN_IF(schedule[i] < 0 || schedule[i] >= step->node_count, NEAP_INVALID_PLAN,
               "position %d: there is no node %d", i, schedule[i]);
+  TRY(check_sizes(step, length));
   TRY(allocate(t, schedule, length, spare));
   t->block_count = t->blocks_used = 1;
   t->highest[0] = INT64_MIN, t->lowest[0] = INT64_MAX;

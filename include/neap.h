@@ -251,7 +251,7 @@ typedef struct neap_session_options {
 typedef struct neap_session neap_session;
 
 /* Plans, maps the memory, once, and initialises the parameters: normal with He et al. 2015's deviation, by
- * fan out for convolutions and fan in for linear layers, seeded. Nothing is allocated after this. The graph
+ * fan out for convolutions and fan in for linear layers, seeded. No step or evaluation allocates. The graph
  * is borrowed until neap_session_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest
  * budget that can be met. */
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
@@ -306,7 +306,8 @@ neap_status neap_session_write(neap_session *session, int32_t index, const float
 neap_status neap_session_digest(const neap_session *session, char digest[65]);
 
 /* All variables as safetensors, written whole or not at all; and back. Reading takes what the file has by
- * name and shape: every parameter must be there, states may be missing (they keep their values). */
+ * name and shape: every parameter must be there, states may be missing (they keep their values). A file that
+ * does not suit changes nothing; one that cannot be read to its end leaves what was read. */
 neap_status neap_session_save(const neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 
@@ -337,7 +338,7 @@ typedef struct neap_train_options {
   const char *out, *resume; /* checkpoint folders */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
   const char *initial;      /* a safetensors file with the parameters to start from */
-  const char *metrics;      /* a JSON line a step is appended here */
+  const char *metrics;      /* a JSON line a step is written here: a new file, or the lines of a run that is resumed go on */
   const char *save_plan;    /* the plan that is used is written here */
   /* Called before step 1 (progress->step is 0), when nothing of the run is in `out` yet, and after each
    * step; may be NULL. Not 0: stop after writing a checkpoint, with NEAP_INTERRUPTED. */
@@ -399,12 +400,12 @@ typedef struct neap_step_arrays {
   const char *const *tensor_names;   /* [tensor_count]; NULL: "tensor 0", ... */
   const double *node_costs;          /* [node_count], any unit; NULL: 1 each */
   const uint64_t *node_workspaces;   /* [node_count], bytes while the node runs; NULL: 0 */
-  const neap_pass *node_passes;      /* [node_count]; NULL: all forward */
+  const neap_pass *node_passes;      /* [node_count]; NULL: all forward, and then no planner of chains has a plan */
   const bool *node_repeatable;       /* [node_count]; NULL: all may run again (one with updates never does) */
   const char *const *node_names;     /* [node_count]; NULL: "node 0", ... */
   const char *const *node_operators; /* [node_count]; NULL: "" */
   neap_lists inputs, outputs;        /* tensor ids that a node reads, and makes */
-  neap_lists updates;          /* tensor ids among its inputs that it changes, after all other readers */
+  neap_lists updates;          /* tensor ids that a node changes, after all other readers */
   const int32_t *step_outputs; /* [step_output_count] tensor ids that live to the end of the step */
   int64_t inplace_count;
   const neap_inplace *inplace; /* [inplace_count]; those of one node are tried in their order */
@@ -441,8 +442,11 @@ typedef struct neap_plan_info {
 } neap_plan_info;
 
 /* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by
- * name or "auto". NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be
- * met, or to 0 where the planner has no plan for such a step under any budget. */
+ * name or "auto"; NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64
+ * bytes where all sizes are; of less, down to 1, where small odd sizes would waste too much by it: give sizes
+ * that are multiples of the alignment that your kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest
+ * budget found that can be met, or to 0 where the planner has no plan for such a step under any budget; the
+ * message says why. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 
@@ -539,12 +543,14 @@ typedef struct neap_layout_result {
 /* Sets every offset so that no two buffers that live at one position overlap: with capacity 0 as low as the
  * work of a few seconds finds, else as soon as it is within the capacity. `proven_optimal`: no layout is
  * lower. NEAP_OVER_BUDGET, where none was found within the capacity: the message says whether there is none
- * at all, and offsets and result are those of the least height found. Deterministic. */
+ * at all, and offsets and result are those of the least height found. NEAP_TOO_LARGE: no layout below 2^64 - 1
+ * was found. NEAP_INVALID_ARGUMENT: a buffer ends before it begins. Deterministic. */
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 
-/* CSV of minimalloc: id,lower,upper,size in (and offset out). The array belongs to the caller, free() it. */
+/* CSV of minimalloc: id,lower,upper,size in. The array belongs to the caller, free() it. */
 neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count);
+/* The same with offset out. `source`: the file that the buffers were read from, whose ids its rows get. */
 neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
                                   int64_t count);
 

@@ -396,6 +396,7 @@ static neap_status add_bounds(const struct choice *c, uint64_t asked, bool quick
 
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan) {
+  RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs a step and options");
   struct choice choice = {
       .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,

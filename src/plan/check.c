@@ -204,6 +204,9 @@ static neap_status check_figures(struct checker *c) {
             (unsigned long long)plan->peak_bytes, (unsigned long long)(resident + live));
   REFUSE_IF(plan->arena_bytes < live, -1, "arena_bytes is %llu; up to %llu bytes live at one position",
             (unsigned long long)plan->arena_bytes, (unsigned long long)live);
+  REFUSE_IF(plan->arena_bytes > (uint64_t)INT64_MAX - resident, -1,
+            "arena_bytes is %llu; with %llu resident bytes that is more than 2^63",
+            (unsigned long long)plan->arena_bytes, (unsigned long long)resident);
   REFUSE_IF(!isfinite(cost), -1, "the cost of the schedule overflows");
   REFUSE_IF(!same_cost(plan->cost, cost), -1, "cost is %.17g; the schedule's sum is %.17g", plan->cost, cost);
   REFUSE_IF(!same_cost(plan->base_cost, base_cost), -1, "base_cost is %.17g; the sum over the nodes is %.17g",

@@ -1,5 +1,5 @@
 /* A schedule is a list of node ids; a node that stands twice is recomputed. Liveness, peak and cost all
- * follow from the list (docs/design.md, "The plan is a list of node ids"). */
+ * follow from the list (docs/overview.md). */
 #ifndef NEAP_PLAN_SCHEDULE_H
 #define NEAP_PLAN_SCHEDULE_H
 

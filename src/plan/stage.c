@@ -92,6 +92,8 @@ static neap_status copy_list(struct stage *s, int32_t **list, int32_t count) {
   return NEAP_OK;
 }
 
+/* Measures an option of given lists (only lists and counts are read) and adds it to a mode. The lists are
+ * copied. NEAP_INVALID_PLAN: they are not a valid way through the stage. */
 static neap_status add_measured(struct stage *s, struct simulator *simulator, int32_t mode,
                                 const struct stage_option *lists) {
   struct stage_option option = *lists;
@@ -100,14 +102,6 @@ static neap_status add_measured(struct stage *s, struct simulator *simulator, in
   TRY(copy_list(s, &option.make, option.make_count));
   TRY(copy_list(s, &option.backward, option.backward_count));
   return vector_push(&s->modes[mode].options, option);
-}
-
-neap_status stage_add_option(struct stage *stage, int32_t mode, const struct stage_option *lists) {
-  struct simulator simulator;
-  neap_status status = simulator_create(stage->step, &simulator);
-  if (status == NEAP_OK) status = add_measured(stage, &simulator, mode, lists);
-  simulator_free(&simulator);
-  return status;
 }
 
 /* ---- From kept values to lists ---- */

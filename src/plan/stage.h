@@ -61,8 +61,4 @@ neap_status stage_extract(const struct chain *chain, int32_t stage, neap_step **
 neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out);
 void stage_free(struct stage *stage);
 
-/* Measures an option of given lists (only lists and counts are read) and adds it to a mode. The lists are
- * copied. NEAP_INVALID_PLAN: they are not a valid way through the stage. */
-neap_status stage_add_option(struct stage *stage, int32_t mode, const struct stage_option *lists);
-
 #endif

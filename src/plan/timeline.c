@@ -168,12 +168,6 @@ int32_t timeline_hottest(const struct timeline *t, uint32_t pick) {
   return -1;
 }
 
-void timeline_set_limit(struct timeline *t, uint64_t limit) {
-  t->limit = limit > INT64_MAX ? INT64_MAX : (int64_t)limit;
-  t->work += t->block_count;
-  for (int32_t place = 0; place < t->block_count; place++) sum_up(t, place);
-}
-
 void timeline_copy(const struct timeline *t, int32_t *schedule) {
   int32_t length = 0;
   for (int32_t place = 0; place < t->block_count; place++) {

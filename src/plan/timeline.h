@@ -127,7 +127,4 @@ int32_t timeline_hottest(const struct timeline *timeline, uint32_t pick);
 /* The node ids in order, into a schedule that has room for `length` of them. */
 void timeline_copy(const struct timeline *timeline, int32_t *schedule);
 
-/* Another limit; all else stays. */
-void timeline_set_limit(struct timeline *timeline, uint64_t limit);
-
 #endif

@@ -98,6 +98,8 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
 
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step) {
+  RETURN_IF(graph == NULL || options == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
+            "a step needs options and a graph with a loss");
   struct lowered *lowered;
   TRY(lower_training(graph, options, &lowered));
   *step = lowered->step;

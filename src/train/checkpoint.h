@@ -2,12 +2,16 @@
  * to go on as if it had not stopped, to the last bit.
  *
  *     {"format": "neap-checkpoint", "version": 1,
- *      "settings": {"model": "wrn-28-2", "batch": 100, ...},     what has to agree
- *      "epoch": 1, "step": 500,                                  done; data and random operators follow from
- * them "loss_sum": 812.4, "correct": 19231, "images": 50000,     of the epoch so far; null: not finite
- * "test_accuracy": 0.61, the last one; -1: none yet "weights": "weights-500-0f3ab2c41d70.safetensors",
- * "weights_sha256": "0f3ab2...", "state_sha256": "..."}                                    of the object
- * without this field, compact, keys sorted
+ *      "settings": {"model": "wrn-28-2", "batch": 100, ...},
+ *      "epoch": 1, "step": 500,
+ *      "loss_sum": 812.4, "correct": 19231, "images": 50000,
+ *      "test_accuracy": 0.61,
+ *      "weights": "weights-500-0f3ab2c41d70.safetensors",
+ *      "weights_sha256": "0f3ab2...", "state_sha256": "..."}
+ *
+ * settings: what has to agree. epoch, step: done; data and random operators follow from them. loss_sum,
+ * correct, images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet.
+ * state_sha256: of the object without this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are

@@ -21,9 +21,9 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
 /* Of the step, counted from 0:
  *   constant  base
  *   step      base * drop_factor ^ floor(step / drop_steps)
- *   cosine    base * (1 + cos(pi * step / steps)) / 2         (Loshchilov and Hutter 2017, equation 5, no
- * restart) times min(1, (step + 1) / warmup_steps)                     (Goyal et al. 2017, section 2.2,
- * gradual warm-up) */
+ *   cosine    base * (1 + cos(pi * step / steps)) / 2
+ * times min(1, (step + 1) / warmup_steps). Loshchilov and Hutter 2017, equation 5, without restart; gradual
+ * warm-up: Goyal et al. 2017, section 2.2. */
 double learning_rate_at(const struct learning_rate *rate, int64_t step);
 
 /* Whether the rates of the first steps depend on how long the run is to be. */

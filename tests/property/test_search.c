@@ -52,12 +52,19 @@ static void test_search(void **state) {
     if (search.timeline.excess == 0) {
       met++;
       /* A little less: what is over it is mended, and never at the cost of more over it. */
-      timeline_set_limit(&search.timeline, (uint64_t)timeline_peak(&search.timeline) / 100 * 98);
-      const int64_t over = search.timeline.excess;
-      assert_int_equal(search_mend(&search, work), NEAP_OK);
-      assert_true(search.timeline.excess <= over);
-      mended += over > 0 && search.timeline.excess == 0;
-      expect_true(&search);
+      struct search tighter;
+      struct schedule found = {0};
+      assert_int_equal(search_result(&search, &found), NEAP_OK);
+      assert_int_equal(search_create(step, (uint64_t)timeline_peak(&search.timeline) / 100 * 98, &found,
+                                     (uint32_t)i + 1, &tighter),
+                       NEAP_OK);
+      const int64_t over = tighter.timeline.excess;
+      assert_int_equal(search_mend(&tighter, work), NEAP_OK);
+      assert_true(tighter.timeline.excess <= over);
+      mended += over > 0 && tighter.timeline.excess == 0;
+      expect_true(&tighter);
+      search_free(&tighter);
+      schedule_free(&found);
     }
     search_free(&search);
     schedule_free(&start);

@@ -105,10 +105,6 @@ void dnn_free(struct dnn *dnn) {
 
 size_t dnn_layout_bytes(const struct dnn_layout *layout) { return layout->bytes; }
 
-bool dnn_layout_equal(const struct dnn_layout *a, const struct dnn_layout *b) {
-  return a == b || (a != NULL && b != NULL && dnnl_memory_desc_equal(a->md, b->md));
-}
-
 /* Keeps a copy of a description, or finds the one that equals it. */
 #if DNN_3
 static neap_status keep_layout(struct dnn *dnn, const_dnnl_memory_desc_t md, const struct dnn_layout **out) {
@@ -507,7 +503,6 @@ neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, con
 }
 
 size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive) { return primitive->scratchpad; }
-const char *dnn_implementation(const struct dnn_primitive *primitive) { return primitive->implementation; }
 
 void dnn_describe(const struct dnn_primitive *primitive, char *text, size_t size) {
   const dnnl_version_t *version = dnnl_version();

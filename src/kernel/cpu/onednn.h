@@ -27,7 +27,6 @@ neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *d
 neap_status dnn_layout_unpacked(struct dnn *dnn, const struct dnn_layout *packed,
                                 const struct dnn_layout **out);
 size_t dnn_layout_bytes(const struct dnn_layout *layout);
-bool dnn_layout_equal(const struct dnn_layout *a, const struct dnn_layout *b);
 
 enum dnn_pass { DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_WEIGHTS };
 
@@ -58,7 +57,6 @@ neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, con
                              const struct dnn_primitive **out);
 
 size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive);
-const char *dnn_implementation(const struct dnn_primitive *primitive); /* oneDNN's name for it */
 void dnn_describe(const struct dnn_primitive *primitive, char *text,
                   size_t size); /* that, and the version of oneDNN */
 

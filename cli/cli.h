@@ -102,6 +102,8 @@ json_t *number_json(double value);
  * exit status. */
 int print_json(json_t *object);
 
+bool has_ending(const char *path, const char *ending); /* ".svg", what follows the last point with it */
+
 /* Writes a text file whole or not at all. EXIT_FAILED after a message. */
 int write_text_file(const char *path, const char *text, size_t length);
 
@@ -224,6 +226,29 @@ neap_status watch_plan(struct watch *watch, const struct source *source, const n
 
 /* For a search that is not begun by watch_plan: the context is the watch. */
 neap_plan_progress_function watch_progress;
+
+/* ---- What one planner answers (answer.c) ---- */
+
+struct plan_answer {
+  const char *planner;
+  neap_plan *plan;   /* the caller's; NULL: over the budget, and then */
+  uint64_t smallest; /* 0: it has no plan for such a graph under any budget, and then */
+  char why[256];
+  int64_t largest_batch;
+};
+
+/* watch_plan, where that there is no plan is an answer too. */
+neap_status answer_ask(const struct source *source, const neap_step *step, uint64_t budget,
+                       const char *planner, double seconds, struct watch *watch, neap_step **chosen,
+                       struct plan_answer *answer);
+
+/* The caller's; NULL: out of memory. */
+json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uint64_t budget);
+
+/* Tells why there is no plan: on standard error, for people in any case, and as JSON where that is asked for.
+ * Returns an exit status. */
+int answer_explain(const struct plan_answer *answer, const struct source *source, const neap_step *step,
+                   uint64_t budget, bool json);
 
 /* ---- Pictures (svg.c, page.c): a text that the caller frees; NULL: out of memory ---- */
 

@@ -200,7 +200,7 @@ static void print_table(const struct curve *curve) {
 }
 
 /* The file's text, by its ending; the caller frees it. */
-static neap_status draw(const struct curve *curve, const neap_step *step, const char *ending, char **text,
+static neap_status draw(const struct curve *curve, const neap_step *step, const char *path, char **text,
                         size_t *length) {
   neap_step_info info;
   neap_step_describe(step, &info);
@@ -212,8 +212,8 @@ static neap_status draw(const struct curve *curve, const neap_step *step, const 
                                         .lower_bound = (double)curve->lower_bound,
                                         .keep_all = (double)curve->keep_all};
   const struct page page = {.step = step, .curve = &picture};
-  if (strcmp(ending, ".html") == 0) return draw_page(&page, text, length);
-  if (strcmp(ending, ".svg") == 0) {
+  if (has_ending(path, ".html")) return draw_page(&page, text, length);
+  if (has_ending(path, ".svg")) {
     *text = draw_curve(&picture, length);
     return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
   }
@@ -227,7 +227,7 @@ static int write_curve(const struct curve *curve, const neap_step *step, const c
   char *text = NULL;
   size_t length = 0;
   int result = EXIT_FAILED;
-  if (draw(curve, step, strrchr(path, '.'), &text, &length) == NEAP_OK)
+  if (draw(curve, step, path, &text, &length) == NEAP_OK)
     result = write_text_file(path, text, length);
   else
     fprintf(stderr, "neap: %s: out of memory\n", path);
@@ -238,9 +238,7 @@ static int write_curve(const struct curve *curve, const neap_step *step, const c
 /* ---- The verb ---- */
 
 static bool known_ending(const char *path) {
-  const char *ending = strrchr(path, '.');
-  return ending != NULL &&
-         (strcmp(ending, ".csv") == 0 || strcmp(ending, ".svg") == 0 || strcmp(ending, ".html") == 0);
+  return has_ending(path, ".csv") || has_ending(path, ".svg") || has_ending(path, ".html");
 }
 
 /* Splits `names`, in place. */

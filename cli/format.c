@@ -85,6 +85,11 @@ int print_json(json_t *object) {
   return EXIT_FAILED;
 }
 
+bool has_ending(const char *path, const char *ending) {
+  const char *last = strrchr(path, '.');
+  return last != NULL && strcmp(last, ending) == 0;
+}
+
 int write_text_file(const char *path, const char *text, size_t length) {
   fflush(stdout); /* what was said before comes before it, where both go to one place */
   if (neap_write_file(path, text, length) == NEAP_OK) return EXIT_DONE;

@@ -24,44 +24,6 @@ const struct option plan_options[] = {
     {0},
 };
 
-/* What one planner answered. */
-struct answer {
-  const char *planner;
-  neap_plan *plan;   /* NULL: over the budget, and then */
-  uint64_t smallest; /* 0: it has no plan for such a graph under any budget, and then */
-  char why[256];
-  int64_t largest_batch;
-};
-
-static neap_status ask(const struct settings *s, const neap_step *step, uint64_t budget, const char *planner,
-                       struct answer *answer, struct watch *watch) {
-  *answer = (struct answer){.planner = planner};
-  const neap_status status = watch_plan(watch, &s->source, step, budget, planner, s->time_limit,
-                                        &answer->smallest, NULL, &answer->plan);
-  if (status == NEAP_UNSUPPORTED) answer->smallest = 0;
-  if (status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
-  if (answer->smallest > 0)
-    answer->largest_batch = source_largest_batch(&s->source, budget, planner);
-  else
-    snprintf(answer->why, sizeof answer->why, "%s", neap_error_message());
-  return NEAP_OK;
-}
-
-static json_t *answer_json(const struct answer *answer, const neap_step *step, uint64_t budget) {
-  if (answer->plan != NULL) return plan_json(answer->plan, budget);
-  const bool suited = answer->smallest > 0;
-  neap_step_info info;
-  neap_step_describe(step, &info);
-  return json_pack("{s:s, s:s, s:o, s:b, s:n, s:I, s:n, s:n, s:f, s:n, s:n, s:n, s:n, s:n, s:o, s:o}", "graph",
-                   info.name, "planner", answer->planner, "budget_bytes",
-                   budget == NEAP_BUDGET_MIN ? json_null() : json_integer((json_int_t)budget), "feasible", 0,
-                   "peak_bytes", "resident_bytes", (json_int_t)info.resident_bytes, "arena_bytes", "cost",
-                   "base_cost", info.base_cost, "overhead", "seconds", "recomputed", "lower_bound_bytes",
-                   "proven_optimal", "smallest_budget_bytes",
-                   suited ? json_integer((json_int_t)answer->smallest) : json_null(), "largest_batch",
-                   suited ? json_integer(answer->largest_batch) : json_null());
-}
-
 /* ---- For people ---- */
 
 static void print_heading(const neap_step *step, uint64_t budget) {
@@ -78,7 +40,7 @@ static void print_heading(const neap_step *step, uint64_t budget) {
          "planned in");
 }
 
-static void print_row(const struct answer *answer) {
+static void print_row(const struct plan_answer *answer) {
   if (answer->plan == NULL && answer->smallest == 0) {
     printf("%-16s has no plan for this graph: it takes %s\n", answer->planner,
            planner_graphs(answer->planner));
@@ -111,47 +73,17 @@ static void print_details(const neap_plan *plan, const neap_step *step) {
            percent_text(p.cost / p.cost_lower_bound - 1).text);
 }
 
-/* Standard error is for people in any case; the JSON has the same answer. */
-static void explain_unsuited(const struct answer *answer) {
-  fprintf(stderr,
-          "neap: --planner %s has no plan for this graph under any budget: it takes %s\n"
-          "  %s\n"
-          "  any graph is taken by `--planner auto`; see `neap planners`\n",
-          answer->planner, planner_graphs(answer->planner), answer->why);
-}
-
-static void explain_over_budget(const struct settings *s, const struct answer *answer, uint64_t budget) {
-  fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
-          (unsigned long long)budget, answer->planner);
-  fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n", (unsigned long long)answer->smallest,
-          bytes_text(answer->smallest).text);
-  if (s->source.model == NULL) return;
-  if (answer->largest_batch > 0)
-    fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)answer->largest_batch);
-  else
-    fprintf(stderr, "  no batch fits it\n");
-  if (source_fits_direct(&s->source, budget, answer->planner))
-    fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
-}
-
 /* ---- One planner, or all ---- */
 
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
-  struct answer answer;
+  struct plan_answer answer;
   struct watch *watch = watch_begin(s->time_limit, 0);
-  const neap_status status = ask(s, step, budget, s->planner, &answer, watch);
+  const neap_status status =
+      answer_ask(&s->source, step, budget, s->planner, s->time_limit, watch, NULL, &answer);
   watch_end(watch);
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (answer.plan == NULL) {
-    const bool suited = answer.smallest > 0;
-    if (suited)
-      explain_over_budget(s, &answer, budget);
-    else
-      explain_unsuited(&answer);
-    if (s->json) print_json(answer_json(&answer, step, budget));
-    return suited ? EXIT_OVER_BUDGET : EXIT_FAILED;
-  }
+  if (answer.plan == NULL) return answer_explain(&answer, &s->source, step, budget, s->json);
   int result = EXIT_DONE;
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
     result = report_failure(verb, NEAP_IO_FAILED);
@@ -173,9 +105,10 @@ static int plan_all(const struct verb *verb, const struct settings *s, const nea
   bool met = false;
   if (!s->json) print_heading(step, budget);
   for (int32_t i = 0; neap_planner_at(i, &row); i++) {
-    struct answer answer;
+    struct plan_answer answer;
     struct watch *watch = watch_begin(s->time_limit, 0);
-    const neap_status status = ask(s, step, budget, row.name, &answer, watch);
+    const neap_status status =
+        answer_ask(&s->source, step, budget, row.name, s->time_limit, watch, NULL, &answer);
     watch_end(watch); /* before the row takes its place */
     if (status != NEAP_OK) {
       json_decref(plans);

@@ -117,14 +117,9 @@ static json_t *profile_json(const struct profile *p) {
   return object;
 }
 
-static bool is_page(const char *path) {
-  const char *ending = strrchr(path, '.');
-  return ending != NULL && strcmp(ending, ".html") == 0;
-}
-
 static neap_status draw(const struct profile *p, const char *path, char **text, size_t *length) {
   const struct page page = {.step = p->step, .plan = p->plan, .budget = p->budget};
-  if (is_page(path)) return draw_page(&page, text, length);
+  if (has_ending(path, ".html")) return draw_page(&page, text, length);
   neap_plan_info info;
   neap_plan_describe(p->plan, &info);
   char title[160], subtitle[200];
@@ -155,29 +150,29 @@ static int write_picture(const struct profile *p, const char *path) {
 
 /* ---- The verb ---- */
 
-/* `*chosen`: as source_plan has it. */
+/* `*chosen`: as source_plan has it. `answer`: without a plan where none fits the budget. */
 static neap_status get_plan(const struct settings *s, const neap_step *step, const char *file,
-                            neap_step **chosen, neap_plan **plan, uint64_t *budget) {
+                            neap_step **chosen, struct plan_answer *answer, uint64_t *budget) {
   const neap_status status = source_budget(step, &s->budget, budget);
   if (status != NEAP_OK) return status;
-  if (file == NULL) {
-    struct watch *watch = watch_begin(0, 0);
-    const neap_status made = watch_plan(watch, &s->source, step, *budget, "auto", 0, NULL, chosen, plan);
-    watch_end(watch);
-    return made;
-  }
-  return source_read_plan(&s->source, step, file, chosen, plan);
+  if (file != NULL) return source_read_plan(&s->source, step, file, chosen, &answer->plan);
+  struct watch *watch = watch_begin(0, 0);
+  const neap_status made = answer_ask(&s->source, step, *budget, "auto", 0, watch, chosen, answer);
+  watch_end(watch);
+  return made;
 }
 
 static int show(const struct verb *verb, const struct settings *s, const neap_step *step,
                 const char *plan_file) {
-  neap_plan *plan = NULL;
+  struct plan_answer answer = {.plan = NULL};
   neap_step *chosen = NULL;
   struct profile profile = {.step = step};
-  neap_status status = get_plan(s, step, plan_file, &chosen, &plan, &profile.budget);
+  neap_status status = get_plan(s, step, plan_file, &chosen, &answer, &profile.budget);
+  if (status == NEAP_OK && answer.plan == NULL)
+    return answer_explain(&answer, &s->source, step, profile.budget, s->json);
   if (chosen != NULL) profile.step = chosen;
   if (profile.budget == NEAP_BUDGET_MAX || profile.budget == NEAP_BUDGET_MIN) profile.budget = 0;
-  profile.plan = plan;
+  profile.plan = answer.plan;
   if (status == NEAP_OK) status = make_profile(&profile);
   int result = EXIT_DONE;
   if (status != NEAP_OK) result = report_failure(verb, status);
@@ -186,7 +181,7 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   if (result == EXIT_DONE && !s->json) print_profile(&profile);
   free(profile.live);
   free(profile.again);
-  neap_plan_free(plan);
+  neap_plan_free(answer.plan);
   neap_step_free(chosen);
   return result;
 }
@@ -199,6 +194,8 @@ int run_show(const struct verb *verb, int count, char **arguments) {
   if (s.source.model != NULL && graph_file != NULL) plan_file = graph_file, graph_file = NULL;
   if (s.source.model != NULL && operands.count > 1)
     return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  if (s.out != NULL && !has_ending(s.out, ".svg") && !has_ending(s.out, ".html"))
+    return report_usage(verb, "-o %s: the name must end in .svg or .html", s.out);
   neap_step *step;
   int result = source_open(verb, &s.source, graph_file, &step);
   if (result != EXIT_DONE) return result;

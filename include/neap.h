@@ -338,7 +338,8 @@ typedef struct neap_train_options {
   const char *out, *resume; /* checkpoint folders */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
   const char *initial;      /* a safetensors file with the parameters to start from */
-  const char *metrics;      /* a JSON line a step is written here: a new file, or the lines of a run that is resumed go on */
+  const char *metrics;      /* a JSON line a step is written here: a new file, or the lines of a run that is
+                               resumed go on */
   const char *save_plan;    /* the plan that is used is written here */
   /* Called before step 1 (progress->step is 0), when nothing of the run is in `out` yet, and after each
    * step; may be NULL. Not 0: stop after writing a checkpoint, with NEAP_INTERRUPTED. */
@@ -394,19 +395,20 @@ typedef struct neap_inplace {
 typedef struct neap_step_arrays {
   const char *name;
   int32_t tensor_count, node_count, step_output_count;
-  const uint64_t *tensor_bytes;      /* [tensor_count] */
-  const neap_role *tensor_roles;     /* [tensor_count]; NULL: what a node makes is a value, what one updates a
-                                        parameter, the rest are inputs. All but values are resident */
-  const char *const *tensor_names;   /* [tensor_count]; NULL: "tensor 0", ... */
-  const double *node_costs;          /* [node_count], any unit; NULL: 1 each */
-  const uint64_t *node_workspaces;   /* [node_count], bytes while the node runs; NULL: 0 */
-  const neap_pass *node_passes;      /* [node_count]; NULL: all forward, and then no planner of chains has a plan */
-  const bool *node_repeatable;       /* [node_count]; NULL: all may run again (one with updates never does) */
+  const uint64_t *tensor_bytes;    /* [tensor_count] */
+  const neap_role *tensor_roles;   /* [tensor_count]; NULL: what a node makes is a value, what one updates a
+                                      parameter, the rest are inputs. All but values are resident */
+  const char *const *tensor_names; /* [tensor_count]; NULL: "tensor 0", ... */
+  const double *node_costs;        /* [node_count], any unit; NULL: 1 each */
+  const uint64_t *node_workspaces; /* [node_count], bytes while the node runs; NULL: 0 */
+  const neap_pass
+      *node_passes;            /* [node_count]; NULL: all forward, and then no planner of chains has a plan */
+  const bool *node_repeatable; /* [node_count]; NULL: all may run again (one with updates never does) */
   const char *const *node_names;     /* [node_count]; NULL: "node 0", ... */
   const char *const *node_operators; /* [node_count]; NULL: "" */
   neap_lists inputs, outputs;        /* tensor ids that a node reads, and makes */
-  neap_lists updates;          /* tensor ids that a node changes, after all other readers */
-  const int32_t *step_outputs; /* [step_output_count] tensor ids that live to the end of the step */
+  neap_lists updates;                /* tensor ids that a node changes, after all other readers */
+  const int32_t *step_outputs;       /* [step_output_count] tensor ids that live to the end of the step */
   int64_t inplace_count;
   const neap_inplace *inplace; /* [inplace_count]; those of one node are tried in their order */
 } neap_step_arrays;
@@ -444,9 +446,9 @@ typedef struct neap_plan_info {
 /* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by
  * name or "auto"; NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64
  * bytes where all sizes are; of less, down to 1, where small odd sizes would waste too much by it: give sizes
- * that are multiples of the alignment that your kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest
- * budget found that can be met, or to 0 where the planner has no plan for such a step under any budget; the
- * message says why. */
+ * that are multiples of the alignment that your kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is
+ * set to the smallest budget found that can be met, or to 0 where the planner has no plan for such a step
+ * under any budget; the message says why. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 
@@ -543,8 +545,8 @@ typedef struct neap_layout_result {
 /* Sets every offset so that no two buffers that live at one position overlap: with capacity 0 as low as the
  * work of a few seconds finds, else as soon as it is within the capacity. `proven_optimal`: no layout is
  * lower. NEAP_OVER_BUDGET, where none was found within the capacity: the message says whether there is none
- * at all, and offsets and result are those of the least height found. NEAP_TOO_LARGE: no layout below 2^64 - 1
- * was found. NEAP_INVALID_ARGUMENT: a buffer ends before it begins. Deterministic. */
+ * at all, and offsets and result are those of the least height found. NEAP_TOO_LARGE: no layout below 2^64 -
+ * 1 was found. NEAP_INVALID_ARGUMENT: a buffer ends before it begins. Deterministic. */
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 

@@ -53,6 +53,6 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
 
 uint64_t neap_budget_share(double fraction, uint64_t everything) {
   const double bytes = fraction * (double)everything;
-  if (!(bytes >= 1)) return 1;                                /* 0 is NEAP_BUDGET_MIN */
+  if (!(bytes >= 1)) return 1;                                   /* 0 is NEAP_BUDGET_MIN */
   return bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)INT64_MAX; /* as much as a step can have */
 }

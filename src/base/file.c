@@ -28,7 +28,8 @@ static neap_status say_why(const char *path, int why) {
 }
 
 /* Ends the writing of `file`. The first thing that went wrong is what is told. */
-static neap_status finish(FILE *file, const char *path, file_writer *write, const void *context, bool lasting) {
+static neap_status finish(FILE *file, const char *path, file_writer *write, const void *context,
+                          bool lasting) {
   errno = 0;
   bool good = write(file, context) && fflush(file) == 0 && (!lasting || fsync(fileno(file)) == 0);
   int why = errno;
@@ -48,7 +49,8 @@ static neap_status write_through(const char *path, bool is_output, file_writer *
 }
 
 /* A new file takes the place of `path`, which is no link; `old` (NULL: there is none) is what lies there. */
-static neap_status replace(const char *path, const struct stat *old, file_writer *write, const void *context) {
+static neap_status replace(const char *path, const struct stat *old, file_writer *write,
+                           const void *context) {
   char temporary[PATH_MAX];
   const int length = snprintf(temporary, sizeof temporary, "%s.%ld.part", path, (long)getpid());
   RETURN_IF(length < 0 || (size_t)length >= sizeof temporary, NEAP_IO_FAILED, "%s: the path is too long",

@@ -7,9 +7,9 @@
 #include "base/status.h"
 
 /* Writes through `write` (which returns false when it could not; errno says why) to a temporary name in the
- * same folder, syncs it and renames it to `path`, whose mode it takes. On failure the old file is as it was and
- * nothing is left behind. A link stays one: what it points to is replaced. What is no regular file (a device, a
- * pipe), and the file that standard output goes to, are written to as they are. */
+ * same folder, syncs it and renames it to `path`, whose mode it takes. On failure the old file is as it was
+ * and nothing is left behind. A link stays one: what it points to is replaced. What is no regular file (a
+ * device, a pipe), and the file that standard output goes to, are written to as they are. */
 typedef bool file_writer(FILE *file, const void *context);
 neap_status file_write(const char *path, file_writer *write, const void *context);
 

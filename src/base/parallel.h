@@ -28,10 +28,10 @@ struct team {
 /* How many threads are meant by a number of them, of which 0 is a thread for each processor. */
 int team_size(int threads);
 
-/* From here to team_restore() parallel regions of the calling thread have just so many threads: kernels divide
- * their sums and their workspaces by them, so that more would write beyond and fewer give other bits. `*former`
- * is how it was. NEAP_INVALID_ARGUMENT: it is no number of threads, or OpenMP would give fewer here; then
- * nothing has changed. */
+/* From here to team_restore() parallel regions of the calling thread have just so many threads: kernels
+ * divide their sums and their workspaces by them, so that more would write beyond and fewer give other bits.
+ * `*former` is how it was. NEAP_INVALID_ARGUMENT: it is no number of threads, or OpenMP would give fewer
+ * here; then nothing has changed. */
 neap_status team_set(int threads, struct team *former);
 void team_restore(const struct team *former);
 

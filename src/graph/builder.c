@@ -376,10 +376,11 @@ static neap_status check_names(const struct neap_graph *graph) {
   neap_status status = NEAP_OK;
   for (size_t i = 1; i < names.count && status == NEAP_OK; i++)
     if (strcmp(names.data[i - 1], names.data[i]) == 0)
-      status = neap_fail(NEAP_INVALID_ARGUMENT,
-                         "graph '%s': two inputs or parameters are named '%s'; give each scope (neap_scope) and "
-                         "each input a name of its own",
-                         graph->name, names.data[i]);
+      status =
+          neap_fail(NEAP_INVALID_ARGUMENT,
+                    "graph '%s': two inputs or parameters are named '%s'; give each scope (neap_scope) and "
+                    "each input a name of its own",
+                    graph->name, names.data[i]);
   vector_free(&names);
   return status;
 }

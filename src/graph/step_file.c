@@ -186,7 +186,8 @@ neap_status step_write(const struct neap_step *step, const char *path) {
                            ids_to_json(step->outputs, step->output_count));
   if (!good || root == NULL) {
     json_decref(root);
-    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8", path);
+    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8",
+                     path);
   }
   const neap_status status = json_write(root, path);
   json_decref(root);

@@ -106,8 +106,8 @@ struct lowered {
 
 /* Lowers a graph. The k-th resident tensor (input, parameter, state) takes the format of the k-th of `like`,
  * where there is one (NULL: none): so an evaluation graph shares the variables of a training graph. The
- * result does not refer to `graph`. NEAP_INVALID_ARGUMENT: so many threads cannot be had here. NEAP_UNSUPPORTED names an operator or shape that the backend does not
- * know. */
+ * result does not refer to `graph`. NEAP_INVALID_ARGUMENT: so many threads cannot be had here.
+ * NEAP_UNSUPPORTED names an operator or shape that the backend does not know. */
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out);
 void lowered_free(struct lowered *lowered);

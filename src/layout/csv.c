@@ -112,10 +112,11 @@ struct writing {
 
 static neap_status write_row(FILE *file, const struct writing *w, char *line, const neap_buffer *buffer) {
   char *fields[FIELD_LIMIT];
-  RETURN_IF(split(line, fields) != w->source->columns, NEAP_BAD_FORMAT, "%s: line %lld: there should be %d fields",
-            w->source->path, (long long)w->source->line, w->source->columns);
-  RETURN_IF(fprintf(file, "%s,%lld,%lld,%llu,%llu\n", fields[w->source->position[ID]], (long long)buffer->lower,
-                    (long long)buffer->upper, (unsigned long long)buffer->size,
+  RETURN_IF(split(line, fields) != w->source->columns, NEAP_BAD_FORMAT,
+            "%s: line %lld: there should be %d fields", w->source->path, (long long)w->source->line,
+            w->source->columns);
+  RETURN_IF(fprintf(file, "%s,%lld,%lld,%llu,%llu\n", fields[w->source->position[ID]],
+                    (long long)buffer->lower, (long long)buffer->upper, (unsigned long long)buffer->size,
                     (unsigned long long)buffer->offset) < 0,
             NEAP_IO_FAILED, "the row of line %lld of %s: %s", (long long)w->source->line, w->source->path,
             strerror(errno));
@@ -125,14 +126,16 @@ static neap_status write_row(FILE *file, const struct writing *w, char *line, co
 static neap_status write_rows(FILE *file, const struct writing *w) {
   char line[LINE_LIMIT];
   int64_t rows = 0;
-  RETURN_IF(fputs("id,lower,upper,size,offset\n", file) < 0, NEAP_IO_FAILED, "the header: %s", strerror(errno));
+  RETURN_IF(fputs("id,lower,upper,size,offset\n", file) < 0, NEAP_IO_FAILED, "the header: %s",
+            strerror(errno));
   while (fgets(line, sizeof line, w->source->file) != NULL) {
     w->source->line++;
     if (line[strspn(line, " \t\r\n")] == '\0') continue;
     if (rows < w->count) TRY(write_row(file, w, line, &w->buffers[rows]));
     rows++;
   }
-  RETURN_IF(ferror(w->source->file), NEAP_IO_FAILED, "%s: cannot be read: %s", w->source->path, strerror(errno));
+  RETURN_IF(ferror(w->source->file), NEAP_IO_FAILED, "%s: cannot be read: %s", w->source->path,
+            strerror(errno));
   RETURN_IF(rows != w->count, NEAP_INVALID_ARGUMENT, "%s: has %lld rows for %lld buffers", w->source->path,
             (long long)rows, (long long)w->count);
   return NEAP_OK;

@@ -360,8 +360,8 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
 /* A row that was asked for by name has said why last. */
 static neap_status say_unsuited(const struct choice *c) {
   RETURN_IF(strcmp(c->name, "auto") == 0, NEAP_OVER_BUDGET, "no planner finds a plan for this graph");
-  return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget: %s", c->name,
-                   neap_error_message());
+  return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget: %s",
+                   c->name, neap_error_message());
 }
 
 /* The plan for a budget, as above. */

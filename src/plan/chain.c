@@ -200,8 +200,8 @@ static neap_status count_gradients(struct chain *chain) {
   return NEAP_OK;
 }
 
-/* Forward values whose node must not run again: not at all, or not once what it reads is updated, be it in the
- * forward pass or by a node that others wait for. */
+/* Forward values whose node must not run again: not at all, or not once what it reads is updated, be it in
+ * the forward pass or by a node that others wait for. */
 static void find_pinned(struct chain *chain) {
   const neap_step *step = chain->step;
   for (int32_t v = 0; v < chain->cuts.border; v++) {

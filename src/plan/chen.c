@@ -62,8 +62,8 @@ static neap_status emit(struct emission *e, int32_t v, int depth) {
     bool can = producer->repeatable;
     for (int32_t k = 0; k < producer->input_count; k++) can = can && !e->updated[producer->inputs[k]];
     RETURN_IF(!can, NEAP_OVER_BUDGET, "chen: '%s' would have to run again but must not", producer->name);
-    RETURN_IF(depth == DEPTH_LIMIT, NEAP_OVER_BUDGET, "chen: more than %d nodes would have to run again for one",
-              DEPTH_LIMIT);
+    RETURN_IF(depth == DEPTH_LIMIT, NEAP_OVER_BUDGET,
+              "chen: more than %d nodes would have to run again for one", DEPTH_LIMIT);
     TRY(emit(e, step->tensors[t].producer, depth + 1));
   }
   for (int32_t i = 0; i < node->output_count; i++) {

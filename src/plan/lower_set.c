@@ -66,7 +66,8 @@ static neap_status describe(struct lower_sets *sets, struct region *region) {
       if (on_boundary(g, set, v)) status = vector_push(&boundary, v);
     }
     if (boundary.count > INT32_MAX)
-      status = neap_fail(NEAP_TOO_LARGE, "lower sets: %zu values on their boundaries are too many", boundary.count);
+      status = neap_fail(NEAP_TOO_LARGE, "lower sets: %zu values on their boundaries are too many",
+                         boundary.count);
     if (status != NEAP_OK) break;
     sets->boundary_start[i + 1] = (int32_t)boundary.count;
     sets->beyond[i] = bytes_beyond(g, set, boundary.data + sets->boundary_start[i],

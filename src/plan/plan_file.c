@@ -101,7 +101,8 @@ neap_status neap_plan_write(const neap_plan *plan, const char *path) {
                            (json_int_t)plan->arena_bytes, "cost", plan->cost, "base_cost", plan->base_cost);
   if (!good || root == NULL) {
     json_decref(root);
-    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8", path);
+    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8",
+                     path);
   }
   const neap_status status = json_write(root, path);
   json_decref(root);

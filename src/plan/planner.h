@@ -1,5 +1,5 @@
-/* The planner table: a planner is one function and one row. Each stands alone but for those that begin with what
- * another finds (neap: rotor and evict). */
+/* The planner table: a planner is one function and one row. Each stands alone but for those that begin with
+ * what another finds (neap: rotor and evict). */
 #ifndef NEAP_PLAN_PLANNER_H
 #define NEAP_PLAN_PLANNER_H
 

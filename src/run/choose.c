@@ -25,8 +25,7 @@ static struct optimizer optimizer_of(const struct neap_session_options *o) {
 }
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
-  return (struct lower_options){.convolution = o->convolution,
-                                .threads = o->threads};
+  return (struct lower_options){.convolution = o->convolution, .threads = o->threads};
 }
 
 /* Fused and differentiated. */
@@ -276,7 +275,10 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
   const neap_status status = check(c->lowered->step, c->plan);
   RETURN_IF(status != NEAP_OK && strcmp(c->plan->graph, graph) != 0, status,
             "%s is a plan for '%s', this is '%s': %s", file, c->plan->graph, graph, neap_error_message());
-  TRY(status);
+  RETURN_IF(status != NEAP_OK, status,
+            "%s does not suit this step of '%s': images, classes, threads or other options differ from those "
+            "that it was made with: %s",
+            file, graph, neap_error_message());
   for (int32_t i = 0; i < c->plan->instance_count; i++)
     RETURN_IF(c->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
               "%s: instance %d lies at offset %llu, which is not a multiple of %d", file, i,

@@ -67,8 +67,8 @@ neap_status measure_costs(struct lowered *lowered, const char *database, int32_t
 neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
                            unsigned char *const *resident, unsigned char *arena, struct program *out);
 
-/* Runs all calls in order, with the threads that they were lowered for. `measured` is raised to the highest byte, as an offset from `memory`, that a
- * kernel was given. */
+/* Runs all calls in order, with the threads that they were lowered for. `measured` is raised to the highest
+ * byte, as an offset from `memory`, that a kernel was given. */
 neap_status program_run(const struct program *program, const struct run_context *context,
                         const unsigned char *memory, uint64_t *measured);
 

@@ -77,7 +77,19 @@ grep -q "^revolve *has no plan for this graph" out || fail "revolve in the table
 expect 0 "$neap" plan g.json --budget 85% --time-limit 1 --json
 [ ! -s err ] || fail "a line of progress in a file"
 
+# A plan sizes what kernels work in for the threads that it is made for: training by it takes it.
+for threads in 1 3; do
+  expect 0 "$neap" plan "${small[@]}" --threads $threads --budget 70% -o threads.json
+  expect 0 "$neap" train "${small[@]}" --data synthetic --steps 1 --threads $threads --plan threads.json
+done
+expect 4 "$neap" train "${small[@]}" --data synthetic --steps 1 --threads 2 --plan threads.json
+says "threads"
+
 # Where the bytes go, and the curve.
+expect 3 "$neap" show "${small[@]}" --budget 1000 --json
+same "$(field feasible) $(field peak_bytes)" "false null" "what does not fit"
+[ "$(field smallest_budget_bytes)" -gt 1000 ] || fail "no smallest budget"
+expect 2 "$neap" show g.json -o show.png
 expect 0 "$neap" show g.json p.json
 expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json
 has peak_bytes peak_node kinds.parameters.at_peak_bytes kinds.workspace.most_bytes

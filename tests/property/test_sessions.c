@@ -215,10 +215,9 @@ static void test_threads_that_cannot_be_had(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_plan_gives_the_same_bits),
-                                     cmocka_unit_test(test_at_the_least_budget),
-                                     cmocka_unit_test(test_evaluation_changes_nothing),
-                                     cmocka_unit_test(test_threads_are_of_the_session),
-                                     cmocka_unit_test(test_threads_that_cannot_be_had)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_plan_gives_the_same_bits), cmocka_unit_test(test_at_the_least_budget),
+      cmocka_unit_test(test_evaluation_changes_nothing), cmocka_unit_test(test_threads_are_of_the_session),
+      cmocka_unit_test(test_threads_that_cannot_be_had)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,8 +35,19 @@ static void test_budgets_that_are_read(void **state) {
 
 static void test_budgets_that_are_refused(void **state) {
   (void)state;
-  static const char *const texts[] = {"",    "0",    "-1",    "0.4",  "nan", "inf", "96 MiBs", "MiB", "8EiB",
-                                      "80%%", "0 %", "1e400", "9223372036854775808"};
+  static const char *const texts[] = {"",
+                                      "0",
+                                      "-1",
+                                      "0.4",
+                                      "nan",
+                                      "inf",
+                                      "96 MiBs",
+                                      "MiB",
+                                      "8EiB",
+                                      "80%%",
+                                      "0 %",
+                                      "1e400",
+                                      "9223372036854775808"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     uint64_t bytes = 7;
     double fraction = 7;

@@ -96,10 +96,10 @@ static void test_two_of_one_name(void **state) {
   const struct safetensors_tensor twins[] = {shapes[1], shapes[1]};
   FILE *file = tmpfile();
   assert_non_null(file);
-  assert_int_equal(safetensors_write(file, path,
-                                     &(struct safetensors_content){
-                                         .tensors = twins, .tensor_count = 2, .read = give}),
-                   NEAP_INVALID_ARGUMENT);
+  assert_int_equal(
+      safetensors_write(file, path,
+                        &(struct safetensors_content){.tensors = twins, .tensor_count = 2, .read = give}),
+      NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "scalar"));
   fclose(file);
 }
@@ -261,10 +261,10 @@ static int remove_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_write_failures),
-      cmocka_unit_test(test_two_of_one_name), cmocka_unit_test(test_save),         cmocka_unit_test(test_bad_headers),
-      cmocka_unit_test(test_bad_lengths),  cmocka_unit_test(test_damage),
-      cmocka_unit_test(test_other_dtypes),
+      cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_write_failures),
+      cmocka_unit_test(test_two_of_one_name), cmocka_unit_test(test_save),
+      cmocka_unit_test(test_bad_headers),     cmocka_unit_test(test_bad_lengths),
+      cmocka_unit_test(test_damage),          cmocka_unit_test(test_other_dtypes),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);
 }

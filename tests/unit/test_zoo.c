@@ -183,10 +183,12 @@ static void test_names_of_parameters(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_parameter_counts), cmocka_unit_test(test_unet),
-      cmocka_unit_test(test_pspnet),           cmocka_unit_test(test_sizes_of_images),
-      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images),
-      cmocka_unit_test(test_names_of_parameters)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_parameter_counts),
+                                     cmocka_unit_test(test_unet),
+                                     cmocka_unit_test(test_pspnet),
+                                     cmocka_unit_test(test_sizes_of_images),
+                                     cmocka_unit_test(test_bad_names),
+                                     cmocka_unit_test(test_small_images),
+                                     cmocka_unit_test(test_names_of_parameters)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,6 +467,27 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
 }
 
+/* Where recomputation is deep the least plan, improved within the limit, may be the better start; and so a little
+ * more memory than the least does not cost more than the least does. */
+static neap_status plan_from_least(const struct planning *p, struct outcome *out) {
+  enum { NODES = 200 }; /* of more the least takes seconds */
+  static const double deep = 1.4;
+  if (p->options->quick || p->step->node_count > NODES || out->cost <= deep * p->step->base_cost) return NEAP_OK;
+  struct planning below = planning_of(p->step, p->limit, p->options);
+  struct outcome other = {.cost = INFINITY};
+  neap_status status = add_least(&below);
+  if (status == NEAP_OK) status = improve(&below, &other);
+  free_candidates(&below);
+  if (status == NEAP_OK) status = find_cost(p->step, &other.best, &other.cost);
+  if (status == NEAP_OK && other.cost < out->cost) {
+    const struct outcome swap = *out;
+    *out = other;
+    other = swap;
+  }
+  free_outcome(&other);
+  return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
+}
+
 static neap_status plan_step(const neap_step *step, uint64_t limit, const struct planner_options *options,
                              struct schedule *out) {
   struct planning p = planning_of(step, limit, options);
@@ -478,6 +499,7 @@ static neap_status plan_step(const neap_step *step, uint64_t limit, const struct
   neap_status status = leaner_step_create(step, &leaner);
   p.leaner = leaner.step != NULL ? &leaner : NULL;
   if (status == NEAP_OK) status = plan_in_orders(&p, &outcome);
+  if (status == NEAP_OK) status = plan_from_least(&p, &outcome);
   if (status == NEAP_OK) swap_schedules(out, &outcome.best);
   if (status == NEAP_OK && options->runner_up != NULL) swap_schedules(options->runner_up, &outcome.runner_up);
   free_outcome(&outcome);

@@ -3,8 +3,9 @@
 
 #include "cli.h"
 
-neap_status answer_ask(const struct source *source, const neap_step *step, uint64_t budget, const char *planner,
-                       double seconds, struct watch *watch, neap_step **chosen, struct plan_answer *answer) {
+neap_status answer_ask(const struct source *source, const neap_step *step, uint64_t budget,
+                       const char *planner, double seconds, struct watch *watch, neap_step **chosen,
+                       struct plan_answer *answer) {
   *answer = (struct plan_answer){.planner = planner};
   const neap_status status =
       watch_plan(watch, source, step, budget, planner, seconds, &answer->smallest, chosen, &answer->plan);
@@ -22,8 +23,8 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
   const bool suited = answer->smallest > 0;
   neap_step_info info;
   neap_step_describe(step, &info);
-  return json_pack("{s:s, s:s, s:o, s:b, s:n, s:I, s:n, s:n, s:f, s:n, s:n, s:n, s:n, s:n, s:o, s:o}", "graph",
-                   info.name, "planner", answer->planner, "budget_bytes",
+  return json_pack("{s:s, s:s, s:o, s:b, s:n, s:I, s:n, s:n, s:f, s:n, s:n, s:n, s:n, s:n, s:o, s:o}",
+                   "graph", info.name, "planner", answer->planner, "budget_bytes",
                    budget == NEAP_BUDGET_MIN ? json_null() : json_integer((json_int_t)budget), "feasible", 0,
                    "peak_bytes", "resident_bytes", (json_int_t)info.resident_bytes, "arena_bytes", "cost",
                    "base_cost", info.base_cost, "overhead", "seconds", "recomputed", "lower_bound_bytes",
@@ -40,7 +41,8 @@ static void explain_unsuited(const struct plan_answer *answer) {
           answer->planner, planner_graphs(answer->planner), answer->why);
 }
 
-static void explain_over_budget(const struct plan_answer *answer, const struct source *source, uint64_t budget) {
+static void explain_over_budget(const struct plan_answer *answer, const struct source *source,
+                                uint64_t budget) {
   fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
           (unsigned long long)budget, answer->planner);
   fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n", (unsigned long long)answer->smallest,

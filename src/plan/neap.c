@@ -467,13 +467,16 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
 }
 
-/* Where recomputation is deep the least plan, improved within the limit, may be the better start; and so a little
- * more memory than the least does not cost more than the least does. */
+/* Where recomputation is deep the least plan, improved within the limit, may be the better start: searches that
+ * begin elsewhere can end far above what a little less memory costs. */
 static neap_status plan_from_least(const struct planning *p, struct outcome *out) {
   enum { NODES = 200 }; /* of more the least takes seconds */
   static const double deep = 1.4;
-  if (p->options->quick || p->step->node_count > NODES || out->cost <= deep * p->step->base_cost) return NEAP_OK;
+  if (p->options->quick || p->step->node_count > NODES || out->cost <= deep * p->step->base_cost ||
+      time_is_up(p))
+    return NEAP_OK;
   struct planning below = planning_of(p->step, p->limit, p->options);
+  below.told = p->told;
   struct outcome other = {.cost = INFINITY};
   neap_status status = add_least(&below);
   if (status == NEAP_OK) status = improve(&below, &other);

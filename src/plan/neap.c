@@ -467,8 +467,8 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
 }
 
-/* Where recomputation is deep the least plan, improved within the limit, may be the better start: searches that
- * begin elsewhere can end far above what a little less memory costs. */
+/* Where recomputation is deep the least plan, improved within the limit, may be the better start: searches
+ * that begin elsewhere can end far above what a little less memory costs. */
 static neap_status plan_from_least(const struct planning *p, struct outcome *out) {
   enum { NODES = 200 }; /* of more the least takes seconds */
   static const double deep = 1.4;

@@ -370,8 +370,10 @@ static int compare_names(const void *a, const void *b) {
 static neap_status check_names(const struct neap_graph *graph) {
   VECTOR(const char *) names = {0};
   TRY(vector_reserve(&names, graph->tensors.count + 1));
-  for (size_t t = 0; t < graph->tensors.count; t++)
-    if (graph->tensors.data[t].role != ROLE_VALUE) names.data[names.count++] = graph->tensors.data[t].name;
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    if (tensor->role != ROLE_VALUE && tensor->view_of < 0) names.data[names.count++] = tensor->name;
+  }
   if (names.count > 0) qsort(names.data, names.count, sizeof *names.data, compare_names);
   neap_status status = NEAP_OK;
   for (size_t i = 1; i < names.count && status == NEAP_OK; i++)

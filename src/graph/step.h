@@ -49,11 +49,6 @@ struct step_node {
   const struct inplace_pair *inplace;
 };
 
-/* An update that makes nothing: it can be put where it is best once the rest is known. */
-static inline bool is_plain_update(const struct step_node *node) {
-  return node->update_count > 0 && node->output_count == 0;
-}
-
 struct neap_step {
   struct region region; /* owns all that is pointed to */
   const char *name;

@@ -200,6 +200,12 @@ static neap_status count_gradients(struct chain *chain) {
   return NEAP_OK;
 }
 
+static bool makes_what_is_read(const neap_step *step, const struct step_node *node) {
+  for (int32_t i = 0; i < node->output_count; i++)
+    if (step->reader_start[node->outputs[i] + 1] > step->reader_start[node->outputs[i]]) return true;
+  return false;
+}
+
 /* Forward values whose node must not run again: not at all, or not once what it reads is updated, be it in
  * the forward pass or by a node that others wait for. */
 static void find_pinned(struct chain *chain) {
@@ -209,7 +215,8 @@ static void find_pinned(struct chain *chain) {
     bool once = !node->repeatable || node->update_count > 0;
     for (int32_t i = 0; !once && i < node->input_count; i++) {
       const int32_t updater = step->tensors[node->inputs[i]].updater;
-      once = updater >= 0 && (updater < chain->cuts.border || !is_plain_update(&step->nodes[updater]));
+      once =
+          updater >= 0 && (updater < chain->cuts.border || makes_what_is_read(step, &step->nodes[updater]));
     }
     for (int32_t i = 0; once && i < node->output_count; i++) chain->pinned[node->outputs[i]] = true;
   }

@@ -33,6 +33,11 @@ neap_status forward_graph_create(const neap_step *step, struct region *region, s
 neap_status forward_graph_schedule(const struct forward_graph *graph, const int32_t *segment,
                                    const bool *stays, struct schedule *out);
 
+/* An update that makes nothing: it can be put where it is best once the rest is known. */
+static inline bool is_plain_update(const struct step_node *node) {
+  return node->update_count > 0 && node->output_count == 0;
+}
+
 /* Adds the step's updates to a schedule that has every other node, each at the first position that is valid:
  * after its inputs are made and after the last run of every other reader of what it changes. Only plain
  * updates; others have to be there. */

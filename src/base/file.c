@@ -23,7 +23,7 @@ static void sync_folder(const char *path) {
 }
 
 static neap_status say_why(const char *path, int why) {
-  return neap_fail(NEAP_IO_FAILED, "%s: cannot be written: %s", path,
+  return neap_fail(why == ENOMEM ? NEAP_OUT_OF_MEMORY : NEAP_IO_FAILED, "%s: cannot be written: %s", path,
                    why != 0 ? strerror(why) : "unknown error");
 }
 

@@ -112,7 +112,10 @@ neap_status json_read(const char *path, const char *format, json_t **out) {
 }
 
 static bool dump(FILE *file, const void *context) {
-  return json_dumpf(context, file, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0 && fputc('\n', file) != EOF;
+  const bool good =
+      json_dumpf(context, file, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0 && fputc('\n', file) != EOF;
+  if (!good && errno == 0) errno = ENOMEM; /* the system has not failed: jansson itself had no memory */
+  return good;
 }
 
 neap_status json_write(const json_t *value, const char *path) { return file_write(path, dump, value); }

@@ -36,9 +36,8 @@ void *__wrap_reallocarray(void *old, size_t count, size_t bytes) {
   return may() ? __real_reallocarray(old, count, bytes) : NULL;
 }
 
-/* Runs `attempt` with the first, second, ... allocation failing until it gets through without. `*misnamed`
- * counts the failures that are called something else than what they are; NULL: none may be. */
-static void fail_everywhere_but(neap_status (*attempt)(void), long stride, int *misnamed) {
+/* Runs `attempt` with the first, second, ... allocation failing until it gets through without. */
+static void fail_everywhere(neap_status (*attempt)(void), long stride) {
   for (long n = 0;; n += n < 300 ? 1 : stride) {
     allowed = n;
     failed = false;
@@ -51,18 +50,9 @@ static void fail_everywhere_but(neap_status (*attempt)(void), long stride, int *
       assert_true(n > 0);
       return;
     }
-    assert_int_not_equal(status, NEAP_OK);
-    if (misnamed != NULL) {
-      *misnamed += status != NEAP_OUT_OF_MEMORY;
-      continue;
-    }
     if (status != NEAP_OUT_OF_MEMORY) print_error("allocation %ld: %s\n", n, neap_error_message());
     assert_int_equal(status, NEAP_OUT_OF_MEMORY);
   }
-}
-
-static void fail_everywhere(neap_status (*attempt)(void), long stride) {
-  fail_everywhere_but(attempt, stride, NULL);
 }
 
 static const neap_model_options shape = {.batch = 2, .image = {3, 8, 8}};
@@ -136,22 +126,28 @@ static neap_status attempt_save(void) {
   return status == NEAP_OK ? neap_session_load(session, path) : status;
 }
 
-/* The JSON library's allocations fail too. */
+/* The JSON library's allocations fail too, but not while it reads: its parser writes past its buffer then. */
+static void json_may_fail(bool may_fail) {
+  json_set_alloc_funcs(may_fail ? malloc : __real_malloc, free); /* the first as wrapped */
+}
+
 static neap_status attempt_files(void) {
   neap_step *again = NULL;
   neap_plan *plan = NULL, *plan_again = NULL;
-  json_set_alloc_funcs(malloc, free); /* as wrapped */
+  json_may_fail(true);
   neap_status status = neap_step_write(irregular, path);
+  json_may_fail(false);
   if (status == NEAP_OK) status = neap_step_read(path, &again);
   if (status == NEAP_OK) status = neap_plan_make(again, NEAP_BUDGET_MAX, NULL, NULL, &plan);
+  json_may_fail(true);
   if (status == NEAP_OK) status = neap_plan_write(plan, path);
+  json_may_fail(false);
   if (status == NEAP_OK) status = neap_plan_read(path, &plan_again);
   neap_check_result result;
   if (status == NEAP_OK) status = neap_plan_check(irregular, plan_again, &result);
   neap_plan_free(plan_again);
   neap_plan_free(plan);
   neap_step_free(again);
-  json_set_alloc_funcs(__real_malloc, free);
   return status;
 }
 
@@ -216,17 +212,14 @@ static void test_save(void **state) {
   neap_session_free(session);
 }
 
-/* What is written in spite of a failure would be read as less than there was. jansson's parser takes some of
- * its own failures for faults of the file. */
+/* What is written in spite of a failure would be read as less than there was. */
 static void test_files(void **state) {
   (void)state;
   irregular = random_step(FAMILY_LAYERED, 12, 5);
   snprintf(path, sizeof path, "/tmp/neap-test-%ld.json", (long)getpid());
-  int misnamed = 0;
   one_only = true;
-  fail_everywhere_but(attempt_files, 1, &misnamed);
+  fail_everywhere(attempt_files, 1);
   one_only = false;
-  print_message("failures of memory that go by another name: %d\n", misnamed);
   remove(path);
   neap_step_free(irregular);
 }

@@ -45,17 +45,17 @@ struct fitting {
 /* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. Where the search
  * came as near as it could, which is not near, it hardly ever helps. */
 static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
-  enum { LEAST = 500000, EACH = 50, THOROUGH = 4, NEAR = 25, SHARE = 8 };
+  enum { LEAST = 500000, EACH = 50, LARGE = 4, NEAR = 25, SHARE = 8 };
   const int64_t work = LEAST + (int64_t)f->count * EACH;
-  if (f->limits->thorough) return work * THOROUGH;
+  if (f->limits->effort >= EFFORT_LARGE) return work * LARGE;
   return f->limits->closest && height > capacity + capacity / NEAR ? work / SHARE : work;
 }
 
-/* Where the least is asked for, thoroughly: in proportion to the pairs, a second or two for thousands. */
+/* Where the least is asked for, with effort: in proportion to the pairs, a second or two for thousands. */
 static int64_t work_for_least(const struct fitting *f) {
   enum { EACH_PAIR = 4, MOST = 40000000 };
   const int64_t usual = work_for(f, 0, 0), pairs = (int64_t)f->count * f->count * EACH_PAIR;
-  if (!f->limits->thorough || pairs < usual) return usual;
+  if (f->limits->effort < EFFORT_LARGE || pairs < usual) return usual;
   return pairs < MOST ? pairs : MOST;
 }
 
@@ -122,11 +122,13 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
 enum { MANY_SHAPES = 5000 };
 
 static struct placement_limits limits_for(const struct fitting *f) {
-  enum { SEARCHED = 20000000, THOROUGH = 16, TIERED = 16000000, CLOSING = 8000000 };
+  enum { SEARCHED = 20000000, TIERED = 16000000, CLOSING = 8000000, MORE = 16 };
+  const int64_t more = f->limits->effort >= EFFORT_LARGE ? MORE : 1,
+                most = f->limits->effort >= EFFORT_LARGEST ? MORE : 1;
   return (struct placement_limits){.enough = f->limits->enough,
-                                   .searched = f->limits->thorough ? THOROUGH * SEARCHED : SEARCHED,
-                                   .tiered = TIERED,
-                                   .closing = f->limits->closest ? CLOSING : 0};
+                                   .searched = more * SEARCHED,
+                                   .tiered = most * TIERED,
+                                   .closing = f->limits->closest ? most * CLOSING : 0};
 }
 
 /* Takes over what ejection makes of the layout in hand within the capacity. */
@@ -144,10 +146,22 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
   return enough > out->live_bytes ? enough / f->alignment * f->alignment : out->live_bytes;
 }
 
+/* Places the shapes, now parted, and takes that over where it is lower. */
+static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct layout *out) {
+  struct placement_limits limits = limits_for(f);
+  struct placement_result result;
+  limits.closing = 0;
+  TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
+  if (result.height >= out->arena_bytes) return NEAP_OK;
+  for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
+  take_offsets(f, offsets, out);
+  return NEAP_OK;
+}
+
 /* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
  * the least is asked for and not found, the gap is halved. */
 static neap_status mend(struct fitting *f, struct region *region, struct layout *out) {
-  enum { HALVINGS = 3, THOROUGH = 2 };
+  enum { HALVINGS = 3, MORE = 2 };
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
   RETURN_IF(!offsets || !heir_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
@@ -159,10 +173,12 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
       heir_of[f->shape_of[i]] = -1;
   }
   uint64_t capacity = goal_of(f, out);
+  if (f->limits->effort == EFFORT_LARGEST && f->shape_count < MANY_SHAPES) TRY(place_parted(f, offsets, out));
+  if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
   const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);
   TRY(eject(f, heir_of, capacity, work, offsets, out));
-  const int halvings = !least ? 0 : f->limits->thorough ? THOROUGH * HALVINGS : HALVINGS;
+  const int halvings = !least ? 0 : f->limits->effort >= EFFORT_LARGE ? MORE * HALVINGS : HALVINGS;
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
     TRY(eject(f, heir_of, middle, work / 2, offsets, out));

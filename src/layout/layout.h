@@ -16,11 +16,14 @@ struct layout {
   uint64_t live_bytes;  /* the largest live bytes at any position: no arena can be smaller */
 };
 
+/* How much is done: hundredths of a second, tenths of one, or a second or two. */
+enum layout_effort { EFFORT_USUAL, EFFORT_LARGE, EFFORT_LARGEST };
+
 /* When to stop and how much to do. */
 struct layout_limits {
   uint64_t enough; /* bytes of arena that will do; up to the live bytes: the least */
   bool closest;    /* where what is enough is not found, comes as near to it as it can in little time */
-  bool thorough;   /* tenths of a second for hundredths; for the least of thousands of instances, seconds */
+  enum layout_effort effort;
 };
 
 /* Offsets for the instances of a simulated schedule. An instance that takes over another's bytes in place

@@ -150,7 +150,7 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
                                  const struct planner_options *options, struct neap_plan **out) {
   enum { TRIES = 4, SHARE = 100 }; /* of the live bytes, that are not worth more */
   struct schedule schedule = {0};
-  struct demand demand = {.planner = planner->name, .tight = true, .thorough = true};
+  struct demand demand = {.planner = planner->name, .tight = true, .effort = EFFORT_LARGEST};
   struct simulation score = {0};
   struct neap_plan *plan = NULL;
   neap_status status = planner->least(step, 0, options, &schedule);
@@ -323,17 +323,24 @@ static neap_status ask_below_least(struct choice *c, const struct planner_option
   }
 }
 
-/* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, so it is
- * asked for whatever the budget: the least is the same for all. */
+/* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, and be laid
+ * out in fewer, so it is asked for whatever the budget: the least is the same for all. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
-  uint64_t missing;
-  struct neap_plan *least = c->least;
-  struct choice at_least = {.step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(least)};
-  c->least = NULL;
-  consider(&at_least, least);
-  const neap_status status = ask_within(&at_least, options, &missing);
-  neap_plan_free(at_least.least);
-  c->least = at_least.best;
+  enum { ROUNDS = 3 };
+  neap_status status = NEAP_OK;
+  uint64_t missing, before = UINT64_MAX;
+  for (int i = 0; i < ROUNDS && status == NEAP_OK && plan_bytes(c->least) < before; i++) {
+    struct neap_plan *least = c->least;
+    struct choice at_least = {
+        .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(least)};
+    c->least = NULL;
+    consider(&at_least, least);
+    status = ask_within(&at_least, options, &missing);
+    neap_plan_free(at_least.least);
+    c->least = at_least.best;
+    before = plan_bytes(c->least);
+    if (status == NEAP_OK) status = plan_tighten(c->step, true, &c->least);
+  }
   return status;
 }
 
@@ -376,7 +383,8 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
     choice->best = choice->least;
     choice->least = NULL;
   }
-  if (choice->best != NULL) return NEAP_OK;
+  if (choice->best != NULL)
+    return clock_is_past(options->deadline) ? NEAP_OK : plan_tighten(choice->step, false, &choice->best);
   if (smallest != NULL) *smallest = plan_bytes(choice->least);
   return plan_over_budget(choice->name, choice->budget, plan_bytes(choice->least));
 }

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "layout/layout.h"
 #include "plan/planner.h"
 #include "plan/search.h"
 
@@ -30,7 +29,7 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
                          &count));
   const struct layout_limits limits = {.enough = enough_for(demand, score.peak_bytes - step->resident_bytes),
                                        .closest = !demand->quick,
-                                       .thorough = demand->thorough};
+                                       .effort = demand->effort};
   struct layout layout = {0};
   struct placed *placed = malloc(((size_t)count + 1) * sizeof *placed);
   neap_status status = placed == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
@@ -346,7 +345,7 @@ static neap_status try_again(struct repair *r, const struct schedule *runner_up)
   struct ending ended[2];
   const int count = runner_up != NULL && runner_up->nodes.count > 0 ? 2 : 1;
   struct demand demand = *r->demand;
-  demand.thorough = true;
+  demand.effort = EFFORT_LARGE;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
     ending_keep(&ended[i], plan_of_schedule(r->step, schedules[i], &demand, &plans[i]));
@@ -451,5 +450,20 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
     *out = r.best;
   else
     neap_plan_free(r.best);
+  return status;
+}
+
+neap_status plan_tighten(const neap_step *step, bool least, struct neap_plan **plan) {
+  struct demand demand = {
+      .planner = (*plan)->planner, .capacity = UINT64_MAX, .tight = true, .effort = EFFORT_LARGEST};
+  struct schedule schedule = {0};
+  struct neap_plan *tight = NULL;
+  if ((*plan)->arena_bytes <= tight_above(live_of(*plan))) return NEAP_OK;
+  if (least) demand.capacity = live_of(*plan);
+  neap_status status = copy_schedule(*plan, &schedule);
+  if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, &demand, &tight);
+  if (status == NEAP_OK && tight->arena_bytes < (*plan)->arena_bytes) swap_plans(plan, &tight);
+  neap_plan_free(tight);
+  schedule_free(&schedule);
   return status;
 }

@@ -2,6 +2,7 @@
 #ifndef NEAP_LAYOUT_REPAIR_H
 #define NEAP_LAYOUT_REPAIR_H
 
+#include "layout/layout.h"
 #include "plan/plan.h"
 
 /* What is asked of a plan. */
@@ -9,8 +10,8 @@ struct demand {
   const char *planner; /* the plan's */
   double deadline;     /* of clock_seconds(): what keeps the capacity by then will do; 0: none */
   uint64_t capacity;   /* bytes of arena that will do */
-  bool tight;          /* and no more than TIGHTNESS allows */
-  bool thorough;       /* as in layout.h */
+  enum layout_effort effort;
+  bool tight; /* and no more than TIGHTNESS allows */
   bool again; /* where it nearly fits, the planner will be asked for less if there is time: no repair then */
   bool quick; /* any that keeps the capacity will do, whatever it costs */
 };
@@ -37,5 +38,9 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
 neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
                            const struct schedule *runner_up, const struct demand *demand,
                            struct neap_plan **out);
+
+/* Where the arena is not tight, puts the same schedule in a smaller one in the place of `*plan`, if it finds
+ * one in a second or so: a tight one, or for `least` the smallest. On failure the plan is as it was. */
+neap_status plan_tighten(const neap_step *step, bool least, struct neap_plan **plan);
 
 #endif

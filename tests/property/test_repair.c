@@ -97,6 +97,64 @@ static void test_repaired_plans(void **state) {
   assert_true(2 * mended >= repaired);
 }
 
+/* The instances one above the other, as if nothing could share bytes: far from tight. */
+static neap_plan *heap_up(const neap_step *step, const struct schedule *schedule) {
+  struct demand demand = {.planner = "neap", .quick = true};
+  neap_plan *laid_out, *heap;
+  assert_int_equal(plan_of_schedule(step, schedule, &demand, &laid_out), NEAP_OK);
+  struct placed *placed = malloc(((size_t)laid_out->instance_count + 1) * sizeof *placed);
+  assert_non_null(placed);
+  struct neap_plan draft = *laid_out;
+  draft.arena_bytes = 0;
+  for (int32_t i = 0; i < draft.instance_count; i++) {
+    placed[i] = laid_out->instances[i];
+    placed[i].offset = draft.arena_bytes;
+    draft.arena_bytes += placed[i].bytes;
+  }
+  draft.instances = placed;
+  assert_int_equal(plan_create(&draft, &heap), NEAP_OK);
+  free(placed);
+  neap_plan_free(laid_out);
+  return heap;
+}
+
+static void test_tightened_plans(void **state) {
+  (void)state;
+  int seen = 0, tight = 0;
+  for (int i = 0; i < shorten(30); i++) {
+    neap_step *step = aligned_step((enum family)(i % FAMILY_COUNT), 6 + i % 50, (uint32_t)i + 5000);
+    struct schedule schedule = {0};
+    if (find_schedule(step, 2 + i % 6, &schedule)) {
+      neap_plan *heap = heap_up(step, &schedule), *plan = heap_up(step, &schedule),
+                *least = heap_up(step, &schedule), *again = heap_up(step, &schedule);
+      expect_valid(step, heap);
+      assert_int_equal(plan_tighten(step, false, &plan), NEAP_OK);
+      assert_int_equal(plan_tighten(step, true, &least), NEAP_OK);
+      assert_int_equal(plan_tighten(step, true, &again), NEAP_OK);
+      expect_valid(step, plan);
+      expect_valid(step, least);
+      expect_same(least, again);
+      assert_int_equal(least->length, heap->length);
+      assert_memory_equal(least->schedule, heap->schedule, (size_t)heap->length * sizeof *heap->schedule);
+      assert_true(plan->arena_bytes <= heap->arena_bytes && least->arena_bytes <= heap->arena_bytes);
+      if (is_tight(plan)) {
+        const neap_plan *before = plan;
+        assert_int_equal(plan_tighten(step, true, &plan), NEAP_OK);
+        assert_ptr_equal(plan, before);
+      }
+      seen++;
+      tight += is_tight(plan);
+      neap_plan_free(heap);
+      neap_plan_free(plan);
+      neap_plan_free(least);
+      neap_plan_free(again);
+    }
+    schedule_free(&schedule);
+    neap_step_free(step);
+  }
+  assert_true(seen >= shorten(30) / 2 && 10 * tight >= 7 * seen);
+}
+
 /* Searches, layouts and repairs are shared among threads: of whole plans, whatever their number, the same. */
 static void test_any_number_of_threads(void **state) {
   (void)state;
@@ -211,8 +269,8 @@ static void test_ejection(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_repaired_plans),
-                                     cmocka_unit_test(test_any_number_of_threads),
-                                     cmocka_unit_test(test_ejection)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_repaired_plans), cmocka_unit_test(test_tightened_plans),
+      cmocka_unit_test(test_any_number_of_threads), cmocka_unit_test(test_ejection)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,14 +48,9 @@ static neap_status read_tensors(json_t *root, const char *file, struct region *r
   return NEAP_OK;
 }
 
-/* A list of ids; a missing one is empty where that is allowed. */
-static neap_status read_ids(const json_t *object, const char *name, bool optional,
-                            const struct json_place *place, struct region *region, const int32_t **ids,
-                            int32_t *count) {
-  json_t *list = json_object_get(object, name);
-  *count = 0;
-  *ids = NULL;
-  if (list == NULL && optional) return NEAP_OK;
+static neap_status read_ids(const json_t *object, const char *name, const struct json_place *place,
+                            struct region *region, const int32_t **ids, int32_t *count) {
+  json_t *list;
   TRY(json_need_array(object, name, place, &list));
   int32_t *read = region_alloc(region, json_array_size(list), sizeof *read);
   RETURN_IF_NULL(read);
@@ -67,8 +62,7 @@ static neap_status read_ids(const json_t *object, const char *name, bool optiona
 
 static neap_status read_inplace(const json_t *object, const struct json_place *place, struct region *region,
                                 struct step_node *node) {
-  json_t *list = json_object_get(object, "inplace"), *pair;
-  if (list == NULL) return NEAP_OK;
+  json_t *list, *pair;
   TRY(json_need_array(object, "inplace", place, &list));
   struct inplace_pair *pairs = region_alloc(region, json_array_size(list), sizeof *pairs);
   RETURN_IF_NULL(pairs);
@@ -96,11 +90,10 @@ static neap_status read_node(const json_t *value, const struct json_place *place
   TRY(name_index(pass, pass_names, PASS_COUNT, place, "pass", &index));
   node->pass = (enum pass)index;
   TRY(json_need_number(value, "cost", place, &node->cost));
-  if (json_object_get(value, "workspace") != NULL)
-    TRY(json_need_size(value, "workspace", place, &node->workspace));
-  TRY(read_ids(value, "inputs", false, place, region, &node->inputs, &node->input_count));
-  TRY(read_ids(value, "outputs", false, place, region, &node->outputs, &node->output_count));
-  TRY(read_ids(value, "updates", true, place, region, &node->updates, &node->update_count));
+  TRY(json_need_size(value, "workspace", place, &node->workspace));
+  TRY(read_ids(value, "inputs", place, region, &node->inputs, &node->input_count));
+  TRY(read_ids(value, "outputs", place, region, &node->outputs, &node->output_count));
+  TRY(read_ids(value, "updates", place, region, &node->updates, &node->update_count));
   TRY(read_inplace(value, place, region, node));
   const json_t *repeatable = json_object_get(value, "repeatable");
   if (repeatable != NULL && !json_is_boolean(repeatable))
@@ -126,7 +119,7 @@ static neap_status read_draft(json_t *root, const char *file, struct region *reg
     TRY(read_node(value, &place, region, &draft->nodes[i]));
   }
   place.path[0] = '\0';
-  return read_ids(root, "outputs", false, &place, region, &draft->outputs, &draft->output_count);
+  return read_ids(root, "outputs", &place, region, &draft->outputs, &draft->output_count);
 }
 
 neap_status step_read(const char *path, struct neap_step **out) {

@@ -130,8 +130,8 @@ for id in $(seq 14); do tensors+=", {\"name\": \"t$id\", \"bytes\": 64, \"role\"
 for id in $(seq 0 14); do
   cost=0.2 inputs="$((2 * (id - 8))), $((2 * (id - 8) + 1))"
   [ "$id" -ge 8 ] || cost=${costs[id % 3]} inputs=""
-  nodes+="${nodes:+,}{\"name\": \"n$id\", \"op\": \"f\", \"pass\": \"forward\", \"cost\": $cost, \"inputs\": [$inputs],
-    \"outputs\": [$id]}"
+  nodes+="${nodes:+,}{\"name\": \"n$id\", \"op\": \"f\", \"pass\": \"forward\", \"cost\": $cost, \"workspace\": 0,
+    \"inputs\": [$inputs], \"outputs\": [$id], \"updates\": [], \"inplace\": []}"
 done
 echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"tree\", \"tensors\": [$tensors], \"nodes\": [$nodes],
   \"outputs\": [14]}" >tree.json

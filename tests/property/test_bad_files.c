@@ -2,6 +2,7 @@
  * valid reading, never a crash; what was written is read back the same. */
 #include "random_step.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -100,7 +101,10 @@ static void test_wrong_fields(void **state) {
 #define GRAPH(tensors, nodes, outputs)                                                                       \
   "{\"format\":\"neap-graph\",\"version\":1,\"name\":\"g\",\"tensors\":[" tensors "],\"nodes\":[" nodes      \
   "],\"outputs\":[" outputs "]}"
-#define NODE(rest) "{\"name\":\"n\",\"op\":\"o\",\"pass\":\"forward\"," rest "}"
+#define NODE_WITH(inplace, rest)                                                                             \
+  "{\"name\":\"n\",\"op\":\"o\",\"pass\":\"forward\",\"workspace\":0,\"updates\":[],\"inplace\":[" inplace   \
+  "]," rest "}"
+#define NODE(rest) NODE_WITH("", rest)
 #define VALUE      "{\"name\":\"v\",\"bytes\":8,\"role\":\"value\"}"
   static const char *const files[][2] = {
       {"", "1"},
@@ -118,7 +122,7 @@ static void test_wrong_fields(void **state) {
                  "\"cost\":1,\"inputs\":[],\"outputs\":[0]"),
              ""),
        "already"},
-      {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0],\"inplace\":[[0,0]]"), ""), "inplace"},
+      {GRAPH(VALUE, NODE_WITH("[0,0]", "\"cost\":1,\"inputs\":[],\"outputs\":[0]"), ""), "inplace"},
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[],\"outputs\":[0]"), "4"), "outputs[0]"},
       {GRAPH("{\"name\":\"v\",\"bytes\":9223372036854775807,\"role\":\"input\"},{\"name\":\"w\",\"bytes\":"
              "9223372036854775807,\"role\":"
@@ -133,6 +137,48 @@ static void test_wrong_fields(void **state) {
       print_error("case %zu: %s\n", i, neap_error_message());
     assert_non_null(strstr(neap_error_message(), files[i][1]));
   }
+}
+
+/* Without each of its fields in turn, and of those of the first object in each list: the message names it. */
+static int leave_out(json_t *root, json_t *object, neap_status (*read)(void)) {
+  int refused = 0;
+  for (size_t left = json_object_size(object); left > 0; left--) {
+    char key[32], message[64];
+    void *first = json_object_iter(object); /* what is put back is the last then */
+    json_t *value = json_incref(json_object_iter_value(first));
+    snprintf(key, sizeof key, "%s", json_object_iter_key(first));
+    snprintf(message, sizeof message, "%s': is missing", key);
+    assert_int_equal(json_object_del(object, key), 0);
+    assert_int_equal(json_dump_file(root, path, JSON_COMPACT), 0);
+    if (strcmp(key, "repeatable") != 0) { /* which is true then */
+      assert_int_equal(read(), NEAP_BAD_FORMAT);
+      if (strstr(neap_error_message(), message) == NULL) print_error("%s\n", neap_error_message());
+      assert_non_null(strstr(neap_error_message(), message));
+      refused++;
+    } else {
+      assert_int_equal(read(), NEAP_OK);
+    }
+    assert_int_equal(json_object_set_new(object, key, value), 0);
+    if (json_is_object(json_array_get(value, 0))) refused += leave_out(root, json_array_get(value, 0), read);
+  }
+  return refused;
+}
+
+static void test_missing_fields(void **state) {
+  (void)state;
+  neap_plan *plan;
+  checked_against = random_step(FAMILY_LAYERED, 6, 3);
+  assert_int_equal(neap_step_write(checked_against, path), NEAP_OK);
+  json_t *root = json_load_file(path, 0, NULL);
+  assert_int_equal(leave_out(root, root, read_graph), 6 + 3 + 9);
+  json_decref(root);
+  assert_int_equal(neap_plan_make(checked_against, NEAP_BUDGET_MIN, "auto", NULL, &plan), NEAP_OK);
+  assert_int_equal(neap_plan_write(plan, path), NEAP_OK);
+  root = json_load_file(path, 0, NULL);
+  assert_int_equal(leave_out(root, root, read_plan), 11 + 4);
+  json_decref(root);
+  neap_plan_free(plan);
+  neap_step_free(checked_against);
 }
 
 static void test_round_trip(void **state) {
@@ -166,7 +212,8 @@ int main(void) {
   snprintf(path, sizeof path, "/tmp/neap-test-%ld-a", (long)getpid());
   snprintf(source, sizeof source, "/tmp/neap-test-%ld-b", (long)getpid());
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_spoiled_files),
-                                     cmocka_unit_test(test_wrong_fields), cmocka_unit_test(test_round_trip),
+                                     cmocka_unit_test(test_wrong_fields),
+                                     cmocka_unit_test(test_missing_fields), cmocka_unit_test(test_round_trip),
                                      cmocka_unit_test(test_no_such_file)};
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   remove(path);

@@ -33,13 +33,28 @@ static neap_status usual_batch(struct source *source) {
   return NEAP_OK;
 }
 
+/* The first option that was given for a model, other than --threads, and not as it is by itself; NULL: none.
+ */
+static const char *option_for_model(const struct source *source) {
+  const struct source usual = SOURCE_DEFAULTS;
+  return source->batch != usual.batch               ? "--batch"
+         : source->optimizer != usual.optimizer     ? "--optimizer"
+         : source->momentum != usual.momentum       ? "--momentum"
+         : source->convolution != usual.convolution ? "--conv"
+         : source->backend != usual.backend         ? "--backend"
+         : source->costs != usual.costs             ? "--costs"
+         : source->variant != usual.variant         ? "--variant"
+                                                    : NULL;
+}
+
 int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step) {
   source->file = file;
   if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a graph file is missing");
   if (source->model != NULL && file != NULL)
     return report_usage(verb, "--model %s and the graph file %s: give one of them", source->model, file);
-  if (file != NULL && source->batch > 0)
-    return report_usage(verb, "--batch: a graph file has its batch already; it goes with --model");
+  if (file != NULL && option_for_model(source) != NULL)
+    return report_usage(verb, "%s goes with --model: the graph file %s is as it is", option_for_model(source),
+                        file);
   neap_status status = NEAP_OK;
   if (file != NULL) {
     status = neap_step_read(file, step);

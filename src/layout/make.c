@@ -26,10 +26,13 @@ struct way {
 
 static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
 
+/* What a plan must cost less than; NULL: there is none. */
+static const struct neap_plan *best_of(const struct way *w) { return w->found != NULL ? w->found : w->best; }
+
 /* What the planner finds within the limit, laid out. No plan, and no layout, where the schedule does not cost
  * less than what there is. */
 static neap_status plan_below(struct way *w, struct neap_plan **out) {
-  const struct neap_plan *best = w->found != NULL ? w->found : w->best;
+  const struct neap_plan *best = best_of(w);
   struct schedule schedule = {0}, runner_up = {0};
   struct simulation score = {0};
   struct planner_options with_second = *w->options;
@@ -100,6 +103,30 @@ static neap_status run_rounds(struct way *w) {
                    (unsigned long long)w->budget);
 }
 
+/* The planner goes on for most of the time that is left; the rest is for the layout of what it finds and,
+ * where that costs more than the schedule did, for the same with less memory. */
+static neap_status run_longer(struct way *w) {
+  static const double share = 0.7, moment = 0.05;
+  struct planner_options options = *w->options;
+  const double end = options.deadline;
+  w->options = &options;
+  for (int round = 0;; round++) {
+    struct neap_plan *plan = NULL;
+    const double left = end - clock_seconds();
+    if (left < moment) return NEAP_OK;
+    options.deadline = end - left * (1 - share);
+    const neap_status status = plan_below(w, &plan);
+    if (status == NEAP_OVER_BUDGET || (status == NEAP_OK && plan == NULL)) return NEAP_OK;
+    if (status != NEAP_OK) return status;
+    const uint64_t cut = cut_after(w, plan, round);
+    const bool kept = keeps(w, plan), suits = kept && plan->cost <= w->cost * (1 + 1e-9);
+    if (kept && (best_of(w) == NULL || plan->cost < best_of(w)->cost)) swap_plans(&w->found, &plan);
+    neap_plan_free(plan);
+    if (suits || w->limit < cut + w->step->resident_bytes) return NEAP_OK;
+    w->limit -= cut;
+  }
+}
+
 /* One planner: where the layout needs more than the live bytes and the budget, the planner gets less. A loose
  * one that nearly fits gets less first, which is better searched than a repair; where that leads to nothing,
  * what it finds within the budget is repaired. No plan where that would not cost less than `best`; beside
@@ -120,7 +147,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                                .deadline = options->deadline},
                     .careful = planner->loose && !options->quick && !options->goes_on &&
                                step->node_count <= LARGE_STEP};
-  const neap_status status = run_rounds(&way);
+  const neap_status status = options->goes_on ? run_longer(&way) : run_rounds(&way);
   const bool stands = status == NEAP_OK || (status == NEAP_OVER_BUDGET && way.found != NULL);
   if (stands)
     *out = way.found;

@@ -18,6 +18,7 @@ struct way {
   const struct planner_options *options;
   const struct neap_plan *best; /* of other rows: what does not cost less is no plan; NULL: none */
   uint64_t budget, limit;       /* the limit is what the planner gets */
+  double deadline;              /* of its search */
   struct demand demand;
   bool careful;            /* there is time for more than a first layout */
   double cost;             /* of the schedule that was found last */
@@ -37,6 +38,7 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
   struct simulation score = {0};
   struct planner_options with_second = *w->options;
   with_second.runner_up = &runner_up;
+  with_second.deadline = w->deadline;
   neap_status status = w->planner->plan(w->step, w->limit, &with_second, &schedule);
   if (status == NEAP_OK)
     status = simulate(w->step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
@@ -107,14 +109,12 @@ static neap_status run_rounds(struct way *w) {
  * where that costs more than the schedule did, for the same with less memory. */
 static neap_status run_longer(struct way *w) {
   static const double share = 0.7, moment = 0.05;
-  struct planner_options options = *w->options;
-  const double end = options.deadline;
-  w->options = &options;
+  const double end = w->options->deadline;
   for (int round = 0;; round++) {
     struct neap_plan *plan = NULL;
     const double left = end - clock_seconds();
     if (left < moment) return NEAP_OK;
-    options.deadline = end - left * (1 - share);
+    w->deadline = end - left * (1 - share);
     const neap_status status = plan_below(w, &plan);
     if (status == NEAP_OVER_BUDGET || (status == NEAP_OK && plan == NULL)) return NEAP_OK;
     if (status != NEAP_OK) return status;
@@ -140,6 +140,7 @@ static neap_status run_planner(const neap_step *step, uint64_t budget, const str
                     .best = best,
                     .budget = budget,
                     .limit = budget,
+                    .deadline = options->deadline,
                     .demand = {.planner = planner->name,
                                .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
                                .tight = true,

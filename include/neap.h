@@ -456,7 +456,8 @@ neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *p
 typedef struct neap_plan_options {
   const char *planner; /* NULL: "auto" */
   bool quick;     /* any plan within the budget will do; where none is found `*smallest` is 0, not sought */
-  double seconds; /* above 0: the search goes on for so long, and what it finds hangs on the machine */
+  double seconds; /* above 0: the search goes on for so long at the most, and what it finds hangs on the
+                     machine */
   neap_plan_progress_function *progress; /* called a few times a second while a search goes on; NULL: not */
   void *context;                         /* handed to it */
 } neap_plan_options;

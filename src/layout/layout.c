@@ -39,7 +39,7 @@ struct fitting {
   int32_t *shape_of;
   struct shape *shapes;
   struct span *spans;
-  int32_t shape_count;
+  int32_t shape_count, span_count;
 };
 
 /* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. Where the search
@@ -61,24 +61,23 @@ static int64_t work_for_least(const struct fitting *f) {
 
 /* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
 static void make_shapes(struct fitting *f) {
-  int32_t filled = 0;
-  f->shape_count = 0;
+  f->shape_count = f->span_count = 0;
   for (int32_t i = 0; i < f->count; i++) f->next[i] = -1;
   for (int32_t i = 0; i < f->count; i++)
     if (f->instances[i].takes_over >= 0 && !f->apart[i]) f->next[f->instances[i].takes_over] = i;
   for (int32_t i = 0; i < f->count; i++) {
     if (f->instances[i].takes_over >= 0 && !f->apart[i]) continue;
     struct shape *shape = &f->shapes[f->shape_count];
-    *shape = (struct shape){.first = filled};
+    *shape = (struct shape){.first = f->span_count};
     int64_t from = f->instances[i].at;
     for (int32_t k = i; k >= 0; k = f->next[k]) {
       /* Where an output takes over, the input's bytes count until then, the output's from the next position
        * on. */
-      int64_t until = (int64_t)f->instances[k].last + 1;
-      if (until <= from) until = from + 1;
-      f->spans[filled++] = (struct span){from, until, round_up(f->instances[k].bytes, f->alignment)};
-      from = until;
+      const int64_t until = (int64_t)f->instances[k].last + 1;
       f->shape_of[k] = f->shape_count;
+      if (until <= from) continue; /* it dies where it takes over: the input's bytes are all */
+      f->spans[f->span_count++] = (struct span){from, until, round_up(f->instances[k].bytes, f->alignment)};
+      from = until;
       shape->count++;
     }
     f->shape_count++;
@@ -89,11 +88,11 @@ static void make_shapes(struct fitting *f) {
  * below the bound, they need not. */
 static neap_status part_shapes(struct fitting *f, struct region *region, uint64_t bound) {
   int64_t length = 0;
-  for (int32_t i = 0; i < f->count; i++)
+  for (int32_t i = 0; i < f->span_count; i++)
     if (f->spans[i].upper > length) length = f->spans[i].upper;
   uint64_t *live = region_alloc(region, (size_t)length + 1, sizeof *live);
   RETURN_IF(live == NULL, NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  for (int32_t i = 0; i < f->count; i++) { /* differences first; they wrap, their sums do not */
+  for (int32_t i = 0; i < f->span_count; i++) { /* differences first; they wrap, their sums do not */
     live[f->spans[i].lower] += f->spans[i].size;
     live[f->spans[i].upper] -= f->spans[i].size;
   }

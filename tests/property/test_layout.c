@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "layout/layout.h"
 #include "layout/solver.h"
 #include "layout/tiers.h"
 #include "neap.h"
@@ -364,6 +365,21 @@ static void test_extremes(void **state) {
   assert_int_equal(result.height, 11);
 }
 
+/* An output that takes over an input's bytes and is not read: it needs nothing beyond that position. */
+static void test_dies_in_place(void **state) {
+  (void)state;
+  const struct instance instances[] = {{.tensor = 0, .at = 0, .last = 1, .takes_over = -1, .bytes = 128},
+                                       {.tensor = 1, .at = 1, .last = 1, .takes_over = 0, .bytes = 64},
+                                       {.tensor = 2, .at = 1, .last = 2, .takes_over = -1, .bytes = 64},
+                                       {.tensor = 3, .at = 2, .last = 3, .takes_over = -1, .bytes = 128}};
+  const struct layout_limits limits = {.enough = 0};
+  struct layout layout;
+  assert_int_equal(layout_instances(instances, 4, &limits, &layout), NEAP_OK);
+  assert_int_equal(layout.live_bytes, 192);
+  assert_int_equal(layout.arena_bytes, 192);
+  free(layout.offsets);
+}
+
 /* A few large shapes among many small ones: whatever the tiers place lies apart and below the height that
  * they say, however little work they may do. */
 static void test_tiers(void **state) {
@@ -407,9 +423,10 @@ static void test_tiers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_small), cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_large),
-      cmocka_unit_test(test_full),  cmocka_unit_test(test_windows),      cmocka_unit_test(test_equal),
-      cmocka_unit_test(test_edges), cmocka_unit_test(test_extremes),     cmocka_unit_test(test_tiers),
+      cmocka_unit_test(test_small),         cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_large),
+      cmocka_unit_test(test_full),          cmocka_unit_test(test_windows),      cmocka_unit_test(test_equal),
+      cmocka_unit_test(test_edges),         cmocka_unit_test(test_extremes),     cmocka_unit_test(test_tiers),
+      cmocka_unit_test(test_dies_in_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

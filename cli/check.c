@@ -13,12 +13,10 @@ const struct option check_options[] = {
 };
 
 static json_t *check_json(const neap_check_result *check) {
-  json_t *object = json_pack("{s:b, s:I, s:o}", "valid", check->valid, "peak_bytes",
-                             (json_int_t)check->peak_bytes, "cost", number_json(check->cost));
-  if (object == NULL) return NULL;
-  json_object_set_new(object, "reason", check->valid ? json_null() : json_string(check->reason));
-  json_object_set_new(object, "position", check->position < 0 ? json_null() : json_integer(check->position));
-  return object;
+  return json_pack("{s:b, s:I, s:o, s:o, s:o}", "valid", check->valid, "peak_bytes",
+                   (json_int_t)check->peak_bytes, "cost", number_json(check->cost), "reason",
+                   check->valid ? json_null() : json_string(check->reason), "position",
+                   check->position < 0 ? json_null() : json_integer(check->position));
 }
 
 static void print_check(const neap_check_result *check) {

@@ -325,7 +325,8 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
   char *names = s.planners != NULL ? strdup(s.planners) : NULL;
   struct curve curve = {.source = &s.source};
   neap_step *step = NULL;
-  int result = split_planners(verb, names, &curve);
+  int result = s.planners != NULL && names == NULL ? report_failure(verb, NEAP_OUT_OF_MEMORY)
+                                                   : split_planners(verb, names, &curve);
   if (result == EXIT_DONE) result = source_open(verb, &s.source, operands.values[0], &step);
   if (result == EXIT_DONE) result = choose(&s, step, &curve);
   if (result == EXIT_DONE) result = make_curve(verb, &s, step, &curve);

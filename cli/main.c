@@ -37,7 +37,8 @@ static void print_help(FILE *file) {
 
 int report_failure(const struct verb *verb, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  fprintf(stderr, "neap: %s\n", neap_error_message());
+  /* The command can run out of memory too, and has no message then. */
+  fprintf(stderr, "neap: %s\n", status == NEAP_OUT_OF_MEMORY ? "out of memory" : neap_error_message());
   switch (status) {
   case NEAP_OVER_BUDGET:
     return EXIT_OVER_BUDGET;

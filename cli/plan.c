@@ -102,7 +102,7 @@ static int plan_all(const struct verb *verb, const struct settings *s, const nea
                     uint64_t budget) {
   json_t *plans = json_array();
   neap_row row;
-  bool met = false;
+  bool met = false, whole = true;
   if (!s->json) print_heading(step, budget);
   for (int32_t i = 0; neap_planner_at(i, &row); i++) {
     struct plan_answer answer;
@@ -116,12 +116,12 @@ static int plan_all(const struct verb *verb, const struct settings *s, const nea
     }
     met = met || answer.plan != NULL;
     if (s->json)
-      json_array_append_new(plans, answer_json(&answer, step, budget));
+      whole = json_array_append_new(plans, answer_json(&answer, step, budget)) == 0 && whole;
     else
       print_row(&answer);
     neap_plan_free(answer.plan);
   }
-  const int printed = s->json ? print_json(json_pack("{s:O}", "plans", plans)) : EXIT_DONE;
+  const int printed = s->json ? print_json(whole ? json_pack("{s:O}", "plans", plans) : NULL) : EXIT_DONE;
   json_decref(plans);
   return printed != EXIT_DONE ? printed : met ? EXIT_DONE : EXIT_OVER_BUDGET;
 }

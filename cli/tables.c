@@ -16,11 +16,15 @@ const struct option table_options[] = {
 static json_t *table_json(const char *title, bool (*row_at)(int32_t index, neap_row *row)) {
   json_t *rows = json_array();
   neap_row row;
+  bool whole = true;
   for (int32_t i = 0; row_at(i, &row); i++)
-    json_array_append_new(rows,
-                          json_pack("{s:s, s:s, s:s*, s:s*, s:s*}", "name", row.name, "summary", row.summary,
-                                    "source", row.source, "graphs", row.graphs, "promise", row.promise));
-  return json_pack("{s:o}", title, rows);
+    whole = json_array_append_new(rows, json_pack("{s:s, s:s, s:s*, s:s*, s:s*}", "name", row.name, "summary",
+                                                  row.summary, "source", row.source, "graphs", row.graphs,
+                                                  "promise", row.promise)) == 0 &&
+            whole;
+  if (whole) return json_pack("{s:o}", title, rows);
+  json_decref(rows);
+  return NULL;
 }
 
 static int print_table(const struct verb *verb, int count, char **arguments, const char *title,

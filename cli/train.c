@@ -106,12 +106,12 @@ static int save_command(const char *folder, const char *const *texts) {
     return EXIT_FAILED;
   }
   json_t *options = json_object();
-  json_object_set_new(options, "--threads", json_string(threads));
+  bool whole = json_object_set_new(options, "--threads", json_string(threads)) == 0;
   for (int i = 0; train_options[i].name != NULL; i++)
     if (texts[i] != NULL && belongs_to_run(train_options[i].name))
-      json_object_set_new(options, train_options[i].name, json_string(texts[i]));
+      whole = json_object_set_new(options, train_options[i].name, json_string(texts[i])) == 0 && whole;
   json_t *command = json_pack("{s:s, s:i, s:o}", "format", "neap-command", "version", 1, "options", options);
-  char *text = command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
+  char *text = whole && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
   int result = EXIT_FAILED;
   if (text == NULL)
     fprintf(stderr, "neap: %s: the options are not UTF-8, or memory is out\n", path);

@@ -7,12 +7,10 @@
 
 struct train_report make_report(const struct train_settings *settings, const char *const *texts) {
   FILE *file = settings->json ? stderr : stdout;
-  const double start = seconds_now();
   return (struct train_report){.settings = settings,
                                .texts = texts,
                                .file = file,
                                .terminal = isatty(fileno(file)) != 0,
-                               .started = start,
                                .last_shown = -INFINITY,
                                .test_accuracy = -1};
 }

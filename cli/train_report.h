@@ -21,7 +21,7 @@ struct train_report {
   bool terminal;            /* one line that is written over, or a line now and then */
   bool line_open, failed, diverged;
   struct watch *watch;        /* until step 1 */
-  double last_shown, started; /* seconds */
+  double last_shown;          /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;
 };

@@ -10,7 +10,7 @@ neap_status json_bad(const struct json_place *place, const char *message) {
   return neap_fail(NEAP_BAD_FORMAT, "%s: field '%s': %s", place->file, place->path, message);
 }
 
-static neap_status bad_field(const struct json_place *place, const char *name, const char *message) {
+neap_status json_bad_field(const struct json_place *place, const char *name, const char *message) {
   struct json_place field = {.file = place->file};
   const char *dot = place->path[0] != '\0' ? "." : "";
   snprintf(field.path, sizeof field.path, "%.60s%s%.60s", place->path, dot, name);
@@ -19,14 +19,14 @@ static neap_status bad_field(const struct json_place *place, const char *name, c
 
 neap_status json_need(const json_t *object, const char *name, const struct json_place *place, json_t **out) {
   *out = json_object_get(object, name);
-  return *out != NULL ? NEAP_OK : bad_field(place, name, "is missing");
+  return *out != NULL ? NEAP_OK : json_bad_field(place, name, "is missing");
 }
 
 neap_status json_need_string(const json_t *object, const char *name, const struct json_place *place,
                              const char **out) {
   json_t *value;
   TRY(json_need(object, name, place, &value));
-  if (!json_is_string(value)) return bad_field(place, name, "must be a string");
+  if (!json_is_string(value)) return json_bad_field(place, name, "must be a string");
   *out = json_string_value(value);
   return NEAP_OK;
 }
@@ -36,7 +36,7 @@ neap_status json_need_size(const json_t *object, const char *name, const struct 
   json_t *value;
   TRY(json_need(object, name, place, &value));
   if (!json_is_integer(value) || json_integer_value(value) < 0)
-    return bad_field(place, name, "must be an integer of 0 or more");
+    return json_bad_field(place, name, "must be an integer of 0 or more");
   *out = (uint64_t)json_integer_value(value);
   return NEAP_OK;
 }
@@ -45,7 +45,7 @@ neap_status json_need_number(const json_t *object, const char *name, const struc
                              double *out) {
   json_t *value;
   TRY(json_need(object, name, place, &value));
-  if (!json_is_number(value)) return bad_field(place, name, "must be a number");
+  if (!json_is_number(value)) return json_bad_field(place, name, "must be a number");
   *out = json_number_value(value);
   return NEAP_OK;
 }
@@ -53,7 +53,7 @@ neap_status json_need_number(const json_t *object, const char *name, const struc
 neap_status json_need_array(const json_t *object, const char *name, const struct json_place *place,
                             json_t **out) {
   TRY(json_need(object, name, place, out));
-  return json_is_array(*out) ? NEAP_OK : bad_field(place, name, "must be a list");
+  return json_is_array(*out) ? NEAP_OK : json_bad_field(place, name, "must be a list");
 }
 
 neap_status json_to_ids(const json_t *array, const char *name, const struct json_place *place, int32_t least,
@@ -65,7 +65,7 @@ neap_status json_to_ids(const json_t *array, const char *name, const struct json
     if (id < least || id > INT32_MAX) {
       char field[80];
       snprintf(field, sizeof field, "%.48s[%zu]", name, i);
-      return bad_field(place, field, "must be an integer in range");
+      return json_bad_field(place, field, "must be an integer in range");
     }
     out[i] = (int32_t)id;
   }

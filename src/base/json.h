@@ -19,6 +19,9 @@ neap_status json_read(const char *path, const char *format, json_t **out);
 /* Fails with "FILE: field 'PATH': " and the message. */
 neap_status json_bad(const struct json_place *place, const char *message);
 
+/* The same of a field of an object; `name` is appended to the place's path. */
+neap_status json_bad_field(const struct json_place *place, const char *name, const char *message);
+
 /* Fields of an object. `name` is appended to the place's path in messages. Integers are 0 to 2^53 and more,
  * up to INT64_MAX. */
 neap_status json_need(const json_t *object, const char *name, const struct json_place *place, json_t **out);

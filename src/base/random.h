@@ -1,4 +1,5 @@
-/* Counter-based random numbers: a draw is a function of its key and counter, so it can be made again. */
+/* Random numbers. Those that training draws are counter-based: a function of key and counter, so that they
+ * can be made again. */
 #ifndef NEAP_BASE_RANDOM_H
 #define NEAP_BASE_RANDOM_H
 
@@ -17,6 +18,15 @@ static inline void random_philox(uint64_t seed, uint64_t stream, uint64_t counte
     c3 = (uint32_t)a;
   }
   out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+/* The next word of a sequence (xorshift32, Marsaglia 2003), for searches that draw in order. `*state` is not
+ * 0. */
+static inline uint32_t random_next(uint32_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 17;
+  *state ^= *state << 5;
+  return *state;
 }
 
 /* A word as a number in [0, 1), with 24 bits. */

@@ -11,8 +11,8 @@ struct neap_builder {
   neap_status status; /* the first failure */
   char message[512];
   char scope[NAME_LIMIT];
-  int32_t streams;            /* dropout's random streams given out */
-  int32_t counters[OP_COUNT]; /* for names: conv1, conv2, ... since the scope began */
+  int32_t streams;               /* dropout's random streams given out */
+  int32_t counters[2][OP_COUNT]; /* for names, conv1, conv2, ...: outside of scopes, and in the one in hand */
 };
 
 neap_builder *neap_builder_create(const char *name) {
@@ -58,7 +58,7 @@ static bool fits(neap_builder *b, const char *name) {
 void neap_scope(neap_builder *b, const char *scope) {
   if (!ready(b) || (scope != NULL && !fits(b, scope))) return;
   snprintf(b->scope, sizeof b->scope, "%s", scope != NULL ? scope : "");
-  if (scope != NULL) memset(b->counters, 0, sizeof b->counters);
+  if (scope != NULL) memset(b->counters[true], 0, sizeof b->counters[true]);
 }
 
 /* "scope.conv1": the operator's name in small letters and how many there were. */
@@ -82,7 +82,7 @@ static void make_name(neap_builder *b, enum op op, char name[2 * NAME_LIMIT]) {
                                                     [OP_RESIZE] = "resize",
                                                     [OP_ADAPTIVE_AVERAGE_POOL] = "adaptive_average_pool"};
   snprintf(name, 2 * NAME_LIMIT, "%s%s%s%d", b->scope, b->scope[0] ? "." : "", short_names[op],
-           ++b->counters[op]);
+           ++b->counters[b->scope[0] != '\0'][op]);
 }
 
 static neap_tensor add_tensor(neap_builder *b, const char *owner, const char *part, struct tensor tensor) {

@@ -144,9 +144,6 @@ static inline int64_t padding_of(const struct attributes *a, int axis) {
   return a->padding_by_axis[axis] != 0 ? a->padding_by_axis[axis] : a->padding;
 }
 
-/* The batch size: the first dimension of the first input. */
-int64_t neap_graph_batch(const neap_graph *graph);
-
 size_t dtype_bytes(neap_dtype dtype); /* of an element; 0 for a bit: */
 uint64_t bit_bytes(uint64_t count);   /* of so many NEAP_BIT, eight in a byte, the first the lowest */
 

@@ -70,9 +70,4 @@ struct neap_step {
  * duplicate producer, id out of range, overflow of a sum, negative or non-finite cost). */
 neap_status step_create(const struct neap_step *draft, struct neap_step **out);
 
-/* Graph files. Messages name the file, the field and its place. */
-neap_status step_read(const char *path, struct neap_step **out);
-neap_status step_write(const struct neap_step *step,
-                       const char *path); /* atomically: temporary, sync, rename */
-
 #endif

@@ -5,12 +5,6 @@
 #include "base/json.h"
 #include "graph/step.h"
 
-static neap_status bad(const struct json_place *place, const char *field, const char *message) {
-  struct json_place at = {.file = place->file};
-  snprintf(at.path, sizeof at.path, "%.60s%s%.60s", place->path, place->path[0] ? "." : "", field);
-  return json_bad(&at, message);
-}
-
 /* ---- Reading ---- */
 
 static neap_status name_index(const char *text, const char *const *names, int count,
@@ -20,7 +14,7 @@ static neap_status name_index(const char *text, const char *const *names, int co
       *out = i;
       return NEAP_OK;
     }
-  return bad(place, field, "is not one of the known words");
+  return json_bad_field(place, field, "is not one of the known words");
 }
 
 static neap_status read_tensors(json_t *root, const char *file, struct region *region,
@@ -70,7 +64,7 @@ static neap_status read_inplace(const json_t *object, const struct json_place *p
   json_array_foreach(list, i, pair) {
     int32_t ids[2];
     if (!json_is_array(pair) || json_array_size(pair) != 2)
-      return bad(place, "inplace", "must be a list of [output, input] pairs");
+      return json_bad_field(place, "inplace", "must be a list of [output, input] pairs");
     TRY(json_to_ids(pair, "inplace", place, 0, ids));
     pairs[i] = (struct inplace_pair){ids[0], ids[1]};
   }
@@ -97,7 +91,7 @@ static neap_status read_node(const json_t *value, const struct json_place *place
   TRY(read_inplace(value, place, region, node));
   const json_t *repeatable = json_object_get(value, "repeatable");
   if (repeatable != NULL && !json_is_boolean(repeatable))
-    return bad(place, "repeatable", "must be true or false");
+    return json_bad_field(place, "repeatable", "must be true or false");
   node->repeatable = repeatable == NULL || json_is_true(repeatable);
   return NEAP_OK;
 }
@@ -122,22 +116,20 @@ static neap_status read_draft(json_t *root, const char *file, struct region *reg
   return read_ids(root, "outputs", &place, region, &draft->outputs, &draft->output_count);
 }
 
-neap_status step_read(const char *path, struct neap_step **out) {
+neap_status neap_step_read(const char *path, neap_step **step) {
   json_t *root;
   TRY(json_read(path, "neap-graph", &root));
   struct region region = {0};
   struct neap_step draft = {0};
   neap_status status = read_draft(root, path, &region, &draft);
   if (status == NEAP_OK) {
-    status = step_create(&draft, out);
+    status = step_create(&draft, step);
     if (status == NEAP_BAD_FORMAT) status = neap_fail(status, "%s: %s", path, neap_error_message());
   }
   region_free(&region);
   json_decref(root);
   return status;
 }
-
-neap_status neap_step_read(const char *path, neap_step **step) { return step_read(path, step); }
 
 /* ---- Writing ---- */
 
@@ -165,7 +157,7 @@ static json_t *node_to_json(const struct step_node *node) {
                    pairs_to_json(node->inplace, node->inplace_count), "repeatable", (int)node->repeatable);
 }
 
-neap_status step_write(const struct neap_step *step, const char *path) {
+neap_status neap_step_write(const neap_step *step, const char *path) {
   json_t *tensors = json_array(), *nodes = json_array();
   bool good = tensors != NULL && nodes != NULL;
   for (int32_t t = 0; good && t < step->tensor_count; t++)
@@ -186,5 +178,3 @@ neap_status step_write(const struct neap_step *step, const char *path) {
   json_decref(root);
   return status;
 }
-
-neap_status neap_step_write(const neap_step *step, const char *path) { return step_write(step, path); }

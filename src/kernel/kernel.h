@@ -101,7 +101,6 @@ struct lowered {
   struct kernel *kernels;        /* by node; node ids are those of `step` */
   struct neap_step *step;        /* tensor ids differ from the graph's: views are not there */
   const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
-  const int32_t *graph_tensor;   /* step tensor -> graph tensor */
 };
 
 /* Lowers a graph. The k-th resident tensor (input, parameter, state) takes the format of the k-th of `like`,

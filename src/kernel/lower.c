@@ -246,20 +246,18 @@ static neap_status make_step(struct lowering *l) {
   const struct neap_graph *graph = l->to->graph;
   const size_t tensors = graph->tensors.count;
   struct region region = {0}; /* of the draft */
-  int32_t *map = region_alloc(&l->to->region, tensors, sizeof *map),
-          *back = region_alloc(&l->to->region, tensors, sizeof *back);
+  int32_t *map = region_alloc(&l->to->region, tensors, sizeof *map);
   struct neap_step draft = {.name = graph->name,
                             .node_count = (int32_t)graph->nodes.count,
                             .tensors = region_alloc(&region, tensors, sizeof *draft.tensors),
                             .nodes = region_alloc(&region, graph->nodes.count, sizeof *draft.nodes)};
   neap_status status = NEAP_OK;
-  if (!map || !back || !draft.tensors || !draft.nodes)
+  if (!map || !draft.tensors || !draft.nodes)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "lowering: out of memory");
   for (size_t t = 0; status == NEAP_OK && t < tensors; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
     map[t] = tensor->view_of >= 0 ? map[tensor->view_of] : draft.tensor_count;
     if (tensor->view_of >= 0) continue;
-    back[draft.tensor_count] = (int32_t)t;
     draft.tensors[draft.tensor_count++] =
         (struct step_tensor){.name = tensor->name,
                              .role = tensor->role,
@@ -273,7 +271,6 @@ static neap_status make_step(struct lowering *l) {
   if (status == NEAP_OK) status = step_create(&draft, &l->to->step);
   region_free(&region);
   l->to->step_tensor = map;
-  l->to->graph_tensor = back;
   return status;
 }
 

@@ -18,18 +18,11 @@ struct bulk {
   int32_t large_count;
 };
 
-static uint64_t largest_size(const struct bulk *b, int32_t i) {
-  uint64_t size = 0;
-  for (int32_t k = b->shapes[i].first; k < b->shapes[i].first + b->shapes[i].count; k++)
-    if (b->spans[k].size > size) size = b->spans[k].size;
-  return size;
-}
-
 /* Whatever is at least so large. */
 static void select_large(struct bulk *b, uint64_t threshold, const uint64_t *offsets) {
   int32_t spans = 0;
   for (int32_t i = 0; i < b->count; i++) {
-    b->large[i] = largest_size(b, i) >= threshold;
+    b->large[i] = shape_size(&b->shapes[i], b->spans) >= threshold;
     if (!b->large[i]) continue;
     const struct shape *shape = &b->shapes[i];
     const int32_t k = b->large_count++;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "base/region.h"
 #include "base/vector.h"
 
@@ -175,13 +176,6 @@ static neap_status order_edges(struct ejecting *e, int64_t highest) {
   return NEAP_OK;
 }
 
-static uint32_t next_random(struct ejecting *e) {
-  e->random ^= e->random << 13;
-  e->random ^= e->random >> 17;
-  e->random ^= e->random << 5;
-  return e->random;
-}
-
 /* Where it displaces least; of several such places any. */
 static neap_status choose_place(struct ejecting *e, int32_t i, int64_t *offset) {
   const int64_t highest = e->capacity - (int64_t)e->size[i];
@@ -205,7 +199,7 @@ static neap_status choose_place(struct ejecting *e, int32_t i, int64_t *offset) 
       least = weight;
       seen = 0;
     }
-    if (weight == least && (weight > 0 ? next_random(e) % ++seen == 0 : seen++ == 0)) *offset = at;
+    if (weight == least && (weight > 0 ? random_next(&e->random) % ++seen == 0 : seen++ == 0)) *offset = at;
     for (; k < count && edges[k].at == at; k++) {
       weight += edges[k].weight;
       ranges++;
@@ -257,8 +251,7 @@ static void describe_shapes(struct ejecting *e) {
     e->place[i] = p;
     e->lower[p] = e->spans[shape->first].lower;
     e->upper[p] = e->spans[shape->first + shape->count - 1].upper;
-    for (int32_t k = shape->first; k < shape->first + shape->count; k++)
-      if (e->spans[k].size > e->size[i]) e->size[i] = e->spans[k].size;
+    e->size[i] = shape_size(shape, e->spans);
     e->weight[i] = e->bulk[i] = (double)e->size[i] * sqrt((double)e->upper[p] - (double)e->lower[p]);
   }
 }

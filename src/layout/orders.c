@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "base/region.h"
 #include "base/vector.h"
 
@@ -98,10 +99,7 @@ static neap_status place(struct solver *s, int32_t i, bool *fits) {
 }
 
 static uint64_t top_of(const struct solver *s, int32_t i) {
-  uint64_t size = 0;
-  for (int32_t k = s->shapes[i].first; k < s->shapes[i].first + s->shapes[i].count; k++)
-    if (s->spans[k].size > size) size = s->spans[k].size;
-  return s->offset[i] + size;
+  return s->offset[i] + shape_size(&s->shapes[i], s->spans);
 }
 
 /* `height`: UINT64_MAX where an offset gets too large. */
@@ -139,10 +137,8 @@ static void rank(struct solver *s, enum order order) {
   for (int32_t i = 0; i < s->count; i++) {
     const struct shape *shape = &s->shapes[i];
     const struct span *first = &s->spans[shape->first], *last = &s->spans[shape->first + shape->count - 1];
-    const double length = (double)last->upper - (double)first->lower;
-    double size = 0;
-    for (int32_t k = shape->first; k < shape->first + shape->count; k++)
-      if ((double)s->spans[k].size > size) size = (double)s->spans[k].size;
+    const double length = (double)last->upper - (double)first->lower,
+                 size = (double)shape_size(shape, s->spans);
     const double keys[ORDERS] = {size, size * length, length, -(double)first->lower, (double)last->upper};
     s->key[i] = is_fixed(s, i) ? INFINITY : keys[order];
   }
@@ -157,13 +153,6 @@ struct search {
   uint64_t *best_offsets;
   uint32_t random; /* xorshift: the search is the same every time */
 };
-
-static uint32_t next_random(struct search *x) {
-  x->random ^= x->random << 13;
-  x->random ^= x->random >> 17;
-  x->random ^= x->random << 5;
-  return x->random;
-}
 
 /* Places all by the keys. `overflow`: what sticks out above the goal, added up. */
 static neap_status try_keys(struct search *x, double *overflow) {
@@ -196,13 +185,13 @@ static int32_t choose_move(struct search *x, int32_t *before) {
   const struct solver *s = x->solver;
   int32_t chosen = -1, seen = 0;
   for (int32_t i = 0; i < s->count; i++)
-    if (top_of(s, i) > x->goal && next_random(x) % (uint32_t)++seen == 0) chosen = i;
+    if (top_of(s, i) > x->goal && random_next(&x->random) % (uint32_t)++seen == 0) chosen = i;
   if (chosen < 0) return -1;
   *before = -1;
   seen = 0;
   for (int32_t i = 0; i < s->count; i++)
     if (i != chosen && s->key[i] >= s->key[chosen] && overlap_in_time(s, i, chosen) &&
-        next_random(x) % (uint32_t)++seen == 0)
+        random_next(&x->random) % (uint32_t)++seen == 0)
       *before = i;
   return *before < 0 ? -1 : chosen;
 }
@@ -220,7 +209,7 @@ static neap_status climb(struct search *x, int64_t moves) {
     s->key[i] = s->key[before] + (s->key[before] > 0 ? s->key[before] : 1) * 1e-9 * (double)(1 + m % 5);
     TRY(try_keys(x, &next));
     /* A little worse is taken now and then, the less the later. */
-    const double slack = 1 + 0.3 * (1 - (double)m / (double)moves) * (next_random(x) % 4 == 0);
+    const double slack = 1 + 0.3 * (1 - (double)m / (double)moves) * (random_next(&x->random) % 4 == 0);
     if (next <= overflow * slack)
       overflow = next;
     else

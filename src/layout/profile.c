@@ -29,7 +29,8 @@ static neap_status place_instances(const neap_step *step, const neap_plan *plan,
     out[i] = (neap_instance){.tensor = instance->tensor,
                              .first = instance->at,
                              .last = instance->last,
-                             .in_place = instance->takes_over >= 0,
+                             .in_place = instance->takes_over >= 0 &&
+                                         plan->instances[instance->takes_over].offset == placed->offset,
                              .kind = kind_of(step, instance->tensor, made),
                              .offset = placed->offset,
                              .bytes = instance->bytes};

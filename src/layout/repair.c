@@ -309,12 +309,6 @@ static neap_status run_attempts(struct repair *r, struct attempt *attempts, int 
 
 /* ---- Which attempts ---- */
 
-static neap_status copy_schedule(const struct neap_plan *plan, struct schedule *out) {
-  TRY(vector_reserve(&out->nodes, (size_t)plan->length + 1));
-  for (int32_t at = 0; at < plan->length; at++) out->nodes.data[out->nodes.count++] = plan->schedule[at];
-  return NEAP_OK;
-}
-
 /* Goes on from the best: with the memory that it lives on, and where it does not fit with less, by a quarter
  * of what its layout lacks and by all of it; each round with other random numbers. */
 static neap_status go_on(struct repair *r, int round) {
@@ -322,7 +316,7 @@ static neap_status go_on(struct repair *r, int round) {
   struct attempt attempts[ATTEMPTS];
   const uint64_t live = live_of(r->best),
                  lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - r->demand->capacity;
-  neap_status status = copy_schedule(r->best, &start);
+  neap_status status = schedule_copy(&start, r->best->schedule, (size_t)r->best->length);
   for (int k = 0; k < ATTEMPTS; k++) {
     const uint64_t cut = k == 0 ? lacks / 4 : lacks;
     attempts[k] = (struct attempt){.repair = r,
@@ -460,7 +454,7 @@ neap_status plan_tighten(const neap_step *step, bool least, struct neap_plan **p
   struct neap_plan *tight = NULL;
   if ((*plan)->arena_bytes <= tight_above(live_of(*plan))) return NEAP_OK;
   if (least) demand.capacity = live_of(*plan);
-  neap_status status = copy_schedule(*plan, &schedule);
+  neap_status status = schedule_copy(&schedule, (*plan)->schedule, (size_t)(*plan)->length);
   if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, &demand, &tight);
   if (status == NEAP_OK && tight->arena_bytes < (*plan)->arena_bytes) swap_plans(plan, &tight);
   neap_plan_free(tight);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/random.h"
 #include "layout/nodes.h"
 
 /* ---- Moving between nodes ---- */
@@ -168,10 +169,8 @@ static void rank_items(struct search *x, enum order order, const uint64_t *load,
     for (int32_t s = item->lower; s < item->upper; s++) most = load[s] > most ? load[s] : most;
     const double area = (double)item->most * item->length, sections = item->upper - item->lower;
     const double keys[ORDERS] = {sections, area, (double)most, (double)item->most, item->length};
-    *random ^= *random << 13; /* xorshift: the same every time */
-    *random ^= *random >> 17;
-    *random ^= *random << 5;
-    x->key[i] = keys[order] * (1 + noise * *random / UINT32_MAX) + 1e-9 * area / (1 + area) * keys[order];
+    x->key[i] =
+        keys[order] * (1 + noise * random_next(random) / UINT32_MAX) + 1e-9 * area / (1 + area) * keys[order];
   }
 }
 

@@ -18,6 +18,14 @@ struct shape {
   uint64_t offset;      /* found */
 };
 
+/* Of the largest of its spans. */
+static inline uint64_t shape_size(const struct shape *shape, const struct span *spans) {
+  uint64_t size = 0;
+  for (int32_t k = shape->first; k < shape->first + shape->count; k++)
+    if (spans[k].size > size) size = spans[k].size;
+  return size;
+}
+
 struct placement_result {
   uint64_t height;
   uint64_t lower_bound; /* the largest sum of sizes at one position */

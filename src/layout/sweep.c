@@ -71,20 +71,13 @@ static neap_status give_back(struct holes *holes, uint64_t offset, uint64_t size
   return NEAP_OK;
 }
 
-static uint64_t largest_size(const struct shape *shape, const struct span *spans) {
-  uint64_t size = 0;
-  for (int32_t k = shape->first; k < shape->first + shape->count; k++)
-    if (spans[k].size > size) size = spans[k].size;
-  return size;
-}
-
 static neap_status sweep(const struct shape *shapes, const struct span *spans, const struct event *events,
                          size_t event_count, struct holes *holes, uint64_t *offsets, uint64_t *height) {
   TRY(vector_push(&holes->list, (struct hole){0, UINT64_MAX}));
   *height = 0;
   for (size_t e = 0; e < event_count; e++) {
     const int32_t i = events[e].shape;
-    const uint64_t size = largest_size(&shapes[i], spans);
+    const uint64_t size = shape_size(&shapes[i], spans);
     if (!events[e].begins) {
       TRY(give_back(holes, offsets[i], size));
       continue;

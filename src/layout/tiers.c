@@ -116,9 +116,7 @@ static neap_status prepare(struct tiers *t, struct region *region) {
   RETURN_IF(!t->size || !t->large || !t->large_shapes || !t->large_of || !t->large_spans || !t->found ||
                 !t->filled,
             NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  for (int32_t i = 0; i < t->count; i++)
-    for (int32_t k = t->shapes[i].first; k < t->shapes[i].first + t->shapes[i].count; k++)
-      if (t->spans[k].size > t->size[i]) t->size[i] = t->spans[k].size;
+  for (int32_t i = 0; i < t->count; i++) t->size[i] = shape_size(&t->shapes[i], t->spans);
   return NEAP_OK;
 }
 

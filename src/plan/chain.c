@@ -166,10 +166,12 @@ static void list_backward(struct chain *chain) {
 static neap_status count_gradients(struct chain *chain) {
   const neap_step *step = chain->step;
   const size_t stages = (size_t)chain->stage_count + 2;
-  uint64_t *entering = calloc(stages, sizeof *entering), *passing = calloc(stages, sizeof *passing);
-  if (entering == NULL || passing == NULL) {
-    free(entering);
-    free(passing);
+  struct region region = {0};
+  uint64_t *entering = region_alloc(&region, stages, sizeof *entering),
+           *passing = region_alloc(&region, stages, sizeof *passing);
+  int32_t *touched = region_alloc(&region, stages, sizeof *touched); /* by stage: 1 + the last tensor there */
+  if (entering == NULL || passing == NULL || touched == NULL) {
+    region_free(&region);
     return neap_fail(NEAP_OUT_OF_MEMORY, "chain: out of memory");
   }
   for (int32_t t = 0; t < step->tensor_count; t++) {
@@ -183,11 +185,11 @@ static neap_status count_gradients(struct chain *chain) {
     if (least == made) continue;
     entering[least] += bytes, entering[made] -= bytes;
     passing[least + 1] += bytes, passing[made] -= bytes;
-    for (int32_t r = step->reader_start[t], before = -1; r < step->reader_start[t + 1]; r++) {
+    for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++) {
       const int32_t stage = chain->stage_of[step->readers[r]];
-      if (stage == before || stage == least || stage == made) continue;
-      passing[stage] -= bytes, passing[stage + 1] += bytes; /* touched there */
-      before = stage;
+      if (stage == least || stage == made || touched[stage] == t + 1) continue;
+      passing[stage] -= bytes, passing[stage + 1] += bytes;
+      touched[stage] = t + 1;
     }
   }
   for (int32_t s = 0; s < chain->stage_count; s++) {
@@ -195,8 +197,7 @@ static neap_status count_gradients(struct chain *chain) {
     chain->stages[s].gradient_bytes = entering[s];
     chain->stages[s].passing_bytes = passing[s];
   }
-  free(entering);
-  free(passing);
+  region_free(&region);
   return NEAP_OK;
 }
 

@@ -55,8 +55,7 @@ struct chain {
 /* Cuts a step into at most `most_stages` stages, at cuts that the backward pass reads (a value that it does
  * not read is no checkpoint); of too many cuts, every k-th is taken. Where backward nodes of two stages
  * cannot be told apart, the stages are one. NEAP_OVER_BUDGET: the graph has no cut ("the graph has no cut:
- * ..."). `out` is to be freed also after a failure. Time linear in the reads of the step, but for sorting
- * the stages by class. */
+ * ..."). `out` is to be freed also after a failure. Time linear in the reads of the step. */
 neap_status chain_create(const neap_step *step, int32_t most_stages, struct chain *out);
 void chain_free(struct chain *chain);
 

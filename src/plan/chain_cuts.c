@@ -47,7 +47,7 @@ static neap_status find_crossings(const neap_step *step, struct region *region, 
   return NEAP_OK;
 }
 
-/* One value crosses, and this is the first position where it does alone. */
+/* One value crosses alone, right after it was made. */
 static bool is_articulation(const neap_step *step, const struct crossings *c, int32_t v) {
   return c->count[v] == 1 && step->tensors[c->sum[v]].producer == v;
 }

@@ -165,11 +165,10 @@ static bool fits(const struct search *s) {
 static neap_status consider(struct search *s, const struct schedule *schedule) {
   struct schedule cleaned = {0};
   struct simulation score;
+  TRY(simulator_run(&s->simulator, schedule->nodes.data, (int32_t)schedule->nodes.count, &score));
   neap_status status =
-      simulator_run(&s->simulator, schedule->nodes.data, (int32_t)schedule->nodes.count, &score);
-  if (status == NEAP_OK)
-    status = schedule_clean(&s->simulator, score.peak_bytes > s->budget ? score.peak_bytes : s->budget,
-                            schedule->nodes.data, (int32_t)schedule->nodes.count, &cleaned, &score);
+      schedule_clean(&s->simulator, score.peak_bytes > s->budget ? score.peak_bytes : s->budget,
+                     schedule->nodes.data, (int32_t)schedule->nodes.count, &cleaned, &score);
   const bool fit = score.peak_bytes <= s->budget;
   const bool better =
       s->best.nodes.count == 0 || (fit && !fits(s)) ||

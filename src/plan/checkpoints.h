@@ -29,7 +29,8 @@ struct bptt {
   int32_t *split; /* the same: steps to the next checkpoint; 0: keep all of the first step */
 };
 
-/* O(steps^2 slots) time. NEAP_TOO_LARGE: more than INT32_MAX forward steps. To be freed also after a failure.
+/* O(steps^2 slots) time. NEAP_TOO_LARGE: more than INT32_MAX / 2 forward steps. To be freed also after a
+ * failure.
  */
 neap_status bptt_create(int32_t steps, int32_t slots, int32_t internal, struct bptt *out);
 void bptt_free(struct bptt *bptt);

@@ -96,9 +96,24 @@ static neap_status approach(struct emission *e, int32_t segment) {
   return NEAP_OK;
 }
 
-/* Is something that is made from the updated tensors, and is gone, asked for later? */
+/* Is something gone that is made from what the node updates? */
+static bool may_wait(const struct emission *e, int32_t v) {
+  const neap_step *step = e->cuts->step;
+  for (int32_t k = 0; k < step->nodes[v].update_count; k++) {
+    const int32_t t = step->nodes[v].updates[k];
+    for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++) {
+      const struct step_node *reader = &step->nodes[step->readers[r]];
+      for (int32_t i = 0; i < reader->output_count; i++)
+        if (!e->have[reader->outputs[i]]) return true;
+    }
+  }
+  return false;
+}
+
+/* And is it asked for later? */
 static bool must_wait(struct emission *e, int32_t v) {
   const neap_step *step = e->cuts->step;
+  if (!may_wait(e, v)) return false;
   memset(e->need, 0, (size_t)step->tensor_count * sizeof *e->need);
   for (int32_t u = step->node_count; u-- > 0;) {
     const struct step_node *node = &step->nodes[u];

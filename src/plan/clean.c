@@ -30,7 +30,7 @@ static struct instance *instance_at(const struct cleaning *c, int32_t i) {
   return &c->simulator->instances.data[i];
 }
 
-/* Repeats first ranked; nodes whose results are not read at all are marked as gone. */
+/* The repeats, ranked. */
 static void find_repeats(struct cleaning *c, const int32_t *schedule, int32_t length, int32_t *newest) {
   const neap_step *step = c->simulator->step;
   memset(newest, -1, (size_t)step->tensor_count * sizeof *newest);

@@ -5,7 +5,7 @@
 #include "plan/simulator.h"
 
 /* Copies a valid schedule without the repeats that can be left out while the peak stays within `budget`,
- * dearest first, and without nodes whose results nobody reads. `score` is that of the result. `out` starts
+ * dearest first. `score` is that of the result. `out` starts
  * empty and is to be freed also after a failure. */
 neap_status schedule_clean(struct simulator *simulator, uint64_t budget, const int32_t *schedule,
                            int32_t length, struct schedule *out, struct simulation *score);

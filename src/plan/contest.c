@@ -27,9 +27,7 @@ static bool wins(const struct contest *c, const struct simulation *score) {
 static neap_status keep_if_better(struct contest *c, const struct schedule *candidate,
                                   const struct simulation *score) {
   if (!wins(c, score)) return NEAP_OK;
-  TRY(vector_reserve(&c->out->nodes, candidate->nodes.count + 1));
-  memcpy(c->out->nodes.data, candidate->nodes.data, candidate->nodes.count * sizeof *candidate->nodes.data);
-  c->out->nodes.count = candidate->nodes.count;
+  TRY(schedule_copy(c->out, candidate->nodes.data, candidate->nodes.count));
   c->peak = score->peak_bytes;
   c->cost = score->cost;
   return NEAP_OK;

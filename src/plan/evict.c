@@ -34,6 +34,7 @@ struct walk {
   uint64_t limit, used;     /* bytes of values */
   int32_t now;              /* position in the step's own order */
   bool *resident, *updated; /* by tensor */
+  bool *made;               /* by tensor: an output of the node in hand that was not resident */
   int32_t *locks;           /* by tensor: nodes in hand that read it */
   int32_t *cursor;          /* by tensor: index of its next reader */
   int32_t *next;            /* by tensor: where the order itself next reads it */
@@ -172,8 +173,8 @@ static int32_t find_victim(struct walk *w) {
 }
 
 /* Bytes that a node's outputs take beyond those that are resident already, and what it may take over in place
- * from inputs that nobody needs afterwards; `spare`, the tensor that has been given up for it, counts as
- * such. */
+ * from inputs that nobody needs afterwards; those that it has been given count as such. Of long lists the
+ * first 32 are looked at: a pair that is passed over counts in full. */
 static uint64_t extra_bytes(struct walk *w, const struct step_node *node, const int32_t *given,
                             int32_t given_count) {
   uint64_t extra = node->workspace, taken = 0;
@@ -224,15 +225,15 @@ enum { GIVEN_LIMIT = 8 };
  */
 static void sweep_after(struct walk *w, int32_t v) {
   const struct step_node *node = &w->step->nodes[v];
-  uint64_t made = 0; /* outputs that were not resident */
   for (int32_t i = 0; i < node->output_count; i++) {
-    if (!w->resident[node->outputs[i]] && i < 64) made |= (uint64_t)1 << i;
-    w->resident[node->outputs[i]] = true;
+    const int32_t t = node->outputs[i];
+    w->made[t] = !w->resident[t];
+    w->resident[t] = true;
   }
   if (v == w->now) pass_reads(w, v);
   sweep(w, v == w->now ? w->now + 1 : w->now);
-  for (int32_t i = 0; i < node->output_count && i < 64; i++)
-    if (made >> i & 1) w->resident[node->outputs[i]] = false;
+  for (int32_t i = 0; i < node->output_count; i++)
+    if (w->made[node->outputs[i]]) w->resident[node->outputs[i]] = false;
 }
 
 /* Drops values until the node fits. Its inputs are locked once by itself. `given`: inputs that it overwrites.
@@ -264,7 +265,7 @@ static bool make_room(struct walk *w, int32_t v, int32_t *given, int32_t *given_
 
 static neap_status run_node(struct walk *w, int32_t v, int depth);
 
-/* Inputs present and locked, room made, the node run. NEAP_OVER_BUDGET: it does not fit. */
+/* Inputs present, and locked also where it fails. NEAP_OVER_BUDGET: they do not fit. */
 static neap_status ensure_inputs(struct walk *w, const struct step_node *node, int depth) {
   neap_status status = NEAP_OK;
   for (int32_t i = 0; i < node->input_count; i++) {
@@ -387,8 +388,9 @@ static neap_status walk_create(struct region *region, const neap_step *step, con
   w->held = region_alloc(region, tensors, sizeof *w->held);
   w->place = region_alloc(region, tensors, sizeof *w->place);
   w->pending = region_alloc(region, tensors, sizeof *w->pending);
+  w->made = region_alloc(region, tensors, sizeof *w->made);
   RETURN_IF(!w->resident || !w->updated || !w->locks || !w->cursor || !w->next || !w->need || !w->remake ||
-                !w->logged || !w->log_remake || !w->held || !w->place || !w->pending,
+                !w->logged || !w->log_remake || !w->held || !w->place || !w->pending || !w->made,
             NEAP_OUT_OF_MEMORY, "evict: out of memory");
   return NEAP_OK;
 }
@@ -405,7 +407,6 @@ static neap_status facts_create(struct region *region, const neap_step *step, st
   f->reads = region_alloc(region, reads + 1, sizeof *f->reads);
   f->log_bytes = region_alloc(region, (size_t)step->tensor_count + 1, sizeof *f->log_bytes);
   f->log_distance = region_alloc(region, (size_t)step->node_count + 1, sizeof *f->log_distance);
-  RETURN_IF(reads > INT32_MAX, NEAP_TOO_LARGE, "evict: %zu reads are too many", reads);
   RETURN_IF(!f->read_start || !f->reads || !f->log_bytes || !f->log_distance, NEAP_OUT_OF_MEMORY,
             "evict: out of memory");
   int32_t count = 0;

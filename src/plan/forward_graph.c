@@ -1,4 +1,5 @@
 #include "plan/forward_graph.h"
+#include "base/ids.h"
 
 #include <string.h>
 
@@ -155,11 +156,6 @@ static void rank_rest(struct emission *e, int32_t *rank_of_node) {
   qsort(e->rest, (size_t)e->rest_count, sizeof *e->rest, compare_ranked);
 }
 
-static int compare_int32(const void *a, const void *b) {
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 static neap_status ask_for(struct emission *e, int32_t vertex) {
   if (e->have[vertex]) return NEAP_OK;
   e->have[vertex] = true;
@@ -189,7 +185,7 @@ static neap_status emit(struct emission *e, int32_t v) {
     for (int32_t k = g->before_start[vertex]; k < g->before_start[vertex + 1]; k++)
       TRY(ask_for(e, g->before[k]));
   }
-  if (e->missing.count > 1) qsort(e->missing.data, e->missing.count, sizeof *e->missing.data, compare_int32);
+  if (e->missing.count > 1) qsort(e->missing.data, e->missing.count, sizeof *e->missing.data, compare_ids);
   for (size_t m = 0; m < e->missing.count; m++)
     TRY(vector_push(&e->out->nodes, g->node[e->forward[e->missing.data[m]].id]));
   return vector_push(&e->out->nodes, v);

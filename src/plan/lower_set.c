@@ -6,7 +6,7 @@
 
 struct draft {
   const uint64_t *members;
-  int32_t words, size; /* of one set: words, vertices */
+  int32_t size; /* of the set: vertices */
   uint64_t bytes;
   int32_t top, index;
 };
@@ -75,10 +75,10 @@ static neap_status describe(struct lower_sets *sets, struct region *region) {
   }
   if (status == NEAP_OK) {
     sets->boundary = region_copy(region, boundary.data, boundary.count, sizeof *boundary.data);
-    if (sets->boundary == NULL) status = NEAP_OUT_OF_MEMORY;
+    if (sets->boundary == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "lower sets: out of memory");
   }
   vector_free(&boundary);
-  return status == NEAP_OK ? NEAP_OK : neap_fail(NEAP_OUT_OF_MEMORY, "lower sets: out of memory");
+  return status;
 }
 
 /* Orders the sets and describes them. `members`: `count` sets in any order. */
@@ -98,8 +98,7 @@ static neap_status family_create(const struct forward_graph *g, const uint64_t *
             NEAP_OUT_OF_MEMORY, "lower sets: out of memory");
   for (int32_t i = 0; i < count; i++) {
     struct draft *draft = &drafts[i];
-    *draft = (struct draft){
-        .members = members + (size_t)i * (size_t)words, .words = words, .top = top[i], .index = i};
+    *draft = (struct draft){.members = members + (size_t)i * (size_t)words, .top = top[i], .index = i};
     for (int32_t v = 0; v < g->count; v++) {
       if (!bit(draft->members, v)) continue;
       draft->bytes += g->bytes[v];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "base/ids.h"
 #include "base/region.h"
 #include "base/vector.h"
 #include "plan/bounds.h"
@@ -33,6 +34,8 @@ struct regression {
   VECTOR(struct live_set) sets;
   VECTOR(int32_t) members, heap, table; /* heap: open sets; table: sets by hash, -1 where there is none */
   uint64_t best;
+  int64_t limit; /* on the work */
+
   int64_t work; /* members looked at, in all searches */
 };
 
@@ -45,11 +48,6 @@ static bool is_followed(const struct regression *r, int32_t tensor) {
 
 static const int32_t *ids_of(const struct regression *r, const struct live_set *set) {
   return r->members.data + set->start;
-}
-
-static int compare_ids(const void *a, const void *b) {
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
 }
 
 /* Making the members one after the other, each from nothing beside those that are there already, in the best
@@ -187,12 +185,12 @@ static bool made_before(const struct regression *r, const int32_t *ids, int32_t 
   return false;
 }
 
-/* All steps back from a set; only one where it leaves a part of the set and costs nothing: each walk from the
- * set is one from its parts too. */
+/* All steps back from a set, unless the work ends; only one where it leaves a part of the set and costs
+ * nothing: each walk from the set is one from its parts too. */
 static neap_status expand(struct regression *r, int32_t set) {
   const struct live_set from = r->sets.data[set];
   for (int pass = 0; pass < 2; pass++)
-    for (int32_t i = 0; i < from.count; i++) {
+    for (int32_t i = 0; i < from.count && r->work <= r->limit; i++) {
       const int32_t *ids = ids_of(r, &from);
       struct live_set next;
       if (made_before(r, ids, i)) continue;
@@ -220,13 +218,14 @@ static neap_status search(struct regression *r, const int32_t *ids, int32_t coun
   for (int32_t i = 0; i < count; i++) r->members.data[i] = ids[i];
   r->members.count = (size_t)count;
   TRY(meet(r, (struct live_set){.count = count, .peak = peak}));
-  const int64_t limit = r->work + work;
+  r->limit = r->work + work;
   while (r->heap.count > 0) {
     const int32_t set = open_take(r, r->heap.data, &r->heap.count);
     const uint64_t least = r->sets.data[set].peak;
     *end = (struct search_end){least < r->best ? least : r->best, r->best};
-    if (least >= r->best || r->work > limit) return NEAP_OK;
+    if (least >= r->best) return NEAP_OK;
     if (!r->sets.data[set].replaced) TRY(expand(r, set));
+    if (r->work > r->limit) return NEAP_OK; /* not all ways from the set were opened: it stays the least */
   }
   *end = (struct search_end){r->best, r->best};
   return NEAP_OK;

@@ -282,14 +282,6 @@ static neap_status lower_by_pebbling(struct planning *p, uint64_t limit, struct 
   return NEAP_OK;
 }
 
-static neap_status copy(const struct schedule *from, struct schedule *to) {
-  TRY(vector_reserve(&to->nodes, from->nodes.count + 1));
-  if (from->nodes.count > 0)
-    memcpy(to->nodes.data, from->nodes.data, from->nodes.count * sizeof *to->nodes.data);
-  to->nodes.count = from->nodes.count;
-  return NEAP_OK;
-}
-
 static neap_status find_peak(const neap_step *step, const struct schedule *schedule, uint64_t *bytes) {
   struct simulation score;
   TRY(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score));
@@ -314,7 +306,7 @@ static neap_status run_lowering(struct lowering *l, const struct planning *p, lo
                                 uint64_t limit, const struct schedule *from) {
   *l = (struct lowering){.planning = *p};
   l->planning.spent = 0;
-  TRY(copy(from, &l->schedule));
+  TRY(schedule_copy(&l->schedule, from->nodes.data, from->nodes.count));
   return lower(&l->planning, limit, &l->schedule, &l->met);
 }
 
@@ -396,7 +388,7 @@ static neap_status give_least(const neap_step *step, const struct planner_option
   struct schedule *kept = options->least;
   if (kept == NULL) return find_least(step, out);
   if (kept->nodes.count == 0) TRY(find_least(step, kept));
-  return copy(kept, out);
+  return schedule_copy(out, kept->nodes.data, kept->nodes.count);
 }
 
 /* ---- The row ---- */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/ids.h"
 #include "base/json.h"
 #include "plan/plan.h"
 
@@ -32,11 +33,6 @@ static neap_status read_instances(const json_t *root, const char *file, struct r
   draft->instances = placed;
   draft->instance_count = (int32_t)json_array_size(list);
   return NEAP_OK;
-}
-
-static int compare_ids(const void *a, const void *b) {
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
 }
 
 /* Positions of a schedule whose node stands earlier in it too. Sorts the copy that it is given. */

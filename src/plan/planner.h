@@ -24,8 +24,8 @@ struct planner_options {
 };
 
 /* Finds a schedule whose simulated peak, resident bytes included, is at most `budget`, as cheap as the
- * planner can. NEAP_OVER_BUDGET where it finds none; then `out` holds the schedule with the least peak that
- * it met (possibly empty). `out` starts empty. Deterministic. Other failures leave `out` empty. */
+ * planner can. NEAP_OVER_BUDGET where it finds none. `out` starts empty; after a failure it is only good for
+ * schedule_free. Deterministic. */
 typedef neap_status planner_function(const neap_step *step, uint64_t budget,
                                      const struct planner_options *options, struct schedule *out);
 

@@ -3,6 +3,8 @@
 #ifndef NEAP_PLAN_SCHEDULE_H
 #define NEAP_PLAN_SCHEDULE_H
 
+#include <string.h>
+
 #include "base/vector.h"
 #include "graph/step.h"
 
@@ -11,6 +13,14 @@ struct schedule {
 };
 
 #define schedule_free(schedule) vector_free(&(schedule)->nodes)
+
+/* Makes `out` a copy of a list of nodes; on failure it is as it was. */
+static inline neap_status schedule_copy(struct schedule *out, const int32_t *nodes, size_t count) {
+  TRY(vector_reserve(&out->nodes, count + 1));
+  if (count > 0) memcpy(out->nodes.data, nodes, count * sizeof *nodes);
+  out->nodes.count = count;
+  return NEAP_OK;
+}
 
 static inline void swap_schedules(struct schedule *a, struct schedule *b) {
   const struct schedule swap = *a;

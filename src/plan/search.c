@@ -1,15 +1,13 @@
 #include "plan/search.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "plan/planner.h"
 
 #include <math.h>
 #include <string.h>
 
 static uint32_t draw(struct search *s, uint32_t below) {
-  s->random ^= s->random << 13;
-  s->random ^= s->random >> 17;
-  s->random ^= s->random << 5;
-  return (uint32_t)((uint64_t)s->random * below >> 32);
+  return random_below(random_next(&s->random), below);
 }
 
 static double uniform(struct search *s) { return ((double)draw(s, 1u << 24) + 0.5) * 0x1p-24; }

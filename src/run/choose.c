@@ -33,6 +33,11 @@ static neap_status make_training_graph(const struct neap_graph *graph,
                                        const struct neap_session_options *options, struct neap_graph **out) {
   RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
             NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
+  RETURN_IF(
+      (unsigned)options->optimizer > NEAP_ADAMW || (unsigned)options->convolution > NEAP_CONV_WINOGRAD ||
+          (unsigned)options->backend > NEAP_REFERENCE || (unsigned)options->costs > NEAP_COSTS_MEASURED,
+      NEAP_INVALID_ARGUMENT, "session options: optimizer %d, convolution %d, backend %d or costs %d is none",
+      (int)options->optimizer, (int)options->convolution, (int)options->backend, (int)options->costs);
   RETURN_IF((int)options->variant < 0 || (int)options->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
             "there is no variant %d of a graph", (int)options->variant);
   const struct optimizer optimizer = optimizer_of(options);

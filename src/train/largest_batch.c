@@ -83,7 +83,6 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
             (long long)shape->batch);
   struct search search = {.model = model, .shape = *shape, .session = session, .budget = session->budget};
-  *largest = 0;
   if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
   struct probe probe;
   TRY(look_at(&search, shape->batch, &probe));

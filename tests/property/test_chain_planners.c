@@ -398,6 +398,30 @@ static struct neap_step *random_blocks(uint32_t seed, int32_t blocks) {
   return finish_blocks(&b, "blocks", gradient);
 }
 
+/* Backward values that live where the pass enters each stage, and those of them that the stage leaves alone.
+ */
+static void expect_gradients(const neap_step *step, const struct chain *chain) {
+  for (int32_t s = 0; s < chain->stage_count; s++) {
+    uint64_t entering = 0, passing = 0;
+    for (int32_t t = 0; t < step->tensor_count; t++) {
+      const int32_t producer = step->tensors[t].producer;
+      if (producer < chain->cuts.border || chain->stage_of[producer] <= s) continue;
+      bool needed = step->tensors[t].is_output, later = needed, touched = false;
+      for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++) {
+        const int32_t reader = chain->stage_of[step->readers[r]];
+        needed = needed || reader <= s;
+        later = later || reader < s;
+        touched = touched || reader == s;
+      }
+      if (step->tensors[t].is_output && s == 0) touched = true; /* it ends there */
+      if (needed) entering += step->tensors[t].bytes;
+      if (later && !touched) passing += step->tensors[t].bytes;
+    }
+    assert_int_equal(chain->stages[s].gradient_bytes, entering);
+    assert_int_equal(chain->stages[s].passing_bytes, passing);
+  }
+}
+
 /* Every node is in one stage; a stage reads of other stages only what the chain's contract allows. */
 static void expect_chain(const neap_step *step, const struct chain *chain) {
   int32_t nodes = 0;
@@ -417,6 +441,40 @@ static void expect_chain(const neap_step *step, const struct chain *chain) {
     }
 }
 
+/* One gradient is read in stage 5, by an update of stage 2, in stage 5 again and in stage 1. */
+static void test_gradient_that_returns(void **state) {
+  (void)state;
+  static struct blocks b;
+  memset(&b, 0, sizeof b);
+  enum { LONG = 8 };
+  int32_t value[LONG], gradient = -1, far = -1, before = add_block_tensor(&b, ROLE_INPUT, 4);
+  const int32_t weight = add_block_tensor(&b, ROLE_PARAMETER, 10);
+  for (int32_t s = 0; s < LONG; s++) {
+    struct step_node *node = add_block_node(&b, PASS_FORWARD, 1);
+    add_read(&b, node, before);
+    if (s == 2) add_read(&b, node, weight);
+    value[s] = before;
+    add_output(&b, node, before = add_block_tensor(&b, ROLE_VALUE, 10));
+  }
+  for (int32_t s = LONG; s-- > 0;)
+    for (int32_t again = 0; again < (s == 5 ? 2 : 1); again++) {
+      if (again > 0) add_block_update(&b, far, weight);
+      struct step_node *node = add_block_node(&b, PASS_BACKWARD, 1);
+      add_read(&b, node, value[s]);
+      if (gradient >= 0) add_read(&b, node, gradient);
+      if (s == 5 || s == 1) add_read(&b, node, far);
+      add_output(&b, node, gradient = add_block_tensor(&b, ROLE_VALUE, 10));
+      if (s == LONG - 1) add_output(&b, node, far = add_block_tensor(&b, ROLE_VALUE, 7));
+    }
+  neap_step *step = finish_blocks(&b, "returning", gradient);
+  struct chain chain;
+  assert_int_equal(chain_create(step, INT32_MAX, &chain), NEAP_OK);
+  expect_chain(step, &chain);
+  expect_gradients(step, &chain);
+  chain_free(&chain);
+  neap_step_free(step);
+}
+
 static void test_steps(void **state) {
   (void)state;
   static const char *const rows[] = {"revolve", "bptt", "hong-n3", "hong", "rotor"};
@@ -426,7 +484,10 @@ static void test_steps(void **state) {
     struct chain chain;
     const neap_status cut = chain_create(step, INT32_MAX, &chain);
     assert_true(cut == NEAP_OK || cut == NEAP_OVER_BUDGET);
-    if (cut == NEAP_OK) expect_chain(step, &chain);
+    if (cut == NEAP_OK) {
+      expect_chain(step, &chain);
+      expect_gradients(step, &chain);
+    }
     chain_free(&chain);
     struct schedule all = {0};
     struct simulation most;
@@ -587,8 +648,9 @@ static void test_no_cut(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_hong), cmocka_unit_test(test_rotor),
-                                     cmocka_unit_test(test_steps), cmocka_unit_test(test_recurrent),
-                                     cmocka_unit_test(test_no_cut)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_hong),   cmocka_unit_test(test_rotor),
+      cmocka_unit_test(test_steps),  cmocka_unit_test(test_recurrent),
+      cmocka_unit_test(test_no_cut), cmocka_unit_test(test_gradient_that_returns)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,9 +253,54 @@ static void test_against_exhaustive_search(void **state) {
   assert_true(possible > 0 && 2 * met >= possible);
 }
 
+/* One node makes so many values, which the backward pass reads one by one: a few of the node's inputs can be
+ * made again, whatever their number. */
+static void test_wide_node(void **state) {
+  (void)state;
+  enum { BEFORE = 10, WIDE = 100, NODES = BEFORE + 1 + WIDE, TENSORS = 1 + BEFORE + 2 * WIDE };
+  uint64_t bytes[TENSORS];
+  neap_pass passes[NODES] = {0};
+  int64_t read_start[NODES + 1] = {0}, made_start[NODES + 1] = {0};
+  int32_t reads[4 * NODES], made[TENSORS], node = 0, tensor = 1;
+  int64_t read = 0;
+  for (int32_t t = 0; t < TENSORS; t++) bytes[t] = 1024, made[t] = t + 1; /* made in the order of their ids */
+  for (; node < NODES; node++) {
+    const int32_t back = node - BEFORE - 1; /* of the backward pass */
+    if (back < 0) {
+      reads[read++] = tensor - 1;
+    } else {
+      passes[node] = NEAP_PASS_BACKWARD;
+      reads[read++] = BEFORE + WIDE - back;
+      if (back < BEFORE) reads[read++] = BEFORE - back;
+      if (back > 0) reads[read++] = tensor - 1;
+    }
+    tensor += node == BEFORE ? WIDE : 1;
+    read_start[node + 1] = read;
+    made_start[node + 1] = tensor - 1;
+  }
+  const int32_t output = tensor - 1;
+  const neap_step_arrays arrays = {.name = "wide",
+                                   .tensor_count = tensor,
+                                   .node_count = NODES,
+                                   .tensor_bytes = bytes,
+                                   .node_passes = passes,
+                                   .inputs = {read_start, reads},
+                                   .outputs = {made_start, made},
+                                   .step_outputs = &output,
+                                   .step_output_count = 1};
+  neap_step *step = NULL;
+  neap_plan *plan = NULL;
+  uint64_t everything;
+  assert_int_equal(neap_step_create(&arrays, &step), NEAP_OK);
+  assert_int_equal(neap_step_keep_all_bytes(step, &everything), NEAP_OK);
+  assert_int_equal(neap_plan_make(step, everything / 100 * 95, "evict", NULL, &plan), NEAP_OK);
+  neap_plan_free(plan);
+  neap_step_free(step);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_random_schedules),
-                                     cmocka_unit_test(test_least),
+                                     cmocka_unit_test(test_least), cmocka_unit_test(test_wide_node),
                                      cmocka_unit_test(test_against_exhaustive_search)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

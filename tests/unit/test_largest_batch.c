@@ -68,12 +68,13 @@ static void test_a_fraction_is_of_the_batch_that_was_asked_for(void **state) {
 static void test_what_is_refused(void **state) {
   (void)state;
   const neap_session_options options = {.budget = 1 << 20, .threads = 1};
-  int64_t answer;
+  int64_t answer = -7;
   assert_int_equal(neap_largest_batch(model, &(neap_model_options){.batch = 0}, &options, &answer),
                    NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "batch"));
   assert_int_not_equal(neap_largest_batch("nothing", &(neap_model_options){.batch = 4}, &options, &answer),
                        NEAP_OK);
+  assert_int_equal(answer, -7); /* as it was */
 }
 
 int main(void) {

@@ -43,7 +43,7 @@ int run_check(const struct verb *verb, int count, char **arguments) {
   int result;
   if (status == NEAP_OK || (status == NEAP_INVALID_PLAN && plan != NULL)) {
     result = check.valid ? EXIT_DONE : EXIT_INVALID;
-    if (check.valid) check.peak_bytes = plan_bytes(plan); /* with the padding of the arena, as everywhere */
+    if (check.valid) check.peak_bytes = plan_bytes(plan); /* with the gaps in the arena, as everywhere */
     if (s.json && print_json(check_json(&check)) != EXIT_DONE) result = EXIT_FAILED;
     if (!s.json) print_check(&check);
   } else {

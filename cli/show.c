@@ -90,7 +90,7 @@ static void print_profile(const struct profile *p) {
   printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", name_text(info.graph).text,
          name_text(info.planner).text, (long long)p->length, (long long)info.recomputed,
          overhead_text(info.cost, info.base_cost).text);
-  printf("peak %s at position %lld, %s (%s); the arena with its padding: %s\n\n", bytes_text(p->peak).text,
+  printf("peak %s at position %lld, %s (%s); the arena with its gaps: %s\n\n", bytes_text(p->peak).text,
          (long long)p->peak_at, name_text(name).text, name_text(op).text, bytes_text(info.arena_bytes).text);
   printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
   for (int k = 0; k < NEAP_KIND_COUNT; k++) {

@@ -443,10 +443,10 @@ typedef struct neap_plan_info {
   bool proven_optimal;
 } neap_plan_info;
 
-/* Plans inside `budget` bytes, resident ones and the arena with its padding included, with one planner by
+/* Plans inside `budget` bytes, resident ones and the arena included, with one planner by
  * name or "auto"; NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64
- * bytes where all sizes are; of less, down to 1, where small odd sizes would waste too much by it: give sizes
- * that are multiples of the alignment that your kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is
+ * bytes where all sizes are, else of what divides all sizes, down to 1: give sizes that are multiples of the
+ * alignment that your kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is
  * set to the smallest budget found that can be met, or to 0 where the planner has no plan for such a step
  * under any budget; the message says why. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,

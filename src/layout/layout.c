@@ -11,21 +11,11 @@
 static const struct placement_limits FOR_BUFFERS = {
     .searched = 1500000000, .tiered = 1500000000, .climbed = 100000, .closing = 1500000000};
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-/* The largest unit up to LAYOUT_ALIGNMENT, a power of two, to which sizes are rounded up without much waste:
- * a step may count in other units than bytes. */
+/* The largest unit up to LAYOUT_ALIGNMENT, a power of two, that divides all sizes. */
 static uint64_t alignment_of(const struct instance *instances, int32_t count) {
-  enum { SHARE = 1000 };
-  for (uint64_t unit = LAYOUT_ALIGNMENT; unit > 1; unit /= 2) {
-    double bytes = 0, rounded = 0;
-    for (int32_t i = 0; i < count; i++) {
-      bytes += (double)instances[i].bytes;
-      rounded += (double)round_up(instances[i].bytes, unit);
-    }
-    if (rounded - bytes <= bytes / SHARE) return unit;
-  }
-  return 1;
+  uint64_t bits = LAYOUT_ALIGNMENT;
+  for (int32_t i = 0; i < count; i++) bits |= instances[i].bytes;
+  return bits & -bits;
 }
 
 /* The instances in hand, and how they become shapes. */
@@ -76,7 +66,7 @@ static void make_shapes(struct fitting *f) {
       const int64_t until = (int64_t)f->instances[k].last + 1;
       f->shape_of[k] = f->shape_count;
       if (until <= from) continue; /* it dies where it takes over: the input's bytes are all */
-      f->spans[f->span_count++] = (struct span){from, until, round_up(f->instances[k].bytes, f->alignment)};
+      f->spans[f->span_count++] = (struct span){from, until, f->instances[k].bytes};
       from = until;
       shape->count++;
     }
@@ -98,7 +88,7 @@ static neap_status part_shapes(struct fitting *f, struct region *region, uint64_
   }
   for (int64_t at = 1; at <= length; at++) live[at] += live[at - 1];
   for (int32_t i = 0; i < f->count; i++) {
-    const uint64_t bytes = round_up(f->instances[i].bytes, f->alignment);
+    const uint64_t bytes = f->instances[i].bytes;
     if (f->instances[i].takes_over < 0 || live[f->instances[i].at] + bytes > bound) continue;
     f->apart[i] = true;
     live[f->instances[i].at] += bytes;
@@ -111,7 +101,7 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
   uint64_t highest = 0;
   for (int32_t i = 0; i < f->count; i++) {
     out->offsets[i] = offsets[f->shape_of[i]];
-    const uint64_t top = out->offsets[i] + round_up(f->instances[i].bytes, f->alignment);
+    const uint64_t top = out->offsets[i] + f->instances[i].bytes;
     if (top > highest) highest = top;
   }
   out->arena_bytes = highest;

@@ -6,13 +6,13 @@
 
 #include "plan/schedule.h"
 
-/* Bytes. Of sizes that are multiples of it the offsets are, too; small odd sizes are aligned to less, down to
- * 1, where this would waste more than a thousandth of them. */
+/* Bytes. Where all sizes are multiples of it the offsets are, too; else of what divides all sizes, down to 1.
+ */
 enum { LAYOUT_ALIGNMENT = 64 };
 
 struct layout {
   uint64_t *offsets;    /* one per instance, aligned; free() */
-  uint64_t arena_bytes; /* the largest offset + bytes, rounded up to the alignment */
+  uint64_t arena_bytes; /* the largest offset + bytes */
   uint64_t live_bytes;  /* the largest live bytes at any position: no arena can be smaller */
 };
 
@@ -28,8 +28,8 @@ struct layout_limits {
 
 /* Offsets for the instances of a simulated schedule. An instance that takes over another's bytes in place
  * gets the same offset (or, where that is what fits, its own: at position `at` the two may overlap only by
- * having equal offsets). Stops as soon as the arena is small enough or equals live_bytes rounded up; searches
- * no further than a fixed number of moves, so it is deterministic. */
+ * having equal offsets). Stops as soon as the arena is small enough or equals live_bytes; searches no further
+ * than a fixed number of moves, so it is deterministic. */
 neap_status layout_instances(const struct instance *instances, int32_t count,
                              const struct layout_limits *limits, struct layout *out);
 

@@ -1,11 +1,11 @@
-/* optimality [-n STEPS] [-l STATES] [-w WORST] [PLANNER ...]
+/* optimality [-o] [-n STEPS] [-l STATES] [-w WORST] [PLANNER ...]
  *
  * Planners (default: auto and evict) against proven optima, on random steps of 10 to 30 nodes of all families
  * (tests/step_families.h), each at five budgets from the least peak that any schedule has to the peak of
  * keeping everything. The optimum is the least cost over all orders with any repeats, by exact search
  * (tests/exhaustive.h) within a number of states (default: 50000). A step whose least peak is not proved
  * within them is passed over, and others are drawn until there are STEPS (default: 200); a budget whose least
- * cost is not proved does not count.
+ * cost is not proved does not count. -o: steps whose sizes are any numbers of bytes, not multiples of 64.
  *
  * A JSON line a planner: budgets (with a proved least cost), feasible (of those, how many it meets), gap
  * (mean, over those, of its cost / the least - 1), optimal (how many cost the least), seconds (mean). Then
@@ -35,6 +35,7 @@ struct worst {
 };
 
 struct bench {
+  bool odd;
   size_t state_limit;
   const char *const *names;
   int32_t name_count;
@@ -84,7 +85,8 @@ static neap_status run_step(struct bench *b, uint32_t seed) {
   struct worst here = {.shape = {.family = (enum step_family)(seed % STEP_FAMILY_COUNT),
                                  .nodes = 10 + (int32_t)(seed / STEP_FAMILY_COUNT * 5 % 21),
                                  .seed = seed,
-                                 .plain = seed / STEP_FAMILY_COUNT % 2 == 0}};
+                                 .plain = seed / STEP_FAMILY_COUNT % 2 == 0,
+                                 .odd = b->odd}};
   neap_step *step = NULL;
   uint64_t least = 0, most = 0;
   bool proven = false;
@@ -135,8 +137,10 @@ static void report(struct bench *b, int32_t worst_count) {
 
 static bool parse(int count, char **arguments, struct bench *b, int32_t *steps, int32_t *worst) {
   static const char *const usual[] = {"auto", "evict"};
-  for (int option; (option = getopt(count, arguments, "n:l:w:")) != -1;)
-    if (option == 'n')
+  for (int option; (option = getopt(count, arguments, "on:l:w:")) != -1;)
+    if (option == 'o')
+      b->odd = true;
+    else if (option == 'n')
       *steps = atoi(optarg);
     else if (option == 'l')
       b->state_limit = strtoull(optarg, NULL, 10);
@@ -153,7 +157,7 @@ int main(int count, char **arguments) {
   static struct bench b = {.state_limit = 50000};
   int32_t steps = 200, worst = 10;
   if (!parse(count, arguments, &b, &steps, &worst)) {
-    fputs("usage: optimality [-n STEPS] [-l STATES] [-w WORST] [PLANNER ...]\n", stderr);
+    fputs("usage: optimality [-o] [-n STEPS] [-l STATES] [-w WORST] [PLANNER ...]\n", stderr);
     return 2;
   }
   neap_status status = NEAP_OK;

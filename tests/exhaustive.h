@@ -336,7 +336,8 @@ static inline bool exhaustive_in_turn(const struct exhaustive *x, const struct e
                                       int32_t v) {
   if (!x->in_order) return true;
   const bool waits = x->step->nodes[v].update_count > 0, again = state->done >> v & 1;
-  return v >= state->slot && v <= state->stage && (again || waits || v == state->stage);
+  const bool ended = state->stage == x->step->node_count; /* the last stage's node has run: nothing follows */
+  return !ended && v >= state->slot && v <= state->stage && (again || waits || v == state->stage);
 }
 
 static inline void exhaustive_step_on(const struct exhaustive *x, int32_t v, int32_t *stage, int32_t *slot) {

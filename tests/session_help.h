@@ -25,7 +25,6 @@
 /* Fills every input: numbers in [-1, 1) from a seed, labels below `classes`. */
 static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) {
   const struct lowered *lowered = s->training;
-  const bool wide = lowered->backend->element_bytes(NEAP_F32) == sizeof(double);
   for (size_t t = 0; t < lowered->graph->tensors.count; t++) {
     const struct tensor *tensor = &lowered->graph->tensors.data[t];
     if (tensor->role != ROLE_INPUT || tensor->view_of >= 0) continue;
@@ -36,8 +35,6 @@ static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) 
       const float value = 2 * random_uniform(word[0]) - 1;
       if (tensor->dtype == NEAP_I32)
         ((int32_t *)data)[i] = (int32_t)random_below(word[1], (uint64_t)classes);
-      else if (wide)
-        ((double *)data)[i] = (double)value;
       else
         ((float *)data)[i] = value;
     }

@@ -10,8 +10,8 @@
  *   training         a forward part of one of the above, its mirrored backward part, and updates
  *
  * A plain step has one output a node and nothing else; the others have in-place pairs, workspaces, several
- * outputs, nodes that must not repeat, and updates. All sizes are multiples of 64 bytes, all costs whole
- * numbers. */
+ * outputs, nodes that must not repeat, and updates. Sizes are multiples of 64 bytes, but for an odd step's,
+ * which are any numbers; costs are whole numbers. */
 #ifndef NEAP_TESTS_STEP_FAMILIES_H
 #define NEAP_TESTS_STEP_FAMILIES_H
 
@@ -40,7 +40,7 @@ struct step_shape {
   enum step_family family;
   int32_t nodes; /* of the whole step, at least 4; a training step may have a few fewer */
   uint32_t seed;
-  bool plain;
+  bool plain, odd;
   double width; /* of layered steps: mean width / layers; 0: 0.35 */
 };
 
@@ -195,7 +195,7 @@ static inline neap_status skeleton_create(const struct step_shape *shape, enum s
 
 struct step_draft {
   struct skeleton skeleton;
-  bool plain;
+  bool plain, odd;
   VECTOR(struct step_tensor) tensors;
   VECTOR(struct step_node) nodes;
   int32_t *first_value, *second_value; /* of a forward node; -1: none */
@@ -211,7 +211,8 @@ static inline uint32_t chance(struct step_draft *d, uint32_t one_in) {
 static inline uint64_t draw_bytes(struct step_draft *d) {
   int32_t sum = -160;
   for (int i = 0; i < 4; i++) sum += (int32_t)draw(&d->skeleton.random, 81);
-  return 64 * (1 + (uint64_t)abs(sum));
+  const uint64_t bytes = 64 * (1 + (uint64_t)abs(sum));
+  return d->odd ? bytes + draw(&d->skeleton.random, 64) : bytes;
 }
 
 /* What is resident is small: it belongs to every budget. */
@@ -334,6 +335,7 @@ static inline neap_status draft_step(const struct step_shape *shape, struct step
     nodes -= nodes / 8;
   TRY(skeleton_create(shape, training ? bodies[shape->seed % 4] : shape->family, nodes, &d->skeleton));
   d->plain = shape->plain;
+  d->odd = shape->odd;
   TRY(draft_arrays(d));
   TRY(add_tensor(d, ROLE_INPUT, "input", &input));
   TRY(add_forward(d, input, shape->plain ? 0 : training ? UPDATES_IN : 8));

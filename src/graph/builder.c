@@ -1,4 +1,5 @@
 /* The public builder: a graph from calls that need no checking until the end. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -189,8 +190,12 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
   if (!usable(b, x)) return FAILED;
   char name[2 * NAME_LIMIT];
   make_name(b, OP_BATCH_NORM, name);
-  const struct attributes a = {.epsilon = o.epsilon > 0 ? o.epsilon : 1e-5f,
-                               .momentum = o.momentum > 0 ? o.momentum : 0.1f};
+  if (!(o.epsilon >= 0 && o.epsilon < INFINITY && o.momentum >= 0 && o.momentum <= 1))
+    return fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                             "BatchNorm '%s': epsilon %g must not be negative, momentum %g in [0, 1]", name,
+                             (double)o.epsilon, (double)o.momentum));
+  const struct attributes a = {.epsilon = o.epsilon != 0 ? o.epsilon : 1e-5f,
+                               .momentum = o.momentum != 0 ? o.momentum : 0.1f};
   int32_t statistics[2], output;
   if (apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const int64_t channels = b->graph->tensors.data[x].dims[1];

@@ -33,21 +33,28 @@ void neap_graph_free(neap_graph *graph) {
   free(graph);
 }
 
+static const int64_t ELEMENTS_LIMIT = (int64_t)1 << 44;
+
 neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int32_t *id) {
   RETURN_IF(tensor.rank < 0 || tensor.rank > NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
             "tensor '%s' has %d dimensions; 0 to %d are possible", tensor.name, tensor.rank, NEAP_MAX_RANK);
-  int64_t elements = 1, bytes;
+  int64_t elements = 1;
   for (int32_t i = 0; i < tensor.rank; i++) {
     RETURN_IF(tensor.dims[i] < 1, NEAP_INVALID_ARGUMENT,
               "tensor '%s': dimension %d is %lld, but must be at least 1", tensor.name, i,
               (long long)tensor.dims[i]);
+    RETURN_IF(tensor.dims[i] > INT32_MAX, NEAP_TOO_LARGE, /* kernels count them in 32 bits */
+              "tensor '%s': dimension %d is %lld; at most %d is possible", tensor.name, i,
+              (long long)tensor.dims[i], INT32_MAX);
     RETURN_IF(__builtin_mul_overflow(elements, tensor.dims[i], &elements), NEAP_TOO_LARGE,
               "tensor '%s' has more elements than 64 bits count", tensor.name);
   }
-  /* No later size of this tensor can overflow: an element takes at most 8 bytes, a layout at most pads
-   * 16-fold. */
-  RETURN_IF(__builtin_mul_overflow(elements, (int64_t)128, &bytes) || graph->tensors.count >= INT32_MAX - 1,
-            NEAP_TOO_LARGE, "tensor '%s' is too large", tensor.name);
+  /* More than any machine can map; no later size of the tensor overflows: an element takes at most 8 bytes, a
+   * layout at most pads 16-fold. */
+  RETURN_IF(elements > ELEMENTS_LIMIT, NEAP_TOO_LARGE,
+            "tensor '%s' has %lld elements; at most 2^44 are possible", tensor.name, (long long)elements);
+  RETURN_IF(graph->tensors.count >= INT32_MAX - 1, NEAP_TOO_LARGE, "graph '%s' has too many tensors",
+            graph->name);
   tensor.elements = elements;
   tensor.producer = -1;
   tensor.name = region_string(&graph->region, tensor.name);

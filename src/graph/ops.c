@@ -35,7 +35,8 @@ static neap_status window_count(const struct node *node, int axis, int64_t size,
                         __builtin_add_overflow(extent, (int64_t)1, &extent) ||
                         __builtin_mul_overflow(padding, (int64_t)2, &twice) ||
                         __builtin_add_overflow(size, twice, &padded);
-  RETURN_IF(overflow || window < 1 || dilation < 1 || a->stride < 1 || padding < 0 || extent > padded,
+  RETURN_IF(overflow || window < 1 || dilation < 1 || a->stride < 1 || a->stride > INT32_MAX || padding < 0 ||
+                padded > INT32_MAX || extent > padded,
             NEAP_INVALID_ARGUMENT,
             "%s '%s': a window of %lld (dilation %lld, stride %lld, padding %lld) does not fit %lld pixels",
             op_rows[node->op].name, node->name, (long long)window, (long long)dilation, (long long)a->stride,
@@ -188,7 +189,8 @@ static neap_status infer_local_response_norm(const struct neap_graph *graph, con
                                              struct tensor *outputs) {
   TRY(need_rank(graph, node, 4, "[N, C, H, W]"));
   const struct attributes *a = &node->attributes;
-  RETURN_IF(a->size < 1 || !(a->alpha >= 0) || !(a->beta > 0) || !(a->k > 0), NEAP_INVALID_ARGUMENT,
+  RETURN_IF(a->size < 1 || a->size > INT32_MAX || !(a->alpha >= 0) || !(a->beta > 0) || !(a->k > 0),
+            NEAP_INVALID_ARGUMENT,
             "LocalResponseNorm '%s': size %lld, alpha %g, beta %g and k %g must be positive", node->name,
             (long long)a->size, (double)a->alpha, (double)a->beta, (double)a->k);
   outputs[0] = like(input(graph, node, 0));

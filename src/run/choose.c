@@ -1,5 +1,6 @@
 #include "run/choose.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "grad/gradient.h"
@@ -28,18 +29,35 @@ struct lower_options lower_options_of(const struct neap_session_options *o) {
   return (struct lower_options){.convolution = o->convolution, .threads = o->threads};
 }
 
+static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
+
+neap_status check_session_options(const struct neap_session_options *o) {
+  RETURN_IF((unsigned)o->optimizer > NEAP_ADAMW || (unsigned)o->convolution > NEAP_CONV_WINOGRAD ||
+                (unsigned)o->backend > NEAP_REFERENCE || (unsigned)o->costs > NEAP_COSTS_MEASURED,
+            NEAP_INVALID_ARGUMENT,
+            "session options: optimizer %d, convolution %d, backend %d or costs %d is none",
+            (int)o->optimizer, (int)o->convolution, (int)o->backend, (int)o->costs);
+  RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
+            "there is no variant %d of a graph", (int)o->variant);
+  RETURN_IF(!in_range(o->budget_fraction, 0, DBL_MAX) || !in_range(o->plan_seconds, 0, DBL_MAX),
+            NEAP_INVALID_ARGUMENT, "a budget of %g of everything, or %g seconds for the plan, cannot be",
+            o->budget_fraction, o->plan_seconds);
+  RETURN_IF(
+      !in_range((double)o->momentum, 0, FLT_MAX) || !in_range((double)o->weight_decay, 0, FLT_MAX) ||
+          !in_range((double)o->beta1, 0, 1) || !in_range((double)o->beta2, 0, 1) ||
+          !in_range((double)o->epsilon, 0, FLT_MAX) || o->beta1 == 1 || o->beta2 == 1,
+      NEAP_INVALID_ARGUMENT,
+      "momentum %g, weight decay %g and epsilon %g must not be negative, beta1 %g and beta2 %g in [0, 1)",
+      (double)o->momentum, (double)o->weight_decay, (double)o->epsilon, (double)o->beta1, (double)o->beta2);
+  RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(o->momentum > 0), NEAP_INVALID_ARGUMENT,
+            "Nesterov's method needs a momentum above 0");
+  return NEAP_OK;
+}
+
 /* Fused and differentiated. */
 static neap_status make_training_graph(const struct neap_graph *graph,
                                        const struct neap_session_options *options, struct neap_graph **out) {
-  RETURN_IF(options->optimizer == NEAP_SGD && options->nesterov && !(options->momentum > 0),
-            NEAP_INVALID_ARGUMENT, "Nesterov's method needs a momentum above 0");
-  RETURN_IF(
-      (unsigned)options->optimizer > NEAP_ADAMW || (unsigned)options->convolution > NEAP_CONV_WINOGRAD ||
-          (unsigned)options->backend > NEAP_REFERENCE || (unsigned)options->costs > NEAP_COSTS_MEASURED,
-      NEAP_INVALID_ARGUMENT, "session options: optimizer %d, convolution %d, backend %d or costs %d is none",
-      (int)options->optimizer, (int)options->convolution, (int)options->backend, (int)options->costs);
-  RETURN_IF((int)options->variant < 0 || (int)options->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
-            "there is no variant %d of a graph", (int)options->variant);
+  TRY(check_session_options(options));
   const struct optimizer optimizer = optimizer_of(options);
   struct neap_graph *fused;
   TRY(rewrite_fuse(graph, &fused));

@@ -137,13 +137,45 @@ void *neap_session_input(neap_session *s, const char *name) {
   return NULL;
 }
 
+/* From the last on: what is wider takes the place of what was read. */
+static void widen(unsigned char *data, int64_t count) {
+  for (int64_t i = count; i-- > 0;) {
+    float narrow;
+    memcpy(&narrow, data + (size_t)i * sizeof narrow, sizeof narrow);
+    const double wide = narrow;
+    memcpy(data + (size_t)i * sizeof wide, &wide, sizeof wide);
+  }
+}
+
+static void narrow(unsigned char *data, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    double wide;
+    memcpy(&wide, data + (size_t)i * sizeof wide, sizeof wide);
+    const float narrow = (float)wide;
+    memcpy(data + (size_t)i * sizeof narrow, &narrow, sizeof narrow);
+  }
+}
+
+/* To the caller inputs are f32, also where the backend computes in double: they widen for a run, where they
+ * lie, and become what they were. */
+static void convert_inputs(const neap_session *s, void (*convert)(unsigned char *data, int64_t count)) {
+  const struct neap_graph *graph = s->training->graph;
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    if (tensor->role == ROLE_INPUT && tensor->view_of < 0 && tensor->dtype == NEAP_F32)
+      convert(s->memory + s->resident[s->training->step_tensor[t]], tensor->elements);
+  }
+}
+
 static neap_status run(neap_session *s, const struct program *program, float learning_rate,
                        neap_step_result *result) {
   const struct run_context context = {
       .seed = s->options.seed, .step = s->steps, .learning_rate = learning_rate};
-  TRY(program_run(program, &context, s->memory, &s->measured));
-  if (result == NULL) return NEAP_OK;
   const bool wide = s->training->backend->element_bytes(NEAP_F32) == sizeof(double);
+  if (wide) convert_inputs(s, widen);
+  const neap_status status = program_run(program, &context, s->memory, &s->measured);
+  if (wide) convert_inputs(s, narrow);
+  if (status != NEAP_OK || result == NULL) return status;
   *result =
       (neap_step_result){.loss = wide ? *(const double *)(const void *)program->loss : (double)*program->loss,
                          .correct = *program->correct};

@@ -83,6 +83,8 @@ static inline const struct neap_plan *session_plan(const struct neap_session *se
 static inline uint64_t session_resident_before(const struct neap_session *session) {
   return session->resident_before;
 }
+/* Steps done, those of the weights that it began with included. */
+static inline uint64_t session_steps(const struct neap_session *session) { return session->steps; }
 static inline const struct neap_step *session_step(const struct neap_session *session) {
   return session->training->step;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/region.h"
+#include "run/session.h"
 
 /* Weights, or what a killed run left of writing weights or a state: those begin like what they were to
  * become. */
@@ -44,6 +45,7 @@ neap_status checkpoint_save(const char *folder, json_t *settings, const neap_ses
   const char *path;
   TRY(make_folder(folder));
   TRY(neap_session_digest(session, checkpoint->weights_sha256));
+  checkpoint->session_steps = (int64_t)session_steps(session);
   snprintf(checkpoint->weights, sizeof checkpoint->weights, "weights-%" PRId64 "-%.12s.safetensors",
            checkpoint->step, checkpoint->weights_sha256);
   path = region_format(&region, "%s/%s", folder, checkpoint->weights);
@@ -72,6 +74,10 @@ neap_status checkpoint_load_weights(const char *folder, const struct checkpoint 
     status = neap_fail(NEAP_BAD_FORMAT,
                        "%s: is damaged or incomplete: its variables have the SHA-256 %s, state.json says %s",
                        path, digest, checkpoint->weights_sha256);
+  else if (session_steps(session) != (uint64_t)checkpoint->session_steps)
+    status =
+        neap_fail(NEAP_BAD_FORMAT, "%s: is damaged: it says that it was made by %llu steps, not %lld", path,
+                  (unsigned long long)session_steps(session), (long long)checkpoint->session_steps);
 done:
   region_free(&region);
   return status;

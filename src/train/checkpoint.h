@@ -3,15 +3,16 @@
  *
  *     {"format": "neap-checkpoint", "version": 1,
  *      "settings": {"model": "wrn-28-2", "batch": 100, ...},
- *      "epoch": 1, "step": 500,
+ *      "epoch": 1, "step": 500, "session_steps": 500,
  *      "loss_sum": 812.4, "correct": 19231, "images": 50000,
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
  *      "weights_sha256": "0f3ab2...", "state_sha256": "..."}
  *
- * settings: what has to agree. epoch, step: done; data and random operators follow from them. loss_sum,
- * correct, images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet.
- * state_sha256: of the object without this field, compact, keys sorted.
+ * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
+ * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
+ * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. state_sha256: of
+ * the object without this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
@@ -24,8 +25,9 @@
 #include "base/status.h"
 
 struct checkpoint {
-  int64_t epoch, step; /* whole epochs, and steps in all, that are done */
-  double loss_sum;     /* of the epoch so far: over steps, */
+  int64_t epoch, step;   /* whole epochs, and steps in all, that are done */
+  int64_t session_steps; /* of the session, those of the weights that it began with included */
+  double loss_sum;       /* of the epoch so far: over steps, */
   int64_t correct, images;
   double test_accuracy;
   char weights[96], weights_sha256[65];
@@ -43,7 +45,7 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
 neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
                             struct checkpoint *checkpoint);
 
-/* Gives the session the weights that the state names, and compares their digest. */
+/* Gives the session the weights that the state names, and compares their digest and their steps. */
 neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,
                                     neap_session *session);
 

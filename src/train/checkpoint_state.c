@@ -40,12 +40,12 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   neap_status status;
   const char *path = region_format(&region, "%s/state.json", folder);
   json_t *state =
-      json_pack("{s:s, s:i, s:O, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s}", "format", "neap-checkpoint",
+      json_pack("{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s}", "format", "neap-checkpoint",
                 "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch, "step",
-                (json_int_t)checkpoint->step, "loss_sum", json_number(checkpoint->loss_sum), "correct",
-                (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images, "test_accuracy",
-                checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
-                checkpoint->weights_sha256);
+                (json_int_t)checkpoint->step, "session_steps", (json_int_t)checkpoint->session_steps,
+                "loss_sum", json_number(checkpoint->loss_sum), "correct", (json_int_t)checkpoint->correct,
+                "images", (json_int_t)checkpoint->images, "test_accuracy", checkpoint->test_accuracy,
+                "weights", checkpoint->weights, "weights_sha256", checkpoint->weights_sha256);
   if (path == NULL || state == NULL)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
   else
@@ -77,6 +77,7 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
                               struct checkpoint *checkpoint) {
   TRY(get_size(state, place, "epoch", &checkpoint->epoch));
   TRY(get_size(state, place, "step", &checkpoint->step));
+  TRY(get_size(state, place, "session_steps", &checkpoint->session_steps));
   TRY(get_size(state, place, "correct", &checkpoint->correct));
   TRY(get_size(state, place, "images", &checkpoint->images));
   checkpoint->loss_sum = NAN;

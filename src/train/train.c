@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/memory_status.h"
 #include "base/parallel.h"
+#include "run/choose.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
@@ -58,7 +59,7 @@ static neap_status check_options(const neap_train_options *options) {
             "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
             options->initial, options->resume);
   RETURN_IF(options->session.threads < 0, NEAP_INVALID_ARGUMENT, "threads must not be negative");
-  return NEAP_OK;
+  return check_session_options(&options->session);
 }
 
 /* The size of the label maps that a model learns. */

@@ -10,12 +10,13 @@
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
 
-/* All families in turn, one step in four plain. */
+/* All families in turn, one step in four plain; every other one of odd sizes. */
 static neap_step *make(int i, int32_t nodes) {
   const struct step_shape shape = {.family = (enum step_family)(i % STEP_FAMILY_COUNT),
                                    .nodes = nodes,
                                    .seed = (uint32_t)i + 1,
-                                   .plain = i / STEP_FAMILY_COUNT % 4 == 0};
+                                   .plain = i / STEP_FAMILY_COUNT % 4 == 0,
+                                   .odd = i / STEP_FAMILY_COUNT % 2 == 1};
   neap_step *step = NULL;
   expect_done(step_of_family(&shape, &step));
   return step;
@@ -192,7 +193,7 @@ static void test_planners(void **state) {
       "auto meets %d of %d budgets that can be met, at %.2f %% above the least cost; %d cost more than a "
       "smaller one\n",
       met, possible, 100 * gap / met, dearer);
-  assert_true(10 * met >= 9 * possible);
+  assert_true(100 * met >= 98 * possible);
   assert_true(100 * dearer <= possible);
   assert_true(gap / met < 0.05);
 }

@@ -34,14 +34,9 @@ static neap_session *open_session(const neap_graph *graph, neap_backend backend,
  * batch norm over them, and ReLU behind it, decide by the last bit. */
 static void fill(neap_session *s, const neap_model_options *shape) {
   fill_inputs(s, 1, CLASSES);
-  const bool wide = s->training->backend->element_bytes(NEAP_F32) == sizeof(double);
-  void *image = neap_session_input(s, "image");
+  float *image = neap_session_input(s, "image");
   const int64_t each = shape->image[0] * shape->image[1] * shape->image[2];
-  for (int64_t i = 0; i < shape->batch * each; i++)
-    if (wide)
-      ((double *)image)[i] += (double)(i / each);
-    else
-      ((float *)image)[i] += (float)(i / each);
+  for (int64_t i = 0; i < shape->batch * each; i++) image[i] += (float)(i / each);
 }
 
 static float *read_variable(const neap_session *s, int32_t index, int64_t *elements) {

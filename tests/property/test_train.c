@@ -189,6 +189,20 @@ static void test_learns(void **state) {
   assert_true(result.accuracy > 0.3);
 }
 
+/* Both backends train on the same images, and differ by rounding. */
+static void test_backends_agree(void **state) {
+  (void)state;
+  double loss[2], accuracy[2];
+  for (int i = 0; i < 2; i++) {
+    neap_train_options options = usual();
+    options.session.backend = i == 0 ? NEAP_CPU : NEAP_REFERENCE;
+    const neap_train_result result = expect_ok(&options);
+    loss[i] = result.loss, accuracy[i] = result.test_accuracy;
+  }
+  assert_true(fabs(loss[0] - loss[1]) < 1e-4 * loss[1]);
+  assert_true(fabs(accuracy[0] - accuracy[1]) < 0.1); /* 26 images: two may fall to the other side */
+}
+
 static void test_initial(void **state) {
   (void)state;
   int64_t zero = 0;
@@ -425,6 +439,18 @@ static void flip_bit(const char *path, long at, int bit) {
   fclose(file);
 }
 
+/* Where the text stands in the first bytes of a file. */
+static long place_of(const char *path, const char *text) {
+  char header[400] = {0};
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  assert_in_range(fread(header, 1, sizeof header - 1, file), 100, sizeof header - 1);
+  fclose(file);
+  const char *found = memmem(header, sizeof header, text, strlen(text));
+  assert_non_null(found);
+  return found - header;
+}
+
 static void test_damaged_weights(void **state) {
   (void)state;
   neap_train_options options = usual();
@@ -449,6 +475,11 @@ static void test_damaged_weights(void **state) {
     flip_bit(weights, at, i % 8);
   }
   expect_ok(&options);
+  /* Another number of steps is another stream of random numbers and another correction of AdamW's means. */
+  const long digit = place_of(weights, "\"steps\":\"18\"") + (long)strlen("\"steps\":\"1");
+  flip_bit(weights, digit, 0);
+  expect_refused(&options, NEAP_BAD_FORMAT, "19 steps");
+  flip_bit(weights, digit, 0);
   for (off_t size = 0; size < file.st_size; size += file.st_size / 7 + 1) {
     assert_int_equal(truncate(weights, file.st_size - 1 - size), 0);
     expect_refused(&options, NEAP_BAD_FORMAT, strrchr(weights, '/'));
@@ -532,6 +563,15 @@ static void test_bad_options(void **state) {
   OTHER("131", options.shape.batch = 131);
   OTHER("learning rate", options.learning_rate = -1);
   OTHER("threads", options.session.threads = -1);
+  OTHER("optimizer 7", options.session.optimizer = (neap_optimizer)7);
+  OTHER("backend 7", options.session.backend = (neap_backend)7);
+  OTHER("costs 7", options.session.costs = (neap_costs)7);
+  OTHER("variant 7", options.session.variant = (neap_variant)7);
+  OTHER("momentum nan", options.session.momentum = NAN);
+  OTHER("weight decay -1", options.session.weight_decay = -1);
+  OTHER("beta1 1.5", options.session.beta1 = 1.5f);
+  OTHER("budget of -1", options.session.budget_fraction = -1);
+  OTHER("nan seconds", options.session.plan_seconds = NAN);
   neap_train_options options = same;
   options.out = "/dev/null/out";
   expect_refused(&options, NEAP_IO_FAILED, "/dev/null/out");
@@ -575,6 +615,7 @@ int main(int count, char **arguments) {
       cmocka_unit_test(test_resume_other_variant),
       cmocka_unit_test(test_kill),
       cmocka_unit_test(test_resume_other_settings),
+      cmocka_unit_test(test_backends_agree),
       cmocka_unit_test(test_damaged_weights),
       cmocka_unit_test(test_full_disk),
       cmocka_unit_test(test_over_budget),

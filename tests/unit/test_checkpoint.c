@@ -18,6 +18,7 @@ static json_t *settings;
 
 static const struct checkpoint written = {.epoch = 3,
                                           .step = 1234567890123,
+                                          .session_steps = 1234567890323,
                                           .loss_sum = 812.1 / 3,
                                           .correct = 19231,
                                           .images = 50000,

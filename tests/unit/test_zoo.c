@@ -142,6 +142,25 @@ static void test_bad_names(void **state) {
   }
 }
 
+/* What no machine has room for, or no kernel counts (oneDNN has 32 bits for a dimension), is refused by name
+ * before anything is made of it. */
+static void test_huge_sizes(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *part;
+    int64_t batch;
+  } refused[] = {{"lenet", "'image'", (int64_t)1 << 32},
+                 {"lenet", "'image'", (int64_t)1 << 40},
+                 {"resnet50", "2^44", 100000000}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    neap_graph *graph = NULL;
+    assert_int_equal(
+        neap_model_build(refused[i].name, &(neap_model_options){.batch = refused[i].batch}, &graph),
+        NEAP_TOO_LARGE);
+    assert_non_null(strstr(neap_error_message(), refused[i].part));
+  }
+}
+
 static void test_small_images(void **state) {
   (void)state;
   static const char *const names[] = {"vgg16", "lenet"};
@@ -187,12 +206,10 @@ static void test_names_of_parameters(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_parameter_counts),
-                                     cmocka_unit_test(test_unet),
-                                     cmocka_unit_test(test_pspnet),
-                                     cmocka_unit_test(test_sizes_of_images),
-                                     cmocka_unit_test(test_bad_names),
-                                     cmocka_unit_test(test_small_images),
-                                     cmocka_unit_test(test_names_of_parameters)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_parameter_counts), cmocka_unit_test(test_unet),
+      cmocka_unit_test(test_pspnet),           cmocka_unit_test(test_sizes_of_images),
+      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images),
+      cmocka_unit_test(test_huge_sizes),       cmocka_unit_test(test_names_of_parameters)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

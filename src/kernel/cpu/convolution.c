@@ -92,11 +92,10 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
     status = make(cpu, c, weights, p, graph, node, kernel);
     if (status != NEAP_UNSUPPORTED) return status;
   }
-  return neap_fail(status,
-                   "%s '%s': oneDNN has no kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
-                   op_rows[node->op].name, node->name, (long long)x->dims[0], (long long)x->dims[1],
-                   (long long)x->dims[2], (long long)x->dims[3], (long long)w->dims[0], (long long)w->dims[1],
-                   (long long)w->dims[2], (long long)w->dims[3]);
+  return neap_fail(status, "oneDNN has no kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
+                   (long long)x->dims[0], (long long)x->dims[1], (long long)x->dims[2], (long long)x->dims[3],
+                   (long long)w->dims[0], (long long)w->dims[1], (long long)w->dims[2],
+                   (long long)w->dims[3]);
 }
 
 static struct memory_format packed(const struct dnn_layout *layout) {

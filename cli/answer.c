@@ -23,12 +23,12 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
   const bool suited = answer->smallest > 0;
   neap_step_info info;
   neap_step_describe(step, &info);
-  return json_pack("{s:s, s:s, s:o, s:b, s:n, s:I, s:n, s:n, s:f, s:n, s:n, s:n, s:n, s:n, s:o, s:o}",
+  return json_pack("{s:s, s:s, s:o, s:b, s:n, s:I, s:n, s:n, s:f, s:n, s:n, s:n, s:n, s:n, s:n, s:o, s:o}",
                    "graph", info.name, "planner", answer->planner, "budget_bytes",
                    budget == NEAP_BUDGET_MIN ? json_null() : json_integer((json_int_t)budget), "feasible", 0,
                    "peak_bytes", "resident_bytes", (json_int_t)info.resident_bytes, "arena_bytes", "cost",
                    "base_cost", info.base_cost, "overhead", "seconds", "recomputed", "lower_bound_bytes",
-                   "proven_optimal", "smallest_budget_bytes",
+                   "cost_lower_bound", "proven_optimal", "smallest_budget_bytes",
                    suited ? json_integer((json_int_t)answer->smallest) : json_null(), "largest_batch",
                    suited ? json_integer(answer->largest_batch) : json_null());
 }

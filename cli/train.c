@@ -201,6 +201,13 @@ static int complete_settings(const struct verb *verb, struct train_settings *s) 
   if (s->steps > 0 && s->epochs > 0) return report_usage(verb, "--steps and --epochs: give one of them");
   if (s->resume != NULL && s->initial != NULL)
     return report_usage(verb, "--resume and --init: give one of them");
+  if (s->plan != NULL && (strcmp(s->planner, "auto") != 0 || s->time_limit > 0))
+    return report_usage(verb, "--plan %s: nothing is planned, so that --planner and --time-limit have no use",
+                        s->plan);
+  if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
+    return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
+  if (s->nesterov && s->optimizer != NEAP_SGD)
+    return report_usage(verb, "--nesterov is of SGD's momentum; AdamW has none");
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
   if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;

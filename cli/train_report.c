@@ -146,10 +146,10 @@ void print_summary(const struct train_report *r, const neap_train_result *result
 
 json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
   const neap_memory *m = &r->memory;
-  json_t *object =
-      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f}", "model", s->model, "batch", (json_int_t)r->batch,
-                "parameters", (json_int_t)r->parameters, "steps", (json_int_t)r->steps, "seconds", r->seconds,
-                "step_seconds_median", r->step_seconds_median);
+  json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "model", s->model, "batch",
+                             (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
+                             (json_int_t)r->steps, "seconds", r->seconds, "step_seconds_median",
+                             r->step_seconds_median > 0 ? json_real(r->step_seconds_median) : json_null());
   json_t *quality =
       json_pack("{s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy", number_json(r->accuracy),
                 "test_accuracy", r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy));
@@ -189,8 +189,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
     fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
   if (s->json)
     print_json(json_pack("{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->batch,
-                         "feasible", 0, "budget_bytes",
-                         s->budget.fraction > 0 ? json_null() : json_integer((json_int_t)s->budget.bytes),
+                         "feasible", 0, "budget_bytes", json_integer((json_int_t)result->memory.budget),
                          "smallest_budget_bytes", (json_int_t)result->smallest_budget, "largest_batch",
                          (json_int_t)result->largest_batch));
   return EXIT_OVER_BUDGET;

@@ -357,8 +357,9 @@ typedef struct neap_train_result {
    * the system tells it (VmHWM). */
   uint64_t process_overhead_bytes, rss_growth_bytes;
   char weights_sha256[65];
-  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: what would do, and */
-  int64_t largest_batch;    /* the largest batch that fits the budget; 0: none */
+  /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
+  uint64_t smallest_budget; /* that would do */
+  int64_t largest_batch;    /* that fits the budget; 0: none does */
   bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;
 

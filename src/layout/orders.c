@@ -17,7 +17,7 @@ struct block {
   int64_t lower, upper;
 };
 
-/* Placed spans by rising offset: all of them, and those that touch a part of the time. */
+/* Placed spans by rising offset: those that touch a part of the time. */
 struct shelf {
   VECTOR(struct block) blocks;
 };
@@ -29,7 +29,7 @@ struct solver {
   int64_t start;  /* of time */
   uint64_t width; /* positions a bucket covers */
   int buckets;
-  struct shelf all, bucket[BUCKETS];
+  struct shelf bucket[BUCKETS];
   const bool *fixed; /* by shape: has its offset already; NULL: none has */
   uint64_t *offset;  /* by shape */
   double *key;       /* by shape: larger is placed earlier */
@@ -68,6 +68,17 @@ static neap_status put(struct shelf *shelf, struct block block) {
 
 static bool is_fixed(const struct solver *s, int32_t i) { return s->fixed != NULL && s->fixed[i]; }
 
+/* The same in all parts of the time that the span touches. */
+static uint64_t lowest_free_in_all(const struct solver *s, const struct span *span, uint64_t offset) {
+  const int first = bucket_of(s, span->lower), last = bucket_of(s, span->upper - 1);
+  for (int b = first, agreed = 0; agreed <= last - first; b = b < last ? b + 1 : first) {
+    const uint64_t next = lowest_free(&s->bucket[b], span, offset);
+    agreed = next == offset ? agreed + 1 : 1;
+    offset = next;
+  }
+  return offset;
+}
+
 /* `fits`: whether the top is below 2^64. */
 static neap_status place(struct solver *s, int32_t i, bool *fits) {
   const struct shape *shape = &s->shapes[i];
@@ -78,8 +89,7 @@ static neap_status place(struct solver *s, int32_t i, bool *fits) {
     for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
       const struct span *span = &s->spans[k];
       if (span->size == 0) continue;
-      const int first = bucket_of(s, span->lower), last = bucket_of(s, span->upper - 1);
-      const uint64_t next = lowest_free(first == last ? &s->bucket[first] : &s->all, span, offset);
+      const uint64_t next = lowest_free_in_all(s, span, offset);
       moved = moved || (next != offset && shape->count > 1);
       offset = next;
       *fits = offset < UINT64_MAX - span->size;
@@ -91,7 +101,6 @@ static neap_status place(struct solver *s, int32_t i, bool *fits) {
     const struct span *span = &s->spans[k];
     if (span->size == 0) continue;
     const struct block block = {offset, offset + span->size, span->lower, span->upper};
-    TRY(put(&s->all, block));
     for (int b = bucket_of(s, span->lower); b <= bucket_of(s, span->upper - 1); b++)
       TRY(put(&s->bucket[b], block));
   }
@@ -105,7 +114,6 @@ static uint64_t top_of(const struct solver *s, int32_t i) {
 /* `height`: UINT64_MAX where an offset gets too large. */
 static neap_status place_in_order(struct solver *s, const int32_t *order, uint64_t *height) {
   for (int b = 0; b < s->buckets; b++) s->bucket[b].blocks.count = 0;
-  s->all.blocks.count = 0;
   *height = 0;
   for (int32_t i = 0; i < s->count; i++) {
     bool fits = true;
@@ -273,7 +281,6 @@ static neap_status solve_and_free(struct solver s, uint64_t goal, int64_t climbe
   struct region region = {0};
   const neap_status status = solve(&s, &region, goal, climbed, offsets, height);
   for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b].blocks);
-  vector_free(&s.all.blocks);
   region_free(&region);
   return status;
 }

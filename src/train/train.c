@@ -155,6 +155,17 @@ static bool direct_fits(const struct training *t, const neap_session_options *as
   return fits;
 }
 
+/* Of a session that could not be made, in bytes. 0: not known. */
+static uint64_t budget_of(const struct training *t, const neap_session_options *session) {
+  neap_step *step = NULL;
+  uint64_t everything = 0;
+  if (session->budget_fraction <= 0) return session->budget;
+  const bool known = neap_step_from_graph(t->graph, session, &step) == NEAP_OK &&
+                     neap_step_keep_all_bytes(step, &everything) == NEAP_OK;
+  neap_step_free(step);
+  return known ? neap_budget_share(session->budget_fraction, everything) : 0;
+}
+
 static neap_status create_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -162,6 +173,7 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
     ending_keep(&ending, status);
+    result->memory.budget = budget_of(t, &session);
     /* The answer stands without this part of it. A saved plan is for one batch only. */
     if (session.plan_file == NULL &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)

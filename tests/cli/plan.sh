@@ -6,7 +6,7 @@ has graph batch tensors nodes resident_bytes base_cost
 same "$(field batch)" 8 "batch"
 
 fields="graph planner budget_bytes feasible peak_bytes resident_bytes arena_bytes cost base_cost overhead seconds \
-recomputed lower_bound_bytes proven_optimal"
+recomputed lower_bound_bytes cost_lower_bound proven_optimal"
 for step in "g.json" "${small[*]}"; do
   for budget in max 85%; do
     expect 0 "$neap" plan $step --budget $budget --json

@@ -56,6 +56,9 @@ says "--budget $smallest"
 expect 3 "${train[@]}" "${by[@]}" --budget $((smallest - 1))
 quiet
 expect 0 "${train[@]}" "${by[@]}" --budget "$smallest" --json
+expect 3 "${train[@]}" "${by[@]}" --budget 2% --json
+[ "$(field budget_bytes)" -gt 0 ] && [ "$(field budget_bytes)" -lt "$(field smallest_budget_bytes)" ] ||
+  fail "a share that cannot be met is $(field budget_bytes) bytes"
 if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" "${by[@]}" --budget $over --batch "$batch" --json; fi
 
 # Another algorithm of convolutions is named where it would fit, and where it is that.

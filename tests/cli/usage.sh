@@ -39,6 +39,10 @@ wrong "40000 threads" train --model wrn-10-1 --data synthetic --threads 40000
 wrong "--lr nan" train --model wrn-10-1 --data synthetic --lr nan
 wrong "--shuffle maybe" train --model wrn-10-1 --data synthetic --shuffle maybe
 wrong "--nesterov" train --model wrn-10-1 --data synthetic --nesterov=1
+wrong "--nesterov" train --model wrn-10-1 --data synthetic --optimizer adamw --nesterov
+wrong "--out" train --model wrn-10-1 --data synthetic --checkpoint-every 5
+wrong "--plan p.json" train --model wrn-10-1 --data synthetic --plan p.json --planner evict
+wrong "--plan p.json" train --model wrn-10-1 --data synthetic --plan p.json --time-limit 5
 for verb in "plan --model wrn-10-1" "curve --model wrn-10-1" "train --model wrn-10-1 --data synthetic"; do
   for limit in 0 -1 soon nan inf ""; do
     # shellcheck disable=SC2086

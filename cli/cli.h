@@ -118,50 +118,21 @@ struct source {
 
 #define SOURCE_DEFAULTS                                                                                      \
   { .momentum = 0.9 }
-#define SOURCE_OPTIONS(settings)                                                                               \
-  {"--model",                                                                                                  \
-   "NAME",                                                                                                     \
-   "a ready-made model, one of `neap models`",                                                                 \
-   OPTION_TEXT,                                                                                                \
-   offsetof(settings, source.model),                                                                           \
-   0},                                                                                                         \
-      {"--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, offsetof(settings, source.batch),  \
-       1},                                                                                                     \
-      {"--optimizer",                                                                                          \
-       "sgd|adamw",                                                                                            \
-       "whose states are in memory (sgd)",                                                                     \
-       OPTION_WORD,                                                                                            \
-       offsetof(settings, source.optimizer),                                                                   \
-       0},                                                                                                     \
-      {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0}, \
-      {"--conv",                                                                                               \
-       "auto|direct|winograd",                                                                                 \
-       "algorithm of convolutions (auto)",                                                                     \
-       OPTION_WORD,                                                                                            \
-       offsetof(settings, source.convolution),                                                                 \
-       0},                                                                                                     \
-      {"--backend",                                                                                            \
-       "cpu|reference",                                                                                        \
-       "fast f32, or plain C in double (cpu)",                                                                 \
-       OPTION_WORD,                                                                                            \
-       offsetof(settings, source.backend),                                                                     \
-       0},                                                                                                     \
-      {"--costs",                                                                                              \
-       "roofline|measured",                                                                                    \
-       "where the costs come from (roofline)",                                                                 \
-       OPTION_WORD,                                                                                            \
-       offsetof(settings, source.costs),                                                                       \
-       0},                                                                                                     \
-      {"--variant",                                                                                            \
-       "auto|base|mask",                                                                                       \
-       "what ReLU keeps: its output, or bits where they do (auto, by plan)",                                   \
-       OPTION_WORD,                                                                                            \
-       offsetof(settings, source.variant),                                                                     \
-       0},                                                                                                     \
-  {                                                                                                            \
-    "--threads", "N", "threads that it will run on (all cores)", OPTION_INT,                                   \
-        offsetof(settings, source.threads), 1                                                                  \
-  }
+/* clang-format off */
+#define SOURCE_OPTION(settings, name, value, help, kind, field, least) \
+  {name, value, help, kind, offsetof(settings, source.field), least}
+#define SOURCE_OPTIONS(settings) \
+  SOURCE_OPTION(settings, "--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0), \
+  SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
+  SOURCE_OPTION(settings, "--optimizer", "sgd|adamw", "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
+  SOURCE_OPTION(settings, "--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, momentum, 0), \
+  SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \
+  SOURCE_OPTION(settings, "--backend", "cpu|reference", "fast f32, or plain C in double (cpu)", OPTION_WORD, backend, 0), \
+  SOURCE_OPTION(settings, "--costs", "roofline|measured", "where the costs come from (roofline)", OPTION_WORD, costs, 0), \
+  SOURCE_OPTION(settings, "--variant", "auto|base|mask", \
+                "what ReLU keeps: its output, or bits where they do (auto, by plan)", OPTION_WORD, variant, 0), \
+  SOURCE_OPTION(settings, "--threads", "N", "threads that it will run on (all cores)", OPTION_INT, threads, 1)
+/* clang-format on */
 
 /* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
 int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);

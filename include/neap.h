@@ -12,6 +12,7 @@
  *   6. Plan without data  neap_step, neap_plan: any graph file in, a schedule and offsets out
  *   7. Layout             neap_layout_solve: offsets for any set of buffers
  *   8. What there is      tables of operators, planners and models
+ *   9. Files              written as Neap writes its own
  *
  * Ownership: what a function gives through its last parameter belongs to the caller and goes back through the
  * matching *_free, which takes NULL too. On failure that parameter is left as it was and nothing leaks.
@@ -167,8 +168,9 @@ neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing);
 
-/* Names the parameters made from here on "scope.…", each kind counted from 1; NULL ends it. A scope is given
- * once: parameters and inputs have names of their own, of up to 127 bytes. */
+/* Names the parameters made from here on "scope.…", each kind counted from 1; NULL ends it, and
+ * what is named outside of scopes counts on. A scope is given once: parameters and inputs have names of their
+ * own, of up to 127 bytes. */
 void neap_scope(neap_builder *b, const char *scope);
 
 /* Ends construction: the graph of `loss`, a scalar. Fails with the first thing that went wrong in any call.
@@ -289,11 +291,18 @@ typedef struct neap_memory {
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 
-/* Parameters, optimizer states and running statistics, in graph order. `kind`: 0 parameter, 1 optimizer
- * state, 2 running statistic. Data is copied as f32 in row-major order, whatever the layout in memory. */
+typedef enum neap_variable_kind {
+  NEAP_VARIABLE_PARAMETER,
+  NEAP_VARIABLE_STATE, /* of the optimizer */
+  NEAP_VARIABLE_RUNNING_STATISTIC
+} neap_variable_kind;
+
+/* Parameters, optimizer states and running statistics, in graph order. Data is copied as f32 in row-major
+ * order, whatever the layout in memory. */
 typedef struct neap_variable {
   const char *name; /* borrowed from the session */
-  int kind, rank;
+  neap_variable_kind kind;
+  int rank;
   int64_t dims[NEAP_MAX_RANK], elements;
 } neap_variable;
 int32_t neap_session_variable_count(const neap_session *session);
@@ -366,6 +375,13 @@ typedef struct neap_train_result {
 /* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last three. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
+/* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:
+ * none does. Only plans, by the options' planner. Takes it that a larger batch needs no less memory; a batch
+ * that it gives was planned. A budget that is a fraction is one of what keeping everything needs at
+ * `shape->batch`. */
+neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
+                               const neap_session_options *options, int64_t *largest);
+
 /* ---- 6. Plan without data ---- */
 
 typedef struct neap_step
@@ -437,19 +453,20 @@ neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes);
 
 typedef struct neap_plan_info {
   const char *graph, *planner; /* borrowed from the plan */
-  uint64_t peak_bytes, resident_bytes, arena_bytes, lower_bound_bytes;
+  uint64_t peak_bytes;         /* resident + arena: what a budget is held against */
+  uint64_t resident_bytes, arena_bytes;
+  uint64_t lower_bound_bytes;      /* no plan, whatever its budget, has a lower peak; 0: not known */
   double cost, base_cost, seconds; /* seconds: what planning took */
   double cost_lower_bound;         /* no plan within the budget costs less; 0: not known, the plan was read */
   int64_t length, recomputed;      /* of the schedule; of it, repeats */
   bool proven_optimal;
 } neap_plan_info;
 
-/* Plans inside `budget` bytes, resident ones and the arena included, with one planner by
- * name or "auto"; NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64
- * bytes where all sizes are, else of what divides all sizes, down to 1: give sizes that are multiples of the
- * alignment that your kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is
- * set to the smallest budget found that can be met, or to 0 where the planner has no plan for such a step
- * under any budget; the message says why. */
+/* Plans inside `budget` bytes, resident ones and the arena included, with one planner by name or "auto";
+ * NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64 bytes where all sizes
+ * are, else of what divides all sizes, down to 1: give sizes that are multiples of the alignment that your
+ * kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be
+ * met, or to 0 where the planner has no plan for such a step under any budget; the message says why. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 
@@ -464,12 +481,6 @@ typedef struct neap_plan_options {
 } neap_plan_options;
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan);
-/* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:
- * none does. Only plans, by the options' planner. Takes it that a larger batch needs no less memory; a batch
- * that it gives was planned. A budget that is a fraction is one of what keeping everything needs at
- * `shape->batch`. */
-neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
-                               const neap_session_options *options, int64_t *largest);
 
 /* The plan that a session with these options would run, and the step that it is for: in the variant that pays
  * within the budget, "GRAPH+VARIANT" by name. A budget's fraction is one of what the base needs to keep
@@ -487,7 +498,7 @@ neap_status neap_plan_write(const neap_plan *plan, const char *path);
  * NEAP_INVALID_PLAN `reason` names the rule. */
 typedef struct neap_check_result {
   bool valid;
-  uint64_t peak_bytes;
+  uint64_t peak_bytes; /* resident + the largest live bytes, as in a plan file: without gaps in the arena */
   double cost;
   int64_t position; /* in the schedule, where a rule is broken; -1: nowhere in particular */
   char reason[256];
@@ -548,7 +559,7 @@ typedef struct neap_layout_result {
  * work of a few seconds finds, else as soon as it is within the capacity. `proven_optimal`: no layout is
  * lower. NEAP_OVER_BUDGET, where none was found within the capacity: the message says whether there is none
  * at all, and offsets and result are those of the least height found. NEAP_TOO_LARGE: no layout below 2^64 -
- * 1 was found. NEAP_INVALID_ARGUMENT: a buffer ends before it begins. Deterministic. */
+ * 1 was found. NEAP_INVALID_ARGUMENT: a buffer does not end after it begins. Deterministic. */
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 
@@ -571,6 +582,8 @@ typedef struct neap_row {
 bool neap_planner_at(int32_t index, neap_row *row);
 bool neap_operator_at(int32_t index, neap_row *row);
 bool neap_model_at(int32_t index, neap_row *row);
+
+/* ---- 9. Files ---- */
 
 /* Writes bytes to a file as every file of Neap is written: whole, under a temporary name that then takes the
  * place of `path`, or not at all; a device, a pipe and what standard output goes to as they are. */

@@ -154,7 +154,7 @@ static void rank(struct solver *s, enum order order) {
 
 /* ---- Climbing ---- */
 
-struct search {
+struct climb {
   struct solver *solver;
   int32_t *order;
   uint64_t goal, best; /* a height that ends the search; the least so far */
@@ -163,7 +163,7 @@ struct search {
 };
 
 /* Places all by the keys. `overflow`: what sticks out above the goal, added up. */
-static neap_status try_keys(struct search *x, double *overflow) {
+static neap_status try_keys(struct climb *x, double *overflow) {
   struct solver *s = x->solver;
   uint64_t height;
   for (int32_t i = 0; i < s->count; i++) x->order[i] = i;
@@ -189,7 +189,7 @@ static bool overlap_in_time(const struct solver *s, int32_t a, int32_t b) {
 
 /* One of those that stick out, and one that lives at the same time and was placed before it: -1 where there
  * is none. */
-static int32_t choose_move(struct search *x, int32_t *before) {
+static int32_t choose_move(struct climb *x, int32_t *before) {
   const struct solver *s = x->solver;
   int32_t chosen = -1, seen = 0;
   for (int32_t i = 0; i < s->count; i++)
@@ -205,7 +205,7 @@ static int32_t choose_move(struct search *x, int32_t *before) {
 }
 
 /* Shapes that stick out move before others until nothing does, or the moves are used up. */
-static neap_status climb(struct search *x, int64_t moves) {
+static neap_status climb(struct climb *x, int64_t moves) {
   struct solver *s = x->solver;
   double overflow, next;
   TRY(try_keys(x, &overflow));
@@ -228,12 +228,12 @@ static neap_status climb(struct search *x, int64_t moves) {
 
 static neap_status try_orders(struct solver *s, uint64_t goal, int64_t climbed, uint64_t *best_offsets,
                               uint64_t *best) {
-  struct search x = {.solver = s,
-                     .goal = goal,
-                     .best = UINT64_MAX,
-                     .best_offsets = best_offsets,
-                     .random = 2463534242u,
-                     .order = malloc(((size_t)s->count + 1) * sizeof *x.order)};
+  struct climb x = {.solver = s,
+                    .goal = goal,
+                    .best = UINT64_MAX,
+                    .best_offsets = best_offsets,
+                    .random = 2463534242u,
+                    .order = malloc(((size_t)s->count + 1) * sizeof *x.order)};
   RETURN_IF_NULL(x.order);
   neap_status status = NEAP_OK;
   double overflow;

@@ -267,16 +267,14 @@ static neap_status run_search(struct attempt *a, struct search *search) {
 }
 
 static neap_status run_attempt(struct attempt *a) {
-  struct search *search = malloc(sizeof *search);
-  RETURN_IF_NULL(search);
+  struct search *search = NULL;
   a->best = a->repair->best;
   a->in_vain = a->repair->in_vain;
   a->slack = a->repair->slack;
-  neap_status status = search_create(a->step, a->limit, a->start, a->seed, search);
+  neap_status status = search_create(a->step, a->limit, a->start, a->seed, &search);
   if (status == NEAP_OK) status = run_search(a, search);
   schedule_free(&a->last);
   search_free(search);
-  free(search);
   return status;
 }
 

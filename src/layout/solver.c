@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layout/exact.h"
 #include "layout/orders.h"
-#include "layout/search.h"
 #include "layout/sweep.h"
 #include "layout/tiers.h"
 

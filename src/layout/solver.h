@@ -35,7 +35,7 @@ struct placement_result {
 /* When to stop and how much to do: the result is the same on every machine. */
 struct placement_limits {
   uint64_t enough;  /* a height that will do; below the lower bound: that one */
-  int64_t searched; /* work of the search (search.h) for what is enough; 0: none */
+  int64_t searched; /* work of the search (exact.h) for what is enough; 0: none */
   int64_t tiered;   /* of that among the large shapes (tiers.h) */
   int64_t climbed;  /* shapes that the climb may place in each of its orders; 0: none */
   int64_t closing;  /* work of the searches that halve the gap between what is enough and what is found */

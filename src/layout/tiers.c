@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/region.h"
+#include "layout/exact.h"
 #include "layout/orders.h"
-#include "layout/search.h"
 
 struct tiers {
   const struct shape *shapes;

@@ -8,7 +8,7 @@
  * ones, which fit almost anywhere but make the search for a placement of all of them hopeless. So whatever is
  * at least a share of the goal is searched for alone, as low as can be and then up to the goal, and the rest
  * goes around it in several orders; with smaller and smaller shares until the goal is met or `work`
- * (search.h), which falls by what was used, is used up. Gives one offset for each shape, and their height:
+ * (exact.h), which falls by what was used, is used up. Gives one offset for each shape, and their height:
  * UINT64_MAX where nothing was found. */
 neap_status place_by_tiers(const struct shape *shapes, int32_t count, const struct span *spans, uint64_t goal,
                            int64_t *work, uint64_t *offsets, uint64_t *height);

@@ -142,7 +142,7 @@ enum {
   ROUNDS = 16 /* of one relaxation */
 };
 
-struct search {
+struct solving {
   const neap_step *step;
   uint64_t budget;
   bool quick;
@@ -153,16 +153,16 @@ struct search {
 };
 
 /* Seconds for the solver: 0 without a deadline, and next to nothing after it. */
-static double seconds_left(const struct search *s) {
+static double seconds_left(const struct solving *s) {
   return s->deadline < INFINITY ? fmax(s->deadline - clock_seconds(), 1e-3) : 0;
 }
 
-static bool fits(const struct search *s) {
+static bool fits(const struct solving *s) {
   return s->best.nodes.count > 0 && s->score.peak_bytes <= s->budget;
 }
 
 /* Takes a schedule that is better than what is there, cleaned. */
-static neap_status consider(struct search *s, const struct schedule *schedule) {
+static neap_status consider(struct solving *s, const struct schedule *schedule) {
   struct schedule cleaned = {0};
   struct simulation score;
   TRY(simulator_run(&s->simulator, schedule->nodes.data, (int32_t)schedule->nodes.count, &score));
@@ -196,7 +196,7 @@ static neap_status rounding_create(struct checkmate_model *m, struct rounding *r
 
 /* Relaxes and rounds, with less and less of the budget (their epsilon), until a rounded schedule keeps the
  * whole. */
-static neap_status round_down(struct search *s) {
+static neap_status round_down(struct solving *s) {
   struct checkmate_model m = {0};
   struct rounding r;
   struct milp_relaxation *relaxation = NULL;
@@ -233,7 +233,7 @@ done:
   return status;
 }
 
-static neap_status solve(struct search *s) {
+static neap_status solve(struct solving *s) {
   const bool known = fits(s);
   const struct milp_limits limits = {
       .nodes = BRANCH_LIMIT, .seconds = seconds_left(s), .cutoff = known ? s->score.cost : INFINITY};
@@ -247,7 +247,7 @@ static neap_status solve(struct search *s) {
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
 
-static neap_status plan_step(struct search *s, int64_t size) {
+static neap_status plan_step(struct solving *s, int64_t size) {
   struct schedule order = {0};
   TRY(simulator_create(s->step, &s->simulator));
   neap_status status = plan_keep_all(s->step, UINT64_MAX, NULL, &order);
@@ -260,10 +260,10 @@ static neap_status plan_step(struct search *s, int64_t size) {
 
 neap_status plan_checkmate(const neap_step *step, uint64_t budget, const struct planner_options *options,
                            struct schedule *out) {
-  struct search s = {.step = step,
-                     .budget = budget,
-                     .quick = options->quick,
-                     .deadline = options->deadline > 0 ? options->deadline : INFINITY};
+  struct solving s = {.step = step,
+                      .budget = budget,
+                      .quick = options->quick,
+                      .deadline = options->deadline > 0 ? options->deadline : INFINITY};
   const int64_t size = checkmate_size(step);
   RETURN_IF(!milp_available(), NEAP_OVER_BUDGET, "checkmate: this library was built without a solver (CBC)");
   RETURN_IF(

@@ -8,7 +8,7 @@
 #include "plan/max_term.h"
 #include "plan/planners.h"
 
-struct search {
+struct enumeration {
   struct contest contest;
   struct division division;
   struct max_term_search terms;
@@ -16,7 +16,7 @@ struct search {
 };
 
 /* Scores what stays for a max term; so does the last segment, with which the backward pass begins. */
-static neap_status offer(struct search *s, uint64_t term) {
+static neap_status offer(struct enumeration *s, uint64_t term) {
   const struct forward_graph *graph = s->division.graph;
   bool *stays = s->terms.stays;
   uint64_t kept, largest;
@@ -29,7 +29,7 @@ static neap_status offer(struct search *s, uint64_t term) {
 enum { GRID = 40, LARGE_GRID = 16, VERTEX_LIMIT = 20000 };
 
 /* The paper's plan, then from max terms so small that everything stays to one that holds everything. */
-static neap_status search_all(struct search *s) {
+static neap_status search_all(struct enumeration *s) {
   const struct division *division = &s->division;
   const double total = division->sets.count > 0 ? (double)division->sets.data[0].bytes : 0;
   const int grid = division->graph->step->node_count > LARGE_STEP ? LARGE_GRID : GRID;
@@ -44,7 +44,7 @@ neap_status plan_feng_huang(const neap_step *step, uint64_t budget, const struct
                             struct schedule *out) {
   struct region region = {0};
   struct forward_graph graph;
-  struct search s = {0};
+  struct enumeration s = {0};
   neap_status status = contest_create(step, budget, options, out, &s.contest);
   if (status == NEAP_OK) status = forward_graph_create(step, &region, &graph);
   if (status == NEAP_OK && graph.count > VERTEX_LIMIT)

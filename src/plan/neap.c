@@ -50,11 +50,9 @@ static bool done(const struct planning *p) {
 }
 
 static neap_status add_candidate(struct planning *p, const struct schedule *start) {
-  struct search *search = malloc(sizeof *search);
-  RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
-  const neap_status status = search_create(p->step, p->limit, start, (uint32_t)p->count + 1, search);
+  struct search *search;
+  TRY(search_create(p->step, p->limit, start, (uint32_t)p->count + 1, &search));
   p->candidates[p->count++] = search;
-  if (status != NEAP_OK) return status;
   TRY(search_descend(search, p->work / 2));
   if (search->timeline.excess > 0 && !p->options->quick) TRY(search_mend(search, p->work / 4));
   p->spent += search->timeline.work;
@@ -189,10 +187,7 @@ static neap_status improve(struct planning *p, struct outcome *out) {
 }
 
 static void free_candidates(struct planning *p) {
-  for (int i = 0; i < p->count; i++) {
-    search_free(p->candidates[i]);
-    free(p->candidates[i]);
-  }
+  for (int i = 0; i < p->count; i++) search_free(p->candidates[i]);
 }
 
 static struct planning planning_of(const neap_step *step, uint64_t limit,
@@ -235,18 +230,16 @@ static neap_status lower_by_evict(struct planning *p, uint64_t limit, struct sch
 }
 
 static neap_status lower_by_search(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
-  struct search *search = malloc(sizeof *search);
-  RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "neap: out of memory");
-  neap_status status = search_create(p->step, limit, best, 1, search);
+  struct search *search;
+  TRY(search_create(p->step, limit, best, 1, &search));
   const int64_t work = work_for_least(p) / 16;
   search->drifts = true;
-  if (status == NEAP_OK) status = search_descend(search, work);
+  neap_status status = search_descend(search, work);
   if (status == NEAP_OK) status = search_rebuild(search, work, 0, true);
   *met = status == NEAP_OK && search->timeline.excess == 0;
   if (*met) status = search_result(search, best);
   p->spent += search->timeline.work;
   search_free(search);
-  free(search);
   return status;
 }
 

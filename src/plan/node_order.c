@@ -224,13 +224,11 @@ neap_status mirrored_order(const neap_step *step, struct schedule *out) {
 
 /* Moves nodes to where less lives for less long. */
 static neap_status tidy(const neap_step *step, struct schedule *order, int64_t *peak) {
-  struct search *search = malloc(sizeof *search);
-  RETURN_IF(search == NULL, NEAP_OUT_OF_MEMORY, "order: out of memory");
-  neap_status status = search_create(step, 0, order, 1, search);
-  if (status == NEAP_OK) status = search_result(search, order);
+  struct search *search;
+  TRY(search_create(step, 0, order, 1, &search));
+  const neap_status status = search_result(search, order);
   if (status == NEAP_OK) *peak = timeline_peak(&search->timeline);
   search_free(search);
-  free(search);
   return status;
 }
 

@@ -458,9 +458,8 @@ neap_status search_rebuild(struct search *s, int64_t work, double deadline, bool
 
 /* ---- Making one ---- */
 
-neap_status search_create(const neap_step *step, uint64_t limit, const struct schedule *start, uint32_t seed,
-                          struct search *s) {
-  memset(s, 0, sizeof *s);
+static neap_status begin(struct search *s, const neap_step *step, uint64_t limit,
+                         const struct schedule *start, uint32_t seed) {
   s->random = seed * 2654435761u + 1;
   s->drifts = step->node_count > LARGE_STEP;
   TRY(timeline_create(step, limit, start->nodes.data, (int32_t)start->nodes.count,
@@ -474,9 +473,23 @@ neap_status search_create(const neap_step *step, uint64_t limit, const struct sc
   return NEAP_OK;
 }
 
+neap_status search_create(const neap_step *step, uint64_t limit, const struct schedule *start, uint32_t seed,
+                          struct search **out) {
+  struct search *s = calloc(1, sizeof *s);
+  RETURN_IF_NULL(s);
+  const neap_status status = begin(s, step, limit, start, seed);
+  if (status == NEAP_OK)
+    *out = s;
+  else
+    search_free(s);
+  return status;
+}
+
 void search_free(struct search *s) {
+  if (s == NULL) return;
   timeline_free(&s->timeline);
   vector_free(&s->runs);
+  free(s);
 }
 
 bool search_better(const struct search *s, const struct search *other) {

@@ -29,11 +29,10 @@ struct search {
   VECTOR(int32_t) runs; /* of one sweep */
 };
 
-/* Starts from a valid schedule, which may be over the limit (bytes of values). Needs search_free also after a
- * failure. */
+/* Starts from a valid schedule, which may be over the limit (bytes of values). `*out` is for search_free. */
 neap_status search_create(const neap_step *step, uint64_t limit, const struct schedule *start, uint32_t seed,
-                          struct search *out);
-void search_free(struct search *search);
+                          struct search **out);
+void search_free(struct search *search); /* NULL: nothing */
 
 /* Raises the price of memory until the limit is kept or the work (of the timeline) is spent: a value is made
  * again before a read, or a run spared, or moved, wherever that lowers cost + price * excess. */

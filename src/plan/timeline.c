@@ -565,9 +565,6 @@ bool timeline_remove(struct timeline *t, int32_t run) {
 
 /* ---- Making one ---- */
 
-#define GROW(vector, value)                                                                                  \
-  if (status == NEAP_OK) status = vector_push(vector, value)
-
 struct drafts {
   VECTOR(struct read) reads;
   VECTOR(struct inplace_pair) pairs;
@@ -593,48 +590,47 @@ static int32_t read_of(const struct drafts *d, const struct reading *reading, in
 
 static neap_status draft_reads(const neap_step *step, const int32_t *inputs, int32_t count, struct drafts *d,
                                struct reading *reading) {
-  neap_status status = NEAP_OK;
   reading->first_read = (int32_t)d->reads.count;
   for (int32_t i = 0; i < count; i++) {
     const struct step_tensor *tensor = &step->tensors[inputs[i]];
     if (tensor->role != ROLE_VALUE) continue;
     const int32_t output = output_of(step, inputs[i]);
     if (read_of(d, reading, tensor->producer, output) >= 0) continue;
-    GROW(&d->reads, ((struct read){tensor->producer, output}));
-    reading->read_count += status == NEAP_OK;
+    TRY(vector_push(&d->reads, ((struct read){tensor->producer, output})));
+    reading->read_count++;
   }
-  return status;
+  return NEAP_OK;
 }
 
 static neap_status draft_node(const neap_step *step, int32_t v, struct drafts *d, struct reading *reading) {
   const struct step_node *node = &step->nodes[v];
-  neap_status status = draft_reads(step, node->inputs, node->input_count, d, reading);
+  TRY(draft_reads(step, node->inputs, node->input_count, d, reading));
   reading->first_pair = (int32_t)d->pairs.count;
   for (int32_t p = 0; p < node->inplace_count; p++) {
     const int32_t tensor = node->inputs[node->inplace[p].input];
     if (step->tensors[tensor].role != ROLE_VALUE) continue;
     const int32_t read = read_of(d, reading, step->tensors[tensor].producer, output_of(step, tensor));
     if (read < 0) continue;
-    GROW(&d->pairs, ((struct inplace_pair){node->inplace[p].output, read}));
-    reading->pair_count += status == NEAP_OK;
+    TRY(vector_push(&d->pairs, ((struct inplace_pair){node->inplace[p].output, read})));
+    reading->pair_count++;
   }
   reading->first_fence = (int32_t)d->fences.count;
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t updater = step->tensors[node->inputs[i]].updater;
     if (updater < 0 || updater == v) continue;
-    GROW(&d->fences, updater);
-    reading->fence_count += status == NEAP_OK;
+    TRY(vector_push(&d->fences, updater));
+    reading->fence_count++;
   }
   reading->first_after = (int32_t)d->afters.count;
   for (int32_t u = 0; u < node->update_count; u++) {
     const int32_t tensor = node->updates[u];
     for (int32_t i = step->reader_start[tensor]; i < step->reader_start[tensor + 1]; i++) {
       if (step->readers[i] == v) continue;
-      GROW(&d->afters, step->readers[i]);
-      reading->after_count += status == NEAP_OK;
+      TRY(vector_push(&d->afters, step->readers[i]));
+      reading->after_count++;
     }
   }
-  return status;
+  return NEAP_OK;
 }
 
 static neap_status draft_all(struct timeline *t, struct drafts *d) {

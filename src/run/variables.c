@@ -8,20 +8,18 @@
 #include "base/random.h"
 #include "run/session.h"
 
-enum { KIND_PARAMETER, KIND_OPTIMIZER_STATE, KIND_RUNNING_STATISTIC, KINDS };
-
-static int kind_of(const struct neap_session *s, int32_t tensor) {
-  if (s->training->graph->tensors.data[tensor].role == ROLE_PARAMETER) return KIND_PARAMETER;
+static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
+  if (s->training->graph->tensors.data[tensor].role == ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
   const int32_t updater = s->training->step->tensors[s->training->step_tensor[tensor]].updater;
   const bool running = updater >= 0 && s->training->graph->nodes.data[updater].op == OP_RUNNING_STATISTICS;
-  return running ? KIND_RUNNING_STATISTIC : KIND_OPTIMIZER_STATE;
+  return running ? NEAP_VARIABLE_RUNNING_STATISTIC : NEAP_VARIABLE_STATE;
 }
 
 neap_status list_variables(struct neap_session *s) {
   const struct neap_graph *graph = s->training->graph;
   int32_t *list = region_alloc(&s->region, graph->tensors.count, sizeof *list), count = 0;
   RETURN_IF_NULL(list);
-  for (int kind = 0; kind < KINDS; kind++)
+  for (neap_variable_kind kind = 0; kind <= NEAP_VARIABLE_RUNNING_STATISTIC; kind++)
     for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
       const struct tensor *tensor = &graph->tensors.data[t];
       if ((tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) && tensor->view_of < 0 &&

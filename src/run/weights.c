@@ -67,7 +67,7 @@ static neap_status check_file(const neap_session *s, const struct safetensors *f
     neap_variable variable;
     TRY(neap_session_variable(s, i, &variable));
     const int32_t index = safetensors_find(file, variable.name);
-    RETURN_IF(index < 0 && variable.kind == 0, NEAP_BAD_FORMAT,
+    RETURN_IF(index < 0 && variable.kind == NEAP_VARIABLE_PARAMETER, NEAP_BAD_FORMAT,
               "%s: has no tensor '%s', a parameter of this model", file->path, variable.name);
     if (index < 0) continue;
     const struct safetensors_tensor *tensor = &file->tensors[index];

@@ -3,7 +3,7 @@
 #include "graph/step.h"
 #include "plan/bounds.h"
 
-struct search {
+struct batch_search {
   const char *model;
   neap_model_options shape;
   const neap_session_options *session;
@@ -16,7 +16,7 @@ struct probe {
   uint64_t bound, resident;
 };
 
-static neap_status make_step(const struct search *search, int64_t batch, neap_step **step) {
+static neap_status make_step(const struct batch_search *search, int64_t batch, neap_step **step) {
   neap_graph *graph = NULL;
   neap_model_options shape = search->shape;
   shape.batch = batch;
@@ -26,7 +26,7 @@ static neap_status make_step(const struct search *search, int64_t batch, neap_st
   return status;
 }
 
-static neap_status find_bound(const struct search *search, int64_t batch, struct probe *probe) {
+static neap_status find_bound(const struct batch_search *search, int64_t batch, struct probe *probe) {
   neap_step *step = NULL;
   TRY(make_step(search, batch, &step));
   probe->resident = step->resident_bytes;
@@ -35,7 +35,7 @@ static neap_status find_bound(const struct search *search, int64_t batch, struct
   return status;
 }
 
-static neap_status try_batch(const struct search *search, int64_t batch, bool quick, bool *fits) {
+static neap_status try_batch(const struct batch_search *search, int64_t batch, bool quick, bool *fits) {
   neap_graph *graph = NULL;
   neap_step *step = NULL;
   neap_plan *plan = NULL;
@@ -55,12 +55,12 @@ static neap_status try_batch(const struct search *search, int64_t batch, bool qu
   return status;
 }
 
-static neap_status look_at(const struct search *search, int64_t batch, struct probe *probe) {
+static neap_status look_at(const struct batch_search *search, int64_t batch, struct probe *probe) {
   TRY(find_bound(search, batch, probe));
   return try_batch(search, batch, true, &probe->fits);
 }
 
-static neap_status resolve_fraction(struct search *search) {
+static neap_status resolve_fraction(struct batch_search *search) {
   neap_step *step = NULL;
   uint64_t everything = 0;
   TRY(make_step(search, search->shape.batch, &step));
@@ -82,7 +82,8 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
                                const neap_session_options *session, int64_t *largest) {
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
             (long long)shape->batch);
-  struct search search = {.model = model, .shape = *shape, .session = session, .budget = session->budget};
+  struct batch_search search = {
+      .model = model, .shape = *shape, .session = session, .budget = session->budget};
   if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
   struct probe probe;
   TRY(look_at(&search, shape->batch, &probe));

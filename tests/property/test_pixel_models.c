@@ -57,7 +57,7 @@ static double gradient_error(const neap_session *a, const neap_session *b) {
     neap_variable variable;
     int64_t elements;
     ASSERT_OK(neap_session_variable(a, i, &variable));
-    if (variable.kind != 1) continue;
+    if (variable.kind != NEAP_VARIABLE_STATE) continue;
     float *x = read_variable(a, i, &elements), *y = read_variable(b, i, &elements);
     for (int64_t k = 0; k < elements; k++) {
       squares += (double)y[k] * (double)y[k];

@@ -35,38 +35,38 @@ static void test_search(void **state) {
     assert_int_equal(simulate(step, start.nodes.data, step->node_count, &score), NEAP_OK);
     const uint64_t kept = score.peak_bytes - step->resident_bytes,
                    limit = kept / 100 * (60 + (uint64_t)(i % 40));
-    struct search search;
+    struct search *search;
     assert_int_equal(search_create(step, limit, &start, (uint32_t)i + 1, &search), NEAP_OK);
-    assert_int_equal(search_descend(&search, work), NEAP_OK);
+    assert_int_equal(search_descend(search, work), NEAP_OK);
     /* Tidying makes nothing worse. */
-    const int64_t excess = search.timeline.excess;
-    const double cost = search.timeline.cost;
-    const uint64_t area = search.timeline.area;
-    assert_int_equal(search_tidy(&search), NEAP_OK);
-    assert_true(search.timeline.excess <= excess && search.timeline.cost <= cost * (1 + 1e-12));
-    assert_true((int64_t)(search.timeline.area - area) <= 0);
-    smaller += search.timeline.area != area;
-    expect_true(&search);
-    assert_int_equal(search_rebuild(&search, work, 0, false), NEAP_OK);
-    expect_true(&search);
-    if (search.timeline.excess == 0) {
+    const int64_t excess = search->timeline.excess;
+    const double cost = search->timeline.cost;
+    const uint64_t area = search->timeline.area;
+    assert_int_equal(search_tidy(search), NEAP_OK);
+    assert_true(search->timeline.excess <= excess && search->timeline.cost <= cost * (1 + 1e-12));
+    assert_true((int64_t)(search->timeline.area - area) <= 0);
+    smaller += search->timeline.area != area;
+    expect_true(search);
+    assert_int_equal(search_rebuild(search, work, 0, false), NEAP_OK);
+    expect_true(search);
+    if (search->timeline.excess == 0) {
       met++;
       /* A little less: what is over it is mended, and never at the cost of more over it. */
-      struct search tighter;
+      struct search *tighter;
       struct schedule found = {0};
-      assert_int_equal(search_result(&search, &found), NEAP_OK);
-      assert_int_equal(search_create(step, (uint64_t)timeline_peak(&search.timeline) / 100 * 98, &found,
+      assert_int_equal(search_result(search, &found), NEAP_OK);
+      assert_int_equal(search_create(step, (uint64_t)timeline_peak(&search->timeline) / 100 * 98, &found,
                                      (uint32_t)i + 1, &tighter),
                        NEAP_OK);
-      const int64_t over = tighter.timeline.excess;
-      assert_int_equal(search_mend(&tighter, work), NEAP_OK);
-      assert_true(tighter.timeline.excess <= over);
-      mended += over > 0 && tighter.timeline.excess == 0;
-      expect_true(&tighter);
-      search_free(&tighter);
+      const int64_t over = tighter->timeline.excess;
+      assert_int_equal(search_mend(tighter, work), NEAP_OK);
+      assert_true(tighter->timeline.excess <= over);
+      mended += over > 0 && tighter->timeline.excess == 0;
+      expect_true(tighter);
+      search_free(tighter);
       schedule_free(&found);
     }
-    search_free(&search);
+    search_free(search);
     schedule_free(&start);
     neap_step_free(step);
   }

@@ -1,13 +1,14 @@
-#include "layout/search.h"
+#include "layout/exact.h"
 
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "layout/nodes.h"
+#include "layout/exact_nodes.h"
 
 /* ---- Moving between nodes ---- */
 
-static neap_status change(struct search *x, int32_t id, uint64_t offset, uint64_t support, int32_t witness) {
+static neap_status change(struct exact_search *x, int32_t id, uint64_t offset, uint64_t support,
+                          int32_t witness) {
   TRY(vector_push(&x->trail, (struct change){id, x->witness[id], x->offset[id], x->support[id]}));
   x->offset[id] = offset;
   x->support[id] = support;
@@ -15,7 +16,7 @@ static neap_status change(struct search *x, int32_t id, uint64_t offset, uint64_
   return NEAP_OK;
 }
 
-static void undo(struct search *x, size_t changes) {
+static void undo(struct exact_search *x, size_t changes) {
   while (x->trail.count > changes) {
     const struct change *c = &x->trail.data[--x->trail.count];
     x->offset[c->item] = c->offset;
@@ -25,7 +26,7 @@ static void undo(struct search *x, size_t changes) {
 }
 
 /* The top of a placed item where another one meets it; 0 where it does not, and the section. */
-static uint64_t top_below(const struct search *x, const struct item *item, uint64_t offset,
+static uint64_t top_below(const struct exact_search *x, const struct item *item, uint64_t offset,
                           const struct item *other, int32_t *section) {
   uint64_t top = 0;
   if (!meets(other, item->lower, item->upper)) return 0;
@@ -39,7 +40,7 @@ static uint64_t top_below(const struct search *x, const struct item *item, uint6
 }
 
 /* Pushes the list of a node's child: those that moved, up from the others, which keep their order. */
-static neap_status push_list(struct search *x, size_t kept, size_t moved) {
+static neap_status push_list(struct exact_search *x, size_t kept, size_t moved) {
   TRY(vector_reserve(&x->lists, x->lists.count + kept + moved));
   for (size_t i = 1; i < moved; i++) { /* one span of a shape moves all alike: then this does nothing */
     const int32_t id = x->moved[i];
@@ -54,7 +55,7 @@ static neap_status push_list(struct search *x, size_t kept, size_t moved) {
   return NEAP_OK;
 }
 
-static neap_status place(struct search *x, const struct frame *f) {
+static neap_status place(struct exact_search *x, const struct frame *f) {
   const struct item *item = item_of(x, f->tried);
   size_t kept = 0, moved = 0;
   for (size_t i = 0; i < f->list_count; i++) {
@@ -71,7 +72,7 @@ static neap_status place(struct search *x, const struct frame *f) {
   return push_list(x, kept, moved);
 }
 
-static neap_status leave_empty(struct search *x, const struct frame *f) {
+static neap_status leave_empty(struct exact_search *x, const struct frame *f) {
   size_t kept = 0, moved = 0;
   for (size_t i = 0; i < f->list_count; i++) {
     const int32_t id = list_of(x, f)[i];
@@ -82,7 +83,7 @@ static neap_status leave_empty(struct search *x, const struct frame *f) {
   return push_list(x, kept, moved);
 }
 
-static neap_status push_part(struct search *x, const struct frame *f, struct frame *part) {
+static neap_status push_part(struct exact_search *x, const struct frame *f, struct frame *part) {
   part->lower = x->lists.data[f->options + f->next];
   part->upper = x->lists.data[f->options + f->next + 1];
   TRY(vector_reserve(&x->lists, x->lists.count + f->list_count));
@@ -94,7 +95,7 @@ static neap_status push_part(struct search *x, const struct frame *f, struct fra
 }
 
 /* Pushes the child for the next option; what a node is when none is left. */
-static neap_status descend(struct search *x, struct frame *f, enum progress *progress) {
+static neap_status descend(struct exact_search *x, struct frame *f, enum progress *progress) {
   struct frame child = {.lower = f->lower, .upper = f->upper};
   *progress = OPEN;
   f->changes = x->trail.count;
@@ -118,7 +119,7 @@ static neap_status descend(struct search *x, struct frame *f, enum progress *pro
 }
 
 /* What a child's end means for its parent: OPEN, where another option is to be tried. */
-static enum progress ascend(struct search *x, struct frame *f, enum progress child,
+static enum progress ascend(struct exact_search *x, struct frame *f, enum progress child,
                             const struct conflict *conflict) {
   if (f->split) {
     if (child == FOUND) return OPEN;
@@ -143,7 +144,7 @@ static enum progress ascend(struct search *x, struct frame *f, enum progress chi
 }
 
 /* From the bottom frame until it is decided. */
-static neap_status run(struct search *x, enum progress *progress) {
+static neap_status run(struct exact_search *x, enum progress *progress) {
   for (;;) {
     TRY(node_enter(x, &x->frames.data[x->frames.count - 1], progress));
     for (;;) {
@@ -161,7 +162,7 @@ static neap_status run(struct search *x, enum progress *progress) {
 enum order { BY_SECTIONS, BY_AREA, BY_LOAD, BY_SIZE, BY_LENGTH, ORDERS };
 
 /* Ranks the items. Ties, and near ties in proportion to `noise`, fall as `random` has it. */
-static void rank_items(struct search *x, enum order order, const uint64_t *load, double noise,
+static void rank_items(struct exact_search *x, enum order order, const uint64_t *load, double noise,
                        uint32_t *random) {
   for (int32_t i = 0; i < x->sections->item_count; i++) {
     const struct item *item = item_of(x, i);
@@ -175,7 +176,7 @@ static void rank_items(struct search *x, enum order order, const uint64_t *load,
 }
 
 /* One search from the start. */
-static neap_status try_order(struct search *x, enum progress *progress) {
+static neap_status try_order(struct exact_search *x, enum progress *progress) {
   const int32_t count = x->sections->item_count;
   struct frame root = {.upper = x->sections->count, .list_count = (size_t)count};
   x->lists.count = x->trail.count = x->frames.count = 0;
@@ -191,7 +192,7 @@ static neap_status try_order(struct search *x, enum progress *progress) {
 }
 
 /* All orders and rules in turn, with limits that double, until one of them decides. */
-static neap_status try_orders(struct search *x, const uint64_t *load, int64_t *work,
+static neap_status try_orders(struct exact_search *x, const uint64_t *load, int64_t *work,
                               enum progress *progress) {
   uint32_t random = 2463534242u;
   /* About what it takes to the top without a step back. */
@@ -210,7 +211,7 @@ static neap_status try_orders(struct search *x, const uint64_t *load, int64_t *w
   return NEAP_OK;
 }
 
-static neap_status prepare(struct search *x, struct region *region, uint64_t **load) {
+static neap_status prepare(struct exact_search *x, struct region *region, uint64_t **load) {
   const size_t items = (size_t)x->sections->item_count, sections = (size_t)x->sections->count + 1;
   x->offset = region_alloc(region, items, sizeof *x->offset);
   x->support = region_alloc(region, items, sizeof *x->support);
@@ -237,7 +238,7 @@ static neap_status prepare(struct search *x, struct region *region, uint64_t **l
 
 neap_status search_placement(const struct sections *sections, uint64_t capacity, int64_t *work,
                              uint64_t *offsets, enum search_outcome *outcome) {
-  struct search x = {.sections = sections, .capacity = capacity};
+  struct exact_search x = {.sections = sections, .capacity = capacity};
   struct region region = {0};
   uint64_t *load;
   enum progress progress = STOPPED;

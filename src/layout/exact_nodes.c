@@ -1,4 +1,4 @@
-#include "layout/nodes.h"
+#include "layout/exact_nodes.h"
 
 #include <string.h>
 
@@ -35,14 +35,14 @@ bool conflict_touches(const struct conflict *c, const struct sections *sections,
 }
 
 /* Of items that are alike, one whose like before it is not placed waits. */
-static bool waits(const struct search *x, int32_t i) {
+static bool waits(const struct exact_search *x, int32_t i) {
   const int32_t twin = item_of(x, i)->twin;
   return twin >= 0 && !x->placed[twin];
 }
 
 /* ---- Refuting a node ---- */
 
-static void explain_load(const struct search *x, struct frame *f, size_t last, int32_t section) {
+static void explain_load(const struct exact_search *x, struct frame *f, size_t last, int32_t section) {
   conflict_add(&f->conflict, x->sections, section);
   for (size_t i = 0; i <= last; i++) {
     const int32_t item = list_of(x, f)[i];
@@ -66,7 +66,7 @@ static inline uint64_t add_piece(uint64_t *restrict load, uint64_t *restrict lev
 /* Sums the loads of the window and finds its levels: offsets fall, so the last one is the section's level. In
  * each section, whatever lies no lower than some offset has to fit between it and the capacity: the place in
  * the list of the first that does not, or the list's length. */
-FOR_EACH_TARGET static size_t sum_loads(struct search *x, const struct frame *f) {
+FOR_EACH_TARGET static size_t sum_loads(struct exact_search *x, const struct frame *f) {
   const int32_t *list = list_of(x, f);
   const struct item *items = x->sections->items;
   const struct piece *pieces = x->sections->pieces;
@@ -87,7 +87,7 @@ FOR_EACH_TARGET static size_t sum_loads(struct search *x, const struct frame *f)
   return f->list_count;
 }
 
-static bool bound_loads(struct search *x, struct frame *f) {
+static bool bound_loads(struct exact_search *x, struct frame *f) {
   const size_t last = sum_loads(x, f);
   if (last == f->list_count) return true;
   const int32_t id = list_of(x, f)[last];
@@ -99,7 +99,7 @@ static bool bound_loads(struct search *x, struct frame *f) {
 
 /* Levels only rise. An item that fits below all of those it lies under could be lowered in whatever
  * follows: another branch has it there. */
-static bool is_dominated(const struct search *x, struct frame *f) {
+static bool is_dominated(const struct exact_search *x, struct frame *f) {
   for (size_t i = 0; i < f->list_count; i++) {
     const int32_t id = list_of(x, f)[i];
     const struct item *item = item_of(x, id);
@@ -122,7 +122,7 @@ static bool is_dominated(const struct search *x, struct frame *f) {
 /* ---- Options of a node ---- */
 
 /* Cuts the window where no item crosses. */
-static neap_status find_parts(struct search *x, struct frame *f) {
+static neap_status find_parts(struct exact_search *x, struct frame *f) {
   int32_t crossing = 0;
   memset(x->cover + f->lower, 0, (size_t)(f->upper - f->lower + 1) * sizeof *x->cover);
   for (size_t i = 0; i < f->list_count; i++) {
@@ -143,7 +143,7 @@ static neap_status find_parts(struct search *x, struct frame *f) {
   return NEAP_OK;
 }
 
-static void find_plateaus(struct search *x, const struct frame *f) {
+static void find_plateaus(struct exact_search *x, const struct frame *f) {
   int32_t count = 0;
   for (int32_t s = f->lower, end; s < f->upper; s = end, count++) {
     for (end = s; end < f->upper && x->level[end] == x->level[s]; end++) x->plateau[end] = count;
@@ -153,7 +153,7 @@ static void find_plateaus(struct search *x, const struct frame *f) {
 }
 
 /* Sums up, by section, how many items can lie on its niche's level. */
-static void count_options(struct search *x, const struct frame *f) {
+static void count_options(struct exact_search *x, const struct frame *f) {
   memset(x->cover + f->lower, 0, (size_t)(f->upper - f->lower + 1) * sizeof *x->cover);
   for (size_t i = 0; i < f->list_count; i++) {
     const int32_t id = list_of(x, f)[i];
@@ -166,7 +166,7 @@ static void count_options(struct search *x, const struct frame *f) {
   }
 }
 
-static void choose_section(struct search *x, struct frame *f) {
+static void choose_section(struct exact_search *x, struct frame *f) {
   int32_t options = 0, best_rank = INT32_MAX, best_all = INT32_MAX;
   find_plateaus(x, f);
   count_options(x, f);
@@ -193,7 +193,7 @@ static void choose_section(struct search *x, struct frame *f) {
 
 /* Lists what can lie on the level in the chosen section. Where nothing does, the lowest item there lies on
  * another one: one that it waits for above the niche, or one beside the section. */
-static neap_status list_options(struct search *x, struct frame *f) {
+static neap_status list_options(struct exact_search *x, struct frame *f) {
   const uint64_t room = x->capacity - f->level - x->load[f->section];
   uint64_t raised = UINT64_MAX;
   f->options = x->lists.count;
@@ -227,7 +227,7 @@ static neap_status list_options(struct search *x, struct frame *f) {
   return NEAP_OK;
 }
 
-neap_status node_enter(struct search *x, struct frame *f, enum progress *progress) {
+neap_status node_enter(struct exact_search *x, struct frame *f, enum progress *progress) {
   *progress = f->list_count == 0 ? FOUND : OPEN;
   if (*progress == OPEN && (x->work <= 0 || x->lists.count > LIST_LIMIT)) *progress = STOPPED;
   if (*progress != OPEN) return NEAP_OK;

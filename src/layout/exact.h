@@ -1,6 +1,6 @@
 /* The exact search: is there a placement within a capacity? */
-#ifndef NEAP_LAYOUT_SEARCH_H
-#define NEAP_LAYOUT_SEARCH_H
+#ifndef NEAP_LAYOUT_EXACT_H
+#define NEAP_LAYOUT_EXACT_H
 
 #include "layout/sections.h"
 

@@ -1,6 +1,6 @@
 /* One node of the exact search: refuted, cut into parts, or opened as a question with options. */
-#ifndef NEAP_LAYOUT_NODES_H
-#define NEAP_LAYOUT_NODES_H
+#ifndef NEAP_LAYOUT_EXACT_NODES_H
+#define NEAP_LAYOUT_EXACT_NODES_H
 
 #include <stdbool.h>
 
@@ -44,7 +44,7 @@ struct frame {
  * answer. */
 enum rule { FEWEST_FIRST, LOWEST_FIRST, RULES };
 
-struct search {
+struct exact_search {
   const struct sections *sections;
   uint64_t capacity;
   enum rule rule;
@@ -68,8 +68,10 @@ struct search {
 /* What is known of a node. */
 enum progress { OPEN, FOUND, REFUTED, STOPPED };
 
-static inline const struct item *item_of(const struct search *x, int32_t i) { return &x->sections->items[i]; }
-static inline const int32_t *list_of(const struct search *x, const struct frame *f) {
+static inline const struct item *item_of(const struct exact_search *x, int32_t i) {
+  return &x->sections->items[i];
+}
+static inline const int32_t *list_of(const struct exact_search *x, const struct frame *f) {
   return x->lists.data + f->list;
 }
 
@@ -91,6 +93,6 @@ bool conflict_touches(const struct conflict *c, const struct sections *sections,
 /* Looks at a node whose window and list are set. FOUND: nothing is left to place. REFUTED: `conflict` says on
  * what that rests. STOPPED: the work is used up, or the lists get too long. OPEN: its options are set, and
  * `conflict` holds what it takes to know that there are no others. */
-neap_status node_enter(struct search *x, struct frame *f, enum progress *progress);
+neap_status node_enter(struct exact_search *x, struct frame *f, enum progress *progress);
 
 #endif

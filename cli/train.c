@@ -201,7 +201,8 @@ static int complete_settings(const struct verb *verb, struct train_settings *s) 
   if (s->steps > 0 && s->epochs > 0) return report_usage(verb, "--steps and --epochs: give one of them");
   if (s->resume != NULL && s->initial != NULL)
     return report_usage(verb, "--resume and --init: give one of them");
-  if (s->plan != NULL && (strcmp(s->planner, "auto") != 0 || s->time_limit > 0))
+  /* A run that goes on has its options, and may be given a plan for what they led to. */
+  if (s->resume == NULL && s->plan != NULL && (strcmp(s->planner, "auto") != 0 || s->time_limit > 0))
     return report_usage(verb, "--plan %s: nothing is planned, so that --planner and --time-limit have no use",
                         s->plan);
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)

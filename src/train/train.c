@@ -237,9 +237,9 @@ static void fill_batch(struct training *t) {
   data_fill(&t->data, &t->data.train, &batch, t->images, t->labels);
 }
 
-/* What the process took up to the end of the first step beyond the session's own bytes: code, stacks, heaps;
- * and what the system's count of resident pages may be behind, which it brings up to date every 64 pages
- * (proc(5), VmRSS). */
+/* What the process took up to the end of the first step, if there is one, beyond the session's own bytes:
+ * code, stacks, heaps; and what the system's count of resident pages may be behind, which it brings up to
+ * date every 64 pages (proc(5), VmRSS). */
 static void measure_overhead(struct training *t) {
   neap_memory memory;
   neap_session_memory(t->session, &memory);
@@ -395,9 +395,10 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   if (t->session == NULL) return NEAP_OK;
   result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
   result->step_seconds_median = median_seconds(t);
-  result->process_overhead_bytes = t->overhead;
   neap_session_memory(t->session, &result->memory);
   TRY(neap_session_digest(t->session, result->weights_sha256));
+  if (t->steps_here == 0) measure_overhead(t); /* nothing was left to do */
+  result->process_overhead_bytes = t->overhead;
   const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */
   result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
   return NEAP_OK;

@@ -17,11 +17,18 @@ says "neap train --resume run"
 expect 0 "$neap" train --resume run --evaluate off --json
 same "$(field steps)" 400 "steps in all"
 same "$(field weights_sha256)" "$weights" "weights of the run that was interrupted"
+[ "$(field rss_growth_bytes)" -le $(($(field budget_bytes) + $(field process_overhead_bytes))) ] ||
+  fail "the process grew by more than the budget and its overhead"
 # Time is told of the steps that it was taken by.
 expect 0 "$neap" train --resume run --evaluate off
 grep -qF "400 steps, 0 of them now in " out || fail "the summary does not tell this run's steps from all"
 expect 2 "$neap" train --resume run --batch 4
 says batch
+
+# A plan in the place of a planner: what the run was begun with is no wrong usage.
+expect 0 "${train[@]}" --steps 4 --planner evict --budget 70% --out short --save-plan p.json
+expect 0 "$neap" train --resume short --plan p.json --json
+same "$(field steps)" 4 "steps of a run that a plan was given"
 
 # While it plans there is nothing to save: it ends at once.
 env --default-signal=INT "$neap" train --model wrn-28-2 --data synthetic --budget 30% --time-limit 60 --out planned >out 2>err &

@@ -140,19 +140,19 @@ void *neap_session_input(neap_session *s, const char *name) {
 /* From the last on: what is wider takes the place of what was read. */
 static void widen(unsigned char *data, int64_t count) {
   for (int64_t i = count; i-- > 0;) {
-    float narrow;
-    memcpy(&narrow, data + (size_t)i * sizeof narrow, sizeof narrow);
-    const double wide = narrow;
-    memcpy(data + (size_t)i * sizeof wide, &wide, sizeof wide);
+    float from;
+    memcpy(&from, data + (size_t)i * sizeof from, sizeof from);
+    const double to = from;
+    memcpy(data + (size_t)i * sizeof to, &to, sizeof to);
   }
 }
 
 static void narrow(unsigned char *data, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
-    double wide;
-    memcpy(&wide, data + (size_t)i * sizeof wide, sizeof wide);
-    const float narrow = (float)wide;
-    memcpy(data + (size_t)i * sizeof narrow, &narrow, sizeof narrow);
+    double from;
+    memcpy(&from, data + (size_t)i * sizeof from, sizeof from);
+    const float to = (float)from;
+    memcpy(data + (size_t)i * sizeof to, &to, sizeof to);
   }
 }
 

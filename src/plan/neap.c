@@ -49,9 +49,10 @@ static bool done(const struct planning *p) {
   return (p->options->quick && any_fits(p)) || time_is_up(p);
 }
 
-static neap_status add_candidate(struct planning *p, const struct schedule *start) {
+static neap_status add_candidate(struct planning *p, const struct schedule *start, bool radial) {
   struct search *search;
   TRY(search_create(p->step, p->limit, start, (uint32_t)p->count + 1, &search));
+  search->radial = radial;
   p->candidates[p->count++] = search;
   TRY(search_descend(search, p->work / 2));
   if (search->timeline.excess > 0 && !p->options->quick) TRY(search_mend(search, p->work / 4));
@@ -66,21 +67,22 @@ static neap_status add_row(struct planning *p, planner_function *row, bool quick
   neap_status status = row(p->step, p->step->resident_bytes + p->limit, &options, &schedule);
   const bool found = status == NEAP_OK;
   if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
-  if (found) status = add_candidate(p, &schedule);
+  if (found) status = add_candidate(p, &schedule, false);
   schedule_free(&schedule);
   return status;
 }
 
 /* The chain's optimum where the step is one; what the walk of `evict` gives, where that is quick or nothing
- * fits yet; and the step's own order, with different random numbers. */
+ * fits yet; and the step's own order, with different random numbers and ways to forget. */
 static neap_status start(struct planning *p) {
   TRY(add_row(p, plan_rotor, p->options->quick));
   if (p->step->node_count <= LARGE_STEP && !done(p)) TRY(add_row(p, plan_evict, p->options->quick));
   struct schedule schedule = {0};
   const struct planner_options quick = {.quick = true};
   neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, &schedule);
+  const int own = p->count;
   while (status == NEAP_OK && p->count < CANDIDATES && p->spent < p->work / 4 && !done(p))
-    status = add_candidate(p, &schedule);
+    status = add_candidate(p, &schedule, p->count == own);
   schedule_free(&schedule);
   if (status == NEAP_OK && p->step->node_count > LARGE_STEP && !any_fits(p) && !done(p))
     status = add_row(p, plan_evict, true);
@@ -395,7 +397,7 @@ static neap_status add_least(struct planning *p) {
   if (status == NEAP_OK && peak > p->step->resident_bytes + p->limit)
     status =
         neap_fail(NEAP_OVER_BUDGET, "neap: the least peak it finds is %llu bytes", (unsigned long long)peak);
-  if (status == NEAP_OK) status = add_candidate(p, &least);
+  if (status == NEAP_OK) status = add_candidate(p, &least, false);
   schedule_free(&least);
   return status;
 }

@@ -347,12 +347,13 @@ static int32_t random_centre(struct search *s) {
   return (int32_t)draw(s, (uint32_t)t->step->node_count);
 }
 
-enum { STRETCH_LIMIT = 3 };
+enum { STRETCH_LIMIT = 64 };
 
-/* Disjoint, as a run must not be swept twice. */
+/* Up to three in the order of the step; disjoint, as a run must not be swept twice. */
 static int random_stretches(struct search *s, struct stretch *out) {
+  enum { MOST = 3 };
   const int32_t nodes = s->timeline.step->node_count;
-  const int wanted = 1 + (int)draw(s, STRETCH_LIMIT);
+  const int wanted = 1 + (int)draw(s, MOST);
   int count = 0;
   for (int i = 0; i < wanted; i++) {
     const int32_t width = 4 << draw(s, 6), centre = random_centre(s);
@@ -363,6 +364,39 @@ static int random_stretches(struct search *s, struct stretch *out) {
     for (int k = 0; k < count; k++)
       apart = apart && (stretch.end <= out[k].first || out[k].end <= stretch.first);
     if (apart) out[count++] = stretch;
+  }
+  return count;
+}
+
+/* A node that makes what this one reads, or one of the first that read what it makes; -1: there is none. */
+static int32_t random_neighbour(struct search *s, int32_t node) {
+  enum { FIRST = 8 };
+  const struct timeline *t = &s->timeline;
+  const struct reading *reading = &t->readings[node];
+  if (reading->read_count > 0 && draw(s, 2))
+    return t->reads[reading->first_read + (int32_t)draw(s, (uint32_t)reading->read_count)].producer;
+  const int32_t outputs = t->step->nodes[node].output_count;
+  if (outputs == 0) return -1;
+  const struct run *run = &t->runs[draw(s, 2) ? t->first_run[node] : t->last_run[node]];
+  int32_t link = t->slots[run->first_slot + (int32_t)draw(s, (uint32_t)outputs)].readers;
+  for (uint32_t steps = draw(s, FIRST); steps > 0 && link >= 0 && t->links[link].next >= 0; steps--)
+    link = t->links[link].next;
+  return link < 0 || t->links[link].reader == t->end ? -1 : t->runs[t->links[link].reader].node;
+}
+
+/* Nodes around a centre in the graph, each a stretch of its own: a radial ruin (Schrimpf et al. 2000). What
+ * is near in the graph can be far in the order. */
+static int radial_stretches(struct search *s, struct stretch *out) {
+  enum { TRIES = 4 }; /* for each that is wanted */
+  const int wanted = 2 << draw(s, 6);
+  const int32_t centre = random_centre(s);
+  int count = 0;
+  out[count++] = (struct stretch){centre, centre + 1};
+  for (int left = TRIES * wanted; left > 0 && count < wanted; left--) {
+    const int32_t node = random_neighbour(s, out[draw(s, (uint32_t)count)].first);
+    bool is_new = node >= 0;
+    for (int k = 0; is_new && k < count; k++) is_new = out[k].first != node;
+    if (is_new) out[count++] = (struct stretch){node, node + 1};
   }
   return count;
 }
@@ -381,7 +415,7 @@ static neap_status rebuild(struct search *s, double exchange) {
   static const double first = 0.01, last = 3; /* of the exchange: prices to go through */
   struct timeline *t = &s->timeline;
   struct stretch stretches[STRETCH_LIMIT];
-  const int count = random_stretches(s, stretches);
+  const int count = s->radial && draw(s, 2) ? radial_stretches(s, stretches) : random_stretches(s, stretches);
   const double cost = t->cost;
   const int64_t excess = t->excess;
   const uint32_t share = 1 + draw(s, 4);

@@ -20,6 +20,9 @@ struct search {
    * little less memory, and gets a large step on, which is searched less. Set for large steps; the caller
    * may. */
   bool drifts;
+  /* Every other time, what is forgotten lies around a node in the graph and not in the order of the step.
+   * The caller may set it. */
+  bool radial;
   int64_t patience;                    /* work of the timeline at which the value in hand is given up */
   double price;                        /* of a byte above the limit at one position */
   double floor, ceiling;               /* of prices that have been worth trying */

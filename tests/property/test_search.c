@@ -37,6 +37,7 @@ static void test_search(void **state) {
                    limit = kept / 100 * (60 + (uint64_t)(i % 40));
     struct search *search;
     assert_int_equal(search_create(step, limit, &start, (uint32_t)i + 1, &search), NEAP_OK);
+    search->radial = i % 2 == 1;
     assert_int_equal(search_descend(search, work), NEAP_OK);
     /* Tidying makes nothing worse. */
     const int64_t excess = search->timeline.excess;

@@ -7,9 +7,10 @@
 #include "base/status.h"
 
 /* Threads for so many tasks, at least 1: no more than the caller may use (OMP_NUM_THREADS, or its
- * processors). */
+ * processors), and 1 where it is itself one of several and OpenMP nests no further. */
 static inline int threads_for(int tasks) {
-  const int most = omp_get_max_threads();
+  const bool nests = omp_get_active_level() < omp_get_max_active_levels();
+  const int most = nests ? omp_get_max_threads() : 1;
   if (tasks > most) return most;
   return tasks > 0 ? tasks : 1;
 }

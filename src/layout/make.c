@@ -7,6 +7,7 @@
 #include "base/region.h"
 #include "layout/repair.h"
 #include "plan/bounds.h"
+#include "plan/descent.h"
 #include "plan/planners.h"
 
 /* ---- One budget ---- */
@@ -438,8 +439,8 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
             "there is no planner '%s'", choice.name);
   const double start = clock_seconds();
-  struct schedule least = {0};
-  const struct planner_options planner_options = {.least = &least,
+  struct descent descent = {0};
+  const struct planner_options planner_options = {.descent = &descent,
                                                   .quick = options->quick,
                                                   .deadline =
                                                       options->seconds > 0 ? start + options->seconds : 0,
@@ -459,7 +460,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   }
   neap_plan_free(choice.best);
   neap_plan_free(choice.least);
-  schedule_free(&least);
+  descent_free(&descent);
   return status;
 }
 

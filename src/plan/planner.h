@@ -10,13 +10,13 @@
 enum { LARGE_STEP = 2000 };
 
 struct planner_options {
-  bool quick;             /* only whether the budget can be met counts, not the cost */
-  double deadline;        /* of clock_seconds(): a row that searches stops then; 0: none, deterministic */
-  bool goes_on;           /* and searches on until then, when its usual work is done */
-  double started;         /* of the same clock */
-  struct schedule *least; /* where a row keeps the schedule with the least peak that it finds, from one call
-                             to the next for the same step, for itself alone: the nodes may be numbered in an
-                             order of its own; NULL: nowhere */
+  bool quick;              /* only whether the budget can be met counts, not the cost */
+  double deadline;         /* of clock_seconds(): a row that searches stops then; 0: none, deterministic */
+  bool goes_on;            /* and searches on until then, when its usual work is done */
+  double started;          /* of the same clock */
+  struct descent *descent; /* where a row keeps its way to the least peak that it finds, from one call to the
+                              next for the same step, for itself alone: the nodes may be numbered in an order
+                              of its own; NULL: nowhere */
   struct schedule *runner_up; /* empty; for another schedule that is nearly as good, where a row has one: its
                                  layout may be better; NULL: not asked for */
   neap_plan_progress_function *progress; /* told now and then by a row that searches; NULL: nobody */

@@ -1,0 +1,11 @@
+/* The least memory that Neap's own planner finds a schedule for (docs/design.md, "The search"). */
+#ifndef NEAP_PLAN_NEAP_LEAST_H
+#define NEAP_PLAN_NEAP_LEAST_H
+
+#include "plan/descent.h"
+
+/* All schedules on the way there, into an empty descent; it hangs on the step alone. On failure the descent
+ * is empty. */
+neap_status find_descent(const neap_step *step, struct descent *out);
+
+#endif

@@ -1,0 +1,183 @@
+/* See planning.h. */
+#include "plan/planning.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "plan/planners.h"
+
+/* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
+ * few hundred, a few seconds for ten thousand. */
+static int64_t work_for(int64_t nodes) {
+  enum { SMALL = 400, EACH = 46000, EACH_MORE = 6000 };
+  return nodes < SMALL ? nodes * EACH : (int64_t)SMALL * EACH + (nodes - SMALL) * EACH_MORE;
+}
+
+struct planning planning_of(const neap_step *step, uint64_t limit, const struct planner_options *options) {
+  return (struct planning){.step = step,
+                           .limit = limit,
+                           .work = work_for(step->node_count),
+                           .options = options,
+                           .told = {INFINITY, INT64_MAX}};
+}
+
+void planning_free(struct planning *p) {
+  for (int i = 0; i < p->count; i++) search_free(p->candidates[i]);
+}
+
+bool planning_fits(const struct planning *p) {
+  for (int i = 0; i < p->count; i++)
+    if (p->candidates[i]->timeline.excess == 0) return true;
+  return false;
+}
+
+bool planning_is_late(const struct planning *p) { return clock_is_past(p->options->deadline); }
+
+static bool done(const struct planning *p) {
+  for (int i = 0; i < p->count; i++)
+    if (search_is_optimal(p->candidates[i])) return true;
+  return (p->options->quick && planning_fits(p)) || planning_is_late(p);
+}
+
+neap_status planning_add(struct planning *p, const struct schedule *start, bool radial) {
+  struct search *search;
+  TRY(search_create(p->step, p->limit, start, (uint32_t)p->count + 1, &search));
+  search->radial = radial;
+  p->candidates[p->count++] = search;
+  TRY(search_descend(search, p->work / 2));
+  if (search->timeline.excess > 0 && !p->options->quick) TRY(search_mend(search, p->work / 4));
+  p->spent += search->timeline.work;
+  return NEAP_OK;
+}
+
+/* A candidate from what another row finds within the limit. That it finds nothing is no failure. */
+static neap_status add_row(struct planning *p, planner_function *row, bool quick) {
+  const struct planner_options options = {.quick = quick};
+  struct schedule schedule = {0};
+  neap_status status = row(p->step, p->step->resident_bytes + p->limit, &options, &schedule);
+  const bool found = status == NEAP_OK;
+  if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
+  if (found) status = planning_add(p, &schedule, false);
+  schedule_free(&schedule);
+  return status;
+}
+
+neap_status planning_start(struct planning *p) {
+  TRY(add_row(p, plan_rotor, p->options->quick));
+  if (p->step->node_count <= LARGE_STEP && !done(p)) TRY(add_row(p, plan_evict, p->options->quick));
+  struct schedule schedule = {0};
+  const struct planner_options quick = {.quick = true};
+  neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, &schedule);
+  const int own = p->count;
+  while (status == NEAP_OK && p->count < CANDIDATES && p->spent < p->work / 4 && !done(p))
+    status = planning_add(p, &schedule, p->count == own);
+  schedule_free(&schedule);
+  if (status == NEAP_OK && p->step->node_count > LARGE_STEP && !planning_fits(p) && !done(p))
+    status = add_row(p, plan_evict, true);
+  return status;
+}
+
+static void rank(struct planning *p) {
+  for (int i = 1; i < p->count; i++)
+    for (int k = i; k > 0 && search_better(p->candidates[k], p->candidates[k - 1]); k--) {
+      struct search *swap = p->candidates[k];
+      p->candidates[k] = p->candidates[k - 1];
+      p->candidates[k - 1] = swap;
+    }
+}
+
+struct search *planning_best(struct planning *p) {
+  rank(p);
+  return p->candidates[0];
+}
+
+/* Tells the caller, on its own thread, of the best so far. */
+static void report(struct planning *p, const struct search *search) {
+  const struct timeline *t = &search->timeline;
+  if (p->options->progress == NULL) return;
+  neap_plan_progress progress;
+#pragma omp critical(neap_report)
+  {
+    if (t->excess < p->told.excess || (t->excess == p->told.excess && t->cost < p->told.cost))
+      p->told = (struct told){t->cost, t->excess};
+    progress = (neap_plan_progress){clock_seconds() - p->options->started, p->told.cost, p->told.excess == 0};
+  }
+  if (omp_get_thread_num() == 0) p->options->progress(&progress, p->options->context);
+}
+
+/* One candidate for so much work, in pieces with a report after each. */
+static neap_status advance(struct planning *p, struct search *search, int64_t work) {
+  enum { PIECE = 1 << 20 };
+  const bool quick = p->options->quick;
+  for (int64_t left = work; left > 0; left -= PIECE) {
+    if (search_is_optimal(search) || (quick && search->timeline.excess == 0) || planning_is_late(p)) break;
+    TRY(search_tidy(search));
+    TRY(search_rebuild(search, left < PIECE ? left : PIECE, p->options->deadline, quick));
+    report(p, search);
+  }
+  return NEAP_OK;
+}
+
+/* The first so many, each for so much work. None looks at another, so that the plan is the same for any
+ * number of threads. A quick look takes the first that fits. */
+static neap_status advance_all(struct planning *p, int count, int64_t work) {
+  struct ending ended[CANDIDATE_LIMIT] = {{NEAP_OK, ""}};
+#pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
+  for (int i = 0; i < count; i++)
+    if (!(p->options->quick && planning_fits(p))) ending_keep(&ended[i], advance(p, p->candidates[i], work));
+  return status_of_tasks(ended, count);
+}
+
+static neap_status race(struct planning *p) {
+  const int64_t work = p->work > p->spent ? p->work - p->spent : 0;
+  enum { LAST = 2 };
+  int64_t rest = work;
+  for (int left = p->count; left > 0 && !done(p); left = left > LAST ? left / 2 : 0) {
+    const int64_t share = left > LAST ? work / 4 : rest;
+    TRY(advance_all(p, left, share / left));
+    rank(p);
+    rest -= share;
+  }
+  return NEAP_OK;
+}
+
+/* Where the caller gave time, the best two share what is left of it. */
+static neap_status go_on(struct planning *p) {
+  enum { SHARE = 1 << 23 };
+  while (p->options->goes_on && !done(p)) {
+    const int count = p->count < 2 ? p->count : 2;
+    for (int i = 0; i < count; i++) p->candidates[i]->in_vain = 0;
+    TRY(advance_all(p, count, SHARE));
+    rank(p);
+  }
+  return NEAP_OK;
+}
+
+void outcome_free(struct outcome *outcome) {
+  schedule_free(&outcome->best);
+  schedule_free(&outcome->runner_up);
+}
+
+static neap_status take_runner_up(const struct planning *p, struct outcome *out) {
+  static const double nearly = 1.005;
+  if (p->options->runner_up == NULL || p->count < 2) return NEAP_OK;
+  const struct timeline *best = &p->candidates[0]->timeline, *second = &p->candidates[1]->timeline;
+  const bool suits = second->excess == 0 && second->cost <= best->cost * nearly;
+  return suits ? search_result(p->candidates[1], &out->runner_up) : NEAP_OK;
+}
+
+neap_status planning_improve(struct planning *p, struct outcome *out) {
+  rank(p);
+  TRY(race(p));
+  TRY(go_on(p));
+  struct search *best = planning_best(p);
+  TRY(take_runner_up(p, out));
+  TRY(search_result(best, &out->best));
+  struct simulation score;
+  TRY(simulate(p->step, out->best.nodes.data, (int32_t)out->best.nodes.count, &score));
+  out->cost = score.cost;
+  return NEAP_OK;
+}

@@ -191,7 +191,30 @@ static void warn_of_replacement(const struct train_settings *s) {
           s->out, s->out);
 }
 
-static int complete_settings(const struct verb *verb, struct train_settings *s) {
+/* What belongs to one choice would be passed over beside another. */
+static int refuse_useless(const struct verb *verb, const struct train_settings *s, const char *const *texts) {
+  static const struct {
+    const char *option, *choice;
+    size_t field;
+    int value;
+  } belongs[] = {
+      {"--momentum", "--optimizer sgd", offsetof(struct train_settings, optimizer), NEAP_SGD},
+      {"--nesterov", "--optimizer sgd", offsetof(struct train_settings, optimizer), NEAP_SGD},
+      {"--beta1", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
+      {"--beta2", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
+      {"--epsilon", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
+      {"--step-epochs", "--schedule step", offsetof(struct train_settings, schedule), NEAP_LR_STEP},
+      {"--step-factor", "--schedule step", offsetof(struct train_settings, schedule), NEAP_LR_STEP},
+  };
+  for (int i = 0; train_options[i].name != NULL; i++)
+    for (size_t k = 0; k < sizeof belongs / sizeof *belongs; k++)
+      if (texts[i] != NULL && strcmp(train_options[i].name, belongs[k].option) == 0 &&
+          *(const int *)((const char *)s + belongs[k].field) != belongs[k].value)
+        return report_usage(verb, "%s is of %s, and has no use here", belongs[k].option, belongs[k].choice);
+  return EXIT_DONE;
+}
+
+static int complete_settings(const struct verb *verb, struct train_settings *s, const char *const *texts) {
   if (s->resume != NULL && (s->model == NULL || s->data == NULL))
     return report_usage(
         verb, "--resume %s: the run's options (%s) are not there; give --model, --data and all others again",
@@ -207,8 +230,7 @@ static int complete_settings(const struct verb *verb, struct train_settings *s) 
                         s->plan);
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
     return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
-  if (s->nesterov && s->optimizer != NEAP_SGD)
-    return report_usage(verb, "--nesterov is of SGD's momentum; AdamW has none");
+  if (refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
   if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;
@@ -329,7 +351,7 @@ int run_train(const struct verb *verb, int count, char **arguments) {
   char *stored[OPTION_COUNT] = {0};
   int stored_count = 0;
   int exit_status = read_settings(verb, count, arguments, &settings, texts, stored, &stored_count);
-  if (exit_status == EXIT_DONE) exit_status = complete_settings(verb, &settings);
+  if (exit_status == EXIT_DONE) exit_status = complete_settings(verb, &settings, texts);
   if (exit_status == EXIT_DONE) {
     struct train_report report = make_report(&settings, texts);
     neap_train_options options = library_options(&settings);

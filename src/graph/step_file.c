@@ -14,7 +14,12 @@ static neap_status name_index(const char *text, const char *const *names, int co
       *out = i;
       return NEAP_OK;
     }
-  return json_bad_field(place, field, "is not one of the known words");
+  char words[96] = "is not one of ";
+  for (int i = 0; i < count; i++) {
+    const size_t length = strlen(words);
+    snprintf(words + length, sizeof words - length, "%s%s", i > 0 ? ", " : "", names[i]);
+  }
+  return json_bad_field(place, field, words);
 }
 
 static neap_status read_tensors(json_t *root, const char *file, struct region *region,

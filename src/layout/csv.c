@@ -12,14 +12,18 @@ static const char *const column_names[COLUMNS] = {"id", "lower", "upper", "size"
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* spreadsheets begin a file with it */
 
-/* Cuts a line at its commas, in place. */
+static const char blanks[] = " \t\r\n";
+
+/* Cuts a line at its commas and the blanks around them, in place. */
 static int split(char *line, char **fields) {
   int count = 0;
-  line[strcspn(line, "\r\n")] = '\0';
   for (char *at = line; at != NULL && count < FIELD_LIMIT; count++) {
-    fields[count] = at;
-    at = strchr(at, ',');
-    if (at != NULL) *at++ = '\0';
+    char *const field = at + strspn(at, blanks), *end = strchr(at, ',');
+    at = end != NULL ? end + 1 : NULL;
+    if (end == NULL) end = field + strlen(field);
+    while (end > field && strchr(blanks, end[-1]) != NULL) end--;
+    *end = '\0';
+    fields[count] = field;
   }
   return count;
 }
@@ -57,8 +61,8 @@ static neap_status read_number(const struct csv *csv, char *const *fields, int c
   char *end;
   errno = 0;
   const long long number = strtoll(text, &end, 10);
-  RETURN_IF(errno != 0 || end == text || *end != '\0' || number < 0, NEAP_BAD_FORMAT,
-            "%s: line %lld: column '%s': '%.40s' is not a whole number of 0 or more", csv->path,
+  RETURN_IF(errno != 0 || end == text || *end != '\0', NEAP_BAD_FORMAT,
+            "%s: line %lld: column '%s': '%.40s' is not a whole number below 2^63", csv->path,
             (long long)csv->line, column_names[column], text);
   *out = number;
   return NEAP_OK;
@@ -72,6 +76,7 @@ static neap_status read_row(const struct csv *csv, char *line, neap_buffer *buff
   TRY(read_number(csv, fields, LOWER, &buffer->lower));
   TRY(read_number(csv, fields, UPPER, &buffer->upper));
   TRY(read_number(csv, fields, SIZE, &size));
+  RETURN_IF(size < 0, NEAP_BAD_FORMAT, "%s: line %lld: the size is below 0", csv->path, (long long)csv->line);
   RETURN_IF(buffer->upper <= buffer->lower, NEAP_BAD_FORMAT, "%s: line %lld: upper must be above lower",
             csv->path, (long long)csv->line);
   buffer->size = (uint64_t)size;
@@ -87,7 +92,7 @@ neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_
   while (status == NEAP_OK && fgets(line, sizeof line, csv.file) != NULL) {
     neap_buffer buffer = {0};
     csv.line++;
-    if (line[strspn(line, " \t\r\n")] == '\0') continue;
+    if (line[strspn(line, blanks)] == '\0') continue;
     status = read_row(&csv, line, &buffer);
     if (status == NEAP_OK) status = vector_push(&rows, buffer);
   }
@@ -130,7 +135,7 @@ static neap_status write_rows(FILE *file, const struct writing *w) {
             strerror(errno));
   while (fgets(line, sizeof line, w->source->file) != NULL) {
     w->source->line++;
-    if (line[strspn(line, " \t\r\n")] == '\0') continue;
+    if (line[strspn(line, blanks)] == '\0') continue;
     if (rows < w->count) TRY(write_row(file, w, line, &w->buffers[rows]));
     rows++;
   }

@@ -18,6 +18,15 @@ says "--capacity 12"
 expect 3 "$neap" layout in.csv --capacity 11 --json
 same "$(field valid)" false "over the capacity"
 
+# Times below 0, and blanks around what is said.
+printf 'id, lower, upper, size\r\na, -3, 0, 4\r\n b c ,0,6 , 4\r\nc,-3,6,4\r\n' >blanks.csv
+expect 0 "$neap" layout blanks.csv -o out.csv --json
+same "$(field buffers) $(field height) $(field valid)" "3 8 true" "the layout"
+same "$(cut -d, -f1-4 out.csv | tr '\n' ' ')" "id,lower,upper,size a,-3,0,4 b c,0,6,4 c,-3,6,4 " "the buffers"
+printf 'id,lower,upper,size\na,-9223372036854775808,9223372036854775807,4\nb,-9223372036854775808,0,4\nc,0,9223372036854775807,4\n' >far.csv
+expect 0 "$neap" layout far.csv --json
+same "$(field height)" 8 "buffers that live as long as can be said"
+
 bad() { # bad LINE: is refused with its place
   printf 'id,lower,upper,size\na,0,3,4\n%s\n' "$1" >bad.csv
   expect 1 "$neap" layout bad.csv

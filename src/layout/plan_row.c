@@ -51,15 +51,16 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
   return status;
 }
 
-/* By how much less the planner gets after a round: by what the layout lost, and more each time, as another
- * schedule loses something else. By a little where a good deal was lost, as another may lose nothing, and
- * where it was made to fit at a high price. */
-static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int round) {
+/* By how much less the planner gets after a round: by what the layout lost, and more each time (`again`), as
+ * another schedule loses something else. By a little where a good deal was lost, as another may lose nothing,
+ * and where it was made to fit at a high price. */
+static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int again) {
   enum { MUCH = 8, LITTLE = 128, LEAST = 1000 }; /* shares of the capacity */
-  const int again = round > 0 ? round : 0;
+  enum { OFTEN = 8 };                            /* by then nothing is left of it */
+  const int times = again < OFTEN ? again : OFTEN;
   const uint64_t capacity = w->demand.capacity, needed = plan->arena_bytes;
   const uint64_t lost = needed > capacity ? needed - capacity : 0;
-  const uint64_t least = capacity / LEAST << (2 * again), little = capacity / LITTLE << again;
+  const uint64_t least = (capacity / LEAST << (2 * times)) + 1, little = (capacity / LITTLE << times) + 1;
   const uint64_t cut = lost > least ? lost : least;
   const bool another_may_fit = w->careful && cut > little && cut < capacity / MUCH;
   return keeps(w, plan) || another_may_fit ? little : cut;

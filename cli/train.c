@@ -191,7 +191,7 @@ static void warn_of_replacement(const struct train_settings *s) {
           s->out, s->out);
 }
 
-/* What belongs to one choice would be passed over beside another. */
+/* What belongs to one choice would be passed over beside another. A run that goes on has had its say. */
 static int refuse_useless(const struct verb *verb, const struct train_settings *s, const char *const *texts) {
   static const struct {
     const char *option, *choice;
@@ -230,7 +230,7 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
                         s->plan);
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
     return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
-  if (refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
+  if (s->resume == NULL && refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
   if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;

@@ -563,7 +563,8 @@ typedef struct neap_layout_result {
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 
-/* CSV of minimalloc: id,lower,upper,size in. The array belongs to the caller, free() it. */
+/* CSV of minimalloc: id,lower,upper,size in, blanks around them allowed. The array belongs to the caller,
+ * free() it. */
 neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count);
 /* The same with offset out. `source`: the file that the buffers were read from, whose ids its rows get. */
 neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,

@@ -1,4 +1,5 @@
 /* Buffers as CSV: id,lower,upper,size in; the same with offset out. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,23 +8,24 @@
 #include "base/file.h"
 #include "base/vector.h"
 
-enum { ID, LOWER, UPPER, SIZE, OFFSET, COLUMNS, LINE_LIMIT = 4096, FIELD_LIMIT = 16 };
+enum { ID, LOWER, UPPER, SIZE, OFFSET, COLUMNS, FIELD_LIMIT = 16 };
 static const char *const column_names[COLUMNS] = {"id", "lower", "upper", "size", "offset"};
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* spreadsheets begin a file with it */
 
-static const char blanks[] = " \t\r\n";
+static const char blanks[] = " \t";
 
-/* Cuts a line at its commas and the blanks around them, in place. */
+/* Cuts a line at its commas and the blanks around them, in place. How many fields it has; the first
+ * FIELD_LIMIT are given. */
 static int split(char *line, char **fields) {
   int count = 0;
-  for (char *at = line; at != NULL && count < FIELD_LIMIT; count++) {
+  for (char *at = line; at != NULL; count++) {
     char *const field = at + strspn(at, blanks), *end = strchr(at, ',');
     at = end != NULL ? end + 1 : NULL;
     if (end == NULL) end = field + strlen(field);
     while (end > field && strchr(blanks, end[-1]) != NULL) end--;
     *end = '\0';
-    fields[count] = field;
+    if (count < FIELD_LIMIT) fields[count] = field;
   }
   return count;
 }
@@ -31,27 +33,60 @@ static int split(char *line, char **fields) {
 struct csv {
   const char *path;
   FILE *file;
+  char *text; /* of the line that was read last */
+  size_t capacity;
   int64_t line;
   int columns, position[COLUMNS]; /* where each column stands; -1: missing */
 };
 
+static neap_status open_csv(const char *path, struct csv *csv) {
+  *csv = (struct csv){.path = path, .file = fopen(path, "r")};
+  RETURN_IF(csv->file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  return NEAP_OK;
+}
+
+static void close_csv(struct csv *csv) {
+  fclose(csv->file);
+  free(csv->text);
+}
+
+/* The next line that is not blank, without its end. `*more`: there is one. */
+static neap_status next_line(struct csv *csv, bool *more) {
+  for (*more = false; !*more;) {
+    const ssize_t length = getline(&csv->text, &csv->capacity, csv->file);
+    if (length < 0 && feof(csv->file)) return NEAP_OK;
+    RETURN_IF(length < 0, errno == ENOMEM ? NEAP_OUT_OF_MEMORY : NEAP_IO_FAILED, "%s: cannot be read: %s",
+              csv->path, strerror(errno));
+    csv->line++;
+    RETURN_IF(strlen(csv->text) != (size_t)length, NEAP_BAD_FORMAT, "%s: line %lld: there is a byte 0",
+              csv->path, (long long)csv->line);
+    char *end = csv->text + length;
+    if (end > csv->text && end[-1] == '\n') *--end = '\0';
+    if (end > csv->text && end[-1] == '\r') *--end = '\0';
+    *more = csv->text[strspn(csv->text, blanks)] != '\0';
+  }
+  return NEAP_OK;
+}
+
 static neap_status read_header(struct csv *csv) {
-  char line[LINE_LIMIT], *fields[FIELD_LIMIT];
-  const bool read = fgets(line, sizeof line, csv->file) != NULL;
-  RETURN_IF(ferror(csv->file), NEAP_IO_FAILED, "%s: cannot be read: %s", csv->path, strerror(errno));
-  RETURN_IF(!read, NEAP_BAD_FORMAT, "%s: line 1: the header id,lower,upper,size is missing", csv->path);
-  csv->line = 1;
-  csv->columns = split(line + (strncmp(line, byte_order_mark, strlen(byte_order_mark)) == 0 ? 3 : 0), fields);
+  char *fields[FIELD_LIMIT];
+  bool more;
+  TRY(next_line(csv, &more));
+  RETURN_IF(!more, NEAP_BAD_FORMAT, "%s: line 1: the header id,lower,upper,size is missing", csv->path);
+  const bool marked = strncmp(csv->text, byte_order_mark, strlen(byte_order_mark)) == 0;
+  csv->columns = split(csv->text + (marked ? strlen(byte_order_mark) : 0), fields);
+  RETURN_IF(csv->columns > FIELD_LIMIT, NEAP_BAD_FORMAT, "%s: line %lld: there are more than %d columns",
+            csv->path, (long long)csv->line, FIELD_LIMIT);
   for (int c = 0; c < COLUMNS; c++) {
     csv->position[c] = -1;
     for (int i = 0; i < csv->columns; i++)
       if (strcmp(fields[i], column_names[c]) == 0) {
-        RETURN_IF(csv->position[c] >= 0, NEAP_BAD_FORMAT, "%s: line 1: there are two columns '%s'", csv->path,
-                  column_names[c]);
+        RETURN_IF(csv->position[c] >= 0, NEAP_BAD_FORMAT, "%s: line %lld: there are two columns '%s'",
+                  csv->path, (long long)csv->line, column_names[c]);
         csv->position[c] = i;
       }
-    RETURN_IF(csv->position[c] < 0 && c != OFFSET, NEAP_BAD_FORMAT, "%s: line 1: there is no column '%s'",
-              csv->path, column_names[c]);
+    RETURN_IF(csv->position[c] < 0 && c != OFFSET, NEAP_BAD_FORMAT, "%s: line %lld: there is no column '%s'",
+              csv->path, (long long)csv->line, column_names[c]);
   }
   return NEAP_OK;
 }
@@ -61,17 +96,17 @@ static neap_status read_number(const struct csv *csv, char *const *fields, int c
   char *end;
   errno = 0;
   const long long number = strtoll(text, &end, 10);
-  RETURN_IF(errno != 0 || end == text || *end != '\0', NEAP_BAD_FORMAT,
-            "%s: line %lld: column '%s': '%.40s' is not a whole number below 2^63", csv->path,
+  RETURN_IF(errno != 0 || end == text || *end != '\0' || isspace((unsigned char)*text), NEAP_BAD_FORMAT,
+            "%s: line %lld: column '%s': '%.40s' is not a whole number from -2^63 to 2^63 - 1", csv->path,
             (long long)csv->line, column_names[column], text);
   *out = number;
   return NEAP_OK;
 }
 
-static neap_status read_row(const struct csv *csv, char *line, neap_buffer *buffer) {
+static neap_status read_row(const struct csv *csv, neap_buffer *buffer) {
   char *fields[FIELD_LIMIT];
-  RETURN_IF(split(line, fields) != csv->columns, NEAP_BAD_FORMAT, "%s: line %lld: there should be %d fields",
-            csv->path, (long long)csv->line, csv->columns);
+  RETURN_IF(split(csv->text, fields) != csv->columns, NEAP_BAD_FORMAT,
+            "%s: line %lld: there should be %d fields", csv->path, (long long)csv->line, csv->columns);
   int64_t size = 0;
   TRY(read_number(csv, fields, LOWER, &buffer->lower));
   TRY(read_number(csv, fields, UPPER, &buffer->upper));
@@ -84,20 +119,17 @@ static neap_status read_row(const struct csv *csv, char *line, neap_buffer *buff
 }
 
 neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count) {
-  struct csv csv = {.path = path, .file = fopen(path, "r")};
-  RETURN_IF(csv.file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  struct csv csv;
+  TRY(open_csv(path, &csv));
   VECTOR(neap_buffer) rows = {0};
   neap_status status = read_header(&csv);
-  char line[LINE_LIMIT];
-  while (status == NEAP_OK && fgets(line, sizeof line, csv.file) != NULL) {
+  for (bool more = true; status == NEAP_OK && more;) {
     neap_buffer buffer = {0};
-    csv.line++;
-    if (line[strspn(line, blanks)] == '\0') continue;
-    status = read_row(&csv, line, &buffer);
-    if (status == NEAP_OK) status = vector_push(&rows, buffer);
+    status = next_line(&csv, &more);
+    if (status == NEAP_OK && more) status = read_row(&csv, &buffer);
+    if (status == NEAP_OK && more) status = vector_push(&rows, buffer);
   }
-  if (ferror(csv.file)) status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
-  fclose(csv.file);
+  close_csv(&csv);
   if (status == NEAP_OK && rows.data == NULL) status = vector_reserve(&rows, 1);
   if (status != NEAP_OK) {
     vector_free(&rows);
@@ -115,9 +147,9 @@ struct writing {
   struct ending *ending; /* why it failed: the file's writer knows only that */
 };
 
-static neap_status write_row(FILE *file, const struct writing *w, char *line, const neap_buffer *buffer) {
+static neap_status write_row(FILE *file, const struct writing *w, const neap_buffer *buffer) {
   char *fields[FIELD_LIMIT];
-  RETURN_IF(split(line, fields) != w->source->columns, NEAP_BAD_FORMAT,
+  RETURN_IF(split(w->source->text, fields) != w->source->columns, NEAP_BAD_FORMAT,
             "%s: line %lld: there should be %d fields", w->source->path, (long long)w->source->line,
             w->source->columns);
   RETURN_IF(fprintf(file, "%s,%lld,%lld,%llu,%llu\n", fields[w->source->position[ID]],
@@ -129,18 +161,13 @@ static neap_status write_row(FILE *file, const struct writing *w, char *line, co
 }
 
 static neap_status write_rows(FILE *file, const struct writing *w) {
-  char line[LINE_LIMIT];
   int64_t rows = 0;
   RETURN_IF(fputs("id,lower,upper,size,offset\n", file) < 0, NEAP_IO_FAILED, "the header: %s",
             strerror(errno));
-  while (fgets(line, sizeof line, w->source->file) != NULL) {
-    w->source->line++;
-    if (line[strspn(line, blanks)] == '\0') continue;
-    if (rows < w->count) TRY(write_row(file, w, line, &w->buffers[rows]));
-    rows++;
+  for (bool more = true; more; rows += more) {
+    TRY(next_line(w->source, &more));
+    if (more && rows < w->count) TRY(write_row(file, w, &w->buffers[rows]));
   }
-  RETURN_IF(ferror(w->source->file), NEAP_IO_FAILED, "%s: cannot be read: %s", w->source->path,
-            strerror(errno));
   RETURN_IF(rows != w->count, NEAP_INVALID_ARGUMENT, "%s: has %lld rows for %lld buffers", w->source->path,
             (long long)rows, (long long)w->count);
   return NEAP_OK;
@@ -154,13 +181,13 @@ static bool write_csv(FILE *file, const void *context) {
 
 neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
                                   int64_t count) {
-  struct csv csv = {.path = source, .file = fopen(source, "r")};
-  RETURN_IF(csv.file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", source, strerror(errno));
+  struct csv csv;
+  TRY(open_csv(source, &csv));
   struct ending ending = {NEAP_OK, ""};
   const struct writing w = {&csv, buffers, count, &ending};
   neap_status status = read_header(&csv);
   if (status == NEAP_OK) status = file_write(path, write_csv, &w);
-  fclose(csv.file);
+  close_csv(&csv);
   TRY(ending_tell(&ending));
   return status;
 }

@@ -56,7 +56,7 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
  * and where it was made to fit at a high price. */
 static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int again) {
   enum { MUCH = 8, LITTLE = 128, LEAST = 1000 }; /* shares of the capacity */
-  enum { OFTEN = 8 };                            /* by then nothing is left of it */
+  enum { OFTEN = 8 };                            /* beyond it shares are all there is */
   const int times = again < OFTEN ? again : OFTEN;
   const uint64_t capacity = w->demand.capacity, needed = plan->arena_bytes;
   const uint64_t lost = needed > capacity ? needed - capacity : 0;
@@ -74,7 +74,7 @@ static bool lower_limit(struct way *w, uint64_t cut) {
 }
 
 /* What a round leads to. */
-enum outcome {
+enum round_outcome {
   NOTHING, /* no schedule, or none that costs less than what there is */
   NEARLY,  /* a layout that is a little too high, and was not repaired */
   MISSED,  /* one that is too high */
@@ -82,7 +82,7 @@ enum outcome {
 };
 
 /* Plans below the limit. `missed`: how many rounds have. `*cut`: by how much less the next should get. */
-static neap_status run_round(struct way *w, int missed, enum outcome *outcome, uint64_t *cut) {
+static neap_status run_round(struct way *w, int missed, enum round_outcome *outcome, uint64_t *cut) {
   enum { SMALL = 400 };            /* nodes */
   static const double dear = 0.03; /* of the step */
   struct neap_plan *plan = NULL;
@@ -106,7 +106,7 @@ static neap_status run_rounds(struct way *w) {
   enum { ROUNDS = 4, REPAIRED = 3, UNREPAIRED = 2 }; /* what is repaired needs fewer */
   const bool loose = w->planner->loose;
   int left = loose && !w->careful ? REPAIRED : ROUNDS, unrepaired = w->careful ? UNREPAIRED : 0, missed = 0;
-  enum outcome outcome = NOTHING;
+  enum round_outcome outcome = NOTHING;
   while (left > 0) {
     const bool none_yet = w->found == NULL, may_repair = outcome == NEARLY;
     uint64_t cut = 0;

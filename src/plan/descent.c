@@ -1,7 +1,7 @@
 /* See descent.h. */
 #include "plan/descent.h"
 
-#include "plan/schedule.h"
+#include <string.h>
 
 static bool no_worse(const struct rung *a, const struct rung *b) {
   return a->peak_bytes <= b->peak_bytes && a->cost <= b->cost;

@@ -1,8 +1,6 @@
 /* See neap_least.h. */
 #include "plan/neap_least.h"
 
-#include <omp.h>
-
 #include "base/parallel.h"
 #include "plan/pebbling.h"
 #include "plan/planners.h"

@@ -4,8 +4,8 @@
 
 #include "plan/descent.h"
 
-/* All schedules on the way there, into an empty descent; it hangs on the step alone. On failure the descent
- * is empty. */
+/* The schedules on the way there that no other beats, into an empty descent; they hang on the step alone, not
+ * on the number of threads. On failure the descent is empty. */
 neap_status find_descent(const neap_step *step, struct descent *out);
 
 #endif

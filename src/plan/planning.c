@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <omp.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/parallel.h"

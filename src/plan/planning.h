@@ -52,7 +52,9 @@ struct outcome {
 
 void outcome_free(struct outcome *outcome);
 
-/* Searches on with what work or time is left, and gives the best schedule and its cost. */
+/* Searches on with what work or time is left, and gives the best schedule, which may be over the limit where
+ * no candidate kept it, and its cost. There must be a candidate. `out` starts empty and is for outcome_free,
+ * also after a failure. */
 neap_status planning_improve(struct planning *planning, struct outcome *out);
 
 #endif

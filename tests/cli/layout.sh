@@ -38,6 +38,15 @@ bad 'b,9,3,4'
 bad 'b,3,9,-4'
 bad 'b,3,9,x'
 bad 'b,3,9,99999999999999999999'
+bad 'b,-99999999999999999999,9,4'
+bad 'b,3,9,4,5'
+printf 'id,lower,upper,size\na,0,3,1\0002\n' >bad.csv
+expect 1 "$neap" layout bad.csv
+says "line 2"
+# A line of any length is one line.
+{ printf 'id,lower,upper,size\n'; printf 'a%.0s' $(seq 5000); printf ',0,3,4%5000s\nb,1,2,8\n' ''; } >long.csv
+expect 0 "$neap" layout long.csv --json
+same "$(field buffers) $(field height)" "2 12" "a long line"
 printf 'name,size\na,1\n' >bad.csv
 expect 1 "$neap" layout bad.csv
 # Heights that do not fit the output are refused.

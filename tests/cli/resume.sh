@@ -33,6 +33,11 @@ expect 0 "${train[@]}" --steps 4 --planner evict --budget 70% --out short --save
 expect 0 "$neap" train --resume short --plan p.json --json
 same "$(field steps)" 4 "steps of a run that a plan was given"
 
+# What was begun with an option that has no use goes on.
+sed -i 's/^{/{"--beta1": "0.8",/' short/command.json
+expect 0 "$neap" train --resume short --json
+same "$(field steps)" 4 "steps of a run with an option of another optimizer"
+
 # While it plans there is nothing to save: it ends at once.
 env --default-signal=INT "$neap" train --model wrn-28-2 --data synthetic --budget 30% --time-limit 60 --out planned >out 2>err &
 running=$!

@@ -34,8 +34,9 @@ expect 0 "$neap" train --resume short --plan p.json --json
 same "$(field steps)" 4 "steps of a run that a plan was given"
 
 # What was begun with an option that has no use goes on.
-sed -i 's/^{/{"--beta1": "0.8",/' short/command.json
-expect 0 "$neap" train --resume short --json
+expect 0 "${train[@]}" --steps 4 --optimizer adamw --out adamw
+sed -i 's/"options": {/&"--momentum": "0.9",/' adamw/command.json
+expect 0 "$neap" train --resume adamw --json
 same "$(field steps)" 4 "steps of a run with an option of another optimizer"
 
 # While it plans there is nothing to save: it ends at once.

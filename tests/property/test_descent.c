@@ -7,7 +7,7 @@
 #include "plan/neap_least.h"
 #include "plan/planners.h"
 
-static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 60; }
+static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 30; }
 
 static struct simulation score_of(const neap_step *step, const struct schedule *schedule) {
   struct simulation score;

@@ -14,6 +14,7 @@
 
 #include "graph/step.h"
 #include "plan/plan.h"
+#include "plan/schedule.h"
 #include "step_families.h"
 
 enum family {
@@ -132,6 +133,13 @@ static inline void expect_valid(const struct neap_step *step, const struct neap_
   assert_true(result.valid);
   assert_int_equal(result.peak_bytes, plan->peak_bytes);
   assert_true(fabs(result.cost - plan->cost) < 1e-9 * result.cost);
+}
+
+/* What the simulator says of a valid schedule. */
+static inline struct simulation score_of(const neap_step *step, const struct schedule *schedule) {
+  struct simulation score;
+  assert_int_equal(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score), NEAP_OK);
+  return score;
 }
 
 #endif

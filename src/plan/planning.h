@@ -32,7 +32,7 @@ void planning_free(struct planning *planning);
  * forget. */
 neap_status planning_start(struct planning *planning);
 
-/* One more, from a valid schedule. `radial`: of its search (plan/search.h). */
+/* One more, from a valid schedule, brought towards the limit. `radial`: of its search (plan/search.h). */
 neap_status planning_add(struct planning *planning, const struct schedule *start, bool radial);
 
 /* Does a candidate keep the limit? */

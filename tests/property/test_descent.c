@@ -1,5 +1,5 @@
 /* The way down to the least: what is kept of many schedules against a list of all, and what Neap's own way
- * leads to against the simulator and other planners' least. */
+ * leads to against the simulator and the walk of evict. */
 #include "random_step.h"
 
 #include <omp.h>
@@ -8,12 +8,6 @@
 #include "plan/planners.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 30; }
-
-static struct simulation score_of(const neap_step *step, const struct schedule *schedule) {
-  struct simulation score;
-  assert_int_equal(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score), NEAP_OK);
-  return score;
-}
 
 /* Lower and dearer from rung to rung, and each what it says. */
 static void expect_way_down(const neap_step *step, const struct descent *descent) {

@@ -7,12 +7,6 @@
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 60 : 600; }
 
-static struct simulation score_of(const neap_step *step, const struct schedule *schedule) {
-  struct simulation score;
-  assert_int_equal(simulate(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score), NEAP_OK);
-  return score;
-}
-
 static struct schedule as_given(const neap_step *step) {
   struct schedule order = {0};
   for (int32_t v = 0; v < step->node_count; v++) assert_int_equal(vector_push(&order.nodes, v), NEAP_OK);

@@ -139,7 +139,8 @@ enum {
   EXACT_SIZE = 4000,    /* columns and rows of programs that are solved, */
   RELAXED_SIZE = 60000, /* and of those that are relaxed */
   BRANCH_LIMIT = 1000,
-  ROUNDS = 16 /* of one relaxation */
+  ITERATIONS = 3000, /* from one relaxation to the next; the last may take a hundred times the others */
+  ROUNDS = 16        /* of one relaxation */
 };
 
 struct solving {
@@ -211,14 +212,16 @@ static neap_status round_down(struct solving *s) {
   if (numbers == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "checkmate: out of memory"));
   double *solution = numbers, *upper = numbers + columns;
   bool found = true;
+  const int32_t stride = s->quick ? 3 : 1;
   int32_t further =
       s->quick ? 0 : 10; /* after the first share that does: a cheaper schedule may come of less */
-  for (int32_t i = 0; found && i <= 30 && !(fits(s) && further-- == 0); i++) {
+  for (int32_t i = 0; found && i <= 30 && !(fits(s) && further-- == 0); i += stride) {
     const double share = 1 - 0.02 * i;
     /* Columns that may exceed 1 hold live bytes. */
     for (size_t c = 0; c < columns; c++)
       upper[c] = m.milp.upper.data[c] * (m.milp.upper.data[c] > 1 ? share : 1);
-    TRY_DONE(milp_relaxation_solve(relaxation, upper, seconds_left(s), solution, &found));
+    TRY_DONE(milp_relaxation_solve(relaxation, upper, i == 0 ? INT32_MAX : ITERATIONS, seconds_left(s),
+                                   solution, &found));
     for (int32_t round = 0; found && round < ROUNDS; round++) {
       bool done;
       TRY_DONE(round_solution(&r, solution, round, &schedule, &done));

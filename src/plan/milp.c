@@ -126,8 +126,9 @@ neap_status milp_relaxation_create(const struct milp *m, struct milp_relaxation 
   return NEAP_OK;
 }
 
-neap_status milp_relaxation_solve(struct milp_relaxation *r, const double *upper, double seconds,
-                                  double *solution, bool *found) {
+neap_status milp_relaxation_solve(struct milp_relaxation *r, const double *upper, int32_t iterations,
+                                  double seconds, double *solution, bool *found) {
+  Clp_setMaximumIterations(r->model, iterations);
   Clp_setMaximumSeconds(r->model, seconds > 0 ? seconds : -1);
   Clp_chgColumnUpper(r->model, upper);
   if (r->begun)
@@ -213,9 +214,9 @@ neap_status milp_relaxation_create(const struct milp *m, struct milp_relaxation 
   return NO_SOLVER;
 }
 
-neap_status milp_relaxation_solve(struct milp_relaxation *r, const double *upper, double seconds,
-                                  double *solution, bool *found) {
-  (void)r, (void)upper, (void)seconds, (void)solution, (void)found;
+neap_status milp_relaxation_solve(struct milp_relaxation *r, const double *upper, int32_t iterations,
+                                  double seconds, double *solution, bool *found) {
+  (void)r, (void)upper, (void)iterations, (void)seconds, (void)solution, (void)found;
   return NO_SOLVER;
 }
 

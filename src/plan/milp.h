@@ -47,11 +47,12 @@ neap_status milp_solve(const struct milp *milp, const struct milp_limits *limits
                        struct milp_outcome *outcome);
 
 /* The program with all columns continuous, for several solutions under changing upper bounds: each begins
- * where the one before it ended. */
+ * where the one before it ended. `iterations`: of the simplex method, beyond which nothing is found;
+ * `seconds`: the same, 0: none. */
 struct milp_relaxation;
 neap_status milp_relaxation_create(const struct milp *milp, struct milp_relaxation **relaxation);
-neap_status milp_relaxation_solve(struct milp_relaxation *relaxation, const double *upper, double seconds,
-                                  double *solution, bool *found);
+neap_status milp_relaxation_solve(struct milp_relaxation *relaxation, const double *upper, int32_t iterations,
+                                  double seconds, double *solution, bool *found);
 void milp_relaxation_free(struct milp_relaxation *relaxation);
 
 #endif

@@ -19,7 +19,7 @@ enum { MODELS = sizeof models / sizeof *models };
 
 /* Without Winograd, whose workspaces would be larger than all values of images so small. */
 static neap_status open_with(const neap_graph *graph, neap_backend backend, const char *planner,
-                             uint64_t budget, neap_session **s) {
+                             uint64_t budget, uint64_t *smallest, neap_session **s) {
   const neap_session_options options = {.budget = budget,
                                         .planner = planner,
                                         .backend = backend,
@@ -27,7 +27,7 @@ static neap_status open_with(const neap_graph *graph, neap_backend backend, cons
                                         .momentum = 0.9f,
                                         .threads = 1,
                                         .seed = 1};
-  return neap_session_create(graph, &options, NULL, s);
+  return neap_session_create(graph, &options, smallest, s);
 }
 
 /* ---- Against the reference ---- */
@@ -71,9 +71,9 @@ static void test_step_against_reference(void **state) {
     neap_session *before, *reference, *fast;
     neap_step_result expected, got;
     ASSERT_OK(neap_model_build(models[m].name, &models[m].shape, &graph));
-    ASSERT_OK(open_with(graph, NEAP_REFERENCE, "keep-all", NEAP_BUDGET_MAX, &reference));
-    ASSERT_OK(open_with(graph, NEAP_CPU, "keep-all", NEAP_BUDGET_MAX, &before));
-    ASSERT_OK(open_with(graph, NEAP_CPU, "keep-all", NEAP_BUDGET_MAX, &fast));
+    ASSERT_OK(open_with(graph, NEAP_REFERENCE, "keep-all", NEAP_BUDGET_MAX, NULL, &reference));
+    ASSERT_OK(open_with(graph, NEAP_CPU, "keep-all", NEAP_BUDGET_MAX, NULL, &before));
+    ASSERT_OK(open_with(graph, NEAP_CPU, "keep-all", NEAP_BUDGET_MAX, NULL, &fast));
     fill_inputs(reference, 1, 10);
     fill_inputs(fast, 1, 10);
     ASSERT_OK(neap_session_step(reference, 1, &expected));
@@ -92,9 +92,14 @@ static void test_step_against_reference(void **state) {
 
 /* ---- Under several plans ---- */
 
+/* Where the budget cannot be met, which hangs on the workspaces that the processor's kernels take: within the
+ * smallest that can. */
 static struct run_result run_within(const neap_graph *graph, const char *planner, uint64_t budget) {
   neap_session *s;
-  ASSERT_OK(open_with(graph, NEAP_CPU, planner, budget, &s));
+  uint64_t smallest;
+  neap_status status = open_with(graph, NEAP_CPU, planner, budget, &smallest, &s);
+  if (status == NEAP_OVER_BUDGET) status = open_with(graph, NEAP_CPU, planner, smallest, &smallest, &s);
+  ASSERT_OK(status);
   const struct run_result r = run_steps(s, 2, 0.05f, 10);
   neap_session_free(s);
   return r;

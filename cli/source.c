@@ -33,10 +33,11 @@ static neap_status usual_batch(struct source *source) {
   return NEAP_OK;
 }
 
+static const struct source usual = SOURCE_DEFAULTS;
+
 /* The first option that was given for a model, other than --threads, and not as it is by itself; NULL: none.
  */
 static const char *option_for_model(const struct source *source) {
-  const struct source usual = SOURCE_DEFAULTS;
   return source->batch != usual.batch               ? "--batch"
          : source->optimizer != usual.optimizer     ? "--optimizer"
          : source->momentum != usual.momentum       ? "--momentum"
@@ -55,6 +56,8 @@ int source_open(const struct verb *verb, struct source *source, const char *file
   if (file != NULL && option_for_model(source) != NULL)
     return report_usage(verb, "%s goes with --model: the graph file %s is as it is", option_for_model(source),
                         file);
+  if (source->optimizer != NEAP_SGD && source->momentum != usual.momentum)
+    return report_usage(verb, "--momentum is of --optimizer sgd, and has no use here");
   neap_status status = NEAP_OK;
   if (file != NULL) {
     status = neap_step_read(file, step);

@@ -92,7 +92,7 @@ static inline bool exhaustive_prepare(struct exhaustive *x) {
   int32_t value_by_tensor[4 * EXHAUSTIVE_LIMIT];
   if (step->node_count > EXHAUSTIVE_LIMIT || step->tensor_count > 4 * EXHAUSTIVE_LIMIT) return false;
   for (int32_t t = 0; t < step->tensor_count; t++) {
-    if (step->tensors[t].role != ROLE_VALUE) continue;
+    if (step->tensors[t].role != NEAP_ROLE_VALUE) continue;
     if (x->value_count == EXHAUSTIVE_LIMIT) return false;
     value_by_tensor[t] = x->value_count;
     x->bytes[x->value_count] = step->tensors[t].bytes;
@@ -103,7 +103,7 @@ static inline bool exhaustive_prepare(struct exhaustive *x) {
     const struct step_node *node = &step->nodes[v];
     for (int32_t i = 0; i < node->input_count; i++) {
       const int32_t t = node->inputs[i], updater = step->tensors[t].updater;
-      if (step->tensors[t].role == ROLE_VALUE)
+      if (step->tensors[t].role == NEAP_ROLE_VALUE)
         x->inputs[v] |= UINT64_C(1) << value_by_tensor[t];
       else if (updater >= 0 && updater != v) {
         x->updaters[v] |= UINT64_C(1) << updater;
@@ -484,7 +484,8 @@ static inline neap_status exhaustive_least_peak(const neap_step *step, uint64_t 
   uint64_t unit = 0, low = bound, high = UINT64_MAX / 4; /* below low: none; high: one */
   neap_status status = NEAP_OK;
   for (int32_t t = 0; t < step->tensor_count; t++)
-    if (step->tensors[t].role == ROLE_VALUE) unit = exhaustive_common_divisor(step->tensors[t].bytes, unit);
+    if (step->tensors[t].role == NEAP_ROLE_VALUE)
+      unit = exhaustive_common_divisor(step->tensors[t].bytes, unit);
   for (int32_t v = 0; v < step->node_count; v++)
     unit = exhaustive_common_divisor(step->nodes[v].workspace, unit);
   for (*proven = true; low < high;) {

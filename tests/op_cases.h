@@ -427,18 +427,18 @@ static inline void op_case_fill(const struct interpreter *m) {
   uint64_t state = 88172645463325252u;
   for (int32_t id = 0; id < (int32_t)graph->tensors.count; id++) {
     const struct tensor *t = &graph->tensors.data[id];
-    if (t->role == ROLE_VALUE || t->view_of >= 0) continue;
+    if (t->role == NEAP_ROLE_VALUE || t->view_of >= 0) continue;
     /* Weights keep the variance of what they multiply. */
     const double fan = t->rank > 1 ? (double)(t->elements / t->dims[0]) : 12,
-                 scale = t->role == ROLE_PARAMETER ? __builtin_sqrt(12 / fan) : 2,
+                 scale = t->role == NEAP_ROLE_PARAMETER ? __builtin_sqrt(12 / fan) : 2,
                  shift = t->initial == INITIAL_ONE ? 1 : 0;
     double *values = malloc((size_t)t->elements * sizeof *values);
     assert_non_null(values);
     for (int64_t i = 0; i < t->elements; i++) {
       const double u = op_case_random(&state);
-      values[i] = t->dtype == NEAP_I32    ? (i % 3 == 1 ? -1 : (double)(int)(u * OP_CASE_CLASSES))
-                  : t->role == ROLE_STATE ? (double)(float)u
-                                          : (double)(float)(shift + scale * (u - 0.5));
+      values[i] = t->dtype == NEAP_I32         ? (i % 3 == 1 ? -1 : (double)(int)(u * OP_CASE_CLASSES))
+                  : t->role == NEAP_ROLE_STATE ? (double)(float)u
+                                               : (double)(float)(shift + scale * (u - 0.5));
     }
     interpreter_write(m, id, values);
     free(values);

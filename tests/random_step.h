@@ -56,11 +56,11 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
   int32_t told = -1; /* what the last update made, until it is read */
   memset(nodes, 0, sizeof nodes);
   for (int32_t t = 0; t < values; t++)
-    tensors[t] = (struct step_tensor){.name = "v", .bytes = 1 + draw(&random, 100), .role = ROLE_VALUE};
-  tensors[input] = (struct step_tensor){.name = "x", .bytes = draw(&random, 50), .role = ROLE_INPUT};
+    tensors[t] = (struct step_tensor){.name = "v", .bytes = 1 + draw(&random, 100), .role = NEAP_ROLE_VALUE};
+  tensors[input] = (struct step_tensor){.name = "x", .bytes = draw(&random, 50), .role = NEAP_ROLE_INPUT};
   for (int32_t i = 0; i < forward; i++)
     tensors[parameter + i] =
-        (struct step_tensor){.name = "w", .bytes = draw(&random, 9), .role = ROLE_PARAMETER};
+        (struct step_tensor){.name = "w", .bytes = draw(&random, 9), .role = NEAP_ROLE_PARAMETER};
   draft.tensor_count = parameter + forward;
   for (int32_t v = 0; v < 2 * forward; v++) {
     const bool backward = v >= forward;
@@ -81,7 +81,7 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
     const bool inplace = draw(&random, 3) == 0 && v > 0;
     *node = (struct step_node){.name = "n",
                                .op = "Op",
-                               .pass = backward ? PASS_BACKWARD : PASS_FORWARD,
+                               .pass = backward ? NEAP_PASS_BACKWARD : NEAP_PASS_FORWARD,
                                .repeatable = draw(&random, 12) != 0,
                                .cost = 1 + draw(&random, 20),
                                .workspace = draw(&random, 4) == 0 ? draw(&random, 40) : 0,
@@ -99,7 +99,7 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
     reads[draft.node_count][1] = updated;
     nodes[draft.node_count] = (struct step_node){.name = "u",
                                                  .op = "SGD",
-                                                 .pass = PASS_UPDATE,
+                                                 .pass = NEAP_PASS_UPDATE,
                                                  .cost = 1,
                                                  .inputs = reads[draft.node_count],
                                                  .input_count = 2,
@@ -107,7 +107,8 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
                                                  .update_count = 1};
     if (family == FAMILY_TELLING) {
       told = draft.tensor_count++;
-      tensors[told] = (struct step_tensor){.name = "norm", .bytes = draw(&random, 60), .role = ROLE_VALUE};
+      tensors[told] =
+          (struct step_tensor){.name = "norm", .bytes = draw(&random, 60), .role = NEAP_ROLE_VALUE};
       made[draft.node_count] = told;
       nodes[draft.node_count].outputs = &made[draft.node_count];
       nodes[draft.node_count].output_count = 1;

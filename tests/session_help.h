@@ -27,7 +27,7 @@ static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) 
   const struct lowered *lowered = s->training;
   for (size_t t = 0; t < lowered->graph->tensors.count; t++) {
     const struct tensor *tensor = &lowered->graph->tensors.data[t];
-    if (tensor->role != ROLE_INPUT || tensor->view_of >= 0) continue;
+    if (tensor->role != NEAP_ROLE_INPUT || tensor->view_of >= 0) continue;
     void *data = neap_session_input(s, tensor->name);
     for (int64_t i = 0; i < tensor->elements; i++) {
       uint32_t word[4];

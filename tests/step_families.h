@@ -216,21 +216,21 @@ static inline uint64_t draw_bytes(struct step_draft *d) {
 }
 
 /* What is resident is small: it belongs to every budget. */
-static inline neap_status add_tensor(struct step_draft *d, enum role role, const char *name, int32_t *id) {
-  const uint64_t bytes = role == ROLE_VALUE ? draw_bytes(d) : 64;
+static inline neap_status add_tensor(struct step_draft *d, neap_role role, const char *name, int32_t *id) {
+  const uint64_t bytes = role == NEAP_ROLE_VALUE ? draw_bytes(d) : 64;
   *id = (int32_t)d->tensors.count;
   return vector_push(&d->tensors, (struct step_tensor){.name = name, .bytes = bytes, .role = role});
 }
 
 /* A node that reads `inputs` and makes one value, or two where `second` is not NULL. */
-static inline neap_status add_node(struct step_draft *d, enum pass pass, const int32_t *inputs, int32_t count,
+static inline neap_status add_node(struct step_draft *d, neap_pass pass, const int32_t *inputs, int32_t count,
                                    int32_t *first, int32_t *second) {
   struct region *region = &d->skeleton.region;
-  TRY(add_tensor(d, ROLE_VALUE, "value", first));
-  if (second != NULL) TRY(add_tensor(d, ROLE_VALUE, "second", second));
+  TRY(add_tensor(d, NEAP_ROLE_VALUE, "value", first));
+  if (second != NULL) TRY(add_tensor(d, NEAP_ROLE_VALUE, "second", second));
   const int32_t outputs[2] = {*first, second != NULL ? *second : -1};
   int32_t values = 0;
-  for (int32_t i = 0; i < count; i++) values += d->tensors.data[inputs[i]].role == ROLE_VALUE;
+  for (int32_t i = 0; i < count; i++) values += d->tensors.data[inputs[i]].role == NEAP_ROLE_VALUE;
   struct inplace_pair pairs[2];
   int32_t pair_count = 0;
   while (pair_count < 2 && values > 0 && chance(d, 3))
@@ -257,7 +257,7 @@ static inline neap_status add_update(struct step_draft *d, int32_t parameter, in
   const int32_t inputs[2] = {gradient, parameter};
   struct step_node node = {.name = "update",
                            .op = "SGD",
-                           .pass = PASS_UPDATE,
+                           .pass = NEAP_PASS_UPDATE,
                            .cost = 1 + draw(&d->skeleton.random, 100),
                            .input_count = 2,
                            .update_count = 1};
@@ -293,10 +293,10 @@ static inline neap_status add_forward(struct step_draft *d, int32_t input, uint3
     }
     if (count == 0) inputs[count++] = input;
     if (parameters > 0 && draw(&s->random, parameters) == 0) {
-      TRY(add_tensor(d, ROLE_PARAMETER, "parameter", &d->parameter[v]));
+      TRY(add_tensor(d, NEAP_ROLE_PARAMETER, "parameter", &d->parameter[v]));
       inputs[count++] = d->parameter[v];
     }
-    TRY(add_node(d, PASS_FORWARD, inputs, count, &d->first_value[v],
+    TRY(add_node(d, NEAP_PASS_FORWARD, inputs, count, &d->first_value[v],
                  chance(d, 6) ? &d->second_value[v] : NULL));
   }
   return NEAP_OK;
@@ -317,7 +317,7 @@ static inline neap_status add_backward(struct step_draft *d) {
     for (int32_t u = 0; kept >= 2 && kept <= 3 && u < v; u++)
       if (*skeleton_reads(s, v, u)) inputs[count++] = d->first_value[u];
     if (d->parameter[v] >= 0) inputs[count++] = d->parameter[v];
-    TRY(add_node(d, PASS_BACKWARD, inputs, count, &d->gradient[v],
+    TRY(add_node(d, NEAP_PASS_BACKWARD, inputs, count, &d->gradient[v],
                  d->parameter[v] >= 0 ? &weight_gradient : NULL));
     if (d->parameter[v] >= 0) TRY(add_update(d, d->parameter[v], weight_gradient));
   }
@@ -337,7 +337,7 @@ static inline neap_status draft_step(const struct step_shape *shape, struct step
   d->plain = shape->plain;
   d->odd = shape->odd;
   TRY(draft_arrays(d));
-  TRY(add_tensor(d, ROLE_INPUT, "input", &input));
+  TRY(add_tensor(d, NEAP_ROLE_INPUT, "input", &input));
   TRY(add_forward(d, input, shape->plain ? 0 : training ? UPDATES_IN : 8));
   if (training) TRY(add_backward(d));
   /* Elsewhere updates follow the node after the last that reads the parameter. */

@@ -215,7 +215,7 @@ neap_status print_lstm(struct report *report) {
   }
   double forward = 0;
   for (int32_t v = 0; v < step->node_count; v++)
-    if (step->nodes[v].pass == PASS_FORWARD) forward += step->nodes[v].cost;
+    if (step->nodes[v].pass == NEAP_PASS_FORWARD) forward += step->nodes[v].cost;
   if (status == NEAP_OK)
     status = plan_checked(step, info.resident_bytes + (uint64_t)((double)keep_all.values / published), "auto",
                           &ours);

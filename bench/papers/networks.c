@@ -27,7 +27,7 @@ static neap_status open_network(const char *model, int64_t batch, struct network
   neap_step_describe(out->step, &out->info);
   double forward = 0;
   for (int32_t v = 0; v < out->step->node_count; v++)
-    if (out->step->nodes[v].pass == PASS_FORWARD) forward += out->step->nodes[v].cost;
+    if (out->step->nodes[v].pass == NEAP_PASS_FORWARD) forward += out->step->nodes[v].cost;
   out->forward_share = forward / out->info.base_cost;
   TRY(plan_checked(out->step, NEAP_BUDGET_MAX, "keep-all", &keep_all));
   out->keep_all = keep_all.peak;

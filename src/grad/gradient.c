@@ -4,7 +4,8 @@
 
 /* Marks what a gradient flows to: parameters, and values that are made from such. */
 static void mark_needed(const struct neap_graph *graph, bool *needed) {
-  for (size_t t = 0; t < graph->tensors.count; t++) needed[t] = graph->tensors.data[t].role == ROLE_PARAMETER;
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    needed[t] = graph->tensors.data[t].role == NEAP_ROLE_PARAMETER;
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     bool any = false;
@@ -19,7 +20,7 @@ static neap_status add_state(struct neap_graph *graph, int32_t parameter, const 
   char name[512];
   snprintf(name, sizeof name, "%s.%s", state.name, suffix);
   state.name = name;
-  state.role = ROLE_STATE;
+  state.role = NEAP_ROLE_STATE;
   state.initial = INITIAL_ZERO;
   return graph_add_tensor(graph, state, id);
 }
@@ -36,7 +37,7 @@ static neap_status add_update(struct neap_graph *graph, const struct optimizer *
   }
   return graph_add_node(graph, (struct node){.name = graph->tensors.data[parameter].name,
                                              .op = adam ? OP_ADAMW : OP_SGD,
-                                             .pass = PASS_UPDATE,
+                                             .pass = NEAP_PASS_UPDATE,
                                              .attributes = {.momentum = o->momentum,
                                                             .weight_decay = o->weight_decay,
                                                             .beta1 = o->beta1,
@@ -63,7 +64,7 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
     if (reached && op_rows[node.op].gradient != NULL) TRY(op_rows[node.op].gradient(g, &node));
     for (int32_t i = 0; i < node.input_count; i++) {
       const int32_t t = graph_storage(graph, node.inputs[i]);
-      if (--pending[t] == 0 && graph->tensors.data[t].role == ROLE_PARAMETER && g->of[t] >= 0)
+      if (--pending[t] == 0 && graph->tensors.data[t].role == NEAP_ROLE_PARAMETER && g->of[t] >= 0)
         TRY(add_update(graph, optimizer, t, g->of[t]));
     }
   }

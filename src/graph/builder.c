@@ -96,7 +96,7 @@ static neap_tensor add_tensor(neap_builder *b, const char *owner, const char *pa
   return status == NEAP_OK ? id : fail(b, status);
 }
 
-static neap_tensor add_variable(neap_builder *b, const char *owner, const char *part, enum role role,
+static neap_tensor add_variable(neap_builder *b, const char *owner, const char *part, neap_role role,
                                 enum initial initial, int32_t rank, const int64_t *dims) {
   struct tensor tensor = {.dtype = NEAP_F32, .role = role, .initial = initial, .rank = rank};
   memcpy(tensor.dims, dims, (size_t)rank * sizeof *dims);
@@ -127,7 +127,7 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
                 neap_fail(NEAP_INVALID_ARGUMENT, "input '%s': 1 to %d dimensions of f32 or i32 are possible",
                           name != NULL ? name : "", NEAP_MAX_RANK));
   if (!fits(b, name)) return FAILED;
-  struct tensor tensor = {.dtype = dtype, .role = ROLE_INPUT, .rank = rank};
+  struct tensor tensor = {.dtype = dtype, .role = NEAP_ROLE_INPUT, .rank = rank};
   memcpy(tensor.dims, dims, (size_t)rank * sizeof *dims);
   return add_tensor(b, name, "", tensor);
 }
@@ -160,8 +160,8 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
   char name[2 * NAME_LIMIT];
   make_name(b, OP_CONV, name);
   const int64_t dims[] = {o.filters, t->dims[1] / a.groups, height, width};
-  int32_t inputs[3] = {x, add_variable(b, name, "weight", ROLE_PARAMETER, INITIAL_HE, 4, dims)}, output;
-  if (o.bias) inputs[2] = add_variable(b, name, "bias", ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
+  int32_t inputs[3] = {x, add_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims)}, output;
+  if (o.bias) inputs[2] = add_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
   return apply(b, OP_CONV, name, a, inputs, o.bias ? 3 : 2, &output);
 }
 
@@ -181,8 +181,8 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
   char name[2 * NAME_LIMIT];
   make_name(b, OP_CONV_TRANSPOSED, name);
   const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
-  int32_t inputs[3] = {x, add_variable(b, name, "weight", ROLE_PARAMETER, INITIAL_HE, 4, dims)}, output;
-  if (o.bias) inputs[2] = add_variable(b, name, "bias", ROLE_PARAMETER, INITIAL_ZERO, 1, &dims[1]);
+  int32_t inputs[3] = {x, add_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims)}, output;
+  if (o.bias) inputs[2] = add_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &dims[1]);
   return apply(b, OP_CONV_TRANSPOSED, name, a, inputs, o.bias ? 3 : 2, &output);
 }
 
@@ -199,11 +199,11 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
   int32_t statistics[2], output;
   if (apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const int64_t channels = b->graph->tensors.data[x].dims[1];
-  const int32_t gamma = add_variable(b, name, "gamma", ROLE_PARAMETER, INITIAL_ONE, 1, &channels),
-                beta = add_variable(b, name, "beta", ROLE_PARAMETER, INITIAL_ZERO, 1, &channels),
+  const int32_t gamma = add_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, INITIAL_ONE, 1, &channels),
+                beta = add_variable(b, name, "beta", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &channels),
                 running[] = {
-                    add_variable(b, name, "running_mean", ROLE_STATE, INITIAL_ZERO, 1, &channels),
-                    add_variable(b, name, "running_variance", ROLE_STATE, INITIAL_ONE, 1, &channels)};
+                    add_variable(b, name, "running_mean", NEAP_ROLE_STATE, INITIAL_ZERO, 1, &channels),
+                    add_variable(b, name, "running_variance", NEAP_ROLE_STATE, INITIAL_ONE, 1, &channels)};
   if (!ready(b)) return FAILED;
   const int32_t inputs[] = {x, statistics[0], statistics[1], gamma, beta},
                 update[] = {statistics[0], statistics[1], running[0], running[1]};
@@ -212,7 +212,7 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
   u.size = b->graph->tensors.data[x].elements / channels;
   const neap_status status = graph_add_node(b->graph, (struct node){.name = name,
                                                                     .op = OP_RUNNING_STATISTICS,
-                                                                    .pass = PASS_UPDATE,
+                                                                    .pass = NEAP_PASS_UPDATE,
                                                                     .attributes = u,
                                                                     .inputs = update,
                                                                     .input_count = 4,
@@ -305,8 +305,8 @@ neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bi
   char name[2 * NAME_LIMIT];
   make_name(b, OP_LINEAR, name);
   const int64_t dims[] = {outputs, t->dims[1]};
-  int32_t inputs[3] = {x, add_variable(b, name, "weight", ROLE_PARAMETER, INITIAL_HE, 2, dims)}, output;
-  if (bias) inputs[2] = add_variable(b, name, "bias", ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
+  int32_t inputs[3] = {x, add_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 2, dims)}, output;
+  if (bias) inputs[2] = add_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
   return apply(b, OP_LINEAR, name, (struct attributes){.bias = bias}, inputs, bias ? 3 : 2, &output);
 }
 
@@ -377,7 +377,7 @@ static neap_status check_names(const struct neap_graph *graph) {
   TRY(vector_reserve(&names, graph->tensors.count + 1));
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
-    if (tensor->role != ROLE_VALUE && tensor->view_of < 0) names.data[names.count++] = tensor->name;
+    if (tensor->role != NEAP_ROLE_VALUE && tensor->view_of < 0) names.data[names.count++] = tensor->name;
   }
   if (names.count > 0) qsort(names.data, names.count, sizeof *names.data, compare_names);
   neap_status status = NEAP_OK;

@@ -67,7 +67,7 @@ neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int
 neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *name, int32_t *id) {
   struct tensor tensor = graph->tensors.data[like];
   tensor.name = name;
-  tensor.role = ROLE_VALUE;
+  tensor.role = NEAP_ROLE_VALUE;
   tensor.view_of = -1;
   return graph_add_tensor(graph, tensor, id);
 }
@@ -126,7 +126,7 @@ const char *neap_graph_name(const neap_graph *graph) { return graph->name; }
 
 int64_t neap_graph_batch(const neap_graph *graph) {
   for (size_t t = 0; t < graph->tensors.count; t++)
-    if (graph->tensors.data[t].role == ROLE_INPUT && graph->tensors.data[t].rank > 0)
+    if (graph->tensors.data[t].role == NEAP_ROLE_INPUT && graph->tensors.data[t].rank > 0)
       return graph->tensors.data[t].dims[0];
   return 0;
 }
@@ -134,6 +134,6 @@ int64_t neap_graph_batch(const neap_graph *graph) {
 int64_t neap_graph_parameters(const neap_graph *graph) {
   int64_t total = 0;
   for (size_t t = 0; t < graph->tensors.count; t++)
-    if (graph->tensors.data[t].role == ROLE_PARAMETER) total += graph->tensors.data[t].elements;
+    if (graph->tensors.data[t].role == NEAP_ROLE_PARAMETER) total += graph->tensors.data[t].elements;
   return total;
 }

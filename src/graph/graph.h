@@ -13,7 +13,7 @@ enum initial { INITIAL_ZERO, INITIAL_ONE, INITIAL_HE };
 struct tensor {
   const char *name;
   neap_dtype dtype;
-  enum role role;
+  neap_role role;
   enum initial initial; /* of a parameter or state */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];
@@ -101,7 +101,7 @@ enum op {
 struct node {
   const char *name;
   enum op op;
-  enum pass pass;
+  neap_pass pass;
   struct attributes attributes;
   int32_t input_count, output_count, update_count;
   const int32_t *inputs, *outputs, *updates; /* tensor ids */

@@ -9,7 +9,7 @@ neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
   const struct op_row *row = &op_rows[op];
   struct node node = {.name = name,
                       .op = op,
-                      .pass = PASS_FORWARD,
+                      .pass = NEAP_PASS_FORWARD,
                       .attributes = *attributes,
                       .inputs = inputs,
                       .input_count = input_count,
@@ -49,7 +49,7 @@ neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t shar
   TRY(graph_add_like(graph, base, graph->tensors.data[base].name, &sum));
   TRY(graph_add_node(graph, (struct node){.name = graph->tensors.data[base].name,
                                           .op = OP_ADD,
-                                          .pass = PASS_BACKWARD,
+                                          .pass = NEAP_PASS_BACKWARD,
                                           .inputs = inputs,
                                           .input_count = 2,
                                           .outputs = &sum,
@@ -65,7 +65,7 @@ neap_status gradient_emit(struct gradient *gradient, enum op op, const struct no
   TRY(graph_add_like(gradient->graph, target, forward->name, &output));
   TRY(graph_add_node(gradient->graph, (struct node){.name = forward->name,
                                                     .op = op,
-                                                    .pass = PASS_BACKWARD,
+                                                    .pass = NEAP_PASS_BACKWARD,
                                                     .attributes = forward->attributes,
                                                     .inputs = inputs,
                                                     .input_count = input_count,

@@ -15,13 +15,14 @@ static const struct tensor *input(const struct neap_graph *graph, const struct n
 
 static struct tensor like(const struct tensor *t) {
   struct tensor copy = *t;
-  copy.role = ROLE_VALUE;
+  copy.role = NEAP_ROLE_VALUE;
   copy.view_of = -1;
   return copy;
 }
 
 static struct tensor value(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1) {
-  return (struct tensor){.dtype = dtype, .role = ROLE_VALUE, .rank = rank, .dims = {d0, d1}, .view_of = -1};
+  return (struct tensor){
+      .dtype = dtype, .role = NEAP_ROLE_VALUE, .rank = rank, .dims = {d0, d1}, .view_of = -1};
 }
 
 /* Windows along an axis: (size + 2 padding - window) / stride + 1, or a clear error. Rounded up, a last
@@ -308,7 +309,7 @@ static neap_status gradient_batch_norm(struct gradient *g, const struct node *n)
   TRY(graph_add_like(g->graph, in[4], "dbeta", &outputs[2]));
   struct node node = {.name = n->name,
                       .op = OP_BATCH_NORM_BACKWARD,
-                      .pass = PASS_BACKWARD,
+                      .pass = NEAP_PASS_BACKWARD,
                       .attributes = n->attributes,
                       .inputs = inputs,
                       .input_count = addend ? 7 : 6,

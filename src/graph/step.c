@@ -4,8 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const role_names[ROLE_COUNT] = {"input", "parameter", "state", "value"};
-const char *const pass_names[PASS_COUNT] = {"forward", "backward", "update"};
+const char *const role_names[ROLE_COUNT] = {[NEAP_ROLE_VALUE] = "value",
+                                            [NEAP_ROLE_INPUT] = "input",
+                                            [NEAP_ROLE_PARAMETER] = "parameter",
+                                            [NEAP_ROLE_STATE] = "state"};
+const char *const pass_names[PASS_COUNT] = {
+    [NEAP_PASS_FORWARD] = "forward", [NEAP_PASS_BACKWARD] = "backward", [NEAP_PASS_UPDATE] = "update"};
 
 /* Of the sum of all costs: a plan with very many repeats stays finite. */
 static const double COST_LIMIT = 1e300;
@@ -67,7 +71,7 @@ static neap_status check_node(struct neap_step *step, int32_t v) {
   TRY(check_ids(step, v, "updates", node->updates, node->update_count));
   for (int32_t i = 0; i < node->output_count; i++) {
     struct step_tensor *tensor = &step->tensors[node->outputs[i]];
-    NODE_RULE(tensor->role == ROLE_VALUE, "nodes[%d].outputs[%d]: tensor %d ('%s') is not a value", v, i,
+    NODE_RULE(tensor->role == NEAP_ROLE_VALUE, "nodes[%d].outputs[%d]: tensor %d ('%s') is not a value", v, i,
               node->outputs[i], tensor->name);
     NODE_RULE(tensor->producer < 0, "nodes[%d].outputs[%d]: tensor %d ('%s') is made by node %d already", v,
               i, node->outputs[i], tensor->name, tensor->producer);
@@ -75,7 +79,7 @@ static neap_status check_node(struct neap_step *step, int32_t v) {
   }
   for (int32_t i = 0; i < node->update_count; i++) {
     struct step_tensor *tensor = &step->tensors[node->updates[i]];
-    NODE_RULE(tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE,
+    NODE_RULE(tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE,
               "nodes[%d].updates[%d]: tensor %d ('%s') is neither parameter nor state", v, i,
               node->updates[i], tensor->name);
     NODE_RULE(tensor->updater < 0, "nodes[%d].updates[%d]: tensor %d ('%s') is updated by node %d already", v,
@@ -99,7 +103,7 @@ static neap_status check_order(const struct neap_step *step) {
     const struct step_node *node = &step->nodes[v];
     for (int32_t i = 0; i < node->input_count; i++) {
       const struct step_tensor *tensor = &step->tensors[node->inputs[i]];
-      NODE_RULE(tensor->role != ROLE_VALUE || (tensor->producer >= 0 && tensor->producer < v),
+      NODE_RULE(tensor->role != NEAP_ROLE_VALUE || (tensor->producer >= 0 && tensor->producer < v),
                 "nodes[%d].inputs[%d]: tensor %d ('%s') is read before it is made (wrong order or a cycle)",
                 v, i, node->inputs[i], tensor->name);
       NODE_RULE(tensor->updater < 0 || tensor->updater >= v,
@@ -108,13 +112,13 @@ static neap_status check_order(const struct neap_step *step) {
     }
   }
   for (int32_t t = 0; t < step->tensor_count; t++)
-    NODE_RULE(step->tensors[t].role != ROLE_VALUE || step->tensors[t].producer >= 0,
+    NODE_RULE(step->tensors[t].role != NEAP_ROLE_VALUE || step->tensors[t].producer >= 0,
               "tensors[%d] ('%s'): no node makes this value", t, step->tensors[t].name);
   for (int32_t i = 0; i < step->output_count; i++) {
     const int32_t t = step->outputs[i];
     NODE_RULE(t >= 0 && t < step->tensor_count, "outputs[%d]: tensor %d is out of range (0 to %d)", i, t,
               step->tensor_count - 1);
-    NODE_RULE(step->tensors[t].role == ROLE_VALUE, "outputs[%d]: tensor %d ('%s') is not a value", i, t,
+    NODE_RULE(step->tensors[t].role == NEAP_ROLE_VALUE, "outputs[%d]: tensor %d ('%s') is not a value", i, t,
               step->tensors[t].name);
     step->tensors[t].is_output = true;
   }
@@ -162,7 +166,7 @@ static neap_status derive_sums(struct neap_step *step) {
   for (int32_t t = 0; t < step->tensor_count; t++) {
     RETURN_IF(__builtin_add_overflow(total, step->tensors[t].bytes, &total) || total > INT64_MAX,
               NEAP_BAD_FORMAT, "tensors[%d].bytes: the sum of all sizes overflows", t);
-    if (step->tensors[t].role != ROLE_VALUE) step->resident_bytes += step->tensors[t].bytes;
+    if (step->tensors[t].role != NEAP_ROLE_VALUE) step->resident_bytes += step->tensors[t].bytes;
   }
   for (int32_t v = 0; v < step->node_count; v++) {
     RETURN_IF(__builtin_add_overflow(total, step->nodes[v].workspace, &total) || total > INT64_MAX,

@@ -19,8 +19,7 @@
 #include "base/region.h"
 #include "base/status.h"
 
-enum role { ROLE_INPUT, ROLE_PARAMETER, ROLE_STATE, ROLE_VALUE, ROLE_COUNT };
-enum pass { PASS_FORWARD, PASS_BACKWARD, PASS_UPDATE, PASS_COUNT };
+enum { ROLE_COUNT = NEAP_ROLE_STATE + 1, PASS_COUNT = NEAP_PASS_UPDATE + 1 };
 
 extern const char *const role_names[ROLE_COUNT]; /* as in the graph file */
 extern const char *const pass_names[PASS_COUNT];
@@ -32,7 +31,7 @@ struct inplace_pair {
 struct step_tensor {
   const char *name;
   uint64_t bytes;
-  enum role role;
+  neap_role role;
   int32_t producer; /* node that makes it; -1 when resident */
   int32_t updater;  /* node that updates it; -1 when none */
   bool is_output;   /* live at the end of the step */
@@ -40,7 +39,7 @@ struct step_tensor {
 
 struct step_node {
   const char *name, *op;
-  enum pass pass;
+  neap_pass pass;
   bool repeatable;
   double cost;        /* any unit, the same for the whole step; >= 0 */
   uint64_t workspace; /* bytes, while the node runs */

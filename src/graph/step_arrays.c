@@ -29,7 +29,7 @@ static neap_status list_of(const neap_lists *lists, const char *field, int32_t n
 /* ---- Tensors ---- */
 
 /* A tensor that is out of range is left for step_create to name. */
-static void set_roles(const struct neap_step *draft, struct list list, enum role role) {
+static void set_roles(const struct neap_step *draft, struct list list, neap_role role) {
   for (int32_t i = 0; i < list.count; i++)
     if (list.ids[i] >= 0 && list.ids[i] < draft->tensor_count) draft->tensors[list.ids[i]].role = role;
 }
@@ -38,27 +38,23 @@ static void set_roles(const struct neap_step *draft, struct list list, enum role
 static void guess_roles(const struct neap_step *draft) {
   for (int32_t v = 0; v < draft->node_count; v++) {
     const struct step_node *node = &draft->nodes[v];
-    set_roles(draft, (struct list){node->updates, node->update_count}, ROLE_PARAMETER);
+    set_roles(draft, (struct list){node->updates, node->update_count}, NEAP_ROLE_PARAMETER);
   }
   for (int32_t v = 0; v < draft->node_count; v++) {
     const struct step_node *node = &draft->nodes[v];
-    set_roles(draft, (struct list){node->outputs, node->output_count}, ROLE_VALUE);
+    set_roles(draft, (struct list){node->outputs, node->output_count}, NEAP_ROLE_VALUE);
   }
 }
 
 static neap_status fill_tensors(const neap_step_arrays *arrays, struct region *region,
                                 struct neap_step *draft) {
-  static const enum role roles[] = {[NEAP_ROLE_VALUE] = ROLE_VALUE,
-                                    [NEAP_ROLE_INPUT] = ROLE_INPUT,
-                                    [NEAP_ROLE_PARAMETER] = ROLE_PARAMETER,
-                                    [NEAP_ROLE_STATE] = ROLE_STATE};
   for (int32_t t = 0; t < arrays->tensor_count; t++) {
     struct step_tensor *tensor = &draft->tensors[t];
-    *tensor = (struct step_tensor){.bytes = arrays->tensor_bytes[t], .role = ROLE_INPUT};
+    *tensor = (struct step_tensor){.bytes = arrays->tensor_bytes[t], .role = NEAP_ROLE_INPUT};
     if (arrays->tensor_roles != NULL) {
       const unsigned role = (unsigned)arrays->tensor_roles[t];
       RETURN_IF(role >= ROLE_COUNT, NEAP_INVALID_ARGUMENT, "tensor_roles[%d]: %u is not a role", t, role);
-      tensor->role = roles[role];
+      tensor->role = arrays->tensor_roles[t];
     }
     tensor->name =
         arrays->tensor_names != NULL ? arrays->tensor_names[t] : region_format(region, "tensor %d", t);
@@ -77,12 +73,12 @@ static neap_status fill_node(const neap_step_arrays *arrays, int32_t v, struct r
   TRY(list_of(&arrays->inputs, "inputs", v, &inputs));
   TRY(list_of(&arrays->outputs, "outputs", v, &outputs));
   TRY(list_of(&arrays->updates, "updates", v, &updates));
-  const unsigned pass = arrays->node_passes != NULL ? (unsigned)arrays->node_passes[v] : PASS_FORWARD;
+  const unsigned pass = arrays->node_passes != NULL ? (unsigned)arrays->node_passes[v] : NEAP_PASS_FORWARD;
   RETURN_IF(pass >= PASS_COUNT, NEAP_INVALID_ARGUMENT, "node_passes[%d]: %u is not a pass", v, pass);
   *node = (struct step_node){
       .name = arrays->node_names != NULL ? arrays->node_names[v] : region_format(region, "node %d", v),
       .op = arrays->node_operators != NULL ? arrays->node_operators[v] : NULL,
-      .pass = (enum pass)pass,
+      .pass = (neap_pass)pass,
       .repeatable = arrays->node_repeatable == NULL || arrays->node_repeatable[v],
       .cost = arrays->node_costs != NULL ? arrays->node_costs[v] : 1,
       .workspace = arrays->node_workspaces != NULL ? arrays->node_workspaces[v] : 0,

@@ -42,7 +42,7 @@ static neap_status read_tensors(json_t *root, const char *file, struct region *r
     TRY(json_need_size(value, "bytes", &place, &tensor->bytes));
     TRY(json_need_string(value, "role", &place, &role));
     TRY(name_index(role, role_names, ROLE_COUNT, &place, "role", &index));
-    tensor->role = (enum role)index;
+    tensor->role = (neap_role)index;
   }
   return NEAP_OK;
 }
@@ -87,7 +87,7 @@ static neap_status read_node(const json_t *value, const struct json_place *place
   TRY(json_need_string(value, "op", place, &node->op));
   TRY(json_need_string(value, "pass", place, &pass));
   TRY(name_index(pass, pass_names, PASS_COUNT, place, "pass", &index));
-  node->pass = (enum pass)index;
+  node->pass = (neap_pass)index;
   TRY(json_need_number(value, "cost", place, &node->cost));
   TRY(json_need_size(value, "workspace", place, &node->workspace));
   TRY(read_ids(value, "inputs", place, region, &node->inputs, &node->input_count));

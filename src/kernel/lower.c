@@ -11,7 +11,7 @@ struct lowering {
   const struct neap_graph *from;
   struct lowered *to;
   const struct lower_options *options;
-  enum pass pass;                      /* of the node in hand */
+  neap_pass pass;                      /* of the node in hand */
   int32_t *map;                        /* tensor of `from` -> tensor of to->graph; -1: not there yet */
   VECTOR(struct memory_format) format; /* by tensor of to->graph, of its storage */
   VECTOR(int32_t) variant; /* the next tensor with the same elements in another format; -1: none */
@@ -96,12 +96,12 @@ static neap_status prepare(struct lowering *l, const struct neap_graph *graph, c
 static neap_status reorder(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct neap_graph *graph = l->to->graph;
   struct tensor tensor = graph->tensors.data[id];
-  tensor.role = ROLE_VALUE;
+  tensor.role = NEAP_ROLE_VALUE;
   tensor.view_of = -1;
   TRY(add_tensor(l, tensor, want, out));
   const struct node node = {.name = tensor.name,
                             .op = OP_REORDER,
-                            .pass = l->pass == PASS_UPDATE ? PASS_BACKWARD : l->pass,
+                            .pass = l->pass == NEAP_PASS_UPDATE ? NEAP_PASS_BACKWARD : l->pass,
                             .inputs = &id,
                             .input_count = 1,
                             .outputs = out,
@@ -178,10 +178,10 @@ static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
   size_t theirs = 0; /* the next resident tensor of `like` */
   for (size_t t = 0; t < tensors; t++) {
     const struct tensor *tensor = &l->from->tensors.data[t];
-    if (tensor->role == ROLE_VALUE || tensor->view_of >= 0) continue;
-    struct memory_format format = tensor->role == ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
+    if (tensor->role == NEAP_ROLE_VALUE || tensor->view_of >= 0) continue;
+    struct memory_format format = tensor->role == NEAP_ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
     while (like != NULL && theirs < like->graph->tensors.count &&
-           (like->graph->tensors.data[theirs].role == ROLE_VALUE ||
+           (like->graph->tensors.data[theirs].role == NEAP_ROLE_VALUE ||
             like->graph->tensors.data[theirs].view_of >= 0))
       theirs++;
     if (like != NULL && theirs < like->graph->tensors.count) format = like->formats[theirs++];

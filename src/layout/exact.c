@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/parallel.h"
 #include "base/random.h"
 #include "layout/exact_nodes.h"
 
@@ -191,27 +192,61 @@ static neap_status try_order(struct exact_search *x, enum progress *progress) {
   return run(x, progress);
 }
 
-/* All orders and rules in turn, with limits that double, until one of them decides. */
-static neap_status try_orders(struct exact_search *x, const uint64_t *load, int64_t *work,
-                              enum progress *progress) {
+enum { AT_ONCE = 2 };
+
+/* Searches with orders that come one after the other. The second is only heard where the first does not
+ * decide: it runs beside it where threads are free and it is worth one, and what comes out is the same. */
+struct tries {
+  struct exact_search searches[AT_ONCE];
+  enum progress progress[AT_ONCE];
+  int64_t given[AT_ONCE]; /* work */
+};
+
+static neap_status run_tries(struct tries *t) {
+  enum { WORTH = 1 << 20 };
+  struct ending ended[AT_ONCE] = {{NEAP_OK, ""}};
+  atomic_bool decided = false;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(t->given[0] < WORTH ? 1 : threads_for(AT_ONCE))
+  for (int k = 0; k < AT_ONCE; k++) {
+    struct exact_search *x = &t->searches[k];
+    x->work = t->given[k];
+    x->needless = k > 0 ? &decided : NULL;
+    t->progress[k] = STOPPED;
+    if (x->work > 0 && !(k > 0 && atomic_load(&decided)))
+      ending_keep(&ended[k], try_order(x, &t->progress[k]));
+    if (k == 0 && (ended[k].status != NEAP_OK || t->progress[k] != STOPPED)) atomic_store(&decided, true);
+  }
+  return t->progress[0] != STOPPED ? ending_tell(&ended[0]) : status_of_tasks(ended, AT_ONCE);
+}
+
+/* All orders and rules in turn, with limits that double, until one of them decides: `*last`. */
+static neap_status try_orders(struct tries *t, const uint64_t *load, int64_t *work, int *last) {
+  const struct sections *sections = t->searches[0].sections;
   uint32_t random = 2463534242u;
   /* About what it takes to the top without a step back. */
-  int64_t limit = (x->sections->covered + 8 * x->sections->item_count) * (x->sections->item_count + 1);
-  *progress = STOPPED;
+  int64_t limit = (sections->covered + 8 * sections->item_count) * (sections->item_count + 1);
+  *last = 0;
   for (int round = 0; *work > 0; round++, limit *= 2)
-    for (int i = 0; i<ORDERS * RULES && * work> 0; i++) {
-      rank_items(x, (enum order)(i / RULES), load, round == 0 ? 0 : 0.3, &random);
-      x->rule = (enum rule)(i % RULES);
-      const int64_t given = limit < *work ? limit : *work;
-      x->work = given;
-      TRY(try_order(x, progress));
-      *work -= given - x->work;
-      if (*progress != STOPPED) return NEAP_OK;
+    for (int i = 0; i<ORDERS * RULES && * work> 0; i += AT_ONCE) {
+      int64_t left = *work;
+      for (int k = 0; k < AT_ONCE; k++) {
+        struct exact_search *x = &t->searches[k];
+        rank_items(x, (enum order)((i + k) / RULES), load, round == 0 ? 0 : 0.3, &random);
+        x->rule = (enum rule)((i + k) % RULES);
+        t->given[k] = limit < left ? limit : left;
+        left -= t->given[k];
+      }
+      TRY(run_tries(t));
+      for (*last = 0;; ++*last) {
+        *work -= t->given[*last] - t->searches[*last].work;
+        if (t->progress[*last] != STOPPED) return NEAP_OK;
+        if (*last == AT_ONCE - 1) break;
+      }
     }
   return NEAP_OK;
 }
 
-static neap_status prepare(struct exact_search *x, struct region *region, uint64_t **load) {
+static neap_status prepare(struct exact_search *x, struct region *region) {
   const size_t items = (size_t)x->sections->item_count, sections = (size_t)x->sections->count + 1;
   x->offset = region_alloc(region, items, sizeof *x->offset);
   x->support = region_alloc(region, items, sizeof *x->support);
@@ -225,31 +260,44 @@ static neap_status prepare(struct exact_search *x, struct region *region, uint64
   x->cover = region_alloc(region, sections, sizeof *x->cover);
   x->plateau = region_alloc(region, sections, sizeof *x->plateau);
   x->low = region_alloc(region, sections, sizeof *x->low);
-  *load = region_alloc(region, sections, sizeof **load);
   RETURN_IF(!x->offset || !x->support || !x->witness || !x->placed || !x->key || !x->kept || !x->moved ||
-                !x->load || !x->level || !x->cover || !x->plateau || !x->low || !*load,
+                !x->load || !x->level || !x->cover || !x->plateau || !x->low,
             NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  for (int32_t i = 0; i < x->sections->item_count; i++)
-    for (int32_t k = item_of(x, i)->first; k < item_of(x, i)->first + item_of(x, i)->count; k++)
-      for (int32_t s = x->sections->pieces[k].lower; s < x->sections->pieces[k].upper; s++)
-        (*load)[s] += x->sections->pieces[k].size;
+  return NEAP_OK;
+}
+
+/* By section: the sum of sizes. */
+static neap_status sum_sizes(const struct sections *sections, struct region *region, uint64_t **load) {
+  *load = region_alloc(region, (size_t)sections->count + 1, sizeof **load);
+  RETURN_IF(*load == NULL, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  for (int32_t i = 0; i < sections->item_count; i++)
+    for (int32_t k = sections->items[i].first; k < sections->items[i].first + sections->items[i].count; k++)
+      for (int32_t s = sections->pieces[k].lower; s < sections->pieces[k].upper; s++)
+        (*load)[s] += sections->pieces[k].size;
   return NEAP_OK;
 }
 
 neap_status search_placement(const struct sections *sections, uint64_t capacity, int64_t *work,
                              uint64_t *offsets, enum search_outcome *outcome) {
-  struct exact_search x = {.sections = sections, .capacity = capacity};
+  struct tries tries = {.progress = {STOPPED, STOPPED}};
   struct region region = {0};
   uint64_t *load;
-  enum progress progress = STOPPED;
-  neap_status status = prepare(&x, &region, &load);
-  if (status == NEAP_OK) status = try_orders(&x, load, work, &progress);
+  int last = 0;
+  neap_status status = sum_sizes(sections, &region, &load);
+  for (int k = 0; status == NEAP_OK && k < AT_ONCE; k++) {
+    tries.searches[k] = (struct exact_search){.sections = sections, .capacity = capacity};
+    status = prepare(&tries.searches[k], &region);
+  }
+  if (status == NEAP_OK) status = try_orders(&tries, load, work, &last);
+  const enum progress progress = tries.progress[last];
   if (status == NEAP_OK && progress == FOUND)
-    for (int32_t i = 0; i < sections->item_count; i++) offsets[i] = x.offset[i];
+    for (int32_t i = 0; i < sections->item_count; i++) offsets[i] = tries.searches[last].offset[i];
   *outcome = progress == FOUND ? SEARCH_FOUND : progress == REFUTED ? SEARCH_NONE : SEARCH_STOPPED;
-  vector_free(&x.lists);
-  vector_free(&x.trail);
-  vector_free(&x.frames);
+  for (int k = 0; k < AT_ONCE; k++) {
+    vector_free(&tries.searches[k].lists);
+    vector_free(&tries.searches[k].trail);
+    vector_free(&tries.searches[k].frames);
+  }
   region_free(&region);
   return status;
 }

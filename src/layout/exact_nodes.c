@@ -227,9 +227,14 @@ static neap_status list_options(struct exact_search *x, struct frame *f) {
   return NEAP_OK;
 }
 
+static bool must_stop(const struct exact_search *x) {
+  return x->work <= 0 || x->lists.count > LIST_LIMIT ||
+         (x->needless != NULL && atomic_load_explicit(x->needless, memory_order_relaxed));
+}
+
 neap_status node_enter(struct exact_search *x, struct frame *f, enum progress *progress) {
   *progress = f->list_count == 0 ? FOUND : OPEN;
-  if (*progress == OPEN && (x->work <= 0 || x->lists.count > LIST_LIMIT)) *progress = STOPPED;
+  if (*progress == OPEN && must_stop(x)) *progress = STOPPED;
   if (*progress != OPEN) return NEAP_OK;
   TRY(find_parts(x, f));
   if (f->split) return NEAP_OK;

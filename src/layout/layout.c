@@ -154,6 +154,7 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
   RETURN_IF(!offsets || !heir_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  const int32_t before = f->shape_count;
   TRY(part_shapes(f, region, out->live_bytes));
   for (int32_t i = 0; i < f->count; i++) {
     if (f->apart[i])
@@ -162,7 +163,9 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
       heir_of[f->shape_of[i]] = -1;
   }
   uint64_t capacity = goal_of(f, out);
-  if (f->limits->effort == EFFORT_LARGEST && f->shape_count < MANY_SHAPES) TRY(place_parted(f, offsets, out));
+  const bool parted = f->shape_count > before;
+  if (parted && f->limits->effort == EFFORT_LARGEST && f->shape_count < MANY_SHAPES)
+    TRY(place_parted(f, offsets, out));
   if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
   const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);

@@ -3,20 +3,21 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "layout/plan_row.h"
 #include "layout/repair.h"
 #include "plan/bounds.h"
 #include "plan/descent.h"
 #include "plan/planners.h"
 
-static const struct planner_options quick_look = {.quick = true};
-
 struct choice {
   const neap_step *step;
   const char *name;        /* of a row, or "auto" for all */
   uint64_t budget, bound;  /* no schedule has a peak below the bound */
+  double least_cost;       /* none within the budget costs less; 0: that is not known */
   struct neap_plan *best;  /* the cheapest within the budget */
   struct neap_plan *least; /* the one with the least peak, of those above it */
+  bool least_is_tight;     /* in the smallest arena that is found for it */
 };
 
 static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by_peak) {
@@ -61,23 +62,49 @@ static neap_status ask_longer(struct choice *c, const struct planner_options *op
   return NEAP_OK;
 }
 
+/* A row on a thread of its own. */
+struct task {
+  int32_t row;
+  struct neap_plan *plan;
+  struct ending ended;
+};
+
+enum { TASKS = 16 };
+
+static neap_status ask_row(const struct choice *c, const struct planner_options *options, struct task *task) {
+  const struct neap_plan *best = c->step->node_count > TINY_STEP ? c->best : NULL;
+  return c->budget == NEAP_BUDGET_MIN || c->budget < c->bound
+             ? NEAP_OVER_BUDGET
+             : plan_row(c->step, c->budget, &planners[task->row], options, best, &task->plan);
+}
+
+/* Side by side: none looks at what another finds. */
+static neap_status ask_tasks(struct choice *c, const struct planner_options *options, struct task *tasks,
+                             int count, uint64_t *missing) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++) ending_keep(&tasks[i].ended, ask_row(c, options, &tasks[i]));
+  neap_status status = NEAP_OK;
+  for (int i = 0; i < count; i++) {
+    const bool misses = tasks[i].ended.status == NEAP_OVER_BUDGET;
+    const neap_status told = ending_tell(&tasks[i].ended);
+    if (misses) *missing |= (uint64_t)1 << tasks[i].row;
+    if (status == NEAP_OK && !misses) status = told;
+    if (tasks[i].plan != NULL) consider(c, tasks[i].plan);
+  }
+  return status;
+}
+
 /* What each row does within the budget. `missing`: a bit for each that does not meet it. */
 static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
   *missing = 0;
-  for (int32_t i = 0; i < planner_count; i++) {
-    const int32_t row = row_at(i, options->quick);
-    const struct neap_plan *best = c->step->node_count > TINY_STEP ? c->best : NULL;
-    struct neap_plan *plan = NULL;
-    if (!asked(c, row)) continue;
-    const neap_status status = c->budget == NEAP_BUDGET_MIN || c->budget < c->bound
-                                   ? NEAP_OVER_BUDGET
-                                   : plan_row(c->step, c->budget, &planners[row], options, best, &plan);
-    if (status == NEAP_OVER_BUDGET)
-      *missing |= (uint64_t)1 << row;
-    else if (status != NEAP_OK)
-      return status;
-    else if (plan != NULL)
-      consider(c, plan);
+  for (int32_t i = 0; i < planner_count;) {
+    /* The first two, and in a quick look each, may make the others needless. */
+    const int most = options->quick || i < 2 ? 1 : TASKS;
+    struct task tasks[TASKS] = {{0}};
+    int count = 0;
+    for (; i < planner_count && count < most; i++)
+      if (asked(c, row_at(i, options->quick))) tasks[count++].row = row_at(i, options->quick);
+    TRY(ask_tasks(c, options, tasks, count, missing));
     if (c->best != NULL && (options->quick || c->best->recomputed == 0))
       return NEAP_OK; /* nothing is cheaper */
   }
@@ -137,6 +164,7 @@ static neap_status ask_at_least(struct choice *c, const struct planner_options *
     before = plan_bytes(c->least);
     if (status == NEAP_OK) status = plan_tighten(c->step, true, &c->least);
   }
+  c->least_is_tight = true;
   return status;
 }
 
@@ -175,24 +203,43 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
   if (options->quick && !least) return ask_quickly(choice, options);
   TRY(ask_rows(choice, options));
   if (choice->best == NULL && choice->least == NULL) return say_unsuited(choice);
-  if (choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget)) {
-    choice->best = choice->least;
-    choice->least = NULL;
-  }
+  const bool takes_least = choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget);
+  if (takes_least) swap_plans(&choice->best, &choice->least);
   if (choice->best != NULL)
-    return clock_is_past(options->deadline) ? NEAP_OK : plan_tighten(choice->step, false, &choice->best);
+    return (takes_least && choice->least_is_tight) || clock_is_past(options->deadline)
+               ? NEAP_OK
+               : plan_tighten(choice->step, false, &choice->best);
   if (smallest != NULL) *smallest = plan_bytes(choice->least);
   return plan_over_budget(choice->name, choice->budget, plan_bytes(choice->least));
 }
 
+static neap_status bound_cost(const neap_step *step, uint64_t budget, double *cost) {
+  TRY(plan_cost_bound(step, budget, cost));
+  return plan_least_cost(step, budget, cost);
+}
+
+/* What no plan can do better than: side by side, though the cost is only told. */
+static neap_status find_bounds(struct choice *c, bool quick) {
+  enum { BYTES, COST };
+  const bool has_budget = c->budget != NEAP_BUDGET_MIN && c->budget != NEAP_BUDGET_MAX;
+  const int count = has_budget && !quick ? 2 : 1;
+  struct ending ended[2];
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++)
+    ending_keep(&ended[i], i == BYTES ? plan_memory_bound(c->step, &c->bound)
+                                      : bound_cost(c->step, c->budget, &c->least_cost));
+  return status_of_tasks(ended, count);
+}
+
 /* How far from the best the plan can be. Costs added in another order differ in the last digits. */
-static neap_status add_bounds(const struct choice *c, uint64_t asked, bool quick) {
+static neap_status add_bounds(const struct choice *c, bool quick) {
   struct neap_plan *plan = c->best;
   plan->lower_bound_bytes = c->bound;
   if (quick) return NEAP_OK;
-  const uint64_t budget = asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked;
-  TRY(plan_cost_bound(c->step, budget, &plan->cost_lower_bound));
-  TRY(plan_least_cost(c->step, budget, &plan->cost_lower_bound));
+  plan->cost_lower_bound = c->least_cost;
+  if (c->budget == NEAP_BUDGET_MIN || c->budget == NEAP_BUDGET_MAX)
+    TRY(bound_cost(c->step, c->budget == NEAP_BUDGET_MIN ? plan_bytes(plan) : c->budget,
+                   &plan->cost_lower_bound));
   plan->proven_optimal = plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
   plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
   return NEAP_OK;
@@ -214,12 +261,12 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
                                                   .started = start,
                                                   .progress = options->progress,
                                                   .context = options->context};
-  neap_status status = plan_memory_bound(step, &choice.bound);
+  neap_status status = find_bounds(&choice, options->quick);
   if (status == NEAP_OK)
     status = budget == NEAP_BUDGET_MAX
                  ? plan_row(step, budget, planner_find("keep-all"), &quick_look, NULL, &choice.best)
                  : plan_within(&choice, &planner_options, smallest);
-  if (status == NEAP_OK) status = add_bounds(&choice, budget, options->quick);
+  if (status == NEAP_OK) status = add_bounds(&choice, options->quick);
   if (status == NEAP_OK) {
     choice.best->seconds = clock_seconds() - start;
     *plan = choice.best;

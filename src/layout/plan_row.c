@@ -22,6 +22,8 @@ struct way {
   double cost;             /* of the schedule that was found last */
   double enough;           /* a cost that is worth no other round */
   struct neap_plan *found; /* the cheapest within the budget; NULL: none */
+  struct neap_plan *near;  /* the first that nearly fits and was not repaired; NULL: none */
+  bool goes_back;          /* to that one: with less there is none */
 };
 
 static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
@@ -81,12 +83,23 @@ enum round_outcome {
   KEPT     /* a plan within the budget */
 };
 
-/* Plans below the limit. `missed`: how many rounds have. `*cut`: by how much less the next should get. */
+/* The plan that nearly fits, repaired. */
+static neap_status plan_near(struct way *w, struct neap_plan **out) {
+  w->cost = w->near->cost;
+  TRY(plan_repair_on(w->step, &w->demand, &w->near));
+  *out = w->near;
+  w->near = NULL;
+  w->goes_back = false;
+  return NEAP_OK;
+}
+
+/* Plans below the limit, or goes back. `missed`: how many rounds have. `*cut`: by how much less the next
+ * should get. */
 static neap_status run_round(struct way *w, int missed, enum round_outcome *outcome, uint64_t *cut) {
   enum { SMALL = 400 };            /* nodes */
   static const double dear = 0.03; /* of the step */
   struct neap_plan *plan = NULL;
-  const neap_status status = plan_below(w, &plan);
+  const neap_status status = w->goes_back ? plan_near(w, &plan) : plan_below(w, &plan);
   *outcome = NOTHING;
   if (status != NEAP_OK || plan == NULL) return status;
   const bool nearly = w->demand.again && nearly_fits(plan->arena_bytes, w->demand.capacity);
@@ -94,6 +107,7 @@ static neap_status run_round(struct way *w, int missed, enum round_outcome *outc
   *cut = cut_after(w, plan, missed);
   if (w->careful && w->limit == w->budget && w->step->node_count <= SMALL)
     w->enough = w->cost + dear * w->step->base_cost;
+  if (*outcome == NEARLY && w->near == NULL) swap_plans(&w->near, &plan);
   if (*outcome == KEPT && (w->found == NULL || plan->cost < w->found->cost)) swap_plans(&w->found, &plan);
   neap_plan_free(plan);
   return NEAP_OK;
@@ -116,6 +130,7 @@ static neap_status run_rounds(struct way *w) {
     if (outcome == NOTHING && !may_repair) return status;
     if (outcome == NOTHING) {
       w->limit = w->budget;
+      w->goes_back = true;
       unrepaired = 0;
       continue;
     }
@@ -173,6 +188,7 @@ neap_status plan_row(const neap_step *step, uint64_t budget, const struct planne
                                step->node_count <= LARGE_STEP};
   const neap_status status = options->goes_on ? run_longer(&way) : run_rounds(&way);
   const bool stands = status == NEAP_OK || (status == NEAP_OVER_BUDGET && way.found != NULL);
+  neap_plan_free(way.near);
   if (stands)
     *out = way.found;
   else
@@ -182,7 +198,7 @@ neap_status plan_row(const neap_step *step, uint64_t budget, const struct planne
 
 /* ---- The least that a planner can do ---- */
 
-static const struct planner_options quick_look = {.quick = true};
+const struct planner_options quick_look = {.quick = true};
 
 /* Puts a plan with a smaller arena in the place of `*plan`, where one is found. */
 static neap_status shrink(const neap_step *step, const struct schedule *schedule, uint64_t capacity,

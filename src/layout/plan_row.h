@@ -9,6 +9,8 @@
  * that takes too long. */
 enum { TINY_STEP = 100 };
 
+extern const struct planner_options quick_look; /* any plan within the budget, whatever it costs */
+
 /* The cheapest plan within the budget that one planner leads to. Where a layout needs more, the planner gets
  * less; a loose one's is repaired (layout/repair.h). `*out`: NULL where no plan would cost less than `best`
  * (NULL: there is none), beside which one repair is enough. NEAP_OVER_BUDGET: none is found. */

@@ -8,8 +8,8 @@
 static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, const int32_t *made) {
   if (tensor < 0) return NEAP_KIND_WORKSPACE;
   if (made[tensor] > 1) return NEAP_KIND_RECOMPUTED;
-  return step->nodes[step->tensors[tensor].producer].pass == PASS_FORWARD ? NEAP_KIND_KEPT
-                                                                          : NEAP_KIND_GRADIENT;
+  return step->nodes[step->tensors[tensor].producer].pass == NEAP_PASS_FORWARD ? NEAP_KIND_KEPT
+                                                                               : NEAP_KIND_GRADIENT;
 }
 
 /* The simulated instances with the plan's offsets. */
@@ -63,8 +63,10 @@ neap_status neap_plan_instances(const neap_step *step, const neap_plan *plan, ne
 }
 
 neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint64_t *live) {
-  static const neap_memory_kind resident_kinds[ROLE_COUNT] = {NEAP_KIND_INPUT, NEAP_KIND_PARAMETER,
-                                                              NEAP_KIND_STATE, NEAP_KIND_KEPT};
+  static const neap_memory_kind resident_kinds[ROLE_COUNT] = {[NEAP_ROLE_VALUE] = NEAP_KIND_KEPT,
+                                                              [NEAP_ROLE_INPUT] = NEAP_KIND_INPUT,
+                                                              [NEAP_ROLE_PARAMETER] = NEAP_KIND_PARAMETER,
+                                                              [NEAP_ROLE_STATE] = NEAP_KIND_STATE};
   neap_instance *instances;
   int64_t count;
   TRY(neap_plan_instances(step, plan, &instances, &count));
@@ -79,7 +81,7 @@ neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint
     if (to < length) live[to * NEAP_KIND_COUNT + instance->kind] -= instance->bytes;
   }
   for (int32_t t = 0; length > 0 && t < step->tensor_count; t++)
-    if (step->tensors[t].role != ROLE_VALUE)
+    if (step->tensors[t].role != NEAP_ROLE_VALUE)
       live[resident_kinds[step->tensors[t].role]] += step->tensors[t].bytes;
   for (int64_t i = NEAP_KIND_COUNT; i < length * NEAP_KIND_COUNT; i++) live[i] += live[i - NEAP_KIND_COUNT];
   free(instances);

@@ -330,25 +330,22 @@ static neap_status go_on(struct repair *r, int round) {
 }
 
 /* What the planner found is better searched than what is found near it: where the layout nearly fits, and in
- * a large step, that and the runner-up are worth more work. */
+ * a large step, that and then the runner-up are worth more work. */
 static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
   const struct schedule *schedules[] = {r->start, runner_up};
-  struct neap_plan *plans[] = {NULL, NULL};
-  struct ending ended[2];
-  const int count = runner_up != NULL && runner_up->nodes.count > 0 ? 2 : 1;
+  const int count = runner_up->nodes.count > 0 ? 2 : 1;
   struct demand demand = *r->demand;
   demand.effort = EFFORT_LARGE;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
-  for (int i = 0; i < count; i++)
-    ending_keep(&ended[i], plan_of_schedule(r->step, schedules[i], &demand, &plans[i]));
-  for (int i = 0; i < count; i++) {
-    if (ended[i].status == NEAP_OK && (i == 0 || fits(r, plans[i])) && better(r, plans[i], r->best)) {
-      swap_plans(&r->best, &plans[i]);
+  for (int i = 0; i < count && !done(r); i++) {
+    struct neap_plan *plan = NULL;
+    TRY(plan_of_schedule(r->step, schedules[i], &demand, &plan));
+    if ((i == 0 || fits(r, plan)) && better(r, plan, r->best)) {
+      swap_plans(&r->best, &plan);
       r->start = schedules[i];
     }
-    neap_plan_free(plans[i]);
+    neap_plan_free(plan);
   }
-  return status_of_tasks(ended, count);
+  return NEAP_OK;
 }
 
 /* First near the start, two at a time: one leaves more room where layouts stick out, and then again as much
@@ -422,26 +419,44 @@ static neap_status repair(struct repair *r, const struct schedule *runner_up, bo
   return status;
 }
 
-neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
-                           const struct schedule *runner_up, const struct demand *demand,
-                           struct neap_plan **out) {
+/* From the best plan so far, in the place of which it puts what it finds. */
+static neap_status repair_plan(const neap_step *step, const struct schedule *schedule,
+                               const struct schedule *runner_up, const struct demand *demand,
+                               struct neap_plan **plan) {
   const bool large = step->node_count > LARGE_STEP;
   struct demand first_fit = *demand; /* in a large step the first plan that fits will do */
   first_fit.quick = demand->quick || large;
+  first_fit.tight = demand->tight && !large;
   struct repair r = {.step = step,
                      .padded = *step,
                      .demand = &first_fit,
                      .start = schedule,
-                     .work = work_for(step->node_count)};
-  TRY(plan_of_schedule(step, schedule, demand, &r.best));
-  r.cost = r.best->cost + step->base_cost * 0.002;
-  first_fit.tight = demand->tight && !large;
-  const neap_status status =
-      suits(&r, r.best) ? NEAP_OK : repair(&r, demand->quick ? NULL : runner_up, large);
+                     .best = *plan,
+                     .work = work_for(step->node_count),
+                     .cost = (*plan)->cost + step->base_cost * 0.002};
+  const neap_status status = suits(&r, r.best) ? NEAP_OK : repair(&r, runner_up, large);
+  *plan = r.best;
+  return status;
+}
+
+neap_status plan_by_repair(const neap_step *step, const struct schedule *schedule,
+                           const struct schedule *runner_up, const struct demand *demand,
+                           struct neap_plan **out) {
+  struct neap_plan *plan = NULL;
+  TRY(plan_of_schedule(step, schedule, demand, &plan));
+  const neap_status status = repair_plan(step, schedule, demand->quick ? NULL : runner_up, demand, &plan);
   if (status == NEAP_OK)
-    *out = r.best;
+    *out = plan;
   else
-    neap_plan_free(r.best);
+    neap_plan_free(plan);
+  return status;
+}
+
+neap_status plan_repair_on(const neap_step *step, const struct demand *demand, struct neap_plan **plan) {
+  struct schedule schedule = {0};
+  neap_status status = schedule_copy(&schedule, (*plan)->schedule, (size_t)(*plan)->length);
+  if (status == NEAP_OK) status = repair_plan(step, &schedule, NULL, demand, plan);
+  schedule_free(&schedule);
   return status;
 }
 

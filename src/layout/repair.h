@@ -39,6 +39,10 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                            const struct schedule *runner_up, const struct demand *demand,
                            struct neap_plan **out);
 
+/* Goes on with a plan that was left unrepaired (`again`) and puts a better one in its place, if it finds one.
+ * On failure it is that plan or a better one. */
+neap_status plan_repair_on(const neap_step *step, const struct demand *demand, struct neap_plan **plan);
+
 /* Where the arena is not tight, puts the same schedule in a smaller one in the place of `*plan`, if it finds
  * one in a second or so: a tight one, or for `least` the smallest. On failure the plan is as it was. */
 neap_status plan_tighten(const neap_step *step, bool least, struct neap_plan **plan);

@@ -247,12 +247,12 @@ static neap_status sign_tensor(struct chain *chain, struct signatures *g, int32_
       leaves = chain->stage_of[chain->step->readers[r]] < s;
     const bool updated_here = tensor->updater >= 0 && chain->stage_of[tensor->updater] == s;
     const uint64_t kind =
-        (uint64_t)(tensor->role != ROLE_VALUE) | (uint64_t)(producer < chain->cuts.border) << 1 |
+        (uint64_t)(tensor->role != NEAP_ROLE_VALUE) | (uint64_t)(producer < chain->cuts.border) << 1 |
         (uint64_t)(producer >= 0 && chain->stage_of[producer] == s) << 2 | (uint64_t)leaves << 3 |
         (uint64_t)updated_here << 4 | (uint64_t)chain->pinned[t] << 5 |
         (uint64_t)(chain->cut_of[t] < 0 ? 0 : chain->cut_of[t] - s + 2) << 8;
-    TRY(vector_push(&g->words, tensor->role == ROLE_VALUE ? kind : kind & 0x3f));
-    TRY(vector_push(&g->words, tensor->role == ROLE_VALUE ? tensor->bytes : 0));
+    TRY(vector_push(&g->words, tensor->role == NEAP_ROLE_VALUE ? kind : kind & 0x3f));
+    TRY(vector_push(&g->words, tensor->role == NEAP_ROLE_VALUE ? tensor->bytes : 0));
   }
   return vector_push(&g->words, (uint64_t)g->local[t]);
 }

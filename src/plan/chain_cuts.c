@@ -87,7 +87,7 @@ enum { FEWEST_BOUNDARIES = 3 };
 neap_status chain_cuts_find(const neap_step *step, struct region *region, struct chain_cuts *out) {
   struct crossings c = {0};
   *out = (struct chain_cuts){0};
-  while (out->border < step->node_count && step->nodes[out->border].pass != PASS_BACKWARD) out->border++;
+  while (out->border < step->node_count && step->nodes[out->border].pass != NEAP_PASS_BACKWARD) out->border++;
   c.border = out->border;
   struct region scratch = {0};
   neap_status status = find_crossings(step, &scratch, &c);

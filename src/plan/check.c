@@ -82,7 +82,7 @@ static neap_status check_reads(struct checker *c, int32_t t) {
     const struct step_tensor *tensor = &c->step->tensors[id];
     REFUSE_IF(c->updated[id], t, "node %d ('%s') reads tensor %d ('%s') after its update", v, node->name, id,
               tensor->name);
-    if (tensor->role != ROLE_VALUE) continue;
+    if (tensor->role != NEAP_ROLE_VALUE) continue;
     REFUSE_IF(c->current[id] < 0, t, "node %d ('%s') reads tensor %d ('%s') before it is made", v, node->name,
               id, tensor->name);
     c->lives[c->current[id]].last = t;
@@ -151,7 +151,7 @@ static uint64_t find_hosts(struct checker *c, int32_t t) {
   uint64_t shared = 0;
   for (int32_t i = 0; i < node->inplace_count; i++) {
     const int32_t input = node->inputs[node->inplace[i].input];
-    if (c->step->tensors[input].role != ROLE_VALUE) continue;
+    if (c->step->tensors[input].role != NEAP_ROLE_VALUE) continue;
     const int32_t host = c->current[input], guest = c->first[t] + node->inplace[i].output;
     const uint64_t bytes = c->plan->instances[guest].bytes;
     if (c->lives[host].last != t || c->lives[host].is_host || c->lives[guest].host >= 0) continue;
@@ -192,7 +192,7 @@ static neap_status check_figures(struct checker *c) {
   uint64_t resident = 0;
   double cost = 0, base_cost = 0;
   for (int32_t i = 0; i < c->step->tensor_count; i++)
-    if (c->step->tensors[i].role != ROLE_VALUE) resident += c->step->tensors[i].bytes;
+    if (c->step->tensors[i].role != NEAP_ROLE_VALUE) resident += c->step->tensors[i].bytes;
   for (int32_t v = 0; v < c->step->node_count; v++) base_cost += c->step->nodes[v].cost;
   for (int32_t t = 0; t < plan->length; t++) cost += c->step->nodes[plan->schedule[t]].cost;
   const uint64_t live = trace_lives(c);

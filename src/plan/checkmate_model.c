@@ -318,7 +318,7 @@ static neap_status number_values(struct checkmate_model *m) {
   m->of = region_alloc(&m->region, (size_t)step->tensor_count, sizeof *m->of);
   RETURN_IF(m->value == NULL || m->of == NULL, NEAP_OUT_OF_MEMORY, "checkmate: out of memory");
   for (int32_t t = 0; t < step->tensor_count; t++) {
-    m->of[t] = step->tensors[t].role == ROLE_VALUE ? m->value_count : -1;
+    m->of[t] = step->tensors[t].role == NEAP_ROLE_VALUE ? m->value_count : -1;
     if (m->of[t] >= 0) m->value[m->value_count++] = t;
   }
   return NEAP_OK;

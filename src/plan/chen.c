@@ -57,7 +57,7 @@ static neap_status emit(struct emission *e, int32_t v, int depth) {
   const struct step_node *node = &step->nodes[v];
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t t = node->inputs[i];
-    if (step->tensors[t].role != ROLE_VALUE || e->have[t]) continue;
+    if (step->tensors[t].role != NEAP_ROLE_VALUE || e->have[t]) continue;
     const struct step_node *producer = &step->nodes[step->tensors[t].producer];
     bool can = producer->repeatable;
     for (int32_t k = 0; k < producer->input_count; k++) can = can && !e->updated[producer->inputs[k]];

@@ -38,7 +38,9 @@ struct runtime {
   struct schedule log;
 };
 
-static bool is_value(const struct runtime *r, int32_t t) { return r->step->tensors[t].role == ROLE_VALUE; }
+static bool is_value(const struct runtime *r, int32_t t) {
+  return r->step->tensors[t].role == NEAP_ROLE_VALUE;
+}
 
 static const struct step_node *producer_of(const struct runtime *r, int32_t t) {
   return &r->step->nodes[r->step->tensors[t].producer];

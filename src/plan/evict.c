@@ -69,7 +69,7 @@ static void drop(struct walk *w, int32_t t) {
   w->used -= w->step->tensors[t].bytes;
 }
 
-static bool is_value(const struct walk *w, int32_t t) { return w->step->tensors[t].role == ROLE_VALUE; }
+static bool is_value(const struct walk *w, int32_t t) { return w->step->tensors[t].role == NEAP_ROLE_VALUE; }
 
 /* A node may run again while nothing that it reads has been updated. */
 static bool can_repeat(const struct walk *w, int32_t v) {
@@ -414,7 +414,7 @@ static neap_status facts_create(struct region *region, const neap_step *step, st
     const struct step_node *node = &step->nodes[v];
     f->read_start[v] = count;
     for (int32_t i = 0; i < node->input_count; i++)
-      if (step->tensors[node->inputs[i]].role == ROLE_VALUE) f->reads[count++] = node->inputs[i];
+      if (step->tensors[node->inputs[i]].role == NEAP_ROLE_VALUE) f->reads[count++] = node->inputs[i];
   }
   f->read_start[step->node_count] = count;
   for (int32_t t = 0; t < step->tensor_count; t++) f->log_bytes[t] = log2((double)step->tensors[t].bytes + 1);

@@ -22,7 +22,7 @@ static bool serves_backward_only(const neap_step *step, const struct step_node *
     const int32_t t = node->outputs[i];
     if (step->tensors[t].is_output) return false;
     for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++)
-      if (step->nodes[step->readers[r]].pass == PASS_FORWARD) return false;
+      if (step->nodes[step->readers[r]].pass == NEAP_PASS_FORWARD) return false;
   }
   return true;
 }
@@ -32,7 +32,7 @@ static void find_vertices(struct forward_graph *g) {
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
     g->vertex[v] = -1;
-    if (node->pass != PASS_FORWARD || node->update_count > 0) continue;
+    if (node->pass != NEAP_PASS_FORWARD || node->update_count > 0) continue;
     g->late[v] = serves_backward_only(step, node);
     if (g->late[v] || !depends_on_forward_only(g, node)) continue;
     const int32_t vertex = g->count++;

@@ -6,7 +6,7 @@ uint64_t node_bytes_at_once(const neap_step *step, const struct step_node *node)
   uint64_t bytes = node->workspace, taken = 0;
   for (int32_t i = 0; i < node->output_count; i++) bytes += step->tensors[node->outputs[i]].bytes;
   for (int32_t i = 0; i < node->input_count; i++) {
-    bool seen = step->tensors[node->inputs[i]].role != ROLE_VALUE;
+    bool seen = step->tensors[node->inputs[i]].role != NEAP_ROLE_VALUE;
     for (int32_t k = 0; k < i; k++) seen = seen || node->inputs[k] == node->inputs[i];
     if (!seen) bytes += step->tensors[node->inputs[i]].bytes;
   }

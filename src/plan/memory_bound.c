@@ -41,7 +41,7 @@ struct regression {
 
 static bool is_followed(const struct regression *r, int32_t tensor) {
   const struct step_tensor *t = &r->step->tensors[tensor];
-  return t->role == ROLE_VALUE && t->bytes > r->ignored;
+  return t->role == NEAP_ROLE_VALUE && t->bytes > r->ignored;
 }
 
 /* ---- Sets ---- */
@@ -139,7 +139,7 @@ static uint64_t bytes_taken(const struct regression *r, const struct step_node *
       if (node->inplace[p].output != o) continue;
       const int32_t input = node->inputs[node->inplace[p].input];
       const struct step_tensor *tensor = &r->step->tensors[input];
-      if (tensor->role != ROLE_VALUE || tensor->bytes < bytes || r->mark[input] == r->stamp) continue;
+      if (tensor->role != NEAP_ROLE_VALUE || tensor->bytes < bytes || r->mark[input] == r->stamp) continue;
       taken += bytes;
       break;
     }
@@ -245,7 +245,7 @@ static neap_status prepare(struct regression *r) {
   RETURN_IF(!r->need_start || !r->needs || !r->alone || !r->ends || !r->made || !r->mark, NEAP_OUT_OF_MEMORY,
             "memory bound: out of memory");
   for (int32_t t = 0; t < step->tensor_count; t++)
-    if (step->tensors[t].role == ROLE_VALUE) r->everything += step->tensors[t].bytes;
+    if (step->tensors[t].role == NEAP_ROLE_VALUE) r->everything += step->tensors[t].bytes;
   for (int32_t v = 0; v < step->node_count; v++) r->everything += step->nodes[v].workspace;
   return NEAP_OK;
 }
@@ -262,7 +262,7 @@ static void find_needs(struct regression *r) {
     for (int32_t i = 0; i < node->output_count; i++) r->alone[v] += step->tensors[node->outputs[i]].bytes;
     for (int32_t i = 0; i < node->input_count; i++) {
       const int32_t t = node->inputs[i];
-      if (step->tensors[t].role != ROLE_VALUE || r->mark[t] == r->stamp) continue;
+      if (step->tensors[t].role != NEAP_ROLE_VALUE || r->mark[t] == r->stamp) continue;
       r->mark[t] = r->stamp;
       if (is_followed(r, t))
         r->needs[total++] = t;

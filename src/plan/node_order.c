@@ -51,7 +51,7 @@ static neap_status push(struct ordering *o, int32_t node) {
 static neap_status let_live(struct ordering *o, int32_t tensor) {
   const struct step_tensor *t = &o->step->tensors[tensor];
   const int64_t bytes = (int64_t)t->bytes;
-  if (t->role != ROLE_VALUE || o->lives[tensor]) return NEAP_OK;
+  if (t->role != NEAP_ROLE_VALUE || o->lives[tensor]) return NEAP_OK;
   o->lives[tensor] = true;
   o->added[t->producer] -= bytes;
   FOR_EACH_READER(o->step, tensor, reader) {
@@ -96,7 +96,7 @@ static neap_status prepare(struct ordering *o) {
       FOR_EACH_READER(step, node->updates[i], reader) o->waits[*reader] += *reader != v;
   }
   for (int32_t t = 0; t < step->tensor_count; t++)
-    if (step->tensors[t].role == ROLE_VALUE)
+    if (step->tensors[t].role == NEAP_ROLE_VALUE)
       FOR_EACH_READER(step, t, reader) o->added[*reader] += (int64_t)step->tensors[t].bytes;
   for (int32_t i = 0; i < step->output_count; i++) TRY(let_live(o, step->outputs[i]));
   for (int32_t v = 0; v < step->node_count; v++)
@@ -165,7 +165,7 @@ static int64_t backward_rank(const struct mirroring *m, int32_t node) {
   for (int32_t i = 0; i < n->input_count; i++) {
     const int32_t producer = m->step->tensors[n->inputs[i]].producer;
     if (producer < 0) continue;
-    if (m->step->nodes[producer].pass == PASS_FORWARD)
+    if (m->step->nodes[producer].pass == NEAP_PASS_FORWARD)
       latest = producer > latest ? producer : latest;
     else
       rank = m->rank[producer] > rank ? m->rank[producer] : rank;
@@ -181,7 +181,9 @@ static neap_status prepare_mirroring(struct mirroring *m) {
   RETURN_IF(!m->rank || !m->waits, NEAP_OUT_OF_MEMORY, "order: out of memory");
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
-    m->rank[v] = node->pass == PASS_FORWARD ? v : node->pass == PASS_UPDATE ? -1 : backward_rank(m, v);
+    m->rank[v] = node->pass == NEAP_PASS_FORWARD  ? v
+                 : node->pass == NEAP_PASS_UPDATE ? -1
+                                                  : backward_rank(m, v);
     m->waits[v]++; /* for the beginning */
     for (int32_t i = 0; i < node->output_count; i++)
       FOR_EACH_READER(step, node->outputs[i], reader) m->waits[*reader]++;

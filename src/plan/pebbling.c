@@ -61,7 +61,7 @@ static int32_t bit_of(const struct game *g, int32_t node) { return g->step->tens
 /* Nodes that a state says have run, or not. */
 static bool is_counted(const struct game *g, int32_t node) { return g->once[node] || g->unread[node]; }
 
-static bool has_value(const struct game *g, int32_t t) { return g->step->tensors[t].role == ROLE_VALUE; }
+static bool has_value(const struct game *g, int32_t t) { return g->step->tensors[t].role == NEAP_ROLE_VALUE; }
 
 static int32_t *place_of(const struct game *g, const uint64_t *set) {
   uint64_t hash = UINT64_C(0xCBF29CE484222325);

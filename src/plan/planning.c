@@ -41,42 +41,81 @@ static bool done(const struct planning *p) {
   return (p->options->quick && planning_fits(p)) || planning_is_late(p);
 }
 
-neap_status planning_add(struct planning *p, const struct schedule *start, bool radial) {
+/* A search from a valid schedule, brought towards the limit. */
+static neap_status descend_from(const struct planning *p, const struct schedule *start, uint32_t seed,
+                                bool radial, struct search **out) {
   struct search *search;
-  TRY(search_create(p->step, p->limit, start, (uint32_t)p->count + 1, &search));
+  TRY(search_create(p->step, p->limit, start, seed, &search));
+  *out = search;
   search->radial = radial;
-  p->candidates[p->count++] = search;
   TRY(search_descend(search, p->work / 2));
-  if (search->timeline.excess > 0 && !p->options->quick) TRY(search_mend(search, p->work / 4));
-  p->spent += search->timeline.work;
-  return NEAP_OK;
+  return search->timeline.excess > 0 && !p->options->quick ? search_mend(search, p->work / 4) : NEAP_OK;
 }
 
-/* A candidate from what another row finds within the limit. That it finds nothing is no failure. */
-static neap_status add_row(struct planning *p, planner_function *row, bool quick) {
-  const struct planner_options options = {.quick = quick};
-  struct schedule schedule = {0};
-  neap_status status = row(p->step, p->step->resident_bytes + p->limit, &options, &schedule);
-  const bool found = status == NEAP_OK;
-  if (status == NEAP_OVER_BUDGET) status = NEAP_OK;
-  if (found) status = planning_add(p, &schedule, false);
-  schedule_free(&schedule);
+/* Takes the search over; NULL: none. */
+static void enter(struct planning *p, struct search *search) {
+  if (search == NULL) return;
+  p->candidates[p->count++] = search;
+  p->spent += search->timeline.work;
+}
+
+neap_status planning_add(struct planning *p, const struct schedule *start, bool radial) {
+  struct search *search = NULL;
+  const neap_status status = descend_from(p, start, ++p->begun, radial, &search);
+  enter(p, search);
   return status;
+}
+
+/* What a candidate begins with: what another row finds within the limit, or the step as it is. */
+struct start {
+  planner_function *row; /* NULL: everything is kept */
+  bool radial, quick;
+  uint32_t seed;
+  struct search *search; /* that it led to; NULL: the row has no plan, which is no failure */
+};
+
+static neap_status run_start(const struct planning *p, struct start *start) {
+  const struct planner_options options = {.quick = start->quick};
+  struct schedule schedule = {0};
+  neap_status status = start->row == NULL
+                           ? plan_keep_all(p->step, UINT64_MAX, &options, &schedule)
+                           : start->row(p->step, p->step->resident_bytes + p->limit, &options, &schedule);
+  if (status == NEAP_OK) status = descend_from(p, &schedule, start->seed, start->radial, &start->search);
+  schedule_free(&schedule);
+  return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
+}
+
+/* There is time for it, and for a quick look nothing that fits was found by one before it. */
+static bool is_due(const struct planning *p, const struct start *starts, int which) {
+  if (which > 0 && planning_is_late(p)) return false;
+  for (int i = 0; p->options->quick && i < which; i++)
+    if (starts[i].search != NULL && starts[i].search->timeline.excess == 0) return false;
+  return true;
+}
+
+static neap_status run_starts(struct planning *p, struct start *starts, int count) {
+  struct ending ended[CANDIDATES] = {{NEAP_OK, ""}};
+  for (int i = 0; i < count; i++) starts[i].seed = ++p->begun;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
+  for (int i = 0; i < count; i++)
+    if (is_due(p, starts, i)) ending_keep(&ended[i], run_start(p, &starts[i]));
+  for (int i = 0; i < count; i++) enter(p, starts[i].search);
+  return status_of_tasks(ended, count);
 }
 
 neap_status planning_start(struct planning *p) {
-  TRY(add_row(p, plan_rotor, p->options->quick));
-  if (p->step->node_count <= LARGE_STEP && !done(p)) TRY(add_row(p, plan_evict, p->options->quick));
-  struct schedule schedule = {0};
-  const struct planner_options quick = {.quick = true};
-  neap_status status = plan_keep_all(p->step, UINT64_MAX, &quick, &schedule);
-  const int own = p->count;
-  while (status == NEAP_OK && p->count < CANDIDATES && p->spent < p->work / 4 && !done(p))
-    status = planning_add(p, &schedule, p->count == own);
-  schedule_free(&schedule);
-  if (status == NEAP_OK && p->step->node_count > LARGE_STEP && !planning_fits(p) && !done(p))
-    status = add_row(p, plan_evict, true);
-  return status;
+  const bool large = p->step->node_count > LARGE_STEP, quick = p->options->quick;
+  struct start first[CANDIDATES] = {{.row = plan_rotor, .quick = quick}};
+  int count = 1;
+  if (!large) first[count++] = (struct start){.row = plan_evict, .quick = quick};
+  first[count++] = (struct start){.radial = true, .quick = true};
+  TRY(run_starts(p, first, count));
+  while (p->count < CANDIDATES && p->spent < p->work / 4 && !done(p)) {
+    struct start another = {.quick = true};
+    TRY(run_starts(p, &another, 1));
+  }
+  struct start last = {.row = plan_evict, .quick = true};
+  return large && !planning_fits(p) && !done(p) ? run_starts(p, &last, 1) : NEAP_OK;
 }
 
 static void rank(struct planning *p) {

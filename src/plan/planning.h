@@ -16,6 +16,7 @@ struct planning {
   const struct planner_options *options;
   struct search *candidates[CANDIDATE_LIMIT]; /* the best first, once they are ranked */
   int count;
+  uint32_t begun; /* candidates so far, with those that came to nothing: seeds of their random numbers */
   const struct reordered_step *leaner; /* the step in a leaner order, where there is one; NULL: do not ask */
   struct told {
     double cost;

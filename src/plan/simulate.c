@@ -25,7 +25,7 @@ static neap_status read_inputs(struct simulator *s, const struct step_node *node
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t t = node->inputs[i];
     const struct step_tensor *tensor = &s->step->tensors[t];
-    if (tensor->role == ROLE_VALUE) {
+    if (tensor->role == NEAP_ROLE_VALUE) {
       RULE(s->instance[t] >= 0, "position %d: '%s' reads '%s', which has not been made", at, node->name,
            tensor->name);
       s->instances.data[s->instance[t]].last = at;
@@ -76,7 +76,7 @@ static int32_t taken_instance(const struct simulator *s, const struct step_node 
                               bool at_end) {
   const int32_t t = node->inputs[input];
   const struct step_tensor *tensor = &s->step->tensors[t];
-  return tensor->role != ROLE_VALUE || (at_end && tensor->is_output) ? -1 : s->instance[t];
+  return tensor->role != NEAP_ROLE_VALUE || (at_end && tensor->is_output) ? -1 : s->instance[t];
 }
 
 /* An output takes over the bytes of an input whose last read this is. `first`: the node's first output. */

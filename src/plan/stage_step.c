@@ -14,7 +14,7 @@ struct extraction {
 };
 
 static bool is_resident(const struct extraction *x, int32_t t) {
-  return x->chain->step->tensors[t].role != ROLE_VALUE;
+  return x->chain->step->tensors[t].role != NEAP_ROLE_VALUE;
 }
 
 /* The local number of a tensor, given at first sight. */
@@ -97,7 +97,7 @@ static neap_status extract(struct extraction *x) {
   TRY(list_boundary(x, x->stage, &turn->inputs, &turn->input_count));
   last->inputs = enter->outputs;
   last->input_count = enter->output_count;
-  turn->pass = last->pass = PASS_BACKWARD;
+  turn->pass = last->pass = NEAP_PASS_BACKWARD;
   return list_gradients(x, turn, last);
 }
 

@@ -593,7 +593,7 @@ static neap_status draft_reads(const neap_step *step, const int32_t *inputs, int
   reading->first_read = (int32_t)d->reads.count;
   for (int32_t i = 0; i < count; i++) {
     const struct step_tensor *tensor = &step->tensors[inputs[i]];
-    if (tensor->role != ROLE_VALUE) continue;
+    if (tensor->role != NEAP_ROLE_VALUE) continue;
     const int32_t output = output_of(step, inputs[i]);
     if (read_of(d, reading, tensor->producer, output) >= 0) continue;
     TRY(vector_push(&d->reads, ((struct read){tensor->producer, output})));
@@ -608,7 +608,7 @@ static neap_status draft_node(const neap_step *step, int32_t v, struct drafts *d
   reading->first_pair = (int32_t)d->pairs.count;
   for (int32_t p = 0; p < node->inplace_count; p++) {
     const int32_t tensor = node->inputs[node->inplace[p].input];
-    if (step->tensors[tensor].role != ROLE_VALUE) continue;
+    if (step->tensors[tensor].role != NEAP_ROLE_VALUE) continue;
     const int32_t read = read_of(d, reading, step->tensors[tensor].producer, output_of(step, tensor));
     if (read < 0) continue;
     TRY(vector_push(&d->pairs, ((struct inplace_pair){node->inplace[p].output, read})));
@@ -702,7 +702,7 @@ static neap_status check_sizes(const neap_step *step, int32_t length) {
   enum { TIMES = 4 };
   uint64_t most = 0;
   for (int32_t t = 0; t < step->tensor_count; t++)
-    if (step->tensors[t].role == ROLE_VALUE) most += step->tensors[t].bytes;
+    if (step->tensors[t].role == NEAP_ROLE_VALUE) most += step->tensors[t].bytes;
   uint64_t workspace = 0;
   for (int32_t v = 0; v < step->node_count; v++)
     if (step->nodes[v].workspace > workspace) workspace = step->nodes[v].workspace;

@@ -14,7 +14,7 @@ neap_status copy_begin(struct copy *copy, const struct neap_graph *from) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", from->name);
   for (size_t t = 0; copy->map != NULL && t < from->tensors.count; t++) copy->map[t] = -1;
   for (size_t t = 0; status == NEAP_OK && t < from->tensors.count; t++)
-    if (from->tensors.data[t].role != ROLE_VALUE && from->tensors.data[t].view_of < 0)
+    if (from->tensors.data[t].role != NEAP_ROLE_VALUE && from->tensors.data[t].view_of < 0)
       status = copy_value(copy, (int32_t)t);
   return status == NEAP_OK ? NEAP_OK : copy_end(copy, status, NULL);
 }

@@ -2,7 +2,7 @@
 
 static neap_status evaluate_node(struct copy *copy, const struct node *node, const int32_t *running_mean,
                                  const int32_t *running_variance) {
-  if (node->pass == PASS_UPDATE || node->op == OP_BATCH_NORM_STATISTICS) return NEAP_OK;
+  if (node->pass == NEAP_PASS_UPDATE || node->op == OP_BATCH_NORM_STATISTICS) return NEAP_OK;
   if (node->op == OP_DROPOUT) return copy_tensor(copy, node->inputs[0], &copy->map[node->outputs[0]]);
   if (node->op != OP_BATCH_NORM) return copy_node(copy, *node);
   const int32_t *in = node->inputs;

@@ -9,7 +9,7 @@ static int32_t maskable(const struct neap_graph *graph, const int32_t *start, co
   if (relu < 0 || graph->nodes.data[relu].op != OP_RELU) return -1;
   int32_t uses = 0;
   for (int32_t i = start[y]; i < start[y + 1]; i++)
-    uses += graph->nodes.data[readers[i]].pass != PASS_FORWARD;
+    uses += graph->nodes.data[readers[i]].pass != NEAP_PASS_FORWARD;
   return uses == 1 ? relu : -1;
 }
 

@@ -40,7 +40,7 @@ static neap_status map_memory(struct neap_session *s) {
   RETURN_IF_NULL(s->resident);
   uint64_t offset = 0;
   for (int32_t t = 0; t < step->tensor_count; t++) {
-    if (step->tensors[t].role == ROLE_VALUE) continue;
+    if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
     s->resident[t] = offset;
     offset += step->tensors[t].bytes; /* multiples of the alignment */
   }
@@ -63,10 +63,10 @@ static neap_status make_programs(struct neap_session *s) {
   unsigned char **theirs = region_alloc(&s->region, (size_t)evaluation->tensor_count, sizeof *theirs);
   RETURN_IF(!ours || !theirs, NEAP_OUT_OF_MEMORY, "session: out of memory");
   for (int32_t t = 0; t < training->tensor_count; t++)
-    if (training->tensors[t].role != ROLE_VALUE) ours[t] = s->memory + s->resident[t];
+    if (training->tensors[t].role != NEAP_ROLE_VALUE) ours[t] = s->memory + s->resident[t];
   for (int32_t t = 0, mine = 0; t < evaluation->tensor_count; t++) {
-    if (evaluation->tensors[t].role == ROLE_VALUE) continue;
-    while (training->tensors[mine].role == ROLE_VALUE) mine++;
+    if (evaluation->tensors[t].role == NEAP_ROLE_VALUE) continue;
+    while (training->tensors[mine].role == NEAP_ROLE_VALUE) mine++;
     theirs[t] = ours[mine++];
   }
   unsigned char *arena = s->memory + s->plan->resident_bytes;
@@ -132,7 +132,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 void *neap_session_input(neap_session *s, const char *name) {
   const struct neap_step *step = s->training->step;
   for (int32_t t = 0; t < step->tensor_count; t++)
-    if (step->tensors[t].role == ROLE_INPUT && strcmp(step->tensors[t].name, name) == 0)
+    if (step->tensors[t].role == NEAP_ROLE_INPUT && strcmp(step->tensors[t].name, name) == 0)
       return s->memory + s->resident[t];
   return NULL;
 }
@@ -162,7 +162,7 @@ static void convert_inputs(const neap_session *s, void (*convert)(unsigned char 
   const struct neap_graph *graph = s->training->graph;
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
-    if (tensor->role == ROLE_INPUT && tensor->view_of < 0 && tensor->dtype == NEAP_F32)
+    if (tensor->role == NEAP_ROLE_INPUT && tensor->view_of < 0 && tensor->dtype == NEAP_F32)
       convert(s->memory + s->resident[s->training->step_tensor[t]], tensor->elements);
   }
 }
@@ -212,8 +212,8 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .variant = graph_variants[s->variant].name};
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const struct step_tensor *tensor = &step->tensors[t];
-    if (tensor->role == ROLE_PARAMETER) memory->parameters += tensor->bytes;
-    if (tensor->role == ROLE_STATE) memory->states += tensor->bytes;
-    if (tensor->role == ROLE_INPUT) memory->inputs += tensor->bytes;
+    if (tensor->role == NEAP_ROLE_PARAMETER) memory->parameters += tensor->bytes;
+    if (tensor->role == NEAP_ROLE_STATE) memory->states += tensor->bytes;
+    if (tensor->role == NEAP_ROLE_INPUT) memory->inputs += tensor->bytes;
   }
 }

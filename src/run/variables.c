@@ -9,7 +9,7 @@
 #include "run/session.h"
 
 static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
-  if (s->training->graph->tensors.data[tensor].role == ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
+  if (s->training->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
   const int32_t updater = s->training->step->tensors[s->training->step_tensor[tensor]].updater;
   const bool running = updater >= 0 && s->training->graph->nodes.data[updater].op == OP_RUNNING_STATISTICS;
   return running ? NEAP_VARIABLE_RUNNING_STATISTIC : NEAP_VARIABLE_STATE;
@@ -22,7 +22,7 @@ neap_status list_variables(struct neap_session *s) {
   for (neap_variable_kind kind = 0; kind <= NEAP_VARIABLE_RUNNING_STATISTIC; kind++)
     for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
       const struct tensor *tensor = &graph->tensors.data[t];
-      if ((tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) && tensor->view_of < 0 &&
+      if ((tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE) && tensor->view_of < 0 &&
           kind_of(s, t) == kind)
         list[count++] = t;
     }

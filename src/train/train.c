@@ -66,7 +66,7 @@ static neap_status check_options(const neap_train_options *options) {
 static void find_map(struct training *t) {
   for (size_t i = 0; i < t->graph->tensors.count; i++) {
     const struct tensor *tensor = &t->graph->tensors.data[i];
-    if (tensor->role == ROLE_INPUT && tensor->rank == 3 && strcmp(tensor->name, "label") == 0)
+    if (tensor->role == NEAP_ROLE_INPUT && tensor->rank == 3 && strcmp(tensor->name, "label") == 0)
       memcpy(t->map, &tensor->dims[1], sizeof t->map);
   }
 }

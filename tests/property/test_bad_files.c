@@ -113,7 +113,7 @@ static void test_wrong_fields(void **state) {
       {"{\"format\":\"neap-graph\",\"version\":2}", "version"},
       {GRAPH("{\"name\":\"v\",\"bytes\":-1,\"role\":\"value\"}", "", ""), "tensors[0].bytes"},
       {GRAPH("{\"name\":\"v\",\"bytes\":1,\"role\":\"thing\"}", "", ""),
-       "is not one of input, parameter, state, value"},
+       "is not one of value, input, parameter, state"},
       {GRAPH(VALUE, "", ""), "no node makes"},
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[0],\"outputs\":[0]"), ""), "read before"},
       {GRAPH(VALUE, NODE("\"cost\":1,\"inputs\":[7],\"outputs\":[0]"), ""), "out of range"},

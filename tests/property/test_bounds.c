@@ -105,7 +105,7 @@ static neap_step *chain_of_cost(double cost) {
   int32_t inputs[NODES][2], outputs[NODES];
   for (int32_t v = 0; v < NODES; v++) {
     tensors[v] =
-        (struct step_tensor){.name = "", .bytes = v == 0 ? 64 : (uint64_t)1 << 40, .role = ROLE_VALUE};
+        (struct step_tensor){.name = "", .bytes = v == 0 ? 64 : (uint64_t)1 << 40, .role = NEAP_ROLE_VALUE};
     inputs[v][0] = v - 1;
     inputs[v][1] = NODES - 1 - v;
     outputs[v] = v;

@@ -295,17 +295,17 @@ struct blocks {
   int32_t tensor_count, node_count;
 };
 
-static int32_t add_block_tensor(struct blocks *b, enum role role, uint64_t bytes) {
+static int32_t add_block_tensor(struct blocks *b, neap_role role, uint64_t bytes) {
   b->tensors[b->tensor_count] = (struct step_tensor){.name = "t", .bytes = bytes, .role = role};
   return b->tensor_count++;
 }
 
-static struct step_node *add_block_node(struct blocks *b, enum pass pass, double cost) {
+static struct step_node *add_block_node(struct blocks *b, neap_pass pass, double cost) {
   const int32_t v = b->node_count++;
   b->nodes[v] = (struct step_node){.name = "n",
                                    .op = "Op",
                                    .pass = pass,
-                                   .repeatable = pass != PASS_UPDATE,
+                                   .repeatable = pass != NEAP_PASS_UPDATE,
                                    .cost = cost,
                                    .inputs = b->reads[v],
                                    .outputs = b->made[v],
@@ -322,7 +322,7 @@ static void add_output(struct blocks *b, struct step_node *node, int32_t t) {
 }
 
 static void add_block_update(struct blocks *b, int32_t gradient, int32_t parameter) {
-  struct step_node *update = add_block_node(b, PASS_UPDATE, 1);
+  struct step_node *update = add_block_node(b, NEAP_PASS_UPDATE, 1);
   add_read(b, update, gradient);
   add_read(b, update, parameter);
   b->updates[update - b->nodes] = parameter;
@@ -357,15 +357,15 @@ static struct neap_step *random_blocks(uint32_t seed, int32_t blocks) {
   for (int32_t k = 0; k < 3; k++)
     for (int32_t i = 0; i <= DEPTH; i++)
       bytes[k][i] = 1 + draw(&random, 60), cost[k][i] = 1 + draw(&random, 9);
-  int32_t before = add_block_tensor(&b, ROLE_INPUT, 10);
+  int32_t before = add_block_tensor(&b, NEAP_ROLE_INPUT, 10);
   for (int32_t k = 0; k < blocks; k++) { /* forward: the last node of a block also reads its input */
     shape[k] = (int32_t)draw(&random, 3);
     depth[k] = 1 + shape[k];
     parameter[k] =
-        k > 0 && draw(&random, 6) == 0 ? parameter[k - 1] : add_block_tensor(&b, ROLE_PARAMETER, 5);
+        k > 0 && draw(&random, 6) == 0 ? parameter[k - 1] : add_block_tensor(&b, NEAP_ROLE_PARAMETER, 5);
     const int32_t input = before;
     for (int32_t i = 0; i < depth[k]; i++) {
-      struct step_node *node = add_block_node(&b, PASS_FORWARD, cost[shape[k]][i]);
+      struct step_node *node = add_block_node(&b, NEAP_PASS_FORWARD, cost[shape[k]][i]);
       add_read(&b, node, before);
       add_read(&b, node, parameter[k]);
       if (i == depth[k] - 1 && i > 0) add_read(&b, node, input);
@@ -373,7 +373,7 @@ static struct neap_step *random_blocks(uint32_t seed, int32_t blocks) {
       node->inplace = &pair;
       node->inplace_count = i == 2;
       node->repeatable = draw(&random, 40) != 0;
-      before = value[k][i] = add_block_tensor(&b, ROLE_VALUE, bytes[shape[k]][i]);
+      before = value[k][i] = add_block_tensor(&b, NEAP_ROLE_VALUE, bytes[shape[k]][i]);
       add_output(&b, node, before);
     }
   }
@@ -381,16 +381,16 @@ static struct neap_step *random_blocks(uint32_t seed, int32_t blocks) {
   for (int32_t k = blocks; k-- > 0;) {
     int32_t sum = -1;
     for (int32_t i = depth[k]; i-- > 0;) {
-      struct step_node *node = add_block_node(&b, PASS_BACKWARD, 2 * cost[shape[k]][i]);
+      struct step_node *node = add_block_node(&b, NEAP_PASS_BACKWARD, 2 * cost[shape[k]][i]);
       add_read(&b, node, gradient);
       add_read(&b, node, parameter[k]);
       if (i > 0 || k > 0) add_read(&b, node, i > 0 ? value[k][i - 1] : value[k - 1][depth[k - 1] - 1]);
       if (shape[k] == 1) add_read(&b, node, value[k][i]);
       node->inplace = &pair;
       node->inplace_count = i == 1;
-      gradient = add_block_tensor(&b, ROLE_VALUE, bytes[shape[k]][i]);
+      gradient = add_block_tensor(&b, NEAP_ROLE_VALUE, bytes[shape[k]][i]);
       add_output(&b, node, gradient);
-      if (i == 0) add_output(&b, node, sum = add_block_tensor(&b, ROLE_VALUE, 5));
+      if (i == 0) add_output(&b, node, sum = add_block_tensor(&b, NEAP_ROLE_VALUE, 5));
     }
     if (k > 0 && parameter[k - 1] == parameter[k]) continue;
     add_block_update(&b, sum, parameter[k]);
@@ -447,24 +447,24 @@ static void test_gradient_that_returns(void **state) {
   static struct blocks b;
   memset(&b, 0, sizeof b);
   enum { LONG = 8 };
-  int32_t value[LONG], gradient = -1, far = -1, before = add_block_tensor(&b, ROLE_INPUT, 4);
-  const int32_t weight = add_block_tensor(&b, ROLE_PARAMETER, 10);
+  int32_t value[LONG], gradient = -1, far = -1, before = add_block_tensor(&b, NEAP_ROLE_INPUT, 4);
+  const int32_t weight = add_block_tensor(&b, NEAP_ROLE_PARAMETER, 10);
   for (int32_t s = 0; s < LONG; s++) {
-    struct step_node *node = add_block_node(&b, PASS_FORWARD, 1);
+    struct step_node *node = add_block_node(&b, NEAP_PASS_FORWARD, 1);
     add_read(&b, node, before);
     if (s == 2) add_read(&b, node, weight);
     value[s] = before;
-    add_output(&b, node, before = add_block_tensor(&b, ROLE_VALUE, 10));
+    add_output(&b, node, before = add_block_tensor(&b, NEAP_ROLE_VALUE, 10));
   }
   for (int32_t s = LONG; s-- > 0;)
     for (int32_t again = 0; again < (s == 5 ? 2 : 1); again++) {
       if (again > 0) add_block_update(&b, far, weight);
-      struct step_node *node = add_block_node(&b, PASS_BACKWARD, 1);
+      struct step_node *node = add_block_node(&b, NEAP_PASS_BACKWARD, 1);
       add_read(&b, node, value[s]);
       if (gradient >= 0) add_read(&b, node, gradient);
       if (s == 5 || s == 1) add_read(&b, node, far);
-      add_output(&b, node, gradient = add_block_tensor(&b, ROLE_VALUE, 10));
-      if (s == LONG - 1) add_output(&b, node, far = add_block_tensor(&b, ROLE_VALUE, 7));
+      add_output(&b, node, gradient = add_block_tensor(&b, NEAP_ROLE_VALUE, 10));
+      if (s == LONG - 1) add_output(&b, node, far = add_block_tensor(&b, NEAP_ROLE_VALUE, 7));
     }
   neap_step *step = finish_blocks(&b, "returning", gradient);
   struct chain chain;
@@ -529,50 +529,50 @@ static struct neap_step *recurrent_step(void) {
   static struct blocks b;
   memset(&b, 0, sizeof b);
   int32_t h[TIMES + 1][CELLS], c[TIMES + 1][CELLS], weight[CELLS], loss = -1;
-  const int32_t input = add_block_tensor(&b, ROLE_INPUT, 50);
+  const int32_t input = add_block_tensor(&b, NEAP_ROLE_INPUT, 50);
   for (int32_t l = 0; l < CELLS; l++) {
-    weight[l] = add_block_tensor(&b, ROLE_PARAMETER, 30);
+    weight[l] = add_block_tensor(&b, NEAP_ROLE_PARAMETER, 30);
     h[0][l] = c[0][l] = input;
   }
   for (int32_t t = 1; t <= TIMES; t++) {
     for (int32_t l = 0; l < CELLS; l++) {
-      struct step_node *gates = add_block_node(&b, PASS_FORWARD, 10),
-                       *cell = add_block_node(&b, PASS_FORWARD, 2);
+      struct step_node *gates = add_block_node(&b, NEAP_PASS_FORWARD, 10),
+                       *cell = add_block_node(&b, NEAP_PASS_FORWARD, 2);
       add_read(&b, gates, l == 0 ? input : h[t][l - 1]);
       add_read(&b, gates, h[t - 1][l]);
       add_read(&b, gates, weight[l]);
-      const int32_t made = add_block_tensor(&b, ROLE_VALUE, 80);
+      const int32_t made = add_block_tensor(&b, NEAP_ROLE_VALUE, 80);
       add_output(&b, gates, made);
       add_read(&b, cell, made);
       add_read(&b, cell, c[t - 1][l]);
-      add_output(&b, cell, h[t][l] = add_block_tensor(&b, ROLE_VALUE, 20));
-      add_output(&b, cell, c[t][l] = add_block_tensor(&b, ROLE_VALUE, 20));
+      add_output(&b, cell, h[t][l] = add_block_tensor(&b, NEAP_ROLE_VALUE, 20));
+      add_output(&b, cell, c[t][l] = add_block_tensor(&b, NEAP_ROLE_VALUE, 20));
     }
-    struct step_node *sum = add_block_node(&b, PASS_FORWARD, 1);
+    struct step_node *sum = add_block_node(&b, NEAP_PASS_FORWARD, 1);
     if (loss >= 0) add_read(&b, sum, loss);
     add_read(&b, sum, h[t][CELLS - 1]);
-    add_output(&b, sum, loss = add_block_tensor(&b, ROLE_VALUE, 1));
+    add_output(&b, sum, loss = add_block_tensor(&b, NEAP_ROLE_VALUE, 1));
   }
   const int32_t forward = b.node_count;
   int32_t before[CELLS] = {-1, -1}, sums[CELLS] = {-1, -1};
   for (int32_t t = TIMES; t >= 1; t--)
     for (int32_t l = CELLS, above = -1; l-- > 0;) {
       const struct step_node *cell = &b.nodes[(t - 1) * (2 * CELLS + 1) + 2 * l + 1];
-      struct step_node *node = add_block_node(&b, PASS_BACKWARD, 20);
+      struct step_node *node = add_block_node(&b, NEAP_PASS_BACKWARD, 20);
       add_read(&b, node, cell->inputs[0]);
       add_read(&b, node, c[t - 1][l]);
       add_read(&b, node, h[t - 1][l]);
       if (above >= 0) add_read(&b, node, above);
       if (before[l] >= 0) add_read(&b, node, before[l]);
       if (above < 0 && before[l] < 0) add_read(&b, node, loss);
-      above = add_block_tensor(&b, ROLE_VALUE, 20);
-      before[l] = add_block_tensor(&b, ROLE_VALUE, 40);
+      above = add_block_tensor(&b, NEAP_ROLE_VALUE, 20);
+      before[l] = add_block_tensor(&b, NEAP_ROLE_VALUE, 40);
       add_output(&b, node, above);
       add_output(&b, node, before[l]);
-      struct step_node *sum = add_block_node(&b, PASS_BACKWARD, 5);
+      struct step_node *sum = add_block_node(&b, NEAP_PASS_BACKWARD, 5);
       add_read(&b, sum, above);
       if (sums[l] >= 0) add_read(&b, sum, sums[l]);
-      sums[l] = add_block_tensor(&b, ROLE_VALUE, 30);
+      sums[l] = add_block_tensor(&b, NEAP_ROLE_VALUE, 30);
       add_output(&b, sum, sums[l]);
     }
   assert_true(forward < b.node_count);
@@ -613,19 +613,19 @@ static neap_step *skipping_step(bool skip) {
   static struct blocks b;
   memset(&b, 0, sizeof b);
   enum { NODES = 6 };
-  int32_t value[NODES], second = -1, gradient = -1, before = add_block_tensor(&b, ROLE_INPUT, 4);
+  int32_t value[NODES], second = -1, gradient = -1, before = add_block_tensor(&b, NEAP_ROLE_INPUT, 4);
   for (int32_t v = 0; v < NODES; v++) {
-    struct step_node *node = add_block_node(&b, PASS_FORWARD, 1);
+    struct step_node *node = add_block_node(&b, NEAP_PASS_FORWARD, 1);
     add_read(&b, node, before);
     if (v == NODES - 1 && skip) add_read(&b, node, second);
-    add_output(&b, node, before = value[v] = add_block_tensor(&b, ROLE_VALUE, 10));
-    if (v == 0 && skip) add_output(&b, node, second = add_block_tensor(&b, ROLE_VALUE, 10));
+    add_output(&b, node, before = value[v] = add_block_tensor(&b, NEAP_ROLE_VALUE, 10));
+    if (v == 0 && skip) add_output(&b, node, second = add_block_tensor(&b, NEAP_ROLE_VALUE, 10));
   }
   for (int32_t v = NODES; v-- > 1;) {
-    struct step_node *node = add_block_node(&b, PASS_BACKWARD, 2);
+    struct step_node *node = add_block_node(&b, NEAP_PASS_BACKWARD, 2);
     add_read(&b, node, value[v - 1]);
     if (gradient >= 0) add_read(&b, node, gradient);
-    add_output(&b, node, gradient = add_block_tensor(&b, ROLE_VALUE, 10));
+    add_output(&b, node, gradient = add_block_tensor(&b, NEAP_ROLE_VALUE, 10));
   }
   return finish_blocks(&b, "skipping", gradient);
 }

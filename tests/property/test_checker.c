@@ -22,7 +22,7 @@ static neap_step *wild_step(uint32_t *random) {
   int32_t made = weights, count = body;
   for (int32_t t = 0; t < weights; t++)
     tensors[t] = (struct step_tensor){
-        .name = "w", .bytes = draw(random, 9), .role = t == 0 ? ROLE_INPUT : ROLE_PARAMETER};
+        .name = "w", .bytes = draw(random, 9), .role = t == 0 ? NEAP_ROLE_INPUT : NEAP_ROLE_PARAMETER};
   for (int32_t v = 0; v < body; v++) {
     const int32_t known = made;
     nodes[v] = (struct step_node){.name = "n",
@@ -43,7 +43,7 @@ static neap_step *wild_step(uint32_t *random) {
     for (int32_t i = 0; i < nodes[v].output_count; i++) {
       outputs[v][i] = made;
       tensors[made++] = (struct step_tensor){
-          .name = "v", .bytes = draw(random, 6) ? 1 + draw(random, 20) : 0, .role = ROLE_VALUE};
+          .name = "v", .bytes = draw(random, 6) ? 1 + draw(random, 20) : 0, .role = NEAP_ROLE_VALUE};
     }
     if (nodes[v].output_count > 0) nodes[v].inplace_count = (int32_t)draw(random, LISTED);
     for (int32_t i = 0; i < nodes[v].inplace_count; i++)
@@ -56,7 +56,7 @@ static neap_step *wild_step(uint32_t *random) {
     inputs[count][1] = weights + (int32_t)draw(random, (uint32_t)(made - weights));
     nodes[count] = (struct step_node){.name = "u",
                                       .op = "SGD",
-                                      .pass = PASS_UPDATE,
+                                      .pass = NEAP_PASS_UPDATE,
                                       .repeatable = true, /* which an update is not, whatever this says */
                                       .cost = 1,
                                       .inputs = inputs[count],
@@ -152,7 +152,7 @@ static int32_t instance_read(const struct truth *truth, int32_t tensor, int32_t 
 static void try_pair(const neap_step *step, const struct step_node *node, struct inplace_pair pair, int32_t t,
                      int32_t first, struct truth *truth) {
   const int32_t input = node->inputs[pair.input], guest = first + pair.output;
-  if (step->tensors[input].role != ROLE_VALUE) return;
+  if (step->tensors[input].role != NEAP_ROLE_VALUE) return;
   const int32_t host = instance_read(truth, input, t);
   if (host < 0) return; /* not made: the schedule is not valid */
   bool can = truth->lives[host].last == t && truth->lives[host].bytes >= truth->lives[guest].bytes &&
@@ -407,10 +407,12 @@ static void test_made_plans(void **state) {
 /* x, w -> conv -> a -> relu (in place) -> b -> loss -> c; conv again; c, a, w -> grad -> g; g, w -> sgd.
  * Live bytes by position: 72, 64, 96, 104, 112, 48; resident 14. */
 static neap_step *small_step(void) {
-  static struct step_tensor tensors[] = {
-      {.name = "x", .bytes = 10, .role = ROLE_INPUT}, {.name = "w", .bytes = 4, .role = ROLE_PARAMETER},
-      {.name = "a", .bytes = 64, .role = ROLE_VALUE}, {.name = "b", .bytes = 64, .role = ROLE_VALUE},
-      {.name = "c", .bytes = 32, .role = ROLE_VALUE}, {.name = "g", .bytes = 16, .role = ROLE_VALUE}};
+  static struct step_tensor tensors[] = {{.name = "x", .bytes = 10, .role = NEAP_ROLE_INPUT},
+                                         {.name = "w", .bytes = 4, .role = NEAP_ROLE_PARAMETER},
+                                         {.name = "a", .bytes = 64, .role = NEAP_ROLE_VALUE},
+                                         {.name = "b", .bytes = 64, .role = NEAP_ROLE_VALUE},
+                                         {.name = "c", .bytes = 32, .role = NEAP_ROLE_VALUE},
+                                         {.name = "g", .bytes = 16, .role = NEAP_ROLE_VALUE}};
   static const int32_t ids[] = {0, 1, 2, 3, 4, 5}, grad[] = {4, 2, 1}, sgd[] = {5, 1};
   static const struct inplace_pair pair = {0, 0};
 #define NODE(text, price, in, in_count, ...)                                                                 \

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <omp.h>
 
 #include "layout/layout.h"
 #include "layout/solver.h"
@@ -284,6 +285,38 @@ static void test_full(void **state) {
   }
 }
 
+/* Orders are tried side by side where threads are free; what comes out is the same. */
+static void test_any_number_of_threads(void **state) {
+  (void)state;
+  enum { COUNT = 120 };
+  const struct placement_limits limits = {.searched = 40000000, .tiered = 4000000, .closing = 16000000};
+  const int usual = omp_get_max_threads();
+  int met = 0, missed = 0;
+  for (int i = 0; i < 20; i += shorten(10) < 10 ? 3 : 1) {
+    uint32_t random = (uint32_t)i + 31;
+    neap_buffer buffers[COUNT];
+    struct shape shapes[2][COUNT];
+    struct span spans[COUNT];
+    struct placement_result result[2];
+    cut(&random, COUNT, buffers);
+    for (int k = 0; k < COUNT && i % 2 == 1; k++) buffers[k].size += draw(&random, 4096); /* full no longer */
+    for (int32_t k = 0; k < COUNT; k++) {
+      spans[k] = (struct span){buffers[k].lower, buffers[k].upper, buffers[k].size};
+      shapes[0][k] = shapes[1][k] = (struct shape){.first = k, .count = 1};
+    }
+    for (int r = 0; r < 2; r++) {
+      omp_set_num_threads(r == 0 ? 1 : 3);
+      assert_int_equal(place_shapes(shapes[r], COUNT, spans, &limits, &result[r]), NEAP_OK);
+    }
+    omp_set_num_threads(usual);
+    assert_int_equal(result[0].height, result[1].height);
+    assert_int_equal(result[0].least, result[1].least);
+    assert_memory_equal(shapes[0], shapes[1], sizeof *shapes);
+    *(result[0].height == result[0].lower_bound ? &met : &missed) += 1;
+  }
+  assert_true(met > 0 && missed > 0);
+}
+
 /* ---- Cases of their own ---- */
 
 static void test_windows(void **state) {
@@ -422,11 +455,16 @@ static void test_tiers(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_small),         cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_large),
-      cmocka_unit_test(test_full),          cmocka_unit_test(test_windows),      cmocka_unit_test(test_equal),
-      cmocka_unit_test(test_edges),         cmocka_unit_test(test_extremes),     cmocka_unit_test(test_tiers),
-      cmocka_unit_test(test_dies_in_place),
-  };
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_small),
+                                     cmocka_unit_test(test_small_shapes),
+                                     cmocka_unit_test(test_large),
+                                     cmocka_unit_test(test_full),
+                                     cmocka_unit_test(test_windows),
+                                     cmocka_unit_test(test_equal),
+                                     cmocka_unit_test(test_edges),
+                                     cmocka_unit_test(test_extremes),
+                                     cmocka_unit_test(test_tiers),
+                                     cmocka_unit_test(test_dies_in_place),
+                                     cmocka_unit_test(test_any_number_of_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

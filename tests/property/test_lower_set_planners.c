@@ -414,7 +414,7 @@ static bool has_few_lower_sets(const neap_step *step) {
 static double forward_cost(const neap_step *step) {
   double cost = 0;
   for (int32_t v = 0; v < step->node_count; v++)
-    cost += step->nodes[v].pass == PASS_FORWARD ? step->nodes[v].cost : 0;
+    cost += step->nodes[v].pass == NEAP_PASS_FORWARD ? step->nodes[v].cost : 0;
   return cost;
 }
 

@@ -115,9 +115,9 @@ static neap_step *branches_side_by_side(void) {
   static int32_t ids[NODES + 1], ends[BRANCHES];
   for (int32_t t = 0; t <= NODES; t++) {
     ids[t] = t;
-    tensors[t] = (struct step_tensor){.name = "value", .bytes = BIG, .role = ROLE_VALUE};
+    tensors[t] = (struct step_tensor){.name = "value", .bytes = BIG, .role = NEAP_ROLE_VALUE};
   }
-  tensors[NODES] = (struct step_tensor){.name = "image", .bytes = SMALL, .role = ROLE_INPUT};
+  tensors[NODES] = (struct step_tensor){.name = "image", .bytes = SMALL, .role = NEAP_ROLE_INPUT};
   for (int32_t v = 0; v < NODES; v++)
     nodes[v] = (struct step_node){.name = "node",
                                   .op = "op",

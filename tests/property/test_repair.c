@@ -163,15 +163,17 @@ static void test_any_number_of_threads(void **state) {
   for (int i = 0; i < shorten(12); i++) {
     neap_step *step = random_step(i % 2 ? FAMILY_DENSE : FAMILY_LAYERED, 40 + 3 * i, (uint32_t)i + 700);
     const uint64_t lowest = plan_lower_bound(step);
-    uint64_t most, smallest;
+    const char *planner = i % 3 == 0 ? "auto" : "neap";
+    uint64_t most, smallest, same;
     neap_plan *alone, *shared;
     assert_int_equal(neap_step_keep_all_bytes(step, &most), NEAP_OK);
     const uint64_t budget = lowest + (most - lowest) / 10 * (uint64_t)(6 + i % 3);
     omp_set_num_threads(1);
-    const neap_status status = neap_plan_make(step, budget, "neap", &smallest, &alone);
+    const neap_status status = neap_plan_make(step, budget, planner, &smallest, &alone);
     omp_set_num_threads(3);
-    assert_int_equal(neap_plan_make(step, budget, "neap", &smallest, &shared), status);
+    assert_int_equal(neap_plan_make(step, budget, planner, &same, &shared), status);
     omp_set_num_threads(usual);
+    assert_int_equal(smallest, same);
     if (status == NEAP_OK) {
       expect_valid(step, alone);
       expect_same(alone, shared);

@@ -23,7 +23,7 @@ static void expect(enum op op, struct attributes attributes, const struct values
     int32_t inputs[4], outputs[NODE_MAX_OUTPUTS];
     assert_ok(graph_create("channels", &graph));
     for (int32_t k = 0; k < count; k++) {
-      struct tensor t = {.name = "x", .role = ROLE_INPUT, .rank = 4, .view_of = -1};
+      struct tensor t = {.name = "x", .role = NEAP_ROLE_INPUT, .rank = 4, .view_of = -1};
       memcpy(t.dims, in[k].dims, sizeof in[k].dims);
       assert_ok(graph_add_tensor(graph, t, &inputs[k]));
     }

@@ -50,7 +50,7 @@ static double *training_gradients(const struct op_case *c, bool fuse, int64_t *c
   assert_non_null(gradients);
   for (int32_t id = 0; id < (int32_t)lowered->graph->tensors.count; id++) {
     const struct tensor *t = &lowered->graph->tensors.data[id];
-    if (t->role != ROLE_PARAMETER) continue;
+    if (t->role != NEAP_ROLE_PARAMETER) continue;
     const double *old = before.data[id], *new = after.data[id];
     for (int64_t i = 0; i < t->elements; i++) *next++ = old[i] - new[i];
   }
@@ -76,7 +76,7 @@ static void check_case(const struct op_case *c) {
   op_case_fill(&forward);
   for (int32_t id = 0; id < (int32_t)lowered->graph->tensors.count; id++) {
     const struct tensor *t = &lowered->graph->tensors.data[id];
-    if (t->role != ROLE_PARAMETER) continue;
+    if (t->role != NEAP_ROLE_PARAMETER) continue;
     const double tolerance = 1e-6 * fmax(largest(gradient, t->elements), 1e-3);
     int checked = 0;
     for (int64_t k = 0; k < TRIED; k++) {

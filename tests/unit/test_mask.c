@@ -13,7 +13,7 @@ static void spoil(const struct interpreter *m) {
   const bool wide = m->lowered->backend == &reference_backend;
   for (int32_t id = 0; id < (int32_t)graph->tensors.count; id++) {
     const struct tensor *t = &graph->tensors.data[id];
-    if (t->role != ROLE_INPUT || t->dtype != NEAP_F32) continue;
+    if (t->role != NEAP_ROLE_INPUT || t->dtype != NEAP_F32) continue;
     for (int64_t i = 0; i < t->elements; i += 7)
       if (wide)
         ((double *)m->data[id])[i] = NAN;
@@ -41,8 +41,8 @@ static void expect_same_bits(const char *name, const struct neap_graph *graph,
   struct lowered *l[2] = {run(graph, backend, spoiled, &m[0]), run(other_graph, backend, spoiled, &m[1])};
   for (int32_t id = 0; id < (int32_t)l[0]->graph->tensors.count; id++) {
     const struct tensor *t = &l[0]->graph->tensors.data[id];
-    if (t->view_of >= 0 || (t->role == ROLE_VALUE && id != l[0]->graph->loss)) continue;
-    const int32_t other = t->role == ROLE_VALUE ? l[1]->graph->loss : id;
+    if (t->view_of >= 0 || (t->role == NEAP_ROLE_VALUE && id != l[0]->graph->loss)) continue;
+    const int32_t other = t->role == NEAP_ROLE_VALUE ? l[1]->graph->loss : id;
     if (memcmp(m[0].data[id], m[1].data[other], interpreter_bytes(&m[0], id)) != 0)
       fail_msg("%s, %s: '%s' has other bits", name, backend->name, t->name);
   }

@@ -43,7 +43,7 @@ static struct single cut(const struct op_case *c, const struct interpreter *whol
       if (node->inputs[k] == node->inputs[i]) inputs[i] = k == i ? -1 : inputs[k];
     if (inputs[i] >= 0) continue;
     struct tensor tensor = from->tensors.data[node->inputs[i]];
-    if (tensor.role == ROLE_VALUE) tensor.role = ROLE_INPUT;
+    if (tensor.role == NEAP_ROLE_VALUE) tensor.role = NEAP_ROLE_INPUT;
     tensor.view_of = -1;
     assert_ok(graph_add_tensor(s.graph, tensor, &inputs[i]));
     double *values = interpreter_read(whole, graph_storage(from, node->inputs[i]));
@@ -155,8 +155,8 @@ static bool choose_formats(const struct single *s, const struct variant *variant
   bool any = variant->lanes == 1;
   for (int32_t i = 0; i < s->input_count; i++) {
     const struct tensor *t = &s->graph->tensors.data[i];
-    formats[i] = t->role == ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
-    if (t->role != ROLE_INPUT || t->rank != 4 || variant->lanes == 1) continue;
+    formats[i] = t->role == NEAP_ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
+    if (t->role != NEAP_ROLE_INPUT || t->rank != 4 || variant->lanes == 1) continue;
     formats[i] =
         (struct memory_format){variant->lanes > 0 ? variant->lanes : t->dims[1], variant->blocks, NULL};
     any = true;
@@ -171,7 +171,7 @@ static bool in_place_possible(const struct single *s, const struct lowered *lowe
   const struct node *before = &s->graph->nodes.data[0],
                     *node = &lowered->graph->nodes.data[main_node(lowered)];
   const int32_t *step = lowered->step_tensor;
-  return s->graph->tensors.data[before->inputs[pair.input]].role == ROLE_INPUT &&
+  return s->graph->tensors.data[before->inputs[pair.input]].role == NEAP_ROLE_INPUT &&
          lowered->step->tensors[step[node->inputs[pair.input]]].bytes >=
              lowered->step->tensors[step[node->outputs[pair.output]]].bytes;
 }
@@ -303,9 +303,17 @@ enum { ROWS = 4, CLASSES = 3 };
 /* What the loss of `logits` and its gradient are on a backend: loss, right answers, gradient. */
 static void run_loss(const struct backend *backend, const double *logits, const double *labels,
                      struct results *forward, struct results *backward) {
-  const struct tensor
-      x = {.name = "logits", .role = ROLE_INPUT, .rank = 2, .dims = {ROWS, CLASSES}, .view_of = -1},
-      y = {.name = "label", .dtype = NEAP_I32, .role = ROLE_INPUT, .rank = 1, .dims = {ROWS}, .view_of = -1};
+  const struct tensor x = {.name = "logits",
+                           .role = NEAP_ROLE_INPUT,
+                           .rank = 2,
+                           .dims = {ROWS, CLASSES},
+                           .view_of = -1},
+                      y = {.name = "label",
+                           .dtype = NEAP_I32,
+                           .role = NEAP_ROLE_INPUT,
+                           .rank = 1,
+                           .dims = {ROWS},
+                           .view_of = -1};
   for (int pass = 0; pass < 2; pass++) {
     struct single s = {.input_count = 2, .inputs = {(double *)logits, (double *)labels}};
     int32_t in[2], out[2];
@@ -318,7 +326,7 @@ static void run_loss(const struct backend *backend, const double *logits, const 
                         .outputs = out,
                         .output_count = 1,
                         .op = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
-                        .pass = PASS_BACKWARD};
+                        .pass = NEAP_PASS_BACKWARD};
     if (pass == 0) {
       assert_ok(graph_apply(s.graph, OP_SOFTMAX_CROSS_ENTROPY, "loss", &(struct attributes){0}, in, 2, out));
     } else {
@@ -372,7 +380,7 @@ static void test_loss(void **state) {
 /* What dropout makes of ones; the caller frees it. */
 static double *drop_ones(const struct backend *backend, int64_t count, float probability, int32_t stream,
                          const struct run_context *at) {
-  const struct tensor x = {.name = "x", .role = ROLE_INPUT, .rank = 1, .dims = {count}, .view_of = -1};
+  const struct tensor x = {.name = "x", .role = NEAP_ROLE_INPUT, .rank = 1, .dims = {count}, .view_of = -1};
   const struct attributes attributes = {.probability = probability, .stream = stream};
   const struct lower_options o = options(NEAP_CONV_AUTO);
   struct neap_graph *graph;
@@ -435,13 +443,13 @@ enum { UPDATED = 3 };
 static void run_first_update(const struct optimizer *optimizer, const double *w, const double *g,
                              double *result) {
   const bool adam = optimizer->kind == NEAP_ADAMW;
-  struct tensor t = {.name = "w", .role = ROLE_PARAMETER, .rank = 1, .dims = {UPDATED}, .view_of = -1};
+  struct tensor t = {.name = "w", .role = NEAP_ROLE_PARAMETER, .rank = 1, .dims = {UPDATED}, .view_of = -1};
   double zeros[UPDATED] = {0};
   struct single s = {.input_count = adam                       ? 4
                                     : optimizer->momentum != 0 ? 3
                                                                : 2,
                      .inputs = {(double *)w, (double *)g, zeros, zeros}};
-  static const enum role roles[] = {ROLE_PARAMETER, ROLE_INPUT, ROLE_STATE, ROLE_STATE};
+  static const neap_role roles[] = {NEAP_ROLE_PARAMETER, NEAP_ROLE_INPUT, NEAP_ROLE_STATE, NEAP_ROLE_STATE};
   int32_t in[4];
   assert_ok(graph_create("update", &s.graph));
   for (int32_t i = 0; i < s.input_count; i++) {
@@ -451,7 +459,7 @@ static void run_first_update(const struct optimizer *optimizer, const double *w,
   const int32_t updates[] = {in[0], in[2], in[3]};
   const struct node node = {.name = "update",
                             .op = adam ? OP_ADAMW : OP_SGD,
-                            .pass = PASS_UPDATE,
+                            .pass = NEAP_PASS_UPDATE,
                             .attributes = {.momentum = optimizer->momentum,
                                            .weight_decay = optimizer->weight_decay,
                                            .beta1 = optimizer->beta1,
@@ -511,7 +519,7 @@ static void compare_steps(const struct op_case *c, const struct optimizer *optim
     interpreter_run(&m[i], &context);
   }
   char name[160];
-  for (int32_t id = 0; lowered[0]->graph->tensors.data[id].role != ROLE_VALUE; id++) {
+  for (int32_t id = 0; lowered[0]->graph->tensors.data[id].role != NEAP_ROLE_VALUE; id++) {
     snprintf(name, sizeof name, "%s, %s", c->name, lowered[0]->graph->tensors.data[id].name);
     struct results r[2] = {0};
     for (int i = 0; i < 2; i++) take(&r[i], &m[i], id);

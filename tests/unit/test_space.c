@@ -18,12 +18,12 @@ static void expect(enum op op, struct attributes attributes, struct image x, con
     struct neap_graph *graph;
     struct lowered *lowered = NULL;
     struct tensor t = {
-        .name = "x", .role = ROLE_INPUT, .rank = 4, .dims = {1, 1, x.height, x.width}, .view_of = -1};
+        .name = "x", .role = NEAP_ROLE_INPUT, .rank = 4, .dims = {1, 1, x.height, x.width}, .view_of = -1};
     int32_t in[2], out;
     assert_ok(graph_create("space", &graph));
     assert_ok(graph_add_tensor(graph, t, &in[0]));
     if (kernel != NULL) {
-      t.role = ROLE_PARAMETER;
+      t.role = NEAP_ROLE_PARAMETER;
       t.dims[2] = kernel->height;
       t.dims[3] = kernel->width;
       assert_ok(graph_add_tensor(graph, t, &in[1]));

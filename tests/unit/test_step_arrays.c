@@ -45,7 +45,7 @@ static void add_nodes(struct arrays *out, const neap_step *step) {
     const struct step_node *node = &step->nodes[v];
     costs[v] = node->cost;
     workspaces[v] = node->workspace;
-    passes[v] = (neap_pass)node->pass;
+    passes[v] = node->pass;
     repeatable[v] = node->repeatable;
     names[v] = node->name;
     ops[v] = node->op;
@@ -65,8 +65,6 @@ static void add_nodes(struct arrays *out, const neap_step *step) {
 }
 
 static void to_arrays(const neap_step *step, struct arrays *out) {
-  static const neap_role roles_of[ROLE_COUNT] = {NEAP_ROLE_INPUT, NEAP_ROLE_PARAMETER, NEAP_ROLE_STATE,
-                                                 NEAP_ROLE_VALUE};
   *out = (struct arrays){0};
   const size_t n = (size_t)step->tensor_count;
   uint64_t *bytes = region_alloc(&out->region, n, sizeof *bytes);
@@ -74,7 +72,7 @@ static void to_arrays(const neap_step *step, struct arrays *out) {
   const char **names = region_alloc(&out->region, n, sizeof *names);
   for (size_t t = 0; t < n; t++) {
     bytes[t] = step->tensors[t].bytes;
-    roles[t] = roles_of[step->tensors[t].role];
+    roles[t] = step->tensors[t].role;
     names[t] = step->tensors[t].name;
   }
   out->arrays = (neap_step_arrays){.name = step->name,
@@ -152,7 +150,8 @@ static void test_defaults(void **state) {
   neap_step_arrays arrays = small();
   neap_step *step;
   ASSERT_OK(neap_step_create(&arrays, &step));
-  static const enum role roles[5] = {ROLE_VALUE, ROLE_VALUE, ROLE_VALUE, ROLE_INPUT, ROLE_PARAMETER};
+  static const neap_role roles[5] = {NEAP_ROLE_VALUE, NEAP_ROLE_VALUE, NEAP_ROLE_VALUE, NEAP_ROLE_INPUT,
+                                     NEAP_ROLE_PARAMETER};
   for (int t = 0; t < 5; t++) assert_int_equal(step->tensors[t].role, roles[t]);
   for (int v = 0; v < 3; v++) {
     assert_true(step->nodes[v].repeatable);

@@ -17,7 +17,7 @@ struct activation activation_of(const struct tensor *tensor, struct memory_forma
 /* An image that begins a network, for which blocks would be nearly empty. So they are for two classes of
  * pixels, but oneDNN's convolutions have blocks on both sides or on none. */
 static bool is_image(const struct tensor *tensor) {
-  return tensor->role == ROLE_INPUT && tensor->dims[1] <= 4;
+  return tensor->role == NEAP_ROLE_INPUT && tensor->dims[1] <= 4;
 }
 
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor) {

@@ -329,22 +329,38 @@ static neap_status go_on(struct repair *r, int round) {
   return status;
 }
 
-/* What the planner found is better searched than what is found near it: where the layout nearly fits, and in
- * a large step, that and then the runner-up are worth more work. */
-static neap_status try_again(struct repair *r, const struct schedule *runner_up) {
-  const struct schedule *schedules[] = {r->start, runner_up};
-  const int count = runner_up->nodes.count > 0 ? 2 : 1;
+/* The planner's own schedules, with so much effort: whichever is asked first is taken where it will do. */
+static neap_status try_schedules(struct repair *r, const struct schedule *const *schedules, int count,
+                                 enum layout_effort effort) {
+  enum { MOST = 2 };
+  struct neap_plan *plans[MOST] = {NULL, NULL};
+  struct ending ended[MOST];
   struct demand demand = *r->demand;
-  demand.effort = EFFORT_LARGE;
-  for (int i = 0; i < count && !done(r); i++) {
-    struct neap_plan *plan = NULL;
-    TRY(plan_of_schedule(r->step, schedules[i], &demand, &plan));
-    if ((i == 0 || fits(r, plan)) && better(r, plan, r->best)) {
-      swap_plans(&r->best, &plan);
+  demand.effort = effort;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++)
+    ending_keep(&ended[i], plan_of_schedule(r->step, schedules[i], &demand, &plans[i]));
+  for (int i = 0; i < count; i++) {
+    const bool is_start = schedules[i] == r->start;
+    if (plans[i] != NULL && !done(r) && (is_start || fits(r, plans[i])) && better(r, plans[i], r->best)) {
+      swap_plans(&r->best, &plans[i]);
       r->start = schedules[i];
     }
-    neap_plan_free(plan);
+    neap_plan_free(plans[i]);
   }
+  return status_of_tasks(ended, count);
+}
+
+/* What the planner found is better searched than what is found near it: where the layout nearly fits, and in
+ * a large step, that and then the runner-up are worth more work. The layout of a large step takes a second
+ * and has use for one thread (layout.c): there the runner-up has its turn without more work first, and then
+ * both are tried at once. */
+static neap_status try_again(struct repair *r, const struct schedule *runner_up, bool large) {
+  const struct schedule *const both[] = {r->start, runner_up};
+  const int count = runner_up->nodes.count > 0 ? 2 : 1;
+  if (large && count > 1) TRY(try_schedules(r, &both[1], 1, EFFORT_USUAL));
+  if (large) return done(r) ? NEAP_OK : try_schedules(r, both, count, EFFORT_LARGE);
+  for (int i = 0; i < count && !done(r); i++) TRY(try_schedules(r, &both[i], 1, EFFORT_LARGE));
   return NEAP_OK;
 }
 
@@ -408,7 +424,7 @@ static neap_status try_below(struct repair *r) {
 static neap_status repair(struct repair *r, const struct schedule *runner_up, bool large) {
   struct region region = {0};
   const bool near = large || nearly_fits(r->best->arena_bytes, r->demand->capacity);
-  if (runner_up != NULL && near) TRY(try_again(r, runner_up));
+  if (runner_up != NULL && near) TRY(try_again(r, runner_up, large));
   const bool late = clock_is_past(r->demand->deadline);
   if (done(r) || (r->demand->again && !late && near && !fits(r, r->best))) return NEAP_OK;
   r->padded.nodes = region_copy(&region, r->step->nodes, (size_t)r->step->node_count, sizeof *r->step->nodes);

@@ -11,7 +11,7 @@
 /* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
  * few hundred, a few seconds for ten thousand. */
 static int64_t work_for(int64_t nodes) {
-  enum { SMALL = 400, EACH = 46000, EACH_MORE = 6000 };
+  enum { SMALL = 400, EACH = 46000, EACH_MORE = 4800 };
   return nodes < SMALL ? nodes * EACH : (int64_t)SMALL * EACH + (nodes - SMALL) * EACH_MORE;
 }
 
@@ -41,6 +41,11 @@ static bool done(const struct planning *p) {
   return (p->options->quick && planning_fits(p)) || planning_is_late(p);
 }
 
+static neap_status mend(const struct planning *p, struct search *search) {
+  const bool needed = search->timeline.excess > 0 && !p->options->quick;
+  return needed ? search_mend(search, p->work / 4) : NEAP_OK;
+}
+
 /* A search from a valid schedule, brought towards the limit. */
 static neap_status descend_from(const struct planning *p, const struct schedule *start, uint32_t seed,
                                 bool radial, struct search **out) {
@@ -49,7 +54,17 @@ static neap_status descend_from(const struct planning *p, const struct schedule 
   *out = search;
   search->radial = radial;
   TRY(search_descend(search, p->work / 2));
-  return search->timeline.excess > 0 && !p->options->quick ? search_mend(search, p->work / 4) : NEAP_OK;
+  return p->step->node_count > LARGE_STEP ? NEAP_OK : mend(p, search);
+}
+
+/* In a large step that takes seconds: only where nothing fits. */
+static neap_status mend_all(struct planning *p) {
+  for (int i = 0; i < p->count; i++) {
+    const int64_t before = p->candidates[i]->timeline.work;
+    if (!planning_fits(p)) TRY(mend(p, p->candidates[i]));
+    p->spent += p->candidates[i]->timeline.work - before;
+  }
+  return NEAP_OK;
 }
 
 /* Takes the search over; NULL: none. */
@@ -114,6 +129,7 @@ neap_status planning_start(struct planning *p) {
     struct start another = {.quick = true};
     TRY(run_starts(p, &another, 1));
   }
+  if (large) TRY(mend_all(p));
   struct start last = {.row = plan_evict, .quick = true};
   return large && !planning_fits(p) && !done(p) ? run_starts(p, &last, 1) : NEAP_OK;
 }

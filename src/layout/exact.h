@@ -7,14 +7,14 @@
 enum search_outcome {
   SEARCH_FOUND,
   SEARCH_NONE,   /* all is searched: no placement fits */
-  SEARCH_STOPPED /* the work is used up, or memory of 128 MiB */
+  SEARCH_STOPPED /* the work is used up, or memory of 128 MiB in each try */
 };
 
 /* Depth-first from the bottom up, with ideas of Moffitt 2023 ("MiniMalloc": sections, floors plus load,
- * dominance, independent windows, several orders in turn with doubling limits) on another branching: every
- * node takes one section of a niche (neighbouring sections of one lowest level with higher ones on both
- * sides) and asks what lies on it there: each item that fits, or nothing. So the question with the fewest
- * answers comes first, and an answer whose refutation does not touch it ends its siblings too.
+ * dominance, independent windows, several orders with doubling limits, in turn or two at once) on another
+ * branching: every node takes one section of a niche (neighbouring sections of one lowest level with higher
+ * ones on both sides) and asks what lies on it there: each item that fits, or nothing. So the question with
+ * the fewest answers comes first, and an answer whose refutation does not touch it ends its siblings too.
  *
  * `work`: how many section and item visits it may use up; falls by what it used, so the outcome is the same
  * on every machine. `offsets` (one per item of `sections`) are set where the outcome is SEARCH_FOUND. Sizes

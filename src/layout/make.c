@@ -69,7 +69,7 @@ struct task {
   struct ending ended;
 };
 
-enum { TASKS = 16 };
+enum { TASKS = 16 }; /* at a time */
 
 static neap_status ask_row(const struct choice *c, const struct planner_options *options, struct task *task) {
   const struct neap_plan *best = c->step->node_count > TINY_STEP ? c->best : NULL;

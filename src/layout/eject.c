@@ -278,34 +278,47 @@ static neap_status prepare(struct ejecting *e, struct region *region) {
   return make_marks(e);
 }
 
-static neap_status mend(struct ejecting *e, uint64_t *offsets, bool *found) {
+/* Those of a stage join those before. */
+static neap_status run_stage(struct ejecting *e, const int32_t *stage_of, int32_t stage,
+                             const uint64_t *offsets) {
   for (int32_t i = 0; i < e->count; i++) {
-    if (e->size[i] > (uint64_t)e->capacity) return NEAP_OK;
+    if (stage_of != NULL && stage_of[i] != stage) continue;
     const bool fits = offsets[i] <= (uint64_t)e->capacity - e->size[i];
     e->offset[i] = fits ? (int64_t)offsets[i] : OUT;
     if (!fits) TRY(vector_push(&e->out, i));
   }
   while (e->out.count > 0 && e->work > 0) TRY(settle(e, take_next(e)));
+  return NEAP_OK;
+}
+
+static neap_status mend(struct ejecting *e, const int32_t *stage_of, uint64_t *offsets, bool *found) {
+  int32_t last = 0;
+  for (int32_t i = 0; i < e->count; i++) {
+    if (e->size[i] > (uint64_t)e->capacity) return NEAP_OK;
+    e->offset[i] = OUT;
+    if (stage_of != NULL && stage_of[i] > last) last = stage_of[i];
+  }
+  for (int32_t stage = 0; stage <= last && e->out.count == 0; stage++)
+    TRY(run_stage(e, stage_of, stage, offsets));
   *found = e->out.count == 0;
   for (int32_t i = 0; *found && i < e->count; i++) offsets[i] = (uint64_t)e->offset[i];
   return NEAP_OK;
 }
 
-neap_status place_by_ejection(const struct shape *shapes, int32_t count, const struct span *spans,
-                              const int32_t *heir_of, uint64_t capacity, int64_t *work, uint64_t *offsets,
-                              bool *found) {
+neap_status place_by_ejection(const struct packing *packing, const int32_t *stage_of, uint64_t capacity,
+                              int64_t *work, uint64_t *offsets, bool *found) {
   *found = false;
-  if (count == 0 || capacity > INT64_MAX / 2) return NEAP_OK; /* sums of two fit 63 bits */
-  struct ejecting e = {.shapes = shapes,
-                       .count = count,
-                       .spans = spans,
-                       .heir_of = heir_of,
+  if (packing->count == 0 || capacity > INT64_MAX / 2) return NEAP_OK; /* sums of two fit 63 bits */
+  struct ejecting e = {.shapes = packing->shapes,
+                       .count = packing->count,
+                       .spans = packing->spans,
+                       .heir_of = packing->heir_of,
                        .capacity = (int64_t)capacity,
                        .work = *work,
                        .random = 2463534242u};
   struct region region = {0};
   neap_status status = prepare(&e, &region);
-  if (status == NEAP_OK) status = mend(&e, offsets, found);
+  if (status == NEAP_OK) status = mend(&e, stage_of, offsets, found);
   *work = e.work;
   vector_free(&e.living);
   vector_free(&e.out);

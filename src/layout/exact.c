@@ -266,24 +266,13 @@ static neap_status prepare(struct exact_search *x, struct region *region) {
   return NEAP_OK;
 }
 
-/* By section: the sum of sizes. */
-static neap_status sum_sizes(const struct sections *sections, struct region *region, uint64_t **load) {
-  *load = region_alloc(region, (size_t)sections->count + 1, sizeof **load);
-  RETURN_IF(*load == NULL, NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  for (int32_t i = 0; i < sections->item_count; i++)
-    for (int32_t k = sections->items[i].first; k < sections->items[i].first + sections->items[i].count; k++)
-      for (int32_t s = sections->pieces[k].lower; s < sections->pieces[k].upper; s++)
-        (*load)[s] += sections->pieces[k].size;
-  return NEAP_OK;
-}
-
 neap_status search_placement(const struct sections *sections, uint64_t capacity, int64_t *work,
                              uint64_t *offsets, enum search_outcome *outcome) {
   struct tries tries = {.progress = {STOPPED, STOPPED}};
   struct region region = {0};
   uint64_t *load;
   int last = 0;
-  neap_status status = sum_sizes(sections, &region, &load);
+  neap_status status = sections_load(sections, &region, &load);
   for (int k = 0; status == NEAP_OK && k < AT_ONCE; k++) {
     tries.searches[k] = (struct exact_search){.sections = sections, .capacity = capacity};
     status = prepare(&tries.searches[k], &region);

@@ -4,7 +4,7 @@
 
 #include "base/region.h"
 #include "layout/bulk.h"
-#include "layout/eject.h"
+#include "layout/core.h"
 #include "layout/solver.h"
 
 /* Seconds at the most. */
@@ -111,21 +111,25 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
 enum { MANY_SHAPES = 5000 };
 
 static struct placement_limits limits_for(const struct fitting *f) {
-  enum { SEARCHED = 20000000, TIERED = 16000000, CLOSING = 8000000, MORE = 16 };
+  enum { SEARCHED = 20000000, CLOSING = 8000000, MORE = 16 };
   const int64_t more = f->limits->effort >= EFFORT_LARGE ? MORE : 1,
                 most = f->limits->effort >= EFFORT_LARGEST ? MORE : 1;
   return (struct placement_limits){.enough = f->limits->enough,
                                    .searched = more * SEARCHED,
-                                   .tiered = most * TIERED,
                                    .closing = f->limits->closest ? most * CLOSING : 0};
+}
+
+static struct packing packing_of(const struct fitting *f, const int32_t *heir_of) {
+  return (struct packing){f->shapes, f->shape_count, f->spans, heir_of};
 }
 
 /* Takes over what ejection makes of the layout in hand within the capacity. */
 static neap_status eject(struct fitting *f, const int32_t *heir_of, uint64_t capacity, int64_t work,
                          uint64_t *offsets, struct layout *out) {
+  const struct packing packing = packing_of(f, heir_of);
   bool found = false;
   for (int32_t i = 0; i < f->count; i++) offsets[f->shape_of[i]] = out->offsets[i];
-  TRY(place_by_ejection(f->shapes, f->shape_count, f->spans, heir_of, capacity, &work, offsets, &found));
+  TRY(place_by_ejection(&packing, NULL, capacity, &work, offsets, &found));
   if (found) take_offsets(f, offsets, out);
   return NEAP_OK;
 }
@@ -135,15 +139,33 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
   return enough > out->live_bytes ? enough / f->alignment * f->alignment : out->live_bytes;
 }
 
-/* Places the shapes, now parted, and takes that over where it is lower. */
+/* Places the shapes, now parted, the large ones apart, and takes that over where it is lower. */
 static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct layout *out) {
+  enum { TIERED = 16000000, MORE = 16 };
   struct placement_limits limits = limits_for(f);
   struct placement_result result;
+  limits.tiered = f->limits->effort >= EFFORT_LARGEST ? MORE * TIERED : TIERED;
   limits.closing = 0;
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   if (result.height >= out->arena_bytes) return NEAP_OK;
   for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
   take_offsets(f, offsets, out);
+  return NEAP_OK;
+}
+
+/* Takes over what is found from a core on, where that is lower. */
+static neap_status try_cores(struct fitting *f, const int32_t *heir_of, uint64_t capacity, uint64_t *offsets,
+                             struct layout *out) {
+  enum { WORK = 1000000 };
+  static const int shares[] = {97, 95, 90};
+  const int count = f->limits->effort == EFFORT_USUAL ? 1 : (int)(sizeof shares / sizeof *shares);
+  const struct packing packing = packing_of(f, heir_of);
+  for (int i = 0; i < count && out->arena_bytes > capacity; i++) {
+    int64_t work = WORK;
+    uint64_t height;
+    TRY(place_by_core(&packing, shares[i], capacity, &work, offsets, &height));
+    if (height < out->arena_bytes) take_offsets(f, offsets, out);
+  }
   return NEAP_OK;
 }
 
@@ -154,7 +176,6 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
   RETURN_IF(!offsets || !heir_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
-  const int32_t before = f->shape_count;
   TRY(part_shapes(f, region, out->live_bytes));
   for (int32_t i = 0; i < f->count; i++) {
     if (f->apart[i])
@@ -163,8 +184,9 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
       heir_of[f->shape_of[i]] = -1;
   }
   uint64_t capacity = goal_of(f, out);
-  const bool parted = f->shape_count > before;
-  if (parted && f->limits->effort == EFFORT_LARGEST && f->shape_count < MANY_SHAPES)
+  if (f->shape_count < MANY_SHAPES) TRY(try_cores(f, heir_of, capacity, offsets, out));
+  if (f->shape_count < MANY_SHAPES && out->arena_bytes > capacity &&
+      (f->limits->closest || f->limits->effort == EFFORT_LARGEST))
     TRY(place_parted(f, offsets, out));
   if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
@@ -202,9 +224,8 @@ static neap_status solve(struct fitting *f, struct region *region, struct layout
   take_offsets(f, offsets, out);
   if (out->arena_bytes <= enough || out->arena_bytes == out->live_bytes) return NEAP_OK;
   bool found = false;
-  if (many)
-    TRY(place_by_bulk(f->shapes, f->shape_count, f->spans, goal_of(f, out), work_for(f, 0, 0) / 3, offsets,
-                      &found));
+  const struct packing packing = packing_of(f, NULL);
+  if (many) TRY(place_by_bulk(&packing, goal_of(f, out), work_for(f, 0, 0) / 3, offsets, &found));
   if (found) take_offsets(f, offsets, out);
   return found ? NEAP_OK : mend(f, region, out);
 }

@@ -129,3 +129,16 @@ neap_status sections_make(const struct shape *shapes, int32_t count, const struc
   find_twins(out, order);
   return NEAP_OK;
 }
+
+neap_status sections_load(const struct sections *sections, struct region *region, uint64_t **load) {
+  *load = region_alloc(region, (size_t)sections->count + 1, sizeof **load);
+  RETURN_IF(*load == NULL, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  for (int32_t i = 0; i < sections->item_count; i++)
+    for (int32_t k = sections->items[i].first; k < sections->items[i].first + sections->items[i].count; k++) {
+      (*load)[sections->pieces[k].lower] +=
+          sections->pieces[k].size; /* differences; they wrap, their sums do not */
+      (*load)[sections->pieces[k].upper] -= sections->pieces[k].size;
+    }
+  for (int32_t s = 1; s < sections->count; s++) (*load)[s] += (*load)[s - 1];
+  return NEAP_OK;
+}

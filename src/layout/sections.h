@@ -35,4 +35,7 @@ struct sections {
 neap_status sections_make(const struct shape *shapes, int32_t count, const struct span *spans,
                           struct region *region, struct sections *out);
 
+/* By section: the sum of sizes, which must not overflow. The array belongs to the region. */
+neap_status sections_load(const struct sections *sections, struct region *region, uint64_t **load);
+
 #endif

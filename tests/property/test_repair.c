@@ -257,8 +257,8 @@ static void test_ejection(void **state) {
     memcpy(before, offsets, sizeof before);
     int64_t work = i % 5 == 0 ? 100 : 300000;
     bool found;
-    assert_int_equal(place_by_ejection(pile.shapes, pile.count, pile.spans, pile.heir_of, capacity, &work,
-                                       offsets, &found),
+    assert_int_equal(place_by_ejection(&(struct packing){pile.shapes, pile.count, pile.spans, pile.heir_of},
+                                       NULL, capacity, &work, offsets, &found),
                      NEAP_OK);
     if (found)
       expect_placed(&pile, capacity, offsets);

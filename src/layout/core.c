@@ -55,7 +55,8 @@ static neap_status choose_core(struct placing *p, int share, struct region *regi
 }
 
 static neap_status place_core(struct placing *p, bool *found) {
-  const struct placement_limits limits = {.enough = p->capacity, .searched = 2000000, .tiered = 16000000};
+  enum { SEARCHED = 2000000, TIERED = 6000000 }; /* some hundredths of a second */
+  const struct placement_limits limits = {.enough = p->capacity, .searched = SEARCHED, .tiered = TIERED};
   const struct packing core = {p->core.shapes, p->core.count, p->core.spans, p->heir_of};
   struct placement_result result;
   TRY(place_shapes(p->core.shapes, p->core.count, p->core.spans, &limits, &result));

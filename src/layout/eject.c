@@ -278,12 +278,13 @@ static neap_status prepare(struct ejecting *e, struct region *region) {
   return make_marks(e);
 }
 
-/* Those of a stage join those before. */
+/* Those of a stage join those before, who may lie elsewhere by now: only the first stage starts from offsets.
+ */
 static neap_status run_stage(struct ejecting *e, const int32_t *stage_of, int32_t stage,
                              const uint64_t *offsets) {
   for (int32_t i = 0; i < e->count; i++) {
     if (stage_of != NULL && stage_of[i] != stage) continue;
-    const bool fits = offsets[i] <= (uint64_t)e->capacity - e->size[i];
+    const bool fits = stage == 0 && offsets[i] <= (uint64_t)e->capacity - e->size[i];
     e->offset[i] = fits ? (int64_t)offsets[i] : OUT;
     if (!fits) TRY(vector_push(&e->out, i));
   }

@@ -23,9 +23,9 @@ struct packing {
  * elsewhere.
  *
  * `stage_of`: by shape, from 0 on: a shape is not there before those of all earlier stages are placed; NULL:
- * all are from the start. `work`: of neighbours looked at; falls by what was used. `offsets` are where to
- * start from, UINT64_MAX where a shape has none; where `found`, they are a placement within the capacity,
- * else they are as they were. */
+ * all are from the start. `work`: of neighbours looked at; falls by what was used. `offsets` are where
+ * those of the first stage start from, UINT64_MAX where a shape has none; where `found`, they are a placement
+ * within the capacity, else they are as they were. */
 neap_status place_by_ejection(const struct packing *packing, const int32_t *stage_of, uint64_t capacity,
                               int64_t *work, uint64_t *offsets, bool *found);
 

@@ -141,10 +141,10 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
 
 /* Places the shapes, now parted, the large ones apart, and takes that over where it is lower. */
 static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct layout *out) {
-  enum { TIERED = 16000000, MORE = 16 };
+  enum { TIERED = 6000000, MOST = 256000000 };
   struct placement_limits limits = limits_for(f);
   struct placement_result result;
-  limits.tiered = f->limits->effort >= EFFORT_LARGEST ? MORE * TIERED : TIERED;
+  limits.tiered = f->limits->effort == EFFORT_LARGEST ? MOST : TIERED;
   limits.closing = 0;
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   if (result.height >= out->arena_bytes) return NEAP_OK;
@@ -153,12 +153,13 @@ static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct lay
   return NEAP_OK;
 }
 
-/* Takes over what is found from a core on, where that is lower. */
+/* Takes over what is found from a core on, where that is lower. Where a core is not found another hardly is:
+ * they are for the most effort. */
 static neap_status try_cores(struct fitting *f, const int32_t *heir_of, uint64_t capacity, uint64_t *offsets,
                              struct layout *out) {
-  enum { WORK = 1000000 };
+  enum { WORK = 600000 };
   static const int shares[] = {97, 95, 90};
-  const int count = f->limits->effort == EFFORT_USUAL ? 1 : (int)(sizeof shares / sizeof *shares);
+  const int count = f->limits->effort == EFFORT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
   const struct packing packing = packing_of(f, heir_of);
   for (int i = 0; i < count && out->arena_bytes > capacity; i++) {
     int64_t work = WORK;
@@ -184,10 +185,13 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
       heir_of[f->shape_of[i]] = -1;
   }
   uint64_t capacity = goal_of(f, out);
-  if (f->shape_count < MANY_SHAPES) TRY(try_cores(f, heir_of, capacity, offsets, out));
-  if (f->shape_count < MANY_SHAPES && out->arena_bytes > capacity &&
-      (f->limits->closest || f->limits->effort == EFFORT_LARGEST))
-    TRY(place_parted(f, offsets, out));
+  const bool many = f->shape_count >= MANY_SHAPES;
+  if (!many) TRY(try_cores(f, heir_of, capacity, offsets, out));
+  /* The usual effort says how near it comes, so that a repair knows what is lacking; more is for what came
+   * near. */
+  const bool tells_how_near =
+      f->limits->effort == EFFORT_USUAL ? f->limits->closest : f->limits->effort == EFFORT_LARGEST;
+  if (!many && tells_how_near && out->arena_bytes > capacity) TRY(place_parted(f, offsets, out));
   if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
   const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);

@@ -33,7 +33,7 @@ static neap_status find_live(const struct packing *all, struct region *region, u
   return NEAP_OK;
 }
 
-/* The core, and stages of the others, each as wide. */
+/* The core, and stages of the others: equal shares of what may live. */
 static neap_status choose_core(struct placing *p, int share, struct region *region) {
   enum { STAGES = 4 };
   const struct packing *all = p->all;

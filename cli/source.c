@@ -150,12 +150,15 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
   if (source->model == NULL || source->convolution == NEAP_CONV_DIRECT) return false;
   struct source direct = *source;
   direct.convolution = NEAP_CONV_DIRECT;
-  neap_step *step = NULL;
-  neap_plan *plan = NULL;
-  const neap_session_options how = {.budget = budget, .planner = planner, .plan_quick = true};
-  const bool fits = plan_model(&direct, how, NULL, &step, &plan) == NEAP_OK;
-  neap_plan_free(plan);
-  neap_step_free(step);
+  bool fits = false;
+  for (int quick = 1; quick >= 0 && !fits; quick--) { /* a quick look may miss what is just met */
+    neap_step *step = NULL;
+    neap_plan *plan = NULL;
+    const neap_session_options how = {.budget = budget, .planner = planner, .plan_quick = quick};
+    fits = plan_model(&direct, how, NULL, &step, &plan) == NEAP_OK;
+    neap_plan_free(plan);
+    neap_step_free(step);
+  }
   return fits;
 }
 

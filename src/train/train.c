@@ -142,16 +142,20 @@ static neap_status make_settings(struct training *t) {
   return NEAP_OK;
 }
 
+/* A quick look may miss what is just met. */
 static bool direct_fits(const struct training *t, const neap_session_options *asked) {
   neap_session_options session = *asked;
-  neap_step *step = NULL;
-  neap_plan *plan = NULL;
+  bool fits = false;
+  if (asked->convolution == NEAP_CONV_DIRECT || asked->plan_file != NULL) return false;
   session.convolution = NEAP_CONV_DIRECT;
-  session.plan_quick = true;
-  const bool fits = asked->convolution != NEAP_CONV_DIRECT && asked->plan_file == NULL &&
-                    neap_plan_graph(t->graph, &session, NULL, &step, &plan) == NEAP_OK;
-  neap_plan_free(plan);
-  neap_step_free(step);
+  for (int quick = 1; quick >= 0 && !fits; quick--) {
+    neap_step *step = NULL;
+    neap_plan *plan = NULL;
+    session.plan_quick = quick;
+    fits = neap_plan_graph(t->graph, &session, NULL, &step, &plan) == NEAP_OK;
+    neap_plan_free(plan);
+    neap_step_free(step);
+  }
   return fits;
 }
 

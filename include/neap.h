@@ -465,8 +465,9 @@ typedef struct neap_plan_info {
 /* Plans inside `budget` bytes, resident ones and the arena included, with one planner by name or "auto";
  * NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64 bytes where all sizes
  * are, else of what divides all sizes, down to 1: give sizes that are multiples of the alignment that your
- * kernels need. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest budget found that can be
- * met, or to 0 where the planner has no plan for such a step under any budget; the message says why. */
+ * kernels need. NEAP_OVER_BUDGET: `*smallest` is set to the smallest budget found that can be met, or to 0
+ * where the planner has no plan for such a step under any budget; the message says why. NULL: it is not asked
+ * for, and an answer that needs none of it comes at once. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 
@@ -484,7 +485,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
 
 /* The plan that a session with these options would run, and the step that it is for: in the variant that pays
  * within the budget, "GRAPH+VARIANT" by name. A budget's fraction is one of what the base needs to keep
- * everything. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set as by neap_plan_make. */
+ * everything. NEAP_OVER_BUDGET: `*smallest` is set as by neap_plan_make. */
 neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
                             neap_step **step, neap_plan **plan);
 void neap_plan_free(neap_plan *plan);

@@ -195,12 +195,15 @@ static neap_status say_unsuited(const struct choice *c) {
                    c->name, neap_error_message());
 }
 
-/* The plan for a budget, as above. */
+/* The plan for a budget, as above. Nobody looks for the least where it is not asked for and cannot do. */
 static neap_status plan_within(struct choice *choice, const struct planner_options *options,
                                uint64_t *smallest) {
   const bool least = choice->budget == NEAP_BUDGET_MIN;
   if (smallest != NULL) *smallest = 0;
   if (options->quick && !least) return ask_quickly(choice, options);
+  RETURN_IF(smallest == NULL && !least && choice->budget < choice->bound, NEAP_OVER_BUDGET,
+            "the budget of %llu bytes cannot be met: every plan needs at least %llu",
+            (unsigned long long)choice->budget, (unsigned long long)choice->bound);
   TRY(ask_rows(choice, options));
   if (choice->best == NULL && choice->least == NULL) return say_unsuited(choice);
   const bool takes_least = choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget);

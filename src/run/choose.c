@@ -158,12 +158,13 @@ static bool better(const struct neap_plan *a, const struct neap_plan *b, uint64_
   return a->cost < b->cost;
 }
 
-/* `*plan` is NULL where the budget is not met; then `*smallest` is what would be, if anything is. */
+/* `*plan` is NULL where the budget is not met; then `*smallest` is what would be, if anything is. NULL: that
+ * is not asked for. */
 static neap_status plan_within(const struct neap_step *step, uint64_t budget, const neap_plan_options *how,
                                uint64_t *smallest, struct neap_plan **plan) {
   *plan = NULL;
   uint64_t least = 0;
-  const neap_status status = neap_plan_make_with(step, budget, how, &least, plan);
+  const neap_status status = neap_plan_make_with(step, budget, how, smallest != NULL ? &least : NULL, plan);
   if (status != NEAP_OVER_BUDGET) return status;
   if (smallest != NULL && least != 0 && least < *smallest) *smallest = least;
   return NEAP_OK;
@@ -272,13 +273,13 @@ static neap_status make_plan(struct choice *c, const struct neap_graph *training
   TRY(lower_as(training, options, &c->variant, &c->lowered));
   TRY(resolve_budget(c, options));
   neap_status status = find_candidates(c, training, options, &candidates);
-  if (status == NEAP_OK) status = plan_all(c, options, &candidates, &least);
+  if (status == NEAP_OK) status = plan_all(c, options, &candidates, smallest != NULL ? &least : NULL);
   for (int32_t v = 0; v < graph_variant_count; v++) lowered_free(candidates.lowered[v]);
   if (status != NEAP_OK) return status;
   if (c->plan != NULL) return check(c->lowered->step, c->plan);
   if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least;
-  RETURN_IF(options->plan_quick, NEAP_OVER_BUDGET, "no plan was found within %llu bytes",
-            (unsigned long long)c->budget);
+  RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
+            "no plan was found within %llu bytes", (unsigned long long)c->budget);
   return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
 }
 

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "plan/planner.h"
+
 enum { POSITIONS = 64, INSTANCES = 256, NODES = 16, LISTED = 4, ARENA = 4096 };
 
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
@@ -389,17 +391,29 @@ static void test_against_every_byte(void **state) {
   assert_true(moved > 2 * plans && moved < 7 * plans && rescheduled > plans && rescheduled < 7 * plans);
 }
 
+/* The least plan of a planner, each in turn, and of all of them. A row that does not take the graph has none;
+ * one that `auto` does not ask takes too long. */
 static void test_made_plans(void **state) {
   (void)state;
+  int made = 0, repeating = 0;
   for (int i = 0; i < shorten(200); i++) {
     neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 3 + i % 19, (uint32_t)i + 900);
-    neap_plan *plan;
-    const uint64_t budget = i % 2 ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX;
-    assert_int_equal(neap_plan_make(step, budget, "auto", NULL, &plan), NEAP_OK);
-    expect(step, plan, true);
-    neap_plan_free(plan);
+    const int32_t row = i % (planner_count + 1);
+    const bool all = row == planner_count, asked = all || step->node_count <= planners[row].auto_limit;
+    neap_plan *plan = NULL;
+    const neap_status status =
+        asked ? neap_plan_make(step, NEAP_BUDGET_MIN, all ? "auto" : planners[row].name, NULL, &plan)
+              : NEAP_OVER_BUDGET;
+    assert_true(status == NEAP_OK || (status == NEAP_OVER_BUDGET && !all));
+    if (status == NEAP_OK) {
+      made++;
+      repeating += plan->recomputed > 0;
+      expect(step, plan, true);
+      neap_plan_free(plan);
+    }
     neap_step_free(step);
   }
+  assert_true(made > shorten(150) && repeating > shorten(50));
 }
 
 /* ---- One thing wrong ---- */

@@ -308,8 +308,10 @@ static void test_resume_other_variant(void **state) {
   }
 }
 
+/* Everything is kept, so that it is training that is killed and not planning. */
 static neap_train_options killed_options(void) {
   neap_train_options options = usual();
+  options.session.budget = NEAP_BUDGET_MAX;
   options.checkpoint_steps = 1;
   options.out = in_folder("killed");
   options.metrics = in_folder("killed.jsonl");
@@ -454,6 +456,7 @@ static long place_of(const char *path, const char *text) {
 static void test_damaged_weights(void **state) {
   (void)state;
   neap_train_options options = usual();
+  options.session.budget = NEAP_BUDGET_MAX; /* which needs no planning */
   options.out = in_folder("out");
   expect_ok(&options);
   char weights[300];

@@ -18,11 +18,13 @@ struct way {
   uint64_t budget, limit;       /* the limit is what the planner gets */
   double deadline;              /* of its search */
   struct demand demand;
+  struct schedule last;    /* that was found; empty: none yet */
   bool careful;            /* there is time for more than a first layout */
   double cost;             /* of the schedule that was found last */
   double enough;           /* a cost that is worth no other round */
   struct neap_plan *found; /* the cheapest within the budget; NULL: none */
   struct neap_plan *near;  /* the first that nearly fits and was not repaired; NULL: none */
+  bool is_near;            /* what is left of the limit is little less than the last schedule needs */
   bool goes_back;          /* to that one: with less there is none */
 };
 
@@ -40,6 +42,7 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
   struct planner_options with_second = *w->options;
   with_second.runner_up = &runner_up;
   with_second.deadline = w->deadline;
+  with_second.near = w->is_near ? &w->last : NULL;
   neap_status status = w->planner->plan(w->step, w->limit, &with_second, &schedule);
   if (status == NEAP_OK)
     status = simulate(w->step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
@@ -48,6 +51,7 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
     status = w->planner->loose && w->demand.capacity > 0
                  ? plan_by_repair(w->step, &schedule, &runner_up, &w->demand, out)
                  : plan_of_schedule(w->step, &schedule, &w->demand, out);
+  swap_schedules(&w->last, &schedule);
   schedule_free(&schedule);
   schedule_free(&runner_up);
   return status;
@@ -118,6 +122,7 @@ static neap_status run_round(struct way *w, int missed, enum round_outcome *outc
  * is found within the budget is repaired. What was found stands also where a later round fails. */
 static neap_status run_rounds(struct way *w) {
   enum { ROUNDS = 4, REPAIRED = 3, UNREPAIRED = 2 }; /* what is repaired needs fewer */
+  enum { NEAR = 500 };                               /* share of the capacity */
   const bool loose = w->planner->loose;
   int left = loose && !w->careful ? REPAIRED : ROUNDS, unrepaired = w->careful ? UNREPAIRED : 0, missed = 0;
   enum round_outcome outcome = NOTHING;
@@ -138,6 +143,7 @@ static neap_status run_rounds(struct way *w) {
       return NEAP_OK;
     if (w->best != NULL && loose && outcome != NEARLY) break;
     if (!lower_limit(w, cut)) break;
+    w->is_near = w->last.nodes.count > 0 && cut <= w->demand.capacity / NEAR;
     unrepaired = outcome == NEARLY ? unrepaired - 1 : 0;
     missed += outcome == MISSED;
     if (outcome == MISSED) left--;
@@ -184,11 +190,11 @@ neap_status plan_row(const neap_step *step, uint64_t budget, const struct planne
                                .tight = true,
                                .quick = options->quick,
                                .deadline = options->deadline},
-                    .careful = planner->loose && !options->quick && !options->goes_on &&
-                               step->node_count <= LARGE_STEP};
+                    .careful = planner->loose && !options->quick && !options->goes_on};
   const neap_status status = options->goes_on ? run_longer(&way) : run_rounds(&way);
   const bool stands = status == NEAP_OK || (status == NEAP_OVER_BUDGET && way.found != NULL);
   neap_plan_free(way.near);
+  schedule_free(&way.last);
   if (stands)
     *out = way.found;
   else

@@ -108,22 +108,36 @@ static neap_status plan_from_below(const struct planning *p, struct outcome *out
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
 
+/* From a schedule that needs little more, where that leads to the limit. */
+static neap_status plan_from_near(struct planning *p, struct outcome *out) {
+  neap_status status = planning_go_on(p, p->options->near);
+  if (status == NEAP_OK && planning_fits(p)) status = planning_improve(p, out);
+  planning_free(p);
+  return status;
+}
+
+static neap_status plan_afresh(struct planning *p, struct outcome *out) {
+  struct reordered_step leaner;
+  neap_status status = leaner_step_create(p->step, &leaner);
+  p->leaner = leaner.step != NULL ? &leaner : NULL;
+  if (status == NEAP_OK) status = plan_in_orders(p, out);
+  if (status == NEAP_OK) status = plan_from_below(p, out);
+  reordered_step_free(&leaner);
+  return status;
+}
+
 static neap_status plan_step(const neap_step *step, uint64_t limit, const struct planner_options *options,
                              struct schedule *out) {
-  struct planning p = planning_of(step, limit, options);
+  struct planning p = planning_of(step, limit, options), near = p;
   bool found;
   TRY(plan_exactly(&p, out, &found));
   if (found) return NEAP_OK;
-  struct reordered_step leaner;
-  struct outcome outcome = {0};
-  neap_status status = leaner_step_create(step, &leaner);
-  p.leaner = leaner.step != NULL ? &leaner : NULL;
-  if (status == NEAP_OK) status = plan_in_orders(&p, &outcome);
-  if (status == NEAP_OK) status = plan_from_below(&p, &outcome);
+  struct outcome outcome = {.cost = INFINITY};
+  neap_status status = options->near != NULL ? plan_from_near(&near, &outcome) : NEAP_OK;
+  if (status == NEAP_OK && outcome.cost == INFINITY) status = plan_afresh(&p, &outcome);
   if (status == NEAP_OK) swap_schedules(out, &outcome.best);
   if (status == NEAP_OK && options->runner_up != NULL) swap_schedules(options->runner_up, &outcome.runner_up);
   outcome_free(&outcome);
-  reordered_step_free(&leaner);
   return status;
 }
 
@@ -138,10 +152,16 @@ neap_status plan_neap(const neap_step *step, uint64_t budget, const struct plann
   RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,
             "neap: every schedule needs more than %llu bytes", (unsigned long long)budget);
   const uint64_t limit = budget - step->resident_bytes;
+  struct planner_options own = *options;
   struct reordered_step mirrored;
+  struct schedule near = {0};
   neap_status status = mirrored_step_create(step, &mirrored);
-  if (status == NEAP_OK)
-    status = plan_step(mirrored.step != NULL ? mirrored.step : step, limit, options, out);
+  if (status == NEAP_OK && own.near != NULL && mirrored.step != NULL) {
+    status = reordered_step_take(&mirrored, own.near, &near);
+    own.near = &near;
+  }
+  if (status == NEAP_OK) status = plan_step(mirrored.step != NULL ? mirrored.step : step, limit, &own, out);
+  schedule_free(&near);
   if (mirrored.step != NULL) {
     reordered_step_rename(&mirrored, out);
     if (options->runner_up != NULL) reordered_step_rename(&mirrored, options->runner_up);

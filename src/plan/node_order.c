@@ -291,3 +291,15 @@ void reordered_step_rename(const struct reordered_step *reordered, struct schedu
   for (size_t i = 0; i < schedule->nodes.count; i++)
     schedule->nodes.data[i] = reordered->back.nodes.data[schedule->nodes.data[i]];
 }
+
+neap_status reordered_step_take(const struct reordered_step *reordered, const struct schedule *schedule,
+                                struct schedule *out) {
+  const size_t count = reordered->back.nodes.count;
+  int32_t *there = malloc((count + 1) * sizeof *there);
+  RETURN_IF(there == NULL, NEAP_OUT_OF_MEMORY, "order: out of memory");
+  for (size_t v = 0; v < count; v++) there[reordered->back.nodes.data[v]] = (int32_t)v;
+  const neap_status status = schedule_copy(out, schedule->nodes.data, schedule->nodes.count);
+  for (size_t i = 0; i < out->nodes.count; i++) out->nodes.data[i] = there[out->nodes.data[i]];
+  free(there);
+  return status;
+}

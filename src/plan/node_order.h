@@ -31,4 +31,8 @@ void reordered_step_free(struct reordered_step *reordered);
 /* Names the nodes of a schedule of the reordered step as in the step that was given. */
 void reordered_step_rename(const struct reordered_step *reordered, struct schedule *schedule);
 
+/* The other way round: a copy into an empty schedule. */
+neap_status reordered_step_take(const struct reordered_step *reordered, const struct schedule *schedule,
+                                struct schedule *out);
+
 #endif

@@ -17,8 +17,10 @@ struct planner_options {
   struct descent *descent; /* where a row keeps its way to the least peak that it finds, from one call to the
                               next for the same step, for itself alone: the nodes may be numbered in an order
                               of its own; NULL: nowhere */
-  struct schedule *runner_up; /* empty; for another schedule that is nearly as good, where a row has one: its
-                                 layout may be better; NULL: not asked for */
+  struct schedule *runner_up;  /* empty; for another schedule that is nearly as good, where a row has one: its
+                                  layout may be better; NULL: not asked for */
+  const struct schedule *near; /* a valid schedule that needs little more than the budget: a row that can may
+                                  go on from it; NULL: none */
   neap_plan_progress_function *progress; /* told now and then by a row that searches; NULL: nobody */
   void *context;
 };

@@ -81,15 +81,23 @@ neap_status planning_add(struct planning *p, const struct schedule *start, bool 
   return status;
 }
 
-/* What a candidate begins with: what another row finds within the limit, or the step as it is. */
+/* What a candidate begins with: what another row finds within the limit, a schedule that needs little more,
+ * or the step as it is. */
 struct start {
-  planner_function *row; /* NULL: everything is kept */
+  planner_function *row;       /* NULL: no row */
+  const struct schedule *near; /* NULL, and no row: everything is kept */
   bool radial, quick;
   uint32_t seed;
   struct search *search; /* that it led to; NULL: the row has no plan, which is no failure */
 };
 
+static neap_status go_on_from(const struct planning *p, struct start *start) {
+  TRY(search_create(p->step, p->limit, start->near, start->seed, &start->search));
+  return search_mend(start->search, p->work / 4);
+}
+
 static neap_status run_start(const struct planning *p, struct start *start) {
+  if (start->near != NULL) return go_on_from(p, start);
   const struct planner_options options = {.quick = start->quick};
   struct schedule schedule = {0};
   neap_status status = start->row == NULL
@@ -132,6 +140,13 @@ neap_status planning_start(struct planning *p) {
   if (large) TRY(mend_all(p));
   struct start last = {.row = plan_evict, .quick = true};
   return large && !planning_fits(p) && !done(p) ? run_starts(p, &last, 1) : NEAP_OK;
+}
+
+neap_status planning_go_on(struct planning *p, const struct schedule *near) {
+  enum { SHARE = 4, STARTS = 2 };
+  struct start starts[STARTS] = {{.near = near}, {.near = near}};
+  p->work /= SHARE;
+  return run_starts(p, starts, STARTS);
 }
 
 static void rank(struct planning *p) {

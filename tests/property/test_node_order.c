@@ -3,6 +3,7 @@
 #include "random_step.h"
 
 #include "plan/node_order.h"
+#include "plan/planners.h"
 #include "plan/simulator.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 60 : 600; }
@@ -58,6 +59,11 @@ static void expect_lower(const neap_step *step, const struct reordered_step *reo
   assert_true(in_order.cost == renamed.cost && renamed.recomputed == 0);
   assert_true(renamed.peak_bytes < score_of(step, &given).peak_bytes);
   assert_int_equal(reordered->step->resident_bytes, step->resident_bytes);
+  struct schedule back = {0};
+  assert_int_equal(reordered_step_take(reordered, &there, &back), NEAP_OK);
+  assert_int_equal(back.nodes.count, there.nodes.count);
+  for (size_t i = 0; i < back.nodes.count; i++) assert_int_equal(back.nodes.data[i], i);
+  schedule_free(&back);
   schedule_free(&there);
   schedule_free(&given);
 }
@@ -169,8 +175,56 @@ static void test_branches(void **state) {
   neap_step_free(step);
 }
 
+/* ---- On from a schedule ---- */
+
+static double cost_within(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                          struct schedule *out) {
+  const neap_status status = plan_neap(step, budget, options, out);
+  assert_true(status == NEAP_OK || status == NEAP_OVER_BUDGET);
+  if (status == NEAP_OVER_BUDGET) return INFINITY;
+  const struct simulation score = score_of(step, out);
+  assert_true(score.peak_bytes <= budget);
+  return score.cost;
+}
+
+/* With a little less memory the planner goes on from what it found, whichever order it plans in, and that is
+ * about as good as to begin anew. */
+static void test_near(void **state) {
+  (void)state;
+  double near_cost = 0, fresh_cost = 0;
+  int compared = 0;
+  for (int i = 0; i < steps() / 30; i++) {
+    const struct step_shape shape = {
+        .family = (enum step_family)(i % STEP_FAMILY_COUNT), .nodes = 70 + 3 * i, .seed = (uint32_t)i + 1};
+    neap_step *given;
+    assert_int_equal(step_of_family(&shape, &given), NEAP_OK);
+    neap_step *step = shuffled(given, (uint32_t)i + 1);
+    struct schedule kept = as_given(step), found = {0}, near = {0}, fresh = {0};
+    const uint64_t most = score_of(step, &kept).peak_bytes - step->resident_bytes;
+    const uint64_t budget = step->resident_bytes + most / 4 * 3, less = budget - most / 400;
+    struct planner_options options = {0};
+    if (cost_within(step, budget, &options, &found) < INFINITY) {
+      const double cost = cost_within(step, less, &options, &fresh);
+      options.near = &found;
+      const double from_near = cost_within(step, less, &options, &near);
+      assert_true(from_near < INFINITY || cost == INFINITY);
+      if (cost < INFINITY) near_cost += from_near / step->base_cost, fresh_cost += cost / step->base_cost;
+      compared += cost < INFINITY;
+    }
+    schedule_free(&kept);
+    schedule_free(&found);
+    schedule_free(&near);
+    schedule_free(&fresh);
+    neap_step_free(step);
+    neap_step_free(given);
+  }
+  print_message("%d steps: %.4f of the step from near, %.4f anew\n", compared, near_cost / compared,
+                fresh_cost / compared);
+  assert_true(compared > steps() / 60 && near_cost < fresh_cost * 1.02);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_lean), cmocka_unit_test(test_mirrored),
-                                     cmocka_unit_test(test_branches)};
+                                     cmocka_unit_test(test_branches), cmocka_unit_test(test_near)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

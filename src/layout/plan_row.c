@@ -143,7 +143,8 @@ static neap_status run_rounds(struct way *w) {
       return NEAP_OK;
     if (w->best != NULL && loose && outcome != NEARLY) break;
     if (!lower_limit(w, cut)) break;
-    w->is_near = w->last.nodes.count > 0 && cut <= w->demand.capacity / NEAR;
+    w->is_near =
+        w->last.nodes.count > 0 && (w->step->node_count > LARGE_STEP || cut <= w->demand.capacity / NEAR);
     unrepaired = outcome == NEARLY ? unrepaired - 1 : 0;
     missed += outcome == MISSED;
     if (outcome == MISSED) left--;

@@ -18,13 +18,13 @@ struct way {
   uint64_t budget, limit;       /* the limit is what the planner gets */
   double deadline;              /* of its search */
   struct demand demand;
-  struct schedule last;    /* that was found; empty: none yet */
+  struct schedule last;    /* that the planner found; empty: none yet */
   bool careful;            /* there is time for more than a first layout */
   double cost;             /* of the schedule that was found last */
   double enough;           /* a cost that is worth no other round */
   struct neap_plan *found; /* the cheapest within the budget; NULL: none */
   struct neap_plan *near;  /* the first that nearly fits and was not repaired; NULL: none */
-  bool is_near;            /* what is left of the limit is little less than the last schedule needs */
+  bool is_near;            /* the limit is little below the one of that, or to begin anew takes seconds */
   bool goes_back;          /* to that one: with less there is none */
 };
 
@@ -51,7 +51,7 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
     status = w->planner->loose && w->demand.capacity > 0
                  ? plan_by_repair(w->step, &schedule, &runner_up, &w->demand, out)
                  : plan_of_schedule(w->step, &schedule, &w->demand, out);
-  swap_schedules(&w->last, &schedule);
+  if (status == NEAP_OK) swap_schedules(&w->last, &schedule);
   schedule_free(&schedule);
   schedule_free(&runner_up);
   return status;

@@ -477,9 +477,9 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
 }
 
 neap_status plan_repair_on(const neap_step *step, const struct demand *demand, struct neap_plan **plan) {
-  struct schedule schedule = {0};
+  struct schedule schedule = {0}, no_runner_up = {0};
   neap_status status = schedule_copy(&schedule, (*plan)->schedule, (size_t)(*plan)->length);
-  if (status == NEAP_OK) status = repair_plan(step, &schedule, NULL, demand, plan);
+  if (status == NEAP_OK) status = repair_plan(step, &schedule, &no_runner_up, demand, plan);
   schedule_free(&schedule);
   return status;
 }

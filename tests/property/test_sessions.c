@@ -18,7 +18,7 @@ static const struct model_case models[] = {
     {"preresnet-20", {.batch = 2, .image = {3, 16, 16}}, true},
     {"unet-4", {.batch = 1, .image = {1, 188, 188}}, true},
     {"resnet18", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
-    {"resnet-bottleneck-1-1-1-1", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
+    {"resnet50", {.batch = 2, .image = {3, 64, 64}, .classes = 10}, true},
 };
 
 static neap_status open_with(const neap_graph *graph, const char *planner, uint64_t budget,

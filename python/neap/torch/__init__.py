@@ -1,0 +1,12 @@
+"""Neap for PyTorch: a budget in bytes for the training of any nn.Module.
+
+compile_step   a whole training step, its bytes guaranteed
+plan           will it fit, and where do the bytes go: before there is memory
+backend        torch.compile(model, backend="neap", options={"budget": ...}): the usual loop stays as it is
+last_plans     the memory of what the backend compiled last
+"""
+
+from .compile_step import CompiledStep, Memory, ModelChanged, compile_step
+from .graph import CannotTrace
+
+__all__ = ["CannotTrace", "CompiledStep", "Memory", "ModelChanged", "compile_step"]

@@ -1,0 +1,250 @@
+"""From captured calls and their costs to the step that Neap plans: bytes, costs, edges."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+import neap
+
+from .graph import Graph, View
+from .measure import Cost
+
+ALIGNMENT = 64
+
+aten = torch.ops.aten
+
+# Elementwise operators that PyTorch does not tag so.
+ELEMENTWISE = {aten.threshold_backward.default, aten.gelu_backward.default, aten.silu_backward.default, aten.sigmoid_backward.default, aten.tanh_backward.default}
+
+
+def aligned(size: int) -> int:
+    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+@dataclasses.dataclass(slots=True)
+class Work:
+    """A node of the step. kind: call, state (a generator's, before a random call), write (a changed resident storage's last
+    content back to it), accumulate (a gradient into its accumulator) or update (of a parameter); `index`: of the call, of the
+    storage, of the gradient."""
+
+    kind: str
+    index: int
+    inputs: list[int]  # step tensors
+    outputs: list[int]
+    updates: list[int]
+    cost: Cost
+    name: str
+    operator: str
+    phase: str
+    repeatable: bool = True
+    pairs: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (output position, input position)
+
+
+@dataclasses.dataclass(slots=True)
+class Gradient:
+    """A gradient that is complete, and what takes it."""
+
+    view: View
+    kind: str  # update or accumulate
+    scale: View | None  # what the gradient is multiplied by before (clipping)
+    changes: int  # the graph's tensor of the parameter; -1: it is none of the graph's
+    cost: Cost
+    name: str
+
+
+@dataclasses.dataclass
+class Assembly:
+    """A step with what each of its nodes and tensors is."""
+
+    graph: Graph
+    step: neap.Step
+    works: list[Work]
+    tensors: dict[int, int]  # graph tensor -> step tensor
+    state_tensors: dict[int, int]  # random call -> step tensor of the generator's state
+    gradients: list[Gradient]
+    kept: set[int]  # step tensors that live to the end
+
+    def taken(self, work: Work) -> list[View]:
+        """What an update or an accumulation is given: the gradient, and where there is one its scale."""
+        gradient = self.gradients[work.index]
+        return [v for v in (gradient.view, gradient.scale) if v is not None]
+
+
+def generator_state_bytes(device: torch.device) -> int:
+    return 16 if device.type == "cuda" else 5056
+
+
+class _Assembler:
+    def __init__(self, graph: Graph, costs: list[Cost]):
+        self.graph, self.costs = graph, costs
+        self.sizes: list[int] = []
+        self.roles: list[str] = []
+        self.names: list[str] = []
+        self.tensors: dict[int, int] = {}
+        self.states: dict[int, int] = {}
+        self.works: list[Work] = []
+
+    def tensor(self, size: int, role: str, name: str) -> int:
+        self.sizes.append(size)
+        self.roles.append(role)
+        self.names.append(name)
+        return len(self.sizes) - 1
+
+    def declare(self) -> None:
+        """Step tensors for what is resident."""
+        for number, tensor in enumerate(self.graph.tensors):
+            storage = self.graph.storages[tensor.storage]
+            if storage.role != "value" and tensor.version == 0:
+                role = storage.role if storage.role != "constant" else "input"
+                self.tensors[number] = self.tensor(storage.bytes, role, storage.name)
+
+    def value(self, number: int) -> int:
+        """The step tensor of a tensor that a call makes."""
+        storage, version = self.graph.storage_of(number), self.graph.tensors[number].version
+        self.tensors[number] = self.tensor(aligned(storage.bytes), "value", f"{storage.name} {version}" if version else storage.name)
+        return self.tensors[number]
+
+    def add_calls(self, wanted: set[int]) -> None:
+        graph = self.graph
+        readers: dict[int, int] = {}
+        for call in graph.calls:
+            for t in call.reads:
+                readers[t] = readers.get(t, 0) + 1
+        token = None
+        self.moved = set()  # statistics that a call has moved: storage
+        tokens: dict[int, int] = {}
+        for number, (call, cost) in enumerate(zip(graph.calls, self.costs, strict=True)):
+            phase = "backward" if call.backward else "forward"
+            inputs = [self.tensors[t] for t in call.reads]
+            outputs = [self.value(t) for t in call.makes]
+            work = Work("call", number, inputs, outputs, [], cost, call.name, str(call.target), phase)
+            for old, new in call.changes:
+                storage = graph.storage_of(old)
+                resident = storage.role != "value" and graph.tensors[old].version == 0
+                if resident and graph.last[graph.tensors[old].storage] == new and new not in readers and new not in wanted:
+                    # Nobody reads what comes of it: the storage is changed where it is.
+                    work.updates.append(self.tensors[old])
+                    work.repeatable = False
+                    continue
+                if not resident:
+                    work.pairs.append((len(outputs), inputs.index(self.tensors[old])))
+                outputs.append(self.value(new))
+            if not call.changes:
+                self.pair_elementwise(work, call)
+            if call.statistics:
+                # Two calls that move the same statistics keep their order.
+                storages = [graph.tensors[call.args[i].tensor].storage for i in call.statistics if isinstance(call.args[i], View)]
+                for s in storages[:1]:
+                    if s in tokens:
+                        inputs.append(tokens[s])
+                    tokens[s] = self.tensor(ALIGNMENT, "value", f"{call.name} done")
+                    outputs.append(tokens[s])
+            if call.random:
+                device = graph.storage_of(call.makes[0]).device if call.makes else torch.device("cpu")
+                state = self.tensor(aligned(generator_state_bytes(device)), "value", f"{call.name} generator")
+                self.states[number] = state
+                before = [token] if token is not None else []
+                self.works.append(
+                    Work("state", number, before, [state], [], Cost(1e-5, generator_state_bytes(device)), f"{call.name} generator", "generator_state", phase, False)
+                )
+                inputs.append(state)
+                token = self.tensor(ALIGNMENT, "value", f"{call.name} drawn")
+                outputs.append(token)
+            self.works.append(work)
+
+    def pair_elementwise(self, work: Work, call: Any) -> None:
+        """What is made element by element may take the place of an operand that lies alike."""
+        if len(call.makes) != 1 or len(call.results) != 1 or call.random:
+            return
+        if torch.Tag.pointwise not in getattr(call.target, "tags", ()) and call.target not in ELEMENTWISE:
+            return
+        result = call.results[0]
+        whole = self.graph.storage_of(call.makes[0]).bytes
+        for x in call.args:
+            if not isinstance(x, View) or self.roles[self.tensors[x.tensor]] != "value" or x.offset or result.offset:
+                continue
+            same = (x.size, x.stride, x.dtype) == (result.size, result.stride, result.dtype)
+            if same and self.graph.storage_of(x.tensor).bytes == whole:
+                work.pairs.append((0, work.inputs.index(self.tensors[x.tensor])))
+
+    def add_writes(self) -> None:
+        for storage, last in self.graph.last.items():
+            s = self.graph.storages[storage]
+            if s.role == "value" or self.graph.tensors[last].version == 0 or last not in self.tensors:
+                continue
+            first = next(n for n, t in enumerate(self.graph.tensors) if t.storage == storage and t.version == 0)
+            self.works.append(
+                Work("write", storage, [self.tensors[last]], [], [self.tensors[first]], Cost(5e-6 + s.bytes / 1e10), f"{s.name} written", "copy_", "backward", False)
+            )
+
+    def add_gradients(self, gradients: list[Gradient], residents: list[list[int]]) -> None:
+        """Each stands behind the last reader of what it changes and behind its gradient."""
+        where: dict[int, int] = {}
+        for position, work in enumerate(self.works):
+            for t in (*work.inputs, *work.outputs):
+                where[t] = position
+        placed: dict[int, list[Work]] = {}
+        for number, (gradient, changed) in enumerate(zip(gradients, residents, strict=True)):
+            sources = [self.tensors[v.tensor] for v in (gradient.view, gradient.scale) if v is not None]
+            sources = [t for t in sources if self.roles[t] == "value"]
+            parameter = [self.tensors[gradient.changes]] if gradient.changes >= 0 else []
+            phase = "update" if gradient.kind == "update" else "backward"
+            work = Work(gradient.kind, number, sources, [], [*parameter, *changed], gradient.cost, gradient.name, gradient.kind, phase, False)
+            position = max((where.get(t, -1) for t in (*sources, *work.updates)), default=-1)
+            placed.setdefault(position, []).append(work)
+        works = list(placed.get(-1, []))
+        for position, work in enumerate(self.works):
+            works.append(work)
+            works += placed.get(position, [])
+        self.works = works
+
+    def finish(self, name: str, gradients: list[Gradient], outputs: list[Any]) -> Assembly:
+        steps_outputs = list(dict.fromkeys(self.tensors[o.tensor] for o in outputs if isinstance(o, View) and self.roles[self.tensors[o.tensor]] == "value"))
+        step = neap.Step(
+            self.sizes,
+            [list(dict.fromkeys(w.inputs)) for w in self.works],
+            [w.outputs for w in self.works],
+            roles=self.roles,
+            costs=[w.cost.seconds for w in self.works],
+            workspaces=[aligned(w.cost.scratch) for w in self.works],
+            passes=[w.phase for w in self.works],
+            repeatable=[w.repeatable for w in self.works],
+            updates=[w.updates for w in self.works],
+            inplace=[(i, o, list(dict.fromkeys(w.inputs)).index(w.inputs[p])) for i, w in enumerate(self.works) for o, p in w.pairs],
+            step_outputs=steps_outputs,
+            names=[w.name for w in self.works],
+            tensor_names=self.names,
+            operators=[w.operator for w in self.works],
+            name=name,
+        )
+        return Assembly(self.graph, step, self.works, self.tensors, self.states, gradients, set(steps_outputs))
+
+
+def assemble(
+    graph: Graph,
+    costs: list[Cost],
+    gradients: list[Gradient],
+    outputs: list[Any],
+    *,
+    states: list[list[tuple[str, int]]] | None = None,
+    resident: list[tuple[str, int, str]] = (),
+    name: str = "step",
+) -> Assembly:
+    """The step of a captured graph.
+
+    states: for each of `gradients`, (name, bytes) of what it changes beside the parameter: optimizer states or an
+    accumulator. resident: (name, bytes, role) of what else is there all the time. outputs: views that live to the end."""
+    a = _Assembler(graph, costs)
+    a.declare()
+    extra = [[a.tensor(size, "state", n) for n, size in one] for one in (states or [[] for _ in gradients])]
+    for n, size, role in resident:
+        a.tensor(size, role, n)
+    wanted = {v.tensor for v in outputs if isinstance(v, View)}
+    wanted |= {v.tensor for g in gradients for v in (g.view, g.scale) if v is not None}
+    a.add_calls(wanted)
+    a.add_writes()
+    a.add_gradients(gradients, extra)
+    return a.finish(name, gradients, outputs)

@@ -1,0 +1,282 @@
+"""From a traced fx graph to calls over storages: what is read, made and changed in place, by storage.
+
+A *storage* is a piece of memory; all views of it are one. A *tensor* here is one content of a storage: a call that
+changes a storage in place makes the storage's next content. Planning knows tensors only; views cost nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+# Batch norm moves its running statistics as a side effect that its schema does not tell: positions of these arguments.
+# A repeat passes None for them: what it computes does not depend on them in training.
+STATISTICS: dict[Any, tuple[int, ...]] = {
+    aten.native_batch_norm.default: (3, 4),
+    aten.cudnn_batch_norm.default: (3, 4),
+    aten.miopen_batch_norm.default: (3, 4),
+}
+# Operators that take the running statistics and do not read them in training: positions, and that of `training`.
+NOT_READ: dict[Any, tuple[tuple[int, ...], int | None]] = {
+    aten.native_batch_norm_backward.default: ((3, 4), 7),
+    aten.cudnn_batch_norm_backward.default: ((4, 5), None),
+    aten.miopen_batch_norm_backward.default: ((4, 5), None),
+}
+
+
+class CannotTrace(RuntimeError):
+    """The step cannot be captured as one graph: where, why, and what to do."""
+
+
+@dataclasses.dataclass(slots=True)
+class Storage:
+    """A piece of memory. `role`: value, input, parameter, state (buffers) or constant; resident ones have `source`."""
+
+    bytes: int
+    role: str
+    name: str
+    device: torch.device
+    source: Any = None  # position among the graph's inputs, or the constant itself
+
+
+@dataclasses.dataclass(slots=True)
+class Tensor:
+    """One content of a storage."""
+
+    storage: int
+    version: int
+
+
+@dataclasses.dataclass(slots=True)
+class View:
+    """A tensor as a call sees it: which content, and how it lies there."""
+
+    tensor: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """An operator that runs. Leaves of `args` and `kwargs` that are tensors are View; results likewise."""
+
+    name: str
+    target: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    reads: list[int]  # tensors, each once
+    makes: list[int]  # tensors in storages of their own, in the order of the results
+    changes: list[tuple[int, int]]  # (tensor before, tensor after) in one storage
+    results: list[View | None]  # by position, None where it is no tensor of its own storage
+    node: Node
+    random: bool = False
+    statistics: tuple[int, ...] = ()  # arguments that a repeat replaces by None
+    backward: bool = False
+
+
+@dataclasses.dataclass
+class Graph:
+    """A captured step."""
+
+    module: torch.fx.GraphModule
+    storages: list[Storage]
+    tensors: list[Tensor]
+    calls: list[Call]
+    inputs: list[View | None]  # by placeholder; None where it is no tensor
+    outputs: list[Any]  # View, or a constant
+    last: dict[int, int]  # storage -> its last tensor
+
+    def storage_of(self, tensor: int) -> Storage:
+        return self.storages[self.tensors[tensor].storage]
+
+    def print(self) -> str:
+        """One line a call."""
+        lines = []
+        for call in self.calls:
+            made = ", ".join(f"t{t}" for t in call.makes)
+            changed = ", ".join(f"t{a}->t{b}" for a, b in call.changes)
+            lines.append(f"{call.name} = {call.target}: reads {call.reads} makes [{made}] changes [{changed}]")
+        return "\n".join(lines)
+
+
+def is_random(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def user_line(node: Node) -> str:
+    """The line of the user's code that a node comes from, as well as it is known."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return node.name
+    lines = [line.strip() for line in trace.strip().splitlines()]
+    frames = [i for i, line in enumerate(lines) if line.startswith("File ") and "/torch/" not in line]
+    return " ".join(lines[frames[-1] : frames[-1] + 2]) if frames else lines[-1]
+
+
+def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments that an operator changes in place, by its schema."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    written = []
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = kwargs.get(argument.name, args[i] if i < len(args) else None)
+        written += value if isinstance(value, (list, tuple)) else [value]
+    return [w for w in written if isinstance(w, Node)]
+
+
+class _Builder:
+    def __init__(self, module: torch.fx.GraphModule, roles: list[tuple[str, str]]):
+        self.module, self.roles = module, roles
+        self.storages: list[Storage] = []
+        self.tensors: list[Tensor] = []
+        self.calls: list[Call] = []
+        self.by_data: dict[int, int] = {}  # the fake storage's identity -> storage
+        self.current: list[int] = []  # storage -> its tensor now
+        self.values: dict[Node, Any] = {}  # node -> fake value
+        self.keep: list[Any] = []  # so that no identity comes twice
+        self.statistics_read: dict[int, list[Call]] = {}
+
+    def storage(self, value: torch.Tensor, role: str, name: str, source: Any = None) -> int:
+        data = value.untyped_storage()
+        key = data._cdata
+        if key not in self.by_data:
+            self.keep.append(data)
+            self.by_data[key] = len(self.storages)
+            self.storages.append(Storage(int(data.nbytes()), role, name, value.device, source))
+            self.current.append(self.tensor(len(self.storages) - 1, 0))
+        return self.by_data[key]
+
+    def tensor(self, storage: int, version: int) -> int:
+        self.tensors.append(Tensor(storage, version))
+        return len(self.tensors) - 1
+
+    def known(self, value: torch.Tensor) -> bool:
+        return value.untyped_storage()._cdata in self.by_data
+
+    def view(self, value: torch.Tensor) -> View:
+        storage = self.by_data[value.untyped_storage()._cdata]
+        return View(self.current[storage], tuple(value.shape), tuple(value.stride()), int(value.storage_offset()), value.dtype)
+
+    def refuse(self, node: Node, why: str) -> CannotTrace:
+        return CannotTrace(f"{user_line(node)}: {why}")
+
+    def value(self, node: Node) -> Any:
+        return node.meta.get("val")
+
+    def replaced(self, tree: Any, node: Node) -> Any:
+        def leaf(x: Any) -> Any:
+            if not isinstance(x, Node):
+                return x
+            value = self.values[x]
+            if isinstance(value, torch.Tensor):
+                return self.view(value)
+            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                raise self.refuse(node, "the shape of a tensor hangs on data; Neap plans for fixed shapes")
+            return value
+
+        return pytree.tree_map(leaf, tree, is_leaf=lambda x: isinstance(x, Node))
+
+    def call(self, node: Node) -> None:
+        value = self.value(node)
+        self.values[node] = value
+        results = [v for v in (value if isinstance(value, (list, tuple)) else [value])]
+        for v in results:
+            if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                raise self.refuse(node, f"{node.target} gives a number that hangs on data (.item(), nonzero, ...); keep it a tensor")
+            if isinstance(v, torch.Tensor) and v.layout != torch.strided:
+                raise self.refuse(node, f"{node.target} gives a {v.layout} tensor; Neap plans dense ones (nn.Embedding(sparse=False), ...)")
+        written = _written(node.target, node.args, node.kwargs)
+        fresh = [v for v in results if isinstance(v, torch.Tensor) and not self.known(v)]
+        if not written and not fresh and any(isinstance(v, torch.Tensor) for v in results):
+            return  # a view
+        statistics = STATISTICS.get(node.target, ())
+        if statistics and not (node.args[5] if len(node.args) > 5 else False):
+            statistics = ()
+        not_read, training = NOT_READ.get(node.target, ((), None))
+        if training is not None and not node.args[training]:
+            not_read = ()
+        args, kwargs = self.replaced((node.args, node.kwargs), node)
+        skipped = {id(args[i]) for i in (*statistics, *not_read) if i < len(args)}
+        leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, View))
+        reads = list(dict.fromkeys(x.tensor for x in leaves if isinstance(x, View) and id(x) not in skipped))
+        changes = []
+        for argument in dict.fromkeys(self.by_data[self.values[w].untyped_storage()._cdata] for w in written):
+            old = self.current[argument]
+            self.current[argument] = self.tensor(argument, self.tensors[old].version + 1)
+            changes.append((old, self.current[argument]))
+        makes = []
+        for v in fresh:
+            if not self.known(v):
+                makes.append(self.current[self.storage(v, "value", node.name)])
+        views = [self.view(v) if isinstance(v, torch.Tensor) else None for v in results]
+        call = Call(node.name, node.target, args, kwargs, reads, makes, changes, views, node, is_random(node.target), statistics)
+        self.calls.append(call)
+
+    def build(self) -> Graph:
+        inputs: list[View | None] = []
+        outputs: list[Any] = []
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                value = self.values[node] = self.value(node)
+                role, name = self.roles[len(inputs)]
+                if isinstance(value, torch.Tensor):
+                    self.storage(value, role, name, len(inputs))
+                    inputs.append(self.view(value))
+                else:
+                    inputs.append(None)
+            elif node.op == "get_attr":
+                constant = getattr(self.module, node.target)
+                value = self.values[node] = self.value(node) if self.value(node) is not None else constant
+                if isinstance(value, torch.Tensor):
+                    self.storage(value, "constant", node.target, constant)
+            elif node.op == "call_function":
+                if getattr(node.target, "__name__", "") == "getitem":
+                    self.values[node] = self.values[node.args[0]][node.args[1]]
+                else:
+                    self.call(node)
+            elif node.op == "output":
+                outputs = [self.replaced(x, node) for x in node.args[0]]
+        last = {s: t for s, t in enumerate(self.current)}
+        return Graph(self.module, self.storages, self.tensors, self.calls, inputs, outputs, last)
+
+
+def build_graph(module: torch.fx.GraphModule, roles: list[tuple[str, str]]) -> Graph:
+    """The calls of a traced module. roles: (role, name) of each placeholder. Raises CannotTrace."""
+    graph = _Builder(module, roles).build()
+    _drop_dead(graph)
+    return graph
+
+
+def _drop_dead(graph: Graph) -> None:
+    """Calls whose results nobody reads are left out; what changes a resident storage stays."""
+    wanted = {o.tensor for o in graph.outputs if isinstance(o, View)}
+    wanted |= {t for s, t in graph.last.items() if graph.storages[s].role != "value"}
+    calls = []
+    for call in reversed(graph.calls):
+        if call.statistics or call.random or any(t in wanted for t in (*call.makes, *(b for _, b in call.changes))):
+            calls.append(call)
+            wanted.update(call.reads)
+    graph.calls = calls[::-1]
+
+
+def mark_passes(graph: Graph, forward: Iterable[int]) -> None:
+    """Calls that none of the tensors `forward` depends on are the backward pass."""
+    wanted = set(forward)
+    wanted |= {t for s, t in graph.last.items() if graph.storages[s].role != "value"}
+    for call in reversed(graph.calls):
+        call.backward = not any(t in wanted for t in (*call.makes, *(b for _, b in call.changes)))
+        if not call.backward or call.statistics:
+            call.backward = False
+            wanted.update(call.reads)

@@ -1,0 +1,251 @@
+"""What calls cost: seconds, what they allocate, and what bypasses PyTorch's allocator; each distinct call once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import os
+import platform
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import allocator
+from .graph import Call, Graph, View
+
+# Costs of calls that are not run: two cores of a current processor.
+FLOPS_PER_SECOND = 3e11
+BYTES_PER_SECOND = 2.5e10
+SECONDS_A_CALL = 5e-6
+
+TIMED_RUNS = 4
+TIMED_SECONDS = 0.04  # no further run of a call after so long
+CACHE_FILE = "torch-1.sqlite"
+
+
+@dataclasses.dataclass
+class Cost:
+    """Of one call. `made`: which allocation of the call each result of its own is (-1: none was seen)."""
+
+    seconds: float
+    scratch: int = 0
+    made: list[int] = dataclasses.field(default_factory=list)
+    bypass: int = 0  # bytes that it takes at most from the heap beside PyTorch's allocator, while it runs
+    retained: int = 0  # and keeps afterwards, from the first time on (kernels, packed buffers)
+
+
+def is_view(x: Any) -> bool:
+    return isinstance(x, View)
+
+
+def _text(x: Any) -> Any:
+    if isinstance(x, View):
+        return f"{str(x.dtype)[6:]}{list(x.size)}{list(x.stride)}"
+    return repr(x)
+
+
+def call_key(call: Call) -> str:
+    """Equal for calls that do the same work."""
+    leaves, tree = pytree.tree_flatten((call.args, call.kwargs), is_leaf=is_view)
+    return f"{call.target} {' '.join(_text(x) for x in leaves)} {hash_of(str(tree))}"
+
+
+@functools.cache
+def hash_of(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@functools.cache
+def machine(device: str, threads: int) -> str:
+    """What measured costs hold for."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name(device)
+    kind = torch.backends.cpu.get_cpu_capability()
+    return f"{name}, {kind}, {threads} threads, torch {torch.__version__}, steer {int(allocator.library() is not None)}"
+
+
+class Cache:
+    """Measured costs in a file, by machine and call; where it cannot be used, as if there were none."""
+
+    def __init__(self) -> None:
+        self.file: sqlite3.Connection | None = None
+        with contextlib.suppress(OSError, sqlite3.Error):
+            folder = allocator.cache_directory()
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self.file = sqlite3.connect(folder / CACHE_FILE, timeout=5)
+            with self.file:
+                self.file.execute(
+                    "CREATE TABLE IF NOT EXISTS calls (machine TEXT NOT NULL, call TEXT NOT NULL, cost TEXT NOT NULL,"
+                    " PRIMARY KEY (machine, call)) WITHOUT ROWID"
+                )
+
+    def find(self, machine: str) -> dict[str, Cost]:
+        if self.file is None:
+            return {}
+        with contextlib.suppress(sqlite3.Error, ValueError, TypeError):
+            rows = self.file.execute("SELECT call, cost FROM calls WHERE machine = ?", (machine,)).fetchall()
+            return {call: Cost(**json.loads(cost)) for call, cost in rows}
+        return {}
+
+    def add(self, machine: str, costs: dict[str, Cost]) -> None:
+        if self.file is None or not costs:
+            return
+        rows = [(machine, call, json.dumps(dataclasses.asdict(cost))) for call, cost in costs.items()]
+        with contextlib.suppress(sqlite3.Error), self.file:
+            self.file.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", rows)
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+# ---- By running ----
+
+
+def _extent(view: View) -> int:
+    """Elements from the first to the last that a view shows."""
+    return 1 + sum((n - 1) * s for n, s in zip(view.size, view.stride, strict=True)) if math.prod(view.size) > 0 else 0
+
+
+def stand_in(view: View, device: torch.device) -> torch.Tensor:
+    """A tensor that lies as the view does, with harmless content."""
+    base = torch.empty(_extent(view), dtype=view.dtype, device=device)
+    base.fill_(0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0)
+    return base.as_strided(view.size, view.stride)
+
+
+def result_tensors(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]
+
+
+def _clock(device: torch.device) -> Callable[[], float]:
+    if device.type != "cuda":
+        return time.perf_counter
+
+    def clock() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return clock
+
+
+@contextlib.contextmanager
+def heap_counted() -> Iterator[Any]:
+    """Counts what bypasses PyTorch's allocator, where that can be done: gives the library, or None."""
+    library = allocator.library()
+    if library is None or not library.neap_heap_counts():
+        yield None
+        return
+    library.neap_heap_on()
+    try:
+        yield library
+    finally:
+        library.neap_heap_off()
+
+
+def measured(run: Callable[[], Any], device: torch.device, heap: Any, made: Callable[[Any], list[int]]) -> Cost:
+    """Runs a call a few times. made(result): the addresses of the results that have storages of their own."""
+    clock = _clock(device)
+    live = heap.neap_heap_live() if heap else 0
+    with allocator.Recording() as recording:
+        result = run()
+    retained = max(heap.neap_heap_live() - live, 0) if heap else 0
+    rows = recording.rows
+    addresses = {address: i for i, (_, address, freed) in enumerate(rows) if not freed}
+    numbers = [addresses.get(address, -1) for address in made(result)]
+    scratch = recording.scratch({n for n in numbers if n >= 0})
+    del result
+    best, bypass, began = math.inf, 0, clock()
+    for _ in range(TIMED_RUNS):
+        live = heap.neap_heap_live() if heap else 0
+        if heap:
+            heap.neap_heap_mark()
+        start = clock()
+        result = run()
+        best = min(best, clock() - start)
+        if heap:
+            bypass = max(bypass, heap.neap_heap_peak() - live)
+        del result
+        if clock() - began > TIMED_SECONDS:
+            break
+    return Cost(best, scratch, numbers, bypass, retained)
+
+
+def measure_call(call: Call, graph: Graph, device: torch.device, heap: Any) -> Cost:
+    args, kwargs = pytree.tree_map(lambda x: stand_in(x, device) if is_view(x) else x, (call.args, call.kwargs), is_leaf=is_view)
+    own = {t for t in call.makes}
+
+    def made(result: Any) -> list[int]:
+        found: dict[int, int] = {}
+        for view, tensor in zip(call.results, result_tensors(result), strict=False):
+            if view is None or view.tensor not in own:
+                continue
+            if tuple(tensor.stride()) != view.stride and tensor.numel() > 0:
+                raise RuntimeError(
+                    f"{call.target} gives strides {tuple(tensor.stride())} where PyTorch's fake tensors have {view.stride}; please report it"
+                )
+            found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
+        return [found.get(t, 0) for t in call.makes]
+
+    return measured(lambda: call.target(*args, **kwargs), device, heap, made)
+
+
+def measure(graph: Graph, cache: Cache) -> list[Cost]:
+    """The cost of each call of the graph, on this machine; what the cache does not have is run once."""
+    devices = {s.device for s in graph.storages if s.bytes > 0}
+    device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+    where = machine(str(device), torch.get_num_threads())
+    known = cache.find(where)
+    fresh: dict[str, Cost] = {}
+    keys = [call_key(call) for call in graph.calls]
+    missing = {key: call for key, call in zip(keys, graph.calls, strict=True) if key not in known}
+    if missing:
+        with torch.no_grad(), torch.random.fork_rng(), no_autocast(), heap_counted() as heap:
+            for key, call in missing.items():
+                fresh[key] = measure_call(call, graph, device, heap)
+        cache.add(where, fresh)
+    known.update(fresh)
+    return [known[key] for key in keys]
+
+
+@contextlib.contextmanager
+def no_autocast() -> Iterator[None]:
+    """What was cast when the step was captured is not cast again."""
+    with torch._C._DisableAutocast():
+        yield
+
+
+# ---- By counting ----
+
+
+def estimate(graph: Graph) -> list[Cost]:
+    """Costs from FLOPs and bytes alone, for tensors that are not there."""
+    from torch.utils.flop_counter import flop_registry
+
+    costs = []
+    for call in graph.calls:
+        flops = 0
+        formula = flop_registry.get(getattr(call.target, "overloadpacket", call.target))
+        if formula is not None:
+            args, kwargs = torch.fx.node.map_arg((call.node.args, call.node.kwargs), lambda n: n.meta.get("val"))
+            with contextlib.suppress(Exception):
+                flops = formula(*args, **kwargs, out_val=call.node.meta.get("val"))
+        moved = sum(graph.storage_of(t).bytes for t in (*call.reads, *call.makes))
+        seconds = SECONDS_A_CALL + max(flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
+        costs.append(Cost(seconds, 0, list(range(len(call.makes)))))
+    return costs

@@ -1,0 +1,432 @@
+"""Runs a planned step: in one arena with every allocation at its planned address, or by dropping tensors at their last read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+import neap
+
+from . import allocator
+from .assemble import Assembly, Work
+from .graph import View
+from .measure import is_view, result_tensors
+
+Bind = Callable[[View], torch.Tensor]
+
+
+def generator_of(device: torch.device) -> torch.Generator:
+    return torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
+
+
+class Row:
+    """A position of the schedule, ready to run. `copies`: (to, from) before it, where what it changes has to stay as well."""
+
+    __slots__ = ("args", "copies", "fn", "inputs", "kwargs", "kind", "node", "number", "outputs", "redraws", "template", "work")
+
+    def __init__(self, number: int, node: int, work: Work):
+        self.number, self.node, self.work, self.kind = number, node, work, work.kind
+        self.redraws: tuple[torch.Generator, Any] | None = None  # of a repeated random call: its generator, the state to draw from
+        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.args: Any = ()
+        self.kwargs: dict[str, Any] = {}
+        self.template: Any = None  # of args and kwargs where they hold inputs of the step, bound anew each time
+        self.outputs: list[tuple[int, View]] = []  # (position in the result, view) of what it makes
+        self.fn: Any = None
+
+
+class Resident:
+    """Storages that are there all the time: parameters, buffers, constants; inputs come with each step."""
+
+    def __init__(self, assembly: Assembly, tensors: dict[int, torch.Tensor]):
+        self.graph = assembly.graph
+        self.tensors = tensors  # storage -> a tensor in it
+        self.inputs: dict[int, torch.Tensor] = {}
+
+    def is_input(self, view: View) -> bool:
+        tensor = self.graph.tensors[view.tensor]
+        return tensor.version == 0 and self.graph.storages[tensor.storage].role == "input"
+
+    def base(self, storage: int) -> torch.Tensor:
+        return self.inputs[storage] if storage in self.inputs else self.tensors[storage]
+
+    def bind(self, view: View) -> torch.Tensor:
+        storage = self.graph.tensors[view.tensor].storage
+        base = self.base(storage)
+        shift = 0
+        if self.graph.storages[storage].role == "input":  # where the batch lies differs from step to step
+            shift = base.storage_offset() - self.graph.inputs[self.graph.storages[storage].source].offset
+        return _viewed(base, View(view.tensor, view.size, view.stride, view.offset + shift, view.dtype))
+
+
+class Problem(RuntimeError):
+    """The program cannot go on."""
+
+
+class Arena:
+    """Memory of a fixed size, outside of PyTorch's allocator."""
+
+    def __init__(self, size: int):
+        self.size = max(size, mmap.PAGESIZE)
+        self.memory = mmap.mmap(-1, self.size)
+        if hasattr(mmap, "MADV_HUGEPAGE") and self.size >= 1 << 22:
+            try:
+                self.memory.madvise(mmap.MADV_HUGEPAGE)
+            except OSError:
+                pass
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def tensor(self, offset: int, size: int, view: View) -> torch.Tensor:
+        """The view of a storage of `size` bytes at `offset`."""
+        storage = torch._C._construct_storage_from_data_pointer(self.address + offset, torch.device("cpu"), size)
+        return torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.size, view.stride)
+
+    def bytes(self, offset: int, size: int) -> torch.Tensor:
+        return self.tensor(offset, size, View(-1, (size,), (1,), 0, torch.uint8))
+
+
+class Program:
+    """Common to both ways of running."""
+
+    enforced = False
+
+    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Callable[[Work, torch.Tensor, bool], None]):
+        """take(work, gradient, first): does an update or accumulates."""
+        self.assembly, self.plan, self.resident, self.take = assembly, plan, resident, take
+        self.graph = assembly.graph
+        self.order = [int(v) for v in plan.schedule]
+        self.seen = [False] * len(self.order)
+        had: set[int] = set()
+        for i, v in enumerate(self.order):
+            self.seen[i] = v in had
+            had.add(v)
+
+    def is_value(self, view: View) -> bool:
+        tensor = self.graph.tensors[view.tensor]
+        return tensor.version > 0 or self.graph.storages[tensor.storage].role == "value"
+
+    def generator(self, work: Work) -> torch.Generator:
+        """Of a random call, or of the node that saves its generator's state."""
+        return generator_of(self.graph.storage_of(self.graph.calls[work.index].makes[0]).device)
+
+    def arguments(self, row: Row) -> tuple[Any, Any]:
+        """Of a call, with what a repeat leaves out."""
+        call = self.graph.calls[row.work.index]
+        args = call.args
+        if call.statistics and self.seen[row.number]:
+            args = tuple(None if i in call.statistics else x for i, x in enumerate(args))
+        return args, call.kwargs
+
+
+class ArenaProgram(Program):
+    """Every output and all scratch of each call at its planned address. CPU only; needs the steered allocator."""
+
+    enforced = True
+
+    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Any, first_kept: dict[int, tuple[list[int], list[int]]], arena: Arena):
+        super().__init__(assembly, plan, resident, take)
+        self.library = allocator.library()
+        self.arena = arena
+        self.first_kept = first_kept
+        self.unplanned_bytes = 0
+        self.unplanned_calls: dict[str, int] = {}
+        self.handle = None
+        self._place()
+        self._bind()
+
+    def _place(self) -> None:
+        """offset of each tensor that each position reads and makes."""
+        instances = self.plan.instances
+        by_position: list[list[int]] = [[] for _ in self.order]
+        ats, tensors, offsets, sizes = (instances[k].tolist() for k in ("first", "tensor", "offset", "bytes"))
+        for i, at in enumerate(ats):
+            by_position[at].append(i)
+        now: dict[int, int] = {}
+        self.reads: list[dict[int, int]] = []  # position -> step tensor -> offset
+        self.makes: list[dict[int, int]] = []
+        self.scratch: list[tuple[int, int]] = []
+        for position, node in enumerate(self.order):
+            work = self.assembly.works[node]
+            self.reads.append({t: now[t] for t in work.inputs if t in now})
+            made, scratch = {}, (0, 0)
+            for i in by_position[position]:
+                if tensors[i] < 0:
+                    scratch = (offsets[i], sizes[i])
+                else:
+                    made[tensors[i]] = offsets[i]
+            self.makes.append(made)
+            self.scratch.append(scratch)
+            now.update(made)
+
+    def _bind(self) -> None:
+        memo: dict[Any, torch.Tensor] = {}
+        graph, of = self.graph, self.assembly.tensors
+
+        def value(view: View, places: dict[int, int]) -> torch.Tensor:
+            offset = places[of[view.tensor]]
+            size = graph.storage_of(view.tensor).bytes
+            key = (offset, size, view.size, view.stride, view.offset, view.dtype)
+            if key not in memo:
+                memo[key] = self.arena.tensor(offset, size, view)
+            return memo[key]
+
+        start, index, address, size = [0], [], [], []
+        scratch_address, scratch_size = [], []
+        self.rows: list[Row] = []
+        later: list[tuple[Row, tuple[list[int], list[int]]]] = []
+        base = self.arena.address
+        for position, node in enumerate(self.order):
+            work = self.assembly.works[node]
+            row = Row(position, node, work)
+            reads, makes = self.reads[position], self.makes[position]
+            outputs: list[tuple[int, int, int]] = []
+            if work.kind == "call":
+                call = graph.calls[work.index]
+                changed = {old: new for old, new in call.changes if new in of}
+
+                def leaf(x: Any, changed: Any = changed, reads: Any = reads, makes: Any = makes) -> Any:
+                    if not is_view(x):
+                        return x
+                    if x.tensor in changed:  # as it is after the copy
+                        return value(View(changed[x.tensor], x.size, x.stride, x.offset, x.dtype), makes)
+                    if self.is_value(x):
+                        return value(x, reads)
+                    return x if self.resident.is_input(x) else self.resident.bind(x)
+
+                template = pytree.tree_map(leaf, self.arguments(row), is_leaf=is_view)
+                if any(is_view(x) for x in pytree.tree_leaves(template, is_leaf=is_view)):
+                    row.template = template
+                else:
+                    row.args, row.kwargs = template
+                row.fn = call.target
+                if call.random and self.seen[position]:
+                    generator = self.generator(work)
+                    held = self.arena.bytes(reads[self.assembly.state_tensors[work.index]], generator.get_state().numel())
+                    row.redraws = generator, held
+                for old, new in changed.items():
+                    n = graph.storage_of(old).bytes
+                    if not self.is_value(View(old, (), (), 0, torch.uint8)):
+                        row.copies.append((self.arena.bytes(makes[of[new]], n), old))
+                    elif makes[of[new]] != reads[of[old]]:
+                        row.copies.append((self.arena.bytes(makes[of[new]], n), self.arena.bytes(reads[of[old]], n)))
+                for t, number in zip(call.makes, work.cost.made, strict=True):
+                    n = graph.storage_of(t).bytes
+                    if number >= 0 and n > 0:
+                        outputs.append((number, base + makes[of[t]], (n + 63) // 64 * 64))
+                    first = next(i for i, v in enumerate(call.results) if v is not None and v.tensor == t)
+                    row.outputs.append((first, call.results[first]))
+            elif work.kind == "state":
+                generator = self.generator(work)
+                row.fn = _save_state
+                row.args = (self.arena.bytes(makes[work.outputs[0]], generator.get_state().numel()), generator)
+            elif work.kind == "write":
+                storage = graph.storages[work.index]
+                row.fn = _write
+                last = graph.last[work.index]
+                row.args = (self, work.index, self.arena.bytes(reads[of[last]], storage.bytes))
+            else:
+                views = self.assembly.taken(work)
+                row.fn = self.take
+                row.args = (work, *(value(v, reads) if self.is_value(v) else self.resident.bind(v) for v in views))
+                if node in self.first_kept:
+                    later.append((row, self.first_kept[node]))
+            outputs.sort()
+            for number, where, n in outputs:
+                index.append(number), address.append(where), size.append(n)
+            start.append(len(index))
+            scratch_address.append(base + self.scratch[position][0])
+            scratch_size.append(self.scratch[position][1])
+            self.rows.append(row)
+        self.first_rows: dict[int, int] = {}
+        for row, (kept, sizes) in later:  # the step that makes an optimizer's states: those come from the heap
+            self.first_rows[row.number] = len(scratch_address)
+            for number, n in zip(kept, sizes, strict=True):
+                index.append(number), address.append(0), size.append((n + 63) // 64 * 64)
+            start.append(len(index))
+            scratch_address.append(scratch_address[row.number])
+            scratch_size.append(scratch_size[row.number])
+        self.value = value
+        arrays = [np.array(x, dtype=np.uint64) for x in (start, index, address, size, scratch_address, scratch_size)]
+        pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
+        self.handle = ctypes.c_void_p(self.library.neap_steer_program(len(scratch_address), *pointers, base, self.arena.size))
+
+    def output(self, view: View) -> torch.Tensor:
+        """What lies at the end of the step where an output of it is: to be copied."""
+        if not self.is_value(view):
+            return self.resident.bind(view)
+        places: dict[int, int] = {}
+        for made in self.makes:
+            places.update(made)
+        return self.value(view, places)
+
+    def run(self, first: Callable[[Work], bool] | None = None, after: Callable[[int], None] | None = None) -> None:
+        """One step. first(work): whether an update makes its states now. after(position): called behind each call."""
+        begin, end, handle = self.library.neap_steer_begin, self.library.neap_steer_end, self.handle
+        bind = self.resident.bind
+        for row in self.rows:
+            if row.template is not None:
+                row.args, row.kwargs = pytree.tree_map(lambda x: bind(x) if is_view(x) else x, row.template, is_leaf=is_view)
+            for to, source in row.copies:
+                to.copy_(source if isinstance(source, torch.Tensor) else self._resident_bytes(source))
+            number = row.number
+            if row.kind == "update" and first is not None and first(row.work):
+                number = self.first_rows.get(number, number)
+            now = _redraw(row.redraws) if row.redraws else None
+            begin(handle, number)
+            try:
+                result = row.fn(*row.args, **row.kwargs)
+            finally:
+                status = end()
+            if now is not None:
+                row.redraws[0].set_state(now)
+            if status:
+                self._repair(row, result, status)
+            if after is not None:
+                after(row.number)
+            result = None
+            if row.template is not None:
+                row.args, row.kwargs = (), {}
+
+    def _resident_bytes(self, tensor: int) -> torch.Tensor:
+        return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
+
+    def _repair(self, row: Row, result: Any, status: int) -> None:
+        """What was not allocated where it should be is copied there; that it happened is told."""
+        if status & 4:
+            raise Problem(f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured")
+        self.enforced = False
+        name = row.work.operator
+        extra = self.library.neap_steer_unplanned_bytes()
+        self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
+        self.unplanned_bytes = max(self.unplanned_bytes, extra)
+        tensors = result_tensors(result)
+        for position, view in row.outputs:
+            planned = self.value(view, self.makes[row.number])
+            if tensors[position].data_ptr() != planned.data_ptr():
+                planned.copy_(tensors[position])
+
+    def high(self) -> int:
+        return int(self.library.neap_steer_high(self.handle))
+
+    def close(self) -> None:
+        if self.handle is not None:
+            self.library.neap_steer_program_free(self.handle)
+            self.handle = None
+
+
+def _bytes_of(t: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=t.device).set_(t.untyped_storage())
+
+
+def _save_state(held: torch.Tensor, generator: torch.Generator) -> None:
+    held.copy_(generator.get_state())
+
+
+def _redraw(redraws: tuple[torch.Generator, torch.Tensor]) -> torch.Tensor:
+    """Puts the generator where it was when the call ran first; gives its state until now."""
+    generator, state = redraws
+    now = generator.get_state()
+    generator.set_state(state)
+    return now
+
+
+def _write(program: Program, storage: int, source: torch.Tensor) -> None:
+    _bytes_of(program.resident.base(storage))[: source.numel()].copy_(source)
+
+
+class DropProgram(Program):
+    """Tensors from PyTorch's own allocator, each dropped at its last read: for every device, and where the allocator cannot
+    be steered."""
+
+    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Any):
+        super().__init__(assembly, plan, resident, take)
+        instances = plan.instances
+        self.drops: list[list[int]] = [[] for _ in self.order]
+        for tensor, last in zip(instances["tensor"].tolist(), instances["last"].tolist(), strict=True):
+            if tensor >= 0:
+                self.drops[last].append(tensor)
+        self.rows = [Row(i, v, assembly.works[v]) for i, v in enumerate(self.order)]
+        self.live: dict[int, torch.Tensor] = {}  # step tensor -> a tensor in its storage
+        self.peak = 0
+
+    def _value(self, view: View) -> torch.Tensor:
+        if not self.is_value(view):
+            return self.resident.bind(view)
+        base = self.live[self.assembly.tensors[view.tensor]]
+        return base if _lies(base, view) else _viewed(base, view)
+
+    def _call(self, row: Row) -> None:
+        graph, of, call = self.graph, self.assembly.tensors, self.graph.calls[row.work.index]
+        changed = {}
+        for old, new in call.changes:
+            if new not in of:
+                continue
+            value = self.is_value(View(old, (), (), 0, torch.uint8))
+            base = self.live[of[old]] if value else self.resident.base(graph.tensors[old].storage)
+            if not value or of[old] not in self.drops[row.number]:
+                copy = torch.empty(0, dtype=torch.uint8, device=base.device).set_(_bytes_of(base).clone().untyped_storage())
+                base = torch.empty(0, dtype=base.dtype, device=base.device).set_(copy.untyped_storage(), 0, (1,), (1,))
+            changed[old] = self.live[of[new]] = base
+
+        def leaf(x: Any) -> Any:
+            if not is_view(x):
+                return x
+            return _viewed(changed[x.tensor], x) if x.tensor in changed else self._value(x)
+
+        args, kwargs = pytree.tree_map(leaf, self.arguments(row), is_leaf=is_view)
+        if call.random and self.seen[row.number]:
+            generator = self.generator(row.work)
+            now = _redraw((generator, self.live[self.assembly.state_tensors[row.work.index]]))
+            result = call.target(*args, **kwargs)
+            generator.set_state(now)
+        else:
+            result = call.target(*args, **kwargs)
+        for view, tensor in zip(call.results, result_tensors(result), strict=False):
+            if view is not None and view.tensor in call.makes:
+                self.live.setdefault(of[view.tensor], tensor)
+
+    def run(self, first: Any = None, after: Callable[[int], None] | None = None) -> None:
+        """One step."""
+        self.live.clear()
+        for row in self.rows:
+            work = row.work
+            if work.kind == "call":
+                for t in self.graph.calls[work.index].makes:
+                    self.live.pop(self.assembly.tensors[t], None)
+                self._call(row)
+            elif work.kind == "state":
+                self.live[work.outputs[0]] = self.generator(work).get_state()
+            elif work.kind == "write":
+                source = self.live[self.assembly.tensors[self.graph.last[work.index]]]
+                _write(self, work.index, _bytes_of(source))
+            else:
+                self.take(work, *(self._value(v) for v in self.assembly.taken(work)))
+            self.peak = max(self.peak, sum(t.untyped_storage().nbytes() for t in self.live.values()))
+            for t in self.drops[row.number]:
+                if t not in self.assembly.kept:
+                    self.live.pop(t, None)
+            if after is not None:
+                after(row.number)
+
+    def output(self, view: View) -> torch.Tensor:
+        return self._value(view)
+
+    def high(self) -> int:
+        return self.peak
+
+    def close(self) -> None:
+        self.live.clear()
+
+
+def _lies(t: torch.Tensor, view: View) -> bool:
+    return tuple(t.shape) == view.size and tuple(t.stride()) == view.stride and t.storage_offset() == view.offset and t.dtype == view.dtype
+
+
+def _viewed(t: torch.Tensor, view: View) -> torch.Tensor:
+    return torch.empty(0, dtype=view.dtype, device=t.device).set_(t.untyped_storage(), view.offset, view.size, view.stride)

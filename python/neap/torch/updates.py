@@ -1,0 +1,174 @@
+"""The optimizer, one parameter at a time: the optimizer's own code runs, as it would for all parameters at once."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from . import allocator, measure
+from .graph import View
+
+REFUSED = {
+    "LBFGS": "it evaluates the model several times in one step",
+    "SparseAdam": "it takes sparse gradients",
+}
+
+
+class Updater:
+    """Runs an optimizer's step for single parameters. Its states, groups and rates stay the optimizer's own."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"the optimizer has to be a torch.optim.Optimizer, not a {type(optimizer).__name__}")
+        for kind in type(optimizer).__mro__:
+            if kind.__name__ in REFUSED:
+                raise TypeError(f"{kind.__name__} cannot be split by parameter: {REFUSED[kind.__name__]}")
+        self.optimizer = optimizer
+        # Without the wrappers that profile and count steps: those are called once a step, not once a parameter.
+        self.run_step = inspect.unwrap(type(optimizer).step)
+
+    def group_of(self, parameter: nn.Parameter) -> dict[str, Any]:
+        for group in self.optimizer.param_groups:
+            if any(p is parameter for p in group["params"]):
+                return group
+        raise KeyError("not a parameter of the optimizer")
+
+    def groups(self) -> dict[int, dict[str, Any]]:
+        """id of a parameter -> its group."""
+        return {id(p): group for group in self.optimizer.param_groups for p in group["params"]}
+
+    def has_state(self, parameter: nn.Parameter) -> bool:
+        return bool(self.optimizer.state.get(parameter))
+
+    def update(self, parameter: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
+        """One step of the optimizer for one parameter, in place."""
+        optimizer = self.optimizer
+        groups = optimizer.param_groups
+        alone = {**group, "params": [parameter]}
+        optimizer.param_groups = [alone]
+        parameter.grad = gradient
+        try:
+            self.run_step(optimizer)
+        finally:
+            parameter.grad = None
+            optimizer.param_groups = groups
+        for key, value in alone.items():
+            if key != "params" and group[key] is not value:
+                group[key] = value
+
+    def before_step(self) -> None:
+        for hook in list(self.optimizer._optimizer_step_pre_hooks.values()):
+            hook(self.optimizer, (), {})
+
+    def after_step(self) -> None:
+        for hook in list(self.optimizer._optimizer_step_post_hooks.values()):
+            hook(self.optimizer, (), {})
+        self.optimizer._opt_called = True  # what learning-rate schedulers ask for
+
+
+def state_bytes(state: dict[str, Any]) -> int:
+    """Bytes of the tensors in an optimizer's state of a parameter."""
+    return sum(t.untyped_storage().nbytes() for t in pytree.tree_leaves(state) if isinstance(t, torch.Tensor))
+
+
+class Update:
+    """What updating a parameter costs. `first`: the same for the step that makes its states."""
+
+    def __init__(self, cost: measure.Cost, first_kept: list[int], first_sizes: list[int], state: int):
+        self.cost, self.first_kept, self.first_sizes, self.state = cost, first_kept, first_sizes, state
+
+
+def _scalar(value: Any) -> str:
+    return f"tensor {value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+
+
+def update_key(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> str:
+    """Equal for updates that do the same work: rates do not count."""
+    flags = {k: _scalar(v) for k, v in group.items() if k != "params" and (isinstance(v, (bool, type(None))) or v == 0)}
+    return f"{type(updater.optimizer).__name__} {parameter.dtype} {list(parameter.shape)} {list(parameter.stride())} {sorted(flags.items())}"
+
+
+def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any], heap: Any) -> Update:
+    """Runs the update of a parameter like this one: the first, which makes the states, and later ones."""
+    view = View(-1, tuple(parameter.shape), tuple(parameter.stride()), 0, parameter.dtype)
+    stand_in = nn.Parameter(measure.stand_in(view, parameter.device))
+    gradient = measure.stand_in(view, parameter.device)
+    trial = copy.copy(updater.optimizer)
+    trial.state = type(updater.optimizer.state)(dict) if hasattr(updater.optimizer.state, "default_factory") else {}
+    alone = {k: copy.deepcopy(v) for k, v in group.items() if k != "params"}
+    trial.param_groups = [{**alone, "params": [stand_in]}]
+    own = Updater.__new__(Updater)
+    own.optimizer, own.run_step = trial, updater.run_step
+
+    def run() -> None:
+        own.update(stand_in, trial.param_groups[0], gradient)
+
+    with allocator.Recording() as recording:
+        run()
+    kept = [i for i, (_, _, freed) in enumerate(recording.rows) if not freed]
+    sizes = [recording.rows[i][0] for i in kept]
+    scratch = recording.scratch(set(kept))
+    state = dict(trial.state.get(stand_in, {}))
+    cost = measure.measured(run, parameter.device, heap, lambda _: [])
+    # Some optimizers do other work after some steps (RAdam).
+    if "step" in state:
+        trial.state[stand_in]["step"] += 1000
+        scratch = max(scratch, measure.measured(run, parameter.device, None, lambda _: []).scratch)
+    cost.scratch = max(cost.scratch, scratch)
+    return Update(cost, kept, sizes, state_bytes(state))
+
+
+def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> Update:
+    """The same for tensors that are not there: states by running on fake tensors, scratch by what lives meanwhile."""
+    tracker = _LiveBytes()
+    trial = copy.copy(updater.optimizer)
+    trial.state = type(updater.optimizer.state)(dict) if hasattr(updater.optimizer.state, "default_factory") else {}
+    own = Updater.__new__(Updater)
+    own.optimizer, own.run_step = trial, updater.run_step
+    from .trace import fake_mode_of
+
+    mode = fake_mode_of([parameter])
+    with mode, torch.no_grad():
+        stand_in = nn.Parameter(torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu"))
+        gradient = torch.empty_like(stand_in)
+        trial.param_groups = [{**group, "params": [stand_in]}]
+        own.update(stand_in, trial.param_groups[0], gradient)
+        state = state_bytes(dict(trial.state.get(stand_in, {})))
+        with tracker:
+            own.update(stand_in, trial.param_groups[0], gradient)
+    size = parameter.numel() * parameter.element_size()
+    seconds = measure.SECONDS_A_CALL + (3 * size + 2 * state) / measure.BYTES_PER_SECOND
+    return Update(measure.Cost(seconds, tracker.peak), [], [], state)
+
+
+class _LiveBytes(torch.utils._python_dispatch.TorchDispatchMode):
+    """The most bytes of new tensors that live at one time while it is on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live, self.peak, self.known = 0, 0, set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        import weakref
+
+        result = func(*args, **(kwargs or {}))
+        before = {x.untyped_storage()._cdata for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        for t in pytree.tree_leaves(result):
+            if isinstance(t, torch.Tensor) and t.untyped_storage()._cdata not in before | self.known:
+                storage = t.untyped_storage()
+                key, size = storage._cdata, storage.nbytes()
+                self.known.add(key)
+                self.live += size
+                self.peak = max(self.peak, self.live)
+
+                def gone(key: int = key, size: int = size) -> None:
+                    self.known.discard(key)
+                    self.live -= size
+
+                weakref.finalize(t, gone)
+        return result

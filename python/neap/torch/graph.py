@@ -23,6 +23,11 @@ STATISTICS: dict[Any, tuple[int, ...]] = {
     aten.cudnn_batch_norm.default: (3, 4),
     aten.miopen_batch_norm.default: (3, 4),
 }
+# The functional form gives the new statistics as results 3 and 4. A repeat is this operator, without these arguments: when it
+# runs the statistics may have moved.
+REPEATED: dict[Any, tuple[Any, tuple[int, ...]]] = {
+    aten._native_batch_norm_legit_functional.default: (aten._native_batch_norm_legit.no_stats, (3, 4)),
+}
 # Operators that take the running statistics and do not read them in training: positions, and that of `training`.
 NOT_READ: dict[Any, tuple[tuple[int, ...], int | None]] = {
     aten.native_batch_norm_backward.default: ((3, 4), 7),
@@ -110,6 +115,12 @@ class Graph:
 
 def is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def unread(node: Node) -> tuple[int, ...]:
+    """Positions of the arguments that the operator takes and does not read."""
+    positions, training = NOT_READ.get(node.target, ((), None))
+    return positions if training is None or node.args[training] else ()
 
 
 def user_line(node: Node) -> str:
@@ -204,9 +215,7 @@ class _Builder:
         statistics = STATISTICS.get(node.target, ())
         if statistics and not (node.args[5] if len(node.args) > 5 else False):
             statistics = ()
-        not_read, training = NOT_READ.get(node.target, ((), None))
-        if training is not None and not node.args[training]:
-            not_read = ()
+        not_read = unread(node)
         args, kwargs = self.replaced((node.args, node.kwargs), node)
         skipped = {id(args[i]) for i in (*statistics, *not_read) if i < len(args)}
         leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, View))

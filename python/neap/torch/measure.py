@@ -215,7 +215,8 @@ def measure(graph: Graph, cache: Cache) -> list[Cost]:
     keys = [call_key(call) for call in graph.calls]
     missing = {key: call for key, call in zip(keys, graph.calls, strict=True) if key not in known}
     if missing:
-        with torch.no_grad(), torch.random.fork_rng(), no_autocast(), heap_counted() as heap:
+        real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
+        with real, torch.no_grad(), torch.random.fork_rng(), no_autocast(), heap_counted() as heap:
             for key, call in missing.items():
                 fresh[key] = measure_call(call, graph, device, heap)
         cache.add(where, fresh)

@@ -1,0 +1,363 @@
+"""The backend `neap` of torch.compile: forward and backward of each graph inside a budget, the training loop as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph as FxGraph
+from torch.fx import GraphModule, Node
+
+import neap as planner
+from neap._budget import parse as parse_budget
+
+from . import measure
+from .assemble import Assembly, Work, _Assembler
+from .compile_step import Memory, cached_plan
+from .graph import REPEATED, Call, Graph, View, build_graph, mark_passes, unread
+from .measure import Cost
+from .program import generator_of
+
+OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
+
+
+@dataclasses.dataclass
+class Planned:
+    """A graph that was compiled: what it holds while others run."""
+
+    memory: Memory
+    plan: planner.Plan
+    step: planner.Step
+    saved_bytes: int  # of values between its forward and its backward pass
+    gradient_bytes: int
+
+
+class Session:
+    """The graphs that one torch.compile call has compiled: they share its budget."""
+
+    def __init__(self, options: dict[str, Any]):
+        unknown = set(options) - OPTIONS
+        if unknown:
+            raise ValueError(f"backend neap has no option {', '.join(sorted(unknown))}; it has {', '.join(sorted(OPTIONS))}")
+        self.options = options
+        self.budget = options.get("budget", "max")
+        parse_budget(self.budget)
+        self.graphs: list[Planned] = []
+
+    def budget_for(self, step: planner.Step) -> int | str:
+        """What is left of the budget for one more graph; shares, min and max are each graph's own."""
+        size, fraction = parse_budget(self.budget)
+        reserved = int(self.options.get("optimizer_bytes", 0))
+        if fraction is not None or self.budget in ("min", "max"):
+            return self.budget
+        others = sum(g.memory.resident_bytes + g.saved_bytes for g in self.graphs)
+        left = size - reserved - others
+        if left <= 0:
+            raise planner.OverBudget(f"{len(self.graphs)} graphs that were compiled before hold {others} bytes, and {reserved} are reserved: nothing is left of {size}")
+        return left
+
+
+_sessions: dict[int, Session] = {}
+
+
+def last_plans() -> list[Memory]:
+    """The memory of each graph that the backend compiled last, in the order of compilation."""
+    return [g.memory for g in _last.graphs] if _last is not None else []
+
+
+_last: Session | None = None
+
+
+# ---- The step of a joint graph ----
+
+
+def _boundary(graph: Graph, costs: list[Cost], forward_outputs: list[Any], gradients: list[Any], tangents: list[View], name: str) -> tuple[Assembly, int]:
+    """The step with a node between forward and backward that reads all outputs and makes the tangents; its position."""
+    a = _Assembler(graph, costs)
+    a.declare()
+    for view in tangents:
+        a.value(view.tensor)
+    outputs = [v for v in (*forward_outputs, *gradients) if isinstance(v, View)]
+    a.add_calls({v.tensor for v in outputs})
+    a.add_writes()
+    moved = _moved(graph, forward_outputs, gradients)
+    for work in a.works:
+        if work.kind == "call" and any(t in moved for t in graph.calls[work.index].reads) and graph.calls[work.index].target not in REPEATED:
+            work.repeatable = False
+    last = max((i for i, w in enumerate(a.works) if w.phase == "forward"), default=-1)
+    read = [a.tensors[v.tensor] for v in forward_outputs if isinstance(v, View) and a.roles[a.tensors[v.tensor]] == "value"]
+    made = list(dict.fromkeys(a.tensors[v.tensor] for v in tangents))
+    a.works.insert(last + 1, Work("boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False))
+    return a.finish(name, [], outputs), last + 1
+
+
+def _moved(graph: Graph, forward_outputs: list[Any], gradients: list[Any]) -> set[int]:
+    """Inputs that may have changed when the backward pass runs: buffers with a result of their kind among the outputs, which
+    is written to them behind the forward pass. What reads them cannot run again."""
+    kinds = {(v.size, v.dtype) for v in forward_outputs if isinstance(v, View) and graph.storage_of(v.tensor).role == "value"}
+    differentiated = {i for i, g in enumerate(gradients) if isinstance(g, View)}
+    return {v.tensor for i, v in enumerate(graph.inputs) if v is not None and i not in differentiated and (v.size, v.dtype) in kinds}
+
+
+# ---- From a schedule to two fx graphs ----
+
+
+class _Emitter:
+    """Writes calls into an fx graph, with the views that they read; made again, a call's results take the place of the old."""
+
+    def __init__(self, joint: Graph, graph: FxGraph, missing: Callable[[Node], Node]):
+        self.joint, self.graph, self.missing = joint, graph, missing
+        self.known: dict[Node, Node] = {}
+        self.views: dict[Node, list[Node]] = {}  # a call's node -> views of its results that were written
+        self.bases = {call.node: call for call in joint.calls}
+
+    def owner(self, node: Node) -> Node:
+        """The call or placeholder whose result a node shows."""
+        while node.op == "call_function" and node not in self.bases:
+            node = next(a for a in node.all_input_nodes)
+        return node
+
+    def get(self, node: Node) -> Node:
+        if node in self.known:
+            return self.known[node]
+        if node.op == "get_attr":
+            self.known[node] = self.graph.node_copy(node)
+        elif node.op == "placeholder" or node in self.bases or _is_result(node, self.bases):
+            self.known[node] = self.missing(node)
+        else:  # a view
+            self.known[node] = self.graph.node_copy(node, self.get)
+            self.views.setdefault(self.owner(node), []).append(node)
+        return self.known[node]
+
+    def call(self, call: Call, repeat: bool = False, first: tuple[Any, ...] = ()) -> None:
+        """`first`: arguments of a wrapper that is called in place of the operator, which follows them."""
+        for view in self.views.pop(call.node, []):
+            self.known.pop(view, None)
+        target, without = REPEATED.get(call.node.target, (None, ())) if repeat else (None, ())
+        skipped = unread(call.node)
+        args = tuple(None if i in skipped else x for i, x in enumerate(call.node.args) if i not in without)
+        args, kwargs = torch.fx.node.map_arg((args, call.node.kwargs), self.get)
+        if first:
+            new = self.graph.call_function(_redrawn, (*first, call.node.target, *args), kwargs)
+        else:
+            new = self.graph.call_function(target or call.node.target, args, kwargs)
+        new.meta.update(call.node.meta)
+        self.known[call.node] = new
+        for user in call.node.users:
+            if _is_result(user, self.bases) and not (user.args[1] in without and target):
+                self.known[user] = self.graph.node_copy(user, self.get)
+
+
+def _is_result(node: Node, bases: dict[Node, Call]) -> bool:
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem" and node.args[0] in bases
+
+
+def _save_generator(device: torch.device) -> torch.Tensor:
+    return generator_of(device).get_state()
+
+
+def _redrawn(state: torch.Tensor, device: torch.device, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """A random call with the state with which it ran first."""
+    generator = generator_of(device)
+    now = generator.get_state()
+    generator.set_state(state)
+    try:
+        return target(*args, **kwargs)
+    finally:
+        generator.set_state(now)
+
+
+def _split(graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, joint: GraphModule, count: int) -> tuple[GraphModule, GraphModule]:
+    """The schedule's part up to the boundary, and the rest, as fx graphs in exact order. The forward graph gives its `count`
+    outputs and then what the backward graph reads of it; the backward graph takes that and then the tangents."""
+    schedule = [int(v) for v in plan.schedule]
+    at = schedule.index(boundary)
+    placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
+    results = next(n for n in joint.graph.nodes if n.op == "output").args[0]
+    forward, backward = FxGraph(), FxGraph()
+    saved: list[Node] = []  # of the forward graph
+    anchors: list[Node] = []  # the tangents in the backward graph
+    states: dict[int, Node] = {}  # random call -> its generator's state in the forward graph
+    states_back: dict[int, Node] = {}
+
+    def bring(source: Node, name: str) -> Node:
+        saved.append(source)
+        with backward.inserting_before(anchors[0]):
+            new = backward.placeholder(name)
+        new.meta.update(source.meta)
+        return new
+
+    def fault(node: Node) -> Node:
+        raise RuntimeError(f"a fault in Neap: {node.name} is read before it is made")
+
+    head = _Emitter(graph, forward, fault)
+    tail = _Emitter(graph, backward, lambda node: bring(head.known[node], node.name))
+    for node in placeholders:
+        if is_tangent(node):
+            tail.known[node] = backward.node_copy(node)
+            anchors.append(tail.known[node])
+        else:
+            head.known[node] = forward.node_copy(node)
+    seen: set[int] = set()
+
+    def emit(emitter: _Emitter, own: dict[int, Node], v: int) -> None:
+        work = assembly.works[v]
+        if work.kind == "state":
+            own[work.index] = emitter.graph.call_function(_save_generator, (_device_of(graph, graph.calls[work.index]),))
+            own[work.index].meta["val"] = torch.empty(0, dtype=torch.uint8)
+        elif work.kind == "call":
+            call = graph.calls[work.index]
+            if call.random and v in seen:
+                if work.index not in own:
+                    own[work.index] = bring(states[work.index], f"generator_{work.index}")
+                emitter.call(call, first=(own[work.index], _device_of(graph, call)))
+            else:
+                emitter.call(call, v in seen)
+            seen.add(v)
+
+    for v in schedule[:at]:
+        emit(head, states, v)
+    for v in schedule[at + 1 :]:
+        emit(tail, states_back, v)
+    backward.output(tuple(tail.get(n) if isinstance(n, Node) else n for n in results[count:]))
+    values = [head.get(n) if isinstance(n, Node) else n for n in results[:count]]
+    forward.output(tuple(values + saved))
+    return GraphModule(joint, forward), GraphModule(joint, backward)
+
+
+def is_tangent(node: Node) -> bool:
+    return "tangents" in str(node.target)
+
+
+def _device_of(graph: Graph, call: Call) -> torch.device:
+    return graph.storage_of(call.makes[0]).device
+
+
+def _saved_bytes(fw: GraphModule, count: int) -> int:
+    """Of what the forward graph saves, without its inputs."""
+    seen = {}
+    for node in next(n for n in fw.graph.nodes if n.op == "output").args[0][count:]:
+        value = node.meta.get("val")
+        if node.op != "placeholder" and isinstance(value, torch.Tensor):
+            seen[value.untyped_storage()._cdata] = value.untyped_storage().nbytes()
+    return sum(seen.values())
+
+
+# ---- The backend ----
+
+
+def _partition(session: Session, joint: GraphModule, count: int, static: Sequence[int]) -> tuple[GraphModule, GraphModule]:
+    placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
+    roles = [("value" if is_tangent(n) else "parameter" if i in static else "input", n.name) for i, n in enumerate(placeholders)]
+    graph = build_graph(joint, roles)
+    forward_outputs, gradients = graph.outputs[:count], graph.outputs[count:]
+    tangents = [v for n, v in zip(placeholders, graph.inputs, strict=True) if is_tangent(n) and v is not None]
+    mark_passes(graph, [v.tensor for v in forward_outputs if isinstance(v, View)])
+    cache = measure.Cache()
+    try:
+        costs = measure.measure(graph, cache)
+    finally:
+        cache.close()
+    assembly, boundary = _boundary(graph, costs, forward_outputs, gradients, tangents, "compiled graph")
+    step = assembly.step
+    budget = session.budget_for(step)
+    plan = cached_plan(step, budget, session.options.get("planner", "auto"), session.options.get("seconds", 0.0))
+    fw, bw = _split(graph, assembly, plan, boundary, joint, count)
+    size, fraction = parse_budget(session.budget)
+    planned = plan.resident_bytes + plan.arena_bytes
+    asked = int(fraction * step.keep_all_bytes) if fraction is not None else planned if session.budget in ("min", "max") else size
+    memory = Memory(
+        budget_bytes=asked, planned_peak_bytes=planned, resident_bytes=plan.resident_bytes, arena_bytes=plan.arena_bytes,
+        keep_all_bytes=step.keep_all_bytes, overhead=plan.overhead, enforced=False, recomputed=plan.recomputed,
+        parameter_bytes=sum(s.bytes for s in graph.storages if s.role == "parameter"),
+        input_bytes=sum(s.bytes for s in graph.storages if s.role == "input"),
+        why="the training loop allocates as it likes; each tensor of the graph is dropped at its last read",
+    )  # fmt: skip
+    held = {v.tensor: graph.storage_of(v.tensor).bytes for v in gradients if isinstance(v, View)}
+    session.graphs.append(Planned(memory, plan, step, _saved_bytes(fw, count), sum(held.values())))
+    _tell_together(session, size)
+    return fw, bw
+
+
+def _tell_together(session: Session, size: int | None) -> None:
+    """With graph breaks all forward passes run before the first backward pass: what they need together."""
+    graphs = session.graphs
+    if len(graphs) < 2 or session.budget in ("min", "max") or size is None:
+        return
+    resident = sum(g.memory.resident_bytes for g in graphs) + int(session.options.get("optimizer_bytes", 0))
+    most = max(
+        resident + g.memory.arena_bytes + sum(e.saved_bytes for e in graphs[:i]) + sum(e.gradient_bytes for e in graphs[i + 1 :])
+        for i, g in enumerate(graphs)
+    )  # fmt: skip
+    if most > size:
+        warnings.warn(
+            f"neap: {len(graphs)} graphs (a graph break, or DistributedDataParallel's buckets) need {most} bytes together, {most - size} above the budget: "
+            "the first were planned before the others were known. Remove the breaks (TORCH_LOGS=graph_breaks names them), compile the model "
+            "before it is wrapped, or give a smaller budget.",
+            stacklevel=2,
+        )
+
+
+def _interpreted(gm: GraphModule, _: Any) -> Callable[..., Any]:
+    """Runs the graph's calls in their order; each tensor is dropped at its last read, inputs too."""
+    gm.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
+    gm.recompile()
+    run = gm.forward
+
+    def call(args: list[Any]) -> Any:
+        with torch.no_grad():
+            return run(args)
+
+    call._boxed_call = True
+    return call
+
+
+def neap_backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Callable[..., Any]:
+    """torch.compile(model, backend="neap", options={"budget": "2GiB"}).
+
+    Options: budget (bytes, "2GiB", "60%" of what keeping everything takes, "min", "max"): parameters, buffers, the batch,
+    gradients and activations of all graphs together; optimizer_bytes: reserved for the optimizer's states, which it cannot
+    see; inductor: True lets Inductor compile both passes (faster; the peak is as Inductor makes it); planner, seconds: as for
+    neap.plan. Raises neap.OverBudget while it compiles. The bits are those of eager, but with Inductor."""
+    global _last
+    options = options if options is not None else {}
+    session = _sessions.get(id(options))
+    if session is None or session.options is not options:
+        session = _sessions[id(options)] = Session(options)
+    _last = session
+
+    def partition(joint: GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Sequence[int] | None = None, **__: Any) -> Any:
+        for node in joint.graph.nodes:
+            if node.op == "placeholder" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat)):
+                raise RuntimeError("the shapes of this graph are symbolic; Neap plans for fixed ones: torch.compile(..., dynamic=False)")
+        return _partition(session, joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
+
+    if options.get("inductor"):
+        return _by_inductor(gm, example_inputs, partition)
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(fw_compiler=_interpreted, bw_compiler=_interpreted, inference_compiler=_interpreted, partition_fn=partition)(gm, example_inputs)
+
+
+def _by_inductor(gm: GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any]) -> Callable[..., Any]:
+    import uuid
+
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return partition(*args, **kwargs)
+
+        def uuid(self) -> Any:
+            return uuid.uuid4().hex  # never from Inductor's cache: the plan hangs on the budget
+
+    with config.patch(custom_partitioner_fn=Partitioner()):
+        return compile_fx(gm, list(example_inputs))
+
+
+neap = neap_backend  # the name that the entry point gives

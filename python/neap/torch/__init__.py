@@ -6,7 +6,9 @@ backend        torch.compile(model, backend="neap", options={"budget": ...}): th
 last_plans     the memory of what the backend compiled last
 """
 
+from .backend import last_plans
 from .compile_step import CompiledStep, Memory, ModelChanged, compile_step
 from .graph import CannotTrace
+from .report import Report, plan
 
-__all__ = ["CannotTrace", "CompiledStep", "Memory", "ModelChanged", "compile_step"]
+__all__ = ["CannotTrace", "CompiledStep", "Memory", "ModelChanged", "Report", "compile_step", "last_plans", "plan"]

@@ -143,7 +143,7 @@ class _Assembler:
                     tokens[s] = self.tensor(ALIGNMENT, "value", f"{call.name} done")
                     outputs.append(tokens[s])
             if call.random:
-                device = graph.storage_of(call.makes[0]).device if call.makes else torch.device("cpu")
+                device = graph.device_of(call)
                 state = self.tensor(aligned(generator_state_bytes(device)), "value", f"{call.name} generator")
                 self.states[number] = state
                 before = [token] if token is not None else []

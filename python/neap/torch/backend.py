@@ -206,14 +206,14 @@ def _split(graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, 
     def emit(emitter: _Emitter, own: dict[int, Node], v: int) -> None:
         work = assembly.works[v]
         if work.kind == "state":
-            own[work.index] = emitter.graph.call_function(_save_generator, (_device_of(graph, graph.calls[work.index]),))
+            own[work.index] = emitter.graph.call_function(_save_generator, (graph.device_of(graph.calls[work.index]),))
             own[work.index].meta["val"] = torch.empty(0, dtype=torch.uint8)
         elif work.kind == "call":
             call = graph.calls[work.index]
             if call.random and v in seen:
                 if work.index not in own:
                     own[work.index] = bring(states[work.index], f"generator_{work.index}")
-                emitter.call(call, first=(own[work.index], _device_of(graph, call)))
+                emitter.call(call, first=(own[work.index], graph.device_of(call)))
             else:
                 emitter.call(call, v in seen)
             seen.add(v)
@@ -230,10 +230,6 @@ def _split(graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, 
 
 def is_tangent(node: Node) -> bool:
     return "tangents" in str(node.target)
-
-
-def _device_of(graph: Graph, call: Call) -> torch.device:
-    return graph.storage_of(call.makes[0]).device
 
 
 def _saved_bytes(fw: GraphModule, count: int) -> int:

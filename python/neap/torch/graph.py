@@ -103,6 +103,10 @@ class Graph:
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
 
+    def device_of(self, call: Call) -> torch.device:
+        """Where a call makes or changes something."""
+        return self.storage_of((call.makes or [new for _, new in call.changes])[0]).device
+
     def print(self) -> str:
         """One line a call."""
         lines = []

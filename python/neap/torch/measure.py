@@ -193,7 +193,7 @@ def measure_call(call: Call, graph: Graph, device: torch.device, heap: Any) -> C
     def made(result: Any) -> list[int]:
         found: dict[int, int] = {}
         for view, tensor in zip(call.results, result_tensors(result), strict=False):
-            if view is None or view.tensor not in own:
+            if view is None or view.tensor not in own or tensor is None:
                 continue
             if tuple(tensor.stride()) != view.stride and tensor.numel() > 0:
                 raise RuntimeError(

@@ -113,7 +113,7 @@ class Program:
 
     def generator(self, work: Work) -> torch.Generator:
         """Of a random call, or of the node that saves its generator's state."""
-        return generator_of(self.graph.storage_of(self.graph.calls[work.index].makes[0]).device)
+        return generator_of(self.graph.device_of(self.graph.calls[work.index]))
 
     def arguments(self, row: Row) -> tuple[Any, Any]:
         """Of a call, with what a repeat leaves out."""

@@ -21,6 +21,9 @@ check: all ## run all tests, JOBS at a time (all cores)
 	@scripts/check-folders
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
 
+check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
+	@scripts/check-python $(BUILD)
+
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
@@ -41,6 +44,6 @@ clean: ## remove what was built
 	@rm -rf $(BUILD) build-asan
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check bench papers install format lint clean help
+.PHONY: all packages demo check check-python bench papers install format lint clean help

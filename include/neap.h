@@ -30,6 +30,9 @@ extern "C" {
 
 #define NEAP_VERSION "0.1.0"
 
+/* NEAP_VERSION of the library that is linked, which may be another than that of the header. */
+const char *neap_version(void);
+
 /* ---- 1. Errors ---- */
 
 #define NEAP_STATUS_LIST(X)                                                                                  \
@@ -238,6 +241,7 @@ typedef struct neap_session_options {
   double plan_seconds;    /* as neap_plan_options.seconds */
   neap_plan_progress_function *plan_progress; /* as neap_plan_options.progress; NULL: not called */
   void *plan_context;                         /* handed to it */
+  const volatile int *plan_stop;              /* as neap_plan_options.stop; NULL: never */
   neap_optimizer optimizer;
   float momentum, weight_decay; /* SGD; AdamW takes weight_decay */
   bool nesterov;
@@ -479,6 +483,10 @@ typedef struct neap_plan_options {
                      machine */
   neap_plan_progress_function *progress; /* called a few times a second while a search goes on; NULL: not */
   void *context;                         /* handed to it */
+  /* Planning ends with NEAP_INTERRUPTED soon, well within a second, after what this points to is set to other
+   * than 0, by another thread or a signal handler, to stay so. The solver of the planner checkmate does not
+   * look. NULL: never. */
+  const volatile int *stop;
 } neap_plan_options;
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan);
@@ -491,6 +499,27 @@ neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options 
 void neap_plan_free(neap_plan *plan);
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info);
 const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length); /* node ids; borrowed */
+
+/* An instance as a plan file has it. */
+typedef struct neap_placement {
+  int32_t at, tensor; /* position that makes it; -1: the workspace of that position */
+  uint64_t offset, bytes;
+} neap_placement;
+
+/* A plan in plain arrays, with what a plan file says of it. */
+typedef struct neap_plan_arrays {
+  const char *graph, *planner; /* NULL: "" */
+  const int32_t *schedule;     /* [length] node ids */
+  int64_t length;
+  const neap_placement *instances; /* [instance_count], in the order of a plan file */
+  int64_t instance_count;
+  uint64_t resident_bytes, peak_bytes, arena_bytes; /* peak_bytes: resident + the largest live bytes */
+  double cost, base_cost;
+} neap_plan_arrays;
+
+/* Copies. What the plan says is not held against any step: that is neap_plan_check's work. NEAP_TOO_LARGE:
+ * more than 2^31 - 3 positions or instances. NEAP_INVALID_ARGUMENT: an array or all of them are missing. */
+neap_status neap_plan_create(const neap_plan_arrays *arrays, neap_plan **plan);
 
 neap_status neap_plan_read(const char *path, neap_plan **plan);
 neap_status neap_plan_write(const neap_plan *plan, const char *path);

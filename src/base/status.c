@@ -21,6 +21,8 @@ neap_status(neap_fail)(neap_status status, const char *format, ...) {
   return status;
 }
 
+const char *neap_version(void) { return NEAP_VERSION; }
+
 const char *neap_error_message(void) { return last_message; }
 
 void ending_keep(struct ending *ending, neap_status status) {

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "base/region.h"
+#include "base/stop.h"
 #include "base/vector.h"
 
 /* Offsets at which a shape would meet its neighbour: strictly between the two. */
@@ -288,7 +289,10 @@ static neap_status run_stage(struct ejecting *e, const int32_t *stage_of, int32_
     e->offset[i] = fits ? (int64_t)offsets[i] : OUT;
     if (!fits) TRY(vector_push(&e->out, i));
   }
-  while (e->out.count > 0 && e->work > 0) TRY(settle(e, take_next(e)));
+  while (e->out.count > 0 && e->work > 0) {
+    TRY(stop_check());
+    TRY(settle(e, take_next(e)));
+  }
   return NEAP_OK;
 }
 

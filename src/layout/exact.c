@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "base/stop.h"
 #include "layout/exact_nodes.h"
 
 /* ---- Moving between nodes ---- */
@@ -147,6 +148,7 @@ static enum progress ascend(struct exact_search *x, struct frame *f, enum progre
 /* From the bottom frame until it is decided. */
 static neap_status run(struct exact_search *x, enum progress *progress) {
   for (;;) {
+    TRY(stop_check());
     TRY(node_enter(x, &x->frames.data[x->frames.count - 1], progress));
     for (;;) {
       if (*progress == OPEN) TRY(descend(x, &x->frames.data[x->frames.count - 1], progress));
@@ -206,7 +208,8 @@ static neap_status run_tries(struct tries *t) {
   enum { WORTH = 1 << 20 };
   struct ending ended[AT_ONCE] = {{NEAP_OK, ""}};
   atomic_bool decided = false;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(t->given[0] < WORTH ? 1 : threads_for(AT_ONCE))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request)                                           \
+    num_threads(t->given[0] < WORTH ? 1 : threads_for(AT_ONCE))
   for (int k = 0; k < AT_ONCE; k++) {
     struct exact_search *x = &t->searches[k];
     x->work = t->given[k];

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/region.h"
+#include "base/stop.h"
 #include "layout/bulk.h"
 #include "layout/core.h"
 #include "layout/solver.h"
@@ -264,7 +265,9 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
   struct placement_result found;
   struct placement_limits limits = FOR_BUFFERS;
   limits.enough = capacity;
+  const volatile int *before = stop_listen(NULL);
   if (status == NEAP_OK) status = place_shapes(shapes, (int32_t)count, spans, &limits, &found);
+  stop_listen(before);
   for (int64_t i = 0; status == NEAP_OK && i < count; i++) buffers[i].offset = shapes[i].offset;
   region_free(&region);
   if (status != NEAP_OK) return status;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "layout/plan_row.h"
 #include "layout/repair.h"
 #include "plan/bounds.h"
@@ -81,7 +82,7 @@ static neap_status ask_row(const struct choice *c, const struct planner_options 
 /* Side by side: none looks at what another finds. */
 static neap_status ask_tasks(struct choice *c, const struct planner_options *options, struct task *tasks,
                              int count, uint64_t *missing) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++) ending_keep(&tasks[i].ended, ask_row(c, options, &tasks[i]));
   neap_status status = NEAP_OK;
   for (int i = 0; i < count; i++) {
@@ -227,7 +228,7 @@ static neap_status find_bounds(struct choice *c, bool quick) {
   const bool has_budget = c->budget != NEAP_BUDGET_MIN && c->budget != NEAP_BUDGET_MAX;
   const int count = has_budget && !quick ? 2 : 1;
   struct ending ended[2];
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
     ending_keep(&ended[i], i == BYTES ? plan_memory_bound(c->step, &c->bound)
                                       : bound_cost(c->step, c->budget, &c->least_cost));
@@ -256,6 +257,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
             "there is no planner '%s'", choice.name);
   const double start = clock_seconds();
+  const volatile int *before = stop_listen(options->stop);
   struct descent descent = {0};
   const struct planner_options planner_options = {.descent = &descent,
                                                   .quick = options->quick,
@@ -278,12 +280,17 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   neap_plan_free(choice.best);
   neap_plan_free(choice.least);
   descent_free(&descent);
+  stop_listen(before);
   return status;
 }
 
 neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {
   struct neap_plan *plan = NULL;
-  TRY(plan_row(step, NEAP_BUDGET_MAX, planner_find("keep-all"), &quick_look, NULL, &plan));
+  const volatile int *before = stop_listen(NULL);
+  const neap_status status =
+      plan_row(step, NEAP_BUDGET_MAX, planner_find("keep-all"), &quick_look, NULL, &plan);
+  stop_listen(before);
+  if (status != NEAP_OK) return status;
   *bytes = plan_bytes(plan);
   neap_plan_free(plan);
   return NEAP_OK;

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/region.h"
+#include "base/stop.h"
 #include "base/vector.h"
 
 enum { BUCKETS = 64, SHAPES_A_BUCKET = 512 };
@@ -117,6 +118,7 @@ static neap_status place_in_order(struct solver *s, const int32_t *order, uint64
   *height = 0;
   for (int32_t i = 0; i < s->count; i++) {
     bool fits = true;
+    TRY(stop_check());
     TRY(place(s, order[i], &fits));
     if (!fits) {
       *height = UINT64_MAX;

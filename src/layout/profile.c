@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "plan/plan.h"
 
 /* `made`: by tensor, how many instances it has. */
@@ -43,10 +44,13 @@ neap_status neap_plan_instances(const neap_step *step, const neap_plan *plan, ne
   struct simulation score;
   struct instance *simulated = NULL;
   int32_t simulated_count = 0;
-  TRY(simulate_instances(step, plan->schedule, plan->length, &score, &simulated, &simulated_count));
+  const volatile int *before = stop_listen(NULL);
+  neap_status status =
+      simulate_instances(step, plan->schedule, plan->length, &score, &simulated, &simulated_count);
+  stop_listen(before);
+  TRY(status);
   int32_t *made = calloc((size_t)step->tensor_count + 1, sizeof *made);
   neap_instance *out = calloc((size_t)simulated_count + 1, sizeof *out);
-  neap_status status = NEAP_OK;
   if (made == NULL || out == NULL)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", __func__);
   else

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "plan/planner.h"
 #include "plan/search.h"
 
@@ -293,7 +294,7 @@ static neap_status take(struct repair *r, struct neap_plan *plan) {
 
 static neap_status run_attempts(struct repair *r, struct attempt *attempts, int count) {
   struct ending ended[ATTEMPTS];
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++) ending_keep(&ended[i], run_attempt(&attempts[i]));
   neap_status status = status_of_tasks(ended, count);
   for (int i = 0; i < count; i++) r->slack = r->slack || attempts[i].slack;
@@ -337,7 +338,7 @@ static neap_status try_schedules(struct repair *r, const struct schedule *const 
   struct ending ended[MOST];
   struct demand demand = *r->demand;
   demand.effort = effort;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
     ending_keep(&ended[i], plan_of_schedule(r->step, schedules[i], &demand, &plans[i]));
   for (int i = 0; i < count; i++) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/region.h"
+#include "base/stop.h"
 #include "plan/bounds.h"
 #include "plan/max_flow.h"
 #include "plan/pebbling.h"
@@ -184,6 +185,7 @@ static neap_status choose(struct bounding *b, double room, double price, struct 
   *out = (struct choice){0};
   TRY(build_network(b, price));
   out->value = (double)flow_maximise(&b->flow) / b->scale - price * room;
+  TRY(stop_check()); /* the flow may not be the largest then */
   for (int32_t v = 0; v < step->node_count; v++)
     if (b->side[v] == BEFORE && flow_reaches(&b->flow, flow_node(v))) out->cost += step->nodes[v].cost;
   for (int32_t t = 0; t < step->tensor_count; t++)

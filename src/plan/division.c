@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/stop.h"
+
 enum { PAIR_LIMIT = 200 };
 
 struct grouped {
@@ -225,8 +227,9 @@ static neap_status choose_closed_sets(struct divider *d, int32_t index, const st
   for (int32_t i = -1; status == NEAP_OK && size <= PAIR_LIMIT && i < size; i++)
     for (int32_t k = i + 1; status == NEAP_OK && k <= size; k++) {
       if (i < 0 && k == size) continue;
+      status = stop_check();
       const struct pair pair = {i, k, find_closed(d, index, set, at_place(d, set, i), at_place(d, set, k))};
-      if (pair.inside > 0) status = vector_push(&pairs, pair);
+      if (status == NEAP_OK && pair.inside > 0) status = vector_push(&pairs, pair);
     }
   if (pairs.count > 1) qsort(pairs.data, pairs.count, sizeof *pairs.data, compare_pairs);
   for (size_t p = 0; status == NEAP_OK && p < pairs.count; p++) {

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "plan/contest.h"
 #include "plan/forward_graph.h"
 #include "plan/planners.h"
@@ -163,6 +164,7 @@ static neap_status ensure(struct runtime *r, int32_t t, int depth) {
 /* NEAP_OVER_BUDGET: within this limit the run does not come to its end. */
 static neap_status run_node(struct runtime *r, int32_t v, int depth) {
   const struct step_node *node = &r->step->nodes[v];
+  TRY(stop_check());
   neap_status status = r->clock > COST_LIMIT * r->step->base_cost ? NEAP_OVER_BUDGET : NEAP_OK;
   for (int32_t i = 0; i < node->input_count; i++) {
     if (!is_value(r, node->inputs[i])) continue;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "plan/clean.h"
 #include "plan/planners.h"
 #include "plan/simulator.h"
@@ -282,6 +283,7 @@ static neap_status ensure_inputs(struct walk *w, const struct step_node *node, i
 
 static neap_status run_node(struct walk *w, int32_t v, int depth) {
   const struct step_node *node = &w->step->nodes[v];
+  TRY(stop_check());
   neap_status status = ensure_inputs(w, node, depth);
   int32_t given[GIVEN_LIMIT], given_count = 0;
   bool tight = false;
@@ -475,7 +477,7 @@ static neap_status walk_points(struct grid *g, int first, int count, bool quick)
   const double base = g->step->base_cost,
                limit = g->best < INFINITY ? base + (g->best - base) * 1.5 : COST_LIMIT * base + 1;
   struct ending ended[AT_ONCE];
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
     ending_keep(&ended[i], walk_point(g, grid_point(first + i), limit, &g->points[i]));
   for (int i = 0; i < count && !(quick && g->best < INFINITY); i++) {

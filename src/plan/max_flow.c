@@ -1,5 +1,7 @@
 #include "plan/max_flow.h"
 
+#include "base/stop.h"
+
 neap_status flow_reset(struct flow *flow, int32_t nodes) {
   const size_t count = (size_t)nodes;
   TRY(vector_reserve(&flow->first, count));
@@ -88,7 +90,7 @@ static void block(struct flow *flow, int64_t *value) {
 
 int64_t flow_maximise(struct flow *flow) {
   int64_t value = 0;
-  while (find_levels(flow)) block(flow, &value);
+  while (!stop_is_requested() && find_levels(flow)) block(flow, &value);
   return value;
 }
 

@@ -27,7 +27,8 @@ neap_status flow_reset(struct flow *flow, int32_t nodes);
 neap_status flow_connect(struct flow *flow, int32_t from, int32_t to, int64_t capacity);
 
 /* Finds the most that can go from the source to the sink; the sum of all capacities from the source that
- * are not unbounded must be below INT64_MAX / 8, and no path may be unbounded. */
+ * are not unbounded must be below INT64_MAX / 8, and no path may be unbounded. Less once a stop is requested
+ * (base/stop.h). */
 int64_t flow_maximise(struct flow *flow);
 
 /* After flow_maximise: whether the node lies on the source's side of the least cut nearest to the source. */

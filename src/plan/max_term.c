@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/stop.h"
+
 static uint64_t set_kept(const struct max_term_search *s, int32_t child) {
   return child < 0 ? 0 : s->kept[child];
 }
@@ -121,6 +123,8 @@ neap_status max_term_find_best(struct max_term_search *s, uint64_t *best_term) {
   for (int tried = 0; status == NEAP_OK && open.count > 0 && tried < TERMS; tried++) {
     /* The most promising: the paper's answer is near the first. */
     size_t next = 0;
+    status = stop_check();
+    if (status != NEAP_OK) break;
     for (size_t i = 1; i < open.count; i++)
       if (open.data[i].low + open.data[i].kept < open.data[next].low + open.data[next].kept) next = i;
     const struct interval interval = open.data[next];

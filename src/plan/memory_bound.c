@@ -5,6 +5,7 @@
 #include "base/heap.h"
 #include "base/ids.h"
 #include "base/region.h"
+#include "base/stop.h"
 #include "base/vector.h"
 #include "plan/bounds.h"
 
@@ -220,6 +221,7 @@ static neap_status search(struct regression *r, const int32_t *ids, int32_t coun
   TRY(meet(r, (struct live_set){.count = count, .peak = peak}));
   r->limit = r->work + work;
   while (r->heap.count > 0) {
+    TRY(stop_check());
     const int32_t set = open_take(r, r->heap.data, &r->heap.count);
     const uint64_t least = r->sets.data[set].peak;
     *end = (struct search_end){least < r->best ? least : r->best, r->best};

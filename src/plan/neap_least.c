@@ -2,6 +2,7 @@
 #include "plan/neap_least.h"
 
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "plan/pebbling.h"
 #include "plan/planners.h"
 #include "plan/planning.h"
@@ -123,7 +124,7 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
     if (live == 0) break;
     struct lowering tried[AT_ONCE];
     struct ending ended[AT_ONCE];
-#pragma omp parallel for schedule(dynamic, 1) num_threads(count)
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(count)
     for (int i = 0; i < count; i++) {
       const uint64_t cut = (uint64_t)((double)live * shrink / (1 << i));
       ending_keep(&ended[i], run_lowering(&tried[i], p, lower, live - (cut > 0 ? cut : 1), &last->schedule));
@@ -148,7 +149,7 @@ static neap_status search_for_least(struct planning *p, struct descent *descent)
   static lower_function *const kinds[KINDS] = {lower_by_search, lower_by_radial_search};
   struct descent ways[KINDS] = {{{0}}};
   struct ending ended[KINDS];
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(KINDS))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(KINDS))
   for (int i = 0; i < KINDS; i++) {
     struct planning each = *p;
     neap_status status = descent_add(&ways[i], p->step, &descent_least(descent)->schedule);

@@ -5,6 +5,7 @@
 
 #include "base/heap.h"
 #include "base/region.h"
+#include "base/stop.h"
 #include "base/vector.h"
 
 /* A state is a set: of tensors, and behind them of nodes. */
@@ -315,6 +316,7 @@ static neap_status play(struct game *g, struct schedule *out, bool *found) {
   g->sets.count = g->states.count = g->open.count = g->table.count = 0;
   TRY(open_end(g));
   while (g->open.count > 0 && g->work > 0) {
+    TRY(stop_check());
     const struct open_state next = take_next(g);
     int32_t state = next.state;
     if (next.cost > g->states.data[state].cost) continue; /* reached at a lower cost since */

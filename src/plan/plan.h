@@ -30,6 +30,9 @@ struct neap_plan {
 /* A deep copy of `draft` (its region is ignored) for the caller to free with neap_plan_free. */
 neap_status plan_create(const struct neap_plan *draft, struct neap_plan **out);
 
+/* Positions of a schedule whose node stands earlier in it too. Sorts the copy that it is given. */
+int64_t plan_count_repeats(int32_t *ids, int32_t length);
+
 /* What training by the plan takes: resident bytes and the arena. */
 static inline uint64_t plan_bytes(const struct neap_plan *plan) {
   return plan->resident_bytes + plan->arena_bytes;

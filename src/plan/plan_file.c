@@ -1,8 +1,6 @@
 /* Plan files (docs/formats.md). */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/ids.h"
 #include "base/json.h"
 #include "plan/plan.h"
 
@@ -35,14 +33,6 @@ static neap_status read_instances(const json_t *root, const char *file, struct r
   return NEAP_OK;
 }
 
-/* Positions of a schedule whose node stands earlier in it too. Sorts the copy that it is given. */
-static int64_t count_repeats(int32_t *ids, int32_t length) {
-  int64_t repeats = 0;
-  if (length > 1) qsort(ids, (size_t)length, sizeof *ids, compare_ids);
-  for (int32_t i = 1; i < length; i++) repeats += ids[i] == ids[i - 1];
-  return repeats;
-}
-
 static neap_status read_draft(const json_t *root, const char *file, struct region *region,
                               struct neap_plan *draft) {
   const struct json_place place = {.file = file};
@@ -63,7 +53,7 @@ static neap_status read_draft(const json_t *root, const char *file, struct regio
   draft->length = (int32_t)json_array_size(list);
   int32_t *copy = region_copy(region, schedule, (size_t)draft->length, sizeof *copy);
   RETURN_IF_NULL(copy);
-  draft->recomputed = count_repeats(copy, draft->length);
+  draft->recomputed = plan_count_repeats(copy, draft->length);
   return read_instances(root, file, region, draft);
 }
 

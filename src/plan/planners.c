@@ -33,9 +33,11 @@ const struct planner planners[] = {
      plan_rotor, NULL},
     {"evict", "drops what is cheap, large and needed late", "after Kirisame et al. 2021 (DTR)", "any",
      "nothing", LARGE_STEP, false, plan_evict, NULL},
+#ifndef NEAP_PLAN_ONLY /* it needs a solver */
     {"checkmate", "what runs and what is kept in each stage, as a 0-1 program",
      "Jain et al. 2020, sections 4 and 5", "any, of some hundred nodes",
      "for small steps the least cost in the step's own order", 0, false, plan_checkmate, NULL},
+#endif
     {"kusumoto-exact", "best sequence of lower sets, all of them searched",
      "Kusumoto et al. 2019, section 4.2", "up to 4000 lower sets", "no worse than kusumoto", 24, false,
      plan_kusumoto_exact, NULL},

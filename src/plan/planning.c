@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "plan/planners.h"
 
 /* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
@@ -119,7 +120,8 @@ static bool is_due(const struct planning *p, const struct start *starts, int whi
 static neap_status run_starts(struct planning *p, struct start *starts, int count) {
   struct ending ended[CANDIDATES] = {{NEAP_OK, ""}};
   for (int i = 0; i < count; i++) starts[i].seed = ++p->begun;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request)                                           \
+    num_threads(p->options->quick ? 1 : threads_for(count))
   for (int i = 0; i < count; i++)
     if (is_due(p, starts, i)) ending_keep(&ended[i], run_start(p, &starts[i]));
   for (int i = 0; i < count; i++) enter(p, starts[i].search);
@@ -194,7 +196,8 @@ static neap_status advance(struct planning *p, struct search *search, int64_t wo
  * number of threads. A quick look takes the first that fits. */
 static neap_status advance_all(struct planning *p, int count, int64_t work) {
   struct ending ended[CANDIDATE_LIMIT] = {{NEAP_OK, ""}};
-#pragma omp parallel for schedule(dynamic, 1) num_threads(p->options->quick ? 1 : threads_for(count))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request)                                           \
+    num_threads(p->options->quick ? 1 : threads_for(count))
   for (int i = 0; i < count; i++)
     if (!(p->options->quick && planning_fits(p))) ending_keep(&ended[i], advance(p, p->candidates[i], work));
   return status_of_tasks(ended, count);

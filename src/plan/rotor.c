@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "base/targets.h"
 
 /* opt(p, m, a, b) for all m. */
@@ -214,7 +215,7 @@ static float bound_on(const struct rotor *r, int32_t p, int32_t b, float *sum) {
 static void fill(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
   struct table *t = table_of(r, p, a, b);
   for (int32_t m = 0; m <= t->limit; m++) t->cost[m] = INFINITY;
-  if (t->limit < 0) return;
+  if (t->limit < 0 || stop_is_requested()) return; /* fill_all tells of it */
   if (a == b)
     add_leaves(&r->stages[a].modes[p], t);
   else
@@ -232,21 +233,24 @@ struct twin {
 };
 
 /* Shorter stretches first; those of one length need nothing of each other. `twins`: [count], by start. */
-static void fill_all(const struct rotor *r, const struct twin *twins) {
+static neap_status fill_all(const struct rotor *r, const struct twin *twins) {
   for (int32_t length = 0; length < r->count; length++) {
+    TRY(stop_check());
     const int32_t starts = r->count - length;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(starts))
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(starts))
     for (int32_t a = 0; a < starts; a++)
       for (int32_t p = r->modes; length >= twins[a].length && p-- > 0;) fill(r, p, a, a + length);
     for (int32_t a = starts; a-- > 0;)
       for (int32_t p = 0; length < twins[a].length && p < r->modes; p++)
         *table_of(r, p, a, a + length) = *table_of(r, p, twins[a].start, twins[a].start + length);
   }
+  return stop_check(); /* tables that were left without costs are of no use */
 }
 
 /* All but those that are copies of a twin's. `common`: scratch, zero. */
 static neap_status add_tables(struct rotor *r, int32_t *common, struct twin *twins) {
   for (int32_t a = r->count; a-- > 0;) {
+    TRY(stop_check());
     twins[a].start = find_twin(r->stages, r->count, a, common, &twins[a].length);
     float sums[ROTOR_MODES] = {0};
     for (int32_t b = a; b < r->count; b++)
@@ -286,7 +290,7 @@ neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_
     *r = (struct rotor){.stages = stages, .count = count, .modes = modes, .slots = slots};
     status = allocate(r);
     if (status == NEAP_OK) status = add_tables(r, common, twins);
-    if (status == NEAP_OK) fill_all(r, twins);
+    if (status == NEAP_OK) status = fill_all(r, twins);
   }
   free(common);
   free(twins);

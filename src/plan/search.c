@@ -1,6 +1,7 @@
 #include "plan/search.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/stop.h"
 #include "plan/planner.h"
 
 #include <math.h>
@@ -272,6 +273,7 @@ neap_status search_tidy(struct search *s) {
   for (int round = 0; round < ROUNDS && moved; round++) {
     moved = false;
     s->runs.count = 0;
+    TRY(stop_check());
     for (int32_t i = 0; i < t->length; i++) TRY(vector_push(&s->runs, t->present[i]));
     for (size_t k = 0; k < s->runs.count; k++)
       if (t->present_at[s->runs.data[k]] >= 0 && tidy_run(s, s->runs.data[k])) moved = true;
@@ -293,6 +295,7 @@ static neap_status sweep(struct search *s, const struct stretch *stretches, int 
     for (int32_t v = stretches[i].first; v < stretches[i].end; v++)
       for (int32_t run = t->first_run[v]; run >= 0; run = t->runs[run].next) TRY(vector_push(&s->runs, run));
   for (size_t left = s->runs.count; left > 0; left--) {
+    TRY(stop_check());
     const uint32_t pick = draw(s, (uint32_t)left);
     const int32_t run = s->runs.data[pick];
     s->runs.data[pick] = s->runs.data[left - 1];
@@ -419,6 +422,7 @@ static neap_status rebuild(struct search *s, double exchange) {
   const double cost = t->cost;
   const int64_t excess = t->excess;
   const uint32_t share = 1 + draw(s, 4);
+  TRY(stop_check());
   s->change_count = 0;
   for (int i = 0; i < count; i++) forget_repeats(s, &stretches[i], share);
   enum { ROUNDS = 24 };

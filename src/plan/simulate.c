@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "plan/simulator.h"
 
 neap_status simulator_create(const neap_step *step, struct simulator *out) {
@@ -139,6 +140,7 @@ neap_status simulator_run(struct simulator *s, const int32_t *schedule, int32_t 
   s->instances.count = 0;
   memset(s->instance, -1, (size_t)s->step->tensor_count * sizeof *s->instance);
   memset(s->runs, 0, (size_t)s->step->node_count * sizeof *s->runs);
+  TRY(stop_check());
   TRY(walk(s, schedule, length, out));
   find_take_overs(s, schedule, length);
   return add_up(s, length, out);

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/stop.h"
+
 neap_status strategy_search_create(const struct lower_sets *sets, int32_t buckets, struct region *region,
                                    struct strategy_search *p) {
   *p = (struct strategy_search){.sets = sets, .buckets = buckets};
@@ -72,6 +74,7 @@ static neap_status solve(struct strategy_search *p, uint64_t limit, bool most, i
   p->first[0] = 0;
   p->first[1] = 1;
   for (int32_t to = 1; to < sets->count; to++) {
+    TRY(stop_check());
     p->in_low = buckets;
     p->in_high = -1;
     for (int32_t from = to; from-- > 0;) {

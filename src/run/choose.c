@@ -255,7 +255,8 @@ static neap_status plan_all(struct choice *c, const struct neap_session_options 
                                  .quick = options->plan_quick,
                                  .seconds = options->plan_seconds / (1 + candidates->count),
                                  .progress = options->plan_progress,
-                                 .context = options->plan_context};
+                                 .context = options->plan_context,
+                                 .stop = options->plan_stop};
   TRY(plan_within(c->lowered->step, c->budget, &how, smallest, &c->plan));
   const bool will_do = c->plan != NULL && (c->plan->recomputed == 0 || options->plan_quick);
   if (will_do && c->budget != NEAP_BUDGET_MIN) return NEAP_OK;

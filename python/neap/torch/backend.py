@@ -304,7 +304,7 @@ def _interpreted(gm: GraphModule, _: Any) -> Callable[..., Any]:
     run = gm.forward
 
     def call(args: list[Any]) -> Any:
-        with torch.no_grad():
+        with measure.below_autograd():
             return run(args)
 
     call._boxed_call = True

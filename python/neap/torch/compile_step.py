@@ -399,7 +399,7 @@ class CompiledStep:
                 p.grad = None
         self.updater.before_step()
         self.updater.groups_now = self.updater.groups()
-        with torch.no_grad(), measure.no_autocast():
+        with measure.below_autograd():
             result = compiled.run(leaves, after)
         self.updater.after_step()
         self._tell(compiled)

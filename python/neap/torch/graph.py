@@ -103,6 +103,15 @@ class Graph:
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
 
+    def views(self) -> dict[int, list[View]]:
+        """All views of each tensor, wherever they stand."""
+        found: dict[int, list[View]] = {}
+        trees = [(c.args, c.kwargs, c.results) for c in self.calls]
+        for x in pytree.tree_leaves((trees, self.outputs), is_leaf=lambda x: isinstance(x, View)):
+            if isinstance(x, View):
+                found.setdefault(x.tensor, []).append(x)
+        return found
+
     def device_of(self, call: Call) -> torch.device:
         """Where a call makes or changes something."""
         return self.storage_of((call.makes or [new for _, new in call.changes])[0]).device
@@ -151,44 +160,42 @@ def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     return [w for w in written if isinstance(w, Node)]
 
 
+def _key(value: torch.Tensor) -> int:
+    """The identity of a tensor's storage, while it is alive: the graph's fake values are."""
+    return value.untyped_storage()._cdata
+
+
 class _Builder:
     def __init__(self, module: torch.fx.GraphModule, roles: list[tuple[str, str]]):
         self.module, self.roles = module, roles
         self.storages: list[Storage] = []
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
-        self.by_data: dict[int, int] = {}  # the fake storage's identity -> storage
+        self.outside: dict[int, int] = {}  # identity -> storage, of inputs and constants
         self.current: list[int] = []  # storage -> its tensor now
         self.values: dict[Node, Any] = {}  # node -> fake value
-        self.keep: list[Any] = []  # so that no identity comes twice
-        self.statistics_read: dict[int, list[Call]] = {}
+        self.places: dict[Node, Any] = {}  # node -> storage, or a list of them
 
     def storage(self, value: torch.Tensor, role: str, name: str, source: Any = None) -> int:
-        data = value.untyped_storage()
-        key = data._cdata
-        if key not in self.by_data:
-            self.keep.append(data)
-            self.by_data[key] = len(self.storages)
-            self.storages.append(Storage(int(data.nbytes()), role, name, value.device, source))
-            self.current.append(self.tensor(len(self.storages) - 1, 0))
-        return self.by_data[key]
+        self.storages.append(Storage(int(value.untyped_storage().nbytes()), role, name, value.device, source))
+        self.current.append(self.tensor(len(self.storages) - 1, 0))
+        return len(self.storages) - 1
+
+    def outer(self, value: torch.Tensor, role: str, name: str, source: Any) -> int:
+        """Inputs and constants that share memory are one storage."""
+        if _key(value) not in self.outside:
+            self.outside[_key(value)] = self.storage(value, role, name, source)
+        return self.outside[_key(value)]
 
     def tensor(self, storage: int, version: int) -> int:
         self.tensors.append(Tensor(storage, version))
         return len(self.tensors) - 1
 
-    def known(self, value: torch.Tensor) -> bool:
-        return value.untyped_storage()._cdata in self.by_data
-
-    def view(self, value: torch.Tensor) -> View:
-        storage = self.by_data[value.untyped_storage()._cdata]
+    def view(self, value: torch.Tensor, storage: int) -> View:
         return View(self.current[storage], tuple(value.shape), tuple(value.stride()), int(value.storage_offset()), value.dtype)
 
     def refuse(self, node: Node, why: str) -> CannotTrace:
         return CannotTrace(f"{user_line(node)}: {why}")
-
-    def value(self, node: Node) -> Any:
-        return node.meta.get("val")
 
     def replaced(self, tree: Any, node: Node) -> Any:
         def leaf(x: Any) -> Any:
@@ -196,7 +203,7 @@ class _Builder:
                 return x
             value = self.values[x]
             if isinstance(value, torch.Tensor):
-                return self.view(value)
+                return self.view(value, self.places[x])
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(node, "the shape of a tensor hangs on data; Neap plans for fixed shapes")
             return value
@@ -204,61 +211,61 @@ class _Builder:
         return pytree.tree_map(leaf, tree, is_leaf=lambda x: isinstance(x, Node))
 
     def call(self, node: Node) -> None:
-        value = self.value(node)
-        self.values[node] = value
-        results = [v for v in (value if isinstance(value, (list, tuple)) else [value])]
+        value = self.values[node] = node.meta.get("val")
+        several = isinstance(value, (list, tuple))
+        results = list(value) if several else [value]
         for v in results:
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(node, f"{node.target} gives a number that hangs on data (.item(), nonzero, ...); keep it a tensor")
             if isinstance(v, torch.Tensor) and v.layout != torch.strided:
                 raise self.refuse(node, f"{node.target} gives a {v.layout} tensor; Neap plans dense ones (nn.Embedding(sparse=False), ...)")
+        # What shows an operand's memory lies there. All else has memory of its own, each result by itself: whether two
+        # results share it fake tensors do not tell reliably.
+        operands = {_key(self.values[n]): self.places[n] for n in node.all_input_nodes if isinstance(self.values[n], torch.Tensor)}
         written = _written(node.target, node.args, node.kwargs)
-        fresh = [v for v in results if isinstance(v, torch.Tensor) and not self.known(v)]
-        if not written and not fresh and any(isinstance(v, torch.Tensor) for v in results):
-            return  # a view
+        places = [operands.get(_key(v)) if isinstance(v, torch.Tensor) else None for v in results]
+        fresh = [i for i, v in enumerate(results) if isinstance(v, torch.Tensor) and places[i] is None]
+        if not written and not fresh and any(p is not None for p in places):  # a view
+            self.places[node] = places if several else places[0]
+            return
         statistics = STATISTICS.get(node.target, ())
-        if statistics and not (node.args[5] if len(node.args) > 5 else False):
+        if statistics and not node.args[5]:
             statistics = ()
-        not_read = unread(node)
         args, kwargs = self.replaced((node.args, node.kwargs), node)
-        skipped = {id(args[i]) for i in (*statistics, *not_read) if i < len(args)}
+        skipped = {id(args[i]) for i in (*statistics, *unread(node)) if i < len(args)}
         leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, View))
         reads = list(dict.fromkeys(x.tensor for x in leaves if isinstance(x, View) and id(x) not in skipped))
         changes = []
-        for argument in dict.fromkeys(self.by_data[self.values[w].untyped_storage()._cdata] for w in written):
-            old = self.current[argument]
-            self.current[argument] = self.tensor(argument, self.tensors[old].version + 1)
-            changes.append((old, self.current[argument]))
-        makes = []
-        for v in fresh:
-            if not self.known(v):
-                makes.append(self.current[self.storage(v, "value", node.name)])
-        views = [self.view(v) if isinstance(v, torch.Tensor) else None for v in results]
-        call = Call(node.name, node.target, args, kwargs, reads, makes, changes, views, node, is_random(node.target), statistics)
-        self.calls.append(call)
+        for storage in dict.fromkeys(self.places[w] for w in written):
+            old = self.current[storage]
+            self.current[storage] = self.tensor(storage, self.tensors[old].version + 1)
+            changes.append((old, self.current[storage]))
+        for i in fresh:
+            places[i] = self.storage(results[i], "value", node.name)
+        makes = [self.current[places[i]] for i in fresh]
+        views = [self.view(v, p) if isinstance(v, torch.Tensor) else None for v, p in zip(results, places, strict=True)]
+        self.places[node] = places if several else places[0]
+        self.calls.append(Call(node.name, node.target, args, kwargs, reads, makes, changes, views, node, is_random(node.target), statistics))
 
     def build(self) -> Graph:
         inputs: list[View | None] = []
         outputs: list[Any] = []
         for node in self.module.graph.nodes:
-            if node.op == "placeholder":
-                value = self.values[node] = self.value(node)
-                role, name = self.roles[len(inputs)]
+            if node.op in ("placeholder", "get_attr"):
+                value = self.values[node] = node.meta.get("val")
+                role, name, source = (*self.roles[len(inputs)], len(inputs)) if node.op == "placeholder" else ("constant", node.target, None)
+                if node.op == "get_attr":
+                    source = getattr(self.module, node.target)
+                    value = self.values[node] = source if value is None else value
                 if isinstance(value, torch.Tensor):
-                    self.storage(value, role, name, len(inputs))
-                    inputs.append(self.view(value))
-                else:
-                    inputs.append(None)
-            elif node.op == "get_attr":
-                constant = getattr(self.module, node.target)
-                value = self.values[node] = self.value(node) if self.value(node) is not None else constant
-                if isinstance(value, torch.Tensor):
-                    self.storage(value, "constant", node.target, constant)
+                    self.places[node] = self.outer(value, role, name, source)
+                if node.op == "placeholder":
+                    inputs.append(self.view(value, self.places[node]) if isinstance(value, torch.Tensor) else None)
+            elif node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem":
+                self.values[node] = self.values[node.args[0]][node.args[1]]
+                self.places[node] = self.places[node.args[0]][node.args[1]]
             elif node.op == "call_function":
-                if getattr(node.target, "__name__", "") == "getitem":
-                    self.values[node] = self.values[node.args[0]][node.args[1]]
-                else:
-                    self.call(node)
+                self.call(node)
             elif node.op == "output":
                 outputs = [self.replaced(x, node) for x in node.args[0]]
         last = {s: t for s, t in enumerate(self.current)}

@@ -27,7 +27,7 @@ SECONDS_A_CALL = 5e-6
 
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # no further run of a call after so long
-CACHE_FILE = "torch-1.sqlite"
+CACHE_FILE = "torch-1.sqlite"  # another number for another form of Cost
 
 
 @dataclasses.dataclass
@@ -39,6 +39,9 @@ class Cost:
     made: list[int] = dataclasses.field(default_factory=list)
     bypass: int = 0  # bytes that it takes at most from the heap beside PyTorch's allocator, while it runs
     retained: int = 0  # and keeps afterwards, from the first time on (kernels, packed buffers)
+    copied: list[int] = dataclasses.field(default_factory=list)  # which of its results share memory with others: to be copied
+    # Where a result is not as PyTorch's fake tensors have it (oneDNN's workspaces): position, size, strides.
+    real: list[tuple[int, list[int], list[int]]] = dataclasses.field(default_factory=list)
 
 
 def is_view(x: Any) -> bool:
@@ -186,23 +189,62 @@ def measured(run: Callable[[], Any], device: torch.device, heap: Any, made: Call
     return Cost(best, scratch, numbers, bypass, retained)
 
 
-def measure_call(call: Call, graph: Graph, device: torch.device, heap: Any) -> Cost:
-    args, kwargs = pytree.tree_map(lambda x: stand_in(x, device) if is_view(x) else x, (call.args, call.kwargs), is_leaf=is_view)
-    own = {t for t in call.makes}
+class _Measurer:
+    """Measures the calls of a graph, in their order."""
 
-    def made(result: Any) -> list[int]:
-        found: dict[int, int] = {}
-        for view, tensor in zip(call.results, result_tensors(result), strict=False):
-            if view is None or view.tensor not in own or tensor is None:
-                continue
-            if tuple(tensor.stride()) != view.stride and tensor.numel() > 0:
-                raise RuntimeError(
-                    f"{call.target} gives strides {tuple(tensor.stride())} where PyTorch's fake tensors have {view.stride}; please report it"
-                )
-            found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
-        return [found.get(t, 0) for t in call.makes]
+    def __init__(self, graph: Graph, device: torch.device, heap: Any):
+        self.graph, self.device, self.heap = graph, device, heap
+        self.views = graph.views()
+        self.makers = {t: call for call in graph.calls for t in call.makes}
 
-    return measured(lambda: call.target(*args, **kwargs), device, heap, made)
+    def _content(self, x: Any) -> Any:
+        if not is_view(x):
+            return x
+        maker = self.makers.get(x.tensor)
+        if x.dtype == torch.uint8 and maker is not None and maker.target != torch.ops.aten.empty.memory_format:
+            # Bytes that only the two operators understand: they have to be the maker's own.
+            for view, tensor in zip(maker.results, result_tensors(self._run(maker)()), strict=False):
+                if view is not None and view.tensor == x.tensor:
+                    return tensor
+        return stand_in(x, self.device)
+
+    def _run(self, call: Call) -> Callable[[], Any]:
+        args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
+        return lambda: call.target(*args, **kwargs)
+
+    def cost(self, call: Call) -> Cost:
+        real: list[tuple[int, list[int], list[int]]] = []
+
+        def made(result: Any) -> list[int]:
+            found: dict[int, int] = {}
+            for position, (view, tensor) in enumerate(zip(call.results, result_tensors(result), strict=False)):
+                if view is None or view.tensor not in call.makes or tensor is None:
+                    continue
+                if tuple(tensor.shape) != view.size or (tuple(tensor.stride()) != view.stride and tensor.numel() > 0):
+                    real.append((position, list(tensor.shape), list(tensor.stride())))
+                found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
+            addresses.extend(found.get(t, 0) for t in call.makes)
+            return addresses
+
+        addresses: list[int] = []
+        cost = measured(self._run(call), self.device, self.heap, made)
+        cost.real = real
+        cost.copied = [i for i, a in enumerate(addresses) if a != 0 and a in addresses[:i]]
+        return cost
+
+    def correct(self, call: Call, cost: Cost) -> None:
+        """The graph as the operator really is. Only what is passed on whole can be corrected."""
+        for position, size, stride in cost.real:
+            view = call.results[position]
+            for other in self.views.get(view.tensor, []):
+                if other is not view and (other.size, other.stride, other.offset) != (view.size, view.stride, view.offset):
+                    raise RuntimeError(
+                        f"{call.target} gives a tensor of {size} with strides {stride} where PyTorch's fake tensors have "
+                        f"{list(view.size)}, {list(view.stride)}, and a view of it is taken: the step cannot be planned; please report it"
+                    )
+            for other in self.views.get(view.tensor, []):
+                other.size, other.stride = tuple(size), tuple(stride)
+            self.graph.storage_of(view.tensor).bytes = _extent(view) * view.dtype.itemsize
 
 
 def measure(graph: Graph, cache: Cache) -> list[Cost]:
@@ -212,22 +254,25 @@ def measure(graph: Graph, cache: Cache) -> list[Cost]:
     where = machine(str(device), torch.get_num_threads())
     known = cache.find(where)
     fresh: dict[str, Cost] = {}
-    keys = [call_key(call) for call in graph.calls]
-    missing = {key: call for key, call in zip(keys, graph.calls, strict=True) if key not in known}
-    if missing:
-        real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
-        with real, torch.no_grad(), torch.random.fork_rng(), no_autocast(), heap_counted() as heap:
-            for key, call in missing.items():
-                fresh[key] = measure_call(call, graph, device, heap)
-        cache.add(where, fresh)
-    known.update(fresh)
-    return [known[key] for key in keys]
+    costs = []
+    real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
+    with real, torch.random.fork_rng(), below_autograd(), heap_counted() as heap:
+        measurer = _Measurer(graph, device, heap)
+        for call in graph.calls:
+            key = call_key(call)
+            if key not in known:
+                known[key] = fresh[key] = measurer.cost(call)
+            measurer.correct(call, known[key])
+            costs.append(known[key])
+    cache.add(where, fresh)
+    return costs
 
 
 @contextlib.contextmanager
-def no_autocast() -> Iterator[None]:
-    """What was cast when the step was captured is not cast again."""
-    with torch._C._DisableAutocast():
+def below_autograd() -> Iterator[None]:
+    """As kernels run in eager training: gradients are enabled, which some kernels ask for (oneDNN's LSTM keeps its workspace
+    only then), and nothing is recorded. What was cast when the step was captured is not cast again."""
+    with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
         yield
 
 
@@ -248,5 +293,5 @@ def estimate(graph: Graph) -> list[Cost]:
                 flops = formula(*args, **kwargs, out_val=call.node.meta.get("val"))
         moved = sum(graph.storage_of(t).bytes for t in (*call.reads, *call.makes))
         seconds = SECONDS_A_CALL + max(flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
-        costs.append(Cost(seconds, 0, list(range(len(call.makes)))))
+        costs.append(Cost(seconds))
     return costs

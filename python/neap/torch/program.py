@@ -28,12 +28,13 @@ def generator_of(device: torch.device) -> torch.Generator:
 class Row:
     """A position of the schedule, ready to run. `copies`: (to, from) before it, where what it changes has to stay as well."""
 
-    __slots__ = ("args", "copies", "fn", "inputs", "kwargs", "kind", "node", "number", "outputs", "redraws", "template", "work")
+    __slots__ = ("args", "apart", "copies", "fn", "inputs", "kwargs", "kind", "node", "number", "outputs", "redraws", "template", "work")
 
     def __init__(self, number: int, node: int, work: Work):
         self.number, self.node, self.work, self.kind = number, node, work, work.kind
         self.redraws: tuple[torch.Generator, Any] | None = None  # of a repeated random call: its generator, the state to draw from
         self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.apart: list[tuple[int, torch.Tensor]] = []  # results that share another's memory: (position, their own place)
         self.args: Any = ()
         self.kwargs: dict[str, Any] = {}
         self.template: Any = None  # of args and kwargs where they hold inputs of the step, bound anew each time
@@ -215,12 +216,15 @@ class ArenaProgram(Program):
                         row.copies.append((self.arena.bytes(makes[of[new]], n), old))
                     elif makes[of[new]] != reads[of[old]]:
                         row.copies.append((self.arena.bytes(makes[of[new]], n), self.arena.bytes(reads[of[old]], n)))
-                for t, number in zip(call.makes, work.cost.made, strict=True):
+                for i, (t, number) in enumerate(zip(call.makes, work.cost.made, strict=True)):
                     n = graph.storage_of(t).bytes
-                    if number >= 0 and n > 0:
+                    where = next(k for k, v in enumerate(call.results) if v is not None and v.tensor == t)
+                    if i in work.cost.copied or (number < 0 and n > 0):
+                        row.apart.append((where, value(call.results[where], makes)))
+                        continue
+                    if n > 0:
                         outputs.append((number, base + makes[of[t]], (n + 63) // 64 * 64))
-                    first = next(i for i, v in enumerate(call.results) if v is not None and v.tensor == t)
-                    row.outputs.append((first, call.results[first]))
+                    row.outputs.append((where, call.results[where]))
             elif work.kind == "state":
                 generator = self.generator(work)
                 row.fn = _save_state
@@ -287,6 +291,8 @@ class ArenaProgram(Program):
                 row.redraws[0].set_state(now)
             if status:
                 self._repair(row, result, status)
+            for where, own in row.apart:
+                own.copy_(result_tensors(result)[where])
             if after is not None:
                 after(row.number)
             result = None
@@ -387,9 +393,10 @@ class DropProgram(Program):
             generator.set_state(now)
         else:
             result = call.target(*args, **kwargs)
+        apart = {call.makes[i] for i in row.work.cost.copied}
         for view, tensor in zip(call.results, result_tensors(result), strict=False):
-            if view is not None and view.tensor in call.makes:
-                self.live.setdefault(of[view.tensor], tensor)
+            if view is not None and view.tensor in call.makes and tensor is not None:
+                self.live[of[view.tensor]] = tensor.clone() if view.tensor in apart else tensor
 
     def run(self, first: Any = None, after: Callable[[int], None] | None = None) -> None:
         """One step."""

@@ -133,7 +133,8 @@ def trace_step(
         wanted = [ps[i] for i in trainable]
         if not wanted or not scaled.requires_grad:
             raise TypeError("no parameter that requires a gradient takes part in the loss")
-        gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
+        with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
+            gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
         gradients = [g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)]
         clip = [] if clip_norm is None else [clip_coefficient([g for g in gradients if g is not None], clip_norm)]
         flat_extras, found["extras"] = pytree.tree_flatten(extras)

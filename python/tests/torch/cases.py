@@ -41,7 +41,14 @@ class Residual(nn.Module):
 
 def convolutional() -> Case:
     blocks = [Residual(a, b, s) for a, b, s in [(8, 8, 1), (8, 16, 2), (16, 16, 1), (16, 32, 2)]]
-    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *blocks, nn.Dropout2d(0.1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        *blocks,
+        nn.Dropout2d(0.1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 10),
+    )
     return model, classify, images(8, 16)
 
 
@@ -117,7 +124,13 @@ def vision(name: str, size: int = 64, n: int = 2) -> Case:
 def language(name: str) -> Case:
     import transformers as t
 
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 99}
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "vocab_size": 99,
+    }
     tokens = torch.randint(3, 99, (2, 12))
     loss: Callable[..., Any] = lambda m, **kw: m(**kw).loss  # noqa: E731
     if name == "bert":
@@ -130,11 +143,19 @@ def language(name: str) -> Case:
         model = t.LlamaForCausalLM(t.LlamaConfig(**small, num_key_value_heads=2))
         batch = {"input_ids": tokens, "labels": tokens}
     elif name == "t5":
-        model = t.T5ForConditionalGeneration(t.T5Config(vocab_size=99, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0))
+        model = t.T5ForConditionalGeneration(
+            t.T5Config(vocab_size=99, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
+        )
         batch = {"input_ids": tokens, "labels": tokens}
     elif name == "vit":
         model = t.ViTForImageClassification(
-            t.ViTConfig(**{k: v for k, v in small.items() if k != "vocab_size"}, image_size=32, patch_size=8, num_labels=10, hidden_dropout_prob=0.1)
+            t.ViTConfig(
+                **{k: v for k, v in small.items() if k != "vocab_size"},
+                image_size=32,
+                patch_size=8,
+                num_labels=10,
+                hidden_dropout_prob=0.1,
+            )
         )
         batch = {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.randint(10, (2,))}
     else:

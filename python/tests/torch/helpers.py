@@ -51,7 +51,9 @@ def eager(case: Any, make: Make, steps: int = 3, seed: int = 5) -> tuple[list[fl
     return losses, state(model, optimizer)
 
 
-def compiled(case: Any, make: Make, budget: Any, steps: int = 3, seed: int = 5, **options: Any) -> tuple[list[float], dict[str, torch.Tensor], Any]:
+def compiled(
+    case: Any, make: Make, budget: Any, steps: int = 3, seed: int = 5, **options: Any
+) -> tuple[list[float], dict[str, torch.Tensor], Any]:
     import neap.torch
 
     model, loss_fn, batch = copy.deepcopy(case)
@@ -62,7 +64,9 @@ def compiled(case: Any, make: Make, budget: Any, steps: int = 3, seed: int = 5, 
     return losses, state(model, optimizer), step
 
 
-def backend(case: Any, make: Make, budget: Any, steps: int = 3, seed: int = 5, **options: Any) -> tuple[list[float], dict[str, torch.Tensor], Any]:
+def backend(
+    case: Any, make: Make, budget: Any, steps: int = 3, seed: int = 5, **options: Any
+) -> tuple[list[float], dict[str, torch.Tensor], Any]:
     import neap.torch
     from neap.torch.backend import neap_backend
 

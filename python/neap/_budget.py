@@ -1,0 +1,50 @@
+"""Budgets, and bytes for people."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+
+from . import _library as c
+from ._errors import InvalidArgument
+
+Budget = int | str
+"""Bytes; or "96MiB", "0.5GB", "60%" of what keeping everything takes, "min" (the least that can be met), "max"."""
+
+
+def parse(budget: Budget) -> tuple[int | None, float | None]:
+    """Bytes, or else a fraction of what keeping everything takes.
+
+    "min" is 0 bytes, "max" 2**64 - 1, as in the library. InvalidArgument: it is neither a size nor a share.
+    """
+    if isinstance(budget, str):
+        size, fraction = ctypes.c_uint64(), ctypes.c_double()
+        c.check_status(c.lib.neap_budget_parse(budget.encode(errors="replace"), size, fraction))
+        return (size.value, None) if fraction.value == 0 else (None, fraction.value)
+    try:
+        number = operator.index(budget)
+    except TypeError:
+        number = None
+    if number is None or isinstance(budget, bool):
+        raise InvalidArgument(
+            f'budget: {budget!r} is neither a number of bytes nor a text such as "2GiB", "60%" or "min"'
+        )
+    if not 1 <= number < 2**63:
+        raise InvalidArgument(f'budget: {number} bytes is out of range; the least that can be met is "min"')
+    return number, None
+
+
+def share(fraction: float, everything: int) -> int:
+    """Bytes of the budget that is such a share of ``everything`` bytes; at least 1."""
+    return c.lib.neap_budget_share(fraction, everything)
+
+
+def format_bytes(count: int) -> str:
+    """A number of bytes for people, as the command writes it: "512 B", "9.54 MiB", "829.7 MiB"."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    size, unit = float(count), 0
+    while size >= 1000 and unit < len(units) - 1:
+        size, unit = size / 1024, unit + 1
+    if unit == 0:
+        return f"{count} B"
+    return f"{size:.2f} {units[unit]}" if size < 10 else f"{size:.1f} {units[unit]}"

@@ -31,6 +31,7 @@ class Planned:
     memory: Memory
     plan: planner.Plan
     step: planner.Step
+    inputs: frozenset[str]  # names in the traced program: the same graph compiled again (other shapes, eval) has the same
     saved_bytes: int  # of values between its forward and its backward pass
     gradient_bytes: int
 
@@ -47,13 +48,16 @@ class Session:
         parse_budget(self.budget)
         self.graphs: list[Planned] = []
 
-    def budget_for(self, step: planner.Step) -> int | str:
+    def add(self, planned: Planned) -> None:
+        self.graphs = [g for g in self.graphs if g.inputs != planned.inputs] + [planned]
+
+    def budget_for(self, step: planner.Step, inputs: frozenset[str]) -> int | str:
         """What is left of the budget for one more graph; shares, min and max are each graph's own."""
         size, fraction = parse_budget(self.budget)
         reserved = int(self.options.get("optimizer_bytes", 0))
         if fraction is not None or self.budget in ("min", "max"):
             return self.budget
-        others = sum(g.memory.resident_bytes + g.saved_bytes for g in self.graphs)
+        others = sum(g.memory.resident_bytes + g.saved_bytes for g in self.graphs if g.inputs != inputs)
         left = size - reserved - others
         if left <= 0:
             raise planner.OverBudget(f"{len(self.graphs)} graphs that were compiled before hold {others} bytes, and {reserved} are reserved: nothing is left of {size}")
@@ -245,7 +249,7 @@ def _saved_bytes(fw: GraphModule, count: int) -> int:
 # ---- The backend ----
 
 
-def _partition(session: Session, joint: GraphModule, count: int, static: Sequence[int]) -> tuple[GraphModule, GraphModule]:
+def _partition(session: Session, inputs: frozenset[str], joint: GraphModule, count: int, static: Sequence[int]) -> tuple[GraphModule, GraphModule]:
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
     roles = [("value" if is_tangent(n) else "parameter" if i in static else "input", n.name) for i, n in enumerate(placeholders)]
     graph = build_graph(joint, roles)
@@ -259,8 +263,15 @@ def _partition(session: Session, joint: GraphModule, count: int, static: Sequenc
         cache.close()
     assembly, boundary = _boundary(graph, costs, forward_outputs, gradients, tangents, "compiled graph")
     step = assembly.step
-    budget = session.budget_for(step)
-    plan = cached_plan(step, budget, session.options.get("planner", "auto"), session.options.get("seconds", 0.0))
+    budget = session.budget_for(step, inputs)
+    chosen = session.options.get("planner", "auto"), session.options.get("seconds", 0.0)
+    try:
+        plan = cached_plan(step, budget, *chosen)
+    except planner.OverBudget:
+        if not (session.graphs and isinstance(budget, str)):
+            raise
+        # A share is one of all graphs together: a small one behind a break may not be able to give its part.
+        plan = cached_plan(step, "min", *chosen)
     fw, bw = _split(graph, assembly, plan, boundary, joint, count)
     size, fraction = parse_budget(session.budget)
     planned = plan.resident_bytes + plan.arena_bytes
@@ -273,7 +284,7 @@ def _partition(session: Session, joint: GraphModule, count: int, static: Sequenc
         why="the training loop allocates as it likes; each tensor of the graph is dropped at its last read",
     )  # fmt: skip
     held = {v.tensor: graph.storage_of(v.tensor).bytes for v in gradients if isinstance(v, View)}
-    session.graphs.append(Planned(memory, plan, step, _saved_bytes(fw, count), sum(held.values())))
+    session.add(Planned(memory, plan, step, inputs, _saved_bytes(fw, count), sum(held.values())))
     _tell_together(session, size)
     return fw, bw
 
@@ -324,12 +335,13 @@ def neap_backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: dic
     if session is None or session.options is not options:
         session = _sessions[id(options)] = Session(options)
     _last = session
+    inputs = frozenset(n.name for n in gm.graph.nodes if n.op == "placeholder")
 
     def partition(joint: GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Sequence[int] | None = None, **__: Any) -> Any:
         for node in joint.graph.nodes:
             if node.op == "placeholder" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat)):
                 raise RuntimeError("the shapes of this graph are symbolic; Neap plans for fixed ones: torch.compile(..., dynamic=False)")
-        return _partition(session, joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
+        return _partition(session, inputs, joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
 
     if options.get("inductor"):
         return _by_inductor(gm, example_inputs, partition)

@@ -20,9 +20,13 @@ demo: all ## train a network inside a budget it would not fit without Neap (unde
 check: all ## run all tests, JOBS at a time (all cores)
 	@scripts/check-folders
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
+	@echo "Left out: the Python package (make check-python) and neap.torch (make check-torch)."
 
 check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
 	@scripts/check-python $(BUILD)
+
+check-torch: all ## install it beside PyTorch and run the tests of neap.torch (NEAP_TORCH_PYTHON: a Python that has PyTorch)
+	@scripts/check-torch $(BUILD)
 
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
@@ -46,4 +50,4 @@ clean: ## remove what was built
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-python bench papers install format lint clean help
+.PHONY: all packages demo check check-python check-torch bench papers install format lint clean help

@@ -285,9 +285,10 @@ uint64_t neap_steer_scratch(const int *keep) {
 #ifdef NEAP_COUNTS_HEAP
 
 static std::atomic<int64_t> heap_live{0}, heap_peak{0};
+static std::atomic<bool> count_all{false}; // PyTorch's allocator too
 
 static void *count(void *p) {
-  if (inside > 0 || p == nullptr) return p;
+  if ((inside > 0 && !count_all) || p == nullptr) return p;
   const int64_t bytes = static_cast<int64_t>(malloc_usable_size(p));
   const int64_t now = heap_live.fetch_add(bytes) + bytes;
   int64_t old = heap_peak.load();
@@ -297,7 +298,7 @@ static void *count(void *p) {
 }
 
 static void uncount(void *p) {
-  if (inside == 0 && p != nullptr) heap_live.fetch_sub(static_cast<int64_t>(malloc_usable_size(p)));
+  if ((inside == 0 || count_all) && p != nullptr) heap_live.fetch_sub(static_cast<int64_t>(malloc_usable_size(p)));
 }
 
 static void *counted_malloc(size_t n) { return count(malloc(n)); }
@@ -386,6 +387,8 @@ void neap_heap_on() {
   dl_iterate_phdr(visit, reinterpret_cast<void *>(1));
   heap_live = 0, heap_peak = 0;
 }
+// Whether what PyTorch's allocator takes is counted as well.
+void neap_heap_count_all(int on) { count_all = on != 0; }
 void neap_heap_off() { dl_iterate_phdr(visit, nullptr); }
 int64_t neap_heap_live() { return heap_live; }
 int64_t neap_heap_peak() { return heap_peak; }
@@ -397,6 +400,7 @@ void neap_heap_mark() { heap_peak = heap_live.load(); }
 int neap_heap_counts() { return 0; }
 void neap_heap_on() {}
 void neap_heap_off() {}
+void neap_heap_count_all(int) {}
 int64_t neap_heap_live() { return 0; }
 int64_t neap_heap_peak() { return 0; }
 void neap_heap_mark() {}

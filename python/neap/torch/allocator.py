@@ -68,6 +68,7 @@ def _load() -> ctypes.PyDLL:
         ("neap_heap_counts", ctypes.c_int, []),
         ("neap_heap_on", None, []),
         ("neap_heap_off", None, []),
+        ("neap_heap_count_all", None, [ctypes.c_int]),
         ("neap_heap_live", integer, []),
         ("neap_heap_peak", integer, []),
         ("neap_heap_mark", None, []),

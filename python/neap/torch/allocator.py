@@ -58,6 +58,7 @@ def _load() -> ctypes.PyDLL:
         ("neap_steer_program", pointer, [integer, *[pointer] * 6, size, size]),
         ("neap_steer_program_free", None, [pointer]),
         ("neap_steer_begin", None, [pointer, integer]),
+        ("neap_steer_check", ctypes.c_int, []),
         ("neap_steer_end", ctypes.c_int, []),
         ("neap_steer_unplanned_bytes", size, []),
         ("neap_steer_high", size, [pointer]),

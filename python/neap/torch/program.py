@@ -271,7 +271,7 @@ class ArenaProgram(Program):
 
     def run(self, first: Callable[[Work], bool] | None = None, after: Callable[[int], None] | None = None) -> None:
         """One step. first(work): whether an update makes its states now. after(position): called behind each call."""
-        begin, end, handle = self.library.neap_steer_begin, self.library.neap_steer_end, self.handle
+        begin, check, end, handle = self.library.neap_steer_begin, self.library.neap_steer_check, self.library.neap_steer_end, self.handle
         bind = self.resident.bind
         for row in self.rows:
             if row.template is not None:
@@ -285,27 +285,27 @@ class ArenaProgram(Program):
             begin(handle, number)
             try:
                 result = row.fn(*row.args, **row.kwargs)
+                if check():
+                    self._repair(row, result)
+                for where, own in row.apart:
+                    own.copy_(result_tensors(result)[where])
             finally:
-                status = end()
-            if now is not None:
-                row.redraws[0].set_state(now)
-            if status:
-                self._repair(row, result, status)
-            for where, own in row.apart:
-                own.copy_(result_tensors(result)[where])
+                result = None
+                held = end()
+                if now is not None:
+                    row.redraws[0].set_state(now)
+            if held:
+                raise Problem(f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured")
             if after is not None:
                 after(row.number)
-            result = None
             if row.template is not None:
                 row.args, row.kwargs = (), {}
 
     def _resident_bytes(self, tensor: int) -> torch.Tensor:
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
 
-    def _repair(self, row: Row, result: Any, status: int) -> None:
+    def _repair(self, row: Row, result: Any) -> None:
         """What was not allocated where it should be is copied there; that it happened is told."""
-        if status & 4:
-            raise Problem(f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured")
         self.enforced = False
         name = row.work.operator
         extra = self.library.neap_steer_unplanned_bytes()
@@ -359,7 +359,18 @@ class DropProgram(Program):
                 self.drops[last].append(tensor)
         self.rows = [Row(i, v, assembly.works[v]) for i, v in enumerate(self.order)]
         self.live: dict[int, torch.Tensor] = {}  # step tensor -> a tensor in its storage
-        self.peak = 0
+        self.bytes = self.peak = 0  # of what is live
+
+    def _put(self, tensor: int, value: torch.Tensor) -> None:
+        self._drop(tensor)
+        self.live[tensor] = value
+        self.bytes += value.untyped_storage().nbytes()
+        self.peak = max(self.peak, self.bytes)
+
+    def _drop(self, tensor: int) -> None:
+        value = self.live.pop(tensor, None)
+        if value is not None:
+            self.bytes -= value.untyped_storage().nbytes()
 
     def _value(self, view: View) -> torch.Tensor:
         if not self.is_value(view):
@@ -378,7 +389,10 @@ class DropProgram(Program):
             if not value or of[old] not in self.drops[row.number]:
                 copy = torch.empty(0, dtype=torch.uint8, device=base.device).set_(_bytes_of(base).clone().untyped_storage())
                 base = torch.empty(0, dtype=base.dtype, device=base.device).set_(copy.untyped_storage(), 0, (1,), (1,))
-            changed[old] = self.live[of[new]] = base
+            else:
+                self._drop(of[old])  # its memory is the new content's
+            changed[old] = base
+            self._put(of[new], base)
 
         def leaf(x: Any) -> Any:
             if not is_view(x):
@@ -396,28 +410,27 @@ class DropProgram(Program):
         apart = {call.makes[i] for i in row.work.cost.copied}
         for view, tensor in zip(call.results, result_tensors(result), strict=False):
             if view is not None and view.tensor in call.makes and tensor is not None:
-                self.live[of[view.tensor]] = tensor.clone() if view.tensor in apart else tensor
+                self._put(of[view.tensor], tensor.clone() if view.tensor in apart else tensor)
 
     def run(self, first: Any = None, after: Callable[[int], None] | None = None) -> None:
         """One step."""
-        self.live.clear()
+        self.close()
         for row in self.rows:
             work = row.work
             if work.kind == "call":
                 for t in self.graph.calls[work.index].makes:
-                    self.live.pop(self.assembly.tensors[t], None)
+                    self._drop(self.assembly.tensors[t])
                 self._call(row)
             elif work.kind == "state":
-                self.live[work.outputs[0]] = self.generator(work).get_state()
+                self._put(work.outputs[0], self.generator(work).get_state())
             elif work.kind == "write":
                 source = self.live[self.assembly.tensors[self.graph.last[work.index]]]
                 _write(self, work.index, _bytes_of(source))
             else:
                 self.take(work, *(self._value(v) for v in self.assembly.taken(work)))
-            self.peak = max(self.peak, sum(t.untyped_storage().nbytes() for t in self.live.values()))
             for t in self.drops[row.number]:
                 if t not in self.assembly.kept:
-                    self.live.pop(t, None)
+                    self._drop(t)
             if after is not None:
                 after(row.number)
 
@@ -429,6 +442,7 @@ class DropProgram(Program):
 
     def close(self) -> None:
         self.live.clear()
+        self.bytes = 0
 
 
 def _lies(t: torch.Tensor, view: View) -> bool:

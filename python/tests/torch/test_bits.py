@@ -96,7 +96,9 @@ def test_backend(trained):
             continue
         assert got == losses
         assert helpers.differing(got_state, state) == []
-        assert len(memories) >= 1 and all(m.planned_peak_bytes <= m.budget_bytes for m in memories)
+        assert all(m.planned_peak_bytes <= m.budget_bytes for m in memories)
+        # torch.compile leaves modules that hold an nn.LSTM to eager.
+        assert (len(memories) >= 1) != any(isinstance(m, torch.nn.LSTM) for m in case[0].modules())
 
 
 def test_without_the_allocator(trained, monkeypatch):

@@ -40,9 +40,10 @@ install: all ## install library, header, pkg-config file and command (PREFIX, DE
 format: ## let clang-format lay out all sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
-lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would change anything
+lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would change anything; ruff, where it is installed
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
 	@git ls-files 'src/*.c' 'cli/*.c' | grep -v /isa/ | xargs clang-tidy --quiet -p $(BUILD)
+	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
 	@rm -rf $(BUILD) build-asan

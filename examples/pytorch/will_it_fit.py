@@ -51,7 +51,7 @@ def main() -> int:
         model = transformers.LlamaForCausalLM(config).to(getattr(torch, options.dtype))
         tokens = torch.zeros(options.batch, options.length, dtype=torch.long)
     count = sum(p.numel() for p in model.parameters())
-    print(f"{count / 1e9:.3g} billion parameters, {options.dtype}, batch {options.batch}, {options.length} tokens")
+    print(f"{count:,} parameters, {options.dtype}, batch {options.batch}, {options.length} tokens")
 
     report = neap.torch.plan(model, loss_of, (tokens,), optimizer=torch.optim.AdamW, budget=options.budget)
     print(report.table())

@@ -30,7 +30,13 @@ def _compile(target: Path) -> None:
     if compiler is None:
         raise RuntimeError("there is no C++ compiler (install g++, or set CXX)")
     root = Path(torch.__file__).parent
-    flags = ["-std=c++20", "-O2", "-fPIC", "-shared", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
+    flags = [
+        "-std=c++20",
+        "-O2",
+        "-fPIC",
+        "-shared",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+    ]
     flags.append(f"-I{root / 'include'}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:

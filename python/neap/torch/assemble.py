@@ -17,7 +17,13 @@ ALIGNMENT = 64
 aten = torch.ops.aten
 
 # Elementwise operators that PyTorch does not tag so.
-ELEMENTWISE = {aten.threshold_backward.default, aten.gelu_backward.default, aten.silu_backward.default, aten.sigmoid_backward.default, aten.tanh_backward.default}
+ELEMENTWISE = {
+    aten.threshold_backward.default,
+    aten.gelu_backward.default,
+    aten.silu_backward.default,
+    aten.sigmoid_backward.default,
+    aten.tanh_backward.default,
+}
 
 
 def aligned(size: int) -> int:
@@ -104,7 +110,9 @@ class _Assembler:
     def value(self, number: int) -> int:
         """The step tensor of a tensor that a call makes."""
         storage, version = self.graph.storage_of(number), self.graph.tensors[number].version
-        self.tensors[number] = self.tensor(aligned(storage.bytes), "value", f"{storage.name} {version}" if version else storage.name)
+        self.tensors[number] = self.tensor(
+            aligned(storage.bytes), "value", f"{storage.name} {version}" if version else storage.name
+        )
         return self.tensors[number]
 
     def add_calls(self, wanted: set[int]) -> None:
@@ -124,7 +132,12 @@ class _Assembler:
             for old, new in call.changes:
                 storage = graph.storage_of(old)
                 resident = storage.role != "value" and graph.tensors[old].version == 0
-                if resident and graph.last[graph.tensors[old].storage] == new and new not in readers and new not in wanted:
+                if (
+                    resident
+                    and graph.last[graph.tensors[old].storage] == new
+                    and new not in readers
+                    and new not in wanted
+                ):
                     # Nobody reads what comes of it: the storage is changed where it is.
                     work.updates.append(self.tensors[old])
                     work.repeatable = False
@@ -136,7 +149,11 @@ class _Assembler:
                 self.pair_elementwise(work, call)
             if call.statistics:
                 # Two calls that move the same statistics keep their order.
-                storages = [graph.tensors[call.args[i].tensor].storage for i in call.statistics if isinstance(call.args[i], View)]
+                storages = [
+                    graph.tensors[call.args[i].tensor].storage
+                    for i in call.statistics
+                    if isinstance(call.args[i], View)
+                ]
                 for s in storages[:1]:
                     if s in tokens:
                         inputs.append(tokens[s])
@@ -148,7 +165,18 @@ class _Assembler:
                 self.states[number] = state
                 before = [token] if token is not None else []
                 self.works.append(
-                    Work("state", number, before, [state], [], Cost(1e-5, generator_state_bytes(device)), f"{call.name} generator", "generator_state", phase, False)
+                    Work(
+                        "state",
+                        number,
+                        before,
+                        [state],
+                        [],
+                        Cost(1e-5, generator_state_bytes(device)),
+                        f"{call.name} generator",
+                        "generator_state",
+                        phase,
+                        False,
+                    )
                 )
                 inputs.append(state)
                 token = self.tensor(ALIGNMENT, "value", f"{call.name} drawn")
@@ -177,7 +205,18 @@ class _Assembler:
                 continue
             first = next(n for n, t in enumerate(self.graph.tensors) if t.storage == storage and t.version == 0)
             self.works.append(
-                Work("write", storage, [self.tensors[last]], [], [self.tensors[first]], Cost(5e-6 + s.bytes / 1e10), f"{s.name} written", "copy_", "backward", False)
+                Work(
+                    "write",
+                    storage,
+                    [self.tensors[last]],
+                    [],
+                    [self.tensors[first]],
+                    Cost(5e-6 + s.bytes / 1e10),
+                    f"{s.name} written",
+                    "copy_",
+                    "backward",
+                    False,
+                )
             )
 
     def add_gradients(self, gradients: list[Gradient], residents: list[list[int]]) -> None:
@@ -192,7 +231,18 @@ class _Assembler:
             sources = [t for t in sources if self.roles[t] == "value"]
             parameter = [self.tensors[gradient.changes]] if gradient.changes >= 0 else []
             phase = "update" if gradient.kind == "update" else "backward"
-            work = Work(gradient.kind, number, sources, [], [*parameter, *changed], gradient.cost, gradient.name, gradient.kind, phase, False)
+            work = Work(
+                gradient.kind,
+                number,
+                sources,
+                [],
+                [*parameter, *changed],
+                gradient.cost,
+                gradient.name,
+                gradient.kind,
+                phase,
+                False,
+            )
             position = max((where.get(t, -1) for t in (*sources, *work.updates)), default=-1)
             placed.setdefault(position, []).append(work)
         works = list(placed.get(-1, []))
@@ -202,7 +252,13 @@ class _Assembler:
         self.works = works
 
     def finish(self, name: str, gradients: list[Gradient], outputs: list[Any]) -> Assembly:
-        steps_outputs = list(dict.fromkeys(self.tensors[o.tensor] for o in outputs if isinstance(o, View) and self.roles[self.tensors[o.tensor]] == "value"))
+        steps_outputs = list(
+            dict.fromkeys(
+                self.tensors[o.tensor]
+                for o in outputs
+                if isinstance(o, View) and self.roles[self.tensors[o.tensor]] == "value"
+            )
+        )
         step = neap.Step(
             self.sizes,
             [list(dict.fromkeys(w.inputs)) for w in self.works],
@@ -213,7 +269,11 @@ class _Assembler:
             passes=[w.phase for w in self.works],
             repeatable=[w.repeatable for w in self.works],
             updates=[w.updates for w in self.works],
-            inplace=[(i, o, list(dict.fromkeys(w.inputs)).index(w.inputs[p])) for i, w in enumerate(self.works) for o, p in w.pairs],
+            inplace=[
+                (i, o, list(dict.fromkeys(w.inputs)).index(w.inputs[p]))
+                for i, w in enumerate(self.works)
+                for o, p in w.pairs
+            ],
             step_outputs=steps_outputs,
             names=[w.name for w in self.works],
             tensor_names=self.names,

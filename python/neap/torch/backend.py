@@ -31,7 +31,9 @@ class Planned:
     memory: Memory
     plan: planner.Plan
     step: planner.Step
-    inputs: frozenset[str]  # names in the traced program: the same graph compiled again (other shapes, eval) has the same
+    inputs: frozenset[
+        str
+    ]  # names in the traced program: the same graph compiled again (other shapes, eval) has the same
     saved_bytes: int  # of values between its forward and its backward pass
     gradient_bytes: int
 
@@ -42,7 +44,9 @@ class Session:
     def __init__(self, options: dict[str, Any]):
         unknown = set(options) - OPTIONS
         if unknown:
-            raise ValueError(f"backend neap has no option {', '.join(sorted(unknown))}; it has {', '.join(sorted(OPTIONS))}")
+            raise ValueError(
+                f"backend neap has no option {', '.join(sorted(unknown))}; it has {', '.join(sorted(OPTIONS))}"
+            )
         self.options = options
         self.budget = options.get("budget", "max")
         parse_budget(self.budget)
@@ -60,7 +64,9 @@ class Session:
         others = sum(g.memory.resident_bytes + g.saved_bytes for g in self.graphs if g.inputs != inputs)
         left = size - reserved - others
         if left <= 0:
-            raise planner.OverBudget(f"{len(self.graphs)} graphs that were compiled before hold {others} bytes, and {reserved} are reserved: nothing is left of {size}")
+            raise planner.OverBudget(
+                f"{len(self.graphs)} graphs that were compiled before hold {others} bytes, and {reserved} are reserved: nothing is left of {size}"
+            )
         return left
 
 
@@ -78,7 +84,9 @@ _last: Session | None = None
 # ---- The step of a joint graph ----
 
 
-def _boundary(graph: Graph, costs: list[Cost], forward_outputs: list[Any], gradients: list[Any], tangents: list[View], name: str) -> tuple[Assembly, int]:
+def _boundary(
+    graph: Graph, costs: list[Cost], forward_outputs: list[Any], gradients: list[Any], tangents: list[View], name: str
+) -> tuple[Assembly, int]:
     """The step with a node between forward and backward that reads all outputs and makes the tangents; its position."""
     a = _Assembler(graph, costs)
     a.declare()
@@ -89,21 +97,36 @@ def _boundary(graph: Graph, costs: list[Cost], forward_outputs: list[Any], gradi
     a.add_writes()
     moved = _moved(graph, forward_outputs, gradients)
     for work in a.works:
-        if work.kind == "call" and any(t in moved for t in graph.calls[work.index].reads) and graph.calls[work.index].target not in REPEATED:
+        if (
+            work.kind == "call"
+            and any(t in moved for t in graph.calls[work.index].reads)
+            and graph.calls[work.index].target not in REPEATED
+        ):
             work.repeatable = False
     last = max((i for i, w in enumerate(a.works) if w.phase == "forward"), default=-1)
-    read = [a.tensors[v.tensor] for v in forward_outputs if isinstance(v, View) and a.roles[a.tensors[v.tensor]] == "value"]
+    read = [
+        a.tensors[v.tensor] for v in forward_outputs if isinstance(v, View) and a.roles[a.tensors[v.tensor]] == "value"
+    ]
     made = list(dict.fromkeys(a.tensors[v.tensor] for v in tangents))
-    a.works.insert(last + 1, Work("boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False))
+    a.works.insert(
+        last + 1,
+        Work("boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False),
+    )
     return a.finish(name, [], outputs), last + 1
 
 
 def _moved(graph: Graph, forward_outputs: list[Any], gradients: list[Any]) -> set[int]:
     """Inputs that may have changed when the backward pass runs: buffers with a result of their kind among the outputs, which
     is written to them behind the forward pass. What reads them cannot run again."""
-    kinds = {(v.size, v.dtype) for v in forward_outputs if isinstance(v, View) and graph.storage_of(v.tensor).role == "value"}
+    kinds = {
+        (v.size, v.dtype) for v in forward_outputs if isinstance(v, View) and graph.storage_of(v.tensor).role == "value"
+    }
     differentiated = {i for i, g in enumerate(gradients) if isinstance(g, View)}
-    return {v.tensor for i, v in enumerate(graph.inputs) if v is not None and i not in differentiated and (v.size, v.dtype) in kinds}
+    return {
+        v.tensor
+        for i, v in enumerate(graph.inputs)
+        if v is not None and i not in differentiated and (v.size, v.dtype) in kinds
+    }
 
 
 # ---- From a schedule to two fx graphs ----
@@ -174,7 +197,9 @@ def _redrawn(state: torch.Tensor, device: torch.device, target: Any, *args: Any,
         generator.set_state(now)
 
 
-def _split(graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, joint: GraphModule, count: int) -> tuple[GraphModule, GraphModule]:
+def _split(
+    graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, joint: GraphModule, count: int
+) -> tuple[GraphModule, GraphModule]:
     """The schedule's part up to the boundary, and the rest, as fx graphs in exact order. The forward graph gives its `count`
     outputs and then what the backward graph reads of it; the backward graph takes that and then the tangents."""
     schedule = [int(v) for v in plan.schedule]
@@ -249,9 +274,14 @@ def _saved_bytes(fw: GraphModule, count: int) -> int:
 # ---- The backend ----
 
 
-def _partition(session: Session, inputs: frozenset[str], joint: GraphModule, count: int, static: Sequence[int]) -> tuple[GraphModule, GraphModule]:
+def _partition(
+    session: Session, inputs: frozenset[str], joint: GraphModule, count: int, static: Sequence[int]
+) -> tuple[GraphModule, GraphModule]:
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
-    roles = [("value" if is_tangent(n) else "parameter" if i in static else "input", n.name) for i, n in enumerate(placeholders)]
+    roles = [
+        ("value" if is_tangent(n) else "parameter" if i in static else "input", n.name)
+        for i, n in enumerate(placeholders)
+    ]
     graph = build_graph(joint, roles)
     forward_outputs, gradients = graph.outputs[:count], graph.outputs[count:]
     tangents = [v for n, v in zip(placeholders, graph.inputs, strict=True) if is_tangent(n) and v is not None]
@@ -275,7 +305,13 @@ def _partition(session: Session, inputs: frozenset[str], joint: GraphModule, cou
     fw, bw = _split(graph, assembly, plan, boundary, joint, count)
     size, fraction = parse_budget(session.budget)
     planned = plan.resident_bytes + plan.arena_bytes
-    asked = int(fraction * step.keep_all_bytes) if fraction is not None else planned if session.budget in ("min", "max") else size
+    asked = (
+        int(fraction * step.keep_all_bytes)
+        if fraction is not None
+        else planned
+        if session.budget in ("min", "max")
+        else size
+    )
     memory = Memory(
         budget_bytes=asked, planned_peak_bytes=planned, resident_bytes=plan.resident_bytes, arena_bytes=plan.arena_bytes,
         keep_all_bytes=step.keep_all_bytes, overhead=plan.overhead, enforced=False, recomputed=plan.recomputed,
@@ -322,7 +358,9 @@ def _interpreted(gm: GraphModule, _: Any) -> Callable[..., Any]:
     return call
 
 
-def neap_backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Callable[..., Any]:
+def neap_backend(
+    gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
+) -> Callable[..., Any]:
     """torch.compile(model, backend="neap", options={"budget": "2GiB"}).
 
     Options: budget (bytes, "2GiB", "60%" of what keeping everything takes, "min", "max"): parameters, buffers, the batch,
@@ -337,17 +375,28 @@ def neap_backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: dic
     _last = session
     inputs = frozenset(n.name for n in gm.graph.nodes if n.op == "placeholder")
 
-    def partition(joint: GraphModule, joint_inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Sequence[int] | None = None, **__: Any) -> Any:
+    def partition(
+        joint: GraphModule,
+        joint_inputs: Any,
+        *,
+        num_fwd_outputs: int,
+        static_lifetime_input_indices: Sequence[int] | None = None,
+        **__: Any,
+    ) -> Any:
         for node in joint.graph.nodes:
             if node.op == "placeholder" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat)):
-                raise RuntimeError("the shapes of this graph are symbolic; Neap plans for fixed ones: torch.compile(..., dynamic=False)")
+                raise RuntimeError(
+                    "the shapes of this graph are symbolic; Neap plans for fixed ones: torch.compile(..., dynamic=False)"
+                )
         return _partition(session, inputs, joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
 
     if options.get("inductor"):
         return _by_inductor(gm, example_inputs, partition)
     from torch._dynamo.backends.common import aot_autograd
 
-    return aot_autograd(fw_compiler=_interpreted, bw_compiler=_interpreted, inference_compiler=_interpreted, partition_fn=partition)(gm, example_inputs)
+    return aot_autograd(
+        fw_compiler=_interpreted, bw_compiler=_interpreted, inference_compiler=_interpreted, partition_fn=partition
+    )(gm, example_inputs)
 
 
 def _by_inductor(gm: GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any]) -> Callable[..., Any]:

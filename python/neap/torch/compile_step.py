@@ -20,11 +20,11 @@ from . import allocator, measure
 from .assemble import Assembly, Gradient, Work, assemble
 from .graph import CannotTrace, Graph, View, build_graph, mark_passes
 from .program import Arena, ArenaProgram, DropProgram, Problem, Program, Resident
-from .trace import Capture, clip_coefficient, fake_mode_of, split, trace_step
+from .trace import clip_coefficient, fake_mode_of, split, trace_step
 from .updates import Update, Updater, estimate_update, measure_update, state_bytes, update_key
 
-
-HEAP_SLACK = 256 << 10  # bytes of the heap that Python itself takes in a step, and what is not seen when calls run alone
+# Bytes of the heap that Python itself takes in a step, and what is not seen when calls run alone; and for each call.
+HEAP_SLACK, HEAP_SLACK_A_CALL = 256 << 10, 512
 
 
 @dataclasses.dataclass
@@ -56,7 +56,11 @@ class Memory:
 
     def table(self) -> str:
         """A line for each number of bytes."""
-        rows = [(f.name.removesuffix("_bytes").replace("_", " "), getattr(self, f.name)) for f in dataclasses.fields(self) if f.name.endswith("_bytes")]
+        rows = [
+            (f.name.removesuffix("_bytes").replace("_", " "), getattr(self, f.name))
+            for f in dataclasses.fields(self)
+            if f.name.endswith("_bytes")
+        ]
         lines = [f"{name:15} {neap.format_bytes(value):>12}" for name, value in rows if value]
         lines.append(f"{'overhead':15} {100 * self.overhead:>10.1f} %")
         lines.append(f"{'enforced':15} {'yes' if self.enforced else 'no: ' + self.why:>12}")
@@ -86,7 +90,13 @@ class _Compiled:
 
     def __init__(self, owner: CompiledStep, batch: tuple[Any, ...]):
         self.owner = owner
-        self.capture = trace_step(owner.model, owner.loss_fn, batch, divide=owner.micro_batches, clip_norm=owner.clip_norm if owner.micro_batches == 1 else None)
+        self.capture = trace_step(
+            owner.model,
+            owner.loss_fn,
+            batch,
+            divide=owner.micro_batches,
+            clip_norm=owner.clip_norm if owner.micro_batches == 1 else None,
+        )
         self.parameters = [p for _, p in self.capture.parameters]
         self.addresses = self._addresses()
         self._measure()
@@ -128,6 +138,7 @@ class _Compiled:
         keys = {measure.call_key(c): cost for c, cost in zip(capture.graph.calls, self.costs, strict=True)}
         all_costs = [*keys.values(), *(u.cost for u in known.values())]
         self.bypass = max((c.bypass for c in all_costs), default=0) + sum(c.retained for c in all_costs) + HEAP_SLACK
+        self.bypass += HEAP_SLACK_A_CALL * len(self.costs)
         self.heap_peak: int | None = None  # of the first step, beside PyTorch's allocator
 
     # ---- The steps ----
@@ -139,7 +150,11 @@ class _Compiled:
         gradients = [views[i] for i in self.taken]
         states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
         outputs = [capture.loss, *(v for v in capture.extra_views if isinstance(v, View))]
-        self.output_bytes = 2 * sum(_bytes_of_view(v) for v in outputs if not isinstance(v, int)) if owner.micro_batches > 1 else sum(map(_bytes_of_view, outputs))
+        self.output_bytes = (
+            2 * sum(_bytes_of_view(v) for v in outputs if not isinstance(v, int))
+            if owner.micro_batches > 1
+            else sum(map(_bytes_of_view, outputs))
+        )
         resident = [("outputs", self.output_bytes, "input"), ("outside PyTorch's allocator", self.bypass, "input")]
         where = {i: capture.graph.inputs[i].tensor for i in self.taken}
         self.end: Assembly | None = None
@@ -148,24 +163,46 @@ class _Compiled:
                 Gradient(v, "update", capture.clip, where[i], u.cost, f"{n} update")
                 for n, i, v, u in zip(names, self.taken, gradients, self.updates, strict=True)
             ]
-            self.body = assemble(capture.graph, self.costs, wanted, outputs, states=states, resident=resident, name=owner.name)
+            self.body = assemble(
+                capture.graph, self.costs, wanted, outputs, states=states, resident=resident, name=owner.name
+            )
             return
         sizes = [self.parameters[i].untyped_storage().nbytes() for i in self.taken]
         wanted = [
-            Gradient(v, "accumulate", None, -1, measure.Cost(measure.SECONDS_A_CALL + 3 * n / measure.BYTES_PER_SECOND), f"{name} accumulate")
+            Gradient(
+                v,
+                "accumulate",
+                None,
+                -1,
+                measure.Cost(measure.SECONDS_A_CALL + 3 * n / measure.BYTES_PER_SECOND),
+                f"{name} accumulate",
+            )
             for name, v, n in zip(names, gradients, sizes, strict=True)
         ]
         accumulators = [[(f"{n} gradient", size)] for n, size in zip(names, sizes, strict=True)]
         rest = [("optimizer states", sum(u.state for u in self.updates), "state")]
-        self.body = assemble(capture.graph, self.costs, wanted, outputs, states=accumulators, resident=resident + rest, name=owner.name)
+        self.body = assemble(
+            capture.graph, self.costs, wanted, outputs, states=accumulators, resident=resident + rest, name=owner.name
+        )
         graph, clip = self._end_graph()
         cache = measure.Cache()
         costs = measure.measure(graph, cache)
         cache.close()
-        wanted = [Gradient(v, "update", clip, -1, u.cost, f"{n} update") for n, v, u in zip(names, graph.inputs, self.updates, strict=True)]
+        wanted = [
+            Gradient(v, "update", clip, -1, u.cost, f"{n} update")
+            for n, v, u in zip(names, graph.inputs, self.updates, strict=True)
+        ]
         changed = [[(n, size), *state] for n, size, state in zip(names, sizes, states, strict=True)]
         missing = self.body.step.resident_bytes - 2 * sum(sizes) - sum(u.state for u in self.updates)
-        self.end = assemble(graph, costs, wanted, [], states=changed, resident=[("the rest", max(missing, 0), "input")], name=f"{owner.name}-end")
+        self.end = assemble(
+            graph,
+            costs,
+            wanted,
+            [],
+            states=changed,
+            resident=[("the rest", max(missing, 0), "input")],
+            name=f"{owner.name}-end",
+        )
 
     def _end_graph(self) -> tuple[Graph, View | None]:
         """What happens between the last micro-batch and the updates: the norm of the accumulated gradients."""
@@ -195,14 +232,16 @@ class _Compiled:
             if budget not in ("min", "max"):
                 budget = max(self.plan.resident_bytes + self.plan.arena_bytes, owner.budget_bytes(self.body.step))
             try:
-                self.end_plan = owner.plan_of(self.end.step, budget if budget != "min" else self.plan.resident_bytes + self.plan.arena_bytes)
+                self.end_plan = owner.plan_of(
+                    self.end.step, budget if budget != "min" else self.plan.resident_bytes + self.plan.arena_bytes
+                )
             except neap.OverBudget as error:
                 if owner.budget != "min":
                     raise
                 self.end_plan = owner.plan_of(self.end.step, error.smallest)
 
     def _build(self) -> None:
-        owner, capture = self.owner, self.capture
+        capture = self.capture
         tensors = {}
         for view, (_, t) in zip(capture.graph.inputs, (*capture.parameters, *capture.buffers), strict=False):
             tensors[capture.graph.tensors[view.tensor].storage] = t.detach()
@@ -213,7 +252,13 @@ class _Compiled:
         size = max(self.plan.arena_bytes, self.end_plan.arena_bytes if self.end_plan else 0)
         device = self.parameters[0].device
         steered = device.type == "cpu" and allocator.library() is not None
-        self.why = "" if steered else f"memory of {device.type} devices cannot be steered" if device.type != "cpu" else f"no steered allocator: {allocator.reason()}"
+        self.why = (
+            ""
+            if steered
+            else f"memory of {device.type} devices cannot be steered"
+            if device.type != "cpu"
+            else f"no steered allocator: {allocator.reason()}"
+        )
         self.arena = Arena(size) if steered else None
         self.accumulators = []
         first_kept: dict[str, dict[int, Any]] = {"body": {}, "end": {}}
@@ -225,8 +270,14 @@ class _Compiled:
         self.program = self._program(self.body, self.plan, self.resident, first_kept["body"])
         self.end_program = None
         if self.end is not None:
-            self.accumulators = [torch.empty_strided(p.shape, p.stride(), dtype=p.dtype, device=p.device) for p in (self.parameters[i] for i in self.taken)]
-            held = {self.end.graph.tensors[v.tensor].storage: a for v, a in zip(self.end.graph.inputs, self.accumulators, strict=True)}
+            self.accumulators = [
+                torch.empty_strided(p.shape, p.stride(), dtype=p.dtype, device=p.device)
+                for p in (self.parameters[i] for i in self.taken)
+            ]
+            held = {
+                self.end.graph.tensors[v.tensor].storage: a
+                for v, a in zip(self.end.graph.inputs, self.accumulators, strict=True)
+            }
             self.end_program = self._program(self.end, self.end_plan, Resident(self.end, held), first_kept["end"])
         self.input_views = [v for v in capture.graph.inputs[len(capture.parameters) + len(capture.buffers) :]]
 
@@ -261,7 +312,9 @@ class _Compiled:
         k = owner.micro_batches
         for self.micro_batch in range(k):
             inputs = [owner.part(t, self.micro_batch) for t in tensors] if k > 1 else tensors
-            self.resident.inputs = {capture.graph.tensors[v.tensor].storage: t for v, t in zip(self.input_views, inputs, strict=True)}
+            self.resident.inputs = {
+                capture.graph.tensors[v.tensor].storage: t for v, t in zip(self.input_views, inputs, strict=True)
+            }
             self.program.run(self._first, after)
             one = self.program.output(capture.loss).clone()
             loss = one if loss is None else loss + one
@@ -277,7 +330,9 @@ class _Compiled:
 
     def _rebind(self) -> None:
         now = self._addresses()
-        for (name, _), old, new in zip((*self.capture.parameters, *self.capture.buffers), self.addresses, now, strict=True):
+        for (name, _), old, new in zip(
+            (*self.capture.parameters, *self.capture.buffers), self.addresses, now, strict=True
+        ):
             if old[1:] != new[1:]:
                 raise ModelChanged(
                     f"{name} was {tuple(old[1])}, {old[3]}{', trainable' if old[4] else ''} when the step was compiled and is {tuple(new[1])}, "
@@ -295,7 +350,9 @@ class _Compiled:
             result = self.run(leaves, after)
             self.heap_peak = heap.neap_heap_peak() if heap else 0
         excess = self.heap_peak - self.bypass
-        planned = self.plan.resident_bytes + max(self.plan.arena_bytes, self.end_plan.arena_bytes if self.end_plan else 0)
+        planned = self.plan.resident_bytes + max(
+            self.plan.arena_bytes, self.end_plan.arena_bytes if self.end_plan else 0
+        )
         if excess > 0 and self.owner.budget != "max" and planned + excess > self.owner.budget_bytes(self.body.step):
             warnings.warn(
                 f"neap: oneDNN, MKL and others took {self.heap_peak} bytes of the heap in the first step where {self.bypass} were planned: planned anew",
@@ -364,7 +421,9 @@ class CompiledStep:
         batch_dim: int, clip_norm: float | None, clip_value: float | None, planner: str, seconds: float, progress: Any,
     ):  # fmt: skip
         if isinstance(optimizer, torch.amp.GradScaler) or hasattr(optimizer, "unscale_"):
-            raise TypeError("a GradScaler cannot be used: it skips steps by what gradients hold. Use bf16, or f16 without a scaler.")
+            raise TypeError(
+                "a GradScaler cannot be used: it skips steps by what gradients hold. Use bf16, or f16 without a scaler."
+            )
         if not isinstance(micro_batches, int) or micro_batches < 1:
             raise ValueError(f"micro_batches has to be a whole number from 1 on, not {micro_batches!r}")
         for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
@@ -444,7 +503,9 @@ class CompiledStep:
     def _check_split(self, leaves: list[Any]) -> None:
         sizes = {x.shape[self.batch_dim] for x in leaves if isinstance(x, torch.Tensor) and x.dim() > self.batch_dim}
         if len(sizes) != 1:
-            raise ValueError(f"the batch's tensors have different sizes in dimension {self.batch_dim}: {sorted(sizes)}; micro-batches cannot be cut")
+            raise ValueError(
+                f"the batch's tensors have different sizes in dimension {self.batch_dim}: {sorted(sizes)}; micro-batches cannot be cut"
+            )
         size = sizes.pop()
         if size % self.micro_batches:
             raise ValueError(f"a batch of {size} cannot be cut into {self.micro_batches} micro-batches of one size")
@@ -459,7 +520,9 @@ class CompiledStep:
             if memory.why not in self.told:
                 self.told.add(memory.why)
                 over = memory.measured_peak_bytes - memory.planned_peak_bytes
-                warnings.warn(f"neap: {memory.why}; the measured peak is {max(over, 0)} bytes above the planned one", stacklevel=4)
+                warnings.warn(
+                    f"neap: {memory.why}; the measured peak is {max(over, 0)} bytes above the planned one", stacklevel=4
+                )
 
     def prepare(self, *batch: Any) -> Memory:
         """Captures, measures and plans for such a batch, without a step."""
@@ -495,7 +558,9 @@ class CompiledStep:
         return self.last
 
 
-def cached_plan(step: neap.Step, budget: int | str, planner: str = "auto", seconds: float = 0.0, progress: Any = None) -> neap.Plan:
+def cached_plan(
+    step: neap.Step, budget: int | str, planner: str = "auto", seconds: float = 0.0, progress: Any = None
+) -> neap.Plan:
     """As neap.plan; a plan that was made before for such a step and budget is taken from the user's cache directory."""
     import hashlib
 
@@ -550,7 +615,19 @@ def compile_step(
 
     Raises neap.OverBudget (`.smallest`) where the budget cannot be met, neap.torch.CannotTrace where the step cannot be
     captured, ModelChanged where the model's parameters have other shapes than when it was compiled. Nothing is changed then."""
-    return CompiledStep(model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress)
+    return CompiledStep(
+        model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress
+    )
 
 
-__all__ = ["CompiledStep", "Memory", "ModelChanged", "Problem", "cached_plan", "compile_step", "estimate_update", "split", "state_bytes"]
+__all__ = [
+    "CompiledStep",
+    "Memory",
+    "ModelChanged",
+    "Problem",
+    "cached_plan",
+    "compile_step",
+    "estimate_update",
+    "split",
+    "state_bytes",
+]

@@ -192,7 +192,9 @@ class _Builder:
         return len(self.tensors) - 1
 
     def view(self, value: torch.Tensor, storage: int) -> View:
-        return View(self.current[storage], tuple(value.shape), tuple(value.stride()), int(value.storage_offset()), value.dtype)
+        return View(
+            self.current[storage], tuple(value.shape), tuple(value.stride()), int(value.storage_offset()), value.dtype
+        )
 
     def refuse(self, node: Node, why: str) -> CannotTrace:
         return CannotTrace(f"{user_line(node)}: {why}")
@@ -216,12 +218,21 @@ class _Builder:
         results = list(value) if several else [value]
         for v in results:
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                raise self.refuse(node, f"{node.target} gives a number that hangs on data (.item(), nonzero, ...); keep it a tensor")
+                raise self.refuse(
+                    node, f"{node.target} gives a number that hangs on data (.item(), nonzero, ...); keep it a tensor"
+                )
             if isinstance(v, torch.Tensor) and v.layout != torch.strided:
-                raise self.refuse(node, f"{node.target} gives a {v.layout} tensor; Neap plans dense ones (nn.Embedding(sparse=False), ...)")
+                raise self.refuse(
+                    node,
+                    f"{node.target} gives a {v.layout} tensor; Neap plans dense ones (nn.Embedding(sparse=False), ...)",
+                )
         # What shows an operand's memory lies there. All else has memory of its own, each result by itself: whether two
         # results share it fake tensors do not tell reliably.
-        operands = {_key(self.values[n]): self.places[n] for n in node.all_input_nodes if isinstance(self.values[n], torch.Tensor)}
+        operands = {
+            _key(self.values[n]): self.places[n]
+            for n in node.all_input_nodes
+            if isinstance(self.values[n], torch.Tensor)
+        }
         written = _written(node.target, node.args, node.kwargs)
         places = [operands.get(_key(v)) if isinstance(v, torch.Tensor) else None for v in results]
         fresh = [i for i, v in enumerate(results) if isinstance(v, torch.Tensor) and places[i] is None]
@@ -245,7 +256,21 @@ class _Builder:
         makes = [self.current[places[i]] for i in fresh]
         views = [self.view(v, p) if isinstance(v, torch.Tensor) else None for v, p in zip(results, places, strict=True)]
         self.places[node] = places if several else places[0]
-        self.calls.append(Call(node.name, node.target, args, kwargs, reads, makes, changes, views, node, is_random(node.target), statistics))
+        self.calls.append(
+            Call(
+                node.name,
+                node.target,
+                args,
+                kwargs,
+                reads,
+                makes,
+                changes,
+                views,
+                node,
+                is_random(node.target),
+                statistics,
+            )
+        )
 
     def build(self) -> Graph:
         inputs: list[View | None] = []
@@ -253,7 +278,11 @@ class _Builder:
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 value = self.values[node] = node.meta.get("val")
-                role, name, source = (*self.roles[len(inputs)], len(inputs)) if node.op == "placeholder" else ("constant", node.target, None)
+                role, name, source = (
+                    (*self.roles[len(inputs)], len(inputs))
+                    if node.op == "placeholder"
+                    else ("constant", node.target, None)
+                )
                 if node.op == "get_attr":
                     source = getattr(self.module, node.target)
                     value = self.values[node] = source if value is None else value

@@ -39,7 +39,9 @@ class Cost:
     made: list[int] = dataclasses.field(default_factory=list)
     bypass: int = 0  # bytes that it takes at most from the heap beside PyTorch's allocator, while it runs
     retained: int = 0  # and keeps afterwards, from the first time on (kernels, packed buffers)
-    copied: list[int] = dataclasses.field(default_factory=list)  # which of its results share memory with others: to be copied
+    copied: list[int] = dataclasses.field(
+        default_factory=list
+    )  # which of its results share memory with others: to be copied
     # How its results lie: position, size, strides. PyTorch's fake tensors are not always right about it.
     real: list[tuple[int, list[int], list[int]]] = dataclasses.field(default_factory=list)
 
@@ -243,7 +245,11 @@ class _Measurer:
             if tuple(size) == view.size and _lie_alike(stride, view):
                 continue
             for other in self.views.get(view.tensor, []):
-                if other is not view and (other.size, other.stride, other.offset) != (view.size, view.stride, view.offset):
+                if other is not view and (other.size, other.stride, other.offset) != (
+                    view.size,
+                    view.stride,
+                    view.offset,
+                ):
                     raise RuntimeError(
                         f"{call.target} gives a tensor of {size} with strides {stride} where PyTorch's fake tensors have "
                         f"{list(view.size)}, {list(view.stride)}, and a view of it is taken: the step cannot be planned; please report it"

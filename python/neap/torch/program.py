@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -28,13 +30,31 @@ def generator_of(device: torch.device) -> torch.Generator:
 class Row:
     """A position of the schedule, ready to run. `copies`: (to, from) before it, where what it changes has to stay as well."""
 
-    __slots__ = ("args", "apart", "copies", "fn", "inputs", "kwargs", "kind", "node", "number", "outputs", "redraws", "template", "work")
+    __slots__ = (
+        "apart",
+        "args",
+        "copies",
+        "fn",
+        "inputs",
+        "kind",
+        "kwargs",
+        "node",
+        "number",
+        "outputs",
+        "redraws",
+        "template",
+        "work",
+    )
 
     def __init__(self, number: int, node: int, work: Work):
         self.number, self.node, self.work, self.kind = number, node, work, work.kind
-        self.redraws: tuple[torch.Generator, Any] | None = None  # of a repeated random call: its generator, the state to draw from
+        self.redraws: tuple[torch.Generator, Any] | None = (
+            None  # of a repeated random call: its generator, the state to draw from
+        )
         self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.apart: list[tuple[int, torch.Tensor]] = []  # results that share another's memory: (position, their own place)
+        self.apart: list[
+            tuple[int, torch.Tensor]
+        ] = []  # results that share another's memory: (position, their own place)
         self.args: Any = ()
         self.kwargs: dict[str, Any] = {}
         self.template: Any = None  # of args and kwargs where they hold inputs of the step, bound anew each time
@@ -77,10 +97,8 @@ class Arena:
         self.size = max(size, mmap.PAGESIZE)
         self.memory = mmap.mmap(-1, self.size)
         if hasattr(mmap, "MADV_HUGEPAGE") and self.size >= 1 << 22:
-            try:
+            with contextlib.suppress(OSError):
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:
-                pass
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     def tensor(self, offset: int, size: int, view: View) -> torch.Tensor:
@@ -97,7 +115,9 @@ class Program:
 
     enforced = False
 
-    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Callable[[Work, torch.Tensor, bool], None]):
+    def __init__(
+        self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Callable[[Work, torch.Tensor, bool], None]
+    ):
         """take(work, gradient, first): does an update or accumulates."""
         self.assembly, self.plan, self.resident, self.take = assembly, plan, resident, take
         self.graph = assembly.graph
@@ -130,14 +150,21 @@ class ArenaProgram(Program):
 
     enforced = True
 
-    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Any, first_kept: dict[int, tuple[list[int], list[int]]], arena: Arena):
+    def __init__(
+        self,
+        assembly: Assembly,
+        plan: neap.Plan,
+        resident: Resident,
+        take: Any,
+        first_kept: dict[int, tuple[list[int], list[int]]],
+        arena: Arena,
+    ):
         super().__init__(assembly, plan, resident, take)
         self.library = allocator.library()
         self.arena = arena
         self.first_kept = first_kept
         self.unplanned_bytes = 0
         self.unplanned_calls: dict[str, int] = {}
-        self.handle = None
         self._place()
         self._bind()
 
@@ -208,7 +235,9 @@ class ArenaProgram(Program):
                 row.fn = call.target
                 if call.random and self.seen[position]:
                     generator = self.generator(work)
-                    held = self.arena.bytes(reads[self.assembly.state_tensors[work.index]], generator.get_state().numel())
+                    held = self.arena.bytes(
+                        reads[self.assembly.state_tensors[work.index]], generator.get_state().numel()
+                    )
                     row.redraws = generator, held
                 for old, new in changed.items():
                     n = graph.storage_of(old).bytes
@@ -258,7 +287,11 @@ class ArenaProgram(Program):
         self.value = value
         arrays = [np.array(x, dtype=np.uint64) for x in (start, index, address, size, scratch_address, scratch_size)]
         pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
-        self.handle = ctypes.c_void_p(self.library.neap_steer_program(len(scratch_address), *pointers, base, self.arena.size))
+        self.handle = ctypes.c_void_p(
+            self.library.neap_steer_program(len(scratch_address), *pointers, base, self.arena.size)
+        )
+        # The allocator forgets the arena before its memory goes back.
+        self.close = weakref.finalize(self, self.library.neap_steer_program_free, self.handle)
 
     def output(self, view: View) -> torch.Tensor:
         """What lies at the end of the step where an output of it is: to be copied."""
@@ -271,11 +304,18 @@ class ArenaProgram(Program):
 
     def run(self, first: Callable[[Work], bool] | None = None, after: Callable[[int], None] | None = None) -> None:
         """One step. first(work): whether an update makes its states now. after(position): called behind each call."""
-        begin, check, end, handle = self.library.neap_steer_begin, self.library.neap_steer_check, self.library.neap_steer_end, self.handle
+        begin, check, end, handle = (
+            self.library.neap_steer_begin,
+            self.library.neap_steer_check,
+            self.library.neap_steer_end,
+            self.handle,
+        )
         bind = self.resident.bind
         for row in self.rows:
             if row.template is not None:
-                row.args, row.kwargs = pytree.tree_map(lambda x: bind(x) if is_view(x) else x, row.template, is_leaf=is_view)
+                row.args, row.kwargs = pytree.tree_map(
+                    lambda x: bind(x) if is_view(x) else x, row.template, is_leaf=is_view
+                )
             for to, source in row.copies:
                 to.copy_(source if isinstance(source, torch.Tensor) else self._resident_bytes(source))
             number = row.number
@@ -295,7 +335,9 @@ class ArenaProgram(Program):
                 if now is not None:
                     row.redraws[0].set_state(now)
             if held:
-                raise Problem(f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured")
+                raise Problem(
+                    f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured"
+                )
             if after is not None:
                 after(row.number)
             if row.template is not None:
@@ -319,11 +361,6 @@ class ArenaProgram(Program):
 
     def high(self) -> int:
         return int(self.library.neap_steer_high(self.handle))
-
-    def close(self) -> None:
-        if self.handle is not None:
-            self.library.neap_steer_program_free(self.handle)
-            self.handle = None
 
 
 def _bytes_of(t: torch.Tensor) -> torch.Tensor:
@@ -387,7 +424,9 @@ class DropProgram(Program):
             value = self.is_value(View(old, (), (), 0, torch.uint8))
             base = self.live[of[old]] if value else self.resident.base(graph.tensors[old].storage)
             if not value or of[old] not in self.drops[row.number]:
-                copy = torch.empty(0, dtype=torch.uint8, device=base.device).set_(_bytes_of(base).clone().untyped_storage())
+                copy = torch.empty(0, dtype=torch.uint8, device=base.device).set_(
+                    _bytes_of(base).clone().untyped_storage()
+                )
                 base = torch.empty(0, dtype=base.dtype, device=base.device).set_(copy.untyped_storage(), 0, (1,), (1,))
             else:
                 self._drop(of[old])  # its memory is the new content's
@@ -446,8 +485,15 @@ class DropProgram(Program):
 
 
 def _lies(t: torch.Tensor, view: View) -> bool:
-    return tuple(t.shape) == view.size and tuple(t.stride()) == view.stride and t.storage_offset() == view.offset and t.dtype == view.dtype
+    return (
+        tuple(t.shape) == view.size
+        and tuple(t.stride()) == view.stride
+        and t.storage_offset() == view.offset
+        and t.dtype == view.dtype
+    )
 
 
 def _viewed(t: torch.Tensor, view: View) -> torch.Tensor:
-    return torch.empty(0, dtype=view.dtype, device=t.device).set_(t.untyped_storage(), view.offset, view.size, view.stride)
+    return torch.empty(0, dtype=view.dtype, device=t.device).set_(
+        t.untyped_storage(), view.offset, view.size, view.stride
+    )

@@ -28,7 +28,15 @@ class Report:
     keeping everything takes. smallest_budget_bytes: the least that can be met. overhead: seconds of the plan over those of
     keeping everything, less 1."""
 
-    def __init__(self, step: neap.Step, plan: neap.Plan | None, least: neap.Plan, budget: int | None, parts: dict[str, int], batch: Callable[[int], int | None]):
+    def __init__(
+        self,
+        step: neap.Step,
+        plan: neap.Plan | None,
+        least: neap.Plan,
+        budget: int | None,
+        parts: dict[str, int],
+        batch: Callable[[int], int | None],
+    ):
         self.step, self.plan, self.least = step, plan, least
         self.budget_bytes = budget
         self.parts = parts
@@ -54,7 +62,13 @@ class Report:
     def table(self) -> str:
         """The figures for people."""
         rows = [(name, neap.format_bytes(value)) for name, value in self.parts.items() if value]
-        rows += [("keep everything", neap.format_bytes(self.keep_all_bytes)), ("least budget", f"{neap.format_bytes(self.smallest_budget_bytes)}, overhead {100 * self.least.overhead:.0f} %")]
+        rows += [
+            ("keep everything", neap.format_bytes(self.keep_all_bytes)),
+            (
+                "least budget",
+                f"{neap.format_bytes(self.smallest_budget_bytes)}, overhead {100 * self.least.overhead:.0f} %",
+            ),
+        ]
         if self.budget_bytes is not None:
             told = f"{neap.format_bytes(self.budget_bytes)}: " + (
                 f"fits, peak {neap.format_bytes(self.peak_bytes)}, overhead {100 * self.overhead:.1f} %, {self.plan.recomputed} calls run again"
@@ -86,7 +100,9 @@ def _optimizer(optimizer: Any, capture: Capture) -> Updater | None:
     return Updater(optimizer)
 
 
-def _step(model: nn.Module, loss_fn: Callable[..., Any], batch: Any, optimizer: Any) -> tuple[neap.Step, dict[str, int]]:
+def _step(
+    model: nn.Module, loss_fn: Callable[..., Any], batch: Any, optimizer: Any
+) -> tuple[neap.Step, dict[str, int]]:
     capture = trace_step(model, loss_fn, batch)
     graph = capture.graph
     costs = measure.estimate(graph)
@@ -110,8 +126,19 @@ def _step(model: nn.Module, loss_fn: Callable[..., Any], batch: Any, optimizer: 
         gradients.append(Gradient(view, "update", None, graph.inputs[position].tensor, update.cost, f"{name} update"))
         states.append([(f"{name} state", update.state)] if update.state else [])
     returned = sum(map(_bytes_of_view, outputs))
-    assembly = assemble(graph, costs, gradients, [*outputs, *kept], states=states, resident=[("outputs", returned, "input")], name=type(model).__name__)
-    by_role = {role: sum(s.bytes for s in graph.storages if s.role == role) for role in ("parameter", "state", "input", "constant")}
+    assembly = assemble(
+        graph,
+        costs,
+        gradients,
+        [*outputs, *kept],
+        states=states,
+        resident=[("outputs", returned, "input")],
+        name=type(model).__name__,
+    )
+    by_role = {
+        role: sum(s.bytes for s in graph.storages if s.role == role)
+        for role in ("parameter", "state", "input", "constant")
+    }
     parts = {
         "parameters": by_role["parameter"],
         "optimizer states": sum(size for one in states for _, size in one),
@@ -133,7 +160,13 @@ def _resized(batch: Any, size: int, now: int) -> Any:
 
 
 def plan(
-    model: nn.Module, loss_fn: Callable[..., Any], batch: Any, *, optimizer: Any = None, budget: int | str | None = None, seconds: float = 0.0
+    model: nn.Module,
+    loss_fn: Callable[..., Any],
+    batch: Any,
+    *,
+    optimizer: Any = None,
+    budget: int | str | None = None,
+    seconds: float = 0.0,
 ) -> Report:
     """Plans a training step of `loss_fn(model, *batch)` without running it.
 
@@ -152,7 +185,15 @@ def plan(
     if budget is not None:
         number, fraction = parse_budget(budget)
         smallest = least.resident_bytes + least.arena_bytes
-        size = int(fraction * step.keep_all_bytes) if fraction is not None else smallest if budget == "min" else step.keep_all_bytes if budget == "max" else number
+        size = (
+            int(fraction * step.keep_all_bytes)
+            if fraction is not None
+            else smallest
+            if budget == "min"
+            else step.keep_all_bytes
+            if budget == "max"
+            else number
+        )
         if size >= smallest:
             found = least if budget == "min" else cached_plan(step, size, seconds=seconds)
 

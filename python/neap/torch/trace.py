@@ -50,7 +50,11 @@ def split(value: Any) -> tuple[Any, Any]:
 
 def _user_frame(error: BaseException) -> str:
     """The last line of the traceback that is not PyTorch's or ours."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/torch/" not in f.filename and "/neap/" not in f.filename]
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if "/torch/" not in f.filename and "/neap/" not in f.filename
+    ]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}" if frames else "in the traced step"
 
 
@@ -65,7 +69,7 @@ def _explained() -> Iterator[None]:
             f"{_user_frame(error)}\n  asks for the value of a tensor ({error.func}) while the step is captured. Control flow that hangs on data "
             "cannot be planned ahead: keep it in tensors (torch.where), or take it out of loss_fn."
         ) from error
-    except (torch._subclasses.fake_tensor.DynamicOutputShapeException,) as error:
+    except torch._subclasses.fake_tensor.DynamicOutputShapeException as error:
         raise CannotTrace(
             f"{_user_frame(error)}\n  makes a tensor whose shape hangs on data ({error.func}). Neap plans for fixed shapes: use a mask instead."
         ) from error
@@ -100,10 +104,17 @@ def unique_named(named: Any) -> list[tuple[str, Any]]:
 
 
 def trace_step(
-    model: nn.Module, loss_fn: Callable[..., Any], batch: Any, *, divide: int = 1, clip_norm: float | None = None, device: torch.device | None = None
+    model: nn.Module,
+    loss_fn: Callable[..., Any],
+    batch: Any,
+    *,
+    divide: int = 1,
+    clip_norm: float | None = None,
+    device: torch.device | None = None,
+    lines: bool = False,
 ) -> Capture:
     """Captures loss_fn(model, *batch), the loss divided by `divide`, its gradients, and where `clip_norm` is given what they
-    are to be multiplied by. Changes nothing."""
+    are to be multiplied by. Changes nothing. lines: calls remember the user's lines, which takes a third longer."""
     parameters = unique_named(model.named_parameters())
     buffers = unique_named(model.named_buffers())
     leaves, tree = pytree.tree_flatten(batch)
@@ -128,14 +139,18 @@ def trace_step(
         with _reparametrize_module(model, named, tie_weights=True):
             loss, extras = split(loss_fn(model, *arguments))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
-            raise TypeError(f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras)); it gave {_told(loss)}")
+            raise TypeError(
+                f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras)); it gave {_told(loss)}"
+            )
         scaled = loss / divide if divide > 1 else loss
         wanted = [ps[i] for i in trainable]
         if not wanted or not scaled.requires_grad:
             raise TypeError("no parameter that requires a gradient takes part in the loss")
         with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
             gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
-        gradients = [g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)]
+        gradients = [
+            g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)
+        ]
         clip = [] if clip_norm is None else [clip_coefficient([g for g in gradients if g is not None], clip_norm)]
         flat_extras, found["extras"] = pytree.tree_flatten(extras)
         found["count"], found["has_extras"] = len(flat_extras), extras is not None
@@ -146,13 +161,22 @@ def trace_step(
     with _explained(), mode, multithreading, torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
         try:
-            module = make_fx(joint, tracing_mode="real", record_stack_traces=True)(*fakes, *fake_buffers, *inputs)
+            module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
         finally:
             mode.allow_non_fake_inputs = mode_before
             for p in fakes:
                 p.requires_grad_(False)
-    roles = [("parameter", n) for n, _ in parameters] + [("state", n) for n, _ in buffers] + [("input", f"batch {i}") for i in range(len(inputs))]
-    graph = build_graph(module, roles)
+    roles = (
+        [("parameter", n) for n, _ in parameters]
+        + [("state", n) for n, _ in buffers]
+        + [("input", f"batch {i}") for i in range(len(inputs))]
+    )
+    try:
+        graph = build_graph(module, roles)
+    except CannotTrace:
+        if lines:
+            raise
+        return trace_step(model, loss_fn, batch, divide=divide, clip_norm=clip_norm, device=device, lines=True)
     outputs = graph.outputs
     extra = outputs[1 : 1 + found["count"]]
     mark_passes(graph, [o.tensor for o in outputs[: 1 + found["count"]] if isinstance(o, View)])
@@ -163,7 +187,11 @@ def trace_step(
 
 
 def _told(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+    return (
+        f"a tensor of shape {tuple(value.shape)}, {value.dtype}"
+        if isinstance(value, torch.Tensor)
+        else f"a {type(value).__name__}"
+    )
 
 
 def _is_dense(t: torch.Tensor) -> bool:
@@ -186,7 +214,9 @@ def _in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
 def _in_order_of(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     if not _is_dense(parameter):
         return gradient.contiguous()
-    return torch.empty_strided(parameter.shape, parameter.stride(), dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+    return torch.empty_strided(parameter.shape, parameter.stride(), dtype=gradient.dtype, device=gradient.device).copy_(
+        gradient
+    )
 
 
 def _refuse(model: nn.Module, parameters: list[tuple[str, nn.Parameter]], tensors: list[torch.Tensor]) -> None:
@@ -194,10 +224,16 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, nn.Parameter]], tensor
         raise TypeError(f"the model has to be an nn.Module, not a {type(model).__name__}")
     devices = {t.device for t in tensors if t.device.type != "meta"}
     if len(devices) > 1:
-        raise CannotTrace(f"parameters, buffers and batch lie on several devices ({', '.join(map(str, sorted(devices, key=str)))}): move them to one")
+        raise CannotTrace(
+            f"parameters, buffers and batch lie on several devices ({', '.join(map(str, sorted(devices, key=str)))}): move them to one"
+        )
     for name, p in parameters:
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
-            raise CannotTrace(f"parameter {name} has a gradient hook; Neap makes gradients itself and would not call it: remove the hook")
+            raise CannotTrace(
+                f"parameter {name} has a gradient hook; Neap makes gradients itself and would not call it: remove the hook"
+            )
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and module.sparse:
-            raise CannotTrace(f"{name} makes sparse gradients; only dense ones can be planned: nn.Embedding(..., sparse=False)")
+            raise CannotTrace(
+                f"{name} makes sparse gradients; only dense ones can be planned: nn.Embedding(..., sparse=False)"
+            )

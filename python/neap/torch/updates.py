@@ -134,7 +134,9 @@ def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, 
 
     mode = fake_mode_of([parameter])
     with mode, torch.no_grad():
-        stand_in = nn.Parameter(torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu"))
+        stand_in = nn.Parameter(
+            torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu")
+        )
         gradient = torch.empty_like(stand_in)
         trial.param_groups = [{**group, "params": [stand_in]}]
         own.update(stand_in, trial.param_groups[0], gradient)

@@ -59,7 +59,11 @@ TEXT = Path(os.environ.get("NEAP_SHARED", "/nowhere")) / "data/text/tinyshakespe
 def fine_tune(folder, budget):
     import transformers as t
 
-    text = TEXT.read_text()[:20000] if TEXT.exists() else "All the world's a stage, and all the men and women merely players. " * 200
+    text = (
+        TEXT.read_text()[:20000]
+        if TEXT.exists()
+        else "All the world's a stage, and all the men and women merely players. " * 200
+    )
     data = [{"input_ids": torch.tensor([ord(c) % 256 for c in text[i : i + 64]])} for i in range(0, 64 * 160, 64)]
     data = [{**d, "labels": d["input_ids"]} for d in data]
     t.set_seed(3)
@@ -72,7 +76,9 @@ def fine_tune(folder, budget):
     )  # fmt: skip
     trainer = t.Trainer(model=model, args=arguments, train_dataset=data)
     trainer.train()
-    return [row["loss"] for row in trainer.state.log_history if "loss" in row], {k: v.clone() for k, v in model.state_dict().items()}
+    return [row["loss"] for row in trainer.state.log_history if "loss" in row], {
+        k: v.clone() for k, v in model.state_dict().items()
+    }
 
 
 def test_hugging_face_trainer(tmp_path):

@@ -4,6 +4,8 @@
     python image_classifier.py --budget 500MiB --data DIR      # a folder of pictures for each class
     python image_classifier.py --eager                         # the same without Neap: the same losses, bit for bit
     python image_classifier.py --save run.pt --stop 8          # ... and: --resume run.pt
+
+A budget that cannot be met is an answer: exit status 3, and the least that can be.
 """
 
 from __future__ import annotations
@@ -11,12 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+import neap
+import neap.torch
 import torch
 import torchvision
 from torch.nn import functional as F
-
-import neap
-import neap.torch
 
 
 def synthetic(images: int, size: int, classes: int, seed: int) -> torch.utils.data.Dataset:
@@ -34,7 +35,9 @@ def datasets(options: argparse.Namespace) -> tuple[torch.utils.data.Dataset, tor
         train = synthetic(4 * options.batch, options.size, options.classes, 1)
         return train, synthetic(2 * options.batch, options.size, options.classes, 2), options.classes
     t = torchvision.transforms
-    transform = t.Compose([t.Resize(options.size), t.CenterCrop(options.size), t.ToTensor(), t.Normalize([0.5] * 3, [0.25] * 3)])
+    transform = t.Compose(
+        [t.Resize(options.size), t.CenterCrop(options.size), t.ToTensor(), t.Normalize([0.5] * 3, [0.25] * 3)]
+    )
     everything = torchvision.datasets.ImageFolder(options.data, transform)
     parts = torch.utils.data.random_split(everything, [0.9, 0.1], torch.Generator().manual_seed(1))
     return parts[0], parts[1], len(everything.classes)
@@ -55,14 +58,18 @@ def loss_of(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.T
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", default="80%", help='"200MiB", "60%%" of what keeping everything needs, "min" or "max"')
+    parser.add_argument(
+        "--budget", default="80%", help='"200MiB", "60%%" of what keeping everything needs, "min" or "max"'
+    )
     parser.add_argument("--eager", action="store_true", help="train without Neap")
     parser.add_argument("--data", metavar="DIR", help="a folder of pictures for each class; otherwise made-up ones")
     parser.add_argument("--classes", type=int, default=10, help="of the made-up pictures")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--size", type=int, default=64, help="height and width of a picture")
     parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--stop", type=int, metavar="STEP", help="stop behind this step; the learning rate is that for all --steps")
+    parser.add_argument(
+        "--stop", type=int, metavar="STEP", help="stop behind this step; the learning rate is that for all --steps"
+    )
     parser.add_argument("--test-every", type=int, default=8, metavar="STEPS")
     parser.add_argument("--save", metavar="FILE")
     parser.add_argument("--resume", metavar="FILE")
@@ -114,7 +121,12 @@ def main() -> int:
     if not options.eager and step.last is not None:
         print(step.memory)
     if options.save:
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(), "step": done}
+        state = {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scheduler": scheduler.state_dict(),
+            "step": done,
+        }
         torch.save(state, options.save)
     return 0
 

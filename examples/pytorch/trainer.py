@@ -14,10 +14,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
+import neap.torch
 import torch
 import transformers
-
-import neap.torch
 
 TEXT = """\
 A neap tide comes twice a month, when the moon stands at its first or its last quarter. Sun and moon then pull at right
@@ -38,7 +37,9 @@ def samples(text: str, length: int) -> list[dict[str, torch.Tensor]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="?", type=Path, help="a text file; without one, this example's own text")
-    parser.add_argument("--budget", default="50%", help='"200MiB", "50%%" of what keeping everything needs, "min" or "max"')
+    parser.add_argument(
+        "--budget", default="50%", help='"200MiB", "50%%" of what keeping everything needs, "min" or "max"'
+    )
     parser.add_argument("--eager", action="store_true", help="train without Neap")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=8)

@@ -2,6 +2,8 @@
 
     python will_it_fit.py                                       # about 1.1 billion parameters, AdamW
     python will_it_fit.py --layers 32 --width 4096 --inner 11008 --heads 32 --kv-heads 32 --budget 80GiB
+
+Exit status 3: it does not fit the budget; the page is then that of the least one.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-import transformers
-
 import neap
 import neap.torch
+import torch
+import transformers
 
 
 def loss_of(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
@@ -23,7 +24,9 @@ def loss_of(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", default="24GiB", help='"24GiB", "60%%" of what keeping everything needs, "min" or "max"')
+    parser.add_argument(
+        "--budget", default="24GiB", help='"24GiB", "60%%" of what keeping everything needs, "min" or "max"'
+    )
     parser.add_argument("--layers", type=int, default=22)
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--inner", type=int, default=5632, help="width of the feed-forward layers")
@@ -32,9 +35,13 @@ def main() -> int:
     parser.add_argument("--vocabulary", type=int, default=32000)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of parameters, gradients and states")
+    parser.add_argument(
+        "--dtype", choices=["float32", "bfloat16"], default="float32", help="of parameters, gradients and states"
+    )
     parser.add_argument("--points", type=int, default=6, help="of the curve; 0: none")
-    parser.add_argument("-o", "--output", type=Path, default=Path("will_it_fit.html"), help="the page: memory over the step")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("will_it_fit.html"), help="the page: memory over the step"
+    )
     options = parser.parse_args()
 
     config = transformers.LlamaConfig(
@@ -60,7 +67,10 @@ def main() -> int:
     if options.points:
         print(f"\n{report.curve(options.points).table()}")
     if not report.feasible:
-        print(f"\n{options.budget} cannot be met; the least is {neap.format_bytes(report.smallest_budget_bytes)}", file=sys.stderr)
+        print(
+            f"\n{options.budget} cannot be met; the least is {neap.format_bytes(report.smallest_budget_bytes)}",
+            file=sys.stderr,
+        )
         return 3
     return 0
 

@@ -232,12 +232,12 @@ void neap_steer_begin(void *program, int64_t position) {
 }
 
 // The call is done, and its results are still held. 0: every allocation had its planned address. Else bits: 1 an allocation
-// had none; 2 an output was not allocated.
+// had none; 2 an output was not allocated; 4 something of its scratch is held: a result may lie there.
 int neap_steer_check() {
   const Running &r = running;
   const size_t at = static_cast<size_t>(r.position);
   const int64_t expected = r.program->start[at + 1] - r.program->start[at];
-  return (r.unplanned > 0 ? 1 : 0) | (r.given != expected ? 2 : 0);
+  return (r.unplanned > 0 ? 1 : 0) | (r.given != expected ? 2 : 0) | (r.scratch.live.empty() ? 0 : 4);
 }
 
 // Its results are let go. Not 0: scratch is still in use, and will be overwritten.

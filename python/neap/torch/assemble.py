@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 import neap
 
@@ -191,7 +192,11 @@ class _Assembler:
             return
         result = call.results[0]
         whole = self.graph.storage_of(call.makes[0]).bytes
-        for x in call.args:
+        leaves = pytree.tree_leaves((call.args, call.kwargs), is_leaf=lambda x: isinstance(x, View))
+        views = [x for x in leaves if isinstance(x, View)]
+        for x in views:
+            if any(y.tensor == x.tensor and y != x for y in views):
+                continue  # another view of it is read, in another order
             if not isinstance(x, View) or self.roles[self.tensors[x.tensor]] != "value" or x.offset or result.offset:
                 continue
             same = (x.size, x.stride, x.dtype) == (result.size, result.stride, result.dtype)

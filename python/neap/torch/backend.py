@@ -282,7 +282,7 @@ def _partition(
         ("value" if is_tangent(n) else "parameter" if i in static else "input", n.name)
         for i, n in enumerate(placeholders)
     ]
-    graph = build_graph(joint, roles)
+    graph = build_graph(joint, roles, own_inputs=False)
     forward_outputs, gradients = graph.outputs[:count], graph.outputs[count:]
     tangents = [v for n, v in zip(placeholders, graph.inputs, strict=True) if is_tangent(n) and v is not None]
     mark_passes(graph, [v.tensor for v in forward_outputs if isinstance(v, View)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -20,7 +22,7 @@ from . import allocator, measure
 from .assemble import Assembly, Gradient, Work, assemble
 from .graph import CannotTrace, Graph, View, build_graph, mark_passes
 from .program import Arena, ArenaProgram, DropProgram, Problem, Program, Resident
-from .trace import clip_coefficient, fake_mode_of, split, trace_step
+from .trace import clip_coefficient, fake_mode_of, split, trace_step, unique_named
 from .updates import Update, Updater, estimate_update, measure_update, state_bytes, update_key
 
 # Bytes of the heap that Python itself takes in a step, and what is not seen when calls run alone; and for each call.
@@ -80,6 +82,14 @@ def _specification(leaf: Any) -> Any:
     return leaf if isinstance(leaf, (int, float, str, bool, type(None))) else id(leaf)
 
 
+def _scalars(module: nn.Module) -> tuple[Any, ...]:
+    """Numbers and texts that a module holds (a dropout's p): the captured step has them built in."""
+    return (
+        id(module),
+        *((k, v) for k, v in module.__dict__.items() if type(v) in (int, float, str, bool) and k != "training"),
+    )
+
+
 def _storages(tensors: list[torch.Tensor]) -> int:
     """Bytes of the storages of tensors, each once."""
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
@@ -90,6 +100,9 @@ class _Compiled:
 
     def __init__(self, owner: CompiledStep, batch: tuple[Any, ...]):
         self.owner = owner
+        for name, t in (*owner.model.named_parameters(), *owner.model.named_buffers()):
+            if t.device.type == "meta" or isinstance(t, FakeTensor):
+                raise CannotTrace(f"{name} has no memory (device {t.device}): only neap.torch.plan takes such a model")
         self.capture = trace_step(
             owner.model,
             owner.loss_fn,
@@ -115,31 +128,43 @@ class _Compiled:
         cache = measure.Cache()
         try:
             self.costs = measure.measure(capture.graph, cache)
+            groups = owner.updater.groups()
+            updates = self._measure_updates(cache, groups)
         finally:
             cache.close()
-        groups = owner.updater.groups()
+        self.groups = [groups[id(self.parameters[i])] for i in self.taken]
+        self.with_gradient = {i for i, v in zip(capture.trainable, capture.gradients, strict=True) if v is not None}
+        if not self.taken:
+            raise CannotTrace("the optimizer has none of the parameters that take part in the loss")
+        keys = {measure.call_key(c): cost for c, cost in zip(capture.graph.calls, self.costs, strict=True)}
+        all_costs = [*keys.values(), *(u.cost for u in updates.values())]
+        self.bypass = max((c.bypass for c in all_costs), default=0) + sum(c.retained for c in all_costs) + HEAP_SLACK
+        self.bypass += HEAP_SLACK_A_CALL * len(self.costs)
+        self.heap_peak: int | None = None  # of the first step, beside PyTorch's allocator
+
+    def _measure_updates(self, cache: measure.Cache, groups: dict[int, dict[str, Any]]) -> dict[str, Update]:
+        """Fills `taken` and `updates`; gives the distinct ones."""
+        owner, capture = self.owner, self.capture
+        where = measure.machine(str(self.parameters[0].device), torch.get_num_threads())
+        found = cache.find(where)
         self.taken: list[int] = []  # positions among the parameters whose gradients are taken
         self.updates: list[Update] = []
         known: dict[str, Update] = {}
+        fresh: dict[str, Update] = {}
         with measure.heap_counted() as heap, torch.no_grad():
             for position, view in zip(capture.trainable, capture.gradients, strict=True):
                 parameter = self.parameters[position]
                 if view is None or id(parameter) not in groups:
                     continue
-                group = groups[id(parameter)]
-                key = update_key(owner.updater, parameter, group)
-                if key not in known:
-                    known[key] = measure_update(owner.updater, parameter, group, heap)
+                key = update_key(owner.updater, parameter, groups[id(parameter)])
+                if key not in known and key in found:
+                    known[key] = Update(**{**found[key], "cost": measure.Cost(**found[key]["cost"])})
+                elif key not in known:
+                    known[key] = fresh[key] = measure_update(owner.updater, parameter, groups[id(parameter)], heap)
                 self.taken.append(position)
                 self.updates.append(known[key])
-        self.groups = [groups[id(self.parameters[i])] for i in self.taken]
-        if not self.taken:
-            raise CannotTrace("the optimizer has none of the parameters that take part in the loss")
-        keys = {measure.call_key(c): cost for c, cost in zip(capture.graph.calls, self.costs, strict=True)}
-        all_costs = [*keys.values(), *(u.cost for u in known.values())]
-        self.bypass = max((c.bypass for c in all_costs), default=0) + sum(c.retained for c in all_costs) + HEAP_SLACK
-        self.bypass += HEAP_SLACK_A_CALL * len(self.costs)
-        self.heap_peak: int | None = None  # of the first step, beside PyTorch's allocator
+        cache.add(where, fresh)
+        return known
 
     # ---- The steps ----
 
@@ -304,9 +329,6 @@ class _Compiled:
 
     def run(self, leaves: list[Any], after: Callable[[int], None] | None = None) -> Any:
         owner, capture = self.owner, self.capture
-        if self._addresses() != self.addresses:
-            self._rebind()
-        self.groups = [owner.updater.groups_now[id(self.parameters[i])] for i in self.taken]
         loss, extras = None, []
         tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
         k = owner.micro_batches
@@ -327,6 +349,32 @@ class _Compiled:
         if capture.extras is None:
             return loss
         return loss, extras[0] if k == 1 else extras
+
+    def look(self) -> None:
+        """Whether model and optimizer are still what was compiled. Tensors of the same shapes in other places are bound anew."""
+        model = self.owner.model
+        parameters, buffers = unique_named(model.named_parameters()), unique_named(model.named_buffers())
+        capture = self.capture
+        names = [n for n, _ in (*parameters, *buffers)]
+        if names != [n for n, _ in (*capture.parameters, *capture.buffers)]:
+            raise ModelChanged(
+                "the model has other parameters or buffers than when the step was compiled: compile it anew"
+            )
+        capture.parameters, capture.buffers = parameters, buffers
+        self.parameters = [p for _, p in parameters]
+        groups = self.owner.updater.groups_now
+        gone = [
+            n
+            for i, (n, p) in enumerate(parameters)
+            if (i in self.taken) != (id(p) in groups and i in self.with_gradient)
+        ]
+        if gone:
+            raise ModelChanged(
+                f"{gone[0]} came to the optimizer or left it since the step was compiled: compile it anew"
+            )
+        if self._addresses() != self.addresses:
+            self._rebind()
+        self.groups = [groups[id(self.parameters[i])] for i in self.taken]
 
     def _rebind(self) -> None:
         now = self._addresses()
@@ -440,6 +488,7 @@ class CompiledStep:
         self.compiled: dict[Any, _Compiled] = {}
         self.last: _Compiled | None = None
         self.told: set[str] = set()
+        self.running = threading.Lock()
 
     # ---- For _Compiled ----
 
@@ -456,9 +505,13 @@ class CompiledStep:
         self.last_plan_bytes = plan.resident_bytes + plan.arena_bytes
         return plan
 
+    def is_split(self, t: torch.Tensor) -> bool:
+        """Whether a tensor of the batch has the dimension along which micro-batches are cut."""
+        return -t.dim() <= self.batch_dim < t.dim()
+
     def part(self, t: torch.Tensor, i: int) -> torch.Tensor:
         """The i-th micro-batch of a tensor of the batch."""
-        if t.dim() == 0:
+        if not self.is_split(t):
             return t
         size = t.shape[self.batch_dim] // self.micro_batches
         return t.narrow(self.batch_dim, i * size, size)
@@ -474,13 +527,22 @@ class CompiledStep:
         if torch.is_inference_mode_enabled():
             raise RuntimeError("a training step cannot run in inference mode")
         leaves, tree = pytree.tree_flatten(batch)
+        if not self.running.acquire(blocking=False):
+            raise RuntimeError("this step runs already, in another thread or further up: a step runs one at a time")
+        try:
+            return self._run_alone(leaves, tree, batch, after)
+        finally:
+            self.running.release()
+
+    def _run_alone(self, leaves: list[Any], tree: Any, batch: tuple[Any, ...], after: Any) -> Any:
         compiled = self._compiled_for(leaves, tree, batch)
         self.last = compiled
+        self.updater.groups_now = self.updater.groups()
+        compiled.look()
         for group in self.optimizer.param_groups:
             for p in group["params"]:
                 p.grad = None
         self.updater.before_step()
-        self.updater.groups_now = self.updater.groups()
         with measure.below_autograd():
             result = (compiled.run if compiled.heap_peak is not None else compiled.run_first)(leaves, after)
         self.updater.after_step()
@@ -491,7 +553,16 @@ class CompiledStep:
         training = hash(tuple(m.training for m in self.model.modules()))
         frozen = hash(tuple(p.requires_grad for p in self.model.parameters()))
         autocast = tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d))
-        key = (tuple(map(_specification, leaves)), str(tree), training, frozen, autocast, torch.get_num_threads())
+        scalars = hash(tuple(_scalars(m) for m in self.model.modules()))
+        key = (
+            tuple(map(_specification, leaves)),
+            str(tree),
+            training,
+            frozen,
+            scalars,
+            autocast,
+            torch.get_num_threads(),
+        )
         if key not in self.compiled:
             if self.micro_batches > 1:
                 self._check_split(leaves)
@@ -501,7 +572,7 @@ class CompiledStep:
         return self.compiled[key]
 
     def _check_split(self, leaves: list[Any]) -> None:
-        sizes = {x.shape[self.batch_dim] for x in leaves if isinstance(x, torch.Tensor) and x.dim() > self.batch_dim}
+        sizes = {x.shape[self.batch_dim] for x in leaves if isinstance(x, torch.Tensor) and self.is_split(x)}
         if len(sizes) != 1:
             raise ValueError(
                 f"the batch's tensors have different sizes in dimension {self.batch_dim}: {sorted(sizes)}; micro-batches cannot be cut"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
+
+PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")  # code that is not the user's
 
 # Batch norm moves its running statistics as a side effect that its schema does not tell: positions of these arguments.
 # A repeat passes None for them: what it computes does not depend on them in training.
@@ -142,7 +145,9 @@ def user_line(node: Node) -> str:
     if not trace:
         return node.name
     lines = [line.strip() for line in trace.strip().splitlines()]
-    frames = [i for i, line in enumerate(lines) if line.startswith("File ") and "/torch/" not in line]
+    frames = [
+        i for i, line in enumerate(lines) if line.startswith("File ") and not any(root in line for root in PACKAGES)
+    ]
     return " ".join(lines[frames[-1] : frames[-1] + 2]) if frames else lines[-1]
 
 
@@ -166,8 +171,8 @@ def _key(value: torch.Tensor) -> int:
 
 
 class _Builder:
-    def __init__(self, module: torch.fx.GraphModule, roles: list[tuple[str, str]]):
-        self.module, self.roles = module, roles
+    def __init__(self, module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool):
+        self.module, self.roles, self.own_inputs = module, roles, own_inputs
         self.storages: list[Storage] = []
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
@@ -177,12 +182,19 @@ class _Builder:
         self.places: dict[Node, Any] = {}  # node -> storage, or a list of them
 
     def storage(self, value: torch.Tensor, role: str, name: str, source: Any = None) -> int:
-        self.storages.append(Storage(int(value.untyped_storage().nbytes()), role, name, value.device, source))
+        size = int(value.untyped_storage().nbytes())
+        if role == "input" and value.numel() > 0:  # it may be a piece of something large
+            size = (
+                1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+            ) * value.element_size()
+        self.storages.append(Storage(size, role, name, value.device, source))
         self.current.append(self.tensor(len(self.storages) - 1, 0))
         return len(self.storages) - 1
 
     def outer(self, value: torch.Tensor, role: str, name: str, source: Any) -> int:
-        """Inputs and constants that share memory are one storage."""
+        """Parameters, buffers and constants that share memory are one storage."""
+        if role == "input":  # comes from elsewhere in each step
+            return self.storage(value, role, name, source)
         if _key(value) not in self.outside:
             self.outside[_key(value)] = self.storage(value, role, name, source)
         return self.outside[_key(value)]
@@ -195,6 +207,13 @@ class _Builder:
         return View(
             self.current[storage], tuple(value.shape), tuple(value.stride()), int(value.storage_offset()), value.dtype
         )
+
+    def check(self, node: Node, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
+            raise self.refuse(
+                node,
+                f"{node.target} gives a lazy conjugate or negative; make it real with .resolve_conj() or .resolve_neg()",
+            )
 
     def refuse(self, node: Node, why: str) -> CannotTrace:
         return CannotTrace(f"{user_line(node)}: {why}")
@@ -216,7 +235,10 @@ class _Builder:
         value = self.values[node] = node.meta.get("val")
         several = isinstance(value, (list, tuple))
         results = list(value) if several else [value]
+        if any(isinstance(x, torch.Generator) for x in pytree.tree_leaves((node.args, node.kwargs))):
+            raise self.refuse(node, f"{node.target} draws from a generator of its own; Neap knows the default one only")
         for v in results:
+            self.check(node, v)
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(
                     node, f"{node.target} gives a number that hangs on data (.item(), nonzero, ...); keep it a tensor"
@@ -248,6 +270,12 @@ class _Builder:
         reads = list(dict.fromkeys(x.tensor for x in leaves if isinstance(x, View) and id(x) not in skipped))
         changes = []
         for storage in dict.fromkeys(self.places[w] for w in written):
+            held = self.storages[storage]
+            if self.own_inputs and held.role in ("input", "constant"):
+                raise self.refuse(
+                    node,
+                    f"{node.target} changes {held.name} in place, which is neither the model's nor made in the step: clone it",
+                )
             old = self.current[storage]
             self.current[storage] = self.tensor(storage, self.tensors[old].version + 1)
             changes.append((old, self.current[storage]))
@@ -301,9 +329,10 @@ class _Builder:
         return Graph(self.module, self.storages, self.tensors, self.calls, inputs, outputs, last)
 
 
-def build_graph(module: torch.fx.GraphModule, roles: list[tuple[str, str]]) -> Graph:
-    """The calls of a traced module. roles: (role, name) of each placeholder. Raises CannotTrace."""
-    graph = _Builder(module, roles).build()
+def build_graph(module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool = True) -> Graph:
+    """The calls of a traced module. roles: (role, name) of each placeholder. own_inputs: inputs may not be changed. Raises
+    CannotTrace."""
+    graph = _Builder(module, roles, own_inputs).build()
     _drop_dead(graph)
     return graph
 

@@ -27,7 +27,7 @@ SECONDS_A_CALL = 5e-6
 
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # no further run of a call after so long
-CACHE_FILE = "torch-1.sqlite"  # another number for another form of Cost
+CACHE_FILE = "torch-1.sqlite"  # another number for another form of what is in it
 
 
 @dataclasses.dataclass
@@ -99,15 +99,17 @@ class Cache:
                     " PRIMARY KEY (machine, call)) WITHOUT ROWID"
                 )
 
-    def find(self, machine: str) -> dict[str, Cost]:
+    def find(self, machine: str) -> dict[str, Any]:
+        """What is known on the machine: call -> its cost, as a dict."""
         if self.file is None:
             return {}
-        with contextlib.suppress(sqlite3.Error, ValueError, TypeError):
+        with contextlib.suppress(sqlite3.Error, ValueError):
             rows = self.file.execute("SELECT call, cost FROM calls WHERE machine = ?", (machine,)).fetchall()
-            return {call: Cost(**json.loads(cost)) for call, cost in rows}
+            return {call: json.loads(cost) for call, cost in rows}
         return {}
 
-    def add(self, machine: str, costs: dict[str, Cost]) -> None:
+    def add(self, machine: str, costs: dict[str, Any]) -> None:
+        """costs: call -> a dataclass."""
         if self.file is None or not costs:
             return
         rows = [(machine, call, json.dumps(dataclasses.asdict(cost))) for call, cost in costs.items()]
@@ -264,7 +266,7 @@ def measure(graph: Graph, cache: Cache) -> list[Cost]:
     devices = {s.device for s in graph.storages if s.bytes > 0}
     device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
     where = machine(str(device), torch.get_num_threads())
-    known = cache.find(where)
+    known = {call: Cost(**cost) for call, cost in cache.find(where).items() if not call.startswith("update ")}
     fresh: dict[str, Cost] = {}
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on

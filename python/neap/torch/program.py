@@ -90,6 +90,9 @@ class Problem(RuntimeError):
     """The program cannot go on."""
 
 
+_held: list[Arena] = []  # arenas that a call has kept memory of
+
+
 class Arena:
     """Memory of a fixed size, outside of PyTorch's allocator."""
 
@@ -325,8 +328,9 @@ class ArenaProgram(Program):
             begin(handle, number)
             try:
                 result = row.fn(*row.args, **row.kwargs)
-                if check():
-                    self._repair(row, result)
+                status = check()
+                if status:
+                    self._repair(row, result, status)
                 for where, own in row.apart:
                     own.copy_(result_tensors(result)[where])
             finally:
@@ -335,6 +339,7 @@ class ArenaProgram(Program):
                 if now is not None:
                     row.redraws[0].set_state(now)
             if held:
+                self._rescue()
                 raise Problem(
                     f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured"
                 )
@@ -346,18 +351,24 @@ class ArenaProgram(Program):
     def _resident_bytes(self, tensor: int) -> torch.Tensor:
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
 
-    def _repair(self, row: Row, result: Any) -> None:
+    def _repair(self, row: Row, result: Any, status: int) -> None:
         """What was not allocated where it should be is copied there; that it happened is told."""
-        self.enforced = False
-        name = row.work.operator
-        extra = self.library.neap_steer_unplanned_bytes()
-        self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
-        self.unplanned_bytes = max(self.unplanned_bytes, extra)
         tensors = result_tensors(result)
         for position, view in row.outputs:
             planned = self.value(view, self.makes[row.number])
-            if tensors[position].data_ptr() != planned.data_ptr():
+            if tensors[position] is not None and tensors[position].data_ptr() != planned.data_ptr():
                 planned.copy_(tensors[position])
+                status |= 2
+        if status & 3:
+            self.enforced = False
+            name, extra = row.work.operator, self.library.neap_steer_unplanned_bytes()
+            self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
+            self.unplanned_bytes = max(self.unplanned_bytes, extra)
+
+    def _rescue(self) -> None:
+        """Something outside holds memory of the arena: it stays mapped for good."""
+        self.close.detach()
+        _held.append(self.arena)
 
     def high(self) -> int:
         return int(self.library.neap_steer_high(self.handle))

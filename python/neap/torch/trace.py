@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
-from .graph import CannotTrace, Graph, View, build_graph, mark_passes
+from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes
 
 
 @dataclasses.dataclass
@@ -50,11 +50,7 @@ def split(value: Any) -> tuple[Any, Any]:
 
 def _user_frame(error: BaseException) -> str:
     """The last line of the traceback that is not PyTorch's or ours."""
-    frames = [
-        f
-        for f in traceback.extract_tb(error.__traceback__)
-        if "/torch/" not in f.filename and "/neap/" not in f.filename
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not any(root in f.filename for root in PACKAGES)]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}" if frames else "in the traced step"
 
 
@@ -99,6 +95,46 @@ def _fake(mode: FakeTensorMode, t: torch.Tensor, device: torch.device | None) ->
     return mode.from_tensor(t.detach(), static_shapes=True)
 
 
+@contextlib.contextmanager
+def _plain_checkpoints() -> Iterator[None]:
+    """torch.utils.checkpoint computes once while a step is captured: what is computed again is for Neap to say."""
+    import torch.utils.checkpoint as checkpoint
+
+    hook, function = checkpoint._checkpoint_hook, checkpoint.CheckpointFunction
+    hook.__enter__, hook.__exit__ = lambda self: self, lambda self, *_: None
+    apply = function.__dict__.get("apply")
+    function.apply = staticmethod(lambda run, preserve, *args: run(*args))
+    try:
+        yield
+    finally:
+        del hook.__enter__, hook.__exit__
+        if apply is None:
+            del function.apply
+        else:
+            function.apply = apply
+
+
+def _attributes(model: nn.Module) -> list[tuple[str, nn.Module, dict[str, Any]]]:
+    """What modules hold beside parameters, buffers and modules."""
+    return [
+        (name, m, {k: v for k, v in m.__dict__.items() if not k.startswith("_")}) for name, m in model.named_modules()
+    ]
+
+
+def _restore_attributes(model: nn.Module, before: list[tuple[str, nn.Module, dict[str, Any]]]) -> list[str]:
+    """Puts back what the captured step has set to fake tensors, and names it."""
+    changed = []
+    for name, module, held in before:
+        for key, value in list(module.__dict__.items()):
+            if isinstance(value, torch.Tensor) and held.get(key) is not value and not key.startswith("_"):
+                changed.append(f"{name}.{key}".lstrip("."))
+                if key in held:
+                    module.__dict__[key] = held[key]
+                else:
+                    del module.__dict__[key]
+    return changed
+
+
 def unique_named(named: Any) -> list[tuple[str, Any]]:
     return [(name, t) for name, t in named if t is not None]
 
@@ -137,17 +173,24 @@ def trace_step(
         named |= {name: b for (name, _), b in zip(buffers, bs, strict=True)}
         arguments = pytree.tree_unflatten([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves], tree)
         with _reparametrize_module(model, named, tie_weights=True):
-            loss, extras = split(loss_fn(model, *arguments))
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
-            raise TypeError(
-                f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras)); it gave {_told(loss)}"
-            )
-        scaled = loss / divide if divide > 1 else loss
-        wanted = [ps[i] for i in trainable]
-        if not wanted or not scaled.requires_grad:
-            raise TypeError("no parameter that requires a gradient takes part in the loss")
-        with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
-            gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
+            with _plain_checkpoints():
+                loss, extras = split(loss_fn(model, *arguments))
+            now = dict(model.named_buffers())
+            for name, _ in buffers:
+                if now.get(name) is not named[name]:
+                    raise TypeError(
+                        f"buffer {name} is replaced by another tensor; change it in place (copy_, mul_, add_)"
+                    )
+            if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+                raise TypeError(
+                    f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras)); it gave {_told(loss)}"
+                )
+            scaled = loss / divide if divide > 1 else loss
+            wanted = [ps[i] for i in trainable]
+            if not wanted or not scaled.requires_grad:
+                raise TypeError("no parameter that requires a gradient takes part in the loss")
+            with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
+                gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
         gradients = [
             g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)
         ]
@@ -157,12 +200,15 @@ def trace_step(
         flat_extras = [x.detach() if isinstance(x, torch.Tensor) else x for x in flat_extras]
         return [scaled.detach(), *flat_extras, *gradients, *clip]
 
+    attributes = _attributes(model)
+    changed: list[str] = []
     multithreading = torch.autograd.set_multithreading_enabled(False)
     with _explained(), mode, multithreading, torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
         try:
             module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
         finally:
+            changed = _restore_attributes(model, attributes)
             mode.allow_non_fake_inputs = mode_before
             for p in fakes:
                 p.requires_grad_(False)
@@ -171,6 +217,22 @@ def trace_step(
         + [("state", n) for n, _ in buffers]
         + [("input", f"batch {i}") for i in range(len(inputs))]
     )
+    if changed:
+        raise CannotTrace(
+            f"{changed[0]} is given a tensor in each step, which a captured step cannot do: register it as a buffer and change "
+            "it in place (copy_), or return it from loss_fn as an extra"
+        )
+    known = {t.untyped_storage()._cdata for _, t in (*parameters, *buffers) if t.device.type != "meta"}
+    for node in module.graph.nodes:
+        constant = getattr(module, node.target) if node.op == "get_attr" else None
+        if (
+            isinstance(constant, torch.Tensor)
+            and not isinstance(constant, FakeTensor)
+            and constant.untyped_storage()._cdata in known
+        ):
+            raise CannotTrace(
+                "the backward pass reads a parameter or buffer of the model beside the capture (a hook, reentrant recomputation)"
+            )
     try:
         graph = build_graph(module, roles)
     except CannotTrace:

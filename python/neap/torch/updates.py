@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import dataclasses
 import inspect
 from typing import Any
 
@@ -29,6 +31,8 @@ class Updater:
             if kind.__name__ in REFUSED:
                 raise TypeError(f"{kind.__name__} cannot be split by parameter: {REFUSED[kind.__name__]}")
         self.optimizer = optimizer
+        if not type(optimizer).__module__.startswith("torch.optim"):
+            _check_separable(optimizer)
         # Without the wrappers that profile and count steps: those are called once a step, not once a parameter.
         self.run_step = inspect.unwrap(type(optimizer).step)
 
@@ -58,7 +62,7 @@ class Updater:
             parameter.grad = None
             optimizer.param_groups = groups
         for key, value in alone.items():
-            if key != "params" and group[key] is not value:
+            if key != "params" and group.get(key) is not value:
                 group[key] = value
 
     def before_step(self) -> None:
@@ -71,16 +75,62 @@ class Updater:
         self.optimizer._opt_called = True  # what learning-rate schedulers ask for
 
 
+def _like(
+    optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], group: dict[str, Any]
+) -> torch.optim.Optimizer:
+    """An optimizer of the same kind and attributes over other parameters, without states."""
+    trial = object.__new__(type(optimizer))
+    trial.__dict__.update(optimizer.__dict__)
+    trial.state = collections.defaultdict(dict)
+    alone = {k: copy.deepcopy(v) for k, v in group.items() if k != "params"}
+    trial.param_groups = [{**alone, "params": parameters}]
+    return trial
+
+
+def _check_separable(optimizer: torch.optim.Optimizer) -> None:
+    """TypeError where a step for all parameters is not the same as one for each: PyTorch's own optimizers are known to be."""
+    run = inspect.unwrap(type(optimizer).step)
+    results = []
+    for apart in (False, True):
+        parameters = [nn.Parameter(torch.linspace(-1, 1, n)) for n in (6, 4)]
+        trial = _like(optimizer, parameters, optimizer.param_groups[0])
+        group = trial.param_groups[0]
+        for i in range(3):
+            for p in parameters:
+                p.grad = torch.linspace(0.5 - i, 2.0, p.numel())
+            with torch.no_grad():
+                for some in [[p] for p in parameters] if apart else [parameters]:
+                    group["params"] = some
+                    run(trial)
+            group["params"] = parameters
+        results.append(([p.detach() for p in parameters], {k: str(v) for k, v in group.items() if k != "params"}))
+    if not all(map(torch.equal, results[0][0], results[1][0])) or results[0][1] != results[1][1]:
+        raise TypeError(
+            f"{type(optimizer).__name__} cannot be split by parameter: its step for all is not that for each alone"
+        )
+
+
 def state_bytes(state: dict[str, Any]) -> int:
     """Bytes of the tensors in an optimizer's state of a parameter."""
     return sum(t.untyped_storage().nbytes() for t in pytree.tree_leaves(state) if isinstance(t, torch.Tensor))
 
 
-class Update:
-    """What updating a parameter costs. `first`: the same for the step that makes its states."""
+def _places(state: dict[str, Any]) -> dict[str, int]:
+    """Where the tensors of a state lie."""
+    return {
+        k: v.untyped_storage().data_ptr() for k, v in state.items() if isinstance(v, torch.Tensor) and v.numel() > 1
+    }
 
-    def __init__(self, cost: measure.Cost, first_kept: list[int], first_sizes: list[int], state: int):
-        self.cost, self.first_kept, self.first_sizes, self.state = cost, first_kept, first_sizes, state
+
+@dataclasses.dataclass
+class Update:
+    """What updating a parameter costs. The step that makes its states allocates `first_kept` (numbers of allocations, with their
+    bytes in `first_sizes`) to stay; `state`: bytes of the states."""
+
+    cost: measure.Cost
+    first_kept: list[int]
+    first_sizes: list[int]
+    state: int
 
 
 def _scalar(value: Any) -> str:
@@ -90,7 +140,7 @@ def _scalar(value: Any) -> str:
 def update_key(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> str:
     """Equal for updates that do the same work: rates do not count."""
     flags = {k: _scalar(v) for k, v in group.items() if k != "params" and (isinstance(v, (bool, type(None))) or v == 0)}
-    return f"{type(updater.optimizer).__name__} {parameter.dtype} {list(parameter.shape)} {list(parameter.stride())} {sorted(flags.items())}"
+    return f"update {type(updater.optimizer).__module__}.{type(updater.optimizer).__name__} {parameter.dtype} {list(parameter.shape)} {list(parameter.stride())} {sorted(flags.items())}"
 
 
 def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any], heap: Any) -> Update:
@@ -98,10 +148,7 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
     view = View(-1, tuple(parameter.shape), tuple(parameter.stride()), 0, parameter.dtype)
     stand_in = nn.Parameter(measure.stand_in(view, parameter.device))
     gradient = measure.stand_in(view, parameter.device)
-    trial = copy.copy(updater.optimizer)
-    trial.state = type(updater.optimizer.state)(dict) if hasattr(updater.optimizer.state, "default_factory") else {}
-    alone = {k: copy.deepcopy(v) for k, v in group.items() if k != "params"}
-    trial.param_groups = [{**alone, "params": [stand_in]}]
+    trial = _like(updater.optimizer, [stand_in], group)
     own = Updater.__new__(Updater)
     own.optimizer, own.run_step = trial, updater.run_step
 
@@ -114,7 +161,14 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
     sizes = [recording.rows[i][0] for i in kept]
     scratch = recording.scratch(set(kept))
     state = dict(trial.state.get(stand_in, {}))
+    places = _places(state)
     cost = measure.measured(run, parameter.device, heap, lambda _: [])
+    kept_gradient = gradient.untyped_storage().data_ptr() in places.values()
+    if kept_gradient or _places(trial.state.get(stand_in, {})) != places:
+        raise TypeError(
+            f"{type(updater.optimizer).__name__} {'keeps the gradient itself' if kept_gradient else 'makes new states in each step'}; "
+            "states have to be tensors of its own that are changed in place"
+        )
     # Some optimizers do other work after some steps (RAdam).
     if "step" in state:
         trial.state[stand_in]["step"] += 1000
@@ -126,8 +180,7 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
 def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> Update:
     """The same for tensors that are not there: states by running on fake tensors, scratch by what lives meanwhile."""
     tracker = _LiveBytes()
-    trial = copy.copy(updater.optimizer)
-    trial.state = type(updater.optimizer.state)(dict) if hasattr(updater.optimizer.state, "default_factory") else {}
+    trial = _like(updater.optimizer, [], group)
     own = Updater.__new__(Updater)
     own.optimizer, own.run_step = trial, updater.run_step
     from .trace import fake_mode_of

@@ -14,9 +14,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 PROGRAM = """
-import sys
+import signal, sys
 sys.path.insert(0, {here!r})
 import neap
+# A shell starts what runs in its background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from helpers import random_step
 
 step = random_step(1, 600)

@@ -146,7 +146,8 @@ class _Compiled:
         """Fills `taken` and `updates`; gives the distinct ones."""
         owner, capture = self.owner, self.capture
         where = measure.machine(str(self.parameters[0].device), torch.get_num_threads())
-        found = cache.find(where)
+        kept = owner.updater.is_pytorch  # of others the code can change
+        found = cache.find(where) if kept else {}
         self.taken: list[int] = []  # positions among the parameters whose gradients are taken
         self.updates: list[Update] = []
         known: dict[str, Update] = {}
@@ -163,7 +164,8 @@ class _Compiled:
                     known[key] = fresh[key] = measure_update(owner.updater, parameter, groups[id(parameter)], heap)
                 self.taken.append(position)
                 self.updates.append(known[key])
-        cache.add(where, fresh)
+        if kept:
+            cache.add(where, fresh)
         return known
 
     # ---- The steps ----

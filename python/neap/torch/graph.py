@@ -235,7 +235,7 @@ class _Builder:
         value = self.values[node] = node.meta.get("val")
         several = isinstance(value, (list, tuple))
         results = list(value) if several else [value]
-        if any(isinstance(x, torch.Generator) for x in pytree.tree_leaves((node.args, node.kwargs))):
+        if node.kwargs.get("generator") is not None:
             raise self.refuse(node, f"{node.target} draws from a generator of its own; Neap knows the default one only")
         for v in results:
             self.check(node, v)

@@ -31,7 +31,8 @@ class Updater:
             if kind.__name__ in REFUSED:
                 raise TypeError(f"{kind.__name__} cannot be split by parameter: {REFUSED[kind.__name__]}")
         self.optimizer = optimizer
-        if not type(optimizer).__module__.startswith("torch.optim"):
+        self.is_pytorch = type(optimizer).__module__.startswith("torch.optim")
+        if not self.is_pytorch:
             _check_separable(optimizer)
         # Without the wrappers that profile and count steps: those are called once a step, not once a parameter.
         self.run_step = inspect.unwrap(type(optimizer).step)

@@ -1,0 +1,218 @@
+"""Models that do what is easily computed wrong. The oracle is eager PyTorch; what cannot be done is refused by name."""
+
+from __future__ import annotations
+
+import copy
+
+import helpers
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import neap.torch
+
+
+def square(model, *batch):
+    return model(*batch).square().mean()
+
+
+class Net(nn.Module):
+    """Linear layers around `body(self, h)`."""
+
+    def __init__(self, body, width: int = 8):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), nn.Linear(width, width)
+        self.norm, self.drop = nn.BatchNorm1d(width), nn.Dropout(0.5)
+        self.register_buffer("mean", torch.zeros(width))
+        self.body = body
+
+    def forward(self, x):
+        return self.last(self.body(self, torch.tanh(self.first(x))))
+
+
+def moved_average(m, h):
+    m.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+    return h - m.mean
+
+
+def written_slices(m, h):
+    out = h.clone()
+    out[:, 2:4] = h[:, 4:6] * 2
+    out[1:3].mul_(0.5)
+    return out
+
+
+BODIES = {
+    "another view of the operand": lambda m, h: h - h[:, :1],
+    "its transpose": lambda m, h: torch.where(h.t() > 0, h, h.t()),
+    "batch norm twice": lambda m, h: m.norm(m.norm(h) * 2),
+    "a linear layer twice": lambda m, h: torch.tanh(m.last(m.last(h))),
+    "a buffer moved and read": moved_average,
+    "slices written": written_slices,
+    "dropout twice": lambda m, h: m.drop(torch.relu(m.drop(h))),
+    "checkpoint with dropout": lambda m, h: checkpoint(lambda t: m.drop(torch.tanh(m.last(t))), h, use_reentrant=False),
+    "index_put": lambda m, h: h.index_put((torch.tensor([0, 3]),), h[1:3], accumulate=True),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies(name):
+    torch.manual_seed(0)
+    case = (Net(BODIES[name]), square, (torch.randn(8, 8),))
+    losses, state = helpers.eager(case, helpers.adamw)
+    for budget in ("max", "min"):
+        got, got_state, step = helpers.compiled(case, helpers.adamw, budget)
+        assert got == losses
+        assert helpers.differing(got_state, state) == []
+        assert step.memory.enforced, step.memory.why
+
+
+def test_batch_whose_tensors_share_memory():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20))
+
+    def loss_fn(model, x, y):
+        return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+    tokens = [torch.randint(20, (4, 9)) for _ in range(3)]
+    other = copy.deepcopy(model)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    step = neap.torch.compile_step(model, loss_fn, a, budget="min")
+    for t in tokens:
+        loss = step(t[:, :-1], t[:, 1:])
+        expected = loss_fn(other, t[:, :-1], t[:, 1:])
+        expected.backward()
+        b.step()
+        b.zero_grad()
+        assert torch.equal(loss, expected.detach())
+    assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+
+
+def replaced(m, h):
+    m.mean = m.mean * 0.9 + h.detach().mean(0) * 0.1
+    return h
+
+
+def remembered(m, h):
+    m.before = h.detach()
+    return h
+
+
+REFUSED = {
+    "buffer mean is replaced": replaced,
+    "before is given a tensor": remembered,
+    "lazy conjugate": lambda m, h: torch.fft.fft(h).conj().imag,
+    "generator of its own": lambda m, h: h * torch.rand(8, 8, generator=torch.Generator()),
+}
+
+
+@pytest.mark.parametrize("match", REFUSED)
+def test_refused(match):
+    torch.manual_seed(0)
+    model = Net(REFUSED[match])
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(neap.torch.CannotTrace, match=match):
+        neap.torch.compile_step(model, square, helpers.sgd(model.parameters()), budget="min")(torch.randn(8, 8))
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert not hasattr(model, "before")
+
+
+def test_batch_that_is_changed_in_place():
+    model = Net(lambda m, h: h)
+    x = torch.randn(8, 8)
+    before = x.clone()
+    with pytest.raises(neap.torch.CannotTrace, match="changes batch 0 in place"):
+        neap.torch.compile_step(
+            model, lambda m, x: square(m, x.mul_(2)), helpers.sgd(model.parameters()), budget="min"
+        )(x)
+    assert torch.equal(x, before)
+
+
+def test_what_changes_between_steps():
+    torch.manual_seed(0)
+    x = torch.randn(8, 8)
+    model = Net(lambda m, h: m.drop(h) - m.mean)
+    other = copy.deepcopy(model)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    step = neap.torch.compile_step(model, square, a, budget="min")
+
+    def both():
+        torch.manual_seed(3)
+        loss = step(x)
+        torch.manual_seed(3)
+        expected = square(other, x)
+        expected.backward()
+        b.step()
+        b.zero_grad()
+        assert torch.equal(loss, expected.detach())
+
+    both()
+    model.mean, other.mean = torch.ones(8), torch.ones(8)  # another buffer of the same shape
+    both()
+    model.drop.p = other.drop.p = 0.0
+    both()
+    assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+    model.last = nn.Linear(8, 8, bias=False)
+    other.last = copy.deepcopy(model.last)
+    both()
+    a.add_param_group({"params": model.last.parameters()})
+    b.add_param_group({"params": other.last.parameters()})
+    with pytest.raises(neap.torch.ModelChanged, match="last.weight came to the optimizer"):
+        step(x)
+
+
+class Own(torch.optim.Optimizer):
+    """Signed steps with a momentum, in place."""
+
+    def __init__(self, params, lr=0.01, kind="good"):
+        super().__init__(params, {"lr": lr})
+        self.kind = kind
+
+    @torch.no_grad()
+    def step(self):
+        total = sum(p.grad.norm() for g in self.param_groups for p in g["params"] if p.grad is not None)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if self.kind == "replaces":
+                    state["m"] = state.get("m", 0) * 0.9 + p.grad
+                elif self.kind == "keeps":
+                    state["m"] = p.grad
+                elif "m" not in state:
+                    state["m"] = torch.zeros_like(p)
+                if self.kind not in ("replaces", "keeps"):
+                    state["m"].mul_(0.9).add_(p.grad)
+                p.sub_(state["m"].sign() * group["lr"] * (total if self.kind == "couples" else 1))
+
+
+def test_optimizers_of_ones_own():
+    torch.manual_seed(0)
+    case = (Net(lambda m, h: h), square, (torch.randn(8, 8),))
+    losses, state = helpers.eager(case, Own)
+    got, got_state, step = helpers.compiled(case, Own, "min")
+    assert got == losses and helpers.differing(got_state, state) == [] and step.memory.enforced
+    for kind, match in (
+        ("replaces", "makes new states"),
+        ("keeps", "keeps the gradient"),
+        ("couples", "cannot be split"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            helpers.compiled(case, lambda p, kind=kind: Own(p, kind=kind), "min", 1)
+
+
+def test_one_step_at_a_time():
+    model = Net(lambda m, h: h)
+    step = None
+
+    def loss_fn(model, x):
+        if step is not None:
+            step(x)
+        return square(model, x)
+
+    step = neap.torch.compile_step(model, loss_fn, helpers.sgd(model.parameters()), budget="min")
+    with pytest.raises(neap.torch.CannotTrace, match="one at a time"):
+        step(torch.randn(8, 8))

@@ -106,8 +106,10 @@ def reason() -> str | None:
 class Recording:
     """What a call allocates: `with Recording() as r: result = call()`, and then r.rows and r.scratch(kept)."""
 
+    def __init__(self, on: bool = True):
+        self.library = library() if on else None
+
     def __enter__(self) -> Recording:
-        self.library = library()
         if self.library:
             self.library.neap_steer_record()
         return self

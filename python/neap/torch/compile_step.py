@@ -403,16 +403,28 @@ class _Compiled:
         planned = self.plan.resident_bytes + max(
             self.plan.arena_bytes, self.end_plan.arena_bytes if self.end_plan else 0
         )
-        if excess > 0 and self.owner.budget != "max" and planned + excess > self.owner.budget_bytes(self.body.step):
-            warnings.warn(
-                f"neap: oneDNN, MKL and others took {self.heap_peak} bytes of the heap in the first step where {self.bypass} were planned: planned anew",
-                stacklevel=5,
-            )
+        over = planned + excess > self.owner.budget_bytes(self.body.step) and self.owner.budget != "max"
+        scratch = dict(getattr(self.program, "unplanned_calls", {}))
+        if not scratch and not (excess > 0 and over):
+            return result
+        if excess > 0 and over:
             self.bypass = self.heap_peak
-            self._assemble()
-            self._plan()
-            self._close_programs()
-            self._build()
+        for number, call in enumerate(self.capture.graph.calls):
+            if str(call.target) in scratch:
+                cost = self.costs[number]
+                self.costs[number] = dataclasses.replace(cost, scratch=cost.scratch + scratch[str(call.target)])
+        told = [
+            f"the heap beside PyTorch's allocator {max(excess, 0)} bytes",
+            *(f"{n} {b} bytes" for n, b in scratch.items()),
+        ]
+        warnings.warn(
+            f"neap: more was allocated in the first step than was planned, and it is planned anew: {', '.join(told)}",
+            stacklevel=5,
+        )
+        self._assemble()
+        self._plan()
+        self._close_programs()
+        self._build()
         return result
 
     @property

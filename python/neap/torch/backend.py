@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
@@ -85,9 +86,16 @@ _last: Session | None = None
 
 
 def _boundary(
-    graph: Graph, costs: list[Cost], forward_outputs: list[Any], gradients: list[Any], tangents: list[View], name: str
+    graph: Graph,
+    costs: list[Cost],
+    forward_outputs: list[Any],
+    gradients: list[Any],
+    tangents: list[View],
+    name: str,
+    redraws: bool,
 ) -> tuple[Assembly, int]:
-    """The step with a node between forward and backward that reads all outputs and makes the tangents; its position."""
+    """The step with a node between forward and backward that reads all outputs and makes the tangents; its position. redraws:
+    random calls may run again."""
     a = _Assembler(graph, costs)
     a.declare()
     for view in tangents:
@@ -97,22 +105,26 @@ def _boundary(
     a.add_writes()
     moved = _moved(graph, forward_outputs, gradients)
     for work in a.works:
+        if work.kind == "call" and graph.calls[work.index].random and not redraws:
+            work.repeatable = False
         if (
             work.kind == "call"
             and any(t in moved for t in graph.calls[work.index].reads)
             and graph.calls[work.index].target not in REPEATED
         ):
             work.repeatable = False
-    last = max((i for i, w in enumerate(a.works) if w.phase == "forward"), default=-1)
+    # What the outputs need comes first: a pass over the joint graph may have mixed both.
+    ahead = [w for w in a.works if w.phase == "forward"]
+    behind = [w for w in a.works if w.phase != "forward"]
     read = [
         a.tensors[v.tensor] for v in forward_outputs if isinstance(v, View) and a.roles[a.tensors[v.tensor]] == "value"
     ]
     made = list(dict.fromkeys(a.tensors[v.tensor] for v in tangents))
-    a.works.insert(
-        last + 1,
-        Work("boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False),
+    boundary = Work(
+        "boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False
     )
-    return a.finish(name, [], outputs), last + 1
+    a.works = [*ahead, boundary, *behind]
+    return a.finish(name, [], outputs), len(ahead)
 
 
 def _moved(graph: Graph, forward_outputs: list[Any], gradients: list[Any]) -> set[int]:
@@ -231,10 +243,14 @@ def _split(
         else:
             head.known[node] = forward.node_copy(node)
     seen: set[int] = set()
+    twice = {v for v, n in collections.Counter(schedule).items() if n > 1}
+    repeated = {assembly.works[v].index for v in twice if assembly.works[v].kind == "call"}
 
     def emit(emitter: _Emitter, own: dict[int, Node], v: int) -> None:
         work = assembly.works[v]
         if work.kind == "state":
+            if work.index not in repeated:
+                return
             own[work.index] = emitter.graph.call_function(_save_generator, (graph.device_of(graph.calls[work.index]),))
             own[work.index].meta["val"] = torch.empty(0, dtype=torch.uint8)
         elif work.kind == "call":
@@ -291,7 +307,9 @@ def _partition(
         costs = measure.measure(graph, cache)
     finally:
         cache.close()
-    assembly, boundary = _boundary(graph, costs, forward_outputs, gradients, tangents, "compiled graph")
+    assembly, boundary = _boundary(
+        graph, costs, forward_outputs, gradients, tangents, "compiled graph", not session.options.get("inductor")
+    )
     step = assembly.step
     budget = session.budget_for(step, inputs)
     chosen = session.options.get("planner", "auto"), session.options.get("seconds", 0.0)

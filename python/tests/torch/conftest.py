@@ -1,4 +1,4 @@
-"""Costs, plans and the compiled allocator are kept in a folder of the tests' own."""
+"""Costs, plans and the compiled allocator are kept in a folder of this run's own."""
 
 import os
 import sys
@@ -6,4 +6,5 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-os.environ.setdefault("XDG_CACHE_HOME", str(Path(tempfile.gettempdir()) / "neap-torch-tests"))
+cache = tempfile.TemporaryDirectory(prefix="neap-torch-tests-")
+os.environ["XDG_CACHE_HOME"] = cache.name

@@ -123,7 +123,6 @@ class _Assembler:
             for t in call.reads:
                 readers[t] = readers.get(t, 0) + 1
         token = None
-        self.moved = set()  # statistics that a call has moved: storage
         tokens: dict[int, int] = {}
         for number, (call, cost) in enumerate(zip(graph.calls, self.costs, strict=True)):
             phase = "backward" if call.backward else "forward"

@@ -320,6 +320,11 @@ def _partition(
             raise
         # A share is one of all graphs together: a small one behind a break may not be able to give its part.
         plan = cached_plan(step, "min", *chosen)
+        warnings.warn(
+            f"neap: a graph behind a graph break cannot give its share of {budget}: it takes its least, "
+            f"{plan.resident_bytes + plan.arena_bytes} bytes of {step.keep_all_bytes}",
+            stacklevel=2,
+        )
     fw, bw = _split(graph, assembly, plan, boundary, joint, count)
     size, fraction = parse_budget(session.budget)
     planned = plan.resident_bytes + plan.arena_bytes

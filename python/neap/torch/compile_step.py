@@ -21,9 +21,9 @@ from neap._budget import parse as parse_budget
 from . import allocator, measure
 from .assemble import Assembly, Gradient, Work, assemble
 from .graph import CannotTrace, Graph, View, build_graph, mark_passes
-from .program import Arena, ArenaProgram, DropProgram, Problem, Program, Resident
-from .trace import clip_coefficient, fake_mode_of, split, trace_step, unique_named
-from .updates import Update, Updater, estimate_update, measure_update, state_bytes, update_key
+from .program import Arena, ArenaProgram, DropProgram, Program, Resident
+from .trace import clip_coefficient, fake_mode_of, trace_step, unique_named
+from .updates import Update, Updater, measure_update, update_key
 
 # Bytes of the heap that Python itself takes in a step, and what is not seen when calls run alone; and for each call.
 HEAP_SLACK, HEAP_SLACK_A_CALL = 256 << 10, 512
@@ -703,16 +703,3 @@ def compile_step(
     return CompiledStep(
         model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress
     )
-
-
-__all__ = [
-    "CompiledStep",
-    "Memory",
-    "ModelChanged",
-    "Problem",
-    "cached_plan",
-    "compile_step",
-    "estimate_update",
-    "split",
-    "state_bytes",
-]

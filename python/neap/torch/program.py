@@ -35,7 +35,6 @@ class Row:
         "args",
         "copies",
         "fn",
-        "inputs",
         "kind",
         "kwargs",
         "node",

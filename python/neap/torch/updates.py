@@ -37,12 +37,6 @@ class Updater:
         # Without the wrappers that profile and count steps: those are called once a step, not once a parameter.
         self.run_step = inspect.unwrap(type(optimizer).step)
 
-    def group_of(self, parameter: nn.Parameter) -> dict[str, Any]:
-        for group in self.optimizer.param_groups:
-            if any(p is parameter for p in group["params"]):
-                return group
-        raise KeyError("not a parameter of the optimizer")
-
     def groups(self) -> dict[int, dict[str, Any]]:
         """id of a parameter -> its group."""
         return {id(p): group for group in self.optimizer.param_groups for p in group["params"]}

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 Make = Callable[[Any], torch.optim.Optimizer]
 
@@ -37,18 +36,23 @@ def differing(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> list[st
     return [name for name in a if not torch.equal(a[name].nan_to_num(), b[name].nan_to_num())]
 
 
-def eager(case: Any, make: Make, steps: int = 3, seed: int = 5) -> tuple[list[float], dict[str, torch.Tensor]]:
-    model, loss_fn, batch = copy.deepcopy(case)
-    optimizer = make(model.parameters())
-    torch.manual_seed(seed)
+def loop(run: Any, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any, steps: int) -> list[float]:
+    """The usual training loop; its losses."""
     losses = []
     for _ in range(steps):
-        loss = loss_fn(model, *batch)
+        loss = run(model, *batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-    return losses, state(model, optimizer)
+    return losses
+
+
+def eager(case: Any, make: Make, steps: int = 3, seed: int = 5) -> tuple[list[float], dict[str, torch.Tensor]]:
+    model, loss_fn, batch = copy.deepcopy(case)
+    optimizer = make(model.parameters())
+    torch.manual_seed(seed)
+    return loop(loss_fn, model, optimizer, batch, steps), state(model, optimizer)
 
 
 def compiled(
@@ -75,21 +79,10 @@ def backend(
     optimizer = make(model.parameters())
     run = torch.compile(loss_fn, backend=neap_backend, options={"budget": budget, **options}, dynamic=False)
     torch.manual_seed(seed)
-    losses = []
-    for _ in range(steps):
-        loss = run(model, *batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses, state(model, optimizer), neap.torch.last_plans()
+    return loop(run, model, optimizer, batch, steps), state(model, optimizer), neap.torch.last_plans()
 
 
 def shares(keep_all: int, least: int, resident: int) -> list[int]:
     """Budgets at 60, 40 and 25 % of keep-all's values and the least; where a share is below the least, the least."""
     values = keep_all - resident
     return sorted({max(resident + int(values * share), least) for share in (0.6, 0.4, 0.25)} | {least}, reverse=True)
-
-
-def leaves(tree: Any) -> list[Any]:
-    return pytree.tree_leaves(tree)

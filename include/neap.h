@@ -80,8 +80,36 @@ void neap_builder_free(neap_builder *builder);
 /* The shape of a tensor: its number of dimensions; 0 after a failure, and `dims` is left as it was. */
 int neap_shape(const neap_builder *b, neap_tensor x, int64_t dims[NEAP_MAX_RANK]);
 
-/* A batch that the caller fills before each step: [dims...]. */
+/* A batch that the caller fills before each step: [dims...] of f32, i32 or u8. */
 neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
+
+/* How a parameter begins. HE: normal with He et al. 2015's deviation, by fan in for matrices [outputs,
+ * inputs], by fan out for convolutions [K, C, R, S]. NORMAL: deviation `scale` (0: 1). UNIFORM: in [-scale,
+ * scale). */
+typedef enum neap_initial {
+  NEAP_INITIAL_ZERO,
+  NEAP_INITIAL_ONE,
+  NEAP_INITIAL_HE,
+  NEAP_INITIAL_NORMAL,
+  NEAP_INITIAL_UNIFORM
+} neap_initial;
+
+typedef struct neap_parameter_options {
+  neap_initial initial;
+  float scale;
+  bool frozen; /* training leaves it as it is: no gradient, no optimizer state */
+} neap_parameter_options;
+
+/* A parameter that any number of operators may read: [dims...] of f32. Its name is as it is given, without
+ * the scope, and one of its own. */
+neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const int64_t *dims,
+                           neap_parameter_options options);
+
+/* Whether the parameters that layers make from here on are frozen. Running statistics move all the same. */
+void neap_freeze(neap_builder *b, bool frozen);
+
+/* Gives a tensor a name under which it can be read after evaluation and prediction (neap_session_output). */
+void neap_output(neap_builder *b, const char *name, neap_tensor x);
 
 /* Convolution of x [N, C, H, W] with `filters` kernels of size x size: [N, filters, H', W'],
  * H' = (H + 2 padding - dilation (size - 1) - 1) / stride + 1. Zero means 1 for stride, dilation, groups.
@@ -110,14 +138,66 @@ typedef struct neap_batch_norm_options {
 } neap_batch_norm_options;
 neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options);
 
-neap_tensor neap_relu(neap_builder *b, neap_tensor x);
-neap_tensor neap_relu6(neap_builder *b, neap_tensor x);              /* min(max(0, x), 6) */
-neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y); /* equal shapes */
+/* (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis of x [..., K]: gamma and beta [K].
+ * Zero means 1e-5. */
+neap_tensor neap_layer_norm(neap_builder *b, neap_tensor x, float epsilon);
+/* x / sqrt(mean of squares + epsilon) * gamma over the last axis. Zero means 2^-23, as in PyTorch. */
+neap_tensor neap_rms_norm(neap_builder *b, neap_tensor x, float epsilon);
+/* Layer norm over each of `groups` groups of the channels of x [N, C, ...], with gamma and beta [C]. */
+neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, float epsilon);
 
-/* Channels of `count` tensors [N, C_i, ...], equal in all but C_i, one after the other: [N, sum C_i, ...]. */
-neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count);
-/* The `count` channels of x [N, C, ...] from `first` on: [N, count, ...]. */
-neap_tensor neap_slice(neap_builder *b, neap_tensor x, int64_t first, int64_t count);
+/* Element by element. */
+neap_tensor neap_relu(neap_builder *b, neap_tensor x);      /* max(0, x) */
+neap_tensor neap_relu6(neap_builder *b, neap_tensor x);     /* min(max(0, x), 6) */
+neap_tensor neap_gelu(neap_builder *b, neap_tensor x);      /* x (1 + erf(x / sqrt 2)) / 2 */
+neap_tensor neap_gelu_tanh(neap_builder *b, neap_tensor x); /* its approximation by tanh */
+neap_tensor neap_silu(neap_builder *b, neap_tensor x);      /* x / (1 + e^-x) */
+neap_tensor neap_sigmoid(neap_builder *b, neap_tensor x);   /* 1 / (1 + e^-x) */
+neap_tensor neap_tanh(neap_builder *b, neap_tensor x);
+neap_tensor neap_exp(neap_builder *b, neap_tensor x);
+neap_tensor neap_log(neap_builder *b, neap_tensor x);
+neap_tensor neap_sqrt(neap_builder *b, neap_tensor x);
+neap_tensor neap_power(neap_builder *b, neap_tensor x, float exponent);
+neap_tensor neap_clip(neap_builder *b, neap_tensor x, float lowest, float highest);
+neap_tensor neap_scale(neap_builder *b, neap_tensor x, float factor, float offset); /* factor x + offset */
+
+/* Of two tensors, whose dimensions from the last one on are equal, or 1 in one of them. */
+neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y);
+neap_tensor neap_subtract(neap_builder *b, neap_tensor x, neap_tensor y);
+neap_tensor neap_multiply(neap_builder *b, neap_tensor x, neap_tensor y);
+neap_tensor neap_divide(neap_builder *b, neap_tensor x, neap_tensor y);
+
+/* x where the mask (u8, broadcast) is not 0, else y, which has the shape of x; and x with a number in the
+ * places that are set. */
+neap_tensor neap_where(neap_builder *b, neap_tensor mask, neap_tensor x, neap_tensor y);
+neap_tensor neap_masked_fill(neap_builder *b, neap_tensor x, neap_tensor mask, float value);
+
+/* Over `count` axes, negative ones counted from the end; NULL: all. `keep`: these axes stay, as 1. A sum over
+ * all is [1]. */
+neap_tensor neap_sum(neap_builder *b, neap_tensor x, const int *axes, int count, bool keep);
+neap_tensor neap_mean(neap_builder *b, neap_tensor x, const int *axes, int count, bool keep);
+/* Axes of 1, and new ones in front, made as long as `dims` says. */
+neap_tensor neap_expand(neap_builder *b, neap_tensor x, int rank, const int64_t *dims);
+/* e^x over its sum along an axis, negative ones counted from the end. */
+neap_tensor neap_softmax(neap_builder *b, neap_tensor x, int axis);
+/* Axis i of the result is axis order[i] of x. NULL: all axes reversed. */
+neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order);
+/* Equal parts along an axis: parts[count], all negative after a failure. */
+void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor *parts);
+
+/* Rows of a table [rows, width] by numbers ids [...] of i32: [..., width]. A number that is no row gives 0.
+ * neap_embedding makes the table, normal with deviation 1. */
+neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids);
+neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64_t width);
+
+/* Products of matrices x [..., m, k] and y [..., k, n], either of them as its transpose: [..., m, n]. The
+ * dimensions before the last two are broadcast. */
+neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed);
+
+/* `count` tensors, equal in all but one axis, one after the other along it: channels are axis 1. */
+neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, int axis);
+/* The `count` elements of an axis of x from `first` on. */
+neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count);
 
 /* x / (k + alpha / size * sum of squares over `size` neighbouring channels)^beta of x [N, C, H, W]; channels
  * beyond the ends count as 0. Zeros mean size 5, alpha 1e-4, beta 0.75, k 1. */
@@ -154,8 +234,10 @@ neap_tensor neap_crop(neap_builder *b, neap_tensor x, neap_crop_options options)
  * (i + 1/2) H / height - 1/2, not below 0, as PyTorch's interpolate. */
 neap_tensor neap_resize(neap_builder *b, neap_tensor x, int64_t height, int64_t width, bool align_corners);
 
-neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs,
-                        bool bias); /* [N, K] -> [N, outputs] */
+/* x W^T + b of x [..., K]: [..., outputs]. With parameters that exist: weight [outputs, K], bias [outputs] or
+ * negative. */
+neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias);
+neap_tensor neap_linear_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias);
 
 /* The same elements in row-major order under another shape; one dimension may be -1. */
 neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t *dims);
@@ -171,13 +253,26 @@ neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing);
 
+/* The same where one of the classes is ignored, too. */
+neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                                float smoothing, int32_t ignored);
+
+/* Means over all elements of x and a target of the same shape: of (x - t)^2; of |x - t|; of |x - t| where it
+ * is at least beta, else of (x - t)^2 / (2 beta) + beta / 2 less (0: 1); of -t log s(x) - (1 - t) log(1 -
+ * s(x)), s the sigmoid. */
+neap_tensor neap_mse_loss(neap_builder *b, neap_tensor x, neap_tensor target);
+neap_tensor neap_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target);
+neap_tensor neap_smooth_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target, float beta);
+neap_tensor neap_binary_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor target);
+
 /* Names the parameters made from here on "scope.…", each kind counted from 1; NULL ends it, and
  * what is named outside of scopes counts on. A scope is given once: parameters and inputs have names of their
  * own, of up to 127 bytes. */
 void neap_scope(neap_builder *b, const char *scope);
 
-/* Ends construction: the graph of `loss`, a scalar. Fails with the first thing that went wrong in any call.
- * The builder is empty afterwards and only good for neap_builder_free. */
+/* Ends construction: the graph of `loss`, a tensor of one element, made of any operators; or, where it is
+ * negative, a graph that only predicts and has outputs. Fails with the first thing that went wrong in any
+ * call. The builder is empty afterwards and only good for neap_builder_free. */
 neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **graph);
 void neap_graph_free(neap_graph *graph);
 

@@ -60,14 +60,18 @@ static inline void interpreter_run(const struct interpreter *m, const struct run
   for (size_t v = 0; v < m->lowered->graph->nodes.count; v++) {
     const struct kernel *kernel = &m->lowered->kernels[v];
     const struct node *node = kernel_node(kernel);
-    void *inputs[NODE_MAX_INPUTS], *outputs[NODE_MAX_OUTPUTS], *workspace = NULL;
-    for (int32_t i = 0; i < node->input_count; i++) inputs[i] = m->data[node->inputs[i]];
+    void **inputs = calloc((size_t)node->input_count + 1, sizeof *inputs), *outputs[NODE_MAX_OUTPUTS],
+         *workspace = NULL;
+    assert_non_null(inputs);
+    for (int32_t i = 0; i < node->input_count; i++)
+      if (node->inputs[i] != NO_TENSOR) inputs[i] = m->data[node->inputs[i]];
     for (int32_t i = 0; i < node->output_count; i++) outputs[i] = m->data[node->outputs[i]];
     const size_t bytes = m->lowered->step->nodes[v].workspace;
     if (bytes > 0) assert_int_equal(posix_memalign(&workspace, MEMORY_ALIGNMENT, bytes), 0);
     if (bytes > 0) memset(workspace, 0xFF, bytes);
     assert_ok(kernel->run(kernel, inputs, outputs, workspace, context));
     free(workspace);
+    free(inputs);
   }
 }
 
@@ -94,7 +98,6 @@ static inline void interpreter_write_packed(const struct interpreter *m, int32_t
 static inline void interpreter_write(const struct interpreter *m, int32_t id, const double *values) {
   const struct tensor *t = &m->lowered->graph->tensors.data[id];
   const struct memory_format format = m->lowered->formats[id];
-  const bool wide = m->lowered->backend->element_bytes(t->dtype) == sizeof(double);
   if (format.packed != NULL) {
     interpreter_write_packed(m, id, values);
     return;
@@ -108,7 +111,7 @@ static inline void interpreter_write(const struct interpreter *m, int32_t id, co
       ((uint8_t *)m->data[id])[at / 8] |= (uint8_t)((values[i] != 0) << at % 8);
     else if (t->dtype == NEAP_U8)
       ((uint8_t *)m->data[id])[at] = (uint8_t)values[i];
-    else if (wide)
+    else if (t->dtype == NEAP_F64)
       ((double *)m->data[id])[at] = values[i];
     else
       ((float *)m->data[id])[at] = (float)values[i];
@@ -119,7 +122,6 @@ static inline void interpreter_write(const struct interpreter *m, int32_t id, co
 static inline double *interpreter_read(const struct interpreter *m, int32_t id) {
   const struct tensor *t = &m->lowered->graph->tensors.data[id];
   const struct memory_format format = m->lowered->formats[id];
-  const bool wide = m->lowered->backend->element_bytes(t->dtype) == sizeof(double);
   double *values = malloc((size_t)t->elements * sizeof *values);
   float *plain = malloc((size_t)t->elements * sizeof *plain);
   assert_true(values != NULL && plain != NULL);
@@ -131,7 +133,7 @@ static inline double *interpreter_read(const struct interpreter *m, int32_t id) 
                 : t->dtype == NEAP_I32 ? ((const int32_t *)m->data[id])[at]
                 : t->dtype == NEAP_BIT ? ((const uint8_t *)m->data[id])[at / 8] >> at % 8 & 1
                 : t->dtype == NEAP_U8  ? ((const uint8_t *)m->data[id])[at]
-                : wide                 ? ((const double *)m->data[id])[at]
+                : t->dtype == NEAP_F64 ? ((const double *)m->data[id])[at]
                                        : (double)((const float *)m->data[id])[at];
   }
   free(plain);

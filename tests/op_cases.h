@@ -11,6 +11,8 @@
 #include "interpreter.h"
 #include "rewrite/rewrite.h"
 
+enum { OP_CASE_CLASSES = 5 };
+
 struct op_case {
   const char *name;
   neap_tensor (*apply)(neap_builder *b, neap_tensor x, const struct op_case *c);
@@ -152,33 +154,197 @@ static inline neap_tensor apply_relu6(neap_builder *b, neap_tensor x, const stru
 /* Parts of other widths, one of them twice, and one that has another reader before and another behind. */
 static inline neap_tensor apply_concat(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const neap_tensor wide = neap_conv(b, x, c->conv), parts[] = {x, wide, neap_relu(b, x), wide};
-  const neap_tensor y = neap_concat(b, parts, 4);
+  const neap_tensor y = neap_concat(b, parts, 4, 1);
   return neap_add(b, neap_conv(b, y, c->conv), neap_relu(b, wide));
 }
 
 static inline neap_tensor apply_concat_of_matrices(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_concat(b, (neap_tensor[]){x, neap_linear(b, x, c->outputs, false)}, 2);
+  return neap_concat(b, (neap_tensor[]){x, neap_linear(b, x, c->outputs, false)}, 2, 1);
 }
 
 /* A part under another shape: its gradient goes back through the view. */
 static inline neap_tensor apply_concat_of_view(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t dims[] = {c->dims[0], c->dims[1] * 2, c->dims[2] / 2, -1};
   const neap_tensor view = neap_reshape(b, x, 4, dims);
-  return neap_concat(b, (neap_tensor[]){view, neap_relu(b, view), view}, 3);
+  return neap_concat(b, (neap_tensor[]){view, neap_relu(b, view), view}, 3, 1);
 }
 
 static inline neap_tensor apply_slice(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_slice(b, x, c->first, c->count);
+  return neap_slice(b, x, 1, c->first, c->count);
 }
 
 /* Both halves, swapped. */
 static inline neap_tensor apply_swap(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t half = c->dims[1] / 2;
-  return neap_concat(b, (neap_tensor[]){neap_slice(b, x, half, half), neap_slice(b, x, 0, half)}, 2);
+  return neap_concat(b, (neap_tensor[]){neap_slice(b, x, 1, half, half), neap_slice(b, x, 1, 0, half)}, 2, 1);
 }
 
 static inline neap_tensor apply_response_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_local_response_norm(b, x, c->response);
+}
+
+#define APPLY(id)                                                                                            \
+  static inline neap_tensor apply_##id(neap_builder *b, neap_tensor x, const struct op_case *c) {            \
+    (void)c;                                                                                                 \
+    return neap_##id(b, x);                                                                                  \
+  }
+APPLY(gelu)
+APPLY(gelu_tanh)
+APPLY(silu)
+APPLY(sigmoid)
+APPLY(tanh)
+APPLY(exp)
+
+/* Of numbers above 0. */
+static inline neap_tensor apply_log(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_log(b, neap_scale(b, neap_sigmoid(b, x), 2, 0.5f));
+}
+static inline neap_tensor apply_sqrt(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_sqrt(b, neap_scale(b, neap_multiply(b, x, x), 1, 0.25f));
+}
+static inline neap_tensor apply_square(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_power(b, x, 2);
+}
+static inline neap_tensor apply_power(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_power(b, neap_scale(b, neap_sigmoid(b, x), 1, 0.5f), c->probability);
+}
+static inline neap_tensor apply_clip(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_clip(b, x, -0.3f, 0.4f);
+}
+static inline neap_tensor apply_scale(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_scale(b, x, -1.5f, 0.25f);
+}
+
+/* With a vector of the last axis, and with one of the channels. */
+static inline neap_tensor apply_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t last = c->dims[3] ? c->dims[3] : c->dims[1], channels[] = {c->dims[1], 1, 1};
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false};
+  const neap_tensor w = neap_parameter(b, "op.w", 1, &last, normal);
+  x = neap_multiply(b, x, w);
+  x = neap_subtract(b, x,
+                    neap_parameter(b, "op.v", c->dims[3] ? 3 : 1, c->dims[3] ? channels : &last, normal));
+  return neap_divide(b, x, neap_add(b, neap_exp(b, w), neap_multiply(b, x, x)));
+}
+/* A row and a column: both are broadcast. */
+static inline neap_tensor apply_outer(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor rows = neap_mean(b, x, (int[]){1}, 1, true),
+                    columns = neap_sum(b, x, (int[]){0}, 1, true);
+  (void)c;
+  return neap_add(b, x, neap_multiply(b, rows, columns));
+}
+/* What is scaled by a parameter of a convolution, packed as its kernel likes it. */
+static inline neap_tensor apply_shared_kernel(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_add(b, neap_conv(b, x, c->conv), neap_conv(b, neap_tanh(b, x), c->conv));
+}
+
+static inline neap_tensor apply_masked(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor mask =
+      neap_input(b, "op.mask", NEAP_U8, c->dims[2] ? 2 : 1, c->dims[2] ? c->dims + 2 : c->dims + 1);
+  return neap_where(b, mask, neap_masked_fill(b, neap_tanh(b, x), mask, 0.5f), neap_scale(b, x, 3, 0));
+}
+static inline neap_tensor apply_masked_fill(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor mask = neap_input(b, "op.mask", NEAP_U8, 1, c->dims + 1);
+  return neap_masked_fill(b, x, mask, -2);
+}
+
+static inline neap_tensor apply_reduce(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return c->align ? neap_mean(b, x, (int[]){c->first == 3 ? -1 : (int)c->first, (int)c->count},
+                              c->count ? 2 : 1, true)
+                  : neap_sum(b, x, (int[]){(int)c->first, (int)c->count}, c->count ? 2 : 1, false);
+}
+static inline neap_tensor apply_expand(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[0], c->dims[1], 3, c->dims[3]};
+  return neap_expand(b, neap_sum(b, x, (int[]){2}, 1, true), 4, dims);
+}
+static inline neap_tensor apply_softmax(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_softmax(b, x, (int)c->first);
+}
+static inline neap_tensor apply_transpose(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_transpose(b, x, (int[]){0, 3, 1, 2});
+}
+static inline neap_tensor apply_swap_matrix(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor t = neap_transpose(b, x, NULL);
+  (void)c;
+  return neap_transpose(b, neap_relu(b, t), NULL);
+}
+static inline neap_tensor apply_split(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  neap_tensor parts[2];
+  neap_split(b, x, (int)c->first, 2, parts);
+  return neap_concat(b, (neap_tensor[]){parts[1], neap_tanh(b, parts[0]), parts[1]}, 3, (int)c->first);
+}
+
+static inline neap_tensor apply_layer_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_layer_norm(b, x, 0);
+}
+static inline neap_tensor apply_rms_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  (void)c;
+  return neap_rms_norm(b, x, 1e-3f);
+}
+static inline neap_tensor apply_group_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_group_norm(b, x, c->count, 0);
+}
+
+/* Scores of attention over rows of pixels: x x^T / sqrt(K) by image and channel, softmax, times x. */
+static inline neap_tensor apply_attention(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor scores = neap_matmul(b, x, x, false, true);
+  return neap_matmul(b, neap_softmax(b, neap_scale(b, scores, 1 / __builtin_sqrtf((float)c->dims[3]), 0), -1),
+                     x, false, false);
+}
+/* The four ways, with one matrix for the whole batch. */
+static inline neap_tensor apply_matmul(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const bool ta = c->align, tb = c->bias;
+  const int64_t k = c->dims[ta ? 2 : 3], n = c->outputs, dims[] = {tb ? n : k, tb ? k : n};
+  const neap_tensor w =
+      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false});
+  return neap_matmul(b, x, w, ta, tb);
+}
+/* A batch of matrices of which each serves several: [1, C, K, n]. */
+static inline neap_tensor apply_matmul_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[1], c->dims[3], c->outputs};
+  const neap_tensor w =
+      neap_parameter(b, "op.w", 3, dims, (neap_parameter_options){NEAP_INITIAL_NORMAL, 0.5f, false});
+  return neap_matmul(b, x, w, false, false);
+}
+static inline neap_tensor apply_linear_last(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_linear(b, x, c->outputs, c->bias);
+}
+/* One matrix there and back. */
+static inline neap_tensor apply_tied(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->outputs, c->dims[1]};
+  const neap_tensor w =
+      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false});
+  return neap_matmul(b, neap_tanh(b, neap_linear_with(b, x, w, -1)), w, false, false);
+}
+/* Numbers between -1 and 4: of rows that are there and of one that is not. */
+static inline neap_tensor apply_embedding(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor ids = neap_input(b, "op.ids", NEAP_I32, 1, c->dims);
+  return neap_add(b, x, neap_embedding(b, ids, OP_CASE_CLASSES - 1, c->dims[1]));
+}
+
+#define APPLY_LOSS(id)                                                                                       \
+  static inline neap_tensor apply_##id(neap_builder *b, neap_tensor x, const struct op_case *c) {            \
+    const neap_tensor loss = neap_##id(b, x, neap_sigmoid(b, neap_scale(b, x, -0.7f, 0.1f)));                \
+    const int64_t one[] = {1, 1, 1, 1};                                                                      \
+    return neap_multiply(b, x, neap_reshape(b, loss, c->dims[2] ? 4 : 2, one));                              \
+  }
+APPLY_LOSS(mse_loss)
+APPLY_LOSS(l1_loss)
+APPLY_LOSS(binary_cross_entropy)
+static inline neap_tensor apply_smooth_l1(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor target = neap_input(b, "op.target", NEAP_F32, 2, c->dims);
+  return neap_multiply(b, x, neap_reshape(b, neap_smooth_l1_loss(b, x, target, 0.5f), 2, (int64_t[]){1, 1}));
+}
+static inline neap_tensor apply_loss_of_part(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor ids = neap_input(b, "op.ids", NEAP_I32, 1, c->dims);
+  const neap_tensor loss = neap_softmax_cross_entropy_ignoring(b, x, ids, 0.1f, 2);
+  return neap_multiply(b, x, neap_reshape(b, loss, 2, (int64_t[]){1, 1}));
 }
 
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -349,10 +515,66 @@ static const struct op_case op_cases[] = {
      .pool = {.size = 3}},
     {"adaptive average pool to 6 of 7, odd channels", apply_adaptive_pool, .dims = {2, 5, 7, 6},
      .pool = {.size = 6}},
+    {"gelu", apply_gelu, .dims = {2, 16, 5, 7}},
+    {"gelu odd channels", apply_gelu, .dims = {2, 3, 5, 7}},
+    {"gelu tanh", apply_gelu_tanh, .dims = {2, 16, 5, 7}},
+    {"silu of a matrix", apply_silu, .dims = {5, 13}},
+    {"sigmoid", apply_sigmoid, .dims = {2, 16, 5, 7}},
+    {"tanh", apply_tanh, .dims = {2, 5, 3, 7}},
+    {"exp", apply_exp, .dims = {2, 16, 3, 3}},
+    {"log", apply_log, .dims = {2, 16, 3, 3}},
+    {"sqrt", apply_sqrt, .dims = {5, 13}},
+    {"power 2", apply_square, .dims = {5, 13}},
+    {"power 1.7", apply_power, .dims = {2, 16, 3, 3}, .probability = 1.7f},
+    {"power -0.5", apply_power, .dims = {5, 13}, .probability = -0.5f},
+    {"clip", apply_clip, .dims = {2, 16, 5, 7}},
+    {"scale", apply_scale, .dims = {2, 3, 5, 7}},
+    {"broadcast", apply_broadcast, .dims = {2, 16, 5, 4}},
+    {"broadcast of a matrix", apply_broadcast, .dims = {6, 9}},
+    {"outer product", apply_outer, .dims = {6, 9}},
+    {"two convolutions of one input", apply_shared_kernel, .dims = {2, 16, 5, 4},
+     .conv = {.filters = 16, .size = 3, .padding = 1}},
+    {"where", apply_masked, .dims = {2, 16, 5, 4}},
+    {"where of a matrix", apply_masked, .dims = {6, 9}},
+    {"masked fill", apply_masked_fill, .dims = {6, 9}},
+    {"sum over channels", apply_reduce, .dims = {2, 16, 5, 4}, .first = 1},
+    {"sum over rows and columns", apply_reduce, .dims = {2, 5, 3, 4}, .first = 2, .count = 3},
+    {"mean over columns", apply_reduce, .dims = {2, 16, 5, 4}, .first = 3, .align = true},
+    {"mean over channels and columns", apply_reduce, .dims = {3, 5, 4, 6}, .first = 1, .count = 3,
+     .align = true},
+    {"expand", apply_expand, .dims = {2, 16, 5, 4}},
+    {"softmax", apply_softmax, .dims = {6, 13}, .first = 1},
+    {"softmax over channels", apply_softmax, .dims = {2, 16, 3, 5}, .first = 1},
+    {"softmax over columns", apply_softmax, .dims = {2, 3, 4, 9}, .first = -1},
+    {"transpose", apply_transpose, .dims = {2, 16, 5, 4}},
+    {"transpose of a matrix", apply_swap_matrix, .dims = {6, 9}},
+    {"split along rows", apply_split, .dims = {2, 16, 6, 4}, .first = 2},
+    {"split along columns", apply_split, .dims = {2, 5, 3, 4}, .first = 3},
+    {"layer norm", apply_layer_norm, .dims = {6, 32}},
+    {"layer norm of images", apply_layer_norm, .dims = {2, 16, 3, 21}},
+    {"rms norm", apply_rms_norm, .dims = {6, 19}},
+    {"group norm", apply_group_norm, .dims = {2, 16, 5, 4}, .count = 4},
+    {"group norm of one group", apply_group_norm, .dims = {2, 6, 3, 3}, .count = 1},
+    {"group norm of a matrix", apply_group_norm, .dims = {5, 12}, .count = 3},
+    {"attention", apply_attention, .dims = {2, 3, 5, 8}},
+    {"matmul", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6},
+    {"matmul, a transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6, .align = true},
+    {"matmul, b transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 7, .bias = true},
+    {"matmul, both transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6, .align = true,
+     .bias = true},
+    {"matmul, broadcast batch", apply_matmul_broadcast, .dims = {2, 3, 5, 8}, .outputs = 6},
+    {"linear of the last axis", apply_linear_last, .dims = {2, 3, 5, 8}, .outputs = 6, .bias = true},
+    {"tied weights", apply_tied, .dims = {6, 13}, .outputs = 5},
+    {"embedding", apply_embedding, .dims = {9, 8}},
+    {"mean squared error", apply_mse_loss, .dims = {6, 9}},
+    {"mean absolute error", apply_l1_loss, .dims = {2, 16, 3, 4}},
+    {"smooth l1", apply_smooth_l1, .dims = {6, 9}},
+    {"binary cross-entropy", apply_binary_cross_entropy, .dims = {6, 9}},
+    {"cross-entropy that ignores a class", apply_loss_of_part, .dims = {12, 4}},
     {"adaptive average pool to 1", apply_adaptive_pool, .dims = {3, 80, 5, 4}, .pool = {.size = 1}},
 };
 
-enum { OP_CASES = sizeof op_cases / sizeof *op_cases, OP_CASE_CLASSES = 5 };
+enum { OP_CASES = sizeof op_cases / sizeof *op_cases };
 
 /* The forward graph of a case, fused or as built. */
 static inline struct neap_graph *op_case_graph(const struct op_case *c, bool fuse) {
@@ -408,7 +630,7 @@ static inline struct neap_graph *op_case_masked(const struct op_case *c, const s
 
 static inline int32_t count_nodes(const struct neap_graph *graph, enum op op) {
   int32_t count = 0;
-  for (size_t v = 0; v < graph->nodes.count; v++) count += graph->nodes.data[v].op == op;
+  for (size_t v = 0; v < graph->nodes.count; v++) count += graph->nodes.data[v].op == (int32_t)op;
   return count;
 }
 
@@ -436,7 +658,8 @@ static inline void op_case_fill(const struct interpreter *m) {
     assert_non_null(values);
     for (int64_t i = 0; i < t->elements; i++) {
       const double u = op_case_random(&state);
-      values[i] = t->dtype == NEAP_I32         ? (i % 3 == 1 ? -1 : (double)(int)(u * OP_CASE_CLASSES))
+      values[i] = t->dtype == NEAP_U8          ? (double)(u < 0.4)
+                  : t->dtype == NEAP_I32       ? (i % 3 == 1 ? -1 : (double)(int)(u * OP_CASE_CLASSES))
                   : t->role == NEAP_ROLE_STATE ? (double)(float)u
                                                : (double)(float)(shift + scale * (u - 0.5));
     }

@@ -33,7 +33,9 @@ static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) 
       uint32_t word[4];
       random_philox(seed, t, (uint64_t)i, word);
       const float value = 2 * random_uniform(word[0]) - 1;
-      if (tensor->dtype == NEAP_I32)
+      if (tensor->dtype == NEAP_U8)
+        ((unsigned char *)data)[i] = value > 0;
+      else if (tensor->dtype == NEAP_I32)
         ((int32_t *)data)[i] = (int32_t)random_below(word[1], (uint64_t)classes);
       else
         ((float *)data)[i] = value;

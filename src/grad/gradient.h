@@ -2,7 +2,7 @@
 #ifndef NEAP_GRAD_GRADIENT_H
 #define NEAP_GRAD_GRADIENT_H
 
-#include "graph/op.h"
+#include "op/op.h"
 
 struct optimizer {
   neap_optimizer kind;

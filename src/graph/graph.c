@@ -2,16 +2,6 @@
 
 #include <string.h>
 
-#include "graph/op.h"
-
-size_t dtype_bytes(neap_dtype dtype) {
-  static const size_t bytes[] = {
-      [NEAP_F32] = 4, [NEAP_I32] = 4, [NEAP_U8] = 1, [NEAP_F64] = 8, [NEAP_BIT] = 0};
-  return bytes[dtype];
-}
-
-uint64_t bit_bytes(uint64_t count) { return (count + 7) / 8; }
-
 neap_status graph_create(const char *name, struct neap_graph **out) {
   struct neap_graph *graph = calloc(1, sizeof *graph);
   RETURN_IF_NULL(graph);
@@ -29,6 +19,7 @@ void neap_graph_free(neap_graph *graph) {
   if (graph == NULL) return;
   vector_free(&graph->tensors);
   vector_free(&graph->nodes);
+  vector_free(&graph->outputs);
   region_free(&graph->region);
   free(graph);
 }
@@ -75,10 +66,8 @@ neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *n
 neap_status graph_add_node(struct neap_graph *graph, struct node node) {
   RETURN_IF(graph->nodes.count >= INT32_MAX - 1, NEAP_TOO_LARGE, "graph '%s' has too many nodes",
             graph->name);
-  RETURN_IF(node.input_count > NODE_MAX_INPUTS || node.output_count > NODE_MAX_OUTPUTS ||
-                node.update_count > NODE_MAX_INPUTS,
-            NEAP_TOO_LARGE, "node '%s' has too many operands: %d inputs and %d outputs are possible",
-            node.name, NODE_MAX_INPUTS, NODE_MAX_OUTPUTS);
+  RETURN_IF(node.output_count > NODE_MAX_OUTPUTS, NEAP_TOO_LARGE, "node '%s' has %d outputs; %d are possible",
+            node.name, node.output_count, NODE_MAX_OUTPUTS);
   node.name = region_string(&graph->region, node.name);
   node.inputs = region_copy(&graph->region, node.inputs, (size_t)node.input_count, sizeof *node.inputs);
   node.outputs = region_copy(&graph->region, node.outputs, (size_t)node.output_count, sizeof *node.outputs);
@@ -89,6 +78,27 @@ neap_status graph_add_node(struct neap_graph *graph, struct node node) {
   for (int32_t i = 0; i < node.output_count; i++)
     graph->tensors.data[node.outputs[i]].producer = (int32_t)graph->nodes.count - 1;
   return NEAP_OK;
+}
+
+neap_status graph_add_view(struct neap_graph *graph, int32_t id, int32_t rank, const int64_t *dims,
+                           int32_t *view) {
+  struct tensor tensor = graph->tensors.data[id];
+  tensor.rank = rank;
+  memcpy(tensor.dims, dims, (size_t)rank * sizeof *dims);
+  tensor.view_of = graph_storage(graph, id);
+  return graph_add_tensor(graph, tensor, view);
+}
+
+neap_status graph_add_output(struct neap_graph *graph, const char *name, int32_t tensor) {
+  struct graph_output output = {region_string(&graph->region, name), tensor};
+  RETURN_IF_NULL(output.name);
+  return vector_push(&graph->outputs, output);
+}
+
+bool graph_is_output(const struct neap_graph *graph, int32_t tensor) {
+  for (size_t i = 0; i < graph->outputs.count; i++)
+    if (graph_storage(graph, graph->outputs.data[i].tensor) == graph_storage(graph, tensor)) return true;
+  return false;
 }
 
 neap_status graph_readers(const struct neap_graph *graph, struct region *region, const int32_t **start_out,
@@ -105,6 +115,7 @@ neap_status graph_readers(const struct neap_graph *graph, struct region *region,
     for (size_t v = 0; v < graph->nodes.count; v++) {
       const struct node *node = &graph->nodes.data[v];
       for (int32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == NO_TENSOR) continue;
         const int32_t t = graph_storage(graph, node->inputs[i]), mark = (int32_t)(2 * v) + place + 1;
         if (last[t] == mark) continue;
         last[t] = mark;
@@ -134,6 +145,7 @@ int64_t neap_graph_batch(const neap_graph *graph) {
 int64_t neap_graph_parameters(const neap_graph *graph) {
   int64_t total = 0;
   for (size_t t = 0; t < graph->tensors.count; t++)
-    if (graph->tensors.data[t].role == NEAP_ROLE_PARAMETER) total += graph->tensors.data[t].elements;
+    if (graph->tensors.data[t].role == NEAP_ROLE_PARAMETER && !graph->tensors.data[t].frozen)
+      total += graph->tensors.data[t].elements;
   return total;
 }

@@ -6,14 +6,17 @@
 #ifndef NEAP_KERNEL_KERNEL_H
 #define NEAP_KERNEL_KERNEL_H
 
-#include "graph/op.h"
+#include "op/op.h"
 
-/* How a tensor lies in memory. Two are the same when all fields are equal. */
+/* How a tensor lies in memory, in the terms of its backend, which alone knows what it means. Zeroed: not
+ * chosen yet. */
 struct memory_format {
-  int64_t lanes; /* channels side by side, as in struct activation (kernel/cpu/isa/kernels.h); 1: row-major */
+  int64_t lanes; /* 1: row-major; else channels side by side (struct activation, kernel/cpu/isa/kernels.h) */
   bool blocks;   /* 8 or 16 lanes are channel blocks, also where there are just as many channels */
-  const void *packed; /* not NULL: the backend's own packing (of weights); the two above are 0 */
+  const void *packed; /* not NULL: a packing of weights; the two above are 0 */
 };
+
+static inline bool format_chosen(struct memory_format f) { return f.lanes != 0 || f.packed != NULL; }
 
 #define ROW_MAJOR ((struct memory_format){.lanes = 1})
 
@@ -28,7 +31,8 @@ struct run_context {
 struct kernel;
 
 /* Runs a node: data of its inputs and outputs in the node's order (what an update changes is among the
- * inputs), and its workspace. Outputs may share bytes with inputs as the operator's in-place pairs allow. */
+ * inputs; NULL where an optional one is not given), and its workspace. Outputs may share bytes with inputs as
+ * the operator's in-place pairs allow. */
 typedef neap_status kernel_run(const struct kernel *kernel, void *const *inputs, void *const *outputs,
                                void *workspace, const struct run_context *context);
 
@@ -43,17 +47,16 @@ static inline const struct node *kernel_node(const struct kernel *kernel) {
   return &kernel->graph->nodes.data[kernel->node];
 }
 static inline const struct tensor *kernel_input(const struct kernel *kernel, int32_t i) {
-  return &kernel->graph->tensors.data[kernel_node(kernel)->inputs[i]];
+  return node_input(kernel->graph, kernel_node(kernel), i);
 }
 static inline const struct tensor *kernel_output(const struct kernel *kernel, int32_t i) {
   return &kernel->graph->tensors.data[kernel_node(kernel)->outputs[i]];
 }
 
-/* What `prepare` says of a node. Filled with row-major formats before the call. */
+/* What `prepare` says of a node. Outputs are row-major before the call. */
 struct preparation {
-  struct memory_format
-      inputs[NODE_MAX_INPUTS]; /* as the kernel wants them; on entry: as they lie now, lanes 0 for a
-                                  variable that no node has chosen a format for yet */
+  struct memory_format *inputs; /* [input_count] as the kernel wants them; on entry: as they lie now, not
+                                   chosen for a variable that no node has chosen a format for yet */
   struct memory_format outputs[NODE_MAX_OUTPUTS];
   kernel_run *run;
   const void *state; /* from `region` */
@@ -79,8 +82,11 @@ struct backend {
                          struct preparation *p);
   /* Which implementation a kernel is, with the version of the library that it is from. */
   void (*describe)(const struct kernel *kernel, char *text, size_t size);
-  uint64_t (*packed_bytes)(const void *packed);
-  size_t (*element_bytes)(neap_dtype dtype);
+  /* Graph to graph before lowering; NULL: none. Residents keep their order. */
+  neap_status (*rewrite)(const struct neap_graph *graph, struct neap_graph **out);
+  /* Bytes of a tensor in a format, without rounding; and whether two put every element at the same place. */
+  uint64_t (*format_bytes)(const struct tensor *tensor, struct memory_format format);
+  bool (*same_place)(const struct tensor *tensor, struct memory_format a, struct memory_format b);
   /* Copies a variable to and from f32 in row-major order. */
   neap_status (*export_variable)(void *state, const struct tensor *tensor, struct memory_format format,
                                  const void *data, float *plain);

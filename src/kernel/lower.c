@@ -18,42 +18,14 @@ struct lowering {
   VECTOR(struct kernel) kernels;
   VECTOR(double) seconds;
   VECTOR(uint64_t) workspace;
+  VECTOR(int32_t) ids;                 /* inputs, then updates of the node in hand */
+  VECTOR(struct memory_format) wanted; /* of its inputs */
 };
 
-/* ---- Formats ---- */
-
-static bool same_format(struct memory_format a, struct memory_format b) {
-  return a.lanes == b.lanes && a.packed == b.packed && (a.blocks == b.blocks || a.lanes == 1);
-}
-
-/* The lanes that put every element at the same place: where there is one pixel, channels are adjacent anyway.
- */
-static int64_t canonical_lanes(const struct tensor *t, struct memory_format f) {
-  int64_t pixels = 1;
-  for (int32_t i = 2; i < t->rank; i++) pixels *= t->dims[i];
-  return t->rank < 2 || (pixels == 1 && t->dims[1] % f.lanes == 0) ? 1 : f.lanes;
-}
-
-/* Do the two put every element of the tensor at the same place? */
-static bool equivalent(const struct tensor *t, struct memory_format a, struct memory_format b) {
-  if (a.packed != NULL || b.packed != NULL) return same_format(a, b);
-  return canonical_lanes(t, a) == canonical_lanes(t, b);
-}
-
-/* Every size is a multiple of the alignment, so that what the planners add up is what the layout takes. */
+/* Every size is a multiple of the alignment, so that what the planners add up is what the layout takes. No
+ * overflow: graph_add_tensor left room. */
 static uint64_t round_up(uint64_t bytes) {
   return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-}
-
-static uint64_t format_bytes(const struct backend *backend, const struct tensor *t, struct memory_format f) {
-  if (f.packed != NULL) return round_up(backend->packed_bytes(f.packed));
-  uint64_t elements = (uint64_t)t->elements;
-  if (t->rank >= 2 && f.lanes > 1) {
-    const int64_t padded = (t->dims[1] + f.lanes - 1) / f.lanes * f.lanes;
-    elements = (uint64_t)(t->elements / t->dims[1] * padded);
-  }
-  if (t->dtype == NEAP_BIT) return round_up(bit_bytes(elements));
-  return round_up(elements * backend->element_bytes(t->dtype)); /* no overflow: graph_add_tensor left room */
 }
 
 /* ---- Tensors and nodes ---- */
@@ -87,7 +59,7 @@ static neap_status add_prepared(struct lowering *l, struct node node, const stru
 static neap_status prepare(struct lowering *l, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   const neap_status status = l->to->backend->prepare(l->to->state, graph, node, p);
-  RETURN_IF(status != NEAP_OK && status != NEAP_OUT_OF_MEMORY, status, "%s '%s': %s", op_rows[node->op].name,
+  RETURN_IF(status != NEAP_OK && status != NEAP_OUT_OF_MEMORY, status, "%s '%s': %s", node_row(node)->name,
             node->name, neap_error_message());
   return status;
 }
@@ -106,7 +78,8 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
                             .input_count = 1,
                             .outputs = out,
                             .output_count = 1};
-  struct preparation p = {.inputs = {l->format.data[id]}, .outputs = {want}, .region = &l->to->region};
+  struct memory_format have = l->format.data[id];
+  struct preparation p = {.inputs = &have, .outputs = {want}, .region = &l->to->region};
   TRY(prepare(l, graph, &node, &p));
   TRY(add_prepared(l, node, &p));
   l->variant.data[*out] = l->variant.data[id];
@@ -118,8 +91,7 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
 static neap_status provide(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct tensor tensor = l->to->graph->tensors.data[id];
   struct memory_format *have = format_of(l, id);
-  if (have->lanes == 0 && have->packed == NULL)
-    *have = want;            /* a variable takes the format of its first reader */
+  if (!format_chosen(*have)) *have = want; /* a variable takes the format of its first reader */
   if (tensor.view_of >= 0) { /* the same elements in the same order: row-major under either shape */
     int32_t base;
     TRY(provide(l, tensor.view_of, ROW_MAJOR, &base));
@@ -130,7 +102,7 @@ static neap_status provide(struct lowering *l, int32_t id, struct memory_format 
     l->format.data[id] = ROW_MAJOR;
   }
   for (int32_t v = id; v >= 0; v = l->variant.data[v])
-    if (equivalent(&tensor, l->format.data[v], want)) {
+    if (l->to->backend->same_place(&tensor, l->format.data[v], want)) {
       *out = v;
       return NEAP_OK;
     }
@@ -150,17 +122,23 @@ static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
 }
 
 static neap_status lower_node(struct lowering *l, const struct node *node) {
-  int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
-  struct preparation p = {.region = &l->to->region};
+  int32_t outputs[NODE_MAX_OUTPUTS];
+  TRY(vector_reserve(&l->ids, (size_t)(node->input_count + node->update_count) + 1));
+  TRY(vector_reserve(&l->wanted, (size_t)node->input_count + 1));
+  int32_t *inputs = l->ids.data, *updates = inputs + node->input_count;
+  struct preparation p = {.region = &l->to->region, .inputs = l->wanted.data};
   l->pass = node->pass;
   for (int32_t i = 0; i < node->input_count; i++) {
+    inputs[i] = NO_TENSOR;
+    p.inputs[i] = ROW_MAJOR;
+    if (node->inputs[i] == NO_TENSOR) continue;
     TRY(mapped(l, node->inputs[i], &inputs[i]));
-    const bool view = l->to->graph->tensors.data[inputs[i]].view_of >= 0;
-    p.inputs[i] = view ? ROW_MAJOR : *format_of(l, inputs[i]);
+    if (l->to->graph->tensors.data[inputs[i]].view_of < 0) p.inputs[i] = *format_of(l, inputs[i]);
   }
   for (int32_t i = 0; i < NODE_MAX_OUTPUTS; i++) p.outputs[i] = ROW_MAJOR;
   TRY(prepare(l, l->from, node, &p));
-  for (int32_t i = 0; i < node->input_count; i++) TRY(provide(l, inputs[i], p.inputs[i], &inputs[i]));
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (inputs[i] != NO_TENSOR) TRY(provide(l, inputs[i], p.inputs[i], &inputs[i]));
   for (int32_t i = 0; i < node->output_count; i++) {
     TRY(add_tensor(l, l->from->tensors.data[node->outputs[i]], p.outputs[i], &outputs[i]));
     l->map[node->outputs[i]] = outputs[i];
@@ -189,7 +167,7 @@ static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
   }
   for (size_t v = 0; v < l->from->nodes.count; v++) TRY(lower_node(l, &l->from->nodes.data[v]));
   for (size_t t = 0; t < l->format.count; t++)
-    if (l->format.data[t].lanes == 0 && l->format.data[t].packed == NULL) l->format.data[t] = ROW_MAJOR;
+    if (!format_chosen(l->format.data[t])) l->format.data[t] = ROW_MAJOR;
   l->to->graph->loss = l->from->loss < 0 ? -1 : l->map[l->from->loss];
   l->to->graph->correct = l->from->correct < 0 ? -1 : l->map[l->from->correct];
   return NEAP_OK;
@@ -197,19 +175,39 @@ static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
 
 /* ---- The step ---- */
 
+/* Step tensors of the ids that are given. */
 static const int32_t *map_ids(struct region *region, const struct neap_graph *graph, const int32_t *map,
-                              const int32_t *ids, int32_t count) {
+                              const int32_t *ids, int32_t count, int32_t *mapped_count) {
   int32_t *mapped_ids = region_alloc(region, (size_t)count, sizeof *mapped_ids);
-  for (int32_t i = 0; mapped_ids != NULL && i < count; i++) mapped_ids[i] = map[graph_storage(graph, ids[i])];
+  *mapped_count = 0;
+  for (int32_t i = 0; mapped_ids != NULL && i < count; i++)
+    if (ids[i] != NO_TENSOR) mapped_ids[(*mapped_count)++] = map[graph_storage(graph, ids[i])];
   return mapped_ids;
 }
 
 /* A tensor that a node reads in two roles must not be overwritten by what one of them allows. */
 static bool read_twice(const struct neap_graph *graph, const struct node *node, int32_t input) {
   for (int32_t i = 0; i < node->input_count; i++)
-    if (i != input && graph_storage(graph, node->inputs[i]) == graph_storage(graph, node->inputs[input]))
+    if (i != input && node->inputs[i] != NO_TENSOR &&
+        graph_storage(graph, node->inputs[i]) == graph_storage(graph, node->inputs[input]))
       return true;
   return false;
+}
+
+/* The row's pairs that this node has, by position among the inputs that are given. */
+static struct inplace_pair *inplace_pairs(struct region *region, const struct neap_graph *graph,
+                                          const struct node *node, int32_t *count) {
+  const struct op_row *row = node_row(node);
+  struct inplace_pair *own = region_alloc(region, (size_t)row->inplace_count, sizeof *own);
+  *count = 0;
+  for (int32_t i = 0; own != NULL && i < row->inplace_count; i++) {
+    const struct inplace_pair pair = row->inplace[i];
+    if (node_input(graph, node, pair.input) == NULL || read_twice(graph, node, pair.input)) continue;
+    int32_t position = 0;
+    for (int32_t k = 0; k < pair.input; k++) position += node->inputs[k] != NO_TENSOR;
+    own[(*count)++] = (struct inplace_pair){pair.output, position};
+  }
+  return own;
 }
 
 static neap_status step_nodes(struct lowering *l, struct region *region, struct neap_step *draft,
@@ -217,29 +215,18 @@ static neap_status step_nodes(struct lowering *l, struct region *region, struct 
   const struct neap_graph *graph = l->to->graph;
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
-    const struct op_row *row = &op_rows[node->op];
-    int32_t pairs = 0; /* optional inputs come last: pairs beyond this node's inputs are not its own */
-    struct inplace_pair *own = region_alloc(region, (size_t)row->inplace_count, sizeof *own);
-    for (int32_t i = 0; own != NULL && i < row->inplace_count; i++)
-      if (row->inplace[i].input < node->input_count && !read_twice(graph, node, row->inplace[i].input))
-        own[pairs++] = row->inplace[i];
-    draft->nodes[v] =
-        (struct step_node){.name = node->name,
-                           .op = row->name,
-                           .pass = node->pass,
-                           .repeatable = node->update_count == 0,
-                           .cost = l->seconds.data[v],
-                           .workspace = l->workspace.data[v],
-                           .input_count = node->input_count,
-                           .output_count = node->output_count,
-                           .update_count = node->update_count,
-                           .inplace_count = pairs,
-                           .inplace = own,
-                           .inputs = map_ids(region, graph, map, node->inputs, node->input_count),
-                           .outputs = map_ids(region, graph, map, node->outputs, node->output_count),
-                           .updates = map_ids(region, graph, map, node->updates, node->update_count)};
-    const struct step_node *made = &draft->nodes[v];
-    RETURN_IF(!own || !made->inputs || !made->outputs || !made->updates, NEAP_OUT_OF_MEMORY,
+    struct step_node *made = &draft->nodes[v];
+    *made = (struct step_node){.name = node->name,
+                               .op = node_row(node)->name,
+                               .pass = node->pass,
+                               .repeatable = node->update_count == 0,
+                               .cost = l->seconds.data[v],
+                               .workspace = l->workspace.data[v]};
+    made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
+    made->inputs = map_ids(region, graph, map, node->inputs, node->input_count, &made->input_count);
+    made->outputs = map_ids(region, graph, map, node->outputs, node->output_count, &made->output_count);
+    made->updates = map_ids(region, graph, map, node->updates, node->update_count, &made->update_count);
+    RETURN_IF(!made->inplace || !made->inputs || !made->outputs || !made->updates, NEAP_OUT_OF_MEMORY,
               "lowering: out of memory");
   }
   return NEAP_OK;
@@ -264,7 +251,7 @@ static neap_status make_step(struct lowering *l) {
     draft.tensors[draft.tensor_count++] =
         (struct step_tensor){.name = tensor->name,
                              .role = tensor->role,
-                             .bytes = format_bytes(l->to->backend, tensor, l->format.data[t])};
+                             .bytes = round_up(l->to->backend->format_bytes(tensor, l->format.data[t]))};
   }
   if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
   int32_t outputs[2];
@@ -310,22 +297,28 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out) {
   const struct lower_options known = {options->convolution, team_size(options->threads)};
-  struct lowering l = {.from = graph, .to = calloc(1, sizeof(struct lowered)), .options = &known};
+  struct lowering l = {.to = calloc(1, sizeof(struct lowered)), .options = &known};
+  struct neap_graph *rewritten = NULL;
   struct team former;
+  neap_status status;
   RETURN_IF_NULL(l.to);
   l.to->backend = backend;
   l.to->threads = known.threads;
-  neap_status status = team_set(known.threads, &former);
-  if (status == NEAP_OK) {
-    status = run_lowering(&l, like);
-    team_restore(&former);
-  }
+  if (backend->rewrite != NULL) TRY_DONE(backend->rewrite(graph, &rewritten));
+  l.from = rewritten != NULL ? rewritten : graph;
+  TRY_DONE(team_set(known.threads, &former));
+  status = run_lowering(&l, like);
+  team_restore(&former);
+done:
+  neap_graph_free(rewritten);
   free(l.map);
   vector_free(&l.format);
   vector_free(&l.variant);
   vector_free(&l.kernels);
   vector_free(&l.seconds);
   vector_free(&l.workspace);
+  vector_free(&l.ids);
+  vector_free(&l.wanted);
   if (status != NEAP_OK) {
     lowered_free(l.to);
     return status;

@@ -20,6 +20,10 @@ neap_status copy_begin(struct copy *copy, const struct neap_graph *from) {
 }
 
 neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id) {
+  if (old == NO_TENSOR) {
+    *id = NO_TENSOR;
+    return NEAP_OK;
+  }
   const int32_t base = copy->from->tensors.data[old].view_of;
   if (copy->map[old] < 0 && base >= 0 && copy->map[base] >= 0) TRY(copy_value(copy, old));
   RETURN_IF(copy->map[old] < 0, NEAP_INTERNAL, "rewrite of '%s': tensor '%s' is read before it is made",
@@ -29,7 +33,10 @@ neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id) {
 }
 
 neap_status copy_node(struct copy *copy, struct node node) {
-  int32_t inputs[NODE_MAX_INPUTS], outputs[NODE_MAX_OUTPUTS], updates[NODE_MAX_INPUTS];
+  int32_t outputs[NODE_MAX_OUTPUTS];
+  copy->ids.count = 0;
+  TRY(vector_reserve(&copy->ids, (size_t)(node.input_count + node.update_count) + 1));
+  int32_t *inputs = copy->ids.data, *updates = inputs + node.input_count;
   for (int32_t i = 0; i < node.input_count; i++) TRY(copy_tensor(copy, node.inputs[i], &inputs[i]));
   for (int32_t i = 0; i < node.update_count; i++) TRY(copy_tensor(copy, node.updates[i], &updates[i]));
   for (int32_t i = 0; i < node.output_count; i++) {
@@ -46,10 +53,18 @@ neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **
   if (status == NEAP_OK) {
     copy->to->loss = copy->from->loss < 0 ? -1 : copy->map[copy->from->loss];
     copy->to->correct = copy->from->correct < 0 ? -1 : copy->map[copy->from->correct];
+    for (size_t i = 0; status == NEAP_OK && i < copy->from->outputs.count; i++) {
+      int32_t tensor;
+      status = copy_tensor(copy, copy->from->outputs.data[i].tensor, &tensor);
+      if (status == NEAP_OK) status = graph_add_output(copy->to, copy->from->outputs.data[i].name, tensor);
+    }
+  }
+  if (status == NEAP_OK) {
     *out = copy->to;
   } else {
     neap_graph_free(copy->to);
   }
   free(copy->map);
+  vector_free(&copy->ids);
   return status;
 }

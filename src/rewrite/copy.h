@@ -7,13 +7,14 @@
 struct copy {
   const struct neap_graph *from;
   struct neap_graph *to;
-  int32_t *map; /* tensor of `from` -> tensor of `to`; -1: not there yet */
+  int32_t *map;        /* tensor of `from` -> tensor of `to`; -1: not there yet */
+  VECTOR(int32_t) ids; /* of the node in hand */
 };
 
 /* Starts with a copy of all resident tensors. On failure nothing is left behind. */
 neap_status copy_begin(struct copy *copy, const struct neap_graph *from);
 
-/* The new id of a tensor that has been made; a view is copied when it is first asked for. */
+/* The new id of a tensor that has been made; a view is copied when it is first asked for. NO_TENSOR stays. */
 neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id);
 
 /* Copies a tensor that has not been made yet, for a node that the caller appends. */

@@ -2,9 +2,10 @@
 
 static neap_status evaluate_node(struct copy *copy, const struct node *node, const int32_t *running_mean,
                                  const int32_t *running_variance) {
-  if (node->pass == NEAP_PASS_UPDATE || node->op == OP_BATCH_NORM_STATISTICS) return NEAP_OK;
-  if (node->op == OP_DROPOUT) return copy_tensor(copy, node->inputs[0], &copy->map[node->outputs[0]]);
-  if (node->op != OP_BATCH_NORM) return copy_node(copy, *node);
+  const enum evaluation how = node_row(node)->evaluation;
+  if (node->pass == NEAP_PASS_UPDATE || how == EVALUATION_NONE) return NEAP_OK;
+  if (how == EVALUATION_IDENTITY) return copy_tensor(copy, node->inputs[0], &copy->map[node->outputs[0]]);
+  if (how != EVALUATION_RUNNING) return copy_node(copy, *node);
   const int32_t *in = node->inputs;
   struct node changed = *node;
   changed.inputs = (int32_t[]){in[0], running_mean[in[1]], running_variance[in[2]], in[3], in[4]};

@@ -10,11 +10,12 @@ struct fusion {
 /* The only reader of a tensor, where that is so, it reads it once and not through a view; else -1. */
 static int32_t only_reader(const struct neap_graph *graph, const int32_t *start, const int32_t *readers,
                            int32_t tensor) {
-  if (tensor == graph->loss || start[tensor + 1] - start[tensor] != 1) return -1;
+  if (tensor == graph->loss || graph_is_output(graph, tensor) || start[tensor + 1] - start[tensor] != 1)
+    return -1;
   const struct node *reader = &graph->nodes.data[readers[start[tensor]]];
   int32_t uses = 0;
   for (int32_t i = 0; i < reader->input_count; i++) {
-    if (graph_storage(graph, reader->inputs[i]) != tensor) continue;
+    if (reader->inputs[i] == NO_TENSOR || graph_storage(graph, reader->inputs[i]) != tensor) continue;
     if (reader->inputs[i] != tensor || ++uses > 1) return -1;
   }
   return readers[start[tensor]];
@@ -29,7 +30,7 @@ static bool behind_batch_norm(const struct neap_graph *graph, const struct node 
 static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader) {
   if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU || reader->op == OP_RELU6;
   if (node->op == OP_RELU) return reader->op == OP_MAX_POOL && !behind_batch_norm(graph, node);
-  if (node->op != OP_CONV || reader->op != OP_ADD || node->attributes.addend) return false;
+  if (node->op != OP_CONV || reader->op != OP_ADD || node->inputs[CONV_ADDEND] != NO_TENSOR) return false;
   return graph->tensors.data[reader->inputs[0]].view_of < 0 &&
          graph->tensors.data[reader->inputs[1]].view_of < 0;
 }
@@ -61,21 +62,18 @@ static neap_status copy_pair(struct copy *copy, const struct node *a, const stru
   if (a->op == OP_RELU) {
     struct node pool = *b;
     pool.inputs = a->inputs;
-    pool.attributes.relu = true;
+    pool.attributes.pool.relu = true;
     return copy_node(copy, pool);
   }
   struct node fused = *a;
   fused.outputs = b->outputs;
   if (a->op == OP_BATCH_NORM) {
-    fused.attributes.relu = true;
-    fused.attributes.ceiling = b->op == OP_RELU6 ? 6 : 0;
+    fused.attributes.batch_norm.relu = true;
+    fused.attributes.batch_norm.ceiling = b->op == OP_RELU6 ? 6 : 0;
     return copy_node(copy, fused);
   }
   const int32_t addend = b->inputs[0] == a->outputs[0] ? b->inputs[1] : b->inputs[0];
-  const int32_t bias = a->attributes.bias ? a->inputs[2] : -1;
-  fused.inputs = (int32_t[]){a->inputs[0], a->inputs[1], addend, bias};
-  fused.input_count = a->input_count + 1;
-  fused.attributes.addend = true;
+  fused.inputs = (int32_t[]){a->inputs[CONV_X], a->inputs[CONV_WEIGHTS], addend, a->inputs[CONV_BIAS]};
   return copy_node(copy, fused);
 }
 

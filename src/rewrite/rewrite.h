@@ -3,7 +3,7 @@
 #ifndef NEAP_REWRITE_REWRITE_H
 #define NEAP_REWRITE_REWRITE_H
 
-#include "graph/op.h"
+#include "op/op.h"
 
 /* One kernel instead of two where the result between them has no other reader: BatchNorm + Relu or Relu6
  * (whose gradient then needs the input alone), Conv + Add (the sum is made in the convolution's registers),
@@ -16,6 +16,9 @@ neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out
  * gradient reads it. BatchNorm with ReLU in it reads its input alone and stays as it is. On a training graph;
  * the same bits. Whether it pays depends on the plan: it may be cheaper to make the output again. */
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out);
+
+/* Every f32 becomes f64, but for inputs, which keep their type and are cast. */
+neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Graphs for one training step that leave the same bits behind. Which has the cheapest plan hangs on the
  * budget. Rows by neap_variant. */

@@ -35,16 +35,14 @@ static char *machine_text(struct region *region, int threads) {
 }
 
 static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
-  static const char *const types[] = {
-      [NEAP_F32] = "f32", [NEAP_I32] = "i32", [NEAP_U8] = "u8", [NEAP_F64] = "f64", [NEAP_BIT] = "bit"};
   const struct tensor *tensor = &l->graph->tensors.data[t];
   const struct memory_format format = l->formats[t];
-  fprintf(file, " %s[", types[tensor->dtype]);
+  fprintf(file, " %s[", dtype_rows[tensor->dtype].name);
   for (int32_t i = 0; i < tensor->rank; i++)
     fprintf(file, "%s%lld", i > 0 ? "," : "", (long long)tensor->dims[i]);
   fputc(']', file);
   if (format.packed != NULL)
-    fprintf(file, "packed%llu", (unsigned long long)l->backend->packed_bytes(format.packed));
+    fprintf(file, "packed%llu", (unsigned long long)l->backend->format_bytes(tensor, format));
   else if (format.lanes != 1)
     fprintf(file, "%s%lld", format.blocks ? "blocks" : "lanes", (long long)format.lanes);
 }
@@ -53,20 +51,21 @@ static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
  * operands of the same shapes and formats. */
 static char *kernel_text(const struct lowered *l, int32_t v, struct region *region) {
   const struct node *node = &l->graph->nodes.data[v];
-  const struct attributes *a = &node->attributes;
   char *text = NULL, implementation[128];
   size_t length;
   FILE *file = open_memstream(&text, &length);
   if (file == NULL) return NULL;
   l->backend->describe(&l->kernels[v], implementation, sizeof implementation);
-  fprintf(file, "%s, %s, stride %lld padding %lld %lld %lld dilation %lld groups %lld size %lld",
-          op_rows[node->op].name, implementation, (long long)a->stride, (long long)a->padding,
-          (long long)a->padding_by_axis[0], (long long)a->padding_by_axis[1], (long long)a->dilation,
-          (long long)a->groups, (long long)a->size);
-  fprintf(file, "%s%s%s%s%s%s%s, in", a->bias ? " bias" : "", a->addend ? " addend" : "",
-          a->relu ? " relu" : "", a->ceiling > 0 ? " ceiling" : "", a->ceil ? " ceil" : "",
-          a->nesterov ? " nesterov" : "", a->align_corners ? " corners" : "");
-  for (int32_t i = 0; i < node->input_count; i++) put_operand(file, l, node->inputs[i]);
+  fprintf(file, "%s, %s,", node_row(node)->name, implementation);
+  attributes_print(file, &node->attributes, node_row(node)->attributes, node_row(node)->attribute_count,
+                   true);
+  fputs(", in", file);
+  for (int32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == NO_TENSOR)
+      fputs(" -", file);
+    else
+      put_operand(file, l, node->inputs[i]);
+  }
   fputs(", out", file);
   for (int32_t i = 0; i < node->output_count; i++) put_operand(file, l, node->outputs[i]);
   const bool good = fclose(file) == 0;
@@ -80,19 +79,25 @@ static char *kernel_text(const struct lowered *l, int32_t v, struct region *regi
 static uint64_t node_footprint(const struct lowered *l, int32_t v) {
   const struct node *node = &l->graph->nodes.data[v];
   uint64_t bytes = l->step->nodes[v].workspace;
-  for (int32_t i = 0; i < node->input_count; i++) bytes += tensor_bytes(l, node->inputs[i]);
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != NO_TENSOR) bytes += tensor_bytes(l, node->inputs[i]);
   for (int32_t i = 0; i < node->output_count; i++) bytes += tensor_bytes(l, node->outputs[i]);
   return bytes;
 }
 
 /* The least of a few runs, after one that warms up. All operands lie one after the other in `memory`, which
  * is zeroed. */
-static neap_status time_kernel(const struct lowered *l, int32_t v, unsigned char *memory, double *seconds) {
+static neap_status time_kernel(const struct lowered *l, int32_t v, struct region *region,
+                               unsigned char *memory, double *seconds) {
   const struct node *node = &l->graph->nodes.data[v];
   const struct run_context context = {0};
-  void *inputs[NODE_MAX_INPUTS], *outputs[NODE_MAX_OUTPUTS];
-  for (int32_t i = 0; i < node->input_count; memory += tensor_bytes(l, node->inputs[i]), i++)
+  void **inputs = region_alloc(region, (size_t)node->input_count, sizeof *inputs), *outputs[NODE_MAX_OUTPUTS];
+  RETURN_IF_NULL(inputs);
+  for (int32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == NO_TENSOR) continue;
     inputs[i] = memory;
+    memory += tensor_bytes(l, node->inputs[i]);
+  }
   for (int32_t i = 0; i < node->output_count; memory += tensor_bytes(l, node->outputs[i]), i++)
     outputs[i] = memory;
   for (int run = 0; run <= TIMED_RUNS; run++) {
@@ -125,7 +130,7 @@ static neap_status measure_node(struct measurement *m, int32_t v, double *second
     }
   if (!cost_database_find(m->database, m->machine, time.kernel, &time.seconds)) {
     memset(m->memory, 0, m->bytes);
-    TRY(time_kernel(m->lowered, v, m->memory, &time.seconds));
+    TRY(time_kernel(m->lowered, v, m->region, m->memory, &time.seconds));
     m->timed[m->timed_count++] = time;
   }
   m->known[m->known_count++] = time;

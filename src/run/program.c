@@ -29,7 +29,8 @@ static neap_status bind_call(const struct binding *b, int32_t position, int32_t 
   call->inputs = region_alloc(b->region, (size_t)node->input_count, sizeof(void *));
   call->outputs = region_alloc(b->region, (size_t)node->output_count, sizeof(void *));
   RETURN_IF(!call->inputs || !call->outputs, NEAP_OUT_OF_MEMORY, "program: out of memory");
-  for (int32_t i = 0; i < node->input_count; i++) call->inputs[i] = b->address[tensor[node->inputs[i]]];
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != NO_TENSOR) call->inputs[i] = b->address[tensor[node->inputs[i]]];
   for (; *instance < b->plan->instance_count && b->plan->instances[*instance].at == position; ++*instance) {
     const struct placed *placed = &b->plan->instances[*instance];
     unsigned char *address = b->arena + placed->offset;
@@ -88,7 +89,8 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   int32_t instance = 0;
   for (int32_t at = 0; at < plan->length; at++) TRY(bind_call(&b, at, &instance, &program.calls[at]));
   program.loss = (void *)b.address[lowered->step_tensor[lowered->graph->loss]];
-  program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];
+  if (lowered->graph->correct >= 0)
+    program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];
 #if NEAP_DEBUG
   TRY(find_dead_ranges(&b, &program));
 #endif
@@ -106,7 +108,8 @@ static void measure(const struct lowered *lowered, const struct call *call, cons
                     uint64_t *measured) {
   const struct node *node = kernel_node(call->kernel);
   for (int32_t i = 0; i < node->input_count; i++)
-    raise(measured, memory, call->inputs[i], tensor_bytes(lowered, node->inputs[i]));
+    if (node->inputs[i] != NO_TENSOR)
+      raise(measured, memory, call->inputs[i], tensor_bytes(lowered, node->inputs[i]));
   for (int32_t i = 0; i < node->output_count; i++)
     raise(measured, memory, call->outputs[i], tensor_bytes(lowered, node->outputs[i]));
   raise(measured, memory, call->workspace, call->workspace_bytes);

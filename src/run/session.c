@@ -137,48 +137,20 @@ void *neap_session_input(neap_session *s, const char *name) {
   return NULL;
 }
 
-/* From the last on: what is wider takes the place of what was read. */
-static void widen(unsigned char *data, int64_t count) {
-  for (int64_t i = count; i-- > 0;) {
-    float from;
-    memcpy(&from, data + (size_t)i * sizeof from, sizeof from);
-    const double to = from;
-    memcpy(data + (size_t)i * sizeof to, &to, sizeof to);
-  }
-}
-
-static void narrow(unsigned char *data, int64_t count) {
-  for (int64_t i = 0; i < count; i++) {
-    double from;
-    memcpy(&from, data + (size_t)i * sizeof from, sizeof from);
-    const float to = (float)from;
-    memcpy(data + (size_t)i * sizeof to, &to, sizeof to);
-  }
-}
-
-/* To the caller inputs are f32, also where the backend computes in double: they widen for a run, where they
- * lie, and become what they were. */
-static void convert_inputs(const neap_session *s, void (*convert)(unsigned char *data, int64_t count)) {
-  const struct neap_graph *graph = s->training->graph;
-  for (size_t t = 0; t < graph->tensors.count; t++) {
-    const struct tensor *tensor = &graph->tensors.data[t];
-    if (tensor->role == NEAP_ROLE_INPUT && tensor->view_of < 0 && tensor->dtype == NEAP_F32)
-      convert(s->memory + s->resident[s->training->step_tensor[t]], tensor->elements);
-  }
+/* A scalar of real numbers as it stands in memory. */
+static double scalar_at(const void *data, neap_dtype dtype) {
+  return dtype == NEAP_F64 ? *(const double *)data : (double)*(const float *)data;
 }
 
 static neap_status run(neap_session *s, const struct program *program, float learning_rate,
                        neap_step_result *result) {
   const struct run_context context = {
       .seed = s->options.seed, .step = s->steps, .learning_rate = learning_rate};
-  const bool wide = s->training->backend->element_bytes(NEAP_F32) == sizeof(double);
-  if (wide) convert_inputs(s, widen);
-  const neap_status status = program_run(program, &context, s->memory, &s->measured);
-  if (wide) convert_inputs(s, narrow);
-  if (status != NEAP_OK || result == NULL) return status;
-  *result =
-      (neap_step_result){.loss = wide ? *(const double *)(const void *)program->loss : (double)*program->loss,
-                         .correct = *program->correct};
+  const struct neap_graph *graph = program->lowered->graph;
+  TRY(program_run(program, &context, s->memory, &s->measured));
+  if (result != NULL)
+    *result = (neap_step_result){.loss = scalar_at(program->loss, graph->tensors.data[graph->loss].dtype),
+                                 .correct = program->correct != NULL ? *program->correct : 0};
   return NEAP_OK;
 }
 

@@ -25,8 +25,8 @@ struct program {
   const struct lowered *lowered;
   struct call *calls;
   int32_t length;
-  float *loss; /* where the outputs stand when it has run; double in the reference backend */
-  int32_t *correct;
+  const void *loss;       /* where the outputs stand when it has run, in their own types */
+  const int32_t *correct; /* NULL: not counted */
 #if NEAP_DEBUG
   struct range *dead;
 #endif

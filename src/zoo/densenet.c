@@ -35,7 +35,7 @@ static neap_tensor dense_block(neap_builder *b, neap_tensor x, int64_t stage, in
     name_block(b, stage, i);
     const neap_tensor y = convolve(b, active(b, x), 4 * growth, 1, 1);
     parts[i] = convolve(b, active(b, y), growth, 3, 1);
-    x = neap_concat(b, parts, i + 1);
+    x = neap_concat(b, parts, i + 1, 1);
   }
   return x;
 }

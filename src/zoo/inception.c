@@ -35,7 +35,7 @@ static neap_tensor module(neap_builder *b, neap_tensor x, const struct module *m
   branches[2] = layer(b, x, m->reduce5, 1, 1, batch_norm);
   branches[2] = layer(b, branches[2], m->size5, batch_norm ? 3 : 5, 1, batch_norm);
   branches[3] = layer(b, neap_max_pool(b, x, same), m->pooled, 1, 1, batch_norm);
-  return neap_concat(b, branches, 4);
+  return neap_concat(b, branches, 4, 1);
 }
 
 static neap_tensor modules(neap_builder *b, neap_tensor x, const struct module *m, int count,
@@ -116,7 +116,7 @@ static neap_tensor module_of_squares(neap_builder *b, neap_tensor x, const char 
                             pooled(b, x, pool)};
   branches[1] = square(b, branches[1], 64, 5, 1, 2);
   branches[2] = square(b, square(b, branches[2], 96, 3, 1, 1), 96, 3, 1, 1);
-  return neap_concat(b, branches, 4);
+  return neap_concat(b, branches, 4, 1);
 }
 
 /* Figure 6: 7x7 as 1x7 and 7x1, once and twice. */
@@ -127,7 +127,7 @@ static neap_tensor module_of_lines(neap_builder *b, neap_tensor x, const char *s
   branches[1] = column(b, row(b, branches[1], width, 7), 192, 7);
   branches[2] = row(b, column(b, branches[2], width, 7), width, 7);
   branches[2] = row(b, column(b, branches[2], width, 7), 192, 7);
-  return neap_concat(b, branches, 4);
+  return neap_concat(b, branches, 4, 1);
 }
 
 /* Figure 7: the last branches fan out. */
@@ -138,7 +138,7 @@ static neap_tensor module_of_fans(neap_builder *b, neap_tensor x, const char *sc
                     branches[] = {square(b, x, 320, 1, 1, 0), row(b, once, 384, 3),
                                   column(b, once, 384, 3),    row(b, twice, 384, 3),
                                   column(b, twice, 384, 3),   pooled(b, x, 192)};
-  return neap_concat(b, branches, 6);
+  return neap_concat(b, branches, 6, 1);
 }
 
 /* Figure 10, at both places where the image is halved. */
@@ -146,7 +146,7 @@ static neap_tensor first_reduction(neap_builder *b, neap_tensor x) {
   neap_scope(b, "reduction1");
   const neap_tensor inner = square(b, square(b, x, 64, 1, 1, 0), 96, 3, 1, 1),
                     branches[] = {square(b, x, 384, 3, 2, 0), square(b, inner, 96, 3, 2, 0), halved(b, x)};
-  return neap_concat(b, branches, 3);
+  return neap_concat(b, branches, 3, 1);
 }
 
 static neap_tensor second_reduction(neap_builder *b, neap_tensor x) {
@@ -155,7 +155,7 @@ static neap_tensor second_reduction(neap_builder *b, neap_tensor x) {
                     right = column(b, row(b, square(b, x, 192, 1, 1, 0), 192, 7), 192, 7),
                     branches[] = {square(b, left, 320, 3, 2, 0), square(b, right, 192, 3, 2, 0),
                                   halved(b, x)};
-  return neap_concat(b, branches, 3);
+  return neap_concat(b, branches, 3, 1);
 }
 
 neap_tensor build_inception_v3(neap_builder *b, neap_tensor x, const struct blueprint *p) {

@@ -48,7 +48,7 @@ static neap_tensor build_pyramid(neap_builder *b, neap_tensor x, int64_t channel
     const neap_tensor means = neap_adaptive_average_pool(b, x, regions[i]);
     parts[i + 1] = neap_resize(b, layer(b, means, channels / PARTS, 1, 1), dims[2], dims[3], true);
   }
-  return neap_concat(b, parts, PARTS + 1);
+  return neap_concat(b, parts, PARTS + 1, 1);
 }
 
 neap_tensor build_pspnet(neap_builder *b, neap_tensor x, const struct blueprint *p) {

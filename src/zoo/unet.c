@@ -64,7 +64,7 @@ neap_tensor build_unet(neap_builder *b, neap_tensor x, const struct blueprint *p
     x = neap_conv_transposed(
         b, x,
         (neap_conv_transposed_options){.filters = filters << level, .size = 2, .stride = 2, .bias = true});
-    x = two_convolutions(b, neap_concat(b, (neap_tensor[]){kept[level], x}, 2), filters << level);
+    x = two_convolutions(b, neap_concat(b, (neap_tensor[]){kept[level], x}, 2, 1), filters << level);
   }
   neap_scope(b, "head");
   return neap_conv(b, x, (neap_conv_options){.filters = p->classes, .size = 1, .bias = true});

@@ -36,7 +36,7 @@ static neap_graph *build_network(void) {
   x = neap_max_pool(b, neap_relu(b, neap_conv(b, x, conv)), pool);
   const neap_tensor side = neap_relu(b, neap_conv(b, x, conv));
   x = neap_dropout(b, neap_relu(b, neap_conv(b, x, conv)), 0.3f);
-  x = neap_concat(b, (neap_tensor[]){side, x}, 2);
+  x = neap_concat(b, (neap_tensor[]){side, x}, 2, 1);
   x = neap_max_pool(b, neap_relu(b, neap_batch_norm(b, x, (neap_batch_norm_options){0})), pool);
   x = neap_relu(b, neap_add(b, neap_relu(b, neap_conv(b, x, conv)), neap_conv(b, x, conv)));
   x = neap_linear(b, neap_global_average_pool(b, x), 10, true);

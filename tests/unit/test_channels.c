@@ -14,7 +14,7 @@ struct values { /* [N, C, H, W], row-major */
 static int64_t count_of(const struct values *v) { return v->dims[0] * v->dims[1] * v->dims[2] * v->dims[3]; }
 
 /* The first result of an operator on `count` tensors. */
-static void expect(enum op op, struct attributes attributes, const struct values *in, int32_t count,
+static void expect(enum op op, union attributes attributes, const struct values *in, int32_t count,
                    struct values expected) {
   const struct backend *const backends[] = {&reference_backend, &cpu_backend};
   for (int i = 0; i < 2; i++) {
@@ -33,10 +33,12 @@ static void expect(enum op op, struct attributes attributes, const struct values
     struct interpreter m = interpreter_create(lowered, 0, 0xFF);
     for (int32_t k = 0; k < count; k++) interpreter_write(&m, k, in[k].data);
     interpreter_run(&m, &(struct run_context){0});
-    double *y = interpreter_read(&m, lowered->graph->nodes.data[0].outputs[0]);
+    size_t at = 0;
+    while ((enum op)lowered->graph->nodes.data[at].op != op) at++;
+    double *y = interpreter_read(&m, lowered->graph->nodes.data[at].outputs[0]);
     for (int64_t k = 0; k < count_of(&expected); k++)
       if (!(fabs(y[k] - expected.data[k]) <= 1e-6))
-        fail_msg("%s, %s: element %d is %g, not %g", op_rows[op].name, backends[i]->name, (int)k, y[k],
+        fail_msg("%s, %s: element %d is %g, not %g", op_rows[op]->name, backends[i]->name, (int)k, y[k],
                  expected.data[k]);
     free(y);
     interpreter_free(&m);
@@ -51,47 +53,48 @@ static void test_concat_and_slice(void **state) {
   const struct values parts[] = {{{2, 1, 1, 2}, {1, 2, 3, 4}},
                                  {{2, 2, 1, 2}, {10, 20, 30, 40, 50, 60, 70, 80}}},
                       whole = {{2, 3, 1, 2}, {1, 2, 10, 20, 30, 40, 3, 4, 50, 60, 70, 80}};
-  expect(OP_CONCAT, (struct attributes){0}, parts, 2, whole);
-  expect(OP_SLICE, (struct attributes){.first = 1, .size = 2}, &whole, 1, parts[1]);
-  expect(OP_SLICE, (struct attributes){.size = 1}, &whole, 1, parts[0]);
+  expect(OP_CONCAT, (union attributes){.part = {.axis = 1}}, parts, 2, whole);
+  expect(OP_SLICE, (union attributes){.part = {.axis = 1, .first = 1, .count = 2}}, &whole, 1, parts[1]);
+  expect(OP_SLICE, (union attributes){.part = {.axis = 1, .count = 1}}, &whole, 1, parts[0]);
 }
 
 /* Sums of squares by hand. A window of even size reaches further back than forth. */
 static void test_local_response_norm(void **state) {
   (void)state;
   const struct values x = {{1, 3, 1, 1}, {1, 2, 3}};
-  expect(OP_LOCAL_RESPONSE_NORM, (struct attributes){.size = 3, .alpha = 3, .beta = 1, .k = 1}, &x, 1,
-         (struct values){{1, 3, 1, 1}, {1.0 / 6, 2.0 / 15, 3.0 / 14}});
-  expect(OP_LOCAL_RESPONSE_NORM, (struct attributes){.size = 2, .alpha = 2, .beta = 1, .k = 1}, &x, 1,
-         (struct values){{1, 3, 1, 1}, {1.0 / 2, 2.0 / 6, 3.0 / 14}});
-  expect(OP_LOCAL_RESPONSE_NORM, (struct attributes){.size = 1, .alpha = 1, .beta = 0.75f, .k = 7}, &x, 1,
+  expect(OP_LOCAL_RESPONSE_NORM, (union attributes){.response = {.size = 3, .alpha = 3, .beta = 1, .k = 1}},
+         &x, 1, (struct values){{1, 3, 1, 1}, {1.0 / 6, 2.0 / 15, 3.0 / 14}});
+  expect(OP_LOCAL_RESPONSE_NORM, (union attributes){.response = {.size = 2, .alpha = 2, .beta = 1, .k = 1}},
+         &x, 1, (struct values){{1, 3, 1, 1}, {1.0 / 2, 2.0 / 6, 3.0 / 14}});
+  expect(OP_LOCAL_RESPONSE_NORM,
+         (union attributes){.response = {.size = 1, .alpha = 1, .beta = 0.75f, .k = 7}}, &x, 1,
          (struct values){{1, 3, 1, 1}, {pow(8, -0.75), 2 * pow(11, -0.75), 3 * pow(16, -0.75)}});
 }
 
 static void test_relu6(void **state) {
   (void)state;
   const struct values x = {{1, 1, 2, 3}, {-1, 0, 0.5, 6, 7, 1e30}};
-  expect(OP_RELU6, (struct attributes){0}, &x, 1, (struct values){{1, 1, 2, 3}, {0, 0, 0.5, 6, 6, 6}});
+  expect(OP_RELU6, (union attributes){0}, &x, 1, (struct values){{1, 1, 2, 3}, {0, 0, 0.5, 6, 6, 6}});
 }
 
 static void test_pooling_rules(void **state) {
   (void)state;
   const struct values nine = {{1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}};
-  struct attributes a = {.size = 2, .stride = 2};
+  union attributes a = {.pool = {.size = 2, .stride = 2}};
   expect(OP_MAX_POOL, a, &nine, 1, (struct values){{1, 1, 1, 1}, {5}});
-  a.ceil = true;
+  a.pool.ceil = true;
   expect(OP_MAX_POOL, a, &nine, 1, (struct values){{1, 1, 2, 2}, {5, 6, 8, 9}});
   expect(OP_AVERAGE_POOL, a, &nine, 1, (struct values){{1, 1, 2, 2}, {3, 4.5, 7.5, 9}});
   /* A third window would begin in the padding behind the image. */
-  a.padding = 1;
+  a.pool.padding = 1;
   expect(OP_MAX_POOL, a, &nine, 1, (struct values){{1, 1, 2, 2}, {1, 3, 7, 9}});
   /* Padding counts; what lies beyond it does not. */
   const struct values ones = {{1, 1, 4, 4}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
-  a = (struct attributes){.size = 3, .stride = 2, .padding = 1, .ceil = true, .count_padding = true};
+  a = (union attributes){.pool = {.size = 3, .stride = 2, .padding = 1, .ceil = true, .count_padding = true}};
   expect(OP_AVERAGE_POOL, a, &ones, 1,
          (struct values){{1, 1, 3, 3},
                          {4.0 / 9, 6.0 / 9, 2.0 / 6, 6.0 / 9, 1, 3.0 / 6, 2.0 / 6, 3.0 / 6, 1.0 / 4}});
-  a.count_padding = false;
+  a.pool.count_padding = false;
   expect(OP_AVERAGE_POOL, a, &ones, 1, (struct values){{1, 1, 3, 3}, {1, 1, 1, 1, 1, 1, 1, 1, 1}});
 }
 
@@ -101,19 +104,19 @@ static neap_tensor wrong(neap_builder *b, neap_tensor x, int which) {
   const neap_tensor other = neap_max_pool(b, x, (neap_pool_options){.size = 2}), parts[] = {x, other};
   switch (which) {
   case 0:
-    return neap_concat(b, parts, 2);
+    return neap_concat(b, parts, 2, 1);
   case 1:
-    return neap_concat(b, parts, 0);
+    return neap_concat(b, parts, 0, 1);
   case 2:
-    return neap_concat(b, parts, 1000000);
+    return neap_concat(b, parts, 2, 4);
   case 3:
-    return neap_slice(b, x, 3, 2);
+    return neap_slice(b, x, 1, 3, 2);
   case 4:
-    return neap_slice(b, x, -1, 2);
+    return neap_slice(b, x, 1, -1, 2);
   case 5:
-    return neap_slice(b, x, 0, 0);
+    return neap_slice(b, x, 1, 0, 0);
   case 6:
-    return neap_slice(b, x, 1, INT64_MAX);
+    return neap_slice(b, x, 1, 1, INT64_MAX);
   case 7:
     return neap_local_response_norm(b, x, (neap_response_norm_options){.k = -1});
   case 8:

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernel/cpu/isa/kernels.h"
+#include "op/op.h"
 
 enum { ELEMENTS = 1 << 16, TABLES = 8 };
 
@@ -78,13 +79,54 @@ static void run_adaptive_pool_backward(const struct cpu_kernels *k, struct buffe
 
 static void run_loss(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   for (int i = 0; i < ELEMENTS; i++) b->x[i] *= 20;
-  k->softmax_cross_entropy(ELEMENTS / size, size, b->x, b->labels, 0.1f, &b->loss, &b->correct,
-                           (struct loss_part *)(void *)b->workspace);
+  k->softmax_cross_entropy((struct labelled){ELEMENTS / size, size, 3, 0.1f}, b->x, b->labels, &b->loss,
+                           &b->correct, (struct loss_part *)(void *)b->workspace);
 }
 
 static void run_loss_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   for (int i = 0; i < ELEMENTS; i++) b->x[i] *= 200; /* exponentials down to nothing */
-  k->softmax_cross_entropy_backward(ELEMENTS / size, size, b->x, b->labels, 0, b->y);
+  k->softmax_cross_entropy_backward((struct labelled){ELEMENTS / size, size, -1, 0}, b->x, b->labels, NULL,
+                                    b->y);
+}
+
+/* Every operator of one tensor, forward and back, on numbers around 0 and, where it needs them so, above 0.
+ */
+#define UNARY(NAME, id, ...)                                                                                 \
+  static void run_##id(const struct cpu_kernels *k, struct buffers *b, int64_t size) {                       \
+    for (int i = 0; i < ELEMENTS; i++) b->x[i] = fabsf(b->x[i]) * 4 + 0.25f;                                 \
+    k->id(size * 9, (struct scalars){0.5f, 1.5f}, b->x, b->y);                                               \
+    for (int i = 0; i < ELEMENTS; i++) b->x[i] = b->x[i] * 2 - 4;                                            \
+    if (OP_##NAME != OP_LOG && OP_##NAME != OP_SQRT && OP_##NAME != OP_POWER)                                \
+      k->id(size * 9, (struct scalars){0.5f, 1.5f}, b->x, b->y + 2000);                                      \
+  }                                                                                                          \
+  static void run_##id##_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {            \
+    for (int i = 0; i < ELEMENTS; i++) b->x[i] = fabsf(b->x[i]) * 4 + 0.25f;                                 \
+    k->id##_backward(size * 9, (struct scalars){0.5f, 1.5f}, b->x, b->x + ELEMENTS / 2, b->y);               \
+  }
+#include "op/elementwise_list.h"
+
+static void run_sum(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->sum((struct sum_axes){3, {5, size, 7}, 2}, 0.5f, b->x, b->y);
+  k->sum((struct sum_axes){3, {5, size, 7}, 5}, 0.5f, b->x, b->y + 2000);
+  k->sum((struct sum_axes){3, {5, size, 7}, 7}, 0.5f, b->x, b->y + 4000);
+}
+
+static void run_softmax(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->softmax(3, size, 1, b->x, b->y);
+  k->softmax(2, 5, size, b->x, b->y + 2000);
+  k->softmax_backward(3, size, 1, b->y, b->x, b->y + 4000);
+}
+
+static void run_row_norm(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const struct row_norm layer = {6, size, 1, 1, 1e-5f, true}, group = {6, 3 * size, 2, size, 1e-5f, true};
+  k->row_norm(layer, b->x, b->x + 3000, b->x + 4000, b->y, b->y + 2000, b->y + 2100);
+  k->row_norm(group, b->x, b->x + 3000, b->x + 4000, b->y + 3000, b->y + 6000, b->y + 6100);
+}
+
+static void run_broadcast(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->divide_broadcast((struct strides){2, {9, size}, {size, 1}, {1, 0}}, b->x, b->x + 7000, b->y);
+  k->subtract_broadcast((struct strides){2, {9, size}, {0, 1}, {size, 1}}, b->x, b->x + 7000, b->y + 2000);
+  k->strided((struct strides){2, {size, 9}, {1, size}, {9, 1}}, 1, b->x, b->y + 4000);
 }
 
 static const struct {
@@ -101,6 +143,12 @@ static const struct {
     {"adaptive_average_pool_backward", run_adaptive_pool_backward},
     {"softmax_cross_entropy", run_loss},
     {"softmax_cross_entropy_backward", run_loss_backward},
+#define UNARY(NAME, id, ...) {#id, run_##id}, {#id "_backward", run_##id##_backward},
+#include "op/elementwise_list.h"
+    {"sum", run_sum},
+    {"softmax", run_softmax},
+    {"row_norm", run_row_norm},
+    {"broadcast", run_broadcast},
 };
 
 static bool near(float a, float b) {

@@ -10,15 +10,10 @@ static const struct run_context context = {.seed = 7, .step = 3, .learning_rate 
 /* Every seventh number of the image is none. */
 static void spoil(const struct interpreter *m) {
   const struct neap_graph *graph = m->lowered->graph;
-  const bool wide = m->lowered->backend == &reference_backend;
   for (int32_t id = 0; id < (int32_t)graph->tensors.count; id++) {
     const struct tensor *t = &graph->tensors.data[id];
     if (t->role != NEAP_ROLE_INPUT || t->dtype != NEAP_F32) continue;
-    for (int64_t i = 0; i < t->elements; i += 7)
-      if (wide)
-        ((double *)m->data[id])[i] = NAN;
-      else
-        ((float *)m->data[id])[i] = NAN;
+    for (int64_t i = 0; i < t->elements; i += 7) ((float *)m->data[id])[i] = NAN;
   }
 }
 
@@ -70,7 +65,7 @@ static void test_same_bits(void **state) {
 static int32_t count_pools_with_relu(const struct neap_graph *graph) {
   int32_t count = 0;
   for (size_t v = 0; v < graph->nodes.count; v++)
-    count += graph->nodes.data[v].op == OP_MAX_POOL && graph->nodes.data[v].attributes.relu;
+    count += graph->nodes.data[v].op == OP_MAX_POOL && graph->nodes.data[v].attributes.pool.relu;
   return count;
 }
 

@@ -11,7 +11,7 @@ struct image { /* one image of one channel, row-major */
 };
 
 /* The result of an operator on `x` and, where they are given, kernels of one channel. */
-static void expect(enum op op, struct attributes attributes, struct image x, const struct image *kernel,
+static void expect(enum op op, union attributes attributes, struct image x, const struct image *kernel,
                    struct image expected) {
   const struct backend *const backends[] = {&reference_backend, &cpu_backend};
   for (int i = 0; i < 2; i++) {
@@ -37,11 +37,11 @@ static void expect(enum op op, struct attributes attributes, struct image x, con
     if (kernel != NULL) interpreter_write(&m, 1, kernel->pixels);
     interpreter_run(&m, &(struct run_context){0});
     for (size_t v = 0; v < lowered->graph->nodes.count; v++) {
-      if (lowered->graph->nodes.data[v].op != op) continue;
+      if ((enum op)lowered->graph->nodes.data[v].op != op) continue;
       double *y = interpreter_read(&m, lowered->graph->nodes.data[v].outputs[0]);
       for (int64_t k = 0; k < expected.height * expected.width; k++)
         if (!(fabs(y[k] - expected.pixels[k]) <= 1e-5))
-          fail_msg("%s, %s: pixel %d is %g, not %g", op_rows[op].name, backends[i]->name, (int)k, y[k],
+          fail_msg("%s, %s: pixel %d is %g, not %g", op_rows[op]->name, backends[i]->name, (int)k, y[k],
                    expected.pixels[k]);
       free(y);
     }
@@ -56,11 +56,11 @@ static const struct image four = {2, 2, {1, 2, 3, 4}};
 /* The values that PyTorch's documentation gives for its Upsample of these four. */
 static void test_resize(void **state) {
   (void)state;
-  struct attributes a = {.height = 4, .width = 4};
+  union attributes a = {.resize = {.height = 4, .width = 4}};
   expect(
       OP_RESIZE, a, four, NULL,
       (struct image){4, 4, {1, 1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3, 3.25, 3.75, 4}});
-  a.align_corners = true;
+  a.resize.align_corners = true;
   const double t = 1.0 / 3;
   expect(OP_RESIZE, a, four, NULL,
          (struct image){4,
@@ -68,9 +68,9 @@ static void test_resize(void **state) {
                         {1, 1 + t, 1 + 2 * t, 2, 1 + 2 * t, 2, 2 + t, 2 + 2 * t, 2 + t, 2 + 2 * t, 3, 3 + t,
                          3, 3 + t, 3 + 2 * t, 4}});
   /* To one pixel: the first corner, or the middle. */
-  a.height = a.width = 1;
+  a.resize.height = a.resize.width = 1;
   expect(OP_RESIZE, a, four, NULL, (struct image){1, 1, {1}});
-  a.align_corners = false;
+  a.resize.align_corners = false;
   expect(OP_RESIZE, a, four, NULL, (struct image){1, 1, {2.5}});
 }
 
@@ -79,34 +79,34 @@ static void test_adaptive_average_pool(void **state) {
   (void)state;
   struct image x = {5, 5, {0}};
   for (int i = 0; i < 25; i++) x.pixels[i] = i;
-  expect(OP_ADAPTIVE_AVERAGE_POOL, (struct attributes){.size = 2}, x, NULL,
+  expect(OP_ADAPTIVE_AVERAGE_POOL, (union attributes){.size = 2}, x, NULL,
          (struct image){2, 2, {6, 8, 16, 18}});
-  expect(OP_ADAPTIVE_AVERAGE_POOL, (struct attributes){.size = 1}, x, NULL, (struct image){1, 1, {12}});
-  expect(OP_ADAPTIVE_AVERAGE_POOL, (struct attributes){.size = 5}, x, NULL, x);
+  expect(OP_ADAPTIVE_AVERAGE_POOL, (union attributes){.size = 1}, x, NULL, (struct image){1, 1, {12}});
+  expect(OP_ADAPTIVE_AVERAGE_POOL, (union attributes){.size = 5}, x, NULL, x);
 }
 
 static void test_crop(void **state) {
   (void)state;
   struct image x = {3, 4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
-  expect(OP_CROP, (struct attributes){.top = 1, .left = 2, .height = 2, .width = 1}, x, NULL,
+  expect(OP_CROP, (union attributes){.crop = {.top = 1, .left = 2, .height = 2, .width = 1}}, x, NULL,
          (struct image){2, 1, {6, 10}});
 }
 
 /* Each pixel lays down the kernel, times itself. */
 static void test_conv_transposed(void **state) {
   (void)state;
-  struct attributes a = {.stride = 2, .dilation = 1, .groups = 1};
+  union attributes a = {.conv = {.stride = 2, .dilation = 1, .groups = 1}};
   const struct image corner = {2, 2, {1, 10, 100, 1000}}, nine = {3, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9}};
   expect(OP_CONV_TRANSPOSED, a, four, &corner,
          (struct image){4, 4, {1, 10, 2, 20, 100, 1000, 200, 2000, 3, 30, 4, 40, 300, 3000, 400, 4000}});
   /* The middle of the kernel, and with output padding what comes behind it. */
-  a.padding = 1;
+  a.conv.padding[0] = a.conv.padding[1] = 1;
   expect(OP_CONV_TRANSPOSED, a, (struct image){1, 2, {2, 1}}, &nine, (struct image){1, 3, {10, 16, 5}});
-  a.output_padding = 1;
+  a.conv.output_padding = 1;
   expect(OP_CONV_TRANSPOSED, a, (struct image){1, 2, {2, 1}}, &nine,
          (struct image){2, 4, {10, 16, 5, 6, 16, 25, 8, 9}});
   /* Overlaps add up. */
-  expect(OP_CONV_TRANSPOSED, (struct attributes){.stride = 1, .dilation = 1, .groups = 1},
+  expect(OP_CONV_TRANSPOSED, (union attributes){.conv = {.stride = 1, .dilation = 1, .groups = 1}},
          (struct image){1, 2, {1, 1}}, &corner, (struct image){2, 3, {1, 11, 10, 100, 1100, 1000}});
 }
 

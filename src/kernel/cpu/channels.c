@@ -3,10 +3,6 @@
 
 #include "kernel/cpu/cpu.h"
 
-static const struct tensor *input(const struct neap_graph *graph, const struct node *node, int32_t i) {
-  return &graph->tensors.data[node->inputs[i]];
-}
-
 /* ---- Concatenation and slices ---- */
 
 /* Some channels of a tensor as rows in memory that are all `stride` apart: the channels of a pixel where all
@@ -20,6 +16,15 @@ static struct channel_rows rows_of(struct activation whole, int64_t first, int64
   if (whole.lanes == whole.channels)
     return (struct channel_rows){whole.images * pixels, count, whole.channels, first};
   return (struct channel_rows){whole.images, count * pixels, whole.channels * pixels, first * pixels};
+}
+
+/* A tensor as its parts along an axis see it: what is before the axis as images, what is behind as pixels. */
+static struct activation parts_of(const struct tensor *t, int64_t axis, struct memory_format format) {
+  if (axis == 1 && format.lanes != 1) return activation_of(t, format);
+  struct activation a = {.images = 1, .channels = t->dims[axis], .height = 1, .width = 1, .lanes = 1};
+  for (int32_t i = 0; i < axis; i++) a.images *= t->dims[i];
+  for (int32_t i = (int32_t)axis + 1; i < t->rank; i++) a.width *= t->dims[i];
+  return a;
 }
 
 /* The format of a tensor that lies as `kind` says: row-major, channel blocks or channels last. */
@@ -39,7 +44,7 @@ static neap_status run_concat(const struct kernel *kernel, void *const *in, void
   const struct activation whole = cpu_kernel(kernel)->a;
   int64_t first = 0;
   for (int32_t i = 0; i < kernel_node(kernel)->input_count; i++) {
-    const int64_t channels = kernel_input(kernel, i)->dims[1];
+    const int64_t channels = kernel_input(kernel, i)->dims[kernel_node(kernel)->attributes.part.axis];
     const struct channel_rows r = rows_of(whole, first, channels);
     cpu_kernel(kernel)->kernels->copy_rows(r.rows, r.length, in[i], r.length, (float *)out[0] + r.first,
                                            r.stride);
@@ -48,30 +53,31 @@ static neap_status run_concat(const struct kernel *kernel, void *const *in, void
   return NEAP_OK;
 }
 
-/* All parts lie as the first does that is not row-major. */
+/* All parts lie as the first does that is not row-major; row-major along another axis than the channels. */
 neap_status prepare_concat(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   const struct tensor *y = &graph->tensors.data[node->outputs[0]];
+  const int64_t axis = node->attributes.part.axis;
   struct memory_format kind = ROW_MAJOR;
-  for (int32_t i = node->input_count; i-- > 0;)
+  for (int32_t i = node->input_count; axis == 1 && i-- > 0;)
     if (p->inputs[i].lanes > 1) kind = p->inputs[i];
   bool whole_blocks = true;
   for (int32_t i = 0; i < node->input_count; i++)
-    whole_blocks = whole_blocks && input(graph, node, i)->dims[1] % kind.lanes == 0;
+    whole_blocks = whole_blocks && (axis != 1 || node_input(graph, node, i)->dims[1] % kind.lanes == 0);
   kind = kind_for(kind, whole_blocks);
-  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = of_kind(kind, input(graph, node, i));
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = of_kind(kind, node_input(graph, node, i));
   p->outputs[0] = of_kind(kind, y);
-  return cpu_finish(state, p, run_concat, (struct cpu_kernel){.a = activation_of(y, p->outputs[0])});
+  return cpu_finish(state, p, run_concat, (struct cpu_kernel){.a = parts_of(y, axis, p->outputs[0])});
 }
 
 static neap_status run_slice(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
                              const struct run_context *context) {
   (void)workspace, (void)context;
   const struct cpu_kernels *k = cpu_kernel(kernel)->kernels;
-  const struct attributes *a = &kernel_node(kernel)->attributes;
-  const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->size);
+  const struct part_attributes *a = &kernel_node(kernel)->attributes.part;
+  const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->count);
   const float *x = (const float *)in[0] + r.first;
-  if (a->addend)
+  if (in[1] != NULL)
     k->add_rows(r.rows, r.length, x, r.stride, in[1], out[0], r.length);
   else
     k->copy_rows(r.rows, r.length, x, r.stride, out[0], r.length);
@@ -81,8 +87,8 @@ static neap_status run_slice(const struct kernel *kernel, void *const *in, void 
 static neap_status run_slice_backward(const struct kernel *kernel, void *const *in, void *const *out,
                                       void *workspace, const struct run_context *context) {
   (void)workspace, (void)context;
-  const struct attributes *a = &kernel_node(kernel)->attributes;
-  const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->size);
+  const struct part_attributes *a = &kernel_node(kernel)->attributes.part;
+  const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->count);
   memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(float));
   cpu_kernel(kernel)->kernels->copy_rows(r.rows, r.length, in[0], r.length, (float *)out[0] + r.first,
                                          r.stride);
@@ -92,18 +98,21 @@ static neap_status run_slice_backward(const struct kernel *kernel, void *const *
 /* Both sides lie as input 0 does; `whole`: the side with all channels. */
 static neap_status prepare_part(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                 struct preparation *p, const struct tensor *whole, kernel_run *run) {
-  const struct attributes *a = &node->attributes;
+  const struct part_attributes *a = &node->attributes.part;
   const int64_t lanes = p->inputs[0].lanes;
   const struct memory_format kind =
-      kind_for(p->inputs[0], whole->dims[1] % lanes == 0 && a->first % lanes == 0 && a->size % lanes == 0);
-  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = of_kind(kind, input(graph, node, i));
+      a->axis != 1 ? ROW_MAJOR
+                   : kind_for(p->inputs[0],
+                              whole->dims[1] % lanes == 0 && a->first % lanes == 0 && a->count % lanes == 0);
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != NO_TENSOR) p->inputs[i] = of_kind(kind, node_input(graph, node, i));
   p->outputs[0] = of_kind(kind, &graph->tensors.data[node->outputs[0]]);
-  return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = activation_of(whole, of_kind(kind, whole))});
+  return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = parts_of(whole, a->axis, of_kind(kind, whole))});
 }
 
 neap_status prepare_slice(void *state, const struct neap_graph *graph, const struct node *node,
                           struct preparation *p) {
-  return prepare_part(state, graph, node, p, input(graph, node, 0), run_slice);
+  return prepare_part(state, graph, node, p, node_input(graph, node, 0), run_slice);
 }
 
 neap_status prepare_slice_backward(void *state, const struct neap_graph *graph, const struct node *node,
@@ -114,7 +123,7 @@ neap_status prepare_slice_backward(void *state, const struct neap_graph *graph, 
 /* ---- Local response normalisation ---- */
 
 static struct response response_of(const struct node *node) {
-  const struct attributes *a = &node->attributes;
+  const struct response_attributes *a = &node->attributes.response;
   return (struct response){a->size, a->alpha, a->beta, a->k};
 }
 
@@ -138,7 +147,7 @@ static neap_status run_local_response_norm_backward(const struct kernel *kernel,
 
 static neap_status prepare_response(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                     struct preparation *p, kernel_run *run) {
-  const struct activation a = activation_of(input(graph, node, 0), p->inputs[0]);
+  const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
   p->outputs[0] = p->inputs[0];
   p->workspace = cpu->kernels->response_workspace((a.channels + a.lanes - 1) / a.lanes * a.lanes,

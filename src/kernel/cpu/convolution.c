@@ -60,12 +60,12 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
                                 const struct dnn_layout *weights, struct preparation *p,
                                 struct cpu_kernel *kernel, struct memory_format *source,
                                 struct memory_format *destination) {
-  const struct attributes *a = &node->attributes;
+  const struct conv_attributes *a = &node->attributes.conv;
   struct dnn_convolution c = {.pass = pass,
-                              .bias = pass == DNN_FORWARD && a->bias,
-                              .addend = pass == DNN_FORWARD && a->addend,
+                              .bias = pass == DNN_FORWARD && node->inputs[CONV_BIAS] != NO_TENSOR,
+                              .addend = pass == DNN_FORWARD && node->inputs[CONV_ADDEND] != NO_TENSOR,
                               .stride = a->stride,
-                              .padding = {padding_of(a, 0), padding_of(a, 1)},
+                              .padding = {a->padding[0], a->padding[1]},
                               .dilation = a->dilation,
                               .groups = a->groups};
   memcpy(c.source, x->dims, sizeof c.source);
@@ -111,17 +111,17 @@ static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
 static neap_status run_conv(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
                             const struct run_context *context) {
   (void)context;
-  const struct attributes *a = &kernel_node(kernel)->attributes;
-  if (a->addend && in[2] != out[0]) { /* the sum goes on top of what the destination holds */
+  if (in[CONV_ADDEND] != NULL && in[CONV_ADDEND] != out[0]) { /* the sum goes on top of what is there */
     const struct activation y = cpu_kernel(kernel)->b;
-    memcpy(out[0], in[2],
+    memcpy(out[0], in[CONV_ADDEND],
            (size_t)(y.images * ((y.channels + y.lanes - 1) / y.lanes * y.lanes) * y.height * y.width) *
                sizeof(float));
   }
-  void *bias = a->bias ? in[kernel_node(kernel)->input_count - 1] : NULL;
-  return dnn_run(
-      cpu_kernel(kernel)->primitive,
-      &(struct dnn_operands){.a = in[0], .b = in[1], .c = out[0], .bias = bias, .scratchpad = workspace});
+  return dnn_run(cpu_kernel(kernel)->primitive, &(struct dnn_operands){.a = in[CONV_X],
+                                                                       .b = in[CONV_WEIGHTS],
+                                                                       .c = out[0],
+                                                                       .bias = in[CONV_BIAS],
+                                                                       .scratchpad = workspace});
 }
 
 neap_status prepare_conv(void *state, const struct neap_graph *graph, const struct node *node,
@@ -132,8 +132,8 @@ neap_status prepare_conv(void *state, const struct neap_graph *graph, const stru
   struct cpu_kernel kernel = {0};
   TRY(make_somehow(cpu, DNN_FORWARD, x, w, y, graph, node, NULL, p, &kernel, &p->inputs[0], &p->outputs[0]));
   p->inputs[1] = packed(dnn_weights(kernel.primitive));
-  if (node->attributes.addend) p->inputs[2] = p->outputs[0];
-  if (node->attributes.bias) p->inputs[node->input_count - 1] = ROW_MAJOR;
+  p->inputs[CONV_ADDEND] = p->outputs[0];
+  p->inputs[CONV_BIAS] = ROW_MAJOR;
   kernel.b = activation_of(y, p->outputs[0]);
   return cpu_finish(cpu, p, run_conv, kernel);
 }
@@ -187,7 +187,7 @@ static neap_status run_conv_transposed(const struct kernel *kernel, void *const 
   const struct cpu_kernel *k = cpu_kernel(kernel);
   TRY(dnn_run(k->primitive,
               &(struct dnn_operands){.a = out[0], .b = in[1], .c = in[0], .scratchpad = workspace}));
-  if (kernel_node(kernel)->attributes.bias) k->kernels->bias_add(k->b, in[2], out[0]);
+  if (in[2] != NULL) k->kernels->bias_add(k->b, in[2], out[0]);
   return NEAP_OK;
 }
 
@@ -199,7 +199,7 @@ neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph,
   TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, graph, node, NULL, p, &kernel, &p->outputs[0],
                    &p->inputs[0]));
   p->inputs[1] = packed(dnn_weights(kernel.primitive));
-  if (node->attributes.bias) p->inputs[2] = ROW_MAJOR;
+  p->inputs[2] = ROW_MAJOR;
   kernel.b = activation_of(y, p->outputs[0]);
   return cpu_finish(state, p, run_conv_transposed, kernel);
 }
@@ -209,10 +209,9 @@ neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph,
 static neap_status run_linear(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
                               const struct run_context *context) {
   (void)context;
-  void *bias = kernel_node(kernel)->attributes.bias ? in[2] : NULL;
   return dnn_run(
       cpu_kernel(kernel)->primitive,
-      &(struct dnn_operands){.a = in[0], .b = in[1], .c = out[0], .bias = bias, .scratchpad = workspace});
+      &(struct dnn_operands){.a = in[0], .b = in[1], .c = out[0], .bias = in[2], .scratchpad = workspace});
 }
 
 /* c = a b with both inputs in this order. */
@@ -229,11 +228,11 @@ static neap_status run_product_swapped(const struct kernel *kernel, void *const 
   return run_product(kernel, (void *const[]){in[1], in[0]}, out, workspace, context);
 }
 
-static neap_status prepare_product(struct cpu *cpu, struct preparation *p, kernel_run *run, int64_t m,
-                                   int64_t n, int64_t k, bool a_transposed, bool b_transposed, bool bias) {
+static neap_status prepare_product(struct cpu *cpu, const struct node *node, struct preparation *p,
+                                   kernel_run *run, struct dnn_matmul m) {
   struct cpu_kernel kernel = {0};
-  for (int i = 0; i < 3; i++) p->inputs[i] = ROW_MAJOR;
-  TRY(dnn_make_matmul(cpu->dnn, m, n, k, a_transposed, b_transposed, bias, &kernel.primitive));
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
   p->workspace = dnn_scratchpad_bytes(kernel.primitive);
   return cpu_finish(cpu, p, run, kernel);
 }
@@ -241,22 +240,59 @@ static neap_status prepare_product(struct cpu *cpu, struct preparation *p, kerne
 neap_status prepare_linear(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]);
-  return prepare_product(state, p, run_linear, x->dims[0], w->dims[0], w->dims[1], false, true,
-                         node->attributes.bias);
+  return prepare_product(state, node, p, run_linear,
+                         (struct dnn_matmul){.m = x->dims[0],
+                                             .n = w->dims[0],
+                                             .k = w->dims[1],
+                                             .b_transposed = true,
+                                             .bias = node->inputs[2] != NO_TENSOR});
 }
 
 neap_status prepare_linear_backward_data(void *state, const struct neap_graph *graph, const struct node *node,
                                          struct preparation *p) {
   const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  return prepare_product(state, p, run_product_swapped, dy->dims[0], w->dims[1], w->dims[0], false, false,
-                         false);
+  return prepare_product(state, node, p, run_product_swapped,
+                         (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0]});
 }
 
 neap_status prepare_linear_backward_weights(void *state, const struct neap_graph *graph,
                                             const struct node *node, struct preparation *p) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  return prepare_product(state, p, run_product_swapped, dy->dims[1], x->dims[1], x->dims[0], true, false,
-                         false);
+  const struct dnn_matmul m = {.m = dy->dims[1], .n = x->dims[1], .k = x->dims[0], .a_transposed = true};
+  return prepare_product(state, node, p, run_product_swapped, m);
+}
+
+/* ---- Batches of products ---- */
+
+static int64_t batch_of(const struct tensor *t) {
+  return t->elements / (t->dims[t->rank - 2] * t->dims[t->rank - 1]);
+}
+
+/* Batches that are alike are one dimension; rows of one matrix each are rows of one. */
+neap_status prepare_matmul(void *state, const struct neap_graph *graph, const struct node *node,
+                           struct preparation *p) {
+  const struct tensor *a = tensor(graph, node->inputs[0]), *b = tensor(graph, node->inputs[1]),
+                      *y = tensor(graph, node->outputs[0]);
+  const struct matmul_attributes *flags = &node->attributes.matmul;
+  struct dnn_matmul m = {.m = y->dims[y->rank - 2],
+                         .n = y->dims[y->rank - 1],
+                         .k = a->dims[a->rank - (flags->a_transposed ? 2 : 1)],
+                         .a_transposed = flags->a_transposed,
+                         .b_transposed = flags->b_transposed};
+  if (batch_of(b) == 1 && !m.a_transposed) {
+    m.m *= batch_of(a);
+  } else if (batch_of(a) == batch_of(b) && batch_of(a) == batch_of(y)) {
+    m.batch_rank = batch_of(y) > 1;
+    m.a_batch[0] = m.b_batch[0] = batch_of(y);
+  } else {
+    m.batch_rank = y->rank - 2;
+    for (int32_t i = 0; i < m.batch_rank; i++) {
+      const int32_t at_a = i - (y->rank - a->rank), at_b = i - (y->rank - b->rank);
+      m.a_batch[i] = at_a >= 0 ? a->dims[at_a] : 1;
+      m.b_batch[i] = at_b >= 0 ? b->dims[at_b] : 1;
+    }
+  }
+  return prepare_product(state, node, p, run_product, m);
 }
 
 /* ---- Reorder ---- */

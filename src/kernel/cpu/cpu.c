@@ -50,7 +50,7 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     if (node->op != OP_CONV && node->op != OP_CONV_TRANSPOSED) continue;
-    if (node->attributes.groups != 1) return 0;
+    if (node->attributes.conv.groups != 1) return 0;
     const double flops = node_flops(graph, node);
     wanted += flops;
     padded += flops * stretch(&graph->tensors.data[node->inputs[0]], block) *
@@ -106,7 +106,28 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
     snprintf(text, size, "%s", state->kernels->name);
 }
 
-static uint64_t packed_bytes(const void *packed) { return dnn_layout_bytes(packed); }
+static uint64_t format_bytes(const struct tensor *t, struct memory_format f) {
+  if (f.packed != NULL) return dnn_layout_bytes(f.packed);
+  uint64_t elements = (uint64_t)t->elements;
+  if (t->rank >= 2 && f.lanes > 1) {
+    const int64_t padded = (t->dims[1] + f.lanes - 1) / f.lanes * f.lanes;
+    elements = (uint64_t)(t->elements / t->dims[1] * padded);
+  }
+  return dtype_bytes(t->dtype, elements);
+}
+
+/* The lanes that put every element at the same place: where there is one pixel, channels are adjacent anyway.
+ */
+static int64_t canonical_lanes(const struct tensor *t, struct memory_format f) {
+  int64_t pixels = 1;
+  for (int32_t i = 2; i < t->rank; i++) pixels *= t->dims[i];
+  return t->rank < 2 || (pixels == 1 && t->dims[1] % f.lanes == 0) ? 1 : f.lanes;
+}
+
+static bool same_place(const struct tensor *t, struct memory_format a, struct memory_format b) {
+  if (a.packed != NULL || b.packed != NULL) return a.packed == b.packed;
+  return canonical_lanes(t, a) == canonical_lanes(t, b);
+}
 
 /* Between a variable's own format and row-major. */
 static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct memory_format format,
@@ -139,54 +160,13 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
 }
 
 static cpu_prepare *const prepares[OP_COUNT] = {
-    [OP_CONV] = prepare_conv,
-    [OP_BATCH_NORM_STATISTICS] = prepare_batch_norm_statistics,
-    [OP_BATCH_NORM] = prepare_batch_norm,
-    [OP_RELU] = prepare_relu,
-    [OP_ADD] = prepare_add,
-    [OP_MAX_POOL] = prepare_max_pool,
-    [OP_AVERAGE_POOL] = prepare_average_pool,
-    [OP_GLOBAL_AVERAGE_POOL] = prepare_global_average_pool,
-    [OP_LINEAR] = prepare_linear,
-    [OP_DROPOUT] = prepare_dropout,
-    [OP_RELU6] = prepare_relu6,
-    [OP_CONCAT] = prepare_concat,
-    [OP_SLICE] = prepare_slice,
-    [OP_LOCAL_RESPONSE_NORM] = prepare_local_response_norm,
-    [OP_SOFTMAX_CROSS_ENTROPY] = prepare_softmax_cross_entropy,
-    [OP_CONV_TRANSPOSED] = prepare_conv_transposed,
-    [OP_CROP] = prepare_crop,
-    [OP_RESIZE] = prepare_resize,
-    [OP_ADAPTIVE_AVERAGE_POOL] = prepare_adaptive_average_pool,
-    [OP_CONV_BACKWARD_DATA] = prepare_conv_backward_data,
-    [OP_CONV_BACKWARD_WEIGHTS] = prepare_conv_backward_weights,
-    [OP_BIAS_BACKWARD] = prepare_bias_backward,
-    [OP_BATCH_NORM_BACKWARD] = prepare_batch_norm_backward,
-    [OP_RELU_BACKWARD] = prepare_relu_backward,
-    [OP_MAX_POOL_BACKWARD] = prepare_max_pool_backward,
-    [OP_AVERAGE_POOL_BACKWARD] = prepare_average_pool_backward,
-    [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = prepare_global_average_pool_backward,
-    [OP_LINEAR_BACKWARD_DATA] = prepare_linear_backward_data,
-    [OP_LINEAR_BACKWARD_WEIGHTS] = prepare_linear_backward_weights,
-    [OP_RELU6_BACKWARD] = prepare_relu6_backward,
-    [OP_SLICE_BACKWARD] = prepare_slice_backward,
-    [OP_LOCAL_RESPONSE_NORM_BACKWARD] = prepare_local_response_norm_backward,
-    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = prepare_softmax_cross_entropy_backward,
-    [OP_CROP_BACKWARD] = prepare_crop_backward,
-    [OP_RESIZE_BACKWARD] = prepare_resize_backward,
-    [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = prepare_adaptive_average_pool_backward,
-    [OP_RELU_MASK] = prepare_relu_mask,
-    [OP_RELU_MASK_BACKWARD] = prepare_relu_mask_backward,
-    [OP_SGD] = prepare_sgd,
-    [OP_ADAMW] = prepare_adamw,
-    [OP_RUNNING_STATISTICS] = prepare_running_statistics,
-    [OP_REORDER] = prepare_reorder,
+#define OP(NAME, id) [OP_##NAME] = prepare_##id,
+#include "op/list.h"
+#undef OP
 };
 
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
-  RETURN_IF(prepares[node->op] == NULL, NEAP_UNSUPPORTED, "the cpu backend has no operator %s",
-            op_rows[node->op].name);
   return prepares[node->op](state, graph, node, p);
 }
 
@@ -195,8 +175,8 @@ const struct backend cpu_backend = {
     .create_state = create_state,
     .free_state = free_state,
     .describe = describe,
-    .packed_bytes = packed_bytes,
-    .element_bytes = dtype_bytes,
+    .format_bytes = format_bytes,
+    .same_place = same_place,
     .export_variable = export_variable,
     .import_variable = import_variable,
     .prepare = prepare,

@@ -21,6 +21,7 @@ struct cpu_kernel {
   const struct dnn_primitive *primitive; /* NULL: a kernel of our own */
   struct activation a, b;                /* of the operator's main tensors */
   uint64_t count;                        /* elements of a variable, as it lies in memory */
+  struct strides strides;                /* of operands in row-major order */
 };
 
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,
@@ -38,22 +39,9 @@ neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run 
 
 static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) { return kernel->state; }
 
-/* convolution.c: with oneDNN */
-cpu_prepare prepare_conv, prepare_conv_backward_data, prepare_conv_backward_weights, prepare_linear,
-    prepare_linear_backward_data, prepare_linear_backward_weights, prepare_reorder, prepare_conv_transposed;
-
-/* own.c: kernels of our own */
-cpu_prepare prepare_batch_norm_statistics, prepare_batch_norm, prepare_batch_norm_backward, prepare_relu,
-    prepare_relu_backward, prepare_relu6, prepare_relu6_backward, prepare_add, prepare_bias_backward,
-    prepare_max_pool, prepare_max_pool_backward, prepare_average_pool, prepare_average_pool_backward,
-    prepare_global_average_pool, prepare_global_average_pool_backward, prepare_softmax_cross_entropy,
-    prepare_softmax_cross_entropy_backward, prepare_dropout, prepare_sgd, prepare_adamw,
-    prepare_running_statistics, prepare_crop, prepare_crop_backward, prepare_resize, prepare_resize_backward,
-    prepare_adaptive_average_pool, prepare_adaptive_average_pool_backward, prepare_relu_mask,
-    prepare_relu_mask_backward;
-
-/* channels.c: across channels, with kernels of our own */
-cpu_prepare prepare_concat, prepare_slice, prepare_slice_backward, prepare_local_response_norm,
-    prepare_local_response_norm_backward;
+/* One for each operator: prepare_conv, ... */
+#define OP(NAME, id) cpu_prepare prepare_##id;
+#include "op/list.h"
+#undef OP
 
 #endif

@@ -34,7 +34,7 @@ struct dnn_primitive {
   /* What it was made from, to find it again. */
   int kind;
   struct dnn_convolution convolution;
-  int64_t sizes[6];
+  struct dnn_matmul matmul;
   const struct dnn_layout *from, *to;
 };
 
@@ -387,12 +387,20 @@ static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap
   return NEAP_OK;
 }
 
+static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) {
+  bool same = a->batch_rank == b->batch_rank && a->m == b->m && a->n == b->n && a->k == b->k &&
+              a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed && a->bias == b->bias;
+  for (int32_t i = 0; same && i < a->batch_rank; i++)
+    same = a->a_batch[i] == b->a_batch[i] && a->b_batch[i] == b->b_batch[i];
+  return same;
+}
+
 static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primitive *key) {
   for (size_t i = 0; i < dnn->primitives.count; i++) {
     struct dnn_primitive *p = dnn->primitives.data[i];
     const struct dnn_convolution *a = &p->convolution, *b = &key->convolution;
     if (p->kind == key->kind && p->from == key->from && p->to == key->to &&
-        memcmp(p->sizes, key->sizes, sizeof p->sizes) == 0 && a->pass == b->pass && a->plain == b->plain &&
+        same_matmul(&p->matmul, &key->matmul) && a->pass == b->pass && a->plain == b->plain &&
         a->winograd == b->winograd && a->bias == b->bias && a->addend == b->addend &&
         memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
@@ -459,23 +467,41 @@ static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const 
   return finish(dnn, p, *pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, bias ? DNNL_ARG_BIAS : 0});
 }
 
-neap_status dnn_make_matmul(struct dnn *dnn, int64_t m, int64_t n, int64_t k, bool a_transposed,
-                            bool b_transposed, bool bias, const struct dnn_primitive **out) {
+/* [batch..., rows, columns] in row-major order, or with the last two stored the other way round. */
+static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *batch, int64_t rows,
+                                     int64_t columns, bool transposed, dnnl_memory_desc_t *md) {
+  int64_t dims[DNN_BATCH_LIMIT + 2], strides[DNN_BATCH_LIMIT + 2], stride = rows * columns;
+  const int32_t rank = m->batch_rank;
+  for (int32_t i = rank; i-- > 0; stride *= batch[i]) {
+    dims[i] = batch[i];
+    strides[i] = stride;
+  }
+  dims[rank] = rows;
+  dims[rank + 1] = columns;
+  strides[rank] = transposed ? 1 : columns;
+  strides[rank + 1] = transposed ? rows : 1;
+  return describe_strides(rank + 2, dims, strides, md);
+}
+
+neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out) {
   struct dnn_primitive *p;
   neap_status status;
-  const struct dnn_primitive key = {.kind = KIND_MATMUL,
-                                    .sizes = {m, n, k, a_transposed, b_transposed, bias}};
-  if (find_or_start(dnn, key, &p, out, &status)) return status;
-  const int64_t dims[4][2] = {{m, k}, {k, n}, {m, n}, {1, n}};
-  const bool transposed[4] = {a_transposed, b_transposed, false, false};
+  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_MATMUL, .matmul = *m}, &p, out, &status))
+    return status;
+  int64_t batch[DNN_BATCH_LIMIT], ones[DNN_BATCH_LIMIT];
+  for (int32_t i = 0; i < m->batch_rank; i++) {
+    batch[i] = m->a_batch[i] > m->b_batch[i] ? m->a_batch[i] : m->b_batch[i];
+    ones[i] = 1;
+  }
   dnnl_memory_desc_t md[4];
   int made = 0;
   for (; made < 4 && status == NEAP_OK; made += status == NEAP_OK)
-    status = describe_strides(
-        2, dims[made], transposed[made] ? (int64_t[]){1, dims[made][0]} : (int64_t[]){dims[made][1], 1},
-        &md[made]);
+    status = made == 0   ? describe_matrices(m, m->a_batch, m->m, m->k, m->a_transposed, &md[0])
+             : made == 1 ? describe_matrices(m, m->b_batch, m->k, m->n, m->b_transposed, &md[1])
+             : made == 2 ? describe_matrices(m, batch, m->m, m->n, false, &md[2])
+                         : describe_matrices(m, ones, 1, m->n, false, &md[3]);
   dnnl_primitive_desc_t pd = NULL;
-  if (status == NEAP_OK) status = build_matmul(dnn, p, md, bias, &pd);
+  if (status == NEAP_OK) status = build_matmul(dnn, p, md, m->bias, &pd);
   if (pd != NULL) dnnl_primitive_desc_destroy(pd);
 #if DNN_3
   while (made > 0) dnnl_memory_desc_destroy(md[--made]);

@@ -50,9 +50,16 @@ neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *
                                  const struct dnn_layout *weights, const struct dnn_primitive **out);
 const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive);
 
-/* c [m, n] = a [m, k] b [k, n] (+ bias [n]); a and b may be stored transposed, all are dense. */
-neap_status dnn_make_matmul(struct dnn *dnn, int64_t m, int64_t n, int64_t k, bool a_transposed,
-                            bool b_transposed, bool bias, const struct dnn_primitive **out);
+/* c [batch..., m, n] = a [batch..., m, k] b [batch..., k, n] (+ bias [n]); a and b may be stored transposed,
+ * all are dense. A dimension of the batch may be 1 in one of the two. */
+enum { DNN_BATCH_LIMIT = 6 };
+struct dnn_matmul {
+  int32_t batch_rank;
+  int64_t a_batch[DNN_BATCH_LIMIT], b_batch[DNN_BATCH_LIMIT];
+  int64_t m, n, k;
+  bool a_transposed, b_transposed, bias;
+};
+neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out);
 neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
                              const struct dnn_primitive **out);
 

@@ -11,10 +11,6 @@
   neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
                    struct preparation *p)
 
-static const struct tensor *input(const struct neap_graph *graph, const struct node *node, int32_t i) {
-  return &graph->tensors.data[node->inputs[i]];
-}
-
 /* Elements in memory, padding lanes included. */
 static int64_t stored(struct activation a) {
   return a.images * ((a.channels + a.lanes - 1) / a.lanes * a.lanes) * a.height * a.width;
@@ -29,9 +25,10 @@ static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) 
  * does. */
 static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                  struct preparation *p, kernel_run *run, unsigned same, bool reduces) {
+  if (p->inputs[0].lanes == 0) p->inputs[0] = ROW_MAJOR; /* a variable that is packed, or free to choose */
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = same >> i & 1 ? p->inputs[0] : ROW_MAJOR;
   if (same & 1) p->outputs[0] = p->inputs[0];
-  const struct activation a = activation_of(input(graph, node, 0), p->inputs[0]);
+  const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);
   if (reduces) p->workspace = reduction_workspace(cpu, a);
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
 }
@@ -53,21 +50,22 @@ PREPARE(prepare_batch_norm_statistics) {
 }
 
 static float ceiling_of(const struct kernel *kernel) {
-  return !ATTRIBUTES.relu ? 0 : ATTRIBUTES.ceiling != 0 ? ATTRIBUTES.ceiling : INFINITY;
+  const struct batch_norm_attributes *a = &ATTRIBUTES.batch_norm;
+  return !a->relu ? 0 : a->ceiling != 0 ? a->ceiling : INFINITY;
 }
 
 RUN(run_batch_norm) {
   (void)workspace, (void)context;
-  K->batch_norm(A, in[0], in[1], in[2], in[3], in[4], ATTRIBUTES.epsilon, ceiling_of(kernel), out[0]);
+  K->batch_norm(A, in[0], in[1], in[2], in[3], in[4], ATTRIBUTES.batch_norm.epsilon, ceiling_of(kernel),
+                out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_batch_norm) { return prepare_alike(state, graph, node, p, run_batch_norm, 1, false); }
 
 RUN(run_batch_norm_backward) {
   (void)context;
-  const float *addend = ATTRIBUTES.addend ? in[6] : NULL;
-  K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.epsilon, ceiling_of(kernel),
-                         addend, out[0], out[1], out[2], workspace);
+  K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.batch_norm.epsilon,
+                         ceiling_of(kernel), in[6], out[0], out[1], out[2], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_batch_norm_backward) {
@@ -76,8 +74,8 @@ PREPARE(prepare_batch_norm_backward) {
 
 RUN(run_running_statistics) {
   (void)out, (void)workspace, (void)context;
-  K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1], ATTRIBUTES.momentum,
-                        ATTRIBUTES.size);
+  K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1],
+                        ATTRIBUTES.batch_norm.momentum, ATTRIBUTES.batch_norm.count);
   return NEAP_OK;
 }
 PREPARE(prepare_running_statistics) {
@@ -86,19 +84,30 @@ PREPARE(prepare_running_statistics) {
 
 /* ---- Elementwise ---- */
 
-RUN(run_relu) {
-  (void)workspace, (void)context;
-  K->relu(stored(A), in[0], out[0]);
-  return NEAP_OK;
-}
-PREPARE(prepare_relu) { return prepare_alike(state, graph, node, p, run_relu, 1, false); }
+#define KERNEL_OF_X(id)       K->id##_backward(stored(A), scalars_of(kernel), in[0], in[1], out[0])
+#define KERNEL_OF_Y(id)       KERNEL_OF_X(id)
+#define KERNEL_OF_NOTHING(id) K->id##_backward(stored(A), scalars_of(kernel), NULL, in[0], out[0])
 
-RUN(run_relu_backward) {
-  (void)workspace, (void)context;
-  K->relu_backward(stored(A), in[0], in[1], out[0]);
-  return NEAP_OK;
+static struct scalars scalars_of(const struct kernel *kernel) {
+  return (struct scalars){ATTRIBUTES.scalar.a, ATTRIBUTES.scalar.b};
 }
-PREPARE(prepare_relu_backward) { return prepare_alike(state, graph, node, p, run_relu_backward, 3, false); }
+
+#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+  RUN(run_##id) {                                                                                            \
+    (void)workspace, (void)context;                                                                          \
+    K->id(stored(A), scalars_of(kernel), in[0], out[0]);                                                     \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id) { return prepare_alike(state, graph, node, p, run_##id, 1, false); }                 \
+  RUN(run_##id##_backward) {                                                                                 \
+    (void)workspace, (void)context;                                                                          \
+    KERNEL_OF_##KEEPS(id);                                                                                   \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id##_backward) {                                                                         \
+    return prepare_alike(state, graph, node, p, run_##id##_backward, 3, false);                              \
+  }
+#include "op/elementwise_list.h"
 
 /* The bits lie as the elements do. */
 RUN(run_relu_mask) {
@@ -120,43 +129,17 @@ PREPARE(prepare_relu_mask_backward) {
   return prepare_alike(state, graph, node, p, run_relu_mask_backward, 3, false);
 }
 
-RUN(run_relu6) {
-  (void)workspace, (void)context;
-  K->relu6(stored(A), in[0], out[0]);
-  return NEAP_OK;
-}
-PREPARE(prepare_relu6) { return prepare_alike(state, graph, node, p, run_relu6, 1, false); }
-
-RUN(run_relu6_backward) {
-  (void)workspace, (void)context;
-  K->relu6_backward(stored(A), in[0], in[1], out[0]);
-  return NEAP_OK;
-}
-PREPARE(prepare_relu6_backward) { return prepare_alike(state, graph, node, p, run_relu6_backward, 3, false); }
-
-RUN(run_add) {
-  (void)workspace, (void)context;
-  K->add(stored(A), in[0], in[1], out[0]);
-  return NEAP_OK;
-}
-
-/* Packed weight gradients are added as they lie. */
-RUN(run_add_packed) {
-  (void)workspace, (void)context;
-  K->add((int64_t)cpu_kernel(kernel)->count, in[0], in[1], out[0]);
-  return NEAP_OK;
-}
-PREPARE(prepare_add) {
-  if (p->inputs[0].packed == NULL) return prepare_alike(state, graph, node, p, run_add, 3, false);
-  p->inputs[1] = p->outputs[0] = p->inputs[0];
-  const uint64_t count = dnn_layout_bytes(p->inputs[0].packed) / sizeof(float);
-  return cpu_finish(state, p, run_add_packed, (struct cpu_kernel){.count = count});
+PREPARE(prepare_cast) {
+  (void)state, (void)p;
+  return neap_fail(NEAP_UNSUPPORTED, "no kernel from %s to %s",
+                   dtype_rows[node_input(graph, node, 0)->dtype].name,
+                   dtype_rows[graph->tensors.data[node->outputs[0]].dtype].name);
 }
 
 RUN(run_dropout) {
   (void)workspace;
-  const struct random_key key = {context->seed, random_stream(context->step, ATTRIBUTES.stream)};
-  K->dropout(A, key, ATTRIBUTES.probability, in[0], out[0]);
+  const struct random_key key = {context->seed, random_stream(context->step, ATTRIBUTES.dropout.stream)};
+  K->dropout(A, key, ATTRIBUTES.dropout.probability, in[0], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_dropout) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }
@@ -171,8 +154,8 @@ PREPARE(prepare_bias_backward) { return prepare_alike(state, graph, node, p, run
 /* ---- Pooling ---- */
 
 static struct window window_of(const struct kernel *kernel) {
-  return (struct window){ATTRIBUTES.size, ATTRIBUTES.stride, ATTRIBUTES.padding, ATTRIBUTES.count_padding,
-                         ATTRIBUTES.relu};
+  const struct pool_attributes *a = &ATTRIBUTES.pool;
+  return (struct window){a->size, a->stride, a->padding, a->count_padding, a->relu};
 }
 
 /* a: the larger side (x or dx), b: the smaller (y or dy). All in the format of input 0. */
@@ -180,7 +163,7 @@ static neap_status prepare_pool(struct cpu *cpu, const struct neap_graph *graph,
                                 struct preparation *p, kernel_run *run, bool backward) {
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
   for (int32_t i = 0; i < node->output_count; i++) p->outputs[i] = p->inputs[0];
-  const struct tensor *out = &graph->tensors.data[node->outputs[0]], *in = input(graph, node, 0);
+  const struct tensor *out = &graph->tensors.data[node->outputs[0]], *in = node_input(graph, node, 0);
   struct cpu_kernel kernel = {.a = activation_of(backward ? out : in, p->inputs[0]),
                               .b = activation_of(backward ? in : out, p->inputs[0])};
   kernel.a.lanes = kernel.b.lanes = p->inputs[0].lanes; /* also where one side is a single pixel */
@@ -246,14 +229,14 @@ PREPARE(prepare_global_average_pool_backward) {
 
 RUN(run_crop) {
   (void)workspace, (void)context;
-  K->crop(A, B, ATTRIBUTES.top, ATTRIBUTES.left, in[0], out[0]);
+  K->crop(A, B, ATTRIBUTES.crop.top, ATTRIBUTES.crop.left, in[0], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_crop) { return prepare_pool(state, graph, node, p, run_crop, false); }
 
 RUN(run_crop_backward) {
   (void)workspace, (void)context;
-  K->crop_backward(A, B, ATTRIBUTES.top, ATTRIBUTES.left, in[0], ATTRIBUTES.addend ? in[1] : NULL, out[0]);
+  K->crop_backward(A, B, ATTRIBUTES.crop.top, ATTRIBUTES.crop.left, in[0], in[1], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_crop_backward) { return prepare_pool(state, graph, node, p, run_crop_backward, true); }
@@ -264,12 +247,12 @@ static uint64_t resize_workspace(const struct tensor *y) {
 
 RUN(run_resize) {
   (void)context;
-  K->resize(A, B, ATTRIBUTES.align_corners, in[0], out[0], workspace);
+  K->resize(A, B, ATTRIBUTES.resize.align_corners, in[0], out[0], workspace);
   return NEAP_OK;
 }
 /* Without lanes that hold no channel: there would be many more of them than before. */
 PREPARE(prepare_resize) {
-  const int64_t channels = input(graph, node, 0)->dims[1];
+  const int64_t channels = node_input(graph, node, 0)->dims[1];
   if (channels % p->inputs[0].lanes != 0) p->inputs[0] = (struct memory_format){.lanes = channels};
   p->workspace = resize_workspace(&graph->tensors.data[node->outputs[0]]);
   return prepare_pool(state, graph, node, p, run_resize, false);
@@ -277,11 +260,11 @@ PREPARE(prepare_resize) {
 
 RUN(run_resize_backward) {
   (void)context;
-  K->resize_backward(A, B, ATTRIBUTES.align_corners, in[0], out[0], workspace);
+  K->resize_backward(A, B, ATTRIBUTES.resize.align_corners, in[0], out[0], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_resize_backward) {
-  p->workspace = resize_workspace(input(graph, node, 0));
+  p->workspace = resize_workspace(node_input(graph, node, 0));
   return prepare_pool(state, graph, node, p, run_resize_backward, true);
 }
 
@@ -305,6 +288,12 @@ PREPARE(prepare_adaptive_average_pool_backward) {
 
 /* ---- Loss ---- */
 
+static struct labelled labelled_of(const struct kernel *kernel) {
+  const struct tensor *x = kernel_input(kernel, 0);
+  const struct loss_attributes *a = &ATTRIBUTES.loss;
+  return (struct labelled){x->elements / x->dims[1], x->dims[1], a->ignored, a->smoothing};
+}
+
 /* Logits with their classes side by side, so that a row or a pixel is a run of memory. */
 static struct memory_format classes_last(const struct tensor *logits) {
   return logits->rank > 2 ? (struct memory_format){.lanes = logits->dims[1]} : ROW_MAJOR;
@@ -312,26 +301,22 @@ static struct memory_format classes_last(const struct tensor *logits) {
 
 RUN(run_softmax_cross_entropy) {
   (void)context;
-  const struct tensor *x = kernel_input(kernel, 0);
-  K->softmax_cross_entropy(x->elements / x->dims[1], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing, out[0],
-                           out[1], workspace);
+  K->softmax_cross_entropy(labelled_of(kernel), in[0], in[1], out[0], out[1], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_softmax_cross_entropy) {
-  p->inputs[0] = classes_last(input(graph, node, 0));
+  p->inputs[0] = classes_last(node_input(graph, node, 0));
   p->workspace = LOSS_PARTS * sizeof(struct loss_part);
   return prepare_alike(state, graph, node, p, run_softmax_cross_entropy, 0, false);
 }
 
 RUN(run_softmax_cross_entropy_backward) {
   (void)workspace, (void)context;
-  const struct tensor *x = kernel_input(kernel, 0);
-  K->softmax_cross_entropy_backward(x->elements / x->dims[1], x->dims[1], in[0], in[1], ATTRIBUTES.smoothing,
-                                    out[0]);
+  K->softmax_cross_entropy_backward(labelled_of(kernel), in[0], in[1], in[2], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_softmax_cross_entropy_backward) {
-  p->inputs[0] = classes_last(input(graph, node, 0));
+  p->inputs[0] = classes_last(node_input(graph, node, 0));
   return prepare_alike(state, graph, node, p, run_softmax_cross_entropy_backward, 1, false);
 }
 
@@ -339,28 +324,28 @@ PREPARE(prepare_softmax_cross_entropy_backward) {
 
 static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                   struct preparation *p, kernel_run *run) {
-  if (p->inputs[0].lanes == 0 && p->inputs[0].packed == NULL) p->inputs[0] = ROW_MAJOR;
+  if (!format_chosen(p->inputs[0])) p->inputs[0] = ROW_MAJOR;
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
   const struct dnn_layout *layout = p->inputs[0].packed;
-  const uint64_t count =
-      layout != NULL ? dnn_layout_bytes(layout) / sizeof(float) : (uint64_t)input(graph, node, 0)->elements;
+  const uint64_t count = layout != NULL ? dnn_layout_bytes(layout) / sizeof(float)
+                                        : (uint64_t)node_input(graph, node, 0)->elements;
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.count = count});
 }
 
 RUN(run_sgd) {
   (void)out, (void)workspace;
-  float *momentum = kernel_node(kernel)->input_count > 2 ? in[2] : NULL;
-  K->sgd((int64_t)cpu_kernel(kernel)->count, in[0], momentum, in[1], context->learning_rate,
-         ATTRIBUTES.momentum, ATTRIBUTES.weight_decay, ATTRIBUTES.nesterov);
+  const struct update_attributes *a = &ATTRIBUTES.update;
+  K->sgd((int64_t)cpu_kernel(kernel)->count, in[0], in[2], in[1], context->learning_rate, a->momentum,
+         a->weight_decay, a->nesterov);
   return NEAP_OK;
 }
 PREPARE(prepare_sgd) { return prepare_update(state, graph, node, p, run_sgd); }
 
 RUN(run_adamw) {
   (void)out, (void)workspace;
-  K->adamw((int64_t)cpu_kernel(kernel)->count, in[0], in[2], in[3], in[1], context->learning_rate,
-           ATTRIBUTES.beta1, ATTRIBUTES.beta2, ATTRIBUTES.epsilon, ATTRIBUTES.weight_decay,
-           (int64_t)context->step + 1);
+  const struct update_attributes *a = &ATTRIBUTES.update;
+  K->adamw((int64_t)cpu_kernel(kernel)->count, in[0], in[2], in[3], in[1], context->learning_rate, a->beta1,
+           a->beta2, a->epsilon, a->weight_decay, (int64_t)context->step + 1);
   return NEAP_OK;
 }
 PREPARE(prepare_adamw) { return prepare_update(state, graph, node, p, run_adamw); }

@@ -4,46 +4,64 @@
 
 #include "kernel/ref/ref.h"
 
+/* A tensor around one axis: elements before it, of it, behind it. */
+struct axis {
+  int64_t outer, count, inner;
+};
+
+static struct axis axis_of(const struct tensor *t, int64_t axis) {
+  struct axis a = {1, t->dims[axis], 1};
+  FOR(i, axis) a.outer *= t->dims[i];
+  for (int64_t i = axis + 1; i < t->rank; i++) a.inner *= t->dims[i];
+  return a;
+}
+
 RUN(run_concat) {
   UNUSED;
-  const struct shape sy = shape_of(kernel_output(kernel, 0));
+  const int64_t axis = ATTRIBUTES->part.axis;
+  const struct axis whole = axis_of(kernel_output(kernel, 0), axis);
   double *y = out[0];
   int64_t first = 0;
   FOR(part, kernel_node(kernel)->input_count) {
-    const struct shape sx = shape_of(kernel_input(kernel, (int32_t)part));
+    const struct axis a = axis_of(kernel_input(kernel, (int32_t)part), axis);
     const double *x = in[part];
-    FOR(n, sx.n) FOR(c, sx.c) FOR(h, sx.h) FOR(w, sx.w) y[at(sy, n, first + c, h, w)] = x[at(sx, n, c, h, w)];
-    first += sx.c;
+    FOR(o, a.outer)
+    FOR(c, a.count) FOR(i, a.inner) y[(o * whole.count + first + c) * whole.inner + i] =
+        x[(o * a.count + c) * a.inner + i];
+    first += a.count;
   }
   return NEAP_OK;
 }
 
 RUN(run_slice) {
   UNUSED;
-  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
-  const double *x = in[0], *addend = ATTRIBUTES->addend ? in[1] : NULL;
+  const struct part_attributes *p = &ATTRIBUTES->part;
+  const struct axis whole = axis_of(kernel_input(kernel, 0), p->axis);
+  const double *x = in[0], *addend = in[1];
   double *y = out[0];
-  FOR(n, sy.n) FOR(c, sy.c) FOR(h, sy.h) FOR(w, sy.w) {
-    const int64_t i = at(sy, n, c, h, w);
-    y[i] = x[at(sx, n, ATTRIBUTES->first + c, h, w)] + (addend != NULL ? addend[i] : 0);
+  FOR(o, whole.outer) FOR(c, p->count) FOR(i, whole.inner) {
+    const int64_t to = (o * p->count + c) * whole.inner + i;
+    y[to] = x[(o * whole.count + p->first + c) * whole.inner + i] + (addend != NULL ? addend[to] : 0);
   }
   return NEAP_OK;
 }
 
 RUN(run_slice_backward) {
   UNUSED;
-  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
+  const struct part_attributes *p = &ATTRIBUTES->part;
+  const struct axis whole = axis_of(kernel_output(kernel, 0), p->axis);
   const double *dy = in[0];
   double *dx = out[0];
   memset(dx, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *dx);
-  FOR(n, sy.n)
-  FOR(c, sy.c) FOR(h, sy.h) FOR(w, sy.w) dx[at(sx, n, ATTRIBUTES->first + c, h, w)] = dy[at(sy, n, c, h, w)];
+  FOR(o, whole.outer)
+  FOR(c, p->count) FOR(i, whole.inner) dx[(o * whole.count + p->first + c) * whole.inner + i] =
+      dy[(o * p->count + c) * whole.inner + i];
   return NEAP_OK;
 }
 
 /* The sums of Krizhevsky et al. 2012, section 3.3, with alpha over the size of the window, of one pixel's
  * channels, which lie `stride` apart. */
-static double response(const struct attributes *a, const double *x, int64_t channels, int64_t stride,
+static double response(const struct response_attributes *a, const double *x, int64_t channels, int64_t stride,
                        int64_t c) {
   double sum = 0;
   for (int64_t j = c - a->size / 2; j <= c + (a->size - 1) / 2; j++)
@@ -57,7 +75,9 @@ RUN(run_local_response_norm) {
   double *x = in[0], *y = out[0], *power = workspace;
   FOR(n, s.n) FOR(p, s.h * s.w) {
     const int64_t first = n * s.c * s.h * s.w + p, stride = s.h * s.w;
-    FOR(c, s.c) power[c] = pow(response(ATTRIBUTES, x + first, s.c, stride, c), -(double)ATTRIBUTES->beta);
+    FOR(c, s.c)
+    power[c] =
+        pow(response(&ATTRIBUTES->response, x + first, s.c, stride, c), -(double)ATTRIBUTES->response.beta);
     FOR(c, s.c) y[first + c * stride] = x[first + c * stride] * power[c];
   }
   return NEAP_OK;
@@ -67,7 +87,7 @@ RUN(run_local_response_norm) {
  * holds i. */
 RUN(run_local_response_norm_backward) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
+  const struct response_attributes *a = &ATTRIBUTES->response;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], *dy = in[1], beta = (double)a->beta;
   double *dx = out[0], *direct = workspace, *share = direct + s.c;

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "kernel/random_stream.h"
 #include "kernel/ref/ref.h"
+#include "rewrite/rewrite.h"
 
 /* ---- Convolution ---- */
 
@@ -14,12 +15,12 @@
 typedef void products(void *sums, int64_t x, int64_t stride, int64_t w, int64_t y, int64_t count);
 
 /* Walks every product of a convolution of x [N, C, H, W] with w [K, C / groups, R, S] to y [N, K, H', W']. */
-static void walk_convolution(const struct attributes *a, const struct tensor *x, const struct tensor *w,
+static void walk_convolution(const struct conv_attributes *a, const struct tensor *x, const struct tensor *w,
                              const struct tensor *y, products *visit, void *sums) {
   const struct shape sx = shape_of(x), sw = shape_of(w), sy = shape_of(y);
   FOR(n, sy.n) FOR(k, sy.c) FOR(c, sw.c) FOR(r, sw.h) FOR(s, sw.w) {
     const int64_t channel = k / (sy.c / a->groups) * sw.c + c;
-    const int64_t row = r * a->dilation - padding_of(a, 0), column = s * a->dilation - padding_of(a, 1);
+    const int64_t row = r * a->dilation - a->padding[0], column = s * a->dilation - a->padding[1];
     int64_t begin = 0, end = sy.w; /* of the places in a row of y whose column of x is there */
     while (begin < end && begin * a->stride + column < 0) begin++;
     while (end > begin && (end - 1) * a->stride + column >= sx.w) end--;
@@ -50,58 +51,56 @@ static void visit_weights(void *sums, int64_t x, int64_t stride, int64_t w, int6
   FOR(i, count) o->sum[w] += o->a[x + i * stride] * o->b[y + i];
 }
 
-static RUN(run_conv) {
+RUN(run_conv) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
   const struct tensor *y = kernel_output(kernel, 0);
   const struct shape s = shape_of(y);
   double *sum = out[0];
-  const double *addend = a->addend ? in[2] : NULL,
-               *bias = a->bias ? in[kernel_node(kernel)->input_count - 1] : NULL;
+  const double *addend = in[CONV_ADDEND], *bias = in[CONV_BIAS];
   FOR(i, y->elements)
   sum[i] = (addend != NULL ? addend[i] : 0) + (bias != NULL ? bias[i / (s.h * s.w) % s.c] : 0);
-  walk_convolution(a, kernel_input(kernel, 0), kernel_input(kernel, 1), y, visit_forward,
+  walk_convolution(&ATTRIBUTES->conv, kernel_input(kernel, 0), kernel_input(kernel, 1), y, visit_forward,
                    &(struct operands){in[0], in[1], sum});
   return NEAP_OK;
 }
 
 /* w, dy -> dx */
-static RUN(run_conv_backward_data) {
+RUN(run_conv_backward_data) {
   UNUSED;
   memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
-  walk_convolution(ATTRIBUTES, kernel_output(kernel, 0), kernel_input(kernel, 0), kernel_input(kernel, 1),
-                   visit_data, &(struct operands){in[0], in[1], out[0]});
+  walk_convolution(&ATTRIBUTES->conv, kernel_output(kernel, 0), kernel_input(kernel, 0),
+                   kernel_input(kernel, 1), visit_data, &(struct operands){in[0], in[1], out[0]});
   return NEAP_OK;
 }
 
 /* x, dy -> dw */
-static RUN(run_conv_backward_weights) {
+RUN(run_conv_backward_weights) {
   UNUSED;
   memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
-  walk_convolution(ATTRIBUTES, kernel_input(kernel, 0), kernel_output(kernel, 0), kernel_input(kernel, 1),
-                   visit_weights, &(struct operands){in[0], in[1], out[0]});
+  walk_convolution(&ATTRIBUTES->conv, kernel_input(kernel, 0), kernel_output(kernel, 0),
+                   kernel_input(kernel, 1), visit_weights, &(struct operands){in[0], in[1], out[0]});
   return NEAP_OK;
 }
 
 /* The convolution goes from y to x: w [C, K, R, S] */
-static RUN(run_conv_transposed) {
+RUN(run_conv_transposed) {
   UNUSED;
   const struct tensor *y = kernel_output(kernel, 0);
   const struct shape s = shape_of(y);
   double *sum = out[0];
-  const double *bias = ATTRIBUTES->bias ? in[2] : NULL;
+  const double *bias = in[2];
   FOR(i, y->elements) sum[i] = bias != NULL ? bias[i / (s.h * s.w) % s.c] : 0;
-  walk_convolution(ATTRIBUTES, y, kernel_input(kernel, 1), kernel_input(kernel, 0), visit_data,
+  walk_convolution(&ATTRIBUTES->conv, y, kernel_input(kernel, 1), kernel_input(kernel, 0), visit_data,
                    &(struct operands){in[1], in[0], sum});
   return NEAP_OK;
 }
 
 /* ---- Linear ---- */
 
-static RUN(run_linear) {
+RUN(run_linear) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), w = shape_of(kernel_input(kernel, 1));
-  const double *a = in[0], *b = in[1], *bias = ATTRIBUTES->bias ? in[2] : NULL;
+  const double *a = in[0], *b = in[1], *bias = in[2];
   double *y = out[0];
   FOR(n, x.n) FOR(o, w.n) {
     double sum = bias != NULL ? bias[o] : 0;
@@ -111,7 +110,7 @@ static RUN(run_linear) {
   return NEAP_OK;
 }
 
-static RUN(run_linear_backward_data) {
+RUN(run_linear_backward_data) {
   UNUSED;
   const struct shape w = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
   const double *a = in[0], *b = in[1];
@@ -124,7 +123,7 @@ static RUN(run_linear_backward_data) {
   return NEAP_OK;
 }
 
-static RUN(run_linear_backward_weights) {
+RUN(run_linear_backward_weights) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
   const double *a = in[0], *b = in[1];
@@ -138,7 +137,7 @@ static RUN(run_linear_backward_weights) {
 }
 
 /* Sum by channel. */
-static RUN(run_bias_backward) {
+RUN(run_bias_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *dy = in[0];
@@ -152,7 +151,7 @@ static RUN(run_bias_backward) {
 
 /* ---- Batch norm ---- */
 
-static RUN(run_batch_norm_statistics) {
+RUN(run_batch_norm_statistics) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], count = (double)(s.n * s.h * s.w);
@@ -166,39 +165,39 @@ static RUN(run_batch_norm_statistics) {
 }
 
 /* Of the ReLU behind batch norm. */
-static double ceiling_of(const struct attributes *a) {
+static double ceiling_of(const struct batch_norm_attributes *a) {
   return a->ceiling != 0 ? (double)a->ceiling : INFINITY;
 }
 
-static RUN(run_batch_norm) {
+RUN(run_batch_norm) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], *mean = in[1], *variance = in[2], *gamma = in[3], *beta = in[4];
   double *y = out[0];
   FOR(n, s.n) FOR(c, s.c) FOR(h, s.h) FOR(w, s.w) {
     const int64_t i = at(s, n, c, h, w);
-    y[i] = (x[i] - mean[c]) / sqrt(variance[c] + (double)ATTRIBUTES->epsilon) * gamma[c] + beta[c];
-    if (ATTRIBUTES->relu) y[i] = y[i] > 0 ? fmin(y[i], ceiling_of(ATTRIBUTES)) : 0;
+    y[i] = (x[i] - mean[c]) / sqrt(variance[c] + (double)ATTRIBUTES->batch_norm.epsilon) * gamma[c] + beta[c];
+    if (ATTRIBUTES->batch_norm.relu) y[i] = y[i] > 0 ? fmin(y[i], ceiling_of(&ATTRIBUTES->batch_norm)) : 0;
   }
   return NEAP_OK;
 }
 
 /* Ioffe & Szegedy 2015, section 3, through the batch statistics. dx may lie where dy, x or the addend does:
  * each channel's sums are made before any of its elements is written. */
-static RUN(run_batch_norm_backward) {
+RUN(run_batch_norm_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], *dy = in[1], *mean = in[2], *variance = in[3], *gamma = in[4], *beta = in[5];
-  const double *addend = ATTRIBUTES->addend ? in[6] : NULL, count = (double)(s.n * s.h * s.w);
+  const double *addend = in[6], count = (double)(s.n * s.h * s.w);
   double *dx = out[0], *dgamma = out[1], *dbeta = out[2];
   FOR(c, s.c) {
-    const double deviation = sqrt(variance[c] + (double)ATTRIBUTES->epsilon);
+    const double deviation = sqrt(variance[c] + (double)ATTRIBUTES->batch_norm.epsilon);
     dgamma[c] = dbeta[c] = 0;
     for (int pass = 0; pass < 2; pass++) FOR(n, s.n) FOR(h, s.h) FOR(w, s.w) {
         const int64_t i = at(s, n, c, h, w);
         const double centred = (x[i] - mean[c]) / deviation;
         const double v = centred * gamma[c] + beta[c];
-        const bool cut = ATTRIBUTES->relu && !(v > 0 && v < ceiling_of(ATTRIBUTES));
+        const bool cut = ATTRIBUTES->batch_norm.relu && !(v > 0 && v < ceiling_of(&ATTRIBUTES->batch_norm));
         const double g = cut ? 0 : dy[i];
         if (pass == 0)
           dgamma[c] += g * centred, dbeta[c] += g;
@@ -210,10 +209,10 @@ static RUN(run_batch_norm_backward) {
   return NEAP_OK;
 }
 
-static RUN(run_running_statistics) {
+RUN(run_running_statistics) {
   UNUSED;
-  const double *mean = in[0], *variance = in[1], momentum = (double)ATTRIBUTES->momentum,
-               count = (double)ATTRIBUTES->size;
+  const double *mean = in[0], *variance = in[1], momentum = (double)ATTRIBUTES->batch_norm.momentum,
+               count = (double)ATTRIBUTES->batch_norm.count;
   double *running_mean = in[2], *running_variance = in[3];
   FOR(c, kernel_input(kernel, 0)->elements) {
     running_mean[c] += momentum * (mean[c] - running_mean[c]);
@@ -225,29 +224,39 @@ static RUN(run_running_statistics) {
 
 /* ---- Elementwise ---- */
 
-static RUN(run_relu) {
-  UNUSED;
-  const double *x = in[0];
-  double *y = out[0];
-  FOR(i, kernel_output(kernel, 0)->elements) y[i] = x[i] > 0 ? x[i] : 0;
-  return NEAP_OK;
-}
+#include "kernel/ref/real.h"
 
-static RUN(run_relu_backward) {
-  UNUSED;
-  const double *y = in[0], *dy = in[1];
-  double *dx = out[0];
-  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = y[i] > 0 ? dy[i] : 0;
-  return NEAP_OK;
-}
+#define KEPT_X       const real x = ((const double *)in[0])[i], dy = ((const double *)in[1])[i];
+#define KEPT_Y       const real y = ((const double *)in[0])[i], dy = ((const double *)in[1])[i];
+#define KEPT_NOTHING const real dy = ((const double *)in[0])[i];
 
-static RUN(run_relu_mask) {
+#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    const real a = (double)ATTRIBUTES->scalar.a, b = (double)ATTRIBUTES->scalar.b;                           \
+    (void)a, (void)b;                                                                                        \
+    FOR(i, kernel_output(kernel, 0)->elements) {                                                             \
+      const real x = ((const double *)in[0])[i];                                                             \
+      ((double *)out[0])[i] = value;                                                                         \
+    }                                                                                                        \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  RUN(run_##id##_backward) {                                                                                 \
+    UNUSED;                                                                                                  \
+    const real a = (double)ATTRIBUTES->scalar.a, b = (double)ATTRIBUTES->scalar.b;                           \
+    (void)a, (void)b;                                                                                        \
+    FOR(i, kernel_output(kernel, 0)->elements) { KEPT_##KEEPS((double *)out[0])[i] = slope; }                \
+    return NEAP_OK;                                                                                          \
+  }
+#include "op/elementwise_list.h"
+
+RUN(run_relu_mask) {
   UNUSED;
   const double *x = in[0];
   double *y = out[0];
   unsigned char *mask = out[1];
   const int64_t count = kernel_output(kernel, 0)->elements;
-  memset(mask, 0, bit_bytes((uint64_t)count));
+  memset(mask, 0, dtype_bytes(NEAP_BIT, (uint64_t)count));
   FOR(i, count) {
     if (x[i] > 0) mask[i / 8] |= (unsigned char)(1u << i % 8);
     y[i] = x[i] > 0 ? x[i] : 0;
@@ -255,7 +264,7 @@ static RUN(run_relu_mask) {
   return NEAP_OK;
 }
 
-static RUN(run_relu_mask_backward) {
+RUN(run_relu_mask_backward) {
   UNUSED;
   const unsigned char *mask = in[0];
   const double *dy = in[1];
@@ -264,39 +273,41 @@ static RUN(run_relu_mask_backward) {
   return NEAP_OK;
 }
 
-static RUN(run_relu6) {
+static double element(const void *data, neap_dtype dtype, int64_t i) {
+  return dtype == NEAP_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+RUN(run_cast) {
   UNUSED;
-  const double *x = in[0];
-  double *y = out[0];
-  FOR(i, kernel_output(kernel, 0)->elements) y[i] = x[i] > 0 ? fmin(x[i], 6) : 0;
+  const neap_dtype from = kernel_input(kernel, 0)->dtype;
+  const bool wide = kernel_output(kernel, 0)->dtype == NEAP_F64;
+  FOR(i, kernel_output(kernel, 0)->elements) {
+    const double x = element(in[0], from, i);
+    if (wide)
+      ((double *)out[0])[i] = x;
+    else
+      ((float *)out[0])[i] = (float)x;
+  }
   return NEAP_OK;
 }
 
-static RUN(run_relu6_backward) {
+RUN(run_dropout) {
   UNUSED;
-  const double *y = in[0], *dy = in[1];
-  double *dx = out[0];
-  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = y[i] > 0 && y[i] < 6 ? dy[i] : 0;
-  return NEAP_OK;
-}
-
-static RUN(run_add) {
-  UNUSED;
-  const double *a = in[0], *b = in[1];
-  double *sum = out[0];
-  FOR(i, kernel_output(kernel, 0)->elements) sum[i] = a[i] + b[i];
-  return NEAP_OK;
-}
-
-static RUN(run_dropout) {
-  UNUSED;
-  const double *x = in[0], p = (double)ATTRIBUTES->probability;
+  const double *x = in[0], p = (double)ATTRIBUTES->dropout.probability;
   double *y = out[0];
   FOR(i, kernel_output(kernel, 0)->elements) {
     uint32_t word[4];
-    random_philox(context->seed, random_stream(context->step, ATTRIBUTES->stream), (uint64_t)i / 4, word);
+    random_philox(context->seed, random_stream(context->step, ATTRIBUTES->dropout.stream), (uint64_t)i / 4,
+                  word);
     y[i] = (double)random_uniform(word[i % 4]) >= p ? x[i] / (1 - p) : 0;
   }
+  return NEAP_OK;
+}
+
+RUN(run_reorder) {
+  UNUSED;
+  memcpy(out[0], in[0],
+         dtype_bytes(kernel_input(kernel, 0)->dtype, (uint64_t)kernel_input(kernel, 0)->elements));
   return NEAP_OK;
 }
 
@@ -314,8 +325,8 @@ static RUN(run_dropout) {
                                         j * a->stride - a->padding + index % a->size < sx.w)
 /* clang-format on */
 
-static int64_t pixel(const struct attributes *a, struct shape sx, int64_t n, int64_t c, int64_t i, int64_t j,
-                     int64_t index) {
+static int64_t pixel(const struct pool_attributes *a, struct shape sx, int64_t n, int64_t c, int64_t i,
+                     int64_t j, int64_t index) {
   return at(sx, n, c, i * a->stride - a->padding + index / a->size,
             j * a->stride - a->padding + index % a->size);
 }
@@ -323,9 +334,9 @@ static int64_t pixel(const struct attributes *a, struct shape sx, int64_t n, int
 /* The index where ReLU before the pool leaves nothing; windows are smaller. */
 enum { NO_WINNER = 255 };
 
-static RUN(run_max_pool) {
+RUN(run_max_pool) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
+  const struct pool_attributes *a = &ATTRIBUTES->pool;
   const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
   const double *x = in[0];
   double *y = out[0];
@@ -341,9 +352,9 @@ static RUN(run_max_pool) {
   return NEAP_OK;
 }
 
-static RUN(run_max_pool_backward) {
+RUN(run_max_pool_backward) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
+  const struct pool_attributes *a = &ATTRIBUTES->pool;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 1));
   const unsigned char *winner = in[0];
   const double *dy = in[1];
@@ -355,7 +366,7 @@ static RUN(run_max_pool_backward) {
 }
 
 /* Pixels of the window that count: those of the image, or of the image and its padding. */
-static double window_count(const struct attributes *a, struct shape sx, int64_t i, int64_t j) {
+static double window_count(const struct pool_attributes *a, struct shape sx, int64_t i, int64_t j) {
   const int64_t border = a->count_padding ? a->padding : 0;
   double count = 0;
   FOR(r, a->size) FOR(s, a->size) {
@@ -365,9 +376,9 @@ static double window_count(const struct attributes *a, struct shape sx, int64_t 
   return count;
 }
 
-static RUN(run_average_pool) {
+RUN(run_average_pool) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
+  const struct pool_attributes *a = &ATTRIBUTES->pool;
   const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
   const double *x = in[0];
   double *y = out[0];
@@ -376,9 +387,9 @@ static RUN(run_average_pool) {
   return NEAP_OK;
 }
 
-static RUN(run_average_pool_backward) {
+RUN(run_average_pool_backward) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
+  const struct pool_attributes *a = &ATTRIBUTES->pool;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
   const double *dy = in[0];
   double *dx = out[0];
@@ -388,7 +399,7 @@ static RUN(run_average_pool_backward) {
   return NEAP_OK;
 }
 
-static RUN(run_global_average_pool) {
+RUN(run_global_average_pool) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0];
@@ -401,7 +412,7 @@ static RUN(run_global_average_pool) {
   return NEAP_OK;
 }
 
-static RUN(run_global_average_pool_backward) {
+RUN(run_global_average_pool_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_output(kernel, 0));
   const double *dy = in[0];
@@ -412,7 +423,9 @@ static RUN(run_global_average_pool_backward) {
 
 /* ---- Loss ---- */
 
-static bool counts(int32_t label, int64_t classes) { return label >= 0 && label < classes; }
+static bool counts(const struct loss_attributes *a, int32_t label, int64_t classes) {
+  return label >= 0 && label < classes && label != a->ignored;
+}
 
 /* Logits of one row or pixel: `classes` of them, `stride` apart. */
 struct row {
@@ -436,11 +449,11 @@ static double log_sum(struct row r) {
   return most + log(sum);
 }
 
-static double wanted(const struct attributes *a, int64_t classes, int64_t c, int32_t label) {
+static double wanted(const struct loss_attributes *a, int64_t classes, int64_t c, int32_t label) {
   return (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
 }
 
-static RUN(run_softmax_cross_entropy) {
+RUN(run_softmax_cross_entropy) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const int32_t *labels = in[1];
@@ -448,12 +461,12 @@ static RUN(run_softmax_cross_entropy) {
   double total = 0, rows = 0;
   *correct = 0;
   FOR(i, s.n * s.h * s.w) {
-    if (!counts(labels[i], s.c)) continue;
+    if (!counts(&ATTRIBUTES->loss, labels[i], s.c)) continue;
     const struct row r = row_at(s, in[0], i);
     const double norm = log_sum(r);
     int64_t best = 0;
     FOR(c, s.c) {
-      total += wanted(ATTRIBUTES, s.c, c, labels[i]) * (norm - r.x[c * r.stride]);
+      total += wanted(&ATTRIBUTES->loss, s.c, c, labels[i]) * (norm - r.x[c * r.stride]);
       if (r.x[c * r.stride] > r.x[best * r.stride]) best = c;
     }
     *correct += best == labels[i];
@@ -463,30 +476,32 @@ static RUN(run_softmax_cross_entropy) {
   return NEAP_OK;
 }
 
-static RUN(run_softmax_cross_entropy_backward) {
+RUN(run_softmax_cross_entropy_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const int32_t *labels = in[1];
+  const double dloss = in[2] != NULL ? *(const double *)in[2] : 1;
   double rows = 0;
-  FOR(i, s.n * s.h * s.w) rows += counts(labels[i], s.c);
+  FOR(i, s.n * s.h * s.w) rows += counts(&ATTRIBUTES->loss, labels[i], s.c);
   FOR(i, s.n * s.h * s.w) {
     const struct row r = row_at(s, in[0], i);
     double *dx = (double *)out[0] + row_offset(s, i);
     const double norm = log_sum(r);
     FOR(c, s.c)
-    dx[c * r.stride] = counts(labels[i], s.c)
-                           ? (exp(r.x[c * r.stride] - norm) - wanted(ATTRIBUTES, s.c, c, labels[i])) / rows
-                           : 0;
+    dx[c * r.stride] =
+        counts(&ATTRIBUTES->loss, labels[i], s.c)
+            ? dloss * (exp(r.x[c * r.stride] - norm) - wanted(&ATTRIBUTES->loss, s.c, c, labels[i])) / rows
+            : 0;
   }
   return NEAP_OK;
 }
 
 /* ---- Optimizers ---- */
 
-static RUN(run_sgd) {
+RUN(run_sgd) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
-  double *w = in[0], *m = kernel_node(kernel)->input_count > 2 ? in[2] : NULL;
+  const struct update_attributes *a = &ATTRIBUTES->update;
+  double *w = in[0], *m = in[2];
   const double *g = in[1];
   FOR(i, kernel_input(kernel, 0)->elements) {
     const double d = g[i] + (double)a->weight_decay * w[i];
@@ -500,9 +515,9 @@ static RUN(run_sgd) {
   return NEAP_OK;
 }
 
-static RUN(run_adamw) {
+RUN(run_adamw) {
   UNUSED;
-  const struct attributes *a = ATTRIBUTES;
+  const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[2], *v = in[3];
   const double *g = in[1], rate = (double)context->learning_rate, b1 = (double)a->beta1,
                b2 = (double)a->beta2, t = (double)context->step + 1;
@@ -526,13 +541,14 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
 
 static void free_state(void *state) { (void)state; }
 
-static uint64_t packed_bytes(const void *packed) {
-  (void)packed;
-  return 0;
+static uint64_t format_bytes(const struct tensor *tensor, struct memory_format format) {
+  (void)format;
+  return dtype_bytes(tensor->dtype, (uint64_t)tensor->elements);
 }
 
-static size_t element_bytes(neap_dtype dtype) {
-  return dtype == NEAP_F32 ? sizeof(double) : dtype_bytes(dtype);
+static bool same_place(const struct tensor *tensor, struct memory_format a, struct memory_format b) {
+  (void)tensor, (void)a, (void)b;
+  return true; /* all are row-major */
 }
 
 static neap_status export_variable(void *state, const struct tensor *tensor, struct memory_format format,
@@ -550,47 +566,9 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
 }
 
 static kernel_run *const runs[OP_COUNT] = {
-    [OP_CONV] = run_conv,
-    [OP_BATCH_NORM_STATISTICS] = run_batch_norm_statistics,
-    [OP_BATCH_NORM] = run_batch_norm,
-    [OP_RELU] = run_relu,
-    [OP_ADD] = run_add,
-    [OP_MAX_POOL] = run_max_pool,
-    [OP_AVERAGE_POOL] = run_average_pool,
-    [OP_GLOBAL_AVERAGE_POOL] = run_global_average_pool,
-    [OP_LINEAR] = run_linear,
-    [OP_DROPOUT] = run_dropout,
-    [OP_RELU6] = run_relu6,
-    [OP_CONCAT] = run_concat,
-    [OP_SLICE] = run_slice,
-    [OP_LOCAL_RESPONSE_NORM] = run_local_response_norm,
-    [OP_SOFTMAX_CROSS_ENTROPY] = run_softmax_cross_entropy,
-    [OP_CONV_TRANSPOSED] = run_conv_transposed,
-    [OP_CROP] = run_crop,
-    [OP_RESIZE] = run_resize,
-    [OP_ADAPTIVE_AVERAGE_POOL] = run_adaptive_average_pool,
-    [OP_CONV_BACKWARD_DATA] = run_conv_backward_data,
-    [OP_CONV_BACKWARD_WEIGHTS] = run_conv_backward_weights,
-    [OP_BIAS_BACKWARD] = run_bias_backward,
-    [OP_BATCH_NORM_BACKWARD] = run_batch_norm_backward,
-    [OP_RELU_BACKWARD] = run_relu_backward,
-    [OP_MAX_POOL_BACKWARD] = run_max_pool_backward,
-    [OP_AVERAGE_POOL_BACKWARD] = run_average_pool_backward,
-    [OP_GLOBAL_AVERAGE_POOL_BACKWARD] = run_global_average_pool_backward,
-    [OP_LINEAR_BACKWARD_DATA] = run_linear_backward_data,
-    [OP_LINEAR_BACKWARD_WEIGHTS] = run_linear_backward_weights,
-    [OP_RELU6_BACKWARD] = run_relu6_backward,
-    [OP_SLICE_BACKWARD] = run_slice_backward,
-    [OP_LOCAL_RESPONSE_NORM_BACKWARD] = run_local_response_norm_backward,
-    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = run_softmax_cross_entropy_backward,
-    [OP_CROP_BACKWARD] = run_crop_backward,
-    [OP_RESIZE_BACKWARD] = run_resize_backward,
-    [OP_ADAPTIVE_AVERAGE_POOL_BACKWARD] = run_adaptive_average_pool_backward,
-    [OP_RELU_MASK] = run_relu_mask,
-    [OP_RELU_MASK_BACKWARD] = run_relu_mask_backward,
-    [OP_SGD] = run_sgd,
-    [OP_ADAMW] = run_adamw,
-    [OP_RUNNING_STATISTICS] = run_running_statistics,
+#define OP(NAME, id) [OP_##NAME] = run_##id,
+#include "op/list.h"
+#undef OP
 };
 
 static void describe(const struct kernel *kernel, char *text, size_t size) {
@@ -603,8 +581,6 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   (void)state;
-  RETURN_IF(runs[node->op] == NULL, NEAP_UNSUPPORTED, "the reference backend has no operator %s",
-            op_rows[node->op].name);
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   if (node->op == OP_LOCAL_RESPONSE_NORM || node->op == OP_LOCAL_RESPONSE_NORM_BACKWARD)
     p->workspace = 2 * (uint64_t)graph->tensors.data[node->inputs[0]].dims[1] * sizeof(double);
@@ -617,8 +593,9 @@ const struct backend reference_backend = {
     .create_state = create_state,
     .free_state = free_state,
     .describe = describe,
-    .packed_bytes = packed_bytes,
-    .element_bytes = element_bytes,
+    .rewrite = rewrite_widen,
+    .format_bytes = format_bytes,
+    .same_place = same_place,
     .export_variable = export_variable,
     .import_variable = import_variable,
     .prepare = prepare,

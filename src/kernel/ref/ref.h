@@ -27,12 +27,9 @@ static inline int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_
 
 #define FOR(i, count) for (int64_t i = 0; i < (count); i++)
 
-/* space.c: operators that move pixels */
-kernel_run run_crop, run_crop_backward, run_resize, run_resize_backward, run_adaptive_average_pool,
-    run_adaptive_average_pool_backward;
-
-/* channels.c: operators across channels */
-kernel_run run_concat, run_slice, run_slice_backward, run_local_response_norm,
-    run_local_response_norm_backward;
+/* One for each operator: run_conv, ... */
+#define OP(NAME, id) kernel_run run_##id;
+#include "op/list.h"
+#undef OP
 
 #endif

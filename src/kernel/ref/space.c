@@ -18,20 +18,21 @@ RUN(run_crop) {
   FOR(n, sy.n)
   FOR(c, sy.c)
   FOR(i, sy.h)
-  FOR(j, sy.w) y[at(sy, n, c, i, j)] = x[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)];
+  FOR(j, sy.w) y[at(sy, n, c, i, j)] = x[at(sx, n, c, i + ATTRIBUTES->crop.top, j + ATTRIBUTES->crop.left)];
   return NEAP_OK;
 }
 
 RUN(run_crop_backward) {
   UNUSED;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
-  const double *dy = in[0], *addend = ATTRIBUTES->addend ? in[1] : NULL;
+  const double *dy = in[0], *addend = in[1];
   double *dx = out[0];
   FOR(i, kernel_output(kernel, 0)->elements) dx[i] = addend != NULL ? addend[i] : 0;
   FOR(n, sy.n)
   FOR(c, sy.c)
   FOR(i, sy.h)
-  FOR(j, sy.w) dx[at(sx, n, c, i + ATTRIBUTES->top, j + ATTRIBUTES->left)] += dy[at(sy, n, c, i, j)];
+  FOR(j, sy.w)
+  dx[at(sx, n, c, i + ATTRIBUTES->crop.top, j + ATTRIBUTES->crop.left)] += dy[at(sy, n, c, i, j)];
   return NEAP_OK;
 }
 
@@ -51,7 +52,7 @@ static double resize_share(int64_t i, int64_t p, int64_t from, int64_t to, bool 
 
 RUN(run_resize) {
   UNUSED;
-  const bool align = ATTRIBUTES->align_corners;
+  const bool align = ATTRIBUTES->resize.align_corners;
   const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
   const double *x = in[0];
   double *y = out[0];
@@ -65,7 +66,7 @@ RUN(run_resize) {
 
 RUN(run_resize_backward) {
   UNUSED;
-  const bool align = ATTRIBUTES->align_corners;
+  const bool align = ATTRIBUTES->resize.align_corners;
   const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
   const double *dy = in[0];
   double *dx = out[0];

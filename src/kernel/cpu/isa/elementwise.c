@@ -3,28 +3,76 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "kernel/cpu/isa/isa.h"
+#include "kernel/cpu/isa/math.h"
 
 #define FOR_ELEMENTS(count)                                                                                  \
   _Pragma("omp parallel for simd if (count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)
 
-void ISA(relu)(int64_t count, const float *x, float *y) { FOR_ELEMENTS(count) y[i] = x[i] > 0 ? x[i] : 0; }
+/* ---- One tensor: op/elementwise_list.h ---- */
 
-void ISA(relu_backward)(int64_t count, const float *y, const float *dy, float *dx) {
-  FOR_ELEMENTS(count) dx[i] = y[i] > 0 ? dy[i] : 0;
-}
+typedef float real;
+#define EXP(x)      exponential(x)
+#define LOG(x)      logarithm(x)
+#define TANH(x)     hyperbolic_tangent(x)
+#define ERF(x)      error_function(x)
+#define SQRT(x)     __builtin_sqrtf(x)
+#define POWER(x, a) real_power(x, a)
+#include "op/elementwise_math.h"
+#define KEPT_X       const real x = kept[i], dy = given[i];
+#define KEPT_Y       const real y = kept[i], dy = given[i];
+#define KEPT_NOTHING const real dy = given[i];
 
-void ISA(relu6)(int64_t count, const float *x, float *y) {
-  FOR_ELEMENTS(count) y[i] = x[i] > 0 ? (x[i] < 6 ? x[i] : 6) : 0;
-}
+#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+  void ISA(id)(int64_t count, struct scalars s, const float *given, float *out) {                            \
+    const real a = s.a, b = s.b;                                                                             \
+    (void)a, (void)b;                                                                                        \
+    FOR_ELEMENTS(count) {                                                                                    \
+      const real x = given[i];                                                                               \
+      out[i] = value;                                                                                        \
+    }                                                                                                        \
+  }                                                                                                          \
+  void ISA(id##_backward)(int64_t count, struct scalars s, const float *kept, const float *given,            \
+                          float *out) {                                                                      \
+    const real a = s.a, b = s.b;                                                                             \
+    (void)a, (void)b, (void)kept;                                                                            \
+    FOR_ELEMENTS(count) { KEPT_##KEEPS out[i] = slope; }                                                     \
+  }
+#include "op/elementwise_list.h"
 
-void ISA(relu6_backward)(int64_t count, const float *y, const float *dy, float *dx) {
-  FOR_ELEMENTS(count) dx[i] = y[i] > 0 && y[i] < 6 ? dy[i] : 0;
-}
+/* ---- Two tensors ---- */
 
-void ISA(add)(int64_t count, const float *a, const float *b, float *sum) {
-  FOR_ELEMENTS(count) sum[i] = a[i] + b[i];
-}
+/* Runs `statement` over a row of `length` elements, whose operands are a step of dx and dy apart; common
+ * steps are constants. */
+#define ROW_LOOP(sx, sy, statement)                                                                          \
+  _Pragma("omp simd") for (int64_t i = 0; i < length; i++) {                                                 \
+    const real x = px[i * (sx)], y = py[i * (sy)];                                                           \
+    z[i] = statement;                                                                                        \
+  }
+
+#define BINARY(NAME, id, text, about, value)                                                                 \
+  void ISA(id)(int64_t count, const float *px, const float *py, float *z) {                                  \
+    FOR_ELEMENTS(count) {                                                                                    \
+      const real x = px[i], y = py[i];                                                                       \
+      z[i] = value;                                                                                          \
+    }                                                                                                        \
+  }                                                                                                          \
+  static void id##_row(int64_t length, int64_t sx, int64_t sy, const float *px, const float *py, float *z) { \
+    if (sx == 1 && sy == 1)                                                                                  \
+      ROW_LOOP(1, 1, value)                                                                                  \
+    else if (sx == 1 && sy == 0)                                                                             \
+      ROW_LOOP(1, 0, value)                                                                                  \
+    else if (sx == 0 && sy == 1)                                                                             \
+      ROW_LOOP(0, 1, value)                                                                                  \
+    else                                                                                                     \
+      ROW_LOOP(sx, sy, value)                                                                                \
+  }                                                                                                          \
+  void ISA(id##_broadcast)(struct strides s, const float *px, const float *py, float *z) {                   \
+    const int64_t length = s.dims[s.rank - 1], rows = rows_of(&s);                                           \
+    _Pragma("omp parallel for if (rows * length >= PARALLEL_FROM)") for (int64_t r = 0; r < rows; r++)       \
+        id##_row(length, s.x[s.rank - 1], s.y[s.rank - 1], px + offset_of(&s, s.x, r),                       \
+                 py + offset_of(&s, s.y, r), z + r * length);                                                \
+  }
+#include "op/elementwise_list.h"
 
 /* ---- Optimizers ---- */
 

@@ -10,46 +10,9 @@
 #define ISA_NAME(name, isa) ISA_JOIN(name, isa)
 #define ISA(name)           ISA_NAME(name, NEAP_ISA) /* batch_norm_avx512 */
 
-/* Every kernel has the type of its slot in the table. */
-#define DECLARE(name) __typeof__(*((struct cpu_kernels *)0)->name) ISA(name);
-DECLARE(batch_norm_statistics)
-DECLARE(batch_norm)
-DECLARE(batch_norm_backward)
-DECLARE(reduction_workspace)
-DECLARE(relu)
-DECLARE(relu_backward)
-DECLARE(relu_mask)
-DECLARE(relu_mask_backward)
-DECLARE(add)
-DECLARE(bias_backward)
-DECLARE(bias_add)
-DECLARE(max_pool)
-DECLARE(max_pool_backward)
-DECLARE(average_pool)
-DECLARE(average_pool_backward)
-DECLARE(global_average_pool)
-DECLARE(global_average_pool_backward)
-DECLARE(crop)
-DECLARE(crop_backward)
-DECLARE(resize)
-DECLARE(resize_backward)
-DECLARE(adaptive_average_pool)
-DECLARE(adaptive_average_pool_backward)
-DECLARE(softmax_cross_entropy)
-DECLARE(softmax_cross_entropy_backward)
-DECLARE(dropout)
-DECLARE(sgd)
-DECLARE(adamw)
-DECLARE(running_statistics)
-DECLARE(relu6)
-DECLARE(relu6_backward)
-DECLARE(copy_rows)
-DECLARE(add_rows)
-DECLARE(response_workspace)
-DECLARE(local_response_norm)
-DECLARE(local_response_norm_backward)
-DECLARE(reorder)
-#undef DECLARE
+#define KERNEL(result, name, parameters) result ISA(name) parameters;
+#include "kernel/cpu/isa/kernel_list.h"
+#undef KERNEL
 
 extern const struct cpu_kernels ISA(cpu_kernels);
 
@@ -78,6 +41,22 @@ static inline float multiply_add(float a, float b, float c) {
 #else
   return a * b + c;
 #endif
+}
+
+/* Rows of a result: all dimensions but the last; and where row `r` begins in an operand with these strides.
+ */
+static inline int64_t rows_of(const struct strides *s) {
+  int64_t rows = 1;
+  for (int32_t i = 0; i + 1 < s->rank; i++) rows *= s->dims[i];
+  return rows;
+}
+static inline int64_t offset_of(const struct strides *s, const int64_t *strides, int64_t r) {
+  int64_t offset = 0;
+  for (int32_t i = s->rank - 2; i >= 0; i--) {
+    offset += r % s->dims[i] * strides[i];
+    r /= s->dims[i];
+  }
+  return offset;
 }
 
 struct range {

@@ -1,12 +1,12 @@
-/* Softmax cross-entropy over rows of logits. */
+/* Losses: softmax cross-entropy over rows of logits, means over two tensors. */
 #include <math.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/isa.h"
+#include "kernel/cpu/isa/math.h"
 
 /* e^x for x <= 0, to about a unit in the last place: x = n ln 2 + r, a polynomial in r (Cephes), n in the
  * exponent. Without branches, so that loops over it become vectors. */
-static inline __attribute__((always_inline)) float exponential(float x) {
+static inline __attribute__((always_inline)) float exponential_of_negative(float x) {
   static const float lowest = -87, rounder = 0x1.8p23f;
   const float bounded = x < lowest ? lowest : x;
   const float n = multiply_add(bounded, 1.44269504f, rounder) - rounder;
@@ -35,11 +35,13 @@ static struct softmax_row softmax_row(int64_t classes, const float *x) {
   for (int64_t c = 0; c < classes; c++) highest = x[c] > highest ? x[c] : highest;
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t c = 0; c < classes; c++) sum += (double)exponential(x[c] - highest);
+  for (int64_t c = 0; c < classes; c++) sum += (double)exponential_of_negative(x[c] - highest);
   return (struct softmax_row){highest, sum};
 }
 
-static bool counts(int32_t label, int64_t classes) { return label >= 0 && label < classes; }
+static bool counts(int32_t label, const struct labelled *l) {
+  return label >= 0 && label < l->classes && label != l->ignored;
+}
 
 /* Is the label the first of the largest? */
 static bool is_answer(const float *x, float highest, int32_t label) {
@@ -57,15 +59,17 @@ static double loss_of_row(int64_t classes, const float *x, struct softmax_row ro
          (double)smoothing * mean;
 }
 
-void ISA(softmax_cross_entropy)(int64_t rows, int64_t classes, const float *logits, const int32_t *labels,
-                                float smoothing, float *loss, int32_t *correct, struct loss_part *parts) {
+void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const int32_t *labels, float *loss,
+                                int32_t *correct, struct loss_part *parts) {
+  const int64_t rows = l.rows, classes = l.classes;
+  const float smoothing = l.smoothing;
   /* Parts, not threads, are what is added up: their number is fixed. */
 #pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
   for (int part = 0; part < LOSS_PARTS; part++) {
     const struct range mine = part_of(rows, part, LOSS_PARTS);
     struct loss_part sum = {0};
     for (int64_t n = mine.begin; n < mine.end; n++) {
-      if (!counts(labels[n], classes)) continue;
+      if (!counts(labels[n], &l)) continue;
       const float *x = logits + n * classes;
       const struct softmax_row row = softmax_row(classes, x);
       sum.loss += loss_of_row(classes, x, row, labels[n], smoothing);
@@ -84,16 +88,18 @@ void ISA(softmax_cross_entropy)(int64_t rows, int64_t classes, const float *logi
   *correct = (int32_t)total.correct;
 }
 
-void ISA(softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const float *logits,
-                                         const int32_t *labels, float smoothing, float *dlogits) {
+void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits, const int32_t *labels,
+                                         const float *dloss, float *dlogits) {
+  const int64_t rows = l.rows, classes = l.classes;
+  const float smoothing = l.smoothing;
   int64_t counted = 0;
-  for (int64_t n = 0; n < rows; n++) counted += counts(labels[n], classes);
-  const float share = 1 / (float)counted, even = smoothing / (float)classes;
+  for (int64_t n = 0; n < rows; n++) counted += counts(labels[n], &l);
+  const float share = (dloss != NULL ? *dloss : 1) / (float)counted, even = smoothing / (float)classes;
 #pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
   for (int64_t n = 0; n < rows; n++) {
     const float *x = logits + n * classes;
     float *dx = dlogits + n * classes;
-    if (!counts(labels[n], classes)) {
+    if (!counts(labels[n], &l)) {
       memset(dx, 0, (size_t)classes * sizeof *dx);
       continue;
     }
@@ -102,7 +108,45 @@ void ISA(softmax_cross_entropy_backward)(int64_t rows, int64_t classes, const fl
 #pragma omp simd
     for (int64_t c = 0; c < classes; c++) {
       const float wanted = c == labels[n] ? 1 - smoothing + even : even;
-      dx[c] = (exponential(x[c] - row.highest) * scale - wanted) * share;
+      dx[c] = (exponential_of_negative(x[c] - row.highest) * scale - wanted) * share;
     }
   }
 }
+
+/* ---- Two tensors of one shape ---- */
+
+typedef float real;
+#define EXP(x) exponential(x)
+#define LOG(x) logarithm(x)
+#include "op/elementwise_math.h"
+
+#define PRAGMA(text) _Pragma(#text)
+
+/* Parts, not threads, are what is added up: their number is fixed. */
+#define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
+  void ISA(id)(int64_t count, float beta, const float *px, const float *pt, float *loss, double *parts) {    \
+    (void)beta;                                                                                              \
+    PRAGMA(omp parallel for if (count >= PARALLEL_FROM)) for (int part = 0; part < LOSS_PARTS; part++) {     \
+      const struct range mine = part_of(count, part, LOSS_PARTS);                                            \
+      double sum = 0;                                                                                        \
+      PRAGMA(omp simd reduction(+ : sum)) for (int64_t i = mine.begin; i < mine.end; i++) {                  \
+        const real x = px[i], t = pt[i];                                                                     \
+        sum += (double)(value);                                                                              \
+      }                                                                                                      \
+      parts[part] = sum;                                                                                     \
+    }                                                                                                        \
+    double total = 0;                                                                                        \
+    for (int part = 0; part < LOSS_PARTS; part++) total += parts[part];                                      \
+    *loss = (float)(total / (double)count);                                                                  \
+  }                                                                                                          \
+  void ISA(id##_backward)(int64_t count, float beta, bool by_target, const float *px, const float *pt,       \
+                          const float *dloss, float *dx) {                                                   \
+    const float share = (dloss != NULL ? *dloss : 1) / (float)count;                                         \
+    (void)beta;                                                                                              \
+    PRAGMA(omp parallel for simd if (count >= PARALLEL_FROM)) for (int64_t i = 0; i < count; i++) {          \
+      const real x = px[i], t = pt[i];                                                                       \
+      (void)t;                                                                                               \
+      dx[i] = share * (by_target ? (target_slope) : (slope));                                                \
+    }                                                                                                        \
+  }
+#include "op/loss_list.h"

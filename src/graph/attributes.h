@@ -1,0 +1,140 @@
+/* What an operator is given besides tensors: a struct for each family of operators, in a union. A family
+ * describes its struct by rows of name, type and place, which serve printing and the keys of measured costs
+ * (attributes_print). */
+#ifndef NEAP_GRAPH_ATTRIBUTES_H
+#define NEAP_GRAPH_ATTRIBUTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { ATTRIBUTE_MAX_AXES = 8 };
+
+struct conv_attributes { /* both axes alike, but for the padding of rows and of columns */
+  int64_t stride, dilation, groups, padding[2];
+  int64_t output_padding; /* transposed: rows and columns that the size leaves open */
+};
+
+struct pool_attributes {
+  int64_t size, stride, padding;
+  bool ceil;          /* a window that the image fills in part counts, too */
+  bool count_padding; /* of an average: padding counts as zeros */
+  bool relu;          /* of a maximum: with ReLU before it */
+};
+
+struct batch_norm_attributes {
+  float epsilon, momentum;
+  bool relu;     /* with ReLU behind it */
+  float ceiling; /* of that ReLU; 0: none */
+  int64_t count; /* of running statistics: the elements that a mean was taken over */
+};
+
+struct row_norm_attributes { /* of rows of `length` elements, which `groups` consecutive ones share a scale */
+  int64_t length, groups, inner; /* inner: neighbours in a row that share an element of the scale */
+  float epsilon;
+  bool centred; /* the mean is taken off */
+};
+
+struct response_attributes { /* local response normalisation */
+  int64_t size;
+  float alpha, beta, k;
+};
+
+struct part_attributes { /* of one axis: elements from `first` on; axis alone: concatenation, softmax */
+  int64_t axis, first, count;
+};
+
+struct crop_attributes {
+  int64_t top, left, height, width; /* its corner in the input, and its size */
+};
+
+struct resize_attributes {
+  int64_t height, width; /* of the output */
+  bool align_corners;
+};
+
+struct dropout_attributes {
+  float probability;
+  int32_t stream; /* which random stream, the same in its gradient */
+};
+
+struct loss_attributes {
+  float smoothing; /* of labels */
+  int64_t ignored; /* a label that does not count, as those that are no class do not */
+  float beta;      /* smooth L1: where it becomes linear */
+  bool by_target;  /* of a gradient: by the target, not by the prediction */
+};
+
+struct scalar_attributes {
+  float a, b; /* what the scalar expression makes of them: elementwise.h */
+};
+
+struct matmul_attributes {
+  bool a_transposed, b_transposed;
+};
+
+struct axes_attributes { /* sums */
+  int64_t axes;          /* a bit an axis */
+  float scale;           /* what the sum is multiplied by */
+};
+
+struct expand_attributes {
+  int64_t dims[ATTRIBUTE_MAX_AXES]; /* of the output */
+  float scale;
+};
+
+struct order_attributes {
+  int64_t order[ATTRIBUTE_MAX_AXES]; /* axis i of the output is axis order[i] of the input */
+};
+
+struct update_attributes {
+  float momentum, weight_decay, beta1, beta2, epsilon;
+  bool nesterov;
+};
+
+/* Zeroed where an operator has none. */
+union attributes {
+  struct conv_attributes conv;
+  struct pool_attributes pool;
+  struct batch_norm_attributes batch_norm;
+  struct row_norm_attributes row_norm;
+  struct response_attributes response;
+  struct part_attributes part;
+  struct crop_attributes crop;
+  struct resize_attributes resize;
+  struct dropout_attributes dropout;
+  struct loss_attributes loss;
+  struct scalar_attributes scalar;
+  struct matmul_attributes matmul;
+  struct axes_attributes axes;
+  struct expand_attributes expand;
+  struct order_attributes order;
+  struct update_attributes update;
+  int32_t dtype; /* a cast: of the output */
+  int64_t size;  /* adaptive pooling: rows and columns of the output */
+};
+
+enum attribute_type {
+  ATTRIBUTE_INTEGER, /* int64_t */
+  ATTRIBUTE_INT32,
+  ATTRIBUTE_REAL, /* float */
+  ATTRIBUTE_FLAG  /* bool */
+};
+
+struct attribute_row {
+  const char *name;
+  enum attribute_type type;
+  size_t offset;
+  bool no_cost; /* says which of equal nodes it is: no kernel's time hangs on it */
+};
+
+/* The row of a member of the union: ATTRIBUTE(pool.stride, INTEGER). */
+#define ATTRIBUTE(member, kind)                                                                              \
+  { #member, ATTRIBUTE_##kind, offsetof(union attributes, member), false }
+
+/* " pool.size 3 pool.stride 2 ..." of what is not 0. `cost`: only what a kernel's time may hang on. */
+void attributes_print(FILE *file, const union attributes *attributes, const struct attribute_row *rows,
+                      int32_t count, bool cost);
+
+#endif

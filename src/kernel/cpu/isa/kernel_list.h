@@ -1,0 +1,174 @@
+/* The one list of our own CPU kernels. Define KERNEL(result, name, (parameters)) and include this: the table,
+ * the declarations and each instruction set's functions are made from it. What holds for all of them stands
+ * in kernels.h. */
+
+/* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
+ * it keeps nothing). In place; in place of dy and of what is kept. */
+#define UNARY(NAME, id, ...)                                                                                 \
+  KERNEL(void, id, (int64_t count, struct scalars s, const float *x, float *y))                              \
+  KERNEL(void, id##_backward,                                                                                \
+         (int64_t count, struct scalars s, const float *kept, const float *dy, float *dx))
+/* Operators of two tensors: of equal shapes, in place of either; and with one of them broadcast. */
+#define BINARY(NAME, id, ...)                                                                                \
+  KERNEL(void, id, (int64_t count, const float *x, const float *y, float *z))                                \
+  KERNEL(void, id##_broadcast, (struct strides s, const float *x, const float *y, float *z))
+#include "op/elementwise_list.h"
+
+/* Mean and biased variance over images and pixels: [channels] each. Reads x once; as accurate as two
+ * passes (chunks centred on their own mean, merged in double: Chan et al. 1979). `workspace`:
+ * batch_norm_workspace bytes. */
+KERNEL(void, batch_norm_statistics,
+       (struct activation a, const float *x, float *mean, float *variance, void *workspace))
+/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then, where `ceiling` is not 0, cut to
+ * [0, ceiling]: ReLU with an infinite one. In place. */
+KERNEL(void, batch_norm,
+       (struct activation a, const float *x, const float *mean, const float *variance, const float *gamma,
+        const float *beta, float epsilon, float ceiling, float *y))
+/* Gradients of the above through the batch statistics. With a ceiling, dy counts only where the forward
+ * result (recomputed from x, exactly as batch_norm computes it) is inside; beta is read only then. dx may
+ * be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of it too. */
+KERNEL(void, batch_norm_backward,
+       (struct activation a, const float *x, const float *dy, const float *mean, const float *variance,
+        const float *gamma, const float *beta, float epsilon, float ceiling, const float *addend, float *dx,
+        float *dgamma, float *dbeta, void *workspace))
+/* Bytes of workspace that the kernels of one activation with this many channels (rounded up to lanes) take.
+ */
+KERNEL(size_t, reduction_workspace, (int64_t channels, int threads))
+
+/* ReLU with the sign of x as a bit an element, the first of eight the lowest. In place; in place of dy.
+ */
+KERNEL(void, relu_mask, (int64_t count, const float *x, float *y, uint8_t *bits))
+KERNEL(void, relu_mask_backward, (int64_t count, const uint8_t *bits, const float *dy, float *dx))
+/* Sum of dy over images and pixels: [channels]. */
+KERNEL(void, bias_backward, (struct activation a, const float *dy, float *dbias, void *workspace))
+/* y += bias by channel, in place. */
+KERNEL(void, bias_add, (struct activation a, const float *bias, float *y))
+
+/* Max pooling; index: which element of its window won (row-major in the window, the first of equals; NaN
+ * wins), one byte an element, in y's layout. Windows of at most 254 elements. With ReLU: where no element
+ * is above 0, NaN is not, y is 0 and the index 255, which gives its gradient to none. */
+KERNEL(void, max_pool,
+       (struct activation x_shape, struct activation y_shape, struct window w, const float *x, float *y,
+        uint8_t *index))
+KERNEL(void, max_pool_backward,
+       (struct activation x_shape, struct activation y_shape, struct window w, const uint8_t *index,
+        const float *dy, float *dx))
+/* Average pooling. */
+KERNEL(void, average_pool,
+       (struct activation x_shape, struct activation y_shape, struct window w, const float *x, float *y))
+KERNEL(void, average_pool_backward,
+       (struct activation x_shape, struct activation y_shape, struct window w, const float *dy, float *dx))
+KERNEL(void, global_average_pool,
+       (struct activation a, const float *x, float *y)) /* y: [images, channels] row-major */
+KERNEL(void, global_average_pool_backward, (struct activation a, const float *dy, float *dx))
+
+/* The pixels of x from (top, left) on; and the gradient, zero outside them, plus `addend` where that is not
+ * NULL; in place of it. */
+KERNEL(void, crop,
+       (struct activation x_shape, struct activation y_shape, int64_t top, int64_t left, const float *x,
+        float *y))
+KERNEL(void, crop_backward,
+       (struct activation x_shape, struct activation y_shape, int64_t top, int64_t left, const float *dy,
+        const float *addend, float *dx))
+/* Bilinear interpolation (neap_resize). `workspace`: a struct resize_tap for each row and column of y. */
+KERNEL(void, resize,
+       (struct activation x_shape, struct activation y_shape, bool align_corners, const float *x, float *y,
+        void *workspace))
+KERNEL(void, resize_backward,
+       (struct activation x_shape, struct activation y_shape, bool align_corners, const float *dy, float *dx,
+        void *workspace))
+/* Means over regions that cover x: floor(i H / H') to ceil((i + 1) H / H') on each axis. */
+KERNEL(void, adaptive_average_pool,
+       (struct activation x_shape, struct activation y_shape, const float *x, float *y))
+KERNEL(void, adaptive_average_pool_backward,
+       (struct activation x_shape, struct activation y_shape, const float *dy, float *dx))
+
+/* loss[0]: mean over rows whose label is one of the classes and not ignored (0 when there are none);
+ * correct[0]: rows whose label is the first largest logit. Stable (the maximum is subtracted). parts:
+ * [LOSS_PARTS], workspace. */
+KERNEL(void, softmax_cross_entropy,
+       (struct labelled l, const float *logits, const int32_t *labels, float *loss, int32_t *correct,
+        struct loss_part *parts))
+/* d loss / d logits times *dloss (NULL: 1), in place of logits; rows that do not count give 0. */
+KERNEL(void, softmax_cross_entropy_backward,
+       (struct labelled l, const float *logits, const int32_t *labels, const float *dloss, float *dlogits))
+
+/* Losses of two tensors (op/loss_list.h). parts: [LOSS_PARTS], workspace. Gradients, by the target where
+ * `by_target`, times *dloss (NULL: 1), in place of x or t. */
+#define PAIR_LOSS(NAME, id, ...)                                                                             \
+  KERNEL(void, id, (int64_t count, float beta, const float *x, const float *t, float *loss, double *parts))  \
+  KERNEL(void, id##_backward,                                                                                \
+         (int64_t count, float beta, bool by_target, const float *x, const float *t, const float *dloss,     \
+          float *dx))
+#include "op/loss_list.h"
+
+/* y[i] = u(i) >= probability ? x[i] / (1 - probability) : 0, u in [0, 1) from the counter i: the element's
+ * place in row-major order, whatever the layout. In place. */
+KERNEL(void, dropout,
+       (struct activation a, struct random_key key, float probability, const float *x, float *y))
+
+/* g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m), as PyTorch. m
+ * may be NULL (momentum 0). */
+KERNEL(void, sgd,
+       (int64_t count, float *w, float *m, const float *g, float rate, float momentum, float weight_decay,
+        bool nesterov))
+/* Loshchilov & Hutter 2019, decoupled decay, bias correction for update number `step` (from 1), as PyTorch.
+ */
+KERNEL(void, adamw,
+       (int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1, float beta2,
+        float epsilon, float weight_decay, int64_t step))
+/* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). */
+KERNEL(void, running_statistics,
+       (int64_t channels, float *running_mean, float *running_variance, const float *mean,
+        const float *variance, float momentum, int64_t count))
+
+/* Copies rows of `length` elements that begin x_stride and y_stride apart; or adds them to the rows of
+ * `addend`, which lie as y's do and where y may be in place. */
+KERNEL(void, copy_rows,
+       (int64_t rows, int64_t length, const float *x, int64_t x_stride, float *y, int64_t y_stride))
+KERNEL(void, add_rows,
+       (int64_t rows, int64_t length, const float *x, int64_t x_stride, const float *addend, float *y,
+        int64_t y_stride))
+
+/* y = x / (k + alpha / size * sum of squares over the channels [c - size / 2, c + (size - 1) / 2])^beta, in
+ * place; and its gradient, in place of dy or x. `workspace`: response_workspace bytes for so many channels
+ * (rounded up to lanes). */
+KERNEL(void, local_response_norm,
+       (struct activation a, struct response r, const float *x, float *y, void *workspace))
+KERNEL(void, local_response_norm_backward,
+       (struct activation a, struct response r, const float *x, const float *dy, float *dx, void *workspace))
+KERNEL(size_t, response_workspace, (int64_t channels, struct response r, int threads))
+
+/* The same tensor from one activation layout to another. */
+KERNEL(void, reorder, (struct activation from, struct activation to, const float *x, float *y))
+
+/* ---- Any shape, row-major ---- */
+
+/* y = scale times the elements of x that the strides say. */
+KERNEL(void, strided, (struct strides s, float scale, const float *x, float *y))
+/* out = x where the mask is set, else y; NULL stands for `value`. The mask has the strides x. In place of x
+ * or y. */
+KERNEL(void, where,
+       (struct strides s, const uint8_t *mask, const float *x, const float *y, float value, float *out))
+KERNEL(void, fill, (int64_t count, float value, float *y))
+/* y: sums of x over axes times `scale`, added up in double. */
+KERNEL(void, sum, (struct sum_axes a, float scale, const float *x, float *y))
+/* Softmax along the middle of [outer, count, inner]; in place. Its gradient in place of dy or y. */
+KERNEL(void, softmax, (int64_t outer, int64_t count, int64_t inner, const float *x, float *y))
+KERNEL(void, softmax_backward,
+       (int64_t outer, int64_t count, int64_t inner, const float *y, const float *dy, float *dx))
+/* Layer, RMS and group norm: y, in place, the mean of each row (0 where it is not centred) and 1 / deviation.
+ * gamma and beta may be NULL. */
+KERNEL(void, row_norm,
+       (struct row_norm n, const float *x, const float *gamma, const float *beta, float *y, float *mean,
+        float *inverse))
+/* dx in place of dy or x. gamma NULL: no dgamma, dbeta. `workspace`: row_norm_workspace bytes. */
+KERNEL(void, row_norm_backward,
+       (struct row_norm n, const float *x, const float *dy, const float *mean, const float *inverse,
+        const float *gamma, float *dx, float *dgamma, float *dbeta, void *workspace))
+KERNEL(size_t, row_norm_workspace, (struct row_norm n))
+/* y[i] = table[ids[i]], 0 where that is no row; dtable: sums of dy by row, in the order of ids. */
+KERNEL(void, gather,
+       (int64_t rows, int64_t width, int64_t count, const float *table, const int32_t *ids, float *y))
+KERNEL(void, gather_backward,
+       (int64_t rows, int64_t width, int64_t count, const int32_t *ids, const float *dy, float *dtable))

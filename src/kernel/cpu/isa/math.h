@@ -1,0 +1,107 @@
+/* Functions of a float without branches, so that loops over them become vectors. Accurate to a few units in
+ * the last place; infinities and NaN go where libm sends them. */
+#ifndef NEAP_KERNEL_CPU_ISA_MATH_H
+#define NEAP_KERNEL_CPU_ISA_MATH_H
+
+#include "kernel/cpu/isa/isa.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+union word {
+  float value;
+  int32_t bits;
+};
+
+INLINE float power_of_two(int32_t n) { return (union word){.bits = (n + 127) << 23}.value; } /* -126 to 127 */
+INLINE float absolute(float x) { return (union word){.bits = (union word){x}.bits & 0x7FFFFFFF}.value; }
+INLINE float with_sign(float magnitude, float sign) {
+  return (union word){.bits = (union word){magnitude}.bits | ((union word){sign}.bits & INT32_MIN)}.value;
+}
+
+/* e^x: x = n ln 2 + r, a polynomial in r (Cephes), n in the exponent, in two halves so that neither end
+ * overflows. */
+INLINE float exponential(float x) {
+  static const float rounder = 0x1.8p23f;
+  float bounded = x < -104 ? -104 : x;
+  bounded = bounded > 89 ? 89 : bounded;
+  const float n = multiply_add(bounded, 1.44269504f, rounder) - rounder;
+  const float r = multiply_add(n, 2.12194440e-4f, multiply_add(n, -0.693359375f, bounded));
+  float p = multiply_add(1.9875691500e-4f, r, 1.3981999507e-3f);
+  p = multiply_add(p, r, 8.3334519073e-3f);
+  p = multiply_add(p, r, 4.1665795894e-2f);
+  p = multiply_add(p, r, 1.6666665459e-1f);
+  p = multiply_add(p, r, 5.0000001201e-1f);
+  p = multiply_add(p, r * r, r + 1);
+  const int32_t whole = x == x ? (int32_t)n : 0, half = whole / 2;
+  return p * power_of_two(half) * power_of_two(whole - half);
+}
+
+/* ln x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), a polynomial in m - 1 (Cephes). */
+INLINE float logarithm(float x) {
+  const int tiny = x < 0x1p-126f;
+  const float scaled = tiny ? x * 0x1p23f : x;
+  const int32_t bits = (union word){scaled}.bits;
+  int32_t n = ((bits >> 23) & 255) - 126 - (tiny ? 23 : 0);
+  float m = (union word){.bits = (bits & 0x007FFFFF) | 0x3F000000}.value; /* [1/2, 1) */
+  const int low = m < 0.707106781186547524f;
+  n -= low;
+  m = (low ? m + m : m) - 1;
+  const float z = m * m, e = (float)n;
+  float p = multiply_add(7.0376836292e-2f, m, -1.1514610310e-1f);
+  p = multiply_add(p, m, 1.1676998740e-1f);
+  p = multiply_add(p, m, -1.2420140846e-1f);
+  p = multiply_add(p, m, 1.4249322787e-1f);
+  p = multiply_add(p, m, -1.6668057665e-1f);
+  p = multiply_add(p, m, 2.0000714765e-1f);
+  p = multiply_add(p, m, -2.4999993993e-1f);
+  p = multiply_add(p, m, 3.3333331174e-1f);
+  float y = p * m * z;
+  y = multiply_add(e, -2.12194440e-4f, y);
+  y = multiply_add(z, -0.5f, y);
+  const float result = multiply_add(e, 0.693359375f, m + y);
+  const float infinity = __builtin_inff(), nan = __builtin_nanf("");
+  return x > 0 ? (x < infinity ? result : infinity) : x == 0 ? -infinity : nan;
+}
+
+/* Near 0 a polynomial (Cephes), else 1 - 2 / (e^2x + 1). */
+INLINE float hyperbolic_tangent(float x) {
+  const float z = x * x, size = absolute(x);
+  float p = multiply_add(-5.70498872745e-3f, z, 2.06390887954e-2f);
+  p = multiply_add(p, z, -5.37397155531e-2f);
+  p = multiply_add(p, z, 1.33314422036e-1f);
+  p = multiply_add(p, z, -3.33332819422e-1f);
+  const float near = multiply_add(p * z, x, x), far = 1 - 2 / (exponential(2 * size) + 1);
+  return size < 0.625f ? near : with_sign(far, x);
+}
+
+/* The error function: near 0 a polynomial, else 1 - e^-q of another one (after N. Juffa's erff). */
+INLINE float error_function(float x) {
+  const float size = absolute(x), z = x * x;
+  float q = multiply_add(-1.72853470e-5f, size, 3.83197126e-4f);
+  const float u = multiply_add(-3.88396438e-3f, size, 2.42546219e-2f);
+  q = multiply_add(q, z, u);
+  q = multiply_add(q, size, -1.06777877e-1f);
+  q = multiply_add(q, size, -6.34846687e-1f);
+  q = multiply_add(q, size, -1.28717512e-1f);
+  q = multiply_add(q, size, -size);
+  const float far = 1 - exponential(size > 10 ? -100 : q);
+  float p = multiply_add(-5.96761703e-4f, z, 4.99119423e-3f);
+  p = multiply_add(p, z, -2.67681349e-2f);
+  p = multiply_add(p, z, 1.12819925e-1f);
+  p = multiply_add(p, z, -3.76125336e-1f);
+  p = multiply_add(p, z, 1.28379166e-1f);
+  const float near = multiply_add(p, x, x);
+  return size > 0.921875f ? with_sign(far, x) : near;
+}
+
+/* x^a. Squares are exact; of negative numbers whole powers are taken. */
+INLINE float real_power(float x, float a) {
+  const float size = exponential(a * logarithm(absolute(x)));
+  const float half = a * 0.5f;
+  const int whole = __builtin_truncf(a) == a, odd = whole && __builtin_truncf(half) != half;
+  const float signed_size = odd ? with_sign(size, x) : size;
+  const float general = x < 0 && !whole ? __builtin_nanf("") : signed_size;
+  return a == 2 ? x * x : a == 1 ? x : a == 0 ? 1 : general;
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* Softmax, and layer, RMS and group norm: rows of their own. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/cpu/isa/math.h"
+
+/* ---- Softmax ---- */
+
+void ISA(softmax)(int64_t outer, int64_t count, int64_t inner, const float *x, float *y) {
+#pragma omp parallel for collapse(2) if (outer * count * inner >= PARALLEL_FROM)
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t k = 0; k < inner; k++) {
+      const float *from = x + o * count * inner + k;
+      float *to = y + o * count * inner + k, highest = from[0];
+      double sum = 0;
+      for (int64_t i = 0; i < count; i++) highest = from[i * inner] > highest ? from[i * inner] : highest;
+#pragma omp simd
+      for (int64_t i = 0; i < count; i++) to[i * inner] = exponential(from[i * inner] - highest);
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < count; i++) sum += (double)to[i * inner];
+      const float scale = (float)(1 / sum);
+#pragma omp simd
+      for (int64_t i = 0; i < count; i++) to[i * inner] *= scale;
+    }
+}
+
+/* dx = y (dy - sum of dy y) */
+void ISA(softmax_backward)(int64_t outer, int64_t count, int64_t inner, const float *y, const float *dy,
+                           float *dx) {
+#pragma omp parallel for collapse(2) if (outer * count * inner >= PARALLEL_FROM)
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t k = 0; k < inner; k++) {
+      const int64_t first = o * count * inner + k;
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < count; i++) sum += (double)dy[first + i * inner] * (double)y[first + i * inner];
+      const float mean = (float)sum;
+#pragma omp simd
+      for (int64_t i = 0; i < count; i++)
+        dx[first + i * inner] = y[first + i * inner] * (dy[first + i * inner] - mean);
+    }
+}
+
+/* ---- Norms of rows ---- */
+
+enum { ROW_PARTS = 64 }; /* of the rows, whose gradients of gamma and beta are added up: a fixed number */
+
+/* Elements of gamma, and the first that row r reads. */
+static int64_t channels_of(const struct row_norm *n) { return n->length / n->inner * n->groups; }
+static int64_t first_channel(const struct row_norm *n, int64_t r) {
+  return r % n->groups * (n->length / n->inner);
+}
+
+/* y[i] = (x[i] - mean) inverse gamma + beta over elements that share gamma and beta; or one of each. */
+static void normalise(int64_t count, const float *x, float mean, float inverse, float gamma, float beta,
+                      float *y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) y[i] = (x[i] - mean) * inverse * gamma + beta;
+}
+
+void ISA(row_norm)(struct row_norm n, const float *x, const float *gamma, const float *beta, float *y,
+                   float *mean, float *inverse) {
+#pragma omp parallel for if (n.rows * n.length >= PARALLEL_FROM)
+  for (int64_t r = 0; r < n.rows; r++) {
+    const float *from = x + r * n.length;
+    float *to = y + r * n.length;
+    double sum = 0, squares = 0;
+    if (n.centred) {
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < n.length; i++) sum += (double)from[i];
+    }
+    const double centre = sum / (double)n.length;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < n.length; i++) squares += ((double)from[i] - centre) * ((double)from[i] - centre);
+    const float m = (float)centre, v = (float)(1 / sqrt(squares / (double)n.length + (double)n.epsilon));
+    mean[r] = m;
+    inverse[r] = v;
+    if (gamma == NULL) {
+      normalise(n.length, from, m, v, 1, 0, to);
+    } else if (n.inner == 1) {
+      const float *g = gamma + first_channel(&n, r), *b = beta != NULL ? beta + first_channel(&n, r) : NULL;
+      if (b != NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < n.length; i++) to[i] = (from[i] - m) * v * g[i] + b[i];
+      } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n.length; i++) to[i] = (from[i] - m) * v * g[i];
+      }
+    } else {
+      for (int64_t i = 0, c = first_channel(&n, r); i < n.length; i += n.inner, c++)
+        normalise(n.inner, from + i, m, v, gamma[c], beta != NULL ? beta[c] : 0, to + i);
+    }
+  }
+}
+
+size_t ISA(row_norm_workspace)(struct row_norm n) {
+  return (size_t)(2 * ROW_PARTS * channels_of(&n)) * sizeof(double);
+}
+
+struct row_sums {
+  double gradient, product; /* of dy gamma, and of that times the normalised x */
+};
+
+/* The sums of a row; and what it adds to the gradients of gamma and beta. */
+static struct row_sums row_sums(const struct row_norm *n, int64_t r, const float *x, const float *dy,
+                                float mean, float inverse, const float *gamma, double *dgamma,
+                                double *dbeta) {
+  struct row_sums total = {0, 0};
+  const int64_t first = first_channel(n, r);
+  if (n->inner == 1) {
+    double gradient = 0, product = 0;
+#pragma omp simd reduction(+ : gradient, product)
+    for (int64_t i = 0; i < n->length; i++) {
+      const double g = (double)dy[i], h = ((double)x[i] - (double)mean) * (double)inverse,
+                   scaled = gamma != NULL ? g * (double)gamma[first + i] : g;
+      gradient += scaled;
+      product += scaled * h;
+      if (gamma != NULL) {
+        dgamma[first + i] += g * h;
+        dbeta[first + i] += g;
+      }
+    }
+    return (struct row_sums){gradient, product};
+  }
+  for (int64_t i = 0, c = first; i < n->length; i += n->inner, c++) {
+    double gradient = 0, product = 0;
+#pragma omp simd reduction(+ : gradient, product)
+    for (int64_t k = i; k < i + n->inner; k++) {
+      gradient += (double)dy[k];
+      product += (double)dy[k] * (((double)x[k] - (double)mean) * (double)inverse);
+    }
+    const double scale = gamma != NULL ? (double)gamma[c] : 1;
+    total.gradient += scale * gradient;
+    total.product += scale * product;
+    if (gamma != NULL) {
+      dgamma[c] += product;
+      dbeta[c] += gradient;
+    }
+  }
+  return total;
+}
+
+/* dx = inverse (dy gamma - mean of that - h mean of that times h), h the normalised x; without the first mean
+ * where rows are not centred. */
+static void row_gradient(const struct row_norm *n, int64_t r, const float *x, const float *dy, float mean,
+                         float inverse, const float *gamma, struct row_sums sums, float *dx) {
+  const float first = n->centred ? (float)(sums.gradient / (double)n->length) : 0,
+              second = (float)(sums.product / (double)n->length);
+  const int64_t channel = first_channel(n, r);
+  if (n->inner == 1 && gamma != NULL) {
+    const float *g = gamma + channel;
+#pragma omp simd
+    for (int64_t i = 0; i < n->length; i++)
+      dx[i] = inverse * (dy[i] * g[i] - first - (x[i] - mean) * inverse * second);
+    return;
+  }
+  for (int64_t i = 0, c = channel; i < n->length; i += n->inner, c++) {
+    const float g = gamma != NULL ? gamma[c] : 1;
+#pragma omp simd
+    for (int64_t k = i; k < i + n->inner; k++)
+      dx[k] = inverse * (dy[k] * g - first - (x[k] - mean) * inverse * second);
+  }
+}
+
+void ISA(row_norm_backward)(struct row_norm n, const float *x, const float *dy, const float *mean,
+                            const float *inverse, const float *gamma, float *dx, float *dgamma, float *dbeta,
+                            void *workspace) {
+  const int64_t channels = channels_of(&n);
+  double *sums = workspace;
+#pragma omp parallel for if (n.rows * n.length >= PARALLEL_FROM)
+  for (int part = 0; part < ROW_PARTS; part++) {
+    const struct range mine = part_of(n.rows, part, ROW_PARTS);
+    double *own = sums + 2 * part * channels;
+    if (gamma != NULL) memset(own, 0, (size_t)(2 * channels) * sizeof *own);
+    for (int64_t r = mine.begin; r < mine.end; r++) {
+      const int64_t at = r * n.length;
+      const struct row_sums total =
+          row_sums(&n, r, x + at, dy + at, mean[r], inverse[r], gamma, own, own + channels);
+      row_gradient(&n, r, x + at, dy + at, mean[r], inverse[r], gamma, total, dx + at);
+    }
+  }
+  if (gamma == NULL) return;
+#pragma omp parallel for if (channels * ROW_PARTS >= PARALLEL_FROM)
+  for (int64_t c = 0; c < channels; c++) {
+    double g = 0, b = 0;
+    for (int part = 0; part < ROW_PARTS; part++) {
+      g += sums[2 * part * channels + c];
+      b += sums[(2 * part + 1) * channels + c];
+    }
+    dgamma[c] = (float)g;
+    dbeta[c] = (float)b;
+  }
+}

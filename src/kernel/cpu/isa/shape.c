@@ -1,0 +1,166 @@
+/* Tensors of any shape in row-major order: other orders, choices, sums, rows by number. */
+#include <string.h>
+
+#include "kernel/cpu/isa/isa.h"
+
+#define PRAGMA(text) _Pragma(#text)
+
+void ISA(strided)(struct strides s, float scale, const float *x, float *y) {
+  const int64_t length = s.dims[s.rank - 1], rows = rows_of(&s), step = s.x[s.rank - 1];
+#pragma omp parallel for if (rows * length >= PARALLEL_FROM)
+  for (int64_t r = 0; r < rows; r++) {
+    const float *from = x + offset_of(&s, s.x, r);
+    float *to = y + r * length;
+    if (step == 1) {
+#pragma omp simd
+      for (int64_t i = 0; i < length; i++) to[i] = scale * from[i];
+    } else {
+      for (int64_t i = 0; i < length; i++) to[i] = scale * from[i * step];
+    }
+  }
+}
+
+void ISA(where)(struct strides s, const uint8_t *chosen, const float *x, const float *y, float value,
+                float *out) {
+  const int64_t length = s.dims[s.rank - 1], rows = rows_of(&s), step = s.x[s.rank - 1];
+#pragma omp parallel for if (rows * length >= PARALLEL_FROM)
+  for (int64_t r = 0; r < rows; r++) {
+    const uint8_t *set = chosen + offset_of(&s, s.x, r);
+    for (int64_t i = 0, at = r * length; i < length; i++, at++) {
+      const float *taken = set[i * step] ? x : y;
+      out[at] = taken != NULL ? taken[at] : value;
+    }
+  }
+}
+
+void ISA(fill)(int64_t count, float value, float *y) {
+#pragma omp parallel for simd if (count >= PARALLEL_FROM)
+  for (int64_t i = 0; i < count; i++) y[i] = value;
+}
+
+/* ---- Sums ---- */
+
+/* Axes side by side that are all summed, or all kept, as one. */
+static struct sum_axes merged(struct sum_axes a) {
+  struct sum_axes m = {0};
+  for (int32_t i = 0; i < a.rank; i++) {
+    const uint32_t summed = a.summed >> i & 1;
+    if (a.dims[i] == 1) continue;
+    if (m.rank > 0 && (m.summed >> (m.rank - 1) & 1) == summed) {
+      m.dims[m.rank - 1] *= a.dims[i];
+    } else {
+      m.summed |= summed << m.rank;
+      m.dims[m.rank++] = a.dims[i];
+    }
+  }
+  if (m.rank == 0) m.dims[m.rank++] = 1;
+  return m;
+}
+
+/* Where the index-th combination of the axes of one kind but the last begins. */
+static int64_t combination(const struct sum_axes *a, uint32_t kind, int64_t index) {
+  int64_t offset = 0, stride = a->dims[a->rank - 1];
+  for (int32_t i = a->rank - 2; i >= 0; i--) {
+    if ((a->summed >> i & 1) == kind) {
+      offset += index % a->dims[i] * stride;
+      index /= a->dims[i];
+    }
+    stride *= a->dims[i];
+  }
+  return offset;
+}
+
+static int64_t combinations(const struct sum_axes *a, uint32_t kind) {
+  int64_t count = 1;
+  for (int32_t i = 0; i + 1 < a->rank; i++)
+    if ((a->summed >> i & 1) == kind) count *= a->dims[i];
+  return count;
+}
+
+static double sum_of_run(int64_t length, const float *x) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < length; i++) sum += (double)x[i];
+  return sum;
+}
+
+/* The last axis is summed: an output is a sum of runs. A single one is cut into parts of a fixed number. */
+static void sum_of_runs(const struct sum_axes *a, float scale, const float *x, float *y) {
+  const int64_t length = a->dims[a->rank - 1], outputs = combinations(a, 0), runs = combinations(a, 1);
+  if (outputs == 1 && runs == 1) {
+    double parts[LOSS_PARTS], total = 0;
+#pragma omp parallel for if (length >= PARALLEL_FROM)
+    for (int part = 0; part < LOSS_PARTS; part++) {
+      const struct range mine = part_of(length, part, LOSS_PARTS);
+      parts[part] = sum_of_run(mine.end - mine.begin, x + mine.begin);
+    }
+    for (int part = 0; part < LOSS_PARTS; part++) total += parts[part];
+    y[0] = (float)(total * (double)scale);
+    return;
+  }
+#pragma omp parallel for if (outputs * runs * length >= PARALLEL_FROM)
+  for (int64_t o = 0; o < outputs; o++) {
+    const float *from = x + combination(a, 0, o);
+    double sum = 0;
+    for (int64_t r = 0; r < runs; r++) sum += sum_of_run(length, from + combination(a, 1, r));
+    y[o] = (float)(sum * (double)scale);
+  }
+}
+
+/* The last axis is kept: its elements are summed side by side, some at a time. */
+static void sum_of_columns(const struct sum_axes *a, float scale, const float *x, float *y) {
+  enum { COLUMNS = 256 };
+  const int64_t length = a->dims[a->rank - 1], rows = combinations(a, 0), summed = combinations(a, 1),
+                chunks = (length + COLUMNS - 1) / COLUMNS;
+#pragma omp parallel for collapse(2) if (rows * summed * length >= PARALLEL_FROM)
+  for (int64_t o = 0; o < rows; o++)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+      const int64_t first = chunk * COLUMNS, count = length - first < COLUMNS ? length - first : COLUMNS;
+      const float *from = x + combination(a, 0, o) + first;
+      double sums[COLUMNS] = {0};
+      for (int64_t r = 0; r < summed; r++) {
+        const float *row = from + combination(a, 1, r);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) sums[i] += (double)row[i];
+      }
+      for (int64_t i = 0; i < count; i++) y[o * length + first + i] = (float)(sums[i] * (double)scale);
+    }
+}
+
+void ISA(sum)(struct sum_axes a, float scale, const float *x, float *y) {
+  const struct sum_axes m = merged(a);
+  if (m.summed >> (m.rank - 1) & 1)
+    sum_of_runs(&m, scale, x, y);
+  else
+    sum_of_columns(&m, scale, x, y);
+}
+
+/* ---- Rows by number ---- */
+
+void ISA(gather)(int64_t rows, int64_t width, int64_t count, const float *table, const int32_t *ids,
+                 float *y) {
+#pragma omp parallel for if (count * width >= PARALLEL_FROM)
+  for (int64_t i = 0; i < count; i++) {
+    if (ids[i] >= 0 && ids[i] < rows)
+      memcpy(y + i * width, table + ids[i] * width, (size_t)width * sizeof *y);
+    else
+      memset(y + i * width, 0, (size_t)width * sizeof *y);
+  }
+}
+
+/* A thread has rows of its own, and looks through all numbers for them. */
+void ISA(gather_backward)(int64_t rows, int64_t width, int64_t count, const int32_t *ids, const float *dy,
+                          float *dtable) {
+#pragma omp parallel if (count * width >= PARALLEL_FROM)
+  {
+    const struct range mine = part_of(rows, omp_get_thread_num(), omp_get_num_threads());
+    memset(dtable + mine.begin * width, 0, (size_t)((mine.end - mine.begin) * width) * sizeof *dtable);
+    for (int64_t i = 0; i < count; i++) {
+      if (ids[i] < mine.begin || ids[i] >= mine.end) continue;
+      float *to = dtable + ids[i] * width;
+      const float *from = dy + i * width;
+#pragma omp simd
+      for (int64_t k = 0; k < width; k++) to[k] += from[k];
+    }
+  }
+}

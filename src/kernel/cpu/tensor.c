@@ -1,0 +1,268 @@
+/* Operators on tensors of any shape, with kernels of our own, in row-major order; what works element by
+ * element on equal shapes takes any format. */
+#include "kernel/cpu/cpu.h"
+
+#define RUN(name)                                                                                            \
+  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
+                          const struct run_context *context)
+#define PREPARE(name)                                                                                        \
+  neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
+                   struct preparation *p)
+#define UNUSED     (void)in, (void)out, (void)workspace, (void)context
+#define K          cpu_kernel(kernel)->kernels
+#define ATTRIBUTES kernel_node(kernel)->attributes
+
+static const struct tensor *output(const struct neap_graph *graph, const struct node *node) {
+  return &graph->tensors.data[node->outputs[0]];
+}
+
+static neap_status prepare_row_major(const struct cpu *cpu, const struct node *node, struct preparation *p,
+                                     kernel_run *run, struct cpu_kernel kernel) {
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  return cpu_finish(cpu, p, run, kernel);
+}
+
+/* ---- Strides ---- */
+
+/* Of dimension `i` of `y` in a tensor that is broadcast to it from the last dimension on. */
+static int64_t stride_in(const struct tensor *t, const struct tensor *y, int32_t i) {
+  const int32_t at = i - (y->rank - t->rank);
+  if (at < 0 || t->dims[at] == 1) return 0;
+  int64_t stride = 1;
+  for (int32_t k = at + 1; k < t->rank; k++) stride *= t->dims[k];
+  return stride;
+}
+
+/* Appends a dimension; one that goes on where the last one ends is one with it. */
+static void add_dimension(struct strides *s, int64_t count, int64_t x, int64_t y) {
+  if (count == 1) return;
+  const int32_t last = s->rank - 1;
+  if (last >= 0 && s->x[last] == x * count && s->y[last] == y * count) {
+    s->dims[last] *= count;
+    s->x[last] = x;
+    s->y[last] = y;
+    return;
+  }
+  s->dims[s->rank] = count;
+  s->x[s->rank] = x;
+  s->y[s->rank++] = y;
+}
+
+static struct strides finished(struct strides s) {
+  if (s.rank == 0) s.dims[s.rank++] = 1;
+  return s;
+}
+
+static struct strides broadcast_strides(const struct tensor *x, const struct tensor *y,
+                                        const struct tensor *out) {
+  struct strides s = {0};
+  for (int32_t i = 0; i < out->rank; i++)
+    add_dimension(&s, out->dims[i], stride_in(x, out, i), stride_in(y, out, i));
+  return finished(s);
+}
+
+/* ---- Two tensors ---- */
+
+/* Of equal shapes, as they lie: packed weight gradients, too. */
+static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                  struct preparation *p, kernel_run *alike, kernel_run *broadcast) {
+  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
+  if (!same_shape(x, y))
+    return prepare_row_major(cpu, node, p, broadcast,
+                             (struct cpu_kernel){.strides = broadcast_strides(x, y, output(graph, node))});
+  if (!format_chosen(p->inputs[0])) p->inputs[0] = ROW_MAJOR;
+  p->inputs[1] = p->outputs[0] = p->inputs[0];
+  const uint64_t count = cpu_backend.format_bytes(x, p->inputs[0]) / sizeof(float);
+  return cpu_finish(cpu, p, alike, (struct cpu_kernel){.count = count});
+}
+
+#define BINARY(NAME, id, text, about, value)                                                                 \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    K->id((int64_t)cpu_kernel(kernel)->count, in[0], in[1], out[0]);                                         \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  RUN(run_##id##_broadcast) {                                                                                \
+    UNUSED;                                                                                                  \
+    K->id##_broadcast(cpu_kernel(kernel)->strides, in[0], in[1], out[0]);                                    \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id) { return prepare_binary(state, graph, node, p, run_##id, run_##id##_broadcast); }
+#include "op/elementwise_list.h"
+
+RUN(run_where) {
+  UNUSED;
+  K->where(cpu_kernel(kernel)->strides, in[0], in[1], in[2], ATTRIBUTES.scalar.a, out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_where) {
+  const struct tensor *mask = node_input(graph, node, 0), *y = output(graph, node);
+  return prepare_row_major(state, node, p, run_where,
+                           (struct cpu_kernel){.strides = broadcast_strides(mask, y, y)});
+}
+
+/* ---- Other orders ---- */
+
+RUN(run_transpose) {
+  UNUSED;
+  K->strided(cpu_kernel(kernel)->strides, 1, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_transpose) {
+  const struct tensor *x = node_input(graph, node, 0), *y = output(graph, node);
+  struct strides s = {0};
+  for (int32_t i = 0; i < y->rank; i++)
+    add_dimension(&s, y->dims[i], stride_in(x, x, (int32_t)node->attributes.order.order[i]),
+                  stride_in(y, y, i));
+  return prepare_row_major(state, node, p, run_transpose, (struct cpu_kernel){.strides = finished(s)});
+}
+
+RUN(run_expand) {
+  UNUSED;
+  K->strided(cpu_kernel(kernel)->strides, ATTRIBUTES.expand.scale, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_expand) {
+  const struct tensor *x = node_input(graph, node, 0), *y = output(graph, node);
+  return prepare_row_major(state, node, p, run_expand,
+                           (struct cpu_kernel){.strides = broadcast_strides(x, y, y)});
+}
+
+RUN(run_fill) {
+  UNUSED;
+  K->fill(kernel_output(kernel, 0)->elements, ATTRIBUTES.scalar.a, out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_fill) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_fill, (struct cpu_kernel){0});
+}
+
+/* ---- Rows by number ---- */
+
+RUN(run_gather) {
+  UNUSED;
+  const struct tensor *table = kernel_input(kernel, 0);
+  K->gather(table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements, in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_gather) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_gather, (struct cpu_kernel){0});
+}
+
+RUN(run_gather_backward) {
+  UNUSED;
+  const struct tensor *table = kernel_output(kernel, 0);
+  K->gather_backward(table->dims[0], table->dims[1], kernel_input(kernel, 0)->elements, in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_gather_backward) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_gather_backward, (struct cpu_kernel){0});
+}
+
+/* ---- Along axes ---- */
+
+RUN(run_sum) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, 0);
+  struct sum_axes axes = {.rank = x->rank, .summed = (uint32_t)ATTRIBUTES.axes.axes};
+  for (int32_t i = 0; i < x->rank; i++) axes.dims[i] = x->dims[i];
+  K->sum(axes, ATTRIBUTES.axes.scale, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_sum) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_sum, (struct cpu_kernel){0});
+}
+
+/* What is before the axis, of it and behind it. */
+struct around {
+  int64_t outer, count, inner;
+};
+
+static struct around around_axis(const struct kernel *kernel) {
+  const struct tensor *x = kernel_input(kernel, 0);
+  const int64_t axis = ATTRIBUTES.part.axis;
+  struct around a = {1, x->dims[axis], 1};
+  for (int32_t i = 0; i < axis; i++) a.outer *= x->dims[i];
+  a.inner = x->elements / a.outer / a.count;
+  return a;
+}
+
+RUN(run_softmax) {
+  UNUSED;
+  const struct around a = around_axis(kernel);
+  K->softmax(a.outer, a.count, a.inner, in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_softmax) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_softmax, (struct cpu_kernel){0});
+}
+
+RUN(run_softmax_backward) {
+  UNUSED;
+  const struct around a = around_axis(kernel);
+  K->softmax_backward(a.outer, a.count, a.inner, in[0], in[1], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_softmax_backward) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_softmax_backward, (struct cpu_kernel){0});
+}
+
+static struct row_norm row_norm_of(const struct tensor *x, const struct node *node) {
+  const struct row_norm_attributes *a = &node->attributes.row_norm;
+  return (struct row_norm){x->elements / a->length, a->length, a->groups, a->inner, a->epsilon, a->centred};
+}
+
+RUN(run_row_norm) {
+  UNUSED;
+  K->row_norm(row_norm_of(kernel_input(kernel, 0), kernel_node(kernel)), in[0], in[1], in[2], out[0], out[1],
+              out[2]);
+  return NEAP_OK;
+}
+PREPARE(prepare_row_norm) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_row_norm, (struct cpu_kernel){0});
+}
+
+RUN(run_row_norm_backward) {
+  UNUSED;
+  const bool affine = in[4] != NULL;
+  K->row_norm_backward(row_norm_of(kernel_input(kernel, 0), kernel_node(kernel)), in[0], in[1], in[2], in[3],
+                       in[4], out[0], affine ? out[1] : NULL, affine ? out[2] : NULL, workspace);
+  return NEAP_OK;
+}
+PREPARE(prepare_row_norm_backward) {
+  const struct cpu *cpu = state;
+  p->workspace = cpu->kernels->row_norm_workspace(row_norm_of(node_input(graph, node, 0), node));
+  return prepare_row_major(cpu, node, p, run_row_norm_backward, (struct cpu_kernel){0});
+}
+
+/* ---- Losses of two tensors ---- */
+
+#define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    K->id(kernel_input(kernel, 0)->elements, ATTRIBUTES.loss.beta, in[0], in[1], out[0], workspace);         \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id) {                                                                                    \
+    (void)graph;                                                                                             \
+    p->workspace = LOSS_PARTS * sizeof(double);                                                              \
+    return prepare_row_major(state, node, p, run_##id, (struct cpu_kernel){0});                              \
+  }                                                                                                          \
+  RUN(run_##id##_backward) {                                                                                 \
+    UNUSED;                                                                                                  \
+    K->id##_backward(kernel_input(kernel, 0)->elements, ATTRIBUTES.loss.beta, ATTRIBUTES.loss.by_target,     \
+                     in[0], in[1], in[2], out[0]);                                                           \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id##_backward) {                                                                         \
+    (void)graph;                                                                                             \
+    return prepare_row_major(state, node, p, run_##id##_backward, (struct cpu_kernel){0});                   \
+  }
+#include "op/loss_list.h"

@@ -1,0 +1,261 @@
+/* Operators on tensors of any shape: plain loops over indices. */
+#include <string.h>
+
+#include "kernel/ref/real.h"
+#include "kernel/ref/ref.h"
+
+/* The place in `t`, broadcast to the shape of `y` from the last dimension on, that belongs to element `i` of
+ * y. */
+static int64_t broadcast_at(const struct tensor *t, const struct tensor *y, int64_t i) {
+  int64_t place = 0, stride = 1;
+  for (int32_t d = y->rank - 1, k = t->rank - 1; k >= 0; d--, k--) {
+    const int64_t index = i % y->dims[d];
+    i /= y->dims[d];
+    place += t->dims[k] == 1 ? 0 : index * stride;
+    stride *= t->dims[k];
+  }
+  return place;
+}
+
+/* ---- Two tensors ---- */
+
+#define BINARY(NAME, id, text, about, value)                                                                 \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    const struct tensor *out_shape = kernel_output(kernel, 0);                                               \
+    FOR(i, out_shape->elements) {                                                                            \
+      const real x = ((const double *)in[0])[broadcast_at(kernel_input(kernel, 0), out_shape, i)],           \
+                 y = ((const double *)in[1])[broadcast_at(kernel_input(kernel, 1), out_shape, i)];           \
+      ((double *)out[0])[i] = value;                                                                         \
+    }                                                                                                        \
+    return NEAP_OK;                                                                                          \
+  }
+#include "op/elementwise_list.h"
+
+RUN(run_where) {
+  UNUSED;
+  const struct tensor *y = kernel_output(kernel, 0);
+  FOR(i, y->elements) {
+    const bool set = ((const unsigned char *)in[0])[broadcast_at(kernel_input(kernel, 0), y, i)] != 0;
+    const double *taken = set ? in[1] : in[2];
+    ((double *)out[0])[i] = taken != NULL ? taken[i] : (double)ATTRIBUTES->scalar.a;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Other orders ---- */
+
+RUN(run_transpose) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, 0), *y = kernel_output(kernel, 0);
+  FOR(i, y->elements) {
+    int64_t index[NEAP_MAX_RANK], rest = i, place = 0;
+    for (int32_t d = y->rank - 1; d >= 0; d--) {
+      index[ATTRIBUTES->order.order[d]] = rest % y->dims[d];
+      rest /= y->dims[d];
+    }
+    FOR(d, x->rank) place = place * x->dims[d] + index[d];
+    ((double *)out[0])[i] = ((const double *)in[0])[place];
+  }
+  return NEAP_OK;
+}
+
+RUN(run_expand) {
+  UNUSED;
+  const struct tensor *y = kernel_output(kernel, 0);
+  FOR(i, y->elements)
+  ((double *)out[0])[i] =
+      (double)ATTRIBUTES->expand.scale * ((const double *)in[0])[broadcast_at(kernel_input(kernel, 0), y, i)];
+  return NEAP_OK;
+}
+
+RUN(run_fill) {
+  UNUSED;
+  FOR(i, kernel_output(kernel, 0)->elements)((double *)out[0])[i] = (double)ATTRIBUTES->scalar.a;
+  return NEAP_OK;
+}
+
+/* ---- Rows by number ---- */
+
+RUN(run_gather) {
+  UNUSED;
+  const struct tensor *table = kernel_input(kernel, 0);
+  const int64_t width = table->dims[1];
+  FOR(i, kernel_output(kernel, 0)->elements) {
+    const int32_t row = ((const int32_t *)in[1])[i / width];
+    ((double *)out[0])[i] =
+        row >= 0 && row < table->dims[0] ? ((const double *)in[0])[row * width + i % width] : 0;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_gather_backward) {
+  UNUSED;
+  const struct tensor *table = kernel_output(kernel, 0);
+  const int64_t width = table->dims[1];
+  double *sums = out[0];
+  memset(sums, 0, (size_t)table->elements * sizeof *sums);
+  FOR(i, kernel_input(kernel, 1)->elements) {
+    const int32_t row = ((const int32_t *)in[0])[i / width];
+    if (row >= 0 && row < table->dims[0]) sums[row * width + i % width] += ((const double *)in[1])[i];
+  }
+  return NEAP_OK;
+}
+
+/* ---- Along axes ---- */
+
+RUN(run_sum) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, 0), *y = kernel_output(kernel, 0);
+  double *sums = out[0];
+  memset(sums, 0, (size_t)y->elements * sizeof *sums);
+  FOR(i, x->elements)
+  sums[broadcast_at(y, x, i)] += (double)ATTRIBUTES->axes.scale * ((const double *)in[0])[i];
+  return NEAP_OK;
+}
+
+/* Element k of the axis of the line that `line` counts: lines run along the axis. */
+static int64_t line_at(const struct tensor *x, int64_t axis, int64_t line, int64_t k) {
+  int64_t inner = 1;
+  for (int64_t d = axis + 1; d < x->rank; d++) inner *= x->dims[d];
+  return (line / inner * x->dims[axis] + k) * inner + line % inner;
+}
+
+RUN(run_softmax) {
+  UNUSED;
+  const struct tensor *t = kernel_input(kernel, 0);
+  const int64_t axis = ATTRIBUTES->part.axis, count = t->dims[axis];
+  const double *x = in[0];
+  double *y = out[0];
+  FOR(line, t->elements / count) {
+    double highest = -INFINITY, sum = 0;
+    FOR(k, count) highest = fmax(highest, x[line_at(t, axis, line, k)]);
+    FOR(k, count) sum += exp(x[line_at(t, axis, line, k)] - highest);
+    FOR(k, count) y[line_at(t, axis, line, k)] = exp(x[line_at(t, axis, line, k)] - highest) / sum;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_softmax_backward) {
+  UNUSED;
+  const struct tensor *t = kernel_input(kernel, 0);
+  const int64_t axis = ATTRIBUTES->part.axis, count = t->dims[axis];
+  const double *y = in[0], *dy = in[1];
+  double *dx = out[0];
+  FOR(line, t->elements / count) {
+    double sum = 0;
+    FOR(k, count) sum += y[line_at(t, axis, line, k)] * dy[line_at(t, axis, line, k)];
+    FOR(k, count) {
+      const int64_t i = line_at(t, axis, line, k);
+      dx[i] = y[i] * (dy[i] - sum);
+    }
+  }
+  return NEAP_OK;
+}
+
+/* The element of gamma and beta that element i of row r reads. */
+static int64_t channel_of(const struct row_norm_attributes *a, int64_t r, int64_t i) {
+  return r % a->groups * (a->length / a->inner) + i / a->inner;
+}
+
+RUN(run_row_norm) {
+  UNUSED;
+  const struct row_norm_attributes *a = &ATTRIBUTES->row_norm;
+  const double *gamma = in[1], *beta = in[2], count = (double)a->length;
+  double *mean = out[1], *inverse = out[2];
+  FOR(r, kernel_input(kernel, 0)->elements / a->length) {
+    const double *x = (const double *)in[0] + r * a->length;
+    double *y = (double *)out[0] + r * a->length, variance = 0;
+    mean[r] = 0;
+    if (a->centred) FOR(i, a->length) mean[r] += x[i] / count;
+    FOR(i, a->length) variance += (x[i] - mean[r]) * (x[i] - mean[r]) / count;
+    inverse[r] = 1 / sqrt(variance + (double)a->epsilon);
+    FOR(i, a->length) {
+      const int64_t c = channel_of(a, r, i);
+      y[i] = (x[i] - mean[r]) * inverse[r] * (gamma != NULL ? gamma[c] : 1) + (beta != NULL ? beta[c] : 0);
+    }
+  }
+  return NEAP_OK;
+}
+
+/* Ba et al. 2016, through the statistics of the row. */
+RUN(run_row_norm_backward) {
+  UNUSED;
+  const struct row_norm_attributes *a = &ATTRIBUTES->row_norm;
+  const double *mean = in[2], *inverse = in[3], *gamma = in[4], count = (double)a->length;
+  if (gamma != NULL) {
+    memset(out[1], 0, (size_t)kernel_output(kernel, 1)->elements * sizeof(double));
+    memset(out[2], 0, (size_t)kernel_output(kernel, 2)->elements * sizeof(double));
+  }
+  FOR(r, kernel_input(kernel, 0)->elements / a->length) {
+    const double *x = (const double *)in[0] + r * a->length, *dy = (const double *)in[1] + r * a->length;
+    double *dx = (double *)out[0] + r * a->length, first = 0, second = 0;
+    FOR(i, a->length) {
+      const int64_t c = channel_of(a, r, i);
+      const double h = (x[i] - mean[r]) * inverse[r], g = dy[i] * (gamma != NULL ? gamma[c] : 1);
+      if (a->centred) first += g / count;
+      second += g * h / count;
+      if (gamma == NULL) continue;
+      ((double *)out[1])[c] += dy[i] * h;
+      ((double *)out[2])[c] += dy[i];
+    }
+    FOR(i, a->length) {
+      const double h = (x[i] - mean[r]) * inverse[r],
+                   g = dy[i] * (gamma != NULL ? gamma[channel_of(a, r, i)] : 1);
+      dx[i] = inverse[r] * (g - first - h * second);
+    }
+  }
+  return NEAP_OK;
+}
+
+/* ---- Products ---- */
+
+RUN(run_matmul) {
+  UNUSED;
+  const struct tensor *a = kernel_input(kernel, 0), *b = kernel_input(kernel, 1),
+                      *y = kernel_output(kernel, 0);
+  const bool ta = ATTRIBUTES->matmul.a_transposed, tb = ATTRIBUTES->matmul.b_transposed;
+  const int64_t m = y->dims[y->rank - 2], n = y->dims[y->rank - 1], k = a->dims[a->rank - (ta ? 2 : 1)];
+  struct tensor batch_a = *a, batch_b = *b, batch = *y; /* without their last two dimensions */
+  batch_a.rank -= 2, batch_b.rank -= 2, batch.rank -= 2;
+  FOR(i, y->elements / (m * n)) {
+    const double *pa = (const double *)in[0] + broadcast_at(&batch_a, &batch, i) * m * k,
+                 *pb = (const double *)in[1] + broadcast_at(&batch_b, &batch, i) * k * n;
+    double *py = (double *)out[0] + i * m * n;
+    FOR(r, m) FOR(c, n) {
+      double sum = 0;
+      FOR(j, k) sum += pa[ta ? j * m + r : r * k + j] * pb[tb ? c * k + j : j * n + c];
+      py[r * n + c] = sum;
+    }
+  }
+  return NEAP_OK;
+}
+
+/* ---- Losses of two tensors ---- */
+
+#define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    const real beta = (double)ATTRIBUTES->loss.beta, count = (double)kernel_input(kernel, 0)->elements;      \
+    double sum = 0;                                                                                          \
+    (void)beta;                                                                                              \
+    FOR(i, kernel_input(kernel, 0)->elements) {                                                              \
+      const real x = ((const double *)in[0])[i], t = ((const double *)in[1])[i];                             \
+      sum += value;                                                                                          \
+    }                                                                                                        \
+    *(double *)out[0] = sum / count;                                                                         \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  RUN(run_##id##_backward) {                                                                                 \
+    UNUSED;                                                                                                  \
+    const real beta = (double)ATTRIBUTES->loss.beta, count = (double)kernel_input(kernel, 0)->elements;      \
+    const double dloss = in[2] != NULL ? *(const double *)in[2] : 1;                                         \
+    (void)beta;                                                                                              \
+    FOR(i, kernel_output(kernel, 0)->elements) {                                                             \
+      const real x = ((const double *)in[0])[i], t = ((const double *)in[1])[i];                             \
+      (void)t;                                                                                               \
+      ((double *)out[0])[i] = dloss / count * (ATTRIBUTES->loss.by_target ? (target_slope) : (slope));       \
+    }                                                                                                        \
+    return NEAP_OK;                                                                                          \
+  }
+#include "op/loss_list.h"

@@ -1,0 +1,176 @@
+/* Convolutions of images, and transposed ones. */
+#include "op/builder.h"
+#include "op/window.h"
+
+static const struct attribute_row attributes[] = {
+    ATTRIBUTE(conv.stride, INTEGER),     ATTRIBUTE(conv.dilation, INTEGER),
+    ATTRIBUTE(conv.groups, INTEGER),     ATTRIBUTE(conv.padding[0], INTEGER),
+    ATTRIBUTE(conv.padding[1], INTEGER), ATTRIBUTE(conv.output_padding, INTEGER),
+};
+
+/* Of a convolution in any direction: 2 N K H' W' (C / groups) R S, from the larger pair of its tensors. */
+static double flops(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *w, *y;
+  if (node->op == OP_CONV) {
+    w = node_input(graph, node, 1);
+    y = &graph->tensors.data[node->outputs[0]];
+  } else if (node->op == OP_CONV_TRANSPOSED) {
+    w = node_input(graph, node, 1);
+    y = node_input(graph, node, 0);
+  } else {
+    w = node->op == OP_CONV_BACKWARD_DATA ? node_input(graph, node, 0)
+                                          : &graph->tensors.data[node->outputs[0]];
+    y = node_input(graph, node, 1);
+  }
+  return 2.0 * (double)y->elements * (double)w->elements / (double)w->dims[0];
+}
+
+/* ---- Convolution ---- */
+
+static neap_status infer_conv(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  TRY(need_real(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
+  const struct conv_attributes *a = &node->attributes.conv;
+  RETURN_IF(w->rank != 4 || w->dims[1] * a->groups != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "Conv '%s': %lld channels in %lld groups do not fit a kernel for %lld a group", node->name,
+            (long long)x->dims[1], (long long)a->groups, (long long)w->dims[1]);
+  outputs[0] = value_like(x);
+  outputs[0].dims[1] = w->dims[0];
+  for (int i = 2; i < 4; i++) {
+    const struct window_axis axis = {x->dims[i],        w->dims[i],  a->stride,
+                                     a->padding[i - 2], a->dilation, false};
+    TRY(window_count(node, axis, &outputs[0].dims[i]));
+  }
+  return NEAP_OK;
+}
+
+static neap_status gradient_conv(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
+  if (in[CONV_BIAS] != NO_TENSOR) TRY(GRADIENT_EMIT(g, OP_BIAS_BACKWARD, n, in[CONV_BIAS], dy));
+  TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_WEIGHTS, n, in[CONV_WEIGHTS], in[CONV_X], dy)); /* then x may die */
+  TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_DATA, n, in[CONV_X], in[CONV_WEIGHTS], dy));
+  return in[CONV_ADDEND] != NO_TENSOR ? gradient_add(g, in[CONV_ADDEND], dy) : NEAP_OK;
+}
+
+static const struct inplace_pair addend[] = {{0, CONV_ADDEND}};
+
+const struct op_row op_row_conv = {"Conv",
+                                   "convolution: stride, padding, dilation, groups, bias",
+                                   "conv",
+                                   1,
+                                   infer_conv,
+                                   gradient_conv,
+                                   ROW_INPLACE(addend),
+                                   .flops = flops,
+                                   ROW_ATTRIBUTES(attributes),
+                                   .slots = 4};
+const struct op_row op_row_conv_backward_data = {"ConvBackwardData", "gradient of a convolution's input",
+                                                 .output_count = 1, .flops = flops,
+                                                 ROW_ATTRIBUTES(attributes)};
+const struct op_row op_row_conv_backward_weights = {"ConvBackwardWeights",
+                                                    "gradient of a convolution's kernels", .output_count = 1,
+                                                    .flops = flops, ROW_ATTRIBUTES(attributes)};
+
+neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
+  if (!builder_usable(b, x)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  const int64_t groups = o.groups ? o.groups : 1, height = o.kernel_height ? o.kernel_height : o.size,
+                width = o.kernel_width ? o.kernel_width : o.size;
+  if (t->rank != 4 || o.filters < 1 || height < 1 || width < 1 || groups < 1 || t->dims[1] % groups ||
+      o.filters % groups)
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "Conv: %lld filters of %lld x %lld in %lld groups do not fit '%s' with "
+                                     "%d dimensions and %lld channels",
+                                     (long long)o.filters, (long long)height, (long long)width,
+                                     (long long)groups, t->name, t->rank,
+                                     (long long)(t->rank > 1 ? t->dims[1] : 0)));
+  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
+                                    .dilation = o.dilation ? o.dilation : 1,
+                                    .groups = groups,
+                                    .padding = {o.padding_height ? o.padding_height : o.padding,
+                                                o.padding_width ? o.padding_width : o.padding}};
+  const int64_t dims[] = {o.filters, t->dims[1] / groups, height, width};
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_CONV, name);
+  int32_t inputs[] = {x, builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims),
+                      NO_TENSOR, NO_TENSOR};
+  if (o.bias)
+    inputs[CONV_BIAS] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
+  return builder_apply(b, OP_CONV, name, (union attributes){.conv = a}, inputs, 4, NULL);
+}
+
+/* ---- Transposed convolution ---- */
+
+/* (size - 1) stride - 2 padding + window + output_padding: the sizes that a convolution with this window
+ * takes to `size` are as many as its stride, and output_padding says which. */
+static neap_status infer_conv_transposed(const struct neap_graph *graph, const struct node *node,
+                                         struct tensor *outputs) {
+  TRY(need_real(graph, node, 4, "[N, C, H, W]"));
+  const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
+  const struct conv_attributes *a = &node->attributes.conv;
+  RETURN_IF(w->rank != 4 || w->dims[0] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "ConvTransposed '%s': %lld channels do not fit kernels for %lld", node->name,
+            (long long)x->dims[1], (long long)w->dims[0]);
+  RETURN_IF(a->output_padding < 0 || a->output_padding >= a->stride, NEAP_INVALID_ARGUMENT,
+            "ConvTransposed '%s': output padding %lld must be less than the stride of %lld", node->name,
+            (long long)a->output_padding, (long long)a->stride);
+  outputs[0] = value_like(x);
+  outputs[0].dims[1] = w->dims[1];
+  for (int i = 2; i < 4; i++) {
+    int64_t size, count;
+    const int64_t padding = a->padding[i - 2];
+    const bool overflow = __builtin_mul_overflow(x->dims[i] - 1, a->stride, &size) ||
+                          __builtin_sub_overflow(size, padding, &size) ||
+                          __builtin_sub_overflow(size, padding, &size) ||
+                          __builtin_add_overflow(size, w->dims[i], &size) ||
+                          __builtin_add_overflow(size, a->output_padding, &size);
+    RETURN_IF(overflow || size < 1, NEAP_INVALID_ARGUMENT,
+              "ConvTransposed '%s': padding %lld leaves nothing of %lld pixels", node->name,
+              (long long)padding, (long long)x->dims[i]);
+    TRY(window_count(node, (struct window_axis){size, w->dims[i], a->stride, padding, 1, false}, &count));
+    outputs[0].dims[i] = size;
+  }
+  return NEAP_OK;
+}
+
+/* A transposed convolution is a convolution's gradient by its input, so its own gradients are that
+ * convolution and that convolution's gradient by its kernels, with input and output exchanged. */
+static neap_status gradient_conv_transposed(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
+  if (in[2] != NO_TENSOR) TRY(GRADIENT_EMIT(g, OP_BIAS_BACKWARD, n, in[2], dy));
+  TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_WEIGHTS, n, in[1], dy, in[0]));
+  return GRADIENT_EMIT(g, OP_CONV, n, in[0], dy, in[1], NO_TENSOR, NO_TENSOR);
+}
+
+const struct op_row op_row_conv_transposed = {"ConvTransposed",
+                                              "a convolution from its output to its input: upsampling",
+                                              "conv_transposed",
+                                              1,
+                                              infer_conv_transposed,
+                                              gradient_conv_transposed,
+                                              .flops = flops,
+                                              ROW_ATTRIBUTES(attributes),
+                                              .slots = 3};
+
+neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_transposed_options o) {
+  if (!builder_usable(b, x)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  if (t->rank != 4 || o.filters < 1 || o.size < 1)
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "ConvTransposed: %lld filters of size %lld do not fit '%s' with %d dimensions",
+                     (long long)o.filters, (long long)o.size, t->name, t->rank));
+  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
+                                    .dilation = 1,
+                                    .groups = 1,
+                                    .padding = {o.padding, o.padding},
+                                    .output_padding = o.output_padding};
+  const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_CONV_TRANSPOSED, name);
+  int32_t inputs[] = {x, builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims),
+                      NO_TENSOR};
+  if (o.bias) inputs[2] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &dims[1]);
+  return builder_apply(b, OP_CONV_TRANSPOSED, name, (union attributes){.conv = a}, inputs, 3, NULL);
+}

@@ -1,0 +1,48 @@
+/* Operators that work element by element, as scalar expressions. Define UNARY and BINARY and include this.
+ *
+ *     UNARY(NAME, id, "Name", "summary", KEEPS, value, slope)
+ *
+ * `value` is y, made of x and the attributes a and b. `slope` is dx, made of dy and of what the gradient
+ * keeps: x where KEEPS is X, y where it is Y, nothing where it is NOTHING. A row is all that such an operator
+ * is: its enum, shapes, gradient and kernels of every backend are made from it; neap.h declares neap_<id>.
+ *
+ *     BINARY(NAME, id, "Name", "summary", value)
+ *
+ * `value` is made of x and y, one of which may be broadcast; gradients are operators of their own
+ * (elementwise.c).
+ *
+ * The expressions are compiled in float and in double. `real` is their type; EXP, LOG, TANH, ERF, SQRT and
+ * POWER(x, a) are functions of it. A macro that is not defined stands for nothing; both are undefined behind
+ * the list. */
+#ifndef UNARY
+#define UNARY(...)
+#endif
+#ifndef BINARY
+#define BINARY(...)
+#endif
+
+UNARY(RELU, relu, "Relu", "max(0, x)", Y, x > 0 ? x : 0, y > 0 ? dy : 0)
+UNARY(RELU6, relu6, "Relu6", "min(max(0, x), 6)", Y, x > 0 ? (x < 6 ? x : 6) : 0, y > 0 && y < 6 ? dy : 0)
+UNARY(GELU, gelu, "Gelu", "x times the normal distribution's mass below x", X,
+      x *HALF *(1 + ERF(x * SQRT_HALF)), dy *(HALF *(1 + ERF(x * SQRT_HALF)) + x * NORMAL_DENSITY(x)))
+UNARY(GELU_TANH, gelu_tanh, "GeluTanh", "GELU by tanh (x + 0.044715 x^3)", X,
+      x *HALF *(1 + TANH(GELU_INNER(x))),
+      dy *(HALF *(1 + TANH(GELU_INNER(x))) +
+           x * HALF * (1 - TANH(GELU_INNER(x)) * TANH(GELU_INNER(x))) * GELU_INNER_SLOPE(x)))
+UNARY(SILU, silu, "Silu", "x sigmoid(x)", X, x *SIGMOID(x), dy *SIGMOID(x) * (1 + x * (1 - SIGMOID(x))))
+UNARY(SIGMOID, sigmoid, "Sigmoid", "1 / (1 + e^-x)", Y, SIGMOID(x), dy *y *(1 - y))
+UNARY(TANH, tanh, "Tanh", "hyperbolic tangent", Y, TANH(x), dy *(1 - y * y))
+UNARY(EXP, exp, "Exp", "e^x", Y, EXP(x), dy *y)
+UNARY(LOG, log, "Log", "natural logarithm", X, LOG(x), dy / x)
+UNARY(SQRT, sqrt, "Sqrt", "square root", Y, SQRT(x), dy / (2 * y))
+UNARY(POWER, power, "Power", "x^a", X, POWER(x, a), dy *a *POWER(x, a - 1))
+UNARY(CLIP, clip, "Clip", "x cut to [a, b]", X, x < a ? a : (x > b ? b : x), x >= a && x <= b ? dy : 0)
+UNARY(SCALE, scale, "Scale", "a x + b", NOTHING, a *x + b, a *dy)
+
+BINARY(ADD, add, "Add", "sum of two tensors", x + y)
+BINARY(SUBTRACT, subtract, "Subtract", "difference of two tensors", x - y)
+BINARY(MULTIPLY, multiply, "Multiply", "product of two tensors, element by element", x *y)
+BINARY(DIVIDE, divide, "Divide", "quotient of two tensors, element by element", x / y)
+
+#undef UNARY
+#undef BINARY

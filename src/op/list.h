@@ -1,0 +1,72 @@
+/* The one list of operators, by family. Define OP(NAME, id) and include this: the enum, the declarations and
+ * the tables of the graph side and of every backend are made from it. NAME stands behind OP_, `id` names the
+ * row and the kernels. A gradient operator is named after its forward one. */
+
+/* convolution.c */
+OP(CONV, conv)                                   /* x, w, [addend], [bias] -> y */
+OP(CONV_BACKWARD_DATA, conv_backward_data)       /* w, dy -> dx */
+OP(CONV_BACKWARD_WEIGHTS, conv_backward_weights) /* x, dy -> dw */
+OP(CONV_TRANSPOSED, conv_transposed)             /* x, w, [bias] -> y */
+/* matmul.c */
+OP(LINEAR, linear)                                   /* x, w, [bias] -> y */
+OP(LINEAR_BACKWARD_DATA, linear_backward_data)       /* w, dy -> dx */
+OP(LINEAR_BACKWARD_WEIGHTS, linear_backward_weights) /* x, dy -> dw */
+OP(BIAS_BACKWARD, bias_backward)                     /* dy -> dbias */
+OP(MATMUL, matmul)                                   /* a, b -> y */
+/* normalise.c */
+OP(BATCH_NORM_STATISTICS, batch_norm_statistics) /* x -> mean, variance */
+OP(BATCH_NORM, batch_norm)                       /* x, mean, variance, gamma, beta -> y */
+OP(BATCH_NORM_BACKWARD,
+   batch_norm_backward) /* x, dy, mean, variance, gamma, beta, [addend] -> dx, dgamma, dbeta */
+OP(RUNNING_STATISTICS,
+   running_statistics) /* mean, variance, running mean, running variance; updates these two */
+OP(LOCAL_RESPONSE_NORM, local_response_norm)                   /* x -> y */
+OP(LOCAL_RESPONSE_NORM_BACKWARD, local_response_norm_backward) /* x, dy -> dx */
+OP(ROW_NORM, row_norm)                   /* x, [gamma], [beta] -> y, mean, 1 / deviation */
+OP(ROW_NORM_BACKWARD, row_norm_backward) /* x, dy, mean, 1 / deviation, [gamma] -> dx, [dgamma, dbeta] */
+/* pooling.c */
+OP(MAX_POOL, max_pool)                                             /* x -> y, index */
+OP(MAX_POOL_BACKWARD, max_pool_backward)                           /* index, dy -> dx */
+OP(AVERAGE_POOL, average_pool)                                     /* x -> y */
+OP(AVERAGE_POOL_BACKWARD, average_pool_backward)                   /* dy -> dx */
+OP(GLOBAL_AVERAGE_POOL, global_average_pool)                       /* x -> y */
+OP(GLOBAL_AVERAGE_POOL_BACKWARD, global_average_pool_backward)     /* dy -> dx */
+OP(ADAPTIVE_AVERAGE_POOL, adaptive_average_pool)                   /* x -> y */
+OP(ADAPTIVE_AVERAGE_POOL_BACKWARD, adaptive_average_pool_backward) /* dy -> dx */
+/* space.c */
+OP(CROP, crop)                       /* x -> y */
+OP(CROP_BACKWARD, crop_backward)     /* dy, [addend] -> dx */
+OP(RESIZE, resize)                   /* x -> y */
+OP(RESIZE_BACKWARD, resize_backward) /* dy -> dx */
+/* elementwise.c */
+#define UNARY(NAME, id, ...)  OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x -> y; x or y, dy -> dx */
+#define BINARY(NAME, id, ...) OP(NAME, id)                                    /* x, y -> z */
+#include "op/elementwise_list.h"
+OP(RELU_MASK, relu_mask)                   /* x -> y, mask; made by a rewrite */
+OP(RELU_MASK_BACKWARD, relu_mask_backward) /* mask, dy -> dx */
+OP(WHERE, where)                           /* mask, [x], [y] -> x where the mask is set, else y */
+OP(CAST, cast)                             /* x -> the same elements in another type */
+OP(DROPOUT, dropout)                       /* x -> y; its own gradient */
+/* shape.c */
+OP(CONCAT, concat)                   /* parts... -> y */
+OP(SLICE, slice)                     /* x, [addend] -> some of x; also concat's gradient */
+OP(SLICE_BACKWARD, slice_backward)   /* dy -> dx, 0 outside the slice */
+OP(TRANSPOSE, transpose)             /* x -> y: axes in another order; its own gradient */
+OP(EXPAND, expand)                   /* x -> y: axes of 1 made longer, times a number */
+OP(GATHER, gather)                   /* table, ids -> its rows */
+OP(GATHER_BACKWARD, gather_backward) /* ids, dy -> dtable */
+OP(FILL, fill)                       /* -> y: one number everywhere */
+OP(REORDER, reorder)                 /* x -> x in another memory layout; made in lowering */
+/* reduce.c */
+OP(SUM, sum)                           /* x -> y: sums over axes, times a number */
+OP(SOFTMAX, softmax)                   /* x -> y */
+OP(SOFTMAX_BACKWARD, softmax_backward) /* y, dy -> dx */
+/* loss.c */
+#define PAIR_LOSS(NAME, id, ...)                                                                             \
+  OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x, target -> loss; x, target, [dloss] -> dx */
+#include "op/loss_list.h"
+OP(SOFTMAX_CROSS_ENTROPY, softmax_cross_entropy)                   /* logits, labels -> loss, correct */
+OP(SOFTMAX_CROSS_ENTROPY_BACKWARD, softmax_cross_entropy_backward) /* logits, labels, [dloss] -> dlogits */
+/* update.c */
+OP(SGD, sgd)     /* w, dw, [m]; updates w, m */
+OP(ADAMW, adamw) /* w, dw, m, v; updates w, m, v */

@@ -1,0 +1,124 @@
+/* Losses: scalars that training makes smaller. */
+#include "op/builder.h"
+
+static const struct attribute_row loss_attributes[] = {
+    ATTRIBUTE(loss.smoothing, REAL),
+    ATTRIBUTE(loss.ignored, INTEGER),
+    ATTRIBUTE(loss.beta, REAL),
+    ATTRIBUTE(loss.by_target, FLAG),
+};
+
+/* ---- Cross-entropy ---- */
+
+/* Logits [N, classes, pixels...], a label for each [N, pixels...]. */
+static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
+                                       struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
+  RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy takes logits [N, classes, pixels...], not '%s'", x->name);
+  TRY(need_real(graph, node, -1, "logits [N, classes, pixels...]"));
+  bool fits = y->rank == x->rank - 1 && y->dtype == NEAP_I32 && y->dims[0] == x->dims[0];
+  for (int32_t i = 1; fits && i < y->rank; i++) fits = y->dims[i] == x->dims[i + 1];
+  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy: '%s' must be i32, a label for each row or pixel of '%s'", y->name, x->name);
+  const float s = node->attributes.loss.smoothing;
+  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "SoftmaxCrossEntropy: smoothing %g is not in [0, 1)",
+            (double)s);
+  outputs[0] = value_of(x->dtype, 1, 1, 0);
+  outputs[1] = value_of(NEAP_I32, 1, 1, 0);
+  return NEAP_OK;
+}
+
+static neap_status gradient_cross_entropy(struct gradient *g, const struct node *n) {
+  return GRADIENT_EMIT(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, n, n->inputs[0], n->inputs[0], n->inputs[1],
+                       g->of[n->outputs[0]]);
+}
+
+const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
+                                                    "fused loss with label smoothing; counts right answers",
+                                                    "cross_entropy",
+                                                    2,
+                                                    infer_cross_entropy,
+                                                    gradient_cross_entropy,
+                                                    ROW_ATTRIBUTES(loss_attributes),
+                                                    .seeds = true};
+const struct op_row op_row_softmax_cross_entropy_backward = {
+    "SoftmaxCrossEntropyBackward", "gradient of the loss by the logits", .output_count = 1,
+    ROW_INPLACE(inplace_first), ROW_ATTRIBUTES(loss_attributes)};
+
+static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                 struct loss_attributes a) {
+  if (!builder_usable(b, logits) || !builder_usable(b, labels)) return FAILED;
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_SOFTMAX_CROSS_ENTROPY, name);
+  int32_t outputs[2];
+  if (builder_apply(b, OP_SOFTMAX_CROSS_ENTROPY, name, (union attributes){.loss = a},
+                    (int32_t[]){logits, labels}, 2, outputs) < 0)
+    return FAILED;
+  builder_graph(b)->correct = outputs[1];
+  return outputs[0];
+}
+
+neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                       float smoothing) {
+  return cross_entropy(b, logits, labels, (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
+}
+
+neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                                float smoothing, int32_t ignored) {
+  return cross_entropy(b, logits, labels,
+                       (struct loss_attributes){.smoothing = smoothing, .ignored = ignored});
+}
+
+/* ---- Two tensors of one shape ---- */
+
+static neap_status infer_pair(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0), *t = node_input(graph, node, 1);
+  TRY(need_real(graph, node, -1, "two tensors"));
+  RETURN_IF(!same_shape(x, t), NEAP_INVALID_ARGUMENT, "%s '%s': '%s' and '%s' have different shapes or types",
+            node_row(node)->name, node->name, x->name, t->name);
+  outputs[0] = value_of(x->dtype, 1, 1, 0);
+  return NEAP_OK;
+}
+
+static neap_status gradient_pair(struct gradient *g, const struct node *n, enum op backward) {
+  const int32_t *in = n->inputs, dloss = g->of[n->outputs[0]];
+  struct node by_target = *n;
+  by_target.attributes.loss.by_target = true;
+  TRY(GRADIENT_EMIT(g, backward, n, in[0], in[0], in[1], dloss));
+  return GRADIENT_EMIT(g, backward, &by_target, in[1], in[0], in[1], dloss);
+}
+
+#define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
+  static neap_status gradient_##id(struct gradient *g, const struct node *n) {                               \
+    return gradient_pair(g, n, OP_##NAME##_BACKWARD);                                                        \
+  }                                                                                                          \
+  const struct op_row op_row_##id = {                                                                        \
+      text, about, #id, 1, infer_pair, gradient_##id, ROW_ATTRIBUTES(loss_attributes), .seeds = true};       \
+  const struct op_row op_row_##id##_backward = {text "Backward", "gradient of " text, .output_count = 1,     \
+                                                ROW_INPLACE(inplace_either),                                 \
+                                                ROW_ATTRIBUTES(loss_attributes)};
+#include "op/loss_list.h"
+
+static neap_tensor pair(neap_builder *b, enum op op, neap_tensor x, neap_tensor target, float beta) {
+  return builder_next(b, op, (union attributes){.loss = {.beta = beta}}, (int32_t[]){x, target}, 2);
+}
+
+neap_tensor neap_mse_loss(neap_builder *b, neap_tensor x, neap_tensor target) {
+  return pair(b, OP_MSE_LOSS, x, target, 0);
+}
+
+neap_tensor neap_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target) {
+  return pair(b, OP_L1_LOSS, x, target, 0);
+}
+
+neap_tensor neap_smooth_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target, float beta) {
+  if (builder_ready(b) && !(beta >= 0))
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "SmoothL1: beta %g is negative", (double)beta));
+  return pair(b, OP_SMOOTH_L1_LOSS, x, target, beta != 0 ? beta : 1);
+}
+
+neap_tensor neap_binary_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor target) {
+  return pair(b, OP_BINARY_CROSS_ENTROPY, logits, target, 0);
+}

@@ -1,0 +1,157 @@
+/* Products of matrices. */
+#include "op/builder.h"
+
+/* ---- Linear layers ---- */
+
+static double flops_linear(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *w = node->op == OP_LINEAR                 ? node_input(graph, node, 1)
+                           : node->op == OP_LINEAR_BACKWARD_DATA ? node_input(graph, node, 0)
+                                                                 : &graph->tensors.data[node->outputs[0]];
+  return 2.0 * (double)w->elements * (double)node_input(graph, node, node->op == OP_LINEAR ? 0 : 1)->dims[0];
+}
+
+static neap_status infer_linear(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  TRY(need_real(graph, node, 2, "[N, K]"));
+  const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
+  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "Linear '%s': [N, %lld] does not fit the weights", node->name, (long long)x->dims[1]);
+  outputs[0] = value_of(x->dtype, 2, x->dims[0], w->dims[0]);
+  return NEAP_OK;
+}
+
+static neap_status gradient_linear(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
+  if (in[2] != NO_TENSOR) TRY(GRADIENT_EMIT(g, OP_BIAS_BACKWARD, n, in[2], dy));
+  TRY(GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_WEIGHTS, n, in[1], in[0], dy));
+  return GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_DATA, n, in[0], in[1], dy);
+}
+
+const struct op_row op_row_linear = {"Linear",        "x W^T + b",           "linear",  1, infer_linear,
+                                     gradient_linear, .flops = flops_linear, .slots = 3};
+const struct op_row op_row_linear_backward_data = {"LinearBackwardData", "gradient of a linear layer's input",
+                                                   .output_count = 1, .flops = flops_linear};
+const struct op_row op_row_linear_backward_weights = {"LinearBackwardWeights",
+                                                      "gradient of a linear layer's weights",
+                                                      .output_count = 1, .flops = flops_linear};
+const struct op_row op_row_bias_backward = {"BiasBackward", "gradient of a bias: sum by channel",
+                                            .output_count = 1};
+
+neap_tensor neap_linear_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias) {
+  if (!builder_usable(b, x) || !builder_usable(b, weight)) return FAILED;
+  const struct tensor t = *builder_tensor(b, x), w = *builder_tensor(b, weight);
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_LINEAR, name);
+  int64_t dims[NEAP_MAX_RANK];
+  if (t.rank > 2) x = builder_view(b, x, 2, (int64_t[]){t.elements / t.dims[t.rank - 1], t.dims[t.rank - 1]});
+  const neap_tensor y =
+      builder_apply(b, OP_LINEAR, name, (union attributes){0}, (int32_t[]){x, weight, bias}, 3, NULL);
+  if (y < 0 || t.rank <= 2) return y;
+  for (int32_t i = 0; i < t.rank; i++) dims[i] = i + 1 < t.rank ? t.dims[i] : w.dims[0];
+  return builder_view(b, y, t.rank, dims);
+}
+
+/* The parameters take the name that the layer will get. */
+neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias) {
+  if (!builder_usable(b, x)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  if (t->rank < 2 || outputs < 1)
+    return builder_fail(b,
+                        neap_fail(NEAP_INVALID_ARGUMENT,
+                                  "Linear to %lld outputs: '%s' must be [..., K] with 2 dimensions or more",
+                                  (long long)outputs, t->name));
+  const int64_t dims[] = {outputs, t->dims[t->rank - 1]};
+  char name[2 * NAME_LIMIT];
+  builder_peek(b, OP_LINEAR, name);
+  const neap_tensor weight = builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 2, dims);
+  const neap_tensor zeros =
+      bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims) : NO_TENSOR;
+  return neap_linear_with(b, x, weight, zeros);
+}
+
+/* ---- Batches of products ---- */
+
+static const struct attribute_row matmul_attributes[] = {ATTRIBUTE(matmul.a_transposed, FLAG),
+                                                         ATTRIBUTE(matmul.b_transposed, FLAG)};
+
+/* Row `i` of the last two dimensions, as the product sees it. */
+static int64_t matrix_dim(const struct tensor *t, bool transposed, int i) {
+  return t->dims[t->rank - 2 + (transposed ? 1 - i : i)];
+}
+
+static neap_status infer_matmul(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  const struct tensor *a = node_input(graph, node, 0), *b = node_input(graph, node, 1),
+                      *longer = a->rank >= b->rank ? a : b, *other = longer == a ? b : a;
+  const struct matmul_attributes *flags = &node->attributes.matmul;
+  TRY(need_real(graph, node, -1, "matrices"));
+  bool fits = a->rank >= 2 && b->rank >= 2 && a->dtype == b->dtype &&
+              matrix_dim(a, flags->a_transposed, 1) == matrix_dim(b, flags->b_transposed, 0);
+  if (fits) {
+    outputs[0] = value_like(longer);
+    for (int32_t i = 0; i < other->rank - 2; i++) {
+      int64_t *to = &outputs[0].dims[longer->rank - other->rank + i];
+      fits = fits && (*to == other->dims[i] || *to == 1 || other->dims[i] == 1);
+      if (*to == 1) *to = other->dims[i];
+    }
+    outputs[0].dims[longer->rank - 2] = matrix_dim(a, flags->a_transposed, 0);
+    outputs[0].dims[longer->rank - 1] = matrix_dim(b, flags->b_transposed, 1);
+  }
+  RETURN_IF(
+      !fits, NEAP_INVALID_ARGUMENT,
+      "MatMul '%s': '%s' and '%s' must be [..., m, k] and [..., k, n], as the transpose flags say, with "
+      "batches that can be broadcast",
+      node->name, a->name, b->name);
+  return NEAP_OK;
+}
+
+static double flops_matmul(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *a = node_input(graph, node, 0), *y = &graph->tensors.data[node->outputs[0]];
+  return 2.0 * (double)y->elements * (double)matrix_dim(a, node->attributes.matmul.a_transposed, 1);
+}
+
+static neap_status product(struct gradient *g, const struct node *n, int32_t target, int32_t a, int32_t b,
+                           bool a_transposed, bool b_transposed) {
+  int32_t share;
+  TRY(gradient_apply(g, OP_MATMUL, n->name, (union attributes){.matmul = {a_transposed, b_transposed}},
+                     (int32_t[]){a, b}, 2, &share));
+  return gradient_add_reduced(g, n->name, target, share);
+}
+
+/* All rows of a batch of matrices as those of one. */
+static neap_status as_matrix(struct gradient *g, int32_t x, int32_t *view) {
+  const struct tensor *t = &g->graph->tensors.data[x];
+  const int64_t width = t->dims[t->rank - 1];
+  return graph_add_view(g->graph, x, 2, (int64_t[]){t->elements / width, width}, view);
+}
+
+/* Of y = a b: da = dy b^T, db = a^T dy; a factor that is transposed gets the transpose of that. */
+static neap_status gradient_matmul(struct gradient *g, const struct node *n) {
+  const struct matmul_attributes f = n->attributes.matmul;
+  int32_t a = n->inputs[0], b = n->inputs[1], dy = g->of[n->outputs[0]];
+  if (g->needed[graph_storage(g->graph, a)])
+    TRY(f.a_transposed ? product(g, n, a, b, dy, f.b_transposed, true)
+                       : product(g, n, a, dy, b, false, !f.b_transposed));
+  if (!g->needed[graph_storage(g->graph, b)]) return NEAP_OK;
+  if (g->graph->tensors.data[b].rank == 2 && g->graph->tensors.data[a].rank > 2 && !f.a_transposed) {
+    /* One matrix for the whole batch: its gradient is one product, not the sum of a batch of them. */
+    TRY(as_matrix(g, a, &a));
+    TRY(as_matrix(g, dy, &dy));
+  }
+  return f.b_transposed ? product(g, n, b, dy, a, true, f.a_transposed)
+                        : product(g, n, b, a, dy, !f.a_transposed, false);
+}
+
+const struct op_row op_row_matmul = {"MatMul",
+                                     "products of matrices, either transposed, with batches that broadcast",
+                                     "matmul",
+                                     1,
+                                     infer_matmul,
+                                     gradient_matmul,
+                                     .flops = flops_matmul,
+                                     ROW_ATTRIBUTES(matmul_attributes)};
+
+neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed) {
+  return builder_next(b, OP_MATMUL, (union attributes){.matmul = {x_transposed, y_transposed}},
+                      (int32_t[]){x, y}, 2);
+}

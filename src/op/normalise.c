@@ -1,0 +1,250 @@
+/* Normalisations: batch norm with its running statistics, local response normalisation. */
+#include <math.h>
+
+#include "op/builder.h"
+
+/* ---- Batch norm ---- */
+
+static const struct attribute_row batch_norm_attributes[] = {
+    ATTRIBUTE(batch_norm.epsilon, REAL),  ATTRIBUTE(batch_norm.momentum, REAL),
+    ATTRIBUTE(batch_norm.relu, FLAG),     ATTRIBUTE(batch_norm.ceiling, REAL),
+    ATTRIBUTE(batch_norm.count, INTEGER),
+};
+
+static neap_status infer_statistics(const struct neap_graph *graph, const struct node *node,
+                                    struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0);
+  RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT, "batch norm takes [N, C, ...], not '%s'", x->name);
+  TRY(need_real(graph, node, -1, "[N, C, ...]"));
+  outputs[0] = outputs[1] = value_of(x->dtype, 1, x->dims[1], 0);
+  return NEAP_OK;
+}
+
+/* One node gives all three gradients; what has come to x by another way is added in the same pass. */
+static neap_status gradient_batch_norm(struct gradient *g, const struct node *n) {
+  const int32_t *in = n->inputs, dy = g->of[n->outputs[0]];
+  const int32_t inputs[] = {in[0], dy, in[1], in[2], in[3], in[4], gradient_take(g, in[0])};
+  int32_t outputs[3];
+  TRY(graph_add_like(g->graph, in[0], "dx", &outputs[0]));
+  TRY(graph_add_like(g->graph, in[3], "dgamma", &outputs[1]));
+  TRY(graph_add_like(g->graph, in[4], "dbeta", &outputs[2]));
+  TRY(graph_add_node(g->graph, (struct node){.name = n->name,
+                                             .op = OP_BATCH_NORM_BACKWARD,
+                                             .pass = NEAP_PASS_BACKWARD,
+                                             .attributes = n->attributes,
+                                             .inputs = inputs,
+                                             .input_count = 7,
+                                             .outputs = outputs,
+                                             .output_count = 3}));
+  TRY(gradient_add(g, in[3], outputs[1]));
+  TRY(gradient_add(g, in[4], outputs[2]));
+  return gradient_add(g, in[0], outputs[0]);
+}
+
+static const struct inplace_pair norm_backward[] = {{0, 1}, {0, 6}, {0, 0}};
+
+const struct op_row op_row_batch_norm_statistics = {
+    "BatchNormStatistics",     "mean and variance by channel", .output_count = 2,
+    .infer = infer_statistics, .evaluation = EVALUATION_NONE,  ROW_ATTRIBUTES(batch_norm_attributes)};
+const struct op_row op_row_batch_norm = {"BatchNorm",
+                                         "normalisation by channel, with or without ReLU",
+                                         "norm",
+                                         1,
+                                         infer_same,
+                                         gradient_batch_norm,
+                                         ROW_INPLACE(inplace_first),
+                                         ROW_ATTRIBUTES(batch_norm_attributes),
+                                         .evaluation = EVALUATION_RUNNING};
+const struct op_row op_row_batch_norm_backward = {
+    "BatchNormBackward", "gradients of batch norm and its ReLU, added to what is there", .output_count = 3,
+    ROW_INPLACE(norm_backward), ROW_ATTRIBUTES(batch_norm_attributes)};
+const struct op_row op_row_running_statistics = {"RunningStatistics",
+                                                 "update: running mean and variance, once a step",
+                                                 ROW_ATTRIBUTES(batch_norm_attributes)};
+
+/* Batch statistics, running ones that follow them, and the normalisation itself. */
+neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options o) {
+  if (!builder_usable(b, x)) return FAILED;
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_BATCH_NORM, name);
+  if (!(o.epsilon >= 0 && o.epsilon < INFINITY && o.momentum >= 0 && o.momentum <= 1))
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "BatchNorm '%s': epsilon %g must not be negative, momentum %g in [0, 1]",
+                                     name, (double)o.epsilon, (double)o.momentum));
+  const union attributes a = {.batch_norm = {.epsilon = o.epsilon != 0 ? o.epsilon : 1e-5f,
+                                             .momentum = o.momentum != 0 ? o.momentum : 0.1f}};
+  int32_t statistics[2];
+  if (builder_apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  const int64_t channels = t->dims[1], count = t->elements / channels;
+  const int32_t gamma = builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, INITIAL_ONE, 1, &channels),
+                beta = builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &channels),
+                running[] = {
+                    builder_variable(b, name, "running_mean", NEAP_ROLE_STATE, INITIAL_ZERO, 1, &channels),
+                    builder_variable(b, name, "running_variance", NEAP_ROLE_STATE, INITIAL_ONE, 1,
+                                     &channels)};
+  if (!builder_ready(b)) return FAILED;
+  const int32_t inputs[] = {x, statistics[0], statistics[1], gamma, beta},
+                update[] = {statistics[0], statistics[1], running[0], running[1]};
+  union attributes u = a;
+  u.batch_norm.count = count; /* the unbiased variance needs it, and the update sees only [C] */
+  const neap_status status = graph_add_node(builder_graph(b), (struct node){.name = name,
+                                                                            .op = OP_RUNNING_STATISTICS,
+                                                                            .pass = NEAP_PASS_UPDATE,
+                                                                            .attributes = u,
+                                                                            .inputs = update,
+                                                                            .input_count = 4,
+                                                                            .updates = running,
+                                                                            .update_count = 2});
+  if (status != NEAP_OK) return builder_fail(b, status);
+  return builder_apply(b, OP_BATCH_NORM, name, a, inputs, 5, NULL);
+}
+
+/* ---- Rows: layer, RMS and group norm ---- */
+
+static const struct attribute_row row_norm_attributes[] = {
+    ATTRIBUTE(row_norm.length, INTEGER), ATTRIBUTE(row_norm.groups, INTEGER),
+    ATTRIBUTE(row_norm.inner, INTEGER),  ATTRIBUTE(row_norm.epsilon, REAL),
+    ATTRIBUTE(row_norm.centred, FLAG),
+};
+
+static neap_status infer_row_norm(const struct neap_graph *graph, const struct node *node,
+                                  struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0);
+  TRY(need_real(graph, node, -1, "a tensor"));
+  outputs[0] = value_like(x);
+  outputs[1] = outputs[2] = value_of(x->dtype, 1, x->elements / node->attributes.row_norm.length, 0);
+  return NEAP_OK;
+}
+
+static neap_status gradient_row_norm(struct gradient *g, const struct node *n) {
+  const int32_t *in = n->inputs, dy = g->of[n->outputs[0]];
+  const int32_t inputs[] = {in[0], dy, n->outputs[1], n->outputs[2], in[1]};
+  int32_t outputs[3];
+  const bool affine = in[1] != NO_TENSOR;
+  TRY(graph_add_like(g->graph, in[0], "dx", &outputs[0]));
+  if (affine) TRY(graph_add_like(g->graph, in[1], "dgamma", &outputs[1]));
+  if (affine) TRY(graph_add_like(g->graph, in[1], "dbeta", &outputs[2]));
+  TRY(graph_add_node(g->graph, (struct node){.name = n->name,
+                                             .op = OP_ROW_NORM_BACKWARD,
+                                             .pass = NEAP_PASS_BACKWARD,
+                                             .attributes = n->attributes,
+                                             .inputs = inputs,
+                                             .input_count = 5,
+                                             .outputs = outputs,
+                                             .output_count = affine ? 3 : 1}));
+  if (affine) TRY(gradient_add(g, in[1], outputs[1]));
+  if (in[2] != NO_TENSOR) TRY(gradient_add(g, in[2], outputs[2]));
+  return gradient_add(g, in[0], outputs[0]);
+}
+
+const struct op_row op_row_row_norm = {"RowNorm",
+                                       "rows over their deviation, scaled: layer, RMS and group norm",
+                                       "row_norm",
+                                       3,
+                                       infer_row_norm,
+                                       gradient_row_norm,
+                                       ROW_INPLACE(inplace_first),
+                                       ROW_ATTRIBUTES(row_norm_attributes),
+                                       .slots = 3};
+const struct op_row op_row_row_norm_backward = {"RowNormBackward", "gradients of a norm of rows",
+                                                .output_count = 3, ROW_INPLACE(inplace_later),
+                                                ROW_ATTRIBUTES(row_norm_attributes)};
+
+/* With gamma and beta (where rows are centred) of `channels` elements. */
+static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, int64_t channels,
+                            bool affine) {
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_ROW_NORM, name);
+  if (!(a.epsilon >= 0 && a.epsilon < INFINITY))
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "norm '%s': epsilon %g must not be negative",
+                                     name, (double)a.epsilon));
+  int32_t inputs[] = {x, NO_TENSOR, NO_TENSOR};
+  if (affine) inputs[1] = builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, INITIAL_ONE, 1, &channels);
+  if (affine && a.centred)
+    inputs[2] = builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &channels);
+  return builder_apply(b, OP_ROW_NORM, name, (union attributes){.row_norm = a}, inputs, 3, NULL);
+}
+
+static neap_tensor last_axis_norm(neap_builder *b, neap_tensor x, float epsilon, bool centred) {
+  if (!builder_usable(b, x)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  const int64_t length = t->dims[t->rank - 1];
+  return row_norm(b, x, (struct row_norm_attributes){length, 1, 1, epsilon, centred}, length, true);
+}
+
+neap_tensor neap_layer_norm(neap_builder *b, neap_tensor x, float epsilon) {
+  return last_axis_norm(b, x, epsilon != 0 ? epsilon : 1e-5f, true);
+}
+
+neap_tensor neap_rms_norm(neap_builder *b, neap_tensor x, float epsilon) {
+  return last_axis_norm(b, x, epsilon != 0 ? epsilon : 0x1p-23f, false);
+}
+
+neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, float epsilon) {
+  if (!builder_usable(b, x)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  if (t->rank < 2 || groups < 1 || t->dims[1] % groups != 0)
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "group norm: '%s' does not have channels for %lld groups", t->name,
+                                     (long long)groups));
+  const int64_t channels = t->dims[1], inner = t->elements / t->dims[0] / channels;
+  const struct row_norm_attributes a = {channels / groups * inner, groups, inner,
+                                        epsilon != 0 ? epsilon : 1e-5f, true};
+  return row_norm(b, x, a, channels, true);
+}
+
+/* ---- Local response normalisation ---- */
+
+static const struct attribute_row response_attributes[] = {
+    ATTRIBUTE(response.size, INTEGER),
+    ATTRIBUTE(response.alpha, REAL),
+    ATTRIBUTE(response.beta, REAL),
+    ATTRIBUTE(response.k, REAL),
+};
+
+static neap_status infer_response(const struct neap_graph *graph, const struct node *node,
+                                  struct tensor *outputs) {
+  TRY(need_real(graph, node, 4, "[N, C, H, W]"));
+  const struct response_attributes *a = &node->attributes.response;
+  RETURN_IF(a->size < 1 || a->size > INT32_MAX || !(a->alpha >= 0) || !(a->beta > 0) || !(a->k > 0),
+            NEAP_INVALID_ARGUMENT,
+            "LocalResponseNorm '%s': size %lld, alpha %g, beta %g and k %g must be positive", node->name,
+            (long long)a->size, (double)a->alpha, (double)a->beta, (double)a->k);
+  outputs[0] = value_like(node_input(graph, node, 0));
+  return NEAP_OK;
+}
+
+/* Squares, their sums over the window and a power for each element; twice the sums in the gradient. */
+static double flops_response(const struct neap_graph *graph, const struct node *node) {
+  const double window = (double)node->attributes.response.size,
+               elements = (double)node_input(graph, node, 0)->elements;
+  return elements * (node->op == OP_LOCAL_RESPONSE_NORM ? window + 6 : 2 * window + 12);
+}
+
+static neap_status gradient_response(struct gradient *g, const struct node *n) {
+  return GRADIENT_EMIT(g, OP_LOCAL_RESPONSE_NORM_BACKWARD, n, n->inputs[0], n->inputs[0],
+                       g->of[n->outputs[0]]);
+}
+
+const struct op_row op_row_local_response_norm = {"LocalResponseNorm",
+                                                  "x over a power of its neighbours' squares by channel",
+                                                  "response_norm",
+                                                  1,
+                                                  infer_response,
+                                                  gradient_response,
+                                                  ROW_INPLACE(inplace_first),
+                                                  .flops = flops_response,
+                                                  ROW_ATTRIBUTES(response_attributes)};
+const struct op_row op_row_local_response_norm_backward = {
+    "LocalResponseNormBackward", "gradient of local response normalisation from its input",
+    .output_count = 1,           ROW_INPLACE(inplace_later),
+    .flops = flops_response,     ROW_ATTRIBUTES(response_attributes)};
+
+neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_response_norm_options o) {
+  const struct response_attributes a = {.size = o.size ? o.size : 5,
+                                        .alpha = o.alpha != 0 ? o.alpha : 1e-4f,
+                                        .beta = o.beta != 0 ? o.beta : 0.75f,
+                                        .k = o.k != 0 ? o.k : 1};
+  return builder_next(b, OP_LOCAL_RESPONSE_NORM, (union attributes){.response = a}, &x, 1);
+}

@@ -1,0 +1,193 @@
+/* The table of operators, and what it is used with. */
+#include "op/op.h"
+
+#include <stdio.h>
+
+const struct op_row *const op_rows[OP_COUNT] = {
+#define OP(NAME, id) [OP_##NAME] = &op_row_##id,
+#include "op/list.h"
+#undef OP
+};
+
+const struct inplace_pair inplace_first[1] = {{0, 0}}, inplace_second[1] = {{0, 1}},
+                          inplace_either[2] = {{0, 0}, {0, 1}}, inplace_later[2] = {{0, 1}, {0, 0}};
+
+bool neap_operator_at(int32_t index, neap_row *row) {
+  if (index < 0 || index >= OP_COUNT) return false;
+  *row = (neap_row){.name = op_rows[index]->name, .summary = op_rows[index]->summary};
+  return true;
+}
+
+static neap_status apply(struct neap_graph *graph, enum op op, neap_pass pass, const char *name,
+                         const union attributes *attributes, const int32_t *inputs, int32_t input_count,
+                         int32_t *outputs) {
+  const struct op_row *row = op_rows[op];
+  int32_t slots[MAX_SLOTS];
+  if (input_count < row->slots) {
+    for (int32_t i = 0; i < row->slots; i++) slots[i] = i < input_count ? inputs[i] : NO_TENSOR;
+    inputs = slots;
+    input_count = row->slots;
+  }
+  struct node node = {.name = name,
+                      .op = op,
+                      .pass = pass,
+                      .attributes = *attributes,
+                      .inputs = inputs,
+                      .input_count = input_count,
+                      .outputs = outputs,
+                      .output_count = row->output_count};
+  struct tensor shapes[NODE_MAX_OUTPUTS];
+  TRY(row->infer(graph, &node, shapes));
+  for (int32_t i = 0; i < row->output_count; i++) {
+    char text[160];
+    snprintf(text, sizeof text, i == 0 ? "%s" : "%s.%d", name, i);
+    shapes[i].name = text;
+    TRY(graph_add_tensor(graph, shapes[i], &outputs[i]));
+  }
+  return graph_add_node(graph, node);
+}
+
+neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
+                        const union attributes *attributes, const int32_t *inputs, int32_t input_count,
+                        int32_t *outputs) {
+  return apply(graph, op, NEAP_PASS_FORWARD, name, attributes, inputs, input_count, outputs);
+}
+
+/* ---- Shapes ---- */
+
+bool same_shape(const struct tensor *a, const struct tensor *b) {
+  bool equal = a->rank == b->rank && a->dtype == b->dtype;
+  for (int32_t i = 0; equal && i < a->rank; i++) equal = a->dims[i] == b->dims[i];
+  return equal;
+}
+
+const struct tensor *node_input(const struct neap_graph *graph, const struct node *node, int32_t i) {
+  const int32_t id = i < node->input_count ? node->inputs[i] : NO_TENSOR;
+  return id == NO_TENSOR ? NULL : &graph->tensors.data[id];
+}
+
+struct tensor value_like(const struct tensor *t) {
+  struct tensor copy = *t;
+  copy.role = NEAP_ROLE_VALUE;
+  copy.view_of = -1;
+  return copy;
+}
+
+struct tensor value_of(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1) {
+  return (struct tensor){
+      .dtype = dtype, .role = NEAP_ROLE_VALUE, .rank = rank, .dims = {d0, d1}, .view_of = -1};
+}
+
+neap_status need_real(const struct neap_graph *graph, const struct node *node, int32_t rank,
+                      const char *shape) {
+  const struct tensor *x = node_input(graph, node, 0);
+  RETURN_IF((rank >= 0 && x->rank != rank) || !dtype_rows[x->dtype].real, NEAP_INVALID_ARGUMENT,
+            "%s '%s' takes %s of real numbers, but '%s' has %d dimensions of %s", node_row(node)->name,
+            node->name, shape, x->name, x->rank, dtype_rows[x->dtype].name);
+  return NEAP_OK;
+}
+
+neap_status infer_same(const struct neap_graph *graph, const struct node *node, struct tensor *outputs) {
+  TRY(need_real(graph, node, -1, "a tensor"));
+  outputs[0] = value_like(node_input(graph, node, 0));
+  return NEAP_OK;
+}
+
+/* ---- Costs ---- */
+
+double node_flops(const struct neap_graph *graph, const struct node *node) {
+  const struct op_row *row = node_row(node);
+  return row->flops != NULL ? row->flops(graph, node) : 0;
+}
+
+static double volume(const struct tensor *t) { return (double)dtype_bytes(t->dtype, (uint64_t)t->elements); }
+
+double node_bytes(const struct neap_graph *graph, const struct node *node) {
+  double bytes = 0;
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != NO_TENSOR) bytes += volume(&graph->tensors.data[node->inputs[i]]);
+  for (int32_t i = 0; i < node->output_count; i++) bytes += volume(&graph->tensors.data[node->outputs[i]]);
+  for (int32_t i = 0; i < node->update_count; i++) bytes += volume(&graph->tensors.data[node->updates[i]]);
+  return bytes;
+}
+
+/* ---- Gradients ---- */
+
+/* `share` under the shape of `base`. */
+static neap_status reshape_share(struct neap_graph *graph, int32_t base, int32_t *share) {
+  struct tensor view = graph->tensors.data[base];
+  view.name = graph->tensors.data[*share].name;
+  view.role = graph->tensors.data[*share].role;
+  view.view_of = graph_storage(graph, *share);
+  return graph_add_tensor(graph, view, share);
+}
+
+neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t share) {
+  struct neap_graph *graph = gradient->graph;
+  const int32_t base = graph_storage(graph, target);
+  if (!gradient->needed[base]) return NEAP_OK;
+  if (base != target) TRY(reshape_share(graph, base, &share));
+  if (gradient->of[base] == NO_TENSOR) {
+    gradient->of[base] = share;
+    return NEAP_OK;
+  }
+  const int32_t inputs[] = {gradient->of[base], share};
+  int32_t sum;
+  TRY(graph_add_like(graph, base, graph->tensors.data[base].name, &sum));
+  TRY(graph_add_node(graph, (struct node){.name = graph->tensors.data[base].name,
+                                          .op = OP_ADD,
+                                          .pass = NEAP_PASS_BACKWARD,
+                                          .inputs = inputs,
+                                          .input_count = 2,
+                                          .outputs = &sum,
+                                          .output_count = 1}));
+  gradient->of[base] = sum;
+  return NEAP_OK;
+}
+
+neap_status gradient_emit(struct gradient *gradient, enum op op, const struct node *forward, int32_t target,
+                          const int32_t *inputs, int32_t input_count) {
+  if (!gradient->needed[graph_storage(gradient->graph, target)]) return NEAP_OK;
+  int32_t output;
+  TRY(graph_add_like(gradient->graph, target, forward->name, &output));
+  TRY(graph_add_node(gradient->graph, (struct node){.name = forward->name,
+                                                    .op = op,
+                                                    .pass = NEAP_PASS_BACKWARD,
+                                                    .attributes = forward->attributes,
+                                                    .inputs = inputs,
+                                                    .input_count = input_count,
+                                                    .outputs = &output,
+                                                    .output_count = 1}));
+  return gradient_add(gradient, target, output);
+}
+
+int32_t gradient_take(struct gradient *gradient, int32_t target) {
+  const int32_t base = graph_storage(gradient->graph, target);
+  if (base != target || !gradient->needed[base]) return NO_TENSOR;
+  const int32_t before = gradient->of[base];
+  gradient->of[base] = NO_TENSOR;
+  return before;
+}
+
+neap_status gradient_apply(struct gradient *gradient, enum op op, const char *name,
+                           union attributes attributes, const int32_t *inputs, int32_t input_count,
+                           int32_t *output) {
+  int32_t outputs[NODE_MAX_OUTPUTS];
+  TRY(apply(gradient->graph, op, NEAP_PASS_BACKWARD, name, &attributes, inputs, input_count, outputs));
+  *output = outputs[0];
+  return NEAP_OK;
+}
+
+neap_status gradient_add_reduced(struct gradient *gradient, const char *name, int32_t target, int32_t share) {
+  struct neap_graph *graph = gradient->graph;
+  if (!gradient->needed[graph_storage(graph, target)]) return NEAP_OK;
+  const struct tensor to = graph->tensors.data[target], from = graph->tensors.data[share];
+  if (same_shape(&to, &from)) return gradient_add(gradient, target, share);
+  union attributes a = {.axes = {.scale = 1}};
+  const int32_t missing = from.rank - to.rank; /* axes that the target does not have */
+  for (int32_t i = 0; i < from.rank; i++)
+    if (from.dims[i] > 1 && (i < missing || to.dims[i - missing] == 1)) a.axes.axes |= 1 << i;
+  if (a.axes.axes != 0) TRY(gradient_apply(gradient, OP_SUM, name, a, &share, 1, &share));
+  TRY(graph_add_view(graph, share, to.rank, to.dims, &share));
+  return gradient_add(gradient, target, share);
+}

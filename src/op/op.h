@@ -1,0 +1,131 @@
+/* The operator table: one row an operator, in the file of its family. */
+#ifndef NEAP_OP_OP_H
+#define NEAP_OP_OP_H
+
+#include "graph/graph.h"
+
+enum op {
+#define OP(NAME, id) OP_##NAME,
+#include "op/list.h"
+#undef OP
+  OP_COUNT
+};
+
+/* Slots of the inputs of OP_CONV. */
+enum { CONV_X, CONV_WEIGHTS, CONV_ADDEND, CONV_BIAS };
+
+/* What a gradient builder works with (src/grad drives it). */
+struct gradient {
+  struct neap_graph *graph;
+  int32_t *of;        /* tensor -> its gradient so far; NO_TENSOR: none. The loss has none: it is 1 */
+  const bool *needed; /* tensor -> whether anything wants its gradient */
+};
+
+/* Shape inference: fills outputs[i] (name, dtype, rank, dims) from the inputs and attributes. Errors name the
+ * operator and the shapes. */
+typedef neap_status op_infer(const struct neap_graph *graph, const struct node *node, struct tensor *outputs);
+
+/* Appends the nodes that add this node's share to the gradients of its inputs, given those of its outputs. */
+typedef neap_status op_gradient(struct gradient *gradient, const struct node *node);
+
+/* What becomes of an operator of the forward pass where a graph evaluates. */
+enum evaluation {
+  EVALUATION_SAME,
+  EVALUATION_IDENTITY, /* it gives its first input */
+  EVALUATION_NONE,     /* it is left out */
+  EVALUATION_RUNNING   /* batch statistics among its inputs are replaced by the running ones */
+};
+
+struct op_row {
+  const char *name, *summary;
+  const char
+      *label; /* of the names that the builder gives: "conv" for conv1, conv2, ...; NULL: it makes none */
+  int32_t output_count;
+  op_infer *infer;                    /* NULL: an operator that only gradients, optimizers or lowering make */
+  op_gradient *gradient;              /* NULL: nothing flows back */
+  const struct inplace_pair *inplace; /* by slot of the inputs */
+  int32_t inplace_count;
+  double (*flops)(const struct neap_graph *graph, const struct node *node); /* NULL: bound by its bytes */
+  const struct attribute_row *attributes;
+  int32_t attribute_count;
+  enum evaluation evaluation;
+  bool seeds;    /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
+  int32_t slots; /* of inputs, where some are optional: graph_apply fills up what is not given */
+};
+
+enum { MAX_SLOTS = 8 };
+
+/* For a row: its in-place pairs and its attributes, given as arrays. */
+#define ROW_INPLACE(pairs)   .inplace = pairs, .inplace_count = sizeof(pairs) / sizeof *(pairs)
+#define ROW_ATTRIBUTES(rows) .attributes = rows, .attribute_count = sizeof(rows) / sizeof *(rows)
+
+/* In-place pairs that many operators have: output 0 in input 0, in input 1, in either. */
+extern const struct inplace_pair inplace_first[1], inplace_second[1], inplace_either[2], inplace_later[2];
+
+#define OP(NAME, id) extern const struct op_row op_row_##id;
+#include "op/list.h"
+#undef OP
+
+/* Rows by enum op. */
+extern const struct op_row *const op_rows[OP_COUNT];
+
+static inline const struct op_row *node_row(const struct node *node) { return op_rows[node->op]; }
+
+/* Adds a forward node and its outputs after checking and inferring shapes; `outputs` gets the row's count of
+ * ids. Optional inputs behind the last given one may be left out. */
+neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
+                        const union attributes *attributes, const int32_t *inputs, int32_t input_count,
+                        int32_t *outputs);
+
+/* FLOPs of a node, and bytes that it reads and writes. */
+double node_flops(const struct neap_graph *graph, const struct node *node);
+double node_bytes(const struct neap_graph *graph, const struct node *node);
+
+/* ---- What the families' files share ---- */
+
+/* Input `i` of a node; NULL where it is not given. */
+const struct tensor *node_input(const struct neap_graph *graph, const struct node *node, int32_t i);
+
+/* A value of the shape and type of `t`; a value of rank 0 to 2. */
+struct tensor value_like(const struct tensor *t);
+struct tensor value_of(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1);
+
+/* Input 0 is real and has `rank` dimensions (-1: any number); the message says `shape`. */
+neap_status need_real(const struct neap_graph *graph, const struct node *node, int32_t rank,
+                      const char *shape);
+
+/* Shape inference of what gives the shape and type of its first input. */
+op_infer infer_same;
+
+/* Equal shapes and types. */
+bool same_shape(const struct tensor *a, const struct tensor *b);
+
+/* ---- Gradients ---- */
+
+/* Adds a backward node by its row's shape inference, as graph_apply does a forward one, and gives its first
+ * output. */
+neap_status gradient_apply(struct gradient *gradient, enum op op, const char *name,
+                           union attributes attributes, const int32_t *inputs, int32_t input_count,
+                           int32_t *output);
+
+/* Adds `share` to the gradient of `target`, which was broadcast to the shape of `share`: summed over the axes
+ * that were made longer. */
+neap_status gradient_add_reduced(struct gradient *gradient, const char *name, int32_t target, int32_t share);
+
+/* A gradient node with one output of the shape of `like`: appends it and adds its output to the gradient of
+ * `target` (a sum in place where there is one already). Does nothing when nobody needs the gradient. */
+neap_status gradient_emit(struct gradient *gradient, enum op op, const struct node *forward, int32_t target,
+                          const int32_t *inputs, int32_t input_count);
+/* GRADIENT_EMIT(gradient, op, forward, target, inputs...) */
+#define GRADIENT_EMIT(gradient, op, forward, target, ...)                                                    \
+  gradient_emit(gradient, op, forward, target, (const int32_t[]){__VA_ARGS__},                               \
+                sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+/* Adds the tensor `share` to the gradient of `target`. */
+neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t share);
+
+/* For a node that adds its share to what has come to `target` already, in the same pass: takes that out.
+ * NO_TENSOR: nothing has come, or under another shape; then gradient_add will do. */
+int32_t gradient_take(struct gradient *gradient, int32_t target);
+
+#endif

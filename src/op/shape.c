@@ -1,0 +1,259 @@
+/* Operators that move elements: concatenation, slices, other memory layouts. */
+#include "op/builder.h"
+
+static const struct attribute_row part_attributes[] = {
+    ATTRIBUTE(part.axis, INTEGER),
+    ATTRIBUTE(part.first, INTEGER),
+    ATTRIBUTE(part.count, INTEGER),
+};
+
+/* ---- Concatenation ---- */
+
+/* Equal in all but the axis, which adds up. */
+static neap_status infer_concat(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0);
+  const int64_t axis = node->attributes.part.axis;
+  TRY(need_real(graph, node, -1, "tensors"));
+  RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
+            "Concat '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
+            (long long)axis);
+  int64_t total = 0;
+  for (int32_t i = 0; i < node->input_count; i++) {
+    const struct tensor *part = node_input(graph, node, i);
+    bool fits = part->dtype == x->dtype && part->rank == x->rank;
+    for (int32_t d = 0; fits && d < x->rank; d++) fits = d == axis || part->dims[d] == x->dims[d];
+    RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
+              "Concat '%s' takes tensors equal in all but axis %lld; '%s' and '%s' are not", node->name,
+              (long long)axis, x->name, part->name);
+    RETURN_IF(__builtin_add_overflow(total, part->dims[axis], &total), NEAP_TOO_LARGE,
+              "Concat '%s': an axis longer than 64 bits count", node->name);
+  }
+  outputs[0] = value_like(x);
+  outputs[0].dims[axis] = total;
+  return NEAP_OK;
+}
+
+/* Each part's own elements; what has come to it by another way is added in the same pass. */
+static neap_status gradient_concat(struct gradient *g, const struct node *n) {
+  const int32_t dy = g->of[n->outputs[0]];
+  struct node part = *n;
+  struct part_attributes *a = &part.attributes.part;
+  a->first = 0;
+  for (int32_t i = 0; i < n->input_count; i++) {
+    a->count = g->graph->tensors.data[n->inputs[i]].dims[a->axis];
+    const int32_t before = gradient_take(g, n->inputs[i]);
+    TRY(GRADIENT_EMIT(g, OP_SLICE, &part, n->inputs[i], dy, before));
+    a->first += a->count;
+  }
+  return NEAP_OK;
+}
+
+const struct op_row op_row_concat = {"Concat",
+                                     "several tensors one after the other along an axis",
+                                     "concat",
+                                     1,
+                                     infer_concat,
+                                     gradient_concat,
+                                     ROW_ATTRIBUTES(part_attributes)};
+
+neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, int axis) {
+  if (!builder_ready(b)) return FAILED;
+  if (parts == NULL || count < 1)
+    return builder_fail(b,
+                        neap_fail(NEAP_INVALID_ARGUMENT, "Concat of %d tensors: give one at least", count));
+  return builder_next(b, OP_CONCAT, (union attributes){.part = {.axis = axis}}, parts, count);
+}
+
+/* ---- Slices ---- */
+
+static neap_status infer_slice(const struct neap_graph *graph, const struct node *node,
+                               struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0);
+  const struct part_attributes *a = &node->attributes.part;
+  TRY(need_real(graph, node, -1, "a tensor"));
+  RETURN_IF(a->axis < 0 || a->axis >= x->rank, NEAP_INVALID_ARGUMENT,
+            "Slice '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
+            (long long)a->axis);
+  RETURN_IF(
+      a->first < 0 || a->count < 1 || a->count > x->dims[a->axis] || a->first > x->dims[a->axis] - a->count,
+      NEAP_INVALID_ARGUMENT,
+      "Slice '%s': axis %lld of '%s' has %lld elements; there are no %lld from %lld on", node->name,
+      (long long)a->axis, x->name, (long long)x->dims[a->axis], (long long)a->count, (long long)a->first);
+  outputs[0] = value_like(x);
+  outputs[0].dims[a->axis] = a->count;
+  return NEAP_OK;
+}
+
+static neap_status gradient_slice(struct gradient *g, const struct node *n) {
+  return GRADIENT_EMIT(g, OP_SLICE_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]]);
+}
+
+const struct op_row op_row_slice = {"Slice",
+                                    "some of an axis, added to what is there; gradient of a concatenation",
+                                    "slice",
+                                    1,
+                                    infer_slice,
+                                    gradient_slice,
+                                    ROW_INPLACE(inplace_second),
+                                    ROW_ATTRIBUTES(part_attributes),
+                                    .slots = 2};
+const struct op_row op_row_slice_backward = {"SliceBackward", "gradient of a slice: zeros around it",
+                                             .output_count = 1, ROW_ATTRIBUTES(part_attributes)};
+
+neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count) {
+  const union attributes a = {.part = {.axis = axis, .first = first, .count = count}};
+  return builder_next(b, OP_SLICE, a, (int32_t[]){x, NO_TENSOR}, 2);
+}
+
+void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor *parts) {
+  for (int i = 0; i < count; i++) parts[i] = FAILED;
+  if (!builder_usable(b, x)) return;
+  const struct tensor t = *builder_tensor(b, x);
+  if (axis < 0) axis += t.rank;
+  if (axis < 0 || axis >= t.rank || count < 1 || t.dims[axis] % count != 0) {
+    builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                              "split of '%s' along axis %d: %d equal parts are not possible", t.name, axis,
+                              count));
+    return;
+  }
+  const int64_t size = t.dims[axis] / count;
+  for (int i = 0; i < count; i++) parts[i] = neap_slice(b, x, axis, i * size, size);
+}
+
+/* ---- Transposition ---- */
+
+static const struct attribute_row order_attributes[] = {
+    ATTRIBUTE(order.order[0], INTEGER), ATTRIBUTE(order.order[1], INTEGER),
+    ATTRIBUTE(order.order[2], INTEGER), ATTRIBUTE(order.order[3], INTEGER),
+    ATTRIBUTE(order.order[4], INTEGER), ATTRIBUTE(order.order[5], INTEGER),
+    ATTRIBUTE(order.order[6], INTEGER), ATTRIBUTE(order.order[7], INTEGER),
+};
+
+static neap_status infer_transpose(const struct neap_graph *graph, const struct node *node,
+                                   struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0);
+  unsigned seen = 0;
+  TRY(need_real(graph, node, -1, "a tensor"));
+  outputs[0] = value_like(x);
+  for (int32_t i = 0; i < x->rank; i++) {
+    const int64_t axis = node->attributes.order.order[i];
+    RETURN_IF(axis < 0 || axis >= x->rank || seen >> axis & 1, NEAP_INVALID_ARGUMENT,
+              "Transpose '%s': axis %lld is not one of '%s', or stands twice", node->name, (long long)axis,
+              x->name);
+    seen |= 1u << axis;
+    outputs[0].dims[i] = x->dims[axis];
+  }
+  return NEAP_OK;
+}
+
+/* Back by the inverse order. */
+static neap_status gradient_transpose(struct gradient *g, const struct node *n) {
+  const int32_t rank = g->graph->tensors.data[n->inputs[0]].rank;
+  struct node back = *n;
+  for (int32_t i = 0; i < rank; i++) back.attributes.order.order[n->attributes.order.order[i]] = i;
+  return GRADIENT_EMIT(g, OP_TRANSPOSE, &back, n->inputs[0], g->of[n->outputs[0]]);
+}
+
+const struct op_row op_row_transpose = {
+    "Transpose",        "axes in another order; its own gradient", "transpose", 1, infer_transpose,
+    gradient_transpose, ROW_ATTRIBUTES(order_attributes)};
+
+neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order) {
+  if (!builder_usable(b, x)) return FAILED;
+  const int32_t rank = builder_tensor(b, x)->rank;
+  union attributes a = {0};
+  for (int32_t i = 0; i < rank; i++) a.order.order[i] = order != NULL ? order[i] : rank - 1 - i;
+  return builder_next(b, OP_TRANSPOSE, a, &x, 1);
+}
+
+/* ---- Rows by number ---- */
+
+static neap_status infer_gather(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  const struct tensor *table = node_input(graph, node, 0), *ids = node_input(graph, node, 1);
+  TRY(need_real(graph, node, 2, "a table [rows, width]"));
+  RETURN_IF(ids->dtype != NEAP_I32 || ids->rank >= NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
+            "Gather '%s': '%s' must be i32 of fewer than %d dimensions", node->name, ids->name,
+            NEAP_MAX_RANK);
+  outputs[0] = value_like(ids);
+  outputs[0].dtype = table->dtype;
+  outputs[0].dims[outputs[0].rank++] = table->dims[1];
+  return NEAP_OK;
+}
+
+static neap_status gradient_gather(struct gradient *g, const struct node *n) {
+  return GRADIENT_EMIT(g, OP_GATHER_BACKWARD, n, n->inputs[0], n->inputs[1], g->of[n->outputs[0]]);
+}
+
+const struct op_row op_row_gather = {"Gather",     "rows of a table by their numbers: embedding",
+                                     "embedding",  1,
+                                     infer_gather, .gradient = gradient_gather};
+const struct op_row op_row_gather_backward = {"GatherBackward", "gradient of gathered rows: sums by row",
+                                              .output_count = 1};
+
+neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids) {
+  return builder_next(b, OP_GATHER, (union attributes){0}, (int32_t[]){table, ids}, 2);
+}
+
+neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64_t width) {
+  if (!builder_usable(b, ids)) return FAILED;
+  if (rows < 1 || width < 1)
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "embedding of %lld rows of %lld: both must be positive", (long long)rows,
+                                     (long long)width));
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_GATHER, name);
+  const int64_t dims[] = {rows, width};
+  const neap_tensor table = builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_NORMAL, 2, dims);
+  return builder_apply(b, OP_GATHER, name, (union attributes){0}, (int32_t[]){table, ids}, 2, NULL);
+}
+
+/* ---- Constants ---- */
+
+static const struct attribute_row fill_attributes[] = {ATTRIBUTE(scalar.a, REAL)};
+
+const struct op_row op_row_fill = {"Fill", "one number everywhere; a gradient begins with 1",
+                                   .output_count = 1, ROW_ATTRIBUTES(fill_attributes)};
+
+/* ---- Memory ---- */
+
+const struct op_row op_row_reorder = {"Reorder", "the same tensor in another memory layout",
+                                      .output_count = 1};
+
+/* ---- Views ---- */
+
+neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t *dims) {
+  if (!builder_usable(b, x)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x);
+  if (rank < 1 || rank > NEAP_MAX_RANK || dims == NULL)
+    return builder_fail(b,
+                        neap_fail(NEAP_INVALID_ARGUMENT, "reshape of '%s': 1 to %d dimensions are possible",
+                                  t->name, NEAP_MAX_RANK));
+  int64_t shape[NEAP_MAX_RANK], known = 1;
+  int open = -1;
+  bool fits = true;
+  for (int i = 0; i < rank; i++) {
+    shape[i] = dims[i];
+    if (dims[i] == -1 && open < 0)
+      open = i;
+    else
+      fits = fits && dims[i] > 0 && !__builtin_mul_overflow(known, dims[i], &known);
+  }
+  if (fits && open >= 0) {
+    fits = t->elements % known == 0;
+    shape[open] = t->elements / known;
+  } else {
+    fits = fits && known == t->elements;
+  }
+  if (!fits)
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "reshape of '%s': the new shape does not have its %lld elements",
+                                     t->name, (long long)t->elements));
+  return builder_view(b, x, rank, shape);
+}
+
+neap_tensor neap_flatten(neap_builder *b, neap_tensor x) {
+  if (!builder_usable(b, x)) return FAILED;
+  return neap_reshape(b, x, 2, (int64_t[]){builder_tensor(b, x)->dims[0], -1});
+}

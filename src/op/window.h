@@ -1,0 +1,16 @@
+/* Windows that go over the axis of an image. */
+#ifndef NEAP_OP_WINDOW_H
+#define NEAP_OP_WINDOW_H
+
+#include "op/op.h"
+
+struct window_axis {
+  int64_t size, window, stride, padding, dilation;
+  bool ceil;
+};
+
+/* Windows along an axis: (size + 2 padding - dilation (window - 1) - 1) / stride + 1, or an error that names
+ * the node. Rounded up, a last window must still begin inside the image or the padding before it. */
+neap_status window_count(const struct node *node, struct window_axis axis, int64_t *count);
+
+#endif

@@ -347,12 +347,13 @@ typedef struct neap_session_options {
   neap_variant variant; /* a plan file has its own */
   int threads;          /* 0: all cores of the machine */
   uint64_t seed;        /* initial parameters and random operators */
+  bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
 } neap_session_options;
 
 typedef struct neap_session neap_session;
 
-/* Plans, maps the memory, once, and initialises the parameters: normal with He et al. 2015's deviation, by
- * fan out for convolutions and fan in for linear layers, seeded. No step or evaluation allocates. The graph
+/* Plans, maps the memory, once, and gives the parameters their first values (neap_initial), seeded. No step,
+ * evaluation or prediction allocates. A graph without a loss makes a session that only predicts. The graph
  * is borrowed until neap_session_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest
  * budget that can be met. */
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
@@ -374,6 +375,9 @@ neap_status neap_session_step(neap_session *session, float learning_rate, neap_s
 /* Loss and accuracy of the batch that is in the inputs, with running statistics and without dropout, inside
  * the same memory. Changes nothing. */
 neap_status neap_session_evaluate(neap_session *session, neap_step_result *result);
+
+/* Computes the graph's outputs from what is in the inputs, as an evaluation does; labels do not matter. */
+neap_status neap_session_predict(neap_session *session);
 
 /* What a session uses. Bytes. */
 typedef struct neap_memory {
@@ -408,6 +412,11 @@ int32_t neap_session_variable_count(const neap_session *session);
 neap_status neap_session_variable(const neap_session *session, int32_t index, neap_variable *variable);
 neap_status neap_session_read(const neap_session *session, int32_t index, float *data);
 neap_status neap_session_write(neap_session *session, int32_t index, const float *data);
+
+/* An output by name (neap_output), after an evaluation or a prediction and before the next step: its shape,
+ * and its elements as f32 in row-major order. Either may be NULL; shapes are known at any time.
+ * NEAP_OVER_BUDGET: in a training session, where it does not fit into the arena. */
+neap_status neap_session_output(const neap_session *session, const char *name, neap_variable *shape, float *data);
 
 /* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as
  * hexadecimal. */

@@ -24,7 +24,7 @@
 
 /* Fills every input: numbers in [-1, 1) from a seed, labels below `classes`. */
 static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) {
-  const struct lowered *lowered = s->training;
+  const struct lowered *lowered = s->main;
   for (size_t t = 0; t < lowered->graph->tensors.count; t++) {
     const struct tensor *tensor = &lowered->graph->tensors.data[t];
     if (tensor->role != NEAP_ROLE_INPUT || tensor->view_of >= 0) continue;

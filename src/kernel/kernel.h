@@ -67,7 +67,8 @@ struct preparation {
 
 struct lower_options {
   neap_convolution convolution;
-  int threads; /* 0: all cores */
+  int threads;  /* 0: all cores */
+  bool outputs; /* named outputs live to the end of the step, as the loss does */
 };
 
 struct backend {
@@ -100,7 +101,7 @@ struct lowered {
   struct region region;
   const struct backend *backend;
   void *state; /* the backend's */
-  bool owns_state;
+  bool owns_state, keeps_outputs;
   int threads;                   /* that its kernels are to run with: see team_set() */
   struct neap_graph *graph;      /* with Reorder nodes */
   struct memory_format *formats; /* by tensor; a view has its storage's */
@@ -109,10 +110,10 @@ struct lowered {
   const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
 };
 
-/* Lowers a graph. The k-th resident tensor (input, parameter, state) takes the format of the k-th of `like`,
- * where there is one (NULL: none): so an evaluation graph shares the variables of a training graph. The
- * result does not refer to `graph`. NEAP_INVALID_ARGUMENT: so many threads cannot be had here.
- * NEAP_UNSUPPORTED names an operator or shape that the backend does not know. */
+/* Lowers a graph. A resident tensor (input, parameter, state) takes the format of the one of that name in
+ * `like` (NULL: none), whose residents come in the same order: so an evaluation graph shares the variables of
+ * a training graph. The result does not refer to `graph`. NEAP_INVALID_ARGUMENT: so many threads cannot be
+ * had here. NEAP_UNSUPPORTED names an operator or shape that the backend does not know. */
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out);
 void lowered_free(struct lowered *lowered);

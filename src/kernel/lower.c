@@ -151,23 +151,37 @@ static neap_status lower_node(struct lowering *l, const struct node *node) {
   return add_prepared(l, copy, &p);
 }
 
+static bool is_resident(const struct tensor *t) { return t->role != NEAP_ROLE_VALUE && t->view_of < 0; }
+
+/* The format of a resident tensor in `like`; `*next` goes over its tensors. */
+static struct memory_format format_like(const struct lowered *like, const struct tensor *tensor,
+                                        size_t *next) {
+  struct memory_format format = tensor->role == NEAP_ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
+  for (size_t t = *next; like != NULL && t < like->graph->tensors.count; t++) {
+    const struct tensor *theirs = &like->graph->tensors.data[t];
+    if (!is_resident(theirs) || strcmp(theirs->name, tensor->name) != 0) continue;
+    format = like->formats[t];
+    *next = t + 1;
+    break;
+  }
+  return format;
+}
+
 static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
   const size_t tensors = l->from->tensors.count;
   size_t theirs = 0; /* the next resident tensor of `like` */
   for (size_t t = 0; t < tensors; t++) {
     const struct tensor *tensor = &l->from->tensors.data[t];
-    if (tensor->role == NEAP_ROLE_VALUE || tensor->view_of >= 0) continue;
-    struct memory_format format = tensor->role == NEAP_ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
-    while (like != NULL && theirs < like->graph->tensors.count &&
-           (like->graph->tensors.data[theirs].role == NEAP_ROLE_VALUE ||
-            like->graph->tensors.data[theirs].view_of >= 0))
-      theirs++;
-    if (like != NULL && theirs < like->graph->tensors.count) format = like->formats[theirs++];
-    TRY(add_tensor(l, *tensor, format, &l->map[t]));
+    if (is_resident(tensor)) TRY(add_tensor(l, *tensor, format_like(like, tensor, &theirs), &l->map[t]));
   }
   for (size_t v = 0; v < l->from->nodes.count; v++) TRY(lower_node(l, &l->from->nodes.data[v]));
   for (size_t t = 0; t < l->format.count; t++)
     if (!format_chosen(l->format.data[t])) l->format.data[t] = ROW_MAJOR;
+  for (size_t i = 0; i < l->from->outputs.count; i++) {
+    int32_t tensor;
+    TRY(mapped(l, l->from->outputs.data[i].tensor, &tensor));
+    TRY(graph_add_output(l->to->graph, l->from->outputs.data[i].name, tensor));
+  }
   l->to->graph->loss = l->from->loss < 0 ? -1 : l->map[l->from->loss];
   l->to->graph->correct = l->from->correct < 0 ? -1 : l->map[l->from->correct];
   return NEAP_OK;
@@ -232,6 +246,28 @@ static neap_status step_nodes(struct lowering *l, struct region *region, struct 
   return NEAP_OK;
 }
 
+static void add_output(struct neap_step *draft, int32_t *outputs, int32_t tensor) {
+  for (int32_t i = 0; i < draft->output_count; i++)
+    if (outputs[i] == tensor) return;
+  outputs[draft->output_count++] = tensor;
+}
+
+/* Loss and right answers; and, where they are kept, the named outputs that are no resident tensors. */
+static neap_status step_outputs(struct lowering *l, struct region *region, const int32_t *map,
+                                struct neap_step *draft) {
+  const struct neap_graph *graph = l->to->graph;
+  int32_t *outputs = region_alloc(region, graph->outputs.count + 2, sizeof *outputs);
+  RETURN_IF_NULL(outputs);
+  draft->outputs = outputs;
+  if (graph->loss >= 0) add_output(draft, outputs, map[graph->loss]);
+  if (graph->correct >= 0) add_output(draft, outputs, map[graph->correct]);
+  for (size_t i = 0; l->options->outputs && i < graph->outputs.count; i++) {
+    const int32_t tensor = map[graph_storage(graph, graph->outputs.data[i].tensor)];
+    if (draft->tensors[tensor].role == NEAP_ROLE_VALUE) add_output(draft, outputs, tensor);
+  }
+  return NEAP_OK;
+}
+
 static neap_status make_step(struct lowering *l) {
   const struct neap_graph *graph = l->to->graph;
   const size_t tensors = graph->tensors.count;
@@ -254,10 +290,7 @@ static neap_status make_step(struct lowering *l) {
                              .bytes = round_up(l->to->backend->format_bytes(tensor, l->format.data[t]))};
   }
   if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
-  int32_t outputs[2];
-  if (graph->loss >= 0) outputs[draft.output_count++] = map == NULL ? 0 : map[graph->loss];
-  if (graph->correct >= 0) outputs[draft.output_count++] = map == NULL ? 0 : map[graph->correct];
-  draft.outputs = outputs;
+  if (status == NEAP_OK) status = step_outputs(l, &region, map, &draft);
   if (status == NEAP_OK) status = step_create(&draft, &l->to->step);
   region_free(&region);
   l->to->step_tensor = map;
@@ -296,7 +329,7 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
 
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out) {
-  const struct lower_options known = {options->convolution, team_size(options->threads)};
+  const struct lower_options known = {options->convolution, team_size(options->threads), options->outputs};
   struct lowering l = {.to = calloc(1, sizeof(struct lowered)), .options = &known};
   struct neap_graph *rewritten = NULL;
   struct team former;
@@ -304,6 +337,7 @@ neap_status lower(const struct neap_graph *graph, const struct backend *backend,
   RETURN_IF_NULL(l.to);
   l.to->backend = backend;
   l.to->threads = known.threads;
+  l.to->keeps_outputs = known.outputs;
   if (backend->rewrite != NULL) TRY_DONE(backend->rewrite(graph, &rewritten));
   l.from = rewritten != NULL ? rewritten : graph;
   TRY_DONE(team_set(known.threads, &former));

@@ -6,7 +6,7 @@ neap_status copy_value(struct copy *copy, int32_t old) {
   return graph_add_tensor(copy->to, tensor, &copy->map[old]);
 }
 
-neap_status copy_begin(struct copy *copy, const struct neap_graph *from) {
+neap_status copy_begin(struct copy *copy, const struct neap_graph *from, const bool *wanted) {
   *copy = (struct copy){.from = from};
   neap_status status = graph_create(from->name, &copy->to);
   copy->map = malloc((from->tensors.count + 1) * sizeof *copy->map);
@@ -14,7 +14,8 @@ neap_status copy_begin(struct copy *copy, const struct neap_graph *from) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", from->name);
   for (size_t t = 0; copy->map != NULL && t < from->tensors.count; t++) copy->map[t] = -1;
   for (size_t t = 0; status == NEAP_OK && t < from->tensors.count; t++)
-    if (from->tensors.data[t].role != NEAP_ROLE_VALUE && from->tensors.data[t].view_of < 0)
+    if (from->tensors.data[t].role != NEAP_ROLE_VALUE && from->tensors.data[t].view_of < 0 &&
+        (wanted == NULL || wanted[t]))
       status = copy_value(copy, (int32_t)t);
   return status == NEAP_OK ? NEAP_OK : copy_end(copy, status, NULL);
 }

@@ -11,8 +11,9 @@ struct copy {
   VECTOR(int32_t) ids; /* of the node in hand */
 };
 
-/* Starts with a copy of all resident tensors. On failure nothing is left behind. */
-neap_status copy_begin(struct copy *copy, const struct neap_graph *from);
+/* Starts with a copy of the resident tensors that are wanted (NULL: all). On failure nothing is left behind.
+ */
+neap_status copy_begin(struct copy *copy, const struct neap_graph *from, const bool *wanted);
 
 /* The new id of a tensor that has been made; a view is copied when it is first asked for. NO_TENSOR stays. */
 neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id);

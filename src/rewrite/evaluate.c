@@ -16,7 +16,7 @@ static neap_status evaluate_node(struct copy *copy, const struct node *node, con
 
 neap_status rewrite_evaluation(const struct neap_graph *graph, struct neap_graph **out) {
   struct copy copy;
-  TRY(copy_begin(&copy, graph));
+  TRY(copy_begin(&copy, graph, NULL));
   neap_status status = NEAP_OK;
   /* Batch statistic -> the running one that follows it. */
   const size_t tensors = graph->tensors.count;

@@ -79,7 +79,7 @@ static neap_status copy_pair(struct copy *copy, const struct node *a, const stru
 
 neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out) {
   struct copy copy;
-  TRY(copy_begin(&copy, graph));
+  TRY(copy_begin(&copy, graph, NULL));
   struct region region = {0};
   struct fusion fusion;
   neap_status status = find_pairs(graph, &region, &fusion);

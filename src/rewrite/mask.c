@@ -76,7 +76,7 @@ static neap_status copy_all(struct copy *copy, struct region *region) {
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out) {
   struct copy copy;
   struct region region = {0};
-  TRY(copy_begin(&copy, graph));
+  TRY(copy_begin(&copy, graph, NULL));
   const neap_status status = copy_all(&copy, &region);
   region_free(&region);
   return copy_end(&copy, status, out);

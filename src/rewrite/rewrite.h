@@ -17,6 +17,10 @@ neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out
  * the same bits. Whether it pays depends on the plan: it may be cheaper to make the output again. */
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out);
 
+/* The forward graph that makes the named outputs and nothing else, by the rules of evaluation: what no output
+ * hangs on is gone, inputs, parameters and states too. NEAP_INVALID_ARGUMENT: the graph names no output. */
+neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph **out);
+
 /* Every f32 becomes f64, but for inputs, which keep their type and are cast. */
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);
 

@@ -28,6 +28,6 @@ static neap_status widen_all(struct copy *copy) {
 
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out) {
   struct copy copy;
-  TRY(copy_begin(&copy, graph));
+  TRY(copy_begin(&copy, graph, NULL));
   return copy_end(&copy, widen_all(&copy), out);
 }

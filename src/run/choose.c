@@ -54,13 +54,22 @@ neap_status check_session_options(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
-/* Fused and differentiated. */
-static neap_status make_training_graph(const struct neap_graph *graph,
-                                       const struct neap_session_options *options, struct neap_graph **out) {
+bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *o) {
+  return o->predict || graph->loss < 0;
+}
+
+/* Fused and differentiated; or what predicts. */
+static neap_status make_main_graph(const struct neap_graph *graph, const struct neap_session_options *options,
+                                   struct neap_graph **out) {
   TRY(check_session_options(options));
   const struct optimizer optimizer = optimizer_of(options);
   struct neap_graph *fused;
   TRY(rewrite_fuse(graph, &fused));
+  if (predicts_only(graph, options)) {
+    const neap_status status = rewrite_prediction(fused, out);
+    neap_graph_free(fused);
+    return status;
+  }
   const neap_status status = graph_add_training(fused, &optimizer);
   if (status != NEAP_OK) {
     neap_graph_free(fused);
@@ -72,8 +81,9 @@ static neap_status make_training_graph(const struct neap_graph *graph,
 
 static neap_status lower_with_costs(const struct neap_graph *training,
                                     const struct neap_session_options *options, struct lowered **out) {
-  const struct lower_options lowering = lower_options_of(options);
+  struct lower_options lowering = lower_options_of(options);
   struct lowered *lowered;
+  lowering.outputs = training->loss < 0;
   TRY(lower(training, backend_of(options), &lowering, NULL, &lowered));
   neap_status status = NEAP_OK;
   if (options->costs == NEAP_COSTS_MEASURED) {
@@ -112,7 +122,7 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
                            struct lowered **out) {
   struct neap_graph *training = NULL;
   neap_variant variant = options->variant;
-  TRY(make_training_graph(graph, options, &training));
+  TRY(make_main_graph(graph, options, &training));
   const neap_status status = lower_as(training, options, &variant, out);
   neap_graph_free(training);
   return status;
@@ -120,8 +130,7 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
 
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step) {
-  RETURN_IF(graph == NULL || options == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
-            "a step needs options and a graph with a loss");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a step needs options and a graph");
   struct lowered *lowered;
   TRY(lower_training(graph, options, &lowered));
   *step = lowered->step;
@@ -342,7 +351,7 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
                         uint64_t *smallest, struct choice *out) {
   struct neap_graph *training = NULL;
   struct choice choice = {0};
-  TRY(make_training_graph(graph, options, &training));
+  TRY(make_main_graph(graph, options, &training));
   const neap_status status = options->plan_file != NULL ? read_plan(&choice, training, options, smallest)
                                                         : make_plan(&choice, training, options, smallest);
   neap_graph_free(training);
@@ -359,8 +368,7 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
 neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
                             neap_step **step, neap_plan **plan) {
   struct choice choice;
-  RETURN_IF(graph == NULL || options == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
-            "a plan needs options and a graph with a loss");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs options and a graph");
   TRY(choose_plan(graph, options, smallest, &choice));
   *step = choice.lowered->step;
   *plan = choice.plan;

@@ -7,6 +7,9 @@
 const struct backend *backend_of(const struct neap_session_options *options);
 struct lower_options lower_options_of(const struct neap_session_options *options);
 
+/* Without gradients: a graph that has no loss, or options that ask for it. */
+bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *options);
+
 /* NEAP_INVALID_ARGUMENT: an enumerator that is none, or a number that is none or out of its range. */
 neap_status check_session_options(const struct neap_session_options *options);
 

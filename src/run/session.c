@@ -12,9 +12,10 @@
 
 static neap_status lower_evaluation(const struct neap_graph *graph,
                                     const struct neap_session_options *options,
-                                    const struct lowered *training, struct lowered **out) {
-  const struct lower_options lowering = lower_options_of(options);
+                                    const struct lowered *training, bool outputs, struct lowered **out) {
+  struct lower_options lowering = lower_options_of(options);
   struct neap_graph *fused = NULL, *evaluation = NULL;
+  lowering.outputs = outputs;
   TRY(rewrite_fuse(graph, &fused));
   neap_status status = rewrite_evaluation(fused, &evaluation);
   if (status == NEAP_OK) status = lower(evaluation, backend_of(options), &lowering, training, out);
@@ -23,18 +24,27 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
   return status;
 }
 
-/* Evaluation has to do with the arena of training. */
-static neap_status make_evaluation_plan(struct neap_session *s) {
-  const struct neap_step *step = s->evaluation->step;
-  TRY(neap_plan_make(step, step->resident_bytes + s->plan->arena_bytes, "auto", NULL, &s->evaluation_plan));
+/* Evaluation has to do with the arena of training. Where named outputs do not fit into it beside the rest, it
+ * goes without them. */
+static neap_status make_evaluation(struct neap_session *s, const struct neap_graph *graph) {
+  struct session_program *p = &s->programs[PROGRAM_EVALUATE];
+  neap_status status = NEAP_OVER_BUDGET;
+  for (int outputs = graph->outputs.count > 0; outputs >= 0 && status == NEAP_OVER_BUDGET; outputs--) {
+    lowered_free(p->lowered);
+    p->lowered = NULL;
+    TRY(lower_evaluation(graph, &s->options, s->main, outputs, &p->lowered));
+    const uint64_t budget = p->lowered->step->resident_bytes + s->plan->arena_bytes;
+    status = neap_plan_make(p->lowered->step, budget, "auto", NULL, &p->plan);
+  }
+  if (status != NEAP_OK) return status;
   struct neap_check_result result;
-  return neap_plan_check(step, s->evaluation_plan, &result);
+  return neap_plan_check(p->lowered->step, p->plan, &result);
 }
 
 /* ---- Memory ---- */
 
 static neap_status map_memory(struct neap_session *s) {
-  const struct neap_step *step = s->training->step;
+  const struct neap_step *step = s->main->step;
   s->mapped = (size_t)(s->plan->resident_bytes + s->plan->arena_bytes);
   s->resident = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->resident);
   RETURN_IF_NULL(s->resident);
@@ -56,22 +66,35 @@ static neap_status map_memory(struct neap_session *s) {
   return NEAP_OK;
 }
 
-/* Addresses of resident tensors: those of training, and of evaluation by their order. */
-static neap_status make_programs(struct neap_session *s) {
-  const struct neap_step *training = s->training->step, *evaluation = s->evaluation->step;
-  unsigned char **ours = region_alloc(&s->region, (size_t)training->tensor_count, sizeof *ours);
-  unsigned char **theirs = region_alloc(&s->region, (size_t)evaluation->tensor_count, sizeof *theirs);
-  RETURN_IF(!ours || !theirs, NEAP_OUT_OF_MEMORY, "session: out of memory");
-  for (int32_t t = 0; t < training->tensor_count; t++)
-    if (training->tensors[t].role != NEAP_ROLE_VALUE) ours[t] = s->memory + s->resident[t];
-  for (int32_t t = 0, mine = 0; t < evaluation->tensor_count; t++) {
-    if (evaluation->tensors[t].role == NEAP_ROLE_VALUE) continue;
-    while (training->tensors[mine].role == NEAP_ROLE_VALUE) mine++;
-    theirs[t] = ours[mine++];
+/* Addresses of a program's resident tensors: those of the main one that have their names, in the same order.
+ */
+static neap_status find_residents(struct neap_session *s, const struct neap_step *step,
+                                  unsigned char ***out) {
+  const struct neap_step *all = s->main->step;
+  unsigned char **address = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *address);
+  RETURN_IF_NULL(address);
+  for (int32_t t = 0, mine = 0; t < step->tensor_count; t++) {
+    if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
+    while (mine < all->tensor_count && (all->tensors[mine].role == NEAP_ROLE_VALUE ||
+                                        strcmp(all->tensors[mine].name, step->tensors[t].name) != 0))
+      mine++;
+    RETURN_IF(mine == all->tensor_count, NEAP_INTERNAL, "session: '%s' is in no memory",
+              step->tensors[t].name);
+    address[t] = s->memory + s->resident[mine++];
   }
-  unsigned char *arena = s->memory + s->plan->resident_bytes;
-  TRY(program_create(&s->region, s->training, s->plan, ours, arena, &s->step));
-  return program_create(&s->region, s->evaluation, s->evaluation_plan, theirs, arena, &s->evaluate);
+  *out = address;
+  return NEAP_OK;
+}
+
+static neap_status make_programs(struct neap_session *s) {
+  unsigned char *arena = s->memory + s->plan->resident_bytes, **residents;
+  for (int kind = 0; kind < PROGRAM_COUNT; kind++) {
+    struct session_program *p = &s->programs[kind];
+    if (p->lowered == NULL) continue;
+    TRY(find_residents(s, p->lowered->step, &residents));
+    TRY(program_create(&s->region, p->lowered, p->plan, residents, arena, &p->program));
+  }
+  return NEAP_OK;
 }
 
 /* ---- The whole ---- */
@@ -82,29 +105,31 @@ void neap_session_free(neap_session *s) {
     program_release(s->memory, s->mapped);
     munmap(s->memory, s->mapped);
   }
-  neap_plan_free(s->plan);
-  neap_plan_free(s->evaluation_plan);
-  lowered_free(s->evaluation);
-  lowered_free(s->training);
+  for (int kind = PROGRAM_COUNT; kind-- > 0;) { /* the main one, which owns the backend's state, last */
+    neap_plan_free(s->programs[kind].plan);
+    lowered_free(s->programs[kind].lowered);
+  }
   region_free(&s->region);
   free(s);
 }
 
-static neap_status plan_training(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
+static neap_status plan_main(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
   struct choice choice;
+  const bool predicts = predicts_only(graph, &s->options);
   TRY(choose_plan(graph, &s->options, smallest, &choice));
-  s->training = choice.lowered;
+  s->main = choice.lowered;
   s->plan = choice.plan;
   s->variant = choice.variant;
   s->budget = choice.budget;
   s->keep_all = choice.keep_all;
-  return NEAP_OK;
+  s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_STEP] =
+      (struct session_program){.lowered = choice.lowered, .plan = choice.plan};
+  return predicts ? NEAP_OK : make_evaluation(s, graph);
 }
 
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
-  TRY(plan_training(s, graph, smallest));
-  TRY(lower_evaluation(graph, &s->options, s->training, &s->evaluation));
-  TRY(make_evaluation_plan(s));
+  s->ran = PROGRAM_COUNT;
+  TRY(plan_main(s, graph, smallest));
   TRY(map_memory(s));
   TRY(make_programs(s));
   TRY(list_variables(s));
@@ -113,8 +138,7 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
 
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
                                 uint64_t *smallest, neap_session **session) {
-  RETURN_IF(graph == NULL || options == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
-            "a session needs options and a graph with a loss");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a session needs options and a graph");
   struct neap_session *s = calloc(1, sizeof *s);
   RETURN_IF_NULL(s);
   s->options = *options;
@@ -130,7 +154,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 /* ---- Steps ---- */
 
 void *neap_session_input(neap_session *s, const char *name) {
-  const struct neap_step *step = s->training->step;
+  const struct neap_step *step = s->main->step;
   for (int32_t t = 0; t < step->tensor_count; t++)
     if (step->tensors[t].role == NEAP_ROLE_INPUT && strcmp(step->tensors[t].name, name) == 0)
       return s->memory + s->resident[t];
@@ -142,12 +166,17 @@ static double scalar_at(const void *data, neap_dtype dtype) {
   return dtype == NEAP_F64 ? *(const double *)data : (double)*(const float *)data;
 }
 
-static neap_status run(neap_session *s, const struct program *program, float learning_rate,
+static neap_status run(neap_session *s, enum program_kind kind, float learning_rate,
                        neap_step_result *result) {
+  const struct program *program = &s->programs[kind].program;
+  RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
+            "this session only predicts: its graph has no loss, or its options say so");
   const struct run_context context = {
       .seed = s->options.seed, .step = s->steps, .learning_rate = learning_rate};
   const struct neap_graph *graph = program->lowered->graph;
+  s->ran = PROGRAM_COUNT;
   TRY(program_run(program, &context, s->memory, &s->measured));
+  s->ran = kind;
   if (result != NULL)
     *result = (neap_step_result){.loss = scalar_at(program->loss, graph->tensors.data[graph->loss].dtype),
                                  .correct = program->correct != NULL ? *program->correct : 0};
@@ -155,13 +184,47 @@ static neap_status run(neap_session *s, const struct program *program, float lea
 }
 
 neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_result *result) {
-  TRY(run(s, &s->step, learning_rate, result));
+  TRY(run(s, PROGRAM_STEP, learning_rate, result));
   s->steps++;
   return NEAP_OK;
 }
 
 neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) {
-  return run(s, &s->evaluate, 0, result);
+  return run(s, PROGRAM_EVALUATE, 0, result);
+}
+
+neap_status neap_session_predict(neap_session *s) {
+  return run(s, s->programs[PROGRAM_PREDICT].lowered != NULL ? PROGRAM_PREDICT : PROGRAM_EVALUATE, 0, NULL);
+}
+
+neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {
+  const bool predicts = s->programs[PROGRAM_PREDICT].lowered != NULL;
+  const struct session_program *p = &s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_EVALUATE];
+  const struct neap_graph *graph = p->lowered->graph;
+  size_t i = 0;
+  while (i < graph->outputs.count && strcmp(graph->outputs.data[i].name, name) != 0) i++;
+  RETURN_IF(i == graph->outputs.count, NEAP_INVALID_ARGUMENT, "graph '%s' has no output '%s'", graph->name,
+            name);
+  RETURN_IF(p->program.outputs[i] == NULL, NEAP_OVER_BUDGET,
+            "output '%s' does not fit into this session's memory beside the rest: a session that only "
+            "predicts has it",
+            name);
+  const int32_t id = graph->outputs.data[i].tensor;
+  const struct tensor *tensor = &graph->tensors.data[id];
+  if (shape != NULL) {
+    *shape = (neap_variable){
+        .name = graph->outputs.data[i].name, .rank = tensor->rank, .elements = tensor->elements};
+    memcpy(shape->dims, tensor->dims, sizeof shape->dims);
+  }
+  if (data == NULL) return NEAP_OK;
+  RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
+            "output '%s' is not there: evaluate or predict first", name);
+  RETURN_IF(!dtype_rows[tensor->dtype].real, NEAP_UNSUPPORTED,
+            "output '%s' is of %s, which is not read as f32", name, dtype_rows[tensor->dtype].name);
+  const int32_t storage =
+      graph_storage(graph, id); /* a view has its storage's order in row-major memory alone */
+  return p->lowered->backend->export_variable(p->lowered->state, &graph->tensors.data[storage],
+                                              p->lowered->formats[storage], p->program.outputs[i], data);
 }
 
 /* What is told outlives the plan. A plan file may name a planner that this build does not have. */
@@ -171,7 +234,7 @@ static const char *constant_planner_name(const char *name) {
 }
 
 void neap_session_memory(const neap_session *s, neap_memory *memory) {
-  const struct neap_step *step = s->training->step;
+  const struct neap_step *step = s->main->step;
   *memory = (neap_memory){.budget = s->budget,
                           .resident = s->plan->resident_bytes,
                           .arena = s->plan->arena_bytes,

@@ -25,30 +25,41 @@ struct program {
   const struct lowered *lowered;
   struct call *calls;
   int32_t length;
-  const void *loss;       /* where the outputs stand when it has run, in their own types */
+  const void *loss; /* where the outputs stand when it has run, in their own types; NULL: there is no loss */
   const int32_t *correct; /* NULL: not counted */
+  const void **outputs;   /* by output of the graph, in the format of its tensor; NULL: not kept to the end */
 #if NEAP_DEBUG
   struct range *dead;
 #endif
 };
 
+/* The programs of a session, over one memory: a training session has STEP and EVALUATE, one that only
+ * predicts PREDICT. */
+enum program_kind { PROGRAM_STEP, PROGRAM_EVALUATE, PROGRAM_PREDICT, PROGRAM_COUNT };
+
+struct session_program {
+  struct lowered *lowered; /* NULL: the session does not have it */
+  struct neap_plan *plan;
+  struct program program;
+};
+
 struct neap_session {
   struct region region;
   struct neap_session_options options;
-  struct lowered *training, *evaluation;
-  struct neap_plan *plan, *evaluation_plan;
-  neap_variant variant; /* of `training` */
-  struct program step, evaluate;
+  struct lowered *main; /* the programs' first: its residents are all that there are */
+  struct neap_plan *plan;
+  neap_variant variant; /* of `main` */
+  struct session_program programs[PROGRAM_COUNT];
+  enum program_kind ran; /* last, whose outputs lie in the arena; PROGRAM_COUNT: none */
   unsigned char *memory; /* resident tensors, then the arena */
   size_t mapped;         /* bytes */
-  uint64_t *resident;    /* step tensor of `training` -> offset of a resident tensor */
+  uint64_t *resident;    /* step tensor of `main` -> offset of a resident tensor */
   uint64_t measured;     /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
   uint64_t steps;           /* done */
   uint64_t resident_before; /* of the process, before the memory was mapped */
   int32_t variable_count;
-  const int32_t
-      *variables; /* graph tensors of `training`: parameters, optimizer states, running statistics */
+  const int32_t *variables; /* graph tensors of `main`: parameters, optimizer states, running statistics */
 };
 
 /* The training step of a graph: fused, differentiated, in the variant that options name (the base for AUTO),
@@ -86,7 +97,7 @@ static inline uint64_t session_resident_before(const struct neap_session *sessio
 /* Steps done, those of the weights that it began with included. */
 static inline uint64_t session_steps(const struct neap_session *session) { return session->steps; }
 static inline const struct neap_step *session_step(const struct neap_session *session) {
-  return session->training->step;
+  return session->main->step;
 }
 
 /* Bytes of a graph tensor as it lies in memory. */

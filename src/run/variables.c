@@ -9,14 +9,15 @@
 #include "run/session.h"
 
 static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
-  if (s->training->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
-  const int32_t updater = s->training->step->tensors[s->training->step_tensor[tensor]].updater;
-  const bool running = updater >= 0 && s->training->graph->nodes.data[updater].op == OP_RUNNING_STATISTICS;
+  if (s->main->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
+  const int32_t updater = s->main->step->tensors[s->main->step_tensor[tensor]].updater;
+  /* In a session that only predicts nothing updates, and there are no other states. */
+  const bool running = updater < 0 || s->main->graph->nodes.data[updater].op == OP_RUNNING_STATISTICS;
   return running ? NEAP_VARIABLE_RUNNING_STATISTIC : NEAP_VARIABLE_STATE;
 }
 
 neap_status list_variables(struct neap_session *s) {
-  const struct neap_graph *graph = s->training->graph;
+  const struct neap_graph *graph = s->main->graph;
   int32_t *list = region_alloc(&s->region, graph->tensors.count, sizeof *list), count = 0;
   RETURN_IF_NULL(list);
   for (neap_variable_kind kind = 0; kind <= NEAP_VARIABLE_RUNNING_STATISTIC; kind++)
@@ -41,7 +42,7 @@ static neap_status need_index(const neap_session *s, int32_t index) {
 
 neap_status neap_session_variable(const neap_session *s, int32_t index, neap_variable *variable) {
   TRY(need_index(s, index));
-  const struct tensor *tensor = &s->training->graph->tensors.data[s->variables[index]];
+  const struct tensor *tensor = &s->main->graph->tensors.data[s->variables[index]];
   *variable = (neap_variable){.name = tensor->name,
                               .kind = kind_of(s, s->variables[index]),
                               .rank = tensor->rank,
@@ -51,27 +52,27 @@ neap_status neap_session_variable(const neap_session *s, int32_t index, neap_var
 }
 
 static unsigned char *address(const neap_session *s, int32_t index) {
-  return s->memory + s->resident[s->training->step_tensor[s->variables[index]]];
+  return s->memory + s->resident[s->main->step_tensor[s->variables[index]]];
 }
 
 neap_status neap_session_read(const neap_session *s, int32_t index, float *data) {
   TRY(need_index(s, index));
   const int32_t t = s->variables[index];
-  return s->training->backend->export_variable(s->training->state, &s->training->graph->tensors.data[t],
-                                               s->training->formats[t], address(s, index), data);
+  return s->main->backend->export_variable(s->main->state, &s->main->graph->tensors.data[t],
+                                           s->main->formats[t], address(s, index), data);
 }
 
 neap_status neap_session_write(neap_session *s, int32_t index, const float *data) {
   TRY(need_index(s, index));
   const int32_t t = s->variables[index];
-  return s->training->backend->import_variable(s->training->state, &s->training->graph->tensors.data[t],
-                                               s->training->formats[t], data, address(s, index));
+  return s->main->backend->import_variable(s->main->state, &s->main->graph->tensors.data[t],
+                                           s->main->formats[t], data, address(s, index));
 }
 
 neap_status session_scratch(const neap_session *s, float **buffer, float **allocated) {
   uint64_t most = 1;
   for (int32_t i = 0; i < s->variable_count; i++) {
-    const uint64_t elements = (uint64_t)s->training->graph->tensors.data[s->variables[i]].elements;
+    const uint64_t elements = (uint64_t)s->main->graph->tensors.data[s->variables[i]].elements;
     if (elements > most) most = elements;
   }
   unsigned char *arena = s->memory + s->plan->resident_bytes;
@@ -110,7 +111,17 @@ static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64
     fill_normal(seed, stream, sqrt(2 / (double)fan), tensor->elements, data);
     return;
   }
-  for (int64_t i = 0; i < tensor->elements; i++) data[i] = tensor->initial == INITIAL_ONE ? 1 : 0;
+  if (tensor->initial == INITIAL_NORMAL) {
+    fill_normal(seed, stream, (double)tensor->scale, tensor->elements, data);
+    return;
+  }
+  for (int64_t i = 0; i < tensor->elements; i++) {
+    uint32_t word[4];
+    data[i] = tensor->initial == INITIAL_ONE ? 1 : 0;
+    if (tensor->initial != INITIAL_UNIFORM) continue;
+    random_philox(seed, stream, (uint64_t)i, word);
+    data[i] = tensor->scale * (2 * random_uniform(word[0]) - 1);
+  }
 }
 
 neap_status initialise_variables(struct neap_session *s) {
@@ -119,7 +130,7 @@ neap_status initialise_variables(struct neap_session *s) {
   TRY(session_scratch(s, &data, &allocated));
   neap_status status = NEAP_OK;
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
-    fill_first_values(&s->training->graph->tensors.data[s->variables[i]], s->options.seed,
+    fill_first_values(&s->main->graph->tensors.data[s->variables[i]], s->options.seed,
                       first_stream + (uint64_t)i, data);
     status = neap_session_write(s, i, data);
   }

@@ -15,7 +15,7 @@ neap_status neap_session_digest(const neap_session *s, char digest[65]) {
   sha256_start(&hash);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     status = neap_session_read(s, i, buffer);
-    const int64_t elements = s->training->graph->tensors.data[s->variables[i]].elements;
+    const int64_t elements = s->main->graph->tensors.data[s->variables[i]].elements;
     if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
   }
   if (status == NEAP_OK) sha256_finish(&hash, digest);
@@ -67,8 +67,9 @@ static neap_status check_file(const neap_session *s, const struct safetensors *f
     neap_variable variable;
     TRY(neap_session_variable(s, i, &variable));
     const int32_t index = safetensors_find(file, variable.name);
-    RETURN_IF(index < 0 && variable.kind == NEAP_VARIABLE_PARAMETER, NEAP_BAD_FORMAT,
-              "%s: has no tensor '%s', a parameter of this model", file->path, variable.name);
+    const bool needed = variable.kind == NEAP_VARIABLE_PARAMETER || s->programs[PROGRAM_STEP].lowered == NULL;
+    RETURN_IF(index < 0 && needed, NEAP_BAD_FORMAT,
+              "%s: has no tensor '%s', a parameter or statistic of this model", file->path, variable.name);
     if (index < 0) continue;
     const struct safetensors_tensor *tensor = &file->tensors[index];
     RETURN_IF(strcmp(tensor->dtype, "F32") != 0, NEAP_UNSUPPORTED,

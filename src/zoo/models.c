@@ -203,6 +203,7 @@ static neap_status build(const char *name, const struct family *family, const st
       neap_input(b, "image", NEAP_F32, 4, (int64_t[]){p->batch, p->channels, p->height, p->width});
   const neap_tensor logits = family->build(b, image, p), label = add_labels(b, logits);
   neap_scope(b, NULL);
+  neap_output(b, "logits", logits);
   const neap_tensor loss = neap_softmax_cross_entropy(b, logits, label, smoothing);
   neap_status status = neap_builder_finish(b, loss, graph);
   if (status == NEAP_INVALID_ARGUMENT)

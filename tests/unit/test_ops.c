@@ -9,7 +9,7 @@
 static const struct run_context context = {.seed = 7, .step = 3, .learning_rate = 0.1f};
 
 static struct lower_options options(neap_convolution convolution) {
-  return (struct lower_options){convolution, omp_get_max_threads()};
+  return (struct lower_options){.convolution = convolution, .threads = omp_get_max_threads()};
 }
 
 /* ---- A node alone ---- */

@@ -26,8 +26,8 @@ RUN(run_concat) {
     const struct axis a = axis_of(kernel_input(kernel, (int32_t)part), axis);
     const double *x = in[part];
     FOR(o, a.outer)
-    FOR(c, a.count) FOR(i, a.inner) y[(o * whole.count + first + c) * whole.inner + i] =
-        x[(o * a.count + c) * a.inner + i];
+    FOR(c, a.count)
+    FOR(i, a.inner) y[(o * whole.count + first + c) * whole.inner + i] = x[(o * a.count + c) * a.inner + i];
     first += a.count;
   }
   return NEAP_OK;
@@ -54,7 +54,8 @@ RUN(run_slice_backward) {
   double *dx = out[0];
   memset(dx, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *dx);
   FOR(o, whole.outer)
-  FOR(c, p->count) FOR(i, whole.inner) dx[(o * whole.count + p->first + c) * whole.inner + i] =
+  FOR(c, p->count)
+  FOR(i, whole.inner) dx[(o * whole.count + p->first + c) * whole.inner + i] =
       dy[(o * p->count + c) * whole.inner + i];
   return NEAP_OK;
 }

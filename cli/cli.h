@@ -13,6 +13,7 @@ enum exit_status {
   EXIT_USAGE = 2,
   EXIT_OVER_BUDGET = 3,
   EXIT_INVALID = 4,
+  EXIT_DIVERGED = 5,
   EXIT_SIGNAL = 128 /* and the signal's number */
 };
 

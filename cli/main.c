@@ -31,7 +31,7 @@ static void print_help(FILE *file) {
   fputs("\nEvery verb has --help, and --json for one JSON object on standard output.\n\n"
         "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
         "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
-        "4 a plan or layout is not valid; 130 interrupted.\n",
+        "4 a plan or layout is not valid; 5 training diverged; 130 interrupted.\n",
         file);
 }
 
@@ -39,16 +39,16 @@ int report_failure(const struct verb *verb, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
   /* The command can run out of memory too, and has no message then. */
   fprintf(stderr, "neap: %s\n", status == NEAP_OUT_OF_MEMORY ? "out of memory" : neap_error_message());
-  switch (status) {
-  case NEAP_OVER_BUDGET:
-    return EXIT_OVER_BUDGET;
-  case NEAP_INVALID_PLAN:
-    return EXIT_INVALID;
-  case NEAP_INTERRUPTED:
-    return EXIT_SIGNAL + SIGINT;
-  default:
-    return EXIT_FAILED;
-  }
+  static const struct {
+    neap_status status;
+    int exit_status;
+  } rows[] = {{NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
+              {NEAP_INVALID_PLAN, EXIT_INVALID},
+              {NEAP_DIVERGED, EXIT_DIVERGED},
+              {NEAP_INTERRUPTED, EXIT_SIGNAL + SIGINT}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].status == status) return rows[i].exit_status;
+  return EXIT_FAILED;
 }
 
 static int run_verb(const struct verb *verb, int count, char **arguments) {

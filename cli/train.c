@@ -336,12 +336,11 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
     exit_status = report_interruption(report, stop_signal);
   else if (status != NEAP_OK)
     exit_status = report_failure(verb, status);
-  if (status == NEAP_OK || (status == NEAP_INTERRUPTED && !report->failed)) {
-    if (!report->settings->json)
-      print_summary(report, result);
-    else if (print_json(train_json(report->settings, result)) != EXIT_DONE)
-      exit_status = EXIT_FAILED;
-  }
+  const bool ended = status == NEAP_OK || (status == NEAP_INTERRUPTED && !report->failed);
+  if (ended && !report->settings->json) print_summary(report, result);
+  if ((ended || status == NEAP_DIVERGED) && report->settings->json &&
+      print_json(train_json(report->settings, result)) != EXIT_DONE)
+    exit_status = EXIT_FAILED;
   return exit_status;
 }
 

@@ -95,12 +95,6 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
     fflush(r->file);
     return;
   }
-  if (!isfinite(p->loss) && !r->diverged) {
-    end_progress(r);
-    fprintf(stderr, "neap: step %lld: the loss is no number any more; a smaller --lr than %g may help\n",
-            (long long)p->step, r->settings->learning_rate);
-    r->diverged = true;
-  }
   if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
   r->epoch_steps++;
   r->loss_sum += p->loss;

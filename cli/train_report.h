@@ -19,7 +19,7 @@ struct train_report {
   const char *const *texts; /* the options as they were given, by row */
   FILE *file;               /* for people: standard output, or standard error beside --json */
   bool terminal;            /* one line that is written over, or a line now and then */
-  bool line_open, failed, diverged;
+  bool line_open, failed;
   struct watch *watch;        /* until step 1 */
   double last_shown;          /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */

@@ -46,7 +46,8 @@ const char *neap_version(void);
   X(INVALID_PLAN, "the plan or layout breaks a rule")                                                        \
   X(UNSUPPORTED, "this build or machine cannot do that")                                                     \
   X(INTERRUPTED, "stopped on request")                                                                       \
-  X(INTERNAL, "a fault in Neap")
+  X(INTERNAL, "a fault in Neap")                                                                             \
+  X(DIVERGED, "training has come to numbers that are not finite")
 
 typedef enum neap_status {
 #define NEAP_STATUS_ENUM(name, text) NEAP_##name,
@@ -376,7 +377,9 @@ typedef struct neap_train_result {
   bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;
 
-/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last three. */
+/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last three.
+ * NEAP_DIVERGED: the loss of a step, or weights that were to be kept, are not finite; the checkpoint in `out`
+ * is the last one before that. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
 /* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:

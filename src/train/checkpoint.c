@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,6 +60,27 @@ neap_status checkpoint_save(const char *folder, json_t *settings, const neap_ses
   remove_others(folder, checkpoint->weights);
 done:
   region_free(&region);
+  return status;
+}
+
+static bool all_finite(const float *data, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (!isfinite(data[i])) return false;
+  return true;
+}
+
+neap_status checkpoint_weights_are_finite(const neap_session *session, bool *finite) {
+  float *buffer, *allocated;
+  neap_status status = NEAP_OK;
+  *finite = true;
+  TRY(session_scratch(session, &buffer, &allocated));
+  for (int32_t i = 0; status == NEAP_OK && *finite && i < neap_session_variable_count(session); i++) {
+    neap_variable variable;
+    status = neap_session_variable(session, i, &variable);
+    if (status == NEAP_OK) status = neap_session_read(session, i, buffer);
+    if (status == NEAP_OK) *finite = all_finite(buffer, variable.elements);
+  }
+  free(allocated);
   return status;
 }
 

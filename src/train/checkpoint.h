@@ -45,6 +45,9 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
 neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
                             struct checkpoint *checkpoint);
 
+/* Whether every parameter, optimizer state and running statistic is finite, as the f32 that a file has. */
+neap_status checkpoint_weights_are_finite(const neap_session *session, bool *finite);
+
 /* Gives the session the weights that the state names, and compares their digest and their steps. */
 neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,
                                     neap_session *session);

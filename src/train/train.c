@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,9 +298,30 @@ static neap_status evaluate(struct training *t) {
   return NEAP_OK;
 }
 
+/* What went wrong, and what there is to go on from. */
+static neap_status fail_diverged(const struct training *t, const char *what) {
+  char kept[300] = "";
+  if (t->options->out != NULL && t->saved_step >= 0)
+    snprintf(kept, sizeof kept, "; %.200s holds the checkpoint of step %lld", t->options->out,
+             (long long)t->saved_step);
+  return neap_fail(NEAP_DIVERGED,
+                   "step %lld: %s%s; a learning rate (--lr) below %g or a warm-up (--warmup) may help",
+                   (long long)t->state.step, what, kept, t->rate.base);
+}
+
+/* A step can have a finite loss and leave weights that are not: they may neither replace a checkpoint nor be
+ * the end of a run that went well. */
+static neap_status check_weights(const struct training *t) {
+  bool finite;
+  TRY(checkpoint_weights_are_finite(t->session, &finite));
+  return finite ? NEAP_OK : fail_diverged(t, "the weights are not finite");
+}
+
 /* The metrics first: they may be ahead of the checkpoint, which cuts them on resuming, but never behind. */
 static neap_status save(struct training *t) {
-  if (t->options->out == NULL || t->saved_step == t->state.step) return NEAP_OK;
+  if (t->saved_step == t->state.step) return NEAP_OK;
+  TRY(check_weights(t));
+  if (t->options->out == NULL) return NEAP_OK;
   TRY(metrics_sync(&t->metrics));
   TRY(checkpoint_save(t->options->out, t->settings, t->session, &t->state));
   t->saved_step = t->state.step;
@@ -311,7 +333,8 @@ static neap_status end_with_checkpoint(struct training *t, neap_status failure) 
   struct ending ending;
   if (t->options->out == NULL) return failure;
   ending_keep(&ending, failure);
-  const bool saved = checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
+  const bool saved = check_weights(t) == NEAP_OK &&
+                     checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
   if (!saved) return ending_tell(&ending);
   return neap_fail(failure, "%s; %s holds a checkpoint of step %lld", ending.message, t->options->out,
                    (long long)t->state.step);
@@ -353,11 +376,12 @@ static neap_status run_steps(struct training *t) {
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
     const bool epoch_ends = step % t->epoch_steps == 0;
     progress.test_accuracy = -1;
-    if (epoch_ends && !t->options->no_evaluation) {
+    if (epoch_ends && !t->options->no_evaluation && isfinite(progress.loss)) {
       TRY(evaluate(t));
       progress.test_accuracy = t->state.test_accuracy;
     }
     const neap_status written = metrics_write(&t->metrics, &progress);
+    if (!isfinite(progress.loss)) return fail_diverged(t, "the loss is not finite");
     if (written != NEAP_OK) return end_with_checkpoint(t, written);
     if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
     progress.seconds_left =

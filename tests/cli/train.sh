@@ -45,6 +45,25 @@ while read -r line; do
   done
 done <m.jsonl
 
+# A loss that is not finite ends the run, and what is kept is finite.
+diverging=("${train[@]}" --lr 1e20 --schedule constant --out diverged)
+expect 5 "${diverging[@]}" --steps 50 --checkpoint-every 1 --json
+last=$(field steps)
+[ "$last" -lt 50 ] || fail "the run went on"
+says "not finite"
+says "--lr"
+kept=$("$json_field" step <diverged/state.json)
+says "diverged holds the checkpoint of step $kept"
+[ "$kept" -lt "$last" ] || fail "a checkpoint of the step that diverged"
+expect 5 "$neap" train --resume diverged
+says "diverged holds the checkpoint of step $kept"
+expect 5 "${train[@]}" --lr 1e20 --schedule constant --steps 50 --metrics diverged.jsonl --json
+same "$(field loss)" null "the loss of a run that diverged"
+same "$(tail -1 diverged.jsonl | "$json_field" loss)" null "the last line of its metrics"
+says "the loss is not finite"
+expect 5 "${train[@]}" --lr 1e20 --schedule constant --steps 50
+! grep -q "^result" out || fail "a run that diverged has a result"
+
 # Over the budget: both remedies work.
 by=(--steps 1 --planner evict)
 expect 0 "${train[@]}" "${by[@]}" --budget min --json

@@ -5,10 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-struct train_report make_report(const struct train_settings *settings, const char *const *texts) {
+struct train_report make_report(const struct train_settings *settings) {
   FILE *file = settings->json ? stderr : stdout;
   return (struct train_report){.settings = settings,
-                               .texts = texts,
                                .file = file,
                                .terminal = isatty(fileno(file)) != 0,
                                .last_shown = -INFINITY,

@@ -2,31 +2,20 @@
 #ifndef NEAP_CLI_TRAIN_REPORT_H
 #define NEAP_CLI_TRAIN_REPORT_H
 
-#include "cli.h"
-
-struct train_settings {
-  const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan;
-  struct budget budget;
-  int64_t batch, steps, epochs, seed, checkpoint_steps;
-  double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
-      smoothing, time_limit;
-  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, threads;
-  bool nesterov, json;
-};
+#include "train_settings.h"
 
 struct train_report {
   const struct train_settings *settings;
-  const char *const *texts; /* the options as they were given, by row */
-  FILE *file;               /* for people: standard output, or standard error beside --json */
-  bool terminal;            /* one line that is written over, or a line now and then */
-  bool line_open, failed;
+  FILE *file;    /* for people: standard output, or standard error beside --json */
+  bool terminal; /* one line that is written over, or a line now and then */
+  bool line_open;
   struct watch *watch;        /* until step 1 */
   double last_shown;          /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;
 };
 
-struct train_report make_report(const struct train_settings *settings, const char *const *texts);
+struct train_report make_report(const struct train_settings *settings);
 
 /* The table before step 1, then the progress. */
 void report_progress(struct train_report *report, const neap_train_progress *progress);

@@ -349,12 +349,16 @@ typedef struct neap_train_options {
   double step_epochs,
       step_factor; /* NEAP_LR_STEP: times factor every so many epochs; 0: thirds of the run, 0.1 */
   bool no_shuffle, no_augment, no_evaluation;
-  const char *out, *resume; /* checkpoint folders */
+  const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
   const char *initial;      /* a safetensors file with the parameters to start from */
   const char *metrics;      /* a JSON line a step is written here: a new file, or the lines of a run that is
                                resumed go on */
   const char *save_plan;    /* the plan that is used is written here */
+  /* A checkpoint of another run beyond its step 0 in `out`, and metrics that are there, give way; else they
+   * are NEAP_INVALID_ARGUMENT. */
+  bool replace;
+  const char *command; /* a text that is kept in `out`, as command.json; see neap_checkpoint_command */
   /* Called before step 1 (progress->step is 0), when nothing of the run is in `out` yet, and after each
    * step; may be NULL. Not 0: stop after writing a checkpoint, with NEAP_INTERRUPTED. */
   int (*progress)(void *context, const neap_train_progress *progress);
@@ -381,6 +385,10 @@ typedef struct neap_train_result {
  * NEAP_DIVERGED: the loss of a step, or weights that were to be kept, are not finite; the checkpoint in `out`
  * is the last one before that. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
+
+/* The text that was kept with the checkpoint in a folder (neap_train_options.command); the caller frees it.
+ * NULL: none was. */
+neap_status neap_checkpoint_command(const char *folder, char **text);
 
 /* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:
  * none does. Only plans, by the options' planner. Takes it that a larger batch needs no less memory; a batch

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/region.h"
@@ -40,12 +41,13 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   neap_status status;
   const char *path = region_format(&region, "%s/state.json", folder);
   json_t *state =
-      json_pack("{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s}", "format", "neap-checkpoint",
-                "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch, "step",
-                (json_int_t)checkpoint->step, "session_steps", (json_int_t)checkpoint->session_steps,
-                "loss_sum", json_number(checkpoint->loss_sum), "correct", (json_int_t)checkpoint->correct,
-                "images", (json_int_t)checkpoint->images, "test_accuracy", checkpoint->test_accuracy,
-                "weights", checkpoint->weights, "weights_sha256", checkpoint->weights_sha256);
+      json_pack("{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s, s:s}", "format",
+                "neap-checkpoint", "version", VERSION, "settings", settings, "epoch",
+                (json_int_t)checkpoint->epoch, "step", (json_int_t)checkpoint->step, "session_steps",
+                (json_int_t)checkpoint->session_steps, "loss_sum", json_number(checkpoint->loss_sum),
+                "correct", (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images,
+                "test_accuracy", checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
+                checkpoint->weights_sha256, "command_sha256", checkpoint->command_sha256);
   if (path == NULL || state == NULL)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
   else
@@ -87,6 +89,10 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
   TRY(get_text(state, place, "weights", sizeof checkpoint->weights, checkpoint->weights));
   RETURN_IF(strchr(checkpoint->weights, '/') != NULL, NEAP_BAD_FORMAT,
             "%s: field 'weights': '%s' is not a name in this folder", place->file, checkpoint->weights);
+  checkpoint->command_sha256[0] = '\0';
+  if (json_object_get(state, "command_sha256") != NULL)
+    TRY(get_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
+                 checkpoint->command_sha256));
   return get_text(state, place, "weights_sha256", sizeof checkpoint->weights_sha256,
                   checkpoint->weights_sha256);
 }
@@ -121,6 +127,18 @@ static neap_status check_settings(const json_t *state, const struct json_place *
     if (!json_equal(value, wanted)) return fail_setting(place->file, name, value, wanted);
   }
   return NEAP_OK;
+}
+
+neap_status checkpoint_find_step(const char *folder, int64_t *step) {
+  struct checkpoint checkpoint = {0};
+  struct region region = {0};
+  neap_status status = NEAP_OK;
+  const char *path = region_format(&region, "%s/state.json", folder);
+  RETURN_IF_NULL(path);
+  if (access(path, F_OK) == 0) status = checkpoint_read_state(folder, NULL, &checkpoint);
+  region_free(&region);
+  *step = checkpoint.step;
+  return status;
 }
 
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint) {

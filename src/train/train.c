@@ -11,6 +11,7 @@
 #include "run/session.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
+#include "train/folder.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
 #include "zoo/zoo.h"
@@ -29,6 +30,8 @@ struct training {
   struct learning_rate rate;
   struct metrics metrics;
   json_t *settings;
+  struct region region;
+  struct folder_lock lock; /* of options->out */
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;
@@ -193,6 +196,29 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   RETURN_IF(t->images == NULL || t->labels == NULL, NEAP_INTERNAL,
             "model '%s' has no inputs 'image' and 'label'", t->options->model);
   return NEAP_OK;
+}
+
+/* What is there already gives way only where that is asked for. */
+static neap_status check_places(const struct training *t) {
+  const neap_train_options *o = t->options;
+  int64_t step;
+  if (o->resume == NULL && !o->replace) TRY(metrics_check_new(o->metrics));
+  if (o->out == NULL || o->replace || (o->resume != NULL && folder_is_same(o->out, o->resume)))
+    return NEAP_OK;
+  TRY(checkpoint_find_step(o->out, &step));
+  RETURN_IF(
+      step > 0, NEAP_INVALID_ARGUMENT,
+      "%s: holds the checkpoint of a run, of step %lld; go on with it (--resume), name another folder, or "
+      "replace it (--force)",
+      o->out, (long long)step);
+  return NEAP_OK;
+}
+
+/* Before anything that takes long. */
+static neap_status claim_places(struct training *t) {
+  if (t->options->out != NULL) TRY(folder_hold(t->options->out, &t->region, &t->lock));
+  t->state.command = t->options->command;
+  return check_places(t);
 }
 
 /* Everything that a run holds besides the session's memory. */
@@ -434,6 +460,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
 
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(check_options(t->options));
+  TRY(claim_places(t));
   TRY(data_open(t->options->data, &t->data));
   TRY(build_model(t));
   TRY(make_settings(t));
@@ -442,7 +469,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   TRY(create_session(t, result));
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(load_weights(t));
-  TRY(metrics_open(t->options->metrics, t->state.step, &t->metrics));
+  TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
   return run_steps(t);
 }
 
@@ -453,6 +480,8 @@ static void release(struct training *t) {
   free(t->order);
   free(t->records);
   data_close(&t->data);
+  folder_release(&t->lock);
+  region_free(&t->region);
 }
 
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {

@@ -25,6 +25,7 @@ enum option_kind {
   OPTION_INTEGER, /* int64_t, at least `least` */
   OPTION_INT,     /* int, at least `least` */
   OPTION_NUMBER,  /* double, at least `least` */
+  OPTION_IMAGE,   /* int64_t[3]: "CxHxW", each at least 1 */
   OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
   OPTION_BUDGET   /* struct budget */
 };
@@ -112,7 +113,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 
 struct source {
   const char *model, *file;
-  int64_t batch;
+  int64_t batch, image[3], classes; /* 0: the model's usual */
   int optimizer, convolution, backend, costs, variant, threads;
   double momentum;
 };
@@ -125,6 +126,8 @@ struct source {
 #define SOURCE_OPTIONS(settings) \
   SOURCE_OPTION(settings, "--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0), \
   SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
+  SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
+  SOURCE_OPTION(settings, "--classes", "N", "of labels, or of pixels with the background (the model's usual)", OPTION_INTEGER, classes, 1), \
   SOURCE_OPTION(settings, "--optimizer", "sgd|adamw", "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
   SOURCE_OPTION(settings, "--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, momentum, 0), \
   SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \

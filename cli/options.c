@@ -1,4 +1,5 @@
 /* Arguments of a verb, read by its table of options. */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -34,6 +35,19 @@ static bool read_number(const char *text, double least, double *out) {
   const double number = strtod(text, &end);
   if (end == text || *end != '\0' || !isfinite(number) || number < least) return false;
   *out = number;
+  return true;
+}
+
+static bool read_image(const char *text, int64_t out[3]) {
+  int64_t image[3];
+  for (int i = 0; i < 3; i++) {
+    char *end;
+    errno = 0;
+    image[i] = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : 0;
+    if (image[i] < 1 || image[i] > INT_MAX || errno != 0 || *end != (i < 2 ? 'x' : '\0')) return false;
+    text = end + 1;
+  }
+  memcpy(out, image, sizeof image);
   return true;
 }
 
@@ -76,6 +90,10 @@ static bool read_value(const struct verb *verb, const struct option *option, con
   case OPTION_NUMBER:
     if (read_number(text, option->least, field)) return true;
     report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);
+    return false;
+  case OPTION_IMAGE:
+    if (read_image(text, field)) return true;
+    report_usage(verb, "%s %s: channels, height and width are needed, as 3x224x224", option->name, text);
     return false;
   case OPTION_WORD:
     if (read_word(text, option->value, field)) return true;

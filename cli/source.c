@@ -13,8 +13,14 @@ static neap_session_options source_session(const struct source *source) {
                                 .threads = source->threads};
 }
 
+static neap_model_options source_shape(const struct source *source) {
+  return (neap_model_options){.batch = source->batch,
+                              .image = {source->image[0], source->image[1], source->image[2]},
+                              .classes = source->classes};
+}
+
 static neap_status make_step(const struct source *source, neap_step **step) {
-  const neap_model_options shape = {.batch = source->batch};
+  const neap_model_options shape = source_shape(source);
   const neap_session_options session = source_session(source);
   neap_graph *graph;
   neap_status status = neap_model_build(source->model, &shape, &graph);
@@ -25,8 +31,9 @@ static neap_status make_step(const struct source *source, neap_step **step) {
 }
 
 static neap_status usual_batch(struct source *source) {
+  const neap_model_options shape = source_shape(source);
   neap_graph *graph;
-  const neap_status status = neap_model_build(source->model, NULL, &graph);
+  const neap_status status = neap_model_build(source->model, &shape, &graph);
   if (status != NEAP_OK) return status;
   source->batch = neap_graph_batch(graph);
   neap_graph_free(graph);
@@ -39,6 +46,8 @@ static const struct source usual = SOURCE_DEFAULTS;
  */
 static const char *option_for_model(const struct source *source) {
   return source->batch != usual.batch               ? "--batch"
+         : source->image[0] != usual.image[0]       ? "--image"
+         : source->classes != usual.classes         ? "--classes"
          : source->optimizer != usual.optimizer     ? "--optimizer"
          : source->momentum != usual.momentum       ? "--momentum"
          : source->convolution != usual.convolution ? "--conv"
@@ -71,7 +80,7 @@ int source_open(const struct verb *verb, struct source *source, const char *file
 /* `how`: a session's options beyond the source's. */
 static neap_status plan_model(const struct source *source, neap_session_options how, uint64_t *smallest,
                               neap_step **step, neap_plan **plan) {
-  const neap_model_options shape = {.batch = source->batch};
+  const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);
   session.budget = how.budget;
   session.planner = how.planner;
@@ -164,7 +173,7 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
 
 int64_t source_largest_batch(const struct source *source, uint64_t budget, const char *planner) {
   if (source->model == NULL) return 0;
-  const neap_model_options shape = {.batch = source->batch};
+  const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);
   session.budget = budget;
   session.planner = planner;

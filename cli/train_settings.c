@@ -14,6 +14,10 @@ const struct option train_options[] = {
     OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
            0),
     OPTION("--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1),
+    OPTION("--image", "CxHxW", "of the data; what synthetic draws (the model's usual)", OPTION_IMAGE, image,
+           0),
+    OPTION("--classes", "N", "at least those of the data; what synthetic draws (the model's usual)",
+           OPTION_INTEGER, classes, 1),
     OPTION("--steps", "N", "how long to train, in steps", OPTION_INTEGER, steps, 1),
     OPTION("--epochs", "N", "or in passes over the data (1)", OPTION_INTEGER, epochs, 1),
     OPTION("--lr", "X", "learning rate (SGD 0.1, AdamW 0.001)", OPTION_NUMBER, learning_rate, 0),
@@ -180,6 +184,13 @@ static int refuse_useless(const struct verb *verb, const struct train_settings *
   return EXIT_DONE;
 }
 
+static neap_model_options train_shape(const struct train_settings *s) {
+  return (neap_model_options){.batch = s->batch,
+                              .image = {s->image[0], s->image[1], s->image[2]},
+                              .classes = s->classes,
+                              .smoothing = (float)s->smoothing};
+}
+
 static int complete_settings(const struct verb *verb, struct train_settings *s, const char *const *texts) {
   if (s->resume != NULL && (s->model == NULL || s->data == NULL))
     return report_usage(verb,
@@ -203,7 +214,7 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;
   if (isnan(s->weight_decay)) s->weight_decay = s->optimizer == NEAP_SGD ? 0.0005 : 0.01;
   if (s->out == NULL) s->out = s->resume;
-  const neap_model_options shape = {.batch = s->batch};
+  const neap_model_options shape = train_shape(s);
   neap_graph *graph;
   const neap_status status = neap_model_build(s->model, &shape, &graph);
   if (status == NEAP_INVALID_ARGUMENT)
@@ -229,7 +240,7 @@ neap_train_options train_library_options(const struct train_settings *s) {
   return (neap_train_options){
       .model = s->model,
       .data = s->data,
-      .shape = {.batch = s->batch, .smoothing = (float)s->smoothing},
+      .shape = train_shape(s),
       .session = {.budget = s->budget.bytes,
                   .budget_fraction = s->budget.fraction,
                   .planner = s->planner,

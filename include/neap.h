@@ -340,7 +340,8 @@ typedef struct neap_train_progress {
 
 typedef struct neap_train_options {
   const char *model, *data; /* "wrn-28-2"; "cifar10:DIR", "mnist:DIR", "synthetic" */
-  neap_model_options shape; /* batch; the rest comes from the data */
+  neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
+                               usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
   double learning_rate;  /* 0: 0.1 */

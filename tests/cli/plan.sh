@@ -142,7 +142,7 @@ expect 0 "$neap" plan tree.json --budget 60%
 grep -qF "+0.0 %" out || fail "no overhead of +0.0 % in the table"
 
 # A graph file is as it is: options for models do not go with it.
-for option in "--batch 4" "--optimizer adamw" "--momentum 0" "--conv direct" "--backend reference" "--costs measured" "--variant base"; do
+for option in "--batch 4" "--image 3x16x16" "--classes 4" "--optimizer adamw" "--momentum 0" "--conv direct" "--backend reference" "--costs measured" "--variant base"; do
   expect 2 "$neap" plan tree.json --budget 60% $option
   grep -q -- "${option% *} goes with --model" err || fail "no word of ${option% *} for a model: $(cat err)"
 done

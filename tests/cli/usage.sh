@@ -32,6 +32,11 @@ wrong "--budget -1" plan --model wrn-10-1 --budget -1
 wrong "--batch 0" plan --model wrn-10-1 --batch 0
 wrong "--batch 1.5" plan --model wrn-10-1 --batch 1.5
 wrong "--batch 99999999999999999999" plan --model wrn-10-1 --batch 99999999999999999999
+for image in 3 3x32 3x32x32x1 0x32x32 3x-1x32 3x32x 3x32x9999999999 "3 x32x32"; do
+  wrong "--image $image" plan --model wrn-10-1 --image "$image"
+done
+wrong "--classes 0" train --model wrn-10-1 --data synthetic --classes 0
+wrong "not 5x32x32" train --model wrn-10-1 --data synthetic --image 5x32x32
 wrong "--threads 0" plan --model wrn-10-1 --threads 0
 wrong "--threads 4294967297" plan --model wrn-10-1 --threads 4294967297
 wrong "40000 threads" plan --model wrn-10-1 --threads 40000

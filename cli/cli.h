@@ -70,10 +70,10 @@ int report_usage(const struct verb *verb, const char *format, ...) __attribute__
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_plan, run_curve, run_show, run_check, run_graph, run_layout, run_models,
-    run_planners, run_operators;
-extern const struct option train_options[], plan_options[], curve_options[], show_options[], check_options[],
-    graph_options[], layout_options[], table_options[];
+verb_function run_train, run_evaluate, run_plan, run_curve, run_show, run_check, run_graph, run_layout,
+    run_models, run_planners, run_operators;
+extern const struct option train_options[], evaluate_options[], plan_options[], curve_options[],
+    show_options[], check_options[], graph_options[], layout_options[], table_options[];
 
 /* ---- What is printed (format.c) ---- */
 

@@ -7,6 +7,8 @@
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
      "Train a model on data inside a memory budget.", train_options, run_train},
+    {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
+     evaluate_options, run_evaluate},
     {"plan", "(--model M [--batch N] | GRAPH.json) --budget B [--planner P] [-o PLAN.json]",
      "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",

@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define OPTION(name, value, help, kind, field, least)                                                        \
   { name, value, help, kind, offsetof(struct train_settings, field), least }
@@ -38,7 +39,8 @@ const struct option train_options[] = {
     OPTION("--shuffle", "on|off", "a new order each epoch (on)", OPTION_WORD, shuffle, 0),
     OPTION("--augment", "on|off", "random crops and flips where the data has them (on)", OPTION_WORD, augment,
            0),
-    OPTION("--evaluate", "on|off", "test accuracy after each epoch (on)", OPTION_WORD, evaluate, 0),
+    OPTION("--evaluate", "on|off", "test accuracy after each epoch and the last step (on)", OPTION_WORD,
+           evaluate, 0),
     OPTION("--seed", "N", "of parameters, order and augmentation (1)", OPTION_INTEGER, seed, 0),
     OPTION("--init", "FILE.safetensors", "parameters to start from", OPTION_TEXT, initial, 0),
     OPTION("--out", "DIR", "write checkpoints here", OPTION_TEXT, out, 0),
@@ -84,6 +86,29 @@ static bool belongs_to_run(const char *name) {
   return true;
 }
 
+/* Where a path leads from here, wherever it is read later. The caller frees it. */
+static char *from_anywhere(const char *before, size_t length, const char *path) {
+  char *text = NULL, *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+  const bool far = path[0] == '/' || here == NULL;
+  if (asprintf(&text, "%.*s%s%s%s", (int)length, before, far ? "" : here, far ? "" : "/", path) < 0)
+    text = NULL;
+  free(here);
+  return text;
+}
+
+/* An option's value as it is kept: a run may be gone on with from another folder. */
+static json_t *kept_value(const char *name, const char *given) {
+  const size_t source = strcspn(given, ":");
+  char *text = NULL;
+  if (strcmp(name, "--metrics") == 0 || strcmp(name, "--plan") == 0)
+    text = from_anywhere("", 0, given);
+  else if (strcmp(name, "--data") == 0 && given[source] == ':' && access(given + source + 1, F_OK) == 0)
+    text = from_anywhere(given, source + 1, given + source + 1);
+  json_t *value = json_string(text != NULL ? text : given);
+  free(text);
+  return value;
+}
+
 /* The threads with them, given or not: a run that goes on with others has other bits. */
 char *train_command(const char *const *texts) {
   char threads[16];
@@ -92,7 +117,9 @@ char *train_command(const char *const *texts) {
   bool whole = json_object_set_new(options, "--threads", json_string(threads)) == 0;
   for (int i = 0; train_options[i].name != NULL; i++)
     if (texts[i] != NULL && belongs_to_run(train_options[i].name))
-      whole = json_object_set_new(options, train_options[i].name, json_string(texts[i])) == 0 && whole;
+      whole = json_object_set_new(options, train_options[i].name,
+                                  kept_value(train_options[i].name, texts[i])) == 0 &&
+              whole;
   json_t *command = json_pack("{s:s, s:i, s:o}", "format", "neap-command", "version", 1, "options", options);
   char *text = whole && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
   if (text == NULL) fputs("neap: the options cannot be kept: they are not UTF-8, or memory is out\n", stderr);
@@ -234,6 +261,7 @@ int read_train_settings(const struct verb *verb, int count, char **arguments, st
 
 void free_train_settings(struct train_arguments *a) {
   for (int i = 0; i < a->stored_count; i++) free(a->stored[i]);
+  for (int i = 0; i < TRAIN_OPTION_LIMIT; i++) free(a->owned[i]);
 }
 
 neap_train_options train_library_options(const struct train_settings *s) {

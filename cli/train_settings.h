@@ -19,8 +19,8 @@ struct train_settings {
 /* Settings and what they point to. */
 struct train_arguments {
   struct train_settings settings;
-  const char *texts[TRAIN_OPTION_LIMIT]; /* the options as they were given, by row */
-  char *stored[TRAIN_OPTION_LIMIT];
+  const char *texts[TRAIN_OPTION_LIMIT];                        /* the options as they were given, by row */
+  char *stored[TRAIN_OPTION_LIMIT], *owned[TRAIN_OPTION_LIMIT]; /* owned: may be set by the caller */
   int stored_count;
 };
 

@@ -334,7 +334,7 @@ typedef struct neap_train_progress {
   double loss, accuracy;              /* of this step, in [0, 1] */
   double learning_rate, seconds;      /* of this step */
   double images_per_second, seconds_left;
-  double test_accuracy; /* after an epoch that ends here; -1: not evaluated */
+  double test_accuracy; /* after an epoch that ends here, or the run; -1: not evaluated */
   const neap_memory *memory;
 } neap_train_progress;
 
@@ -386,6 +386,19 @@ typedef struct neap_train_result {
  * NEAP_DIVERGED: the loss of a step, or weights that were to be kept, are not finite; the checkpoint in `out`
  * is the last one before that. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
+
+typedef struct neap_evaluation {
+  int64_t batch, images, step, epoch; /* images: of the test set; step and epoch: done by the checkpoint */
+  double loss, accuracy;              /* means over the labels of the test set */
+  neap_memory memory;
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
+  char weights_sha256[65];
+} neap_evaluation;
+
+/* Evaluates the checkpoint in `options->resume` on the test set. Of the options those of a session, the
+ * model, its shape and the data count; nothing is written. Another batch gives the same accuracy but for
+ * rounding. */
+neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result);
 
 /* The text that was kept with the checkpoint in a folder (neap_train_options.command); the caller frees it.
  * NULL: none was. */

@@ -118,13 +118,38 @@ static neap_status fail_setting(const char *path, const char *name, const json_t
   return status;
 }
 
-static neap_status check_settings(const json_t *state, const struct json_place *place, json_t *settings) {
+/* Where the learning rates hang on the length of the run, it cannot be made longer. `weights`: to begin with.
+ */
+static neap_status check_length(const json_t *saved, const json_t *settings, const struct json_place *place,
+                                const char *folder, const char *weights) {
+  const json_t *was = json_object_get(saved, "steps"), *now = json_object_get(settings, "steps");
+  RETURN_IF(
+      now != NULL && was != NULL && !json_equal(was, now), NEAP_INVALID_ARGUMENT,
+      "%s: the learning rates of this run were laid out over its %lld steps from the beginning on, so "
+      "that its steps cannot be %lld now: only --schedule constant, and step with --step-epochs, can be "
+      "gone on with for longer; a new run can begin with its weights: --init %s/%s",
+      place->file, (long long)json_integer_value(was), (long long)json_integer_value(now), folder, weights);
+  return NEAP_OK;
+}
+
+/* Of settings those that differ with the length come last: another batch makes another length as well. */
+static neap_status check_settings(const json_t *state, const struct json_place *place, const char *folder,
+                                  const char *weights, json_t *settings) {
+  static const char *const of_length[] = {"steps", "drop_steps"};
   json_t *saved, *wanted;
   const char *name;
   TRY(json_need(state, "settings", place, &saved));
   json_object_foreach(settings, name, wanted) {
     const json_t *value = json_object_get(saved, name);
+    if (strcmp(name, of_length[0]) == 0 || strcmp(name, of_length[1]) == 0) continue;
     if (!json_equal(value, wanted)) return fail_setting(place->file, name, value, wanted);
+  }
+  TRY(check_length(saved, settings, place, folder, weights));
+  for (size_t i = 0; i < sizeof of_length / sizeof *of_length; i++) {
+    const json_t *value = json_object_get(saved, of_length[i]);
+    wanted = json_object_get(settings, of_length[i]);
+    if (wanted != NULL && !json_equal(value, wanted))
+      return fail_setting(place->file, of_length[i], value, wanted);
   }
   return NEAP_OK;
 }
@@ -150,7 +175,7 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
   TRY_DONE(json_read(place.file, "neap-checkpoint", &state));
   TRY_DONE(check_digest(state, &place));
   TRY_DONE(get_fields(state, &place, checkpoint));
-  TRY_DONE(check_settings(state, &place, settings));
+  TRY_DONE(check_settings(state, &place, folder, checkpoint->weights, settings));
 done:
   json_decref(state);
   region_free(&region);

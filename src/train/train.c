@@ -336,9 +336,10 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
 }
 
 /* Over the whole test set; the last batch is filled up with images that are none. */
-static neap_status evaluate(struct training *t) {
+static neap_status evaluate(struct training *t, double *loss) {
   const int64_t count = t->data.test.count;
   int64_t correct = 0;
+  *loss = 0;
   for (int64_t first = 0; first < count; first += t->batch) {
     for (int64_t i = 0; i < t->batch; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
     const struct data_batch batch = {.count = t->batch,
@@ -350,6 +351,7 @@ static neap_status evaluate(struct training *t) {
     data_fill(&t->data, &t->data.test, &batch, t->images, t->labels);
     TRY(neap_session_evaluate(t->session, &result));
     correct += result.correct;
+    *loss += result.loss * (double)(first + t->batch <= count ? t->batch : count - first) / (double)count;
   }
   t->state.test_accuracy = (double)correct / (double)(count * labels_per_image(t));
   return NEAP_OK;
@@ -433,8 +435,9 @@ static neap_status run_steps(struct training *t) {
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
     const bool epoch_ends = step % t->epoch_steps == 0;
     progress.test_accuracy = -1;
-    if (epoch_ends && !t->options->no_evaluation && isfinite(progress.loss)) {
-      TRY(evaluate(t));
+    if ((epoch_ends || step == t->steps) && !t->options->no_evaluation && isfinite(progress.loss)) {
+      double unused;
+      TRY(evaluate(t, &unused));
       progress.test_accuracy = t->state.test_accuracy;
     }
     const neap_status written = metrics_write(&t->metrics, &progress);
@@ -525,4 +528,41 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
   release(&t);
   TRY(ending_tell(&ending));
   return filled != NEAP_OK ? filled : closed;
+}
+
+/* ---- A checkpoint, without training ---------------------------------------------------------------------
+ */
+
+static neap_status run_evaluation(struct training *t, neap_train_result *unused, neap_evaluation *result) {
+  const char *folder = t->options->resume;
+  RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
+  TRY(check_options(t->options));
+  TRY(open_data(t));
+  TRY(build_model(t));
+  TRY(allocate(t));
+  TRY(checkpoint_read_state(folder, NULL, &t->state));
+  const neap_status made = create_session(t, unused);
+  result->smallest_budget = unused->smallest_budget;
+  TRY(made);
+  TRY(checkpoint_load_weights(folder, &t->state, t->session));
+  TRY(evaluate(t, &result->loss));
+  result->batch = t->batch;
+  result->images = t->data.test.count;
+  result->step = t->state.step;
+  result->epoch = t->state.epoch;
+  result->accuracy = t->state.test_accuracy;
+  neap_session_memory(t->session, &result->memory);
+  memcpy(result->weights_sha256, t->state.weights_sha256, sizeof result->weights_sha256);
+  return NEAP_OK;
+}
+
+neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
+  struct training t = {.options = options, .saved_step = -1, .state.test_accuracy = -1};
+  neap_train_result unused = {0};
+  *result = (neap_evaluation){0};
+  t.threads = team_size(options->session.threads);
+  struct ending ending;
+  ending_keep(&ending, run_evaluation(&t, &unused, result));
+  release(&t);
+  return ending_tell(&ending);
 }

@@ -3,7 +3,7 @@ source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" --help
 expect 0 "$neap" --version
-verbs="train plan curve show check graph layout models planners ops"
+verbs="train evaluate plan curve show check graph layout models planners ops"
 for verb in $verbs; do
   expect 0 "$neap" "$verb" --help
   grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"
@@ -65,6 +65,8 @@ wrong "wrn-11-1" plan --model wrn-11-1
 wrong "no-such-model" train --model no-such-model --data synthetic
 wrong "graph file" plan --budget max
 wrong "g.json" plan --model wrn-10-1 g.json
+wrong "folder" evaluate
+wrong "there is no use" evaluate one other
 wrong "plan file" check g.json
 wrong "there is no use" check g.json p.json more.json
 wrong "-o" graph --model wrn-10-1

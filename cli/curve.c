@@ -17,13 +17,14 @@ struct settings {
 const struct option curve_options[] = {
     SOURCE_OPTIONS(struct settings),
     {"--planner", "P,...", "planners by name, and auto (all that auto asks; auto for large steps)",
-     OPTION_TEXT, offsetof(struct settings, planners), 0},
+     OPTION_TEXT, offsetof(struct settings, planners), 0, 0},
     {"--points", "N", "budgets for each planner (12, or as many as a minute allows)", OPTION_INTEGER,
-     offsetof(struct settings, points), 2},
+     offsetof(struct settings, points), 2, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
-    {"-o", "FILE", "write .csv, .svg or .html, by its ending", OPTION_TEXT, offsetof(struct settings, out),
+    {"-o", "FILE", "write .csv, .svg or .html, by its ending", OPTION_TEXT, offsetof(struct settings, out), 0,
      0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -165,8 +166,8 @@ static neap_status gather(int series, struct curve *curve) {
       add_point(curve, series, answer);
     }
     if (best != NULL && answer->budget > 0 &&
-        json_array_append_new(curve->list, plan_json(best, answer->budget)) != 0)
-      return NEAP_OUT_OF_MEMORY;
+        json_array_append_new(curve->list, plan_json(best, answer->budget, curve->planners[series])) != 0)
+      return no_memory();
   }
   return NEAP_OK;
 }
@@ -215,12 +216,12 @@ static neap_status draw(const struct curve *curve, const neap_step *step, const 
   if (has_ending(path, ".html")) return draw_page(&page, text, length);
   if (has_ending(path, ".svg")) {
     *text = draw_curve(&picture, length);
-    return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+    return *text != NULL ? NEAP_OK : no_memory();
   }
   FILE *file = open_memstream(text, length);
-  if (file == NULL) return NEAP_OUT_OF_MEMORY;
+  if (file == NULL) return no_memory();
   print_csv(file, curve);
-  return fclose(file) == 0 ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+  return fclose(file) == 0 ? NEAP_OK : no_memory();
 }
 
 static int write_curve(const struct curve *curve, const neap_step *step, const char *path) {
@@ -322,10 +323,11 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--points %lld: at most %d", (long long)s.points, POINT_LIMIT);
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
   char *names = s.planners != NULL ? strdup(s.planners) : NULL;
   struct curve curve = {.source = &s.source};
   neap_step *step = NULL;
-  int result = s.planners != NULL && names == NULL ? report_failure(verb, NEAP_OUT_OF_MEMORY)
+  int result = s.planners != NULL && names == NULL ? report_failure(verb, no_memory())
                                                    : split_planners(verb, names, &curve);
   if (result == EXIT_DONE) result = source_open(verb, &s.source, operands.values[0], &step);
   if (result == EXIT_DONE) result = choose(&s, step, &curve);

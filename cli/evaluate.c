@@ -15,12 +15,13 @@ struct settings {
 
 const struct option evaluate_options[] = {
     {"--data", "SET", "whose test images are taken (the run's)", OPTION_TEXT, offsetof(struct settings, data),
-     0},
-    {"--batch", "N", "images at a time (the run's)", OPTION_INTEGER, offsetof(struct settings, batch), 1},
+     0, 0},
+    {"--batch", "N", "images at a time (the run's)", OPTION_INTEGER, offsetof(struct settings, batch), 1, 0},
     {"--budget", "B", "bytes that it may use (the run's)", OPTION_BUDGET, offsetof(struct settings, budget),
+     0, 0},
+    {"--threads", "N", "that it runs on (the run's)", OPTION_INT, offsetof(struct settings, threads), 1, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
      0},
-    {"--threads", "N", "that it runs on (the run's)", OPTION_INT, offsetof(struct settings, threads), 1},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
     {0},
 };
 
@@ -42,7 +43,7 @@ static int read_run(const char *folder, const char *const *texts, struct train_a
   if (whole)
     result = read_train_settings(&as_train, count, list, run);
   else
-    result = report_failure(&as_train, NEAP_OUT_OF_MEMORY);
+    result = report_failure(&as_train, no_memory());
   memcpy(run->owned, list, (size_t)count * sizeof *list); /* settings point to them */
   return result;
 }
@@ -51,7 +52,7 @@ static neap_status evaluate(const struct train_settings *run, bool planned_anew,
   neap_train_options options = train_library_options(run);
   options.out = options.metrics = options.save_plan = NULL;
   if (planned_anew) options.session.plan_file = NULL; /* it is for the run's own batch and threads */
-  options.session.plan_quick = true;                  /* it is planned for training, and only the arena is used */
+  options.session.plan_quick = true; /* it is planned for training, and only the arena is used */
   const neap_status status = neap_evaluate(&options, result);
   if (status != NEAP_OVER_BUDGET || options.session.plan_file != NULL) return status;
   options.session.plan_quick = false; /* a quick look may miss what is just met */

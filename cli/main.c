@@ -1,6 +1,7 @@
 /* The neap command: a verb and its arguments. */
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli.h"
 
@@ -30,17 +31,47 @@ enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 static void print_help(FILE *file) {
   fputs("neap: train neural networks inside a memory budget\n\n", file);
   for (int i = 0; i < VERB_COUNT; i++) fprintf(file, "  neap %-9s %s\n", verbs[i].name, verbs[i].summary);
-  fputs("\nEvery verb has --help, and --json for one JSON object on standard output.\n\n"
+  fputs("\nEvery verb has --help (neap help VERB), and --json for one JSON object on standard output.\n\n"
         "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
         "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
         "4 a plan or layout is not valid; 5 training diverged; 130 interrupted.\n",
         file);
 }
 
+static bool memory_is_out; /* in the command itself, which leaves no message of the library */
+
+neap_status no_memory(void) {
+  memory_is_out = true;
+  return NEAP_OUT_OF_MEMORY;
+}
+
+/* The most address space that the process has had; 0: not known. */
+static uint64_t most_address_space(void) {
+  char line[128];
+  unsigned long long kibibytes = 0;
+  FILE *file = fopen("/proc/self/status", "r");
+  if (file == NULL) return 0;
+  while (kibibytes == 0 && fgets(line, sizeof line, file) != NULL)
+    if (sscanf(line, "VmPeak: %llu", &kibibytes) != 1) kibibytes = 0;
+  fclose(file);
+  return 1024 * (uint64_t)kibibytes;
+}
+
+/* Where the process may not have what the system has. */
+static void report_memory_limit(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const uint64_t had = most_address_space();
+  fprintf(stderr,
+          "  this process had %s of address space, and may have %s (%llu bytes) in all: ulimit -v %llu\n",
+          bytes_text(had).text, bytes_text(limit.rlim_cur).text, (unsigned long long)limit.rlim_cur,
+          (unsigned long long)limit.rlim_cur / 1024);
+}
+
 int report_failure(const struct verb *verb, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  /* The command can run out of memory too, and has no message then. */
-  fprintf(stderr, "neap: %s\n", status == NEAP_OUT_OF_MEMORY ? "out of memory" : neap_error_message());
+  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
+  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
   static const struct {
     neap_status status;
     int exit_status;
@@ -62,6 +93,24 @@ static int run_verb(const struct verb *verb, int count, char **arguments) {
   return verb->run(verb, count, arguments);
 }
 
+static const struct verb *find_verb(const char *name) {
+  for (int i = 0; i < VERB_COUNT; i++)
+    if (strcmp(name, verbs[i].name) == 0) return &verbs[i];
+  return NULL;
+}
+
+/* `neap help`, `neap help VERB` */
+static int run_help(int count, char **arguments) {
+  if (count > 1) return report_usage(NULL, "%s: there is no use for it", arguments[1]);
+  const struct verb *verb = count > 0 ? find_verb(arguments[0]) : NULL;
+  if (count > 0 && verb == NULL) return report_usage(NULL, "%s: there is no such verb", arguments[0]);
+  if (verb != NULL)
+    print_verb_help(verb);
+  else
+    print_help(stdout);
+  return EXIT_DONE;
+}
+
 static int run(int count, char **arguments) {
   if (count == 0) {
     print_help(stderr);
@@ -69,16 +118,14 @@ static int run(int count, char **arguments) {
     return EXIT_USAGE;
   }
   if (strcmp(arguments[0], "--help") == 0 || strcmp(arguments[0], "-h") == 0 ||
-      strcmp(arguments[0], "help") == 0) {
-    print_help(stdout);
-    return EXIT_DONE;
-  }
+      strcmp(arguments[0], "help") == 0)
+    return run_help(count - 1, arguments + 1);
   if (strcmp(arguments[0], "--version") == 0) {
     puts("neap " NEAP_VERSION);
     return EXIT_DONE;
   }
-  for (int i = 0; i < VERB_COUNT; i++)
-    if (strcmp(arguments[0], verbs[i].name) == 0) return run_verb(&verbs[i], count - 1, arguments + 1);
+  const struct verb *verb = find_verb(arguments[0]);
+  if (verb != NULL) return run_verb(verb, count - 1, arguments + 1);
   return report_usage(NULL, "%s: there is no such verb", arguments[0]);
 }
 

@@ -19,6 +19,13 @@ int report_usage(const struct verb *verb, const char *format, ...) {
   return EXIT_USAGE;
 }
 
+const char standard_output[] = "/dev/stdout";
+
+int check_output(const struct verb *verb, const char *out, bool json) {
+  if (out != standard_output || !json) return EXIT_DONE;
+  return report_usage(verb, "-o - and --json: only one of them can have standard output");
+}
+
 /* ---- Values ---- */
 
 static bool read_integer(const char *text, double least, int64_t *out) {
@@ -88,8 +95,14 @@ static bool read_value(const struct verb *verb, const struct option *option, con
     return false;
   }
   case OPTION_NUMBER:
-    if (read_number(text, option->least, field)) return true;
-    report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);
+    if (read_number(text, option->least, field) &&
+        (option->below == 0 || *(const double *)field < option->below))
+      return true;
+    if (option->below == 0)
+      report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);
+    else
+      report_usage(verb, "%s %s: a number of at least %g and below %g is needed", option->name, text,
+                   option->least, option->below);
     return false;
   case OPTION_IMAGE:
     if (read_image(text, field)) return true;
@@ -108,6 +121,14 @@ static bool read_value(const struct verb *verb, const struct option *option, con
   }
   }
   return false;
+}
+
+void tell_budget(const struct budget *budget) {
+  const size_t length = budget->text != NULL ? strlen(budget->text) : 0;
+  if (length < 2 || strchr("KMGTkmgt", budget->text[length - 1]) == NULL) return;
+  const char unit = (char)toupper((unsigned char)budget->text[length - 1]);
+  fprintf(stderr, "neap: --budget %s is read as %.*s %ciB (%llu bytes)\n", budget->text, (int)length - 1,
+          budget->text, unit, (unsigned long long)budget->bytes);
 }
 
 /* ---- Arguments ---- */
@@ -144,6 +165,7 @@ static bool read_option(const struct verb *verb, int count, char **arguments, in
     }
     text = arguments[++*at];
   }
+  if (strcmp(option->name, "-o") == 0 && strcmp(text, "-") == 0) text = standard_output;
   if (texts != NULL) texts[row] = text;
   return read_value(verb, option, text, (char *)settings + option->offset);
 }

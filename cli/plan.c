@@ -15,12 +15,13 @@ struct settings {
 const struct option plan_options[] = {
     SOURCE_OPTIONS(struct settings),
     {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET,
-     offsetof(struct settings, budget), 0},
+     offsetof(struct settings, budget), 0, 0},
     {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
-     offsetof(struct settings, planner), 0},
+     offsetof(struct settings, planner), 0, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
-    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -89,7 +90,7 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
     result = report_failure(verb, NEAP_IO_FAILED);
   } else if (s->json) {
     result = print_json(answer_json(&answer, step, budget));
-  } else {
+  } else if (s->out != standard_output) {
     print_heading(step, budget);
     print_row(&answer);
     print_details(answer.plan, step);
@@ -131,10 +132,12 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   struct operands operands;
   if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
   if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
   const bool all = strcmp(s.planner, "all") == 0;
   if (!all && !planner_exists(s.planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
+  tell_budget(&s.budget);
   neap_step *step;
   int result = source_open(verb, &s.source, operands.values[0], &step);
   if (result != EXIT_DONE) return result;

@@ -15,10 +15,11 @@ struct settings {
 const struct option show_options[] = {
     SOURCE_OPTIONS(struct settings),
     {"--budget", "B", "without a plan: plan inside it (max); and a line in the picture", OPTION_BUDGET,
-     offsetof(struct settings, budget), 0},
+     offsetof(struct settings, budget), 0, 0},
     {"-o", "FILE", "draw memory over the step, by kind: .svg, or .html with every tensor's place",
-     OPTION_TEXT, offsetof(struct settings, out), 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+     OPTION_TEXT, offsetof(struct settings, out), 0, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -50,7 +51,7 @@ static neap_status find_repeats(struct profile *p) {
   neap_step_info info;
   neap_step_describe(p->step, &info);
   bool *ran = calloc((size_t)info.nodes + 1, sizeof *ran);
-  if (ran == NULL) return NEAP_OUT_OF_MEMORY;
+  if (ran == NULL) return no_memory();
   for (int64_t t = 0; t < p->length; t++) {
     p->again[t] = ran[p->schedule[t]];
     ran[p->schedule[t]] = true;
@@ -63,7 +64,7 @@ static neap_status make_profile(struct profile *p) {
   p->schedule = neap_plan_schedule(p->plan, &p->length);
   p->live = calloc((size_t)p->length * NEAP_KIND_COUNT + 1, sizeof *p->live);
   p->again = calloc((size_t)p->length + 1, sizeof *p->again);
-  if (p->live == NULL || p->again == NULL) return NEAP_OUT_OF_MEMORY;
+  if (p->live == NULL || p->again == NULL) return no_memory();
   const neap_status repeats = find_repeats(p);
   if (repeats != NEAP_OK) return repeats;
   const neap_status status = neap_plan_profile(p->step, p->plan, p->live);
@@ -103,7 +104,7 @@ static void print_profile(const struct profile *p) {
 static json_t *profile_json(const struct profile *p) {
   const char *name, *op;
   peak_node(p, &name, &op);
-  json_t *object = plan_json(p->plan, p->budget > 0 ? p->budget : NEAP_BUDGET_MAX);
+  json_t *object = plan_json(p->plan, p->budget > 0 ? p->budget : NEAP_BUDGET_MAX, "auto");
   json_t *kinds = json_object();
   for (int k = 0; k < NEAP_KIND_COUNT; k++)
     json_object_set_new(kinds, kind_names[k],
@@ -133,7 +134,7 @@ static neap_status draw(const struct profile *p, const char *path, char **text, 
                                          .positions = p->length,
                                          .budget = p->budget};
   *text = draw_memory(&picture, length);
-  return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+  return *text != NULL ? NEAP_OK : no_memory();
 }
 
 static int write_picture(const struct profile *p, const char *path) {
@@ -196,6 +197,8 @@ int run_show(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "%s: there is no use for it", operands.values[1]);
   if (s.out != NULL && !has_ending(s.out, ".svg") && !has_ending(s.out, ".html"))
     return report_usage(verb, "-o %s: the name must end in .svg or .html", s.out);
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
+  tell_budget(&s.budget);
   neap_step *step;
   int result = source_open(verb, &s.source, graph_file, &step);
   if (result != EXIT_DONE) return result;

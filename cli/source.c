@@ -181,16 +181,17 @@ int64_t source_largest_batch(const struct source *source, uint64_t budget, const
   return neap_largest_batch(source->model, &shape, &session, &largest) == NEAP_OK ? largest : 0;
 }
 
-json_t *plan_json(const neap_plan *plan, uint64_t asked) {
+json_t *plan_json(const neap_plan *plan, uint64_t asked, const char *planner) {
   neap_plan_info p;
   neap_plan_describe(plan, &p);
   const uint64_t budget = asked == NEAP_BUDGET_MAX || asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked;
-  return json_pack("{s:s, s:s, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:o, s:o, s:b}", "graph",
-                   p.graph, "planner", p.planner, "budget_bytes", (json_int_t)budget, "feasible", 1,
-                   "peak_bytes", (json_int_t)p.peak_bytes, "resident_bytes", (json_int_t)p.resident_bytes,
-                   "arena_bytes", (json_int_t)p.arena_bytes, "cost", p.cost, "base_cost", p.base_cost,
-                   "overhead", overhead_of(p.cost, p.base_cost), "seconds", p.seconds, "recomputed",
-                   (json_int_t)p.recomputed, "lower_bound_bytes",
+  const char *named = strcmp(planner, "auto") == 0 ? p.planner : planner;
+  return json_pack("{s:s, s:s, s:s, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:o, s:o, s:b}",
+                   "graph", p.graph, "planner", named, "made_by", p.planner, "budget_bytes",
+                   (json_int_t)budget, "feasible", 1, "peak_bytes", (json_int_t)p.peak_bytes,
+                   "resident_bytes", (json_int_t)p.resident_bytes, "arena_bytes", (json_int_t)p.arena_bytes,
+                   "cost", p.cost, "base_cost", p.base_cost, "overhead", overhead_of(p.cost, p.base_cost),
+                   "seconds", p.seconds, "recomputed", (json_int_t)p.recomputed, "lower_bound_bytes",
                    p.lower_bound_bytes > 0 ? json_integer((json_int_t)p.lower_bound_bytes) : json_null(),
                    "cost_lower_bound", p.cost_lower_bound > 0 ? json_real(p.cost_lower_bound) : json_null(),
                    "proven_optimal", (int)p.proven_optimal);

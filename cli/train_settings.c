@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #define OPTION(name, value, help, kind, field, least)                                                        \
-  { name, value, help, kind, offsetof(struct train_settings, field), least }
+  { name, value, help, kind, offsetof(struct train_settings, field), least, 0 }
+#define PART(name, help, field)                                                                              \
+  { name, "X", help, OPTION_NUMBER, offsetof(struct train_settings, field), 0, 1 }
 const struct option train_options[] = {
     OPTION("--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0),
     OPTION("--data", "SET", "cifar10:DIR, mnist:DIR or synthetic", OPTION_TEXT, data, 0),
@@ -28,11 +30,11 @@ const struct option train_options[] = {
            0),
     OPTION("--step-factor", "X", "of the step schedule (0.1)", OPTION_NUMBER, step_factor, 0),
     OPTION("--optimizer", "sgd|adamw", "update rule (sgd)", OPTION_WORD, optimizer, 0),
-    OPTION("--momentum", "X", "of SGD (0.9)", OPTION_NUMBER, momentum, 0),
+    PART("--momentum", "of SGD (0.9)", momentum),
     OPTION("--nesterov", NULL, "Nesterov's momentum", OPTION_SWITCH, nesterov, 0),
     OPTION("--weight-decay", "X", "(SGD 0.0005, AdamW 0.01)", OPTION_NUMBER, weight_decay, 0),
-    OPTION("--beta1", "X", "of AdamW (0.9)", OPTION_NUMBER, beta1, 0),
-    OPTION("--beta2", "X", "of AdamW (0.999)", OPTION_NUMBER, beta2, 0),
+    PART("--beta1", "of AdamW (0.9)", beta1),
+    PART("--beta2", "of AdamW (0.999)", beta2),
     OPTION("--epsilon", "X", "of AdamW (1e-8)", OPTION_NUMBER, epsilon, 0),
     OPTION("--label-smoothing", "X", "share of the label given to all classes (0)", OPTION_NUMBER, smoothing,
            0),
@@ -238,6 +240,7 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   if (s->resume == NULL && refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
+  tell_budget(&s->budget);
   if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;
   if (isnan(s->weight_decay)) s->weight_decay = s->optimizer == NEAP_SGD ? 0.0005 : 0.01;
   if (s->out == NULL) s->out = s->resume;

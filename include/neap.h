@@ -206,7 +206,8 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
 #define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
 #define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
 
-/* Reads "96MiB", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0). */
+/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0).
+ */
 neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
 
 /* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */

@@ -61,6 +61,30 @@ done
 write_skipping skipping.json
 expect 0 "$neap" plan skipping.json --budget 85% --planner all --json
 has plans.0.planner plans.0.feasible plans.1.planner
+# A row has the name that was asked, whoever made the plan.
+for budget in max 85%; do
+  expect 0 "$neap" plan skipping.json --budget $budget --planner all --json
+  row=0
+  for planner in $("$neap" planners | awk '/^[^ ]/ {print $1}'); do
+    same "$(field plans.$row.planner)" "$planner" "row $row of all planners with $budget"
+    row=$((row + 1))
+  done
+done
+expect 0 "$neap" plan skipping.json --budget max --planner evict --json
+same "$(field planner) $(field made_by)" "evict keep-all" "a planner that was asked, and who made the plan"
+
+# `-o -` is standard output, which then has nothing else; a unit that means two things is told of.
+expect 0 "$neap" graph "${small[@]}" -o -
+cmp out g.json || fail "the graph on standard output"
+expect 0 "$neap" plan g.json --budget 85% -o -
+"$neap" check g.json out >/dev/null || fail "the plan on standard output"
+[ ! -e - ] || fail "a file of the name -"
+expect 2 "$neap" plan g.json -o - --json
+expect 0 "$neap" plan g.json --budget 900M --json
+same "$(field budget_bytes)" $((900 << 20)) "900M"
+says "--budget 900M is read as 900 MiB (943718400 bytes)"
+expect 0 "$neap" plan g.json --budget 900MiB
+[ ! -s err ] || fail "a message about a unit that is clear"
 
 # A planner that does not take a graph says so: no budget would help.
 expect 1 "$neap" plan skipping.json --budget 90% --planner revolve

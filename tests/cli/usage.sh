@@ -15,6 +15,14 @@ for verb in $verbs; do
   says "neap $verb --help"
 done
 
+for verb in $verbs; do
+  expect 0 "$neap" help "$verb"
+  cp out help
+  expect 0 "$neap" "$verb" --help
+  cmp out help || fail "help $verb is not $verb --help"
+done
+expect 0 "$neap" help
+
 wrong() { # wrong NAMED ARGUMENT...: the message names NAMED
   local named=$1
   shift
@@ -24,6 +32,13 @@ wrong() { # wrong NAMED ARGUMENT...: the message names NAMED
 }
 wrong "verb"
 wrong "learn" learn
+wrong "learn" help learn
+wrong "plan" help train plan
+for momentum in 1 2 -0.5; do
+  wrong "--momentum $momentum" train --model wrn-10-1 --data synthetic --momentum $momentum
+  wrong "--momentum $momentum" plan --model wrn-10-1 --momentum $momentum
+done
+wrong "--beta2 1" train --model wrn-10-1 --data synthetic --optimizer adamw --beta2 1
 wrong "--model" train --data synthetic
 wrong "--data" train --model wrn-10-1
 wrong "--budget" train --model wrn-10-1 --data synthetic --budget

@@ -238,6 +238,17 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
 int answer_explain(const struct plan_answer *answer, const struct source *source, const neap_step *step,
                    uint64_t budget, bool json);
 
+/* ---- Threads (threads.c) ---- */
+
+/* Before anything runs in parallel: with so many threads at most (0: as many as OpenMP has by itself).
+ * EXIT_FAILED, after a message, where the system does not give as many as a run has. */
+int prepare_threads(int asked);
+
+/* OpenMP, out of threads, ends the process with a message of its own: from here on to end_watched that is
+ * told of. */
+void watch_for_exit(void);
+void end_watched(void);
+
 /* ---- Files of buffers (buffer_ids.c) ---- */
 
 /* Whether each id of a file that was read is there once: EXIT_DONE, or EXIT_FAILED after a message. */

@@ -87,6 +87,7 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
   struct train_arguments run;
   neap_evaluation evaluation;
   int result = read_run(operands.values[0], texts, &run);
+  if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
   if (result == EXIT_DONE) {
     const bool anew = s.budget.text != NULL || s.batch > 0 || s.threads > 0;
     const neap_status status = evaluate(&run.settings, anew, &evaluation);

@@ -103,6 +103,7 @@ int run_layout(const struct verb *verb, int count, char **arguments) {
   const neap_status status = neap_layout_read_csv(operands.values[0], &buffers, &buffer_count);
   if (status != NEAP_OK) return report_failure(verb, status);
   int result = check_buffer_ids(operands.values[0]);
+  if (result == EXIT_DONE) result = prepare_threads(0);
   if (result == EXIT_DONE) result = solve(verb, &s, operands.values[0], buffers, buffer_count);
   free(buffers);
   return result;

@@ -132,7 +132,9 @@ static int run(int count, char **arguments) {
 int main(int count, char **arguments) {
   signal(SIGXFSZ,
          SIG_IGN); /* a file that may not grow is a failed write, with its message and its cleaning up */
+  watch_for_exit();
   const int status = run(count - 1, arguments + 1);
+  end_watched();
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
   fputs("neap: standard output could not be written\n", stderr);
   return status == EXIT_DONE ? EXIT_FAILED : status;

@@ -67,6 +67,7 @@ int source_open(const struct verb *verb, struct source *source, const char *file
                         file);
   if (source->optimizer != NEAP_SGD && source->momentum != usual.momentum)
     return report_usage(verb, "--momentum is of --optimizer sgd, and has no use here");
+  if (prepare_threads(source->threads) != EXIT_DONE) return EXIT_FAILED;
   neap_status status = NEAP_OK;
   if (file != NULL) {
     status = neap_step_read(file, step);

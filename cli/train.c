@@ -72,6 +72,7 @@ int run_train(const struct verb *verb, int count, char **arguments) {
   struct train_arguments given;
   char *command = NULL;
   int result = read_train_settings(verb, count, arguments, &given);
+  if (result == EXIT_DONE) result = prepare_threads(given.settings.threads);
   if (result == EXIT_DONE && given.settings.out != NULL) {
     command = train_command(given.texts);
     if (command == NULL) result = EXIT_FAILED;

@@ -80,6 +80,9 @@ static const struct train_settings defaults = {.budget = {.text = "max", .bytes 
 
 /* ---- Going on: the options of a run lie beside its checkpoint ---- */
 
+enum { COMMAND_VERSION = 1 };
+static const char command_format[] = "neap-command";
+
 /* Options of the one run that are not those of its continuation. */
 static bool belongs_to_run(const char *name) {
   static const char *const once[] = {"--json", "--init", "--out", "--resume", "--save-plan", "--force"};
@@ -122,20 +125,34 @@ char *train_command(const char *const *texts) {
       whole = json_object_set_new(options, train_options[i].name,
                                   kept_value(train_options[i].name, texts[i])) == 0 &&
               whole;
-  json_t *command = json_pack("{s:s, s:i, s:o}", "format", "neap-command", "version", 1, "options", options);
+  json_t *command =
+      json_pack("{s:s, s:i, s:o}", "format", command_format, "version", COMMAND_VERSION, "options", options);
   char *text = whole && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
   if (text == NULL) fputs("neap: the options cannot be kept: they are not UTF-8, or memory is out\n", stderr);
   json_decref(command);
   return text;
 }
 
+/* What is wrong with a command, as a whole; NULL: nothing. */
+static const char *fault_of(const json_t *command, const json_error_t *error) {
+  const char *format = json_string_value(json_object_get(command, "format"));
+  const json_t *version = json_object_get(command, "version");
+  if (command == NULL) return error->text;
+  if (format == NULL || strcmp(format, command_format) != 0) return "field 'format': must be 'neap-command'";
+  if (!json_is_integer(version) || json_integer_value(version) != COMMAND_VERSION)
+    return "field 'version': this program reads version 1";
+  return json_is_object(json_object_get(command, "options"))
+             ? NULL
+             : "field 'options': must be an object of strings";
+}
+
 /* The options of a command, as arguments "--name=value" into `list`. */
 static int list_options(const char *folder, const char *text, char **list, int *count) {
   json_error_t error;
-  json_t *command = json_loads(text, 0, &error);
+  json_t *command = json_loads(text, JSON_REJECT_DUPLICATES, &error);
   json_t *options = json_object_get(command, "options"), *value;
-  const char *name;
-  int result = json_is_object(options) ? EXIT_DONE : EXIT_FAILED;
+  const char *name, *fault = fault_of(command, &error);
+  int result = fault == NULL ? EXIT_DONE : EXIT_FAILED;
   json_object_foreach(options, name, value) {
     const char *given = json_string_value(value);
     if (result != EXIT_DONE || given == NULL || *count == TRAIN_OPTION_LIMIT ||
@@ -146,8 +163,8 @@ static int list_options(const char *folder, const char *text, char **list, int *
     ++*count;
   }
   if (result != EXIT_DONE)
-    fprintf(stderr, "neap: %s/command.json: is not a list of options: %s\n", folder,
-            command == NULL ? error.text : "field 'options' must be an object of strings");
+    fprintf(stderr, "neap: %s/command.json: %s\n", folder,
+            fault != NULL ? fault : "field 'options': must be an object of strings");
   json_decref(command);
   return result;
 }

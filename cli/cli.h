@@ -263,6 +263,7 @@ struct memory_picture {
   const uint64_t *live; /* as neap_plan_profile gives it */
   const bool *again;    /* by position: whether its node has run before */
   int64_t positions;
+  uint64_t bytes;  /* that the plan takes, its gaps included */
   uint64_t budget; /* 0: no line */
 };
 char *draw_memory(const struct memory_picture *picture, size_t *length);

@@ -81,6 +81,16 @@ static void peak_node(const struct profile *p, const char **name, const char **o
   if (p->length > 0) neap_step_node(p->step, p->schedule[p->peak_at], name, op);
 }
 
+/* The peak is what the plan takes, with what its arena has of gaps where the most lives. */
+static uint64_t gaps(const struct profile *p) { return plan_bytes(p->plan) - p->peak; }
+
+static double share_of_peak(const struct profile *p, uint64_t bytes) {
+  const uint64_t peak = plan_bytes(p->plan);
+  return peak > 0 ? (double)bytes / (double)peak : 0;
+}
+
+static bool exceeds(const struct profile *p) { return p->budget > 0 && plan_bytes(p->plan) > p->budget; }
+
 /* ---- Output ---- */
 
 static void print_profile(const struct profile *p) {
@@ -91,14 +101,18 @@ static void print_profile(const struct profile *p) {
   printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", name_text(info.graph).text,
          name_text(info.planner).text, (long long)p->length, (long long)info.recomputed,
          overhead_text(info.cost, info.base_cost).text);
-  printf("peak %s at position %lld, %s (%s); the arena with its gaps: %s\n\n", bytes_text(p->peak).text,
-         (long long)p->peak_at, name_text(name).text, name_text(op).text, bytes_text(info.arena_bytes).text);
+  printf("peak %s: %s resident and an arena of %s\n", bytes_text(plan_bytes(p->plan)).text,
+         bytes_text(info.resident_bytes).text, bytes_text(info.arena_bytes).text);
+  printf("most lives at position %lld, %s (%s): %s\n\n", (long long)p->peak_at, name_text(name).text,
+         name_text(op).text, bytes_text(p->peak).text);
   printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
   for (int k = 0; k < NEAP_KIND_COUNT; k++) {
     const uint64_t bytes = p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0;
     printf("%-24s %14s %9s %18s\n", kind_names[k], bytes_text(bytes).text,
-           percent_text(p->peak > 0 ? (double)bytes / (double)p->peak : 0).text, bytes_text(p->most[k]).text);
+           percent_text(share_of_peak(p, bytes)).text, bytes_text(p->most[k]).text);
   }
+  printf("%-24s %14s %9s\n", "gaps in the arena", bytes_text(gaps(p)).text,
+         percent_text(share_of_peak(p, gaps(p))).text);
 }
 
 static json_t *profile_json(const struct profile *p) {
@@ -111,8 +125,10 @@ static json_t *profile_json(const struct profile *p) {
                         json_pack("{s:I, s:I}", "at_peak_bytes",
                                   (json_int_t)(p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0),
                                   "most_bytes", (json_int_t)p->most[k]));
-  json_t *more = json_pack("{s:I, s:s, s:s, s:I, s:o}", "peak_position", (json_int_t)p->peak_at, "peak_node",
-                           name, "peak_op", op, "positions", (json_int_t)p->length, "kinds", kinds);
+  json_t *more =
+      json_pack("{s:I, s:I, s:b, s:I, s:s, s:s, s:I, s:o}", "live_bytes", (json_int_t)p->peak, "gap_bytes",
+                (json_int_t)gaps(p), "within_budget", !exceeds(p), "peak_position", (json_int_t)p->peak_at,
+                "peak_node", name, "peak_op", op, "positions", (json_int_t)p->length, "kinds", kinds);
   if (object != NULL) json_object_update(object, more);
   json_decref(more);
   return object;
@@ -123,15 +139,17 @@ static neap_status draw(const struct profile *p, const char *path, char **text, 
   if (has_ending(path, ".html")) return draw_page(&page, text, length);
   neap_plan_info info;
   neap_plan_describe(p->plan, &info);
-  char title[160], subtitle[200];
+  char title[160], subtitle[320];
   snprintf(title, sizeof title, "%s: memory over one training step", info.graph);
-  snprintf(subtitle, sizeof subtitle, "planner %s, peak %s, recomputation %s", info.planner,
-           bytes_text(p->peak).text, overhead_text(info.cost, info.base_cost).text);
+  snprintf(subtitle, sizeof subtitle, "planner %.60s, peak %s (gaps in the arena: %s), recomputation %s",
+           info.planner, bytes_text(plan_bytes(p->plan)).text, bytes_text(gaps(p)).text,
+           overhead_text(info.cost, info.base_cost).text);
   const struct memory_picture picture = {.title = title,
                                          .subtitle = subtitle,
                                          .live = p->live,
                                          .again = p->again,
                                          .positions = p->length,
+                                         .bytes = plan_bytes(p->plan),
                                          .budget = p->budget};
   *text = draw_memory(&picture, length);
   return *text != NULL ? NEAP_OK : no_memory();
@@ -177,6 +195,10 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   if (status == NEAP_OK) status = make_profile(&profile);
   int result = EXIT_DONE;
   if (status != NEAP_OK) result = report_failure(verb, status);
+  if (result == EXIT_DONE && exceeds(&profile))
+    fprintf(stderr, "neap: the plan needs %s (%llu bytes), %s more than the budget of %s\n",
+            bytes_text(plan_bytes(profile.plan)).text, (unsigned long long)plan_bytes(profile.plan),
+            bytes_text(plan_bytes(profile.plan) - profile.budget).text, bytes_text(profile.budget).text);
   if (result == EXIT_DONE && s->out != NULL) result = write_picture(&profile, s->out);
   if (result == EXIT_DONE && s->json) result = print_json(profile_json(&profile));
   if (result == EXIT_DONE && !s->json) print_profile(&profile);

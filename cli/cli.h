@@ -153,6 +153,9 @@ struct source {
 /* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
 int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
 
+/* The step of a model, whose batch may be left open. */
+neap_status source_step(const struct source *source, neap_step **step);
+
 /* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
  * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.
  */
@@ -189,6 +192,18 @@ int planner_from_end(const char *name);
 
 /* Which graphs the planner takes, as its row says. */
 const char *planner_graphs(const char *name);
+
+/* ---- What more memory would save (affordable.c) ---- */
+
+/* More than half as much again. */
+bool costs_too_much(double cost, double base_cost);
+
+/* A budget at which the planner, by its name or "auto", has a plan that does not; as small as some looks
+ * find. 0: not known. */
+uint64_t affordable_budget(const neap_step *step, const char *planner);
+
+/* The line about a budget of `min` that costs so much. */
+void tell_affordable(double cost, double base_cost, uint64_t budget);
 
 /* ---- Planning, with a line about it (watch.c) ---- */
 

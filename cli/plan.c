@@ -76,6 +76,20 @@ static void print_details(const neap_plan *plan, const neap_step *step) {
 
 /* ---- One planner, or all ---- */
 
+/* What the least costs, where that is much, and what would cost less: on standard error and, where there is
+ * an object, in it. */
+static void tell_cost_of_least(const struct settings *s, const neap_step *step, const neap_plan *plan,
+                               json_t *object) {
+  neap_plan_info p;
+  neap_plan_describe(plan, &p);
+  const bool much = costs_too_much(p.cost, p.base_cost);
+  const uint64_t budget = much ? affordable_budget(step, s->planner) : 0;
+  if (much) tell_affordable(p.cost, p.base_cost, budget);
+  if (object != NULL)
+    json_object_set_new(object, "affordable_budget_bytes",
+                        budget > 0 ? json_integer((json_int_t)budget) : json_null());
+}
+
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
   struct plan_answer answer;
@@ -86,10 +100,13 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
   if (status != NEAP_OK) return report_failure(verb, status);
   if (answer.plan == NULL) return answer_explain(&answer, &s->source, step, budget, s->json);
   int result = EXIT_DONE;
+  json_t *object = s->json ? answer_json(&answer, step, budget) : NULL;
+  if (budget == NEAP_BUDGET_MIN) tell_cost_of_least(s, step, answer.plan, object);
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
     result = report_failure(verb, NEAP_IO_FAILED);
+    json_decref(object);
   } else if (s->json) {
-    result = print_json(answer_json(&answer, step, budget));
+    result = print_json(object);
   } else if (s->out != standard_output) {
     print_heading(step, budget);
     print_row(&answer);

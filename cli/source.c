@@ -19,7 +19,7 @@ static neap_model_options source_shape(const struct source *source) {
                               .classes = source->classes};
 }
 
-static neap_status make_step(const struct source *source, neap_step **step) {
+neap_status source_step(const struct source *source, neap_step **step) {
   const neap_model_options shape = source_shape(source);
   const neap_session_options session = source_session(source);
   neap_graph *graph;
@@ -73,7 +73,7 @@ int source_open(const struct verb *verb, struct source *source, const char *file
     status = neap_step_read(file, step);
   } else {
     if (source->batch == 0) status = usual_batch(source);
-    if (status == NEAP_OK) status = make_step(source, step);
+    if (status == NEAP_OK) status = source_step(source, step);
   }
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }

@@ -23,6 +23,27 @@ static void catch_signals(void) {
     sigaction(SIGHUP, &action, NULL); /* else it was started to outlive that */
 }
 
+/* The cheaper budget is looked for before the run: what that takes is no part of what the run takes. */
+static void look_for_affordable(struct train_report *report) {
+  const struct train_settings *s = report->settings;
+  const struct source source = {.model = s->model,
+                                .batch = s->batch,
+                                .image = {s->image[0], s->image[1], s->image[2]},
+                                .classes = s->classes,
+                                .optimizer = s->optimizer,
+                                .convolution = s->convolution,
+                                .backend = s->backend,
+                                .costs = s->costs,
+                                .threads = s->threads,
+                                .momentum = s->momentum};
+  neap_step *step;
+  if (s->plan != NULL || s->budget.bytes != NEAP_BUDGET_MIN || s->budget.fraction > 0) return;
+  if (source_step(&source, &step) != NEAP_OK) return; /* the run says why */
+  report->affordable = affordable_budget(step, s->planner);
+  report->least = true;
+  neap_step_free(step);
+}
+
 static int on_progress(void *context, const neap_train_progress *progress) {
   struct train_report *report = context;
   watch_end(report->watch); /* all is planned */
@@ -47,7 +68,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED;
   if (ended && !report->settings->json) print_summary(report, result);
   if ((ended || status == NEAP_DIVERGED) && report->settings->json &&
-      print_json(train_json(report->settings, result)) != EXIT_DONE)
+      print_json(train_json(report, result)) != EXIT_DONE)
     exit_status = EXIT_FAILED;
   return exit_status;
 }
@@ -59,6 +80,7 @@ static int train(const struct verb *verb, const struct train_settings *settings,
   options.progress = on_progress;
   options.context = &report;
   report.watch = watch_begin(settings->time_limit, 0);
+  look_for_affordable(&report);
   options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;
   options.session.plan_context = report.watch;
   neap_train_result result;

@@ -92,6 +92,8 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
     print_settings(r, p);
     print_memory(r, p->memory);
     fflush(r->file);
+    if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
+      tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);
     return;
   }
   if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
@@ -137,7 +139,8 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (r->settings->out != NULL) fprintf(f, "checkpoint    %s\n", r->settings->out);
 }
 
-json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
+json_t *train_json(const struct train_report *report, const neap_train_result *r) {
+  const struct train_settings *s = report->settings;
   const neap_memory *m = &r->memory;
   json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "model", s->model, "batch",
                              (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
@@ -154,6 +157,11 @@ json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
                 (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
                 (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
                 "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  if (report->least)
+    json_object_set_new(memory, "affordable_budget_bytes",
+                        costs_too_much(m->cost, m->base_cost) && report->affordable > 0
+                            ? json_integer((json_int_t)report->affordable)
+                            : json_null());
   if (object != NULL &&
       (json_object_update(object, quality) != 0 || json_object_update(object, memory) != 0)) {
     json_decref(object);

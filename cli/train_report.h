@@ -9,6 +9,8 @@ struct train_report {
   FILE *file;    /* for people: standard output, or standard error beside --json */
   bool terminal; /* one line that is written over, or a line now and then */
   bool line_open;
+  bool least;                 /* the budget is the least; then */
+  uint64_t affordable;        /* one that costs little; 0: not known */
   struct watch *watch;        /* until step 1 */
   double last_shown;          /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
@@ -22,7 +24,7 @@ void report_progress(struct train_report *report, const neap_train_progress *pro
 void end_progress(struct train_report *report);
 
 void print_summary(const struct train_report *report, const neap_train_result *result);
-json_t *train_json(const struct train_settings *settings, const neap_train_result *result);
+json_t *train_json(const struct train_report *report, const neap_train_result *result);
 
 /* Prints the smallest budget and the largest batch: EXIT_OVER_BUDGET; or, where the planner has no plan for
  * the model under any budget, that: EXIT_FAILED. */

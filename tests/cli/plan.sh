@@ -53,6 +53,41 @@ expect 3 "$neap" plan "${small[@]}" "${by[@]}" --batch $((batch + 1)) --budget $
 expect 3 "$neap" plan g.json --budget 64 --json
 same "$(field largest_batch)" 0 "largest batch of a graph file"
 
+# The least that costs much: what it costs, and a budget that costs at most half more, which is held to.
+deep=(--model preresnet-56 --batch 2 --threads 1)
+for by in rotor revolve; do
+  expect 0 "$neap" plan "${deep[@]}" --planner $by --budget min --json
+  awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead > 0.5) }' || fail "the least costs little, and the test tests nothing"
+  affordable=$(field affordable_budget_bytes) least=$(field peak_bytes)
+  says "--budget $affordable"
+  same "$(wc -l <err)" 1 "lines about it"
+  [ "$affordable" -gt "$least" ] || fail "what costs less is less than the least"
+  expect 0 "$neap" plan "${deep[@]}" --planner $by --budget "$affordable" --json
+  awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead <= 0.5) }' || fail "$affordable costs $(field overhead)"
+  [ ! -s err ] || fail "a word about a budget that is not the least"
+done
+write_chain() { # write_chain FILE LENGTH: all values of one size, all nodes of one cost
+  local id last=$((2 * $2)) tensors='{"name": "x", "bytes": 64, "role": "input"}' nodes='' inputs pass
+  for id in $(seq $last); do
+    tensors+=", {\"name\": \"t$id\", \"bytes\": 64000, \"role\": \"value\"}"
+    inputs=$((id - 1)) pass=forward
+    if [ "$id" -gt "$2" ]; then inputs+=", $((last - id + 1 == id - 1 ? 0 : last - id + 1))" pass=backward; fi
+    nodes+="${nodes:+,}{\"name\": \"n$id\", \"op\": \"f\", \"pass\": \"$pass\", \"cost\": 1, \"workspace\": 0,
+      \"inputs\": [$inputs], \"outputs\": [$id], \"updates\": [], \"inplace\": []}"
+  done
+  echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"chain\", \"tensors\": [$tensors],
+    \"nodes\": [$nodes], \"outputs\": [$last]}" >"$1"
+}
+write_chain chain.json 24
+expect 0 "$neap" plan chain.json --budget min --json
+affordable=$(field affordable_budget_bytes)
+says "--budget $affordable"
+expect 0 "$neap" plan chain.json --budget "$affordable" --json
+awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead <= 0.5) }' || fail "$affordable costs $(field overhead)"
+expect 0 "$neap" plan --model mlp --threads 1 --budget min --json
+same "$(field affordable_budget_bytes)" null "what costs less than what costs little"
+[ ! -s err ] || fail "a word about a least that costs little"
+
 # All planners.
 for planner in $("$neap" planners | awk '/^[^ ]/ {print $1}'); do
   expect 0 "$neap" plan g.json --budget max --planner "$planner" -o "$planner.json"

@@ -21,6 +21,12 @@ for budget in min 85%; do
       fail "$budget: the process grew by more than the budget and its overhead"
   fi
 done
+deep=("${train[@]}" --steps 1 --model preresnet-20 --batch 2 --planner revolve)
+expect 0 "${deep[@]}" --budget min --json
+affordable=$(field affordable_budget_bytes)
+says "--budget $affordable"
+expect 0 "${deep[@]}" --budget "$affordable" --json
+awk -v cost="$(field cost)" -v base="$(field base_cost)" 'BEGIN { exit !(cost <= 1.5 * base) }' || fail "$affordable costs more"
 expect 0 "${train[@]}" --steps 3 --plan plan-min.json --json
 same "$(field weights_sha256)" "$weights" "weights with a plan that is replayed"
 expect 0 "${train[@]}" --steps 3 --seed 2 --json

@@ -4,11 +4,18 @@
 
 #include "train_settings.h"
 
+/* What the process has had of the processors. */
+struct share {
+  double at, processor; /* seconds, of the clock and of processors */
+  long taken;           /* how often a thread that could run was sent away */
+};
+
 struct train_report {
   const struct train_settings *settings;
-  FILE *file;    /* for people: standard output, or standard error beside --json */
-  bool terminal; /* one line that is written over, or a line now and then */
-  bool line_open;
+  FILE *file;           /* for people: standard output, or standard error beside --json */
+  bool terminal;        /* one line that is written over, or a line now and then */
+  bool line_open, told; /* told: that it shares the processors */
+  struct share share;
   bool least;                 /* the budget is the least; then */
   uint64_t affordable;        /* one that costs little; 0: not known */
   struct watch *watch;        /* until step 1 */

@@ -42,6 +42,30 @@ for text in "parameters" "arena" "peak" "keeping everything would need" "step 3/
   grep -qF "$text" out || fail "the output does not have '$text'"
 done
 
+grep -qF "epoch's mean loss" out || fail "the progress does not say what its loss is"
+
+# Where others take the processors, that is said once. Who sets the policy knows.
+busy=()
+for _ in 1 2 3 4 5 6; do
+  while :; do :; done &
+  busy+=($!)
+done
+end_busy() { kill "${busy[@]}" 2>/dev/null || true; }
+trap 'end_busy; rm -rf "$folder"' EXIT
+sharing=("$neap" train --model wrn-10-1 --batch 8 --threads 2 --data synthetic --evaluate off --steps 1000000 --schedule constant)
+env -u OMP_WAIT_POLICY -u OMP_NUM_THREADS "${sharing[@]}" >shared.out 2>shared.err &
+running=$!
+for _ in $(seq 600); do
+  grep -q OMP_WAIT_POLICY=passive shared.err && break
+  sleep 0.1
+done
+kill -INT $running
+wait $running || true
+OMP_WAIT_POLICY=passive timeout -s INT 6 "${sharing[@]}" >passive.out 2>passive.err || true
+end_busy
+[ "$(grep -c OMP_WAIT_POLICY=passive shared.err)" = 1 ] || fail "who shares the processors is not told once: $(cat shared.err)"
+! grep -q OMP_WAIT_POLICY passive.err || fail "who has set the policy is told of it"
+
 # Metrics: a JSON line a step.
 expect 0 "${train[@]}" --steps 3 --metrics m.jsonl --json
 same "$(wc -l <m.jsonl)" 3 "metrics lines"

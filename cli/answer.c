@@ -19,7 +19,7 @@ neap_status answer_ask(const struct source *source, const neap_step *step, uint6
 }
 
 json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uint64_t budget) {
-  if (answer->plan != NULL) return plan_json(answer->plan, budget);
+  if (answer->plan != NULL) return plan_json(answer->plan, budget, answer->planner);
   const bool suited = answer->smallest > 0;
   neap_step_info info;
   neap_step_describe(step, &info);

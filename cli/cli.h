@@ -13,6 +13,7 @@ enum exit_status {
   EXIT_USAGE = 2,
   EXIT_OVER_BUDGET = 3,
   EXIT_INVALID = 4,
+  EXIT_DIVERGED = 5,
   EXIT_SIGNAL = 128 /* and the signal's number */
 };
 
@@ -23,7 +24,8 @@ enum option_kind {
   OPTION_TEXT,    /* const char * */
   OPTION_INTEGER, /* int64_t, at least `least` */
   OPTION_INT,     /* int, at least `least` */
-  OPTION_NUMBER,  /* double, at least `least` */
+  OPTION_NUMBER,  /* double, at least `least`, and below `below` where that is not 0 */
+  OPTION_IMAGE,   /* int64_t[3]: "CxHxW", each at least 1 */
   OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
   OPTION_BUDGET   /* struct budget */
 };
@@ -32,7 +34,7 @@ struct option {
   const char *name, *value, *help; /* `value` stands for its value in the help */
   enum option_kind kind;
   size_t offset; /* of its field in the verb's settings */
-  double least;
+  double least, below;
 };
 
 struct budget {
@@ -41,11 +43,20 @@ struct budget {
   double fraction;
 };
 
+/* Where its unit is a letter that means two things, how it was read. */
+void tell_budget(const struct budget *budget);
+
 struct verb {
   const char *name, *usage, *summary;
   const struct option *options; /* ends with a row without a name */
   int (*run)(const struct verb *verb, int count, char **arguments);
 };
+
+/* What `-o -` is read as: a path, which no other spelling points to. */
+extern const char standard_output[];
+
+/* With `-o -` nothing else goes to standard output: EXIT_USAGE, after a message, where `json` is to. */
+int check_output(const struct verb *verb, const char *out, bool json);
 
 enum { OPERAND_LIMIT = 2 };
 
@@ -64,14 +75,17 @@ void print_verb_help(const struct verb *verb);
 /* Says what is wrong with the usage and where help is; `verb` may be NULL. Returns EXIT_USAGE. */
 int report_usage(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What the command's own functions return when memory is out, so that it is told of and no other failure. */
+neap_status no_memory(void);
+
 /* Says the library's last failure; returns the exit status that belongs to it. */
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_plan, run_curve, run_show, run_check, run_graph, run_layout, run_models,
-    run_planners, run_operators;
-extern const struct option train_options[], plan_options[], curve_options[], show_options[], check_options[],
-    graph_options[], layout_options[], table_options[];
+verb_function run_train, run_evaluate, run_plan, run_curve, run_show, run_check, run_graph, run_layout,
+    run_models, run_planners, run_operators;
+extern const struct option train_options[], evaluate_options[], plan_options[], curve_options[],
+    show_options[], check_options[], graph_options[], layout_options[], table_options[];
 
 /* ---- What is printed (format.c) ---- */
 
@@ -111,7 +125,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 
 struct source {
   const char *model, *file;
-  int64_t batch;
+  int64_t batch, image[3], classes; /* 0: the model's usual */
   int optimizer, convolution, backend, costs, variant, threads;
   double momentum;
 };
@@ -120,12 +134,14 @@ struct source {
   { .momentum = 0.9 }
 /* clang-format off */
 #define SOURCE_OPTION(settings, name, value, help, kind, field, least) \
-  {name, value, help, kind, offsetof(settings, source.field), least}
+  {name, value, help, kind, offsetof(settings, source.field), least, 0}
 #define SOURCE_OPTIONS(settings) \
   SOURCE_OPTION(settings, "--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0), \
   SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
+  SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
+  SOURCE_OPTION(settings, "--classes", "N", "of labels, or of pixels with the background (the model's usual)", OPTION_INTEGER, classes, 1), \
   SOURCE_OPTION(settings, "--optimizer", "sgd|adamw", "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
-  SOURCE_OPTION(settings, "--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, momentum, 0), \
+  {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0, 1}, \
   SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \
   SOURCE_OPTION(settings, "--backend", "cpu|reference", "fast f32, or plain C in double (cpu)", OPTION_WORD, backend, 0), \
   SOURCE_OPTION(settings, "--costs", "roofline|measured", "where the costs come from (roofline)", OPTION_WORD, costs, 0), \
@@ -136,6 +152,9 @@ struct source {
 
 /* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
 int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
+
+/* The step of a model, whose batch may be left open. */
+neap_status source_step(const struct source *source, neap_step **step);
 
 /* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
  * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.
@@ -161,8 +180,9 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
 /* What a plan needs: resident bytes and arena. */
 uint64_t plan_bytes(const neap_plan *plan);
 
-/* One plan as JSON. `asked`: the budget, or one of the special ones. */
-json_t *plan_json(const neap_plan *plan, uint64_t asked);
+/* One plan as JSON. `asked`: the budget, or one of the special ones. Its planner is who was asked by name; of
+ * "auto" who made it. */
+json_t *plan_json(const neap_plan *plan, uint64_t asked, const char *planner);
 
 /* True where it is "auto" or a row of the planner table. */
 bool planner_exists(const char *name);
@@ -173,12 +193,24 @@ int planner_from_end(const char *name);
 /* Which graphs the planner takes, as its row says. */
 const char *planner_graphs(const char *name);
 
+/* ---- What more memory would save (affordable.c) ---- */
+
+/* More than half as much again. */
+bool costs_too_much(double cost, double base_cost);
+
+/* A budget at which the planner, by its name or "auto", has a plan that does not; as small as some looks
+ * find. 0: not known. */
+uint64_t affordable_budget(const neap_step *step, const char *planner);
+
+/* The line about a budget of `min` that costs so much. */
+void tell_affordable(double cost, double base_cost, uint64_t budget);
+
 /* ---- Planning, with a line about it (watch.c) ---- */
 
 #define TIME_LIMIT_OPTION(settings, field)                                                                   \
   {                                                                                                          \
     "--time-limit", "SECONDS", "search for a plan so long (as much as a second or so does)", OPTION_NUMBER,  \
-        offsetof(settings, field), 0.001                                                                     \
+        offsetof(settings, field), 0.001, 0                                                                  \
   }
 
 struct watch;
@@ -221,6 +253,22 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
 int answer_explain(const struct plan_answer *answer, const struct source *source, const neap_step *step,
                    uint64_t budget, bool json);
 
+/* ---- Threads (threads.c) ---- */
+
+/* Before anything runs in parallel: with so many threads at most (0: as many as OpenMP has by itself).
+ * EXIT_FAILED, after a message, where the system does not give as many as a run has. */
+int prepare_threads(int asked);
+
+/* OpenMP, out of threads, ends the process with a message of its own: from here on to end_watched that is
+ * told of. */
+void watch_for_exit(void);
+void end_watched(void);
+
+/* ---- Files of buffers (buffer_ids.c) ---- */
+
+/* Whether each id of a file that was read is there once: EXIT_DONE, or EXIT_FAILED after a message. */
+int check_buffer_ids(const char *path);
+
 /* ---- Pictures (svg.c, page.c): a text that the caller frees; NULL: out of memory ---- */
 
 extern const char *const kind_names[NEAP_KIND_COUNT];
@@ -230,6 +278,7 @@ struct memory_picture {
   const uint64_t *live; /* as neap_plan_profile gives it */
   const bool *again;    /* by position: whether its node has run before */
   int64_t positions;
+  uint64_t bytes;  /* that the plan takes, its gaps included */
   uint64_t budget; /* 0: no line */
 };
 char *draw_memory(const struct memory_picture *picture, size_t *length);

@@ -16,14 +16,16 @@ struct settings {
 
 const struct option curve_options[] = {
     SOURCE_OPTIONS(struct settings),
-    {"--planner", "P,...", "planners by name, and auto (all that auto asks; auto for large steps)",
-     OPTION_TEXT, offsetof(struct settings, planners), 0},
+    {"--planner", "P,...",
+     "planners by name, and auto; all: every one that auto asks (a few; auto for large steps)", OPTION_TEXT,
+     offsetof(struct settings, planners), 0, 0},
     {"--points", "N", "budgets for each planner (12, or as many as a minute allows)", OPTION_INTEGER,
-     offsetof(struct settings, points), 2},
+     offsetof(struct settings, points), 2, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
-    {"-o", "FILE", "write .csv, .svg or .html, by its ending", OPTION_TEXT, offsetof(struct settings, out),
+    {"-o", "FILE", "write .csv, .svg or .html, by its ending", OPTION_TEXT, offsetof(struct settings, out), 0,
      0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -165,8 +167,8 @@ static neap_status gather(int series, struct curve *curve) {
       add_point(curve, series, answer);
     }
     if (best != NULL && answer->budget > 0 &&
-        json_array_append_new(curve->list, plan_json(best, answer->budget)) != 0)
-      return NEAP_OUT_OF_MEMORY;
+        json_array_append_new(curve->list, plan_json(best, answer->budget, curve->planners[series])) != 0)
+      return no_memory();
   }
   return NEAP_OK;
 }
@@ -189,14 +191,64 @@ static void print_csv(FILE *file, const struct curve *curve) {
             curve->points[i].overhead);
 }
 
-static void print_table(const struct curve *curve) {
+static void print_point(const struct curve *curve, const char *name, const struct curve_point *p) {
+  printf("%-16s %12s %16s %9.1f%%", name, bytes_text((uint64_t)p->bytes).text,
+         percent_text(curve->keep_all > 0 ? p->bytes / (double)curve->keep_all : 1).text, 100 * p->overhead);
+}
+
+/* The points that no other beats come first, with whose they are. */
+static void print_table(const struct curve *curve, const int64_t *front, int64_t front_count) {
   printf("%-16s %12s %16s %10s\n", "planner", "memory", "of keeping all", "overhead");
-  for (int64_t i = 0; i < curve->count; i++) {
-    const struct curve_point *p = &curve->points[i];
-    printf("%-16s %12s %16s %9.1f%%\n", curve->planners[p->series], bytes_text((uint64_t)p->bytes).text,
-           percent_text(curve->keep_all > 0 ? p->bytes / (double)curve->keep_all : 1).text,
-           100 * p->overhead);
+  for (int64_t i = 0; curve->planner_count > 1 && i < front_count; i++) {
+    print_point(curve, "the best", &curve->points[front[i]]);
+    printf("  %s\n", curve->planners[curve->points[front[i]].series]);
   }
+  if (curve->planner_count > 1) putchar('\n');
+  for (int64_t i = 0; i < curve->count; i++) {
+    print_point(curve, curve->planners[curve->points[i].series], &curve->points[i]);
+    putchar('\n');
+  }
+}
+
+static struct curve_picture picture_of(const struct curve *curve, const char *title) {
+  return (struct curve_picture){.title = title,
+                                .series = curve->planners,
+                                .series_count = curve->planner_count,
+                                .points = curve->points,
+                                .count = curve->count,
+                                .lower_bound = (double)curve->lower_bound,
+                                .keep_all = (double)curve->keep_all};
+}
+
+/* Where the least budget is this share of keeping everything or more, there is no choice to speak of. */
+static const double nearly_all = 0.98;
+
+static bool has_choice(const struct curve *curve, const int64_t *front, int64_t front_count) {
+  return front_count > 0 && curve->points[front[0]].bytes < nearly_all * (double)curve->keep_all;
+}
+
+static void tell_of_no_choice(const struct curve *curve, double least) {
+  fprintf(
+      stderr,
+      "neap: there is nothing to trade here: keeping everything needs %s, and the least that was met is %s "
+      "(no plan needs less than %s)\n",
+      bytes_text(curve->keep_all).text, bytes_text((uint64_t)least).text,
+      bytes_text(curve->lower_bound).text);
+}
+
+static json_t *curve_json(const struct curve *curve, const int64_t *front, int64_t front_count) {
+  json_t *best = json_array();
+  bool whole = best != NULL;
+  for (int64_t i = 0; whole && i < front_count; i++) {
+    const struct curve_point *p = &curve->points[front[i]];
+    whole =
+        json_array_append_new(best, plan_json(p->plan, (uint64_t)p->bytes, curve->planners[p->series])) == 0;
+  }
+  if (whole)
+    return json_pack("{s:O, s:o, s:b, s:I}", "points", curve->list, "best", best, "tradable",
+                     has_choice(curve, front, front_count), "keep_all_bytes", (json_int_t)curve->keep_all);
+  json_decref(best);
+  return NULL;
 }
 
 /* The file's text, by its ending; the caller frees it. */
@@ -204,23 +256,17 @@ static neap_status draw(const struct curve *curve, const neap_step *step, const 
                         size_t *length) {
   neap_step_info info;
   neap_step_describe(step, &info);
-  const struct curve_picture picture = {.title = info.name,
-                                        .series = curve->planners,
-                                        .series_count = curve->planner_count,
-                                        .points = curve->points,
-                                        .count = curve->count,
-                                        .lower_bound = (double)curve->lower_bound,
-                                        .keep_all = (double)curve->keep_all};
+  const struct curve_picture picture = picture_of(curve, info.name);
   const struct page page = {.step = step, .curve = &picture};
   if (has_ending(path, ".html")) return draw_page(&page, text, length);
   if (has_ending(path, ".svg")) {
     *text = draw_curve(&picture, length);
-    return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+    return *text != NULL ? NEAP_OK : no_memory();
   }
   FILE *file = open_memstream(text, length);
-  if (file == NULL) return NEAP_OUT_OF_MEMORY;
+  if (file == NULL) return no_memory();
   print_csv(file, curve);
-  return fclose(file) == 0 ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+  return fclose(file) == 0 ? NEAP_OK : no_memory();
 }
 
 static int write_curve(const struct curve *curve, const neap_step *step, const char *path) {
@@ -256,20 +302,31 @@ static int split_planners(const struct verb *verb, char *names, struct curve *cu
   return EXIT_DONE;
 }
 
-/* The rows that `auto` asks; where each of them would take long, their best. */
-static void usual_planners(int32_t nodes, struct curve *curve) {
+static const char all_planners[] = "all";
+
+/* One of each kind: the well-known one, the optimum of a chain, a walk, a search. */
+static bool is_usual(const char *name) {
+  static const char *const usual[] = {"chen-sqrt", "rotor", "evict", "neap"};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (strcmp(name, usual[i]) == 0) return true;
+  return false;
+}
+
+/* Of the rows that `auto` asks a few, or all; where each of them would take long, their best. */
+static void usual_planners(int32_t nodes, bool all, struct curve *curve) {
   neap_row row;
   if (nodes > LARGE_STEP) curve->planners[curve->planner_count++] = "auto";
   for (int32_t i = 0; nodes <= LARGE_STEP && curve->planner_count < PLANNER_LIMIT && neap_planner_at(i, &row);
        i++)
-    if (nodes <= row.auto_limit) curve->planners[curve->planner_count++] = row.name;
+    if (nodes <= row.auto_limit && (all || is_usual(row.name)))
+      curve->planners[curve->planner_count++] = row.name;
 }
 
 /* What the settings leave open. */
 static int choose(const struct settings *s, const neap_step *step, struct curve *curve) {
   neap_step_info info;
   neap_step_describe(step, &info);
-  if (curve->planner_count == 0) usual_planners(info.nodes, curve);
+  if (curve->planner_count == 0) usual_planners(info.nodes, s->planners != NULL, curve);
   curve->budgets = s->points > 0 ? s->points : POINTS;
   curve->deadline = s->points > 0 ? INFINITY : seconds_now() + patience;
   curve->plan_seconds = s->time_limit > 0 ? s->time_limit : info.nodes > LARGE_STEP ? LARGE_SECONDS : 0;
@@ -284,10 +341,30 @@ static int choose(const struct settings *s, const neap_step *step, struct curve 
 
 /* Who was asked by name and has nothing to show is told of. */
 static void report_unsuited(const struct settings *s, const struct curve *curve) {
-  for (int i = 0; s->planners != NULL && i < curve->planner_count; i++)
+  const bool named = s->planners != NULL && strcmp(s->planners, all_planners) != 0;
+  for (int i = 0; named && i < curve->planner_count; i++)
     if (answer_of(curve, i, 0)->plan == NULL)
       fprintf(stderr, "neap: %s has no plan for this graph under any budget: it takes %s\n",
               curve->planners[i], planner_graphs(curve->planners[i]));
+}
+
+static int tell_curve(const struct settings *s, const struct curve *curve) {
+  const struct curve_picture picture = picture_of(curve, "");
+  int64_t front_count;
+  int64_t *front = curve_front(&picture, &front_count);
+  if (front == NULL) {
+    fputs("neap: out of memory\n", stderr);
+    return EXIT_FAILED;
+  }
+  int result = EXIT_DONE;
+  if (s->json)
+    result = print_json(curve_json(curve, front, front_count));
+  else
+    print_table(curve, front, front_count);
+  if (front_count > 0 && !has_choice(curve, front, front_count))
+    tell_of_no_choice(curve, curve->points[front[0]].bytes);
+  free(front);
+  return result;
 }
 
 static int make_curve(const struct verb *verb, const struct settings *s, const neap_step *step,
@@ -297,10 +374,7 @@ static int make_curve(const struct verb *verb, const struct settings *s, const n
   report_unsuited(s, curve);
   int result = curve->count > 0 ? EXIT_DONE : EXIT_FAILED;
   if (result == EXIT_DONE && s->out != NULL) result = write_curve(curve, step, s->out);
-  if (result != EXIT_DONE) return result;
-  if (s->json) return print_json(json_pack("{s:O}", "points", curve->list));
-  print_table(curve);
-  return EXIT_DONE;
+  return result == EXIT_DONE ? tell_curve(s, curve) : result;
 }
 
 static void free_curve(struct curve *curve) {
@@ -322,11 +396,13 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--points %lld: at most %d", (long long)s.points, POINT_LIMIT);
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);
-  char *names = s.planners != NULL ? strdup(s.planners) : NULL;
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
+  const bool named = s.planners != NULL && strcmp(s.planners, all_planners) != 0;
+  char *names = named ? strdup(s.planners) : NULL;
   struct curve curve = {.source = &s.source};
   neap_step *step = NULL;
-  int result = s.planners != NULL && names == NULL ? report_failure(verb, NEAP_OUT_OF_MEMORY)
-                                                   : split_planners(verb, names, &curve);
+  int result =
+      named && names == NULL ? report_failure(verb, no_memory()) : split_planners(verb, names, &curve);
   if (result == EXIT_DONE) result = source_open(verb, &s.source, operands.values[0], &step);
   if (result == EXIT_DONE) result = choose(&s, step, &curve);
   if (result == EXIT_DONE) result = make_curve(verb, &s, step, &curve);

@@ -11,8 +11,9 @@ struct settings {
 
 const struct option graph_options[] = {
     SOURCE_OPTIONS(struct settings),
-    {"-o", "GRAPH.json", "the file to write", OPTION_TEXT, offsetof(struct settings, out), 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {"-o", "GRAPH.json", "the file to write", OPTION_TEXT, offsetof(struct settings, out), 0, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -23,6 +24,7 @@ int run_graph(const struct verb *verb, int count, char **arguments) {
   if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
   if (s.source.model == NULL) return report_usage(verb, "--model is missing");
   if (s.out == NULL) return report_usage(verb, "-o is missing: the file to write");
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
   neap_step *step;
   int result = source_open(verb, &s.source, NULL, &step);
   if (result != EXIT_DONE) return result;
@@ -36,7 +38,7 @@ int run_graph(const struct verb *verb, int count, char **arguments) {
                                   (json_int_t)s.source.batch, "tensors", (json_int_t)info.tensors, "nodes",
                                   (json_int_t)info.nodes, "resident_bytes", (json_int_t)info.resident_bytes,
                                   "base_cost", info.base_cost));
-  else
+  else if (s.out != standard_output)
     printf("%s: %s with batch %lld, %d nodes, %d tensors, %s resident\n", s.out, info.name,
            (long long)s.source.batch, info.nodes, info.tensors, bytes_text(info.resident_bytes).text);
   neap_step_free(step);

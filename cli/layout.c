@@ -11,10 +11,12 @@ struct settings {
 };
 
 const struct option layout_options[] = {
-    {"-o", "OUT.csv", "write the buffers with their offsets", OPTION_TEXT, offsetof(struct settings, out), 0},
+    {"-o", "OUT.csv", "write the buffers with their offsets", OPTION_TEXT, offsetof(struct settings, out), 0,
+     0},
     {"--capacity", "BYTES", "a height to stay within (0: the least that is found)", OPTION_INTEGER,
-     offsetof(struct settings, capacity), 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+     offsetof(struct settings, capacity), 0, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -83,7 +85,7 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
                   (json_int_t)layout.height, "lower_bound", (json_int_t)layout.lower_bound, "seconds",
                   seconds, "valid", valid && !over, "proven_optimal", layout.proven_optimal);
     if (print_json(object) != EXIT_DONE) result = EXIT_FAILED;
-  } else if (!over) {
+  } else if (!over && s->out != standard_output) {
     print_layout(count, &layout, seconds);
   }
   return result;
@@ -95,11 +97,14 @@ int run_layout(const struct verb *verb, int count, char **arguments) {
   if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
   if (operands.count == 0) return report_usage(verb, "a file of buffers is missing: id,lower,upper,size");
   if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
   neap_buffer *buffers;
   int64_t buffer_count;
   const neap_status status = neap_layout_read_csv(operands.values[0], &buffers, &buffer_count);
   if (status != NEAP_OK) return report_failure(verb, status);
-  const int result = solve(verb, &s, operands.values[0], buffers, buffer_count);
+  int result = check_buffer_ids(operands.values[0]);
+  if (result == EXIT_DONE) result = prepare_threads(0);
+  if (result == EXIT_DONE) result = solve(verb, &s, operands.values[0], buffers, buffer_count);
   free(buffers);
   return result;
 }

@@ -1,12 +1,15 @@
 /* The neap command: a verb and its arguments. */
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli.h"
 
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
      "Train a model on data inside a memory budget.", train_options, run_train},
+    {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
+     evaluate_options, run_evaluate},
     {"plan", "(--model M [--batch N] | GRAPH.json) --budget B [--planner P] [-o PLAN.json]",
      "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",
@@ -28,27 +31,57 @@ enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 static void print_help(FILE *file) {
   fputs("neap: train neural networks inside a memory budget\n\n", file);
   for (int i = 0; i < VERB_COUNT; i++) fprintf(file, "  neap %-9s %s\n", verbs[i].name, verbs[i].summary);
-  fputs("\nEvery verb has --help, and --json for one JSON object on standard output.\n\n"
+  fputs("\nEvery verb has --help (neap help VERB), and --json for one JSON object on standard output.\n\n"
         "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
         "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
-        "4 a plan or layout is not valid; 130 interrupted.\n",
+        "4 a plan or layout is not valid; 5 training diverged; 130 interrupted.\n",
         file);
+}
+
+static bool memory_is_out; /* in the command itself, which leaves no message of the library */
+
+neap_status no_memory(void) {
+  memory_is_out = true;
+  return NEAP_OUT_OF_MEMORY;
+}
+
+/* The most address space that the process has had; 0: not known. */
+static uint64_t most_address_space(void) {
+  char line[128];
+  unsigned long long kibibytes = 0;
+  FILE *file = fopen("/proc/self/status", "r");
+  if (file == NULL) return 0;
+  while (kibibytes == 0 && fgets(line, sizeof line, file) != NULL)
+    if (sscanf(line, "VmPeak: %llu", &kibibytes) != 1) kibibytes = 0;
+  fclose(file);
+  return 1024 * (uint64_t)kibibytes;
+}
+
+/* Where the process may not have what the system has. */
+static void report_memory_limit(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const uint64_t had = most_address_space();
+  fprintf(stderr,
+          "  this process had %s of address space, and may have %s (%llu bytes) in all: ulimit -v %llu\n",
+          bytes_text(had).text, bytes_text(limit.rlim_cur).text, (unsigned long long)limit.rlim_cur,
+          (unsigned long long)limit.rlim_cur / 1024);
 }
 
 int report_failure(const struct verb *verb, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  /* The command can run out of memory too, and has no message then. */
-  fprintf(stderr, "neap: %s\n", status == NEAP_OUT_OF_MEMORY ? "out of memory" : neap_error_message());
-  switch (status) {
-  case NEAP_OVER_BUDGET:
-    return EXIT_OVER_BUDGET;
-  case NEAP_INVALID_PLAN:
-    return EXIT_INVALID;
-  case NEAP_INTERRUPTED:
-    return EXIT_SIGNAL + SIGINT;
-  default:
-    return EXIT_FAILED;
-  }
+  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
+  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
+  static const struct {
+    neap_status status;
+    int exit_status;
+  } rows[] = {{NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
+              {NEAP_INVALID_PLAN, EXIT_INVALID},
+              {NEAP_DIVERGED, EXIT_DIVERGED},
+              {NEAP_INTERRUPTED, EXIT_SIGNAL + SIGINT}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].status == status) return rows[i].exit_status;
+  return EXIT_FAILED;
 }
 
 static int run_verb(const struct verb *verb, int count, char **arguments) {
@@ -60,6 +93,24 @@ static int run_verb(const struct verb *verb, int count, char **arguments) {
   return verb->run(verb, count, arguments);
 }
 
+static const struct verb *find_verb(const char *name) {
+  for (int i = 0; i < VERB_COUNT; i++)
+    if (strcmp(name, verbs[i].name) == 0) return &verbs[i];
+  return NULL;
+}
+
+/* `neap help`, `neap help VERB` */
+static int run_help(int count, char **arguments) {
+  if (count > 1) return report_usage(NULL, "%s: there is no use for it", arguments[1]);
+  const struct verb *verb = count > 0 ? find_verb(arguments[0]) : NULL;
+  if (count > 0 && verb == NULL) return report_usage(NULL, "%s: there is no such verb", arguments[0]);
+  if (verb != NULL)
+    print_verb_help(verb);
+  else
+    print_help(stdout);
+  return EXIT_DONE;
+}
+
 static int run(int count, char **arguments) {
   if (count == 0) {
     print_help(stderr);
@@ -67,23 +118,23 @@ static int run(int count, char **arguments) {
     return EXIT_USAGE;
   }
   if (strcmp(arguments[0], "--help") == 0 || strcmp(arguments[0], "-h") == 0 ||
-      strcmp(arguments[0], "help") == 0) {
-    print_help(stdout);
-    return EXIT_DONE;
-  }
+      strcmp(arguments[0], "help") == 0)
+    return run_help(count - 1, arguments + 1);
   if (strcmp(arguments[0], "--version") == 0) {
     puts("neap " NEAP_VERSION);
     return EXIT_DONE;
   }
-  for (int i = 0; i < VERB_COUNT; i++)
-    if (strcmp(arguments[0], verbs[i].name) == 0) return run_verb(&verbs[i], count - 1, arguments + 1);
+  const struct verb *verb = find_verb(arguments[0]);
+  if (verb != NULL) return run_verb(verb, count - 1, arguments + 1);
   return report_usage(NULL, "%s: there is no such verb", arguments[0]);
 }
 
 int main(int count, char **arguments) {
   signal(SIGXFSZ,
          SIG_IGN); /* a file that may not grow is a failed write, with its message and its cleaning up */
+  watch_for_exit();
   const int status = run(count - 1, arguments + 1);
+  end_watched();
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
   fputs("neap: standard output could not be written\n", stderr);
   return status == EXIT_DONE ? EXIT_FAILED : status;

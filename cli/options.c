@@ -1,4 +1,5 @@
 /* Arguments of a verb, read by its table of options. */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -18,6 +19,13 @@ int report_usage(const struct verb *verb, const char *format, ...) {
   return EXIT_USAGE;
 }
 
+const char standard_output[] = "/dev/stdout";
+
+int check_output(const struct verb *verb, const char *out, bool json) {
+  if (out != standard_output || !json) return EXIT_DONE;
+  return report_usage(verb, "-o - and --json: only one of them can have standard output");
+}
+
 /* ---- Values ---- */
 
 static bool read_integer(const char *text, double least, int64_t *out) {
@@ -34,6 +42,19 @@ static bool read_number(const char *text, double least, double *out) {
   const double number = strtod(text, &end);
   if (end == text || *end != '\0' || !isfinite(number) || number < least) return false;
   *out = number;
+  return true;
+}
+
+static bool read_image(const char *text, int64_t out[3]) {
+  int64_t image[3];
+  for (int i = 0; i < 3; i++) {
+    char *end;
+    errno = 0;
+    image[i] = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : 0;
+    if (image[i] < 1 || image[i] > INT_MAX || errno != 0 || *end != (i < 2 ? 'x' : '\0')) return false;
+    text = end + 1;
+  }
+  memcpy(out, image, sizeof image);
   return true;
 }
 
@@ -74,8 +95,18 @@ static bool read_value(const struct verb *verb, const struct option *option, con
     return false;
   }
   case OPTION_NUMBER:
-    if (read_number(text, option->least, field)) return true;
-    report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);
+    if (read_number(text, option->least, field) &&
+        (option->below == 0 || *(const double *)field < option->below))
+      return true;
+    if (option->below == 0)
+      report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);
+    else
+      report_usage(verb, "%s %s: a number of at least %g and below %g is needed", option->name, text,
+                   option->least, option->below);
+    return false;
+  case OPTION_IMAGE:
+    if (read_image(text, field)) return true;
+    report_usage(verb, "%s %s: channels, height and width are needed, as 3x224x224", option->name, text);
     return false;
   case OPTION_WORD:
     if (read_word(text, option->value, field)) return true;
@@ -90,6 +121,14 @@ static bool read_value(const struct verb *verb, const struct option *option, con
   }
   }
   return false;
+}
+
+void tell_budget(const struct budget *budget) {
+  const size_t length = budget->text != NULL ? strlen(budget->text) : 0;
+  if (length < 2 || strchr("KMGTkmgt", budget->text[length - 1]) == NULL) return;
+  const char unit = (char)toupper((unsigned char)budget->text[length - 1]);
+  fprintf(stderr, "neap: --budget %s is read as %.*s %ciB (%llu bytes)\n", budget->text, (int)length - 1,
+          budget->text, unit, (unsigned long long)budget->bytes);
 }
 
 /* ---- Arguments ---- */
@@ -126,6 +165,7 @@ static bool read_option(const struct verb *verb, int count, char **arguments, in
     }
     text = arguments[++*at];
   }
+  if (strcmp(option->name, "-o") == 0 && strcmp(text, "-") == 0) text = standard_output;
   if (texts != NULL) texts[row] = text;
   return read_value(verb, option, text, (char *)settings + option->offset);
 }

@@ -84,7 +84,7 @@ static neap_status put_resident(FILE *file, const neap_step *step, const neap_pl
   int64_t length;
   neap_plan_schedule(plan, &length);
   uint64_t *live = calloc((size_t)length * NEAP_KIND_COUNT + NEAP_KIND_COUNT, sizeof *live);
-  if (live == NULL) return NEAP_OUT_OF_MEMORY;
+  if (live == NULL) return no_memory();
   const neap_status status = neap_plan_profile(step, plan, live);
   fprintf(file, "\"resident\":[%llu,%llu,%llu],\n", (unsigned long long)live[NEAP_KIND_PARAMETER],
           (unsigned long long)live[NEAP_KIND_STATE], (unsigned long long)live[NEAP_KIND_INPUT]);
@@ -160,7 +160,7 @@ static neap_status put_curve(FILE *file, const struct page *page) {
   fputs("],\n", file);
   int64_t front_count;
   int64_t *front = curve_front(curve, &front_count);
-  if (front == NULL) return NEAP_OUT_OF_MEMORY;
+  if (front == NULL) return no_memory();
   const neap_status status = put_points(file, page, front, front_count);
   free(front);
   return status;
@@ -185,12 +185,12 @@ neap_status draw_page(const struct page *page, char **text, size_t *length) {
   const char *data = strstr(page_template, place);
   char *written = NULL;
   FILE *file = open_memstream(&written, length);
-  if (file == NULL) return NEAP_OUT_OF_MEMORY;
+  if (file == NULL) return no_memory();
   fwrite(page_template, 1, (size_t)(data - page_template), file);
   neap_status status = put_data(file, page);
   fputs(data + strlen(place), file);
   const bool failed = ferror(file);
-  if (fclose(file) != 0 || failed) status = NEAP_OUT_OF_MEMORY;
+  if (fclose(file) != 0 || failed) status = no_memory();
   if (status == NEAP_OK)
     *text = written;
   else

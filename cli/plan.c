@@ -15,12 +15,13 @@ struct settings {
 const struct option plan_options[] = {
     SOURCE_OPTIONS(struct settings),
     {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET,
-     offsetof(struct settings, budget), 0},
+     offsetof(struct settings, budget), 0, 0},
     {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
-     offsetof(struct settings, planner), 0},
+     offsetof(struct settings, planner), 0, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
-    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -75,6 +76,20 @@ static void print_details(const neap_plan *plan, const neap_step *step) {
 
 /* ---- One planner, or all ---- */
 
+/* What the least costs, where that is much, and what would cost less: on standard error and, where there is
+ * an object, in it. */
+static void tell_cost_of_least(const struct settings *s, const neap_step *step, const neap_plan *plan,
+                               json_t *object) {
+  neap_plan_info p;
+  neap_plan_describe(plan, &p);
+  const bool much = costs_too_much(p.cost, p.base_cost);
+  const uint64_t budget = much ? affordable_budget(step, s->planner) : 0;
+  if (much) tell_affordable(p.cost, p.base_cost, budget);
+  if (object != NULL)
+    json_object_set_new(object, "affordable_budget_bytes",
+                        budget > 0 ? json_integer((json_int_t)budget) : json_null());
+}
+
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
   struct plan_answer answer;
@@ -85,11 +100,14 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
   if (status != NEAP_OK) return report_failure(verb, status);
   if (answer.plan == NULL) return answer_explain(&answer, &s->source, step, budget, s->json);
   int result = EXIT_DONE;
+  json_t *object = s->json ? answer_json(&answer, step, budget) : NULL;
+  if (budget == NEAP_BUDGET_MIN) tell_cost_of_least(s, step, answer.plan, object);
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
     result = report_failure(verb, NEAP_IO_FAILED);
+    json_decref(object);
   } else if (s->json) {
-    result = print_json(answer_json(&answer, step, budget));
-  } else {
+    result = print_json(object);
+  } else if (s->out != standard_output) {
     print_heading(step, budget);
     print_row(&answer);
     print_details(answer.plan, step);
@@ -131,10 +149,12 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   struct operands operands;
   if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
   if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
   const bool all = strcmp(s.planner, "all") == 0;
   if (!all && !planner_exists(s.planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
+  tell_budget(&s.budget);
   neap_step *step;
   int result = source_open(verb, &s.source, operands.values[0], &step);
   if (result != EXIT_DONE) return result;

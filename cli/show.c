@@ -15,10 +15,11 @@ struct settings {
 const struct option show_options[] = {
     SOURCE_OPTIONS(struct settings),
     {"--budget", "B", "without a plan: plan inside it (max); and a line in the picture", OPTION_BUDGET,
-     offsetof(struct settings, budget), 0},
+     offsetof(struct settings, budget), 0, 0},
     {"-o", "FILE", "draw memory over the step, by kind: .svg, or .html with every tensor's place",
-     OPTION_TEXT, offsetof(struct settings, out), 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0},
+     OPTION_TEXT, offsetof(struct settings, out), 0, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
     {0},
 };
 
@@ -50,7 +51,7 @@ static neap_status find_repeats(struct profile *p) {
   neap_step_info info;
   neap_step_describe(p->step, &info);
   bool *ran = calloc((size_t)info.nodes + 1, sizeof *ran);
-  if (ran == NULL) return NEAP_OUT_OF_MEMORY;
+  if (ran == NULL) return no_memory();
   for (int64_t t = 0; t < p->length; t++) {
     p->again[t] = ran[p->schedule[t]];
     ran[p->schedule[t]] = true;
@@ -63,7 +64,7 @@ static neap_status make_profile(struct profile *p) {
   p->schedule = neap_plan_schedule(p->plan, &p->length);
   p->live = calloc((size_t)p->length * NEAP_KIND_COUNT + 1, sizeof *p->live);
   p->again = calloc((size_t)p->length + 1, sizeof *p->again);
-  if (p->live == NULL || p->again == NULL) return NEAP_OUT_OF_MEMORY;
+  if (p->live == NULL || p->again == NULL) return no_memory();
   const neap_status repeats = find_repeats(p);
   if (repeats != NEAP_OK) return repeats;
   const neap_status status = neap_plan_profile(p->step, p->plan, p->live);
@@ -80,6 +81,16 @@ static void peak_node(const struct profile *p, const char **name, const char **o
   if (p->length > 0) neap_step_node(p->step, p->schedule[p->peak_at], name, op);
 }
 
+/* The peak is what the plan takes, with what its arena has of gaps where the most lives. */
+static uint64_t gaps(const struct profile *p) { return plan_bytes(p->plan) - p->peak; }
+
+static double share_of_peak(const struct profile *p, uint64_t bytes) {
+  const uint64_t peak = plan_bytes(p->plan);
+  return peak > 0 ? (double)bytes / (double)peak : 0;
+}
+
+static bool exceeds(const struct profile *p) { return p->budget > 0 && plan_bytes(p->plan) > p->budget; }
+
 /* ---- Output ---- */
 
 static void print_profile(const struct profile *p) {
@@ -90,28 +101,34 @@ static void print_profile(const struct profile *p) {
   printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", name_text(info.graph).text,
          name_text(info.planner).text, (long long)p->length, (long long)info.recomputed,
          overhead_text(info.cost, info.base_cost).text);
-  printf("peak %s at position %lld, %s (%s); the arena with its gaps: %s\n\n", bytes_text(p->peak).text,
-         (long long)p->peak_at, name_text(name).text, name_text(op).text, bytes_text(info.arena_bytes).text);
+  printf("peak %s: %s resident and an arena of %s\n", bytes_text(plan_bytes(p->plan)).text,
+         bytes_text(info.resident_bytes).text, bytes_text(info.arena_bytes).text);
+  printf("most lives at position %lld, %s (%s): %s\n\n", (long long)p->peak_at, name_text(name).text,
+         name_text(op).text, bytes_text(p->peak).text);
   printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
   for (int k = 0; k < NEAP_KIND_COUNT; k++) {
     const uint64_t bytes = p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0;
     printf("%-24s %14s %9s %18s\n", kind_names[k], bytes_text(bytes).text,
-           percent_text(p->peak > 0 ? (double)bytes / (double)p->peak : 0).text, bytes_text(p->most[k]).text);
+           percent_text(share_of_peak(p, bytes)).text, bytes_text(p->most[k]).text);
   }
+  printf("%-24s %14s %9s\n", "gaps in the arena", bytes_text(gaps(p)).text,
+         percent_text(share_of_peak(p, gaps(p))).text);
 }
 
 static json_t *profile_json(const struct profile *p) {
   const char *name, *op;
   peak_node(p, &name, &op);
-  json_t *object = plan_json(p->plan, p->budget > 0 ? p->budget : NEAP_BUDGET_MAX);
+  json_t *object = plan_json(p->plan, p->budget > 0 ? p->budget : NEAP_BUDGET_MAX, "auto");
   json_t *kinds = json_object();
   for (int k = 0; k < NEAP_KIND_COUNT; k++)
     json_object_set_new(kinds, kind_names[k],
                         json_pack("{s:I, s:I}", "at_peak_bytes",
                                   (json_int_t)(p->length > 0 ? p->live[p->peak_at * NEAP_KIND_COUNT + k] : 0),
                                   "most_bytes", (json_int_t)p->most[k]));
-  json_t *more = json_pack("{s:I, s:s, s:s, s:I, s:o}", "peak_position", (json_int_t)p->peak_at, "peak_node",
-                           name, "peak_op", op, "positions", (json_int_t)p->length, "kinds", kinds);
+  json_t *more =
+      json_pack("{s:I, s:I, s:b, s:I, s:s, s:s, s:I, s:o}", "live_bytes", (json_int_t)p->peak, "gap_bytes",
+                (json_int_t)gaps(p), "within_budget", !exceeds(p), "peak_position", (json_int_t)p->peak_at,
+                "peak_node", name, "peak_op", op, "positions", (json_int_t)p->length, "kinds", kinds);
   if (object != NULL) json_object_update(object, more);
   json_decref(more);
   return object;
@@ -122,18 +139,20 @@ static neap_status draw(const struct profile *p, const char *path, char **text, 
   if (has_ending(path, ".html")) return draw_page(&page, text, length);
   neap_plan_info info;
   neap_plan_describe(p->plan, &info);
-  char title[160], subtitle[200];
+  char title[160], subtitle[320];
   snprintf(title, sizeof title, "%s: memory over one training step", info.graph);
-  snprintf(subtitle, sizeof subtitle, "planner %s, peak %s, recomputation %s", info.planner,
-           bytes_text(p->peak).text, overhead_text(info.cost, info.base_cost).text);
+  snprintf(subtitle, sizeof subtitle, "planner %.60s, peak %s (gaps in the arena: %s), recomputation %s",
+           info.planner, bytes_text(plan_bytes(p->plan)).text, bytes_text(gaps(p)).text,
+           overhead_text(info.cost, info.base_cost).text);
   const struct memory_picture picture = {.title = title,
                                          .subtitle = subtitle,
                                          .live = p->live,
                                          .again = p->again,
                                          .positions = p->length,
+                                         .bytes = plan_bytes(p->plan),
                                          .budget = p->budget};
   *text = draw_memory(&picture, length);
-  return *text != NULL ? NEAP_OK : NEAP_OUT_OF_MEMORY;
+  return *text != NULL ? NEAP_OK : no_memory();
 }
 
 static int write_picture(const struct profile *p, const char *path) {
@@ -176,6 +195,10 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   if (status == NEAP_OK) status = make_profile(&profile);
   int result = EXIT_DONE;
   if (status != NEAP_OK) result = report_failure(verb, status);
+  if (result == EXIT_DONE && exceeds(&profile))
+    fprintf(stderr, "neap: the plan needs %s (%llu bytes), %s more than the budget of %s\n",
+            bytes_text(plan_bytes(profile.plan)).text, (unsigned long long)plan_bytes(profile.plan),
+            bytes_text(plan_bytes(profile.plan) - profile.budget).text, bytes_text(profile.budget).text);
   if (result == EXIT_DONE && s->out != NULL) result = write_picture(&profile, s->out);
   if (result == EXIT_DONE && s->json) result = print_json(profile_json(&profile));
   if (result == EXIT_DONE && !s->json) print_profile(&profile);
@@ -196,6 +219,8 @@ int run_show(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "%s: there is no use for it", operands.values[1]);
   if (s.out != NULL && !has_ending(s.out, ".svg") && !has_ending(s.out, ".html"))
     return report_usage(verb, "-o %s: the name must end in .svg or .html", s.out);
+  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
+  tell_budget(&s.budget);
   neap_step *step;
   int result = source_open(verb, &s.source, graph_file, &step);
   if (result != EXIT_DONE) return result;

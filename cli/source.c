@@ -13,8 +13,14 @@ static neap_session_options source_session(const struct source *source) {
                                 .threads = source->threads};
 }
 
-static neap_status make_step(const struct source *source, neap_step **step) {
-  const neap_model_options shape = {.batch = source->batch};
+static neap_model_options source_shape(const struct source *source) {
+  return (neap_model_options){.batch = source->batch,
+                              .image = {source->image[0], source->image[1], source->image[2]},
+                              .classes = source->classes};
+}
+
+neap_status source_step(const struct source *source, neap_step **step) {
+  const neap_model_options shape = source_shape(source);
   const neap_session_options session = source_session(source);
   neap_graph *graph;
   neap_status status = neap_model_build(source->model, &shape, &graph);
@@ -25,8 +31,9 @@ static neap_status make_step(const struct source *source, neap_step **step) {
 }
 
 static neap_status usual_batch(struct source *source) {
+  const neap_model_options shape = source_shape(source);
   neap_graph *graph;
-  const neap_status status = neap_model_build(source->model, NULL, &graph);
+  const neap_status status = neap_model_build(source->model, &shape, &graph);
   if (status != NEAP_OK) return status;
   source->batch = neap_graph_batch(graph);
   neap_graph_free(graph);
@@ -39,6 +46,8 @@ static const struct source usual = SOURCE_DEFAULTS;
  */
 static const char *option_for_model(const struct source *source) {
   return source->batch != usual.batch               ? "--batch"
+         : source->image[0] != usual.image[0]       ? "--image"
+         : source->classes != usual.classes         ? "--classes"
          : source->optimizer != usual.optimizer     ? "--optimizer"
          : source->momentum != usual.momentum       ? "--momentum"
          : source->convolution != usual.convolution ? "--conv"
@@ -58,12 +67,13 @@ int source_open(const struct verb *verb, struct source *source, const char *file
                         file);
   if (source->optimizer != NEAP_SGD && source->momentum != usual.momentum)
     return report_usage(verb, "--momentum is of --optimizer sgd, and has no use here");
+  if (prepare_threads(source->threads) != EXIT_DONE) return EXIT_FAILED;
   neap_status status = NEAP_OK;
   if (file != NULL) {
     status = neap_step_read(file, step);
   } else {
     if (source->batch == 0) status = usual_batch(source);
-    if (status == NEAP_OK) status = make_step(source, step);
+    if (status == NEAP_OK) status = source_step(source, step);
   }
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
@@ -71,7 +81,7 @@ int source_open(const struct verb *verb, struct source *source, const char *file
 /* `how`: a session's options beyond the source's. */
 static neap_status plan_model(const struct source *source, neap_session_options how, uint64_t *smallest,
                               neap_step **step, neap_plan **plan) {
-  const neap_model_options shape = {.batch = source->batch};
+  const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);
   session.budget = how.budget;
   session.planner = how.planner;
@@ -164,7 +174,7 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
 
 int64_t source_largest_batch(const struct source *source, uint64_t budget, const char *planner) {
   if (source->model == NULL) return 0;
-  const neap_model_options shape = {.batch = source->batch};
+  const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);
   session.budget = budget;
   session.planner = planner;
@@ -172,16 +182,17 @@ int64_t source_largest_batch(const struct source *source, uint64_t budget, const
   return neap_largest_batch(source->model, &shape, &session, &largest) == NEAP_OK ? largest : 0;
 }
 
-json_t *plan_json(const neap_plan *plan, uint64_t asked) {
+json_t *plan_json(const neap_plan *plan, uint64_t asked, const char *planner) {
   neap_plan_info p;
   neap_plan_describe(plan, &p);
   const uint64_t budget = asked == NEAP_BUDGET_MAX || asked == NEAP_BUDGET_MIN ? plan_bytes(plan) : asked;
-  return json_pack("{s:s, s:s, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:o, s:o, s:b}", "graph",
-                   p.graph, "planner", p.planner, "budget_bytes", (json_int_t)budget, "feasible", 1,
-                   "peak_bytes", (json_int_t)p.peak_bytes, "resident_bytes", (json_int_t)p.resident_bytes,
-                   "arena_bytes", (json_int_t)p.arena_bytes, "cost", p.cost, "base_cost", p.base_cost,
-                   "overhead", overhead_of(p.cost, p.base_cost), "seconds", p.seconds, "recomputed",
-                   (json_int_t)p.recomputed, "lower_bound_bytes",
+  const char *named = strcmp(planner, "auto") == 0 ? p.planner : planner;
+  return json_pack("{s:s, s:s, s:s, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:o, s:o, s:b}",
+                   "graph", p.graph, "planner", named, "made_by", p.planner, "budget_bytes",
+                   (json_int_t)budget, "feasible", 1, "peak_bytes", (json_int_t)p.peak_bytes,
+                   "resident_bytes", (json_int_t)p.resident_bytes, "arena_bytes", (json_int_t)p.arena_bytes,
+                   "cost", p.cost, "base_cost", p.base_cost, "overhead", overhead_of(p.cost, p.base_cost),
+                   "seconds", p.seconds, "recomputed", (json_int_t)p.recomputed, "lower_bound_bytes",
                    p.lower_bound_bytes > 0 ? json_integer((json_int_t)p.lower_bound_bytes) : json_null(),
                    "cost_lower_bound", p.cost_lower_bound > 0 ? json_real(p.cost_lower_bound) : json_null(),
                    "proven_optimal", (int)p.proven_optimal);

@@ -242,13 +242,21 @@ static void put_peak_and_budget(const struct plot *p, const struct memory_pictur
   fprintf(p->file, "<path d=\"M%.1f %.1fl-5 -9h10z\" fill=\"#000\"/>\n", x, y);
   if (m->budget == 0) return;
   const double line = y_at(p, (double)m->budget);
-  char label[64];
-  snprintf(label, sizeof label, "budget %s", bytes_text(m->budget).text);
+  char label[128];
+  if (m->bytes > m->budget)
+    snprintf(label, sizeof label, "budget %s, exceeded by %s", bytes_text(m->budget).text,
+             bytes_text(m->bytes - m->budget).text);
+  else
+    snprintf(label, sizeof label, "budget %s", bytes_text(m->budget).text);
   fprintf(p->file,
           "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#000\" stroke-width=\"1.5\" "
           "stroke-dasharray=\"7 4\"/>\n",
           LEFT, WIDTH - RIGHT, line, line);
-  put_text(p->file, WIDTH - RIGHT + 6, line + 4, "font-size=\"12\" font-weight=\"bold\"", label);
+  /* Inside, on its line, where the legend is not. */
+  put_text(p->file, WIDTH - RIGHT - 6, line - 5,
+           "font-size=\"12\" font-weight=\"bold\" text-anchor=\"end\" stroke=\"white\" stroke-width=\"4\" "
+           "paint-order=\"stroke\"",
+           label);
 }
 
 static void put_memory(struct plot *p, const struct memory_picture *m) {
@@ -257,21 +265,22 @@ static void put_memory(struct plot *p, const struct memory_picture *m) {
   const double peak = m->positions > 0 ? (double)row_bytes(m->live, peak_at) : 0;
   p->x = (struct axis){
       .most = m->positions > 0 ? (double)m->positions : 1, .unit = 1, .label = "position in the schedule"};
-  p->y = bytes_axis(1.08 * fmax(peak, (double)m->budget), labels);
+  p->y = bytes_axis(1.08 * fmax(fmax(peak, (double)m->bytes), (double)m->budget), labels);
   begin_plot(p, m->title, m->subtitle);
   int64_t columns[COLUMNS];
   const int64_t count = m->positions < COLUMNS ? m->positions : COLUMNS;
   for (int64_t c = 0; c < count; c++)
     columns[c] = highest(m->live, c * m->positions / count, (c + 1) * m->positions / count);
-  int row = m->budget > 0 ? 1 : 0; /* the line's own label may stand at the top */
+  int row = 0;
   for (int k = NEAP_KIND_COUNT - 1; k >= 0; k--) {
-    bool used = false;
-    for (int64_t t = 0; t < m->positions && !used; t++) used = m->live[t * NEAP_KIND_COUNT + k] > 0;
-    if (!used) continue;
+    uint64_t most = 0;
+    for (int64_t t = 0; t < m->positions; t++)
+      if (m->live[t * NEAP_KIND_COUNT + k] > most) most = m->live[t * NEAP_KIND_COUNT + k];
+    if (most == 0) continue;
     put_band(p, m, columns, count, k);
-    char detail[64];
-    snprintf(detail, sizeof detail, "%s at the peak",
-             bytes_text(m->live[peak_at * NEAP_KIND_COUNT + k]).text);
+    char detail[128];
+    snprintf(detail, sizeof detail, "at the peak %s, most %s",
+             bytes_text(m->live[peak_at * NEAP_KIND_COUNT + k]).text, bytes_text(most).text);
     put_legend(p, row++, palette[k], kind_names[k], detail);
   }
   if (m->positions > 0) put_peak_and_budget(p, m, peak_at);

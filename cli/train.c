@@ -1,293 +1,8 @@
 /* neap train */
-#include <errno.h>
-#include <limits.h>
-#include <math.h>
-#include <omp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "cli.h"
 #include "train_report.h"
-
-enum { OPTION_COUNT = 48 };
-
-#define OPTION(name, value, help, kind, field, least)                                                        \
-  { name, value, help, kind, offsetof(struct train_settings, field), least }
-const struct option train_options[] = {
-    OPTION("--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0),
-    OPTION("--data", "SET", "cifar10:DIR, mnist:DIR or synthetic", OPTION_TEXT, data, 0),
-    OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
-           0),
-    OPTION("--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1),
-    OPTION("--steps", "N", "how long to train, in steps", OPTION_INTEGER, steps, 1),
-    OPTION("--epochs", "N", "or in passes over the data (1)", OPTION_INTEGER, epochs, 1),
-    OPTION("--lr", "X", "learning rate (SGD 0.1, AdamW 0.001)", OPTION_NUMBER, learning_rate, 0),
-    OPTION("--schedule", "constant|step|cosine", "of the learning rate (cosine)", OPTION_WORD, schedule, 0),
-    OPTION("--warmup", "EPOCHS", "rising learning rate at first (0)", OPTION_NUMBER, warmup, 0),
-    OPTION("--step-epochs", "EPOCHS", "of the step schedule (a third of the run)", OPTION_NUMBER, step_epochs,
-           0),
-    OPTION("--step-factor", "X", "of the step schedule (0.1)", OPTION_NUMBER, step_factor, 0),
-    OPTION("--optimizer", "sgd|adamw", "update rule (sgd)", OPTION_WORD, optimizer, 0),
-    OPTION("--momentum", "X", "of SGD (0.9)", OPTION_NUMBER, momentum, 0),
-    OPTION("--nesterov", NULL, "Nesterov's momentum", OPTION_SWITCH, nesterov, 0),
-    OPTION("--weight-decay", "X", "(SGD 0.0005, AdamW 0.01)", OPTION_NUMBER, weight_decay, 0),
-    OPTION("--beta1", "X", "of AdamW (0.9)", OPTION_NUMBER, beta1, 0),
-    OPTION("--beta2", "X", "of AdamW (0.999)", OPTION_NUMBER, beta2, 0),
-    OPTION("--epsilon", "X", "of AdamW (1e-8)", OPTION_NUMBER, epsilon, 0),
-    OPTION("--label-smoothing", "X", "share of the label given to all classes (0)", OPTION_NUMBER, smoothing,
-           0),
-    OPTION("--shuffle", "on|off", "a new order each epoch (on)", OPTION_WORD, shuffle, 0),
-    OPTION("--augment", "on|off", "random crops and flips where the data has them (on)", OPTION_WORD, augment,
-           0),
-    OPTION("--evaluate", "on|off", "test accuracy after each epoch (on)", OPTION_WORD, evaluate, 0),
-    OPTION("--seed", "N", "of parameters, order and augmentation (1)", OPTION_INTEGER, seed, 0),
-    OPTION("--init", "FILE.safetensors", "parameters to start from", OPTION_TEXT, initial, 0),
-    OPTION("--out", "DIR", "write checkpoints here", OPTION_TEXT, out, 0),
-    OPTION("--resume", "DIR", "go on from a checkpoint, with its options", OPTION_TEXT, resume, 0),
-    OPTION("--checkpoint-every", "STEPS", "besides the end of each epoch", OPTION_INTEGER, checkpoint_steps,
-           1),
-    OPTION("--metrics", "FILE", "a JSON line a step", OPTION_TEXT, metrics, 0),
-    OPTION("--planner", "P", "auto, or one of `neap planners` (auto)", OPTION_TEXT, planner, 0),
-    TIME_LIMIT_OPTION(struct train_settings, time_limit),
-    OPTION("--plan", "PLAN.json", "replay a saved plan", OPTION_TEXT, plan, 0),
-    OPTION("--save-plan", "PLAN.json", "write the plan that is used", OPTION_TEXT, save_plan, 0),
-    OPTION("--conv", "auto|direct|winograd", "algorithm of convolutions (auto, by shape)", OPTION_WORD,
-           convolution, 0),
-    OPTION("--backend", "cpu|reference", "fast f32, or plain C in double (cpu)", OPTION_WORD, backend, 0),
-    OPTION("--costs", "roofline|measured", "what plans are compared by (roofline)", OPTION_WORD, costs, 0),
-    OPTION("--variant", "auto|base|mask",
-           "what ReLU keeps: its output, or bits where they do (auto, by plan; --plan has its own)",
-           OPTION_WORD, variant, 0),
-    OPTION("--threads", "N", "fixed for a run (all cores)", OPTION_INT, threads, 1),
-    OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
-    {0},
-};
-_Static_assert(sizeof train_options / sizeof *train_options <= OPTION_COUNT, "raise OPTION_COUNT");
-
-static const struct train_settings defaults = {.budget = {.text = "max", .bytes = NEAP_BUDGET_MAX},
-                                               .learning_rate = NAN,
-                                               .schedule = NEAP_LR_COSINE,
-                                               .momentum = 0.9,
-                                               .weight_decay = NAN,
-                                               .planner = "auto",
-                                               .seed = 1};
-
-/* ---- Going on: the options of a run lie beside its checkpoint ---- */
-
-static const char command_name[] = "command.json";
-
-static bool file_path(const char *folder, const char *name, char path[PATH_MAX]) {
-  return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
-}
-
-static bool holds_checkpoint(const char *folder) {
-  char path[PATH_MAX];
-  return file_path(folder, "state.json", path) && access(path, F_OK) == 0;
-}
-
-/* Options of the one run that are not those of its continuation. */
-static bool belongs_to_run(const char *name) {
-  static const char *const once[] = {"--json", "--init", "--out", "--resume", "--save-plan"};
-  for (size_t i = 0; i < sizeof once / sizeof *once; i++)
-    if (strcmp(name, once[i]) == 0) return false;
-  return true;
-}
-
-/* The threads with them, given or not: a run that goes on with others has other bits. */
-static int save_command(const char *folder, const char *const *texts) {
-  char path[PATH_MAX], threads[16];
-  snprintf(threads, sizeof threads, "%d", omp_get_num_procs());
-  if (!file_path(folder, command_name, path) || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
-    fprintf(stderr, "neap: --out %s: %s\n", folder, strerror(errno));
-    return EXIT_FAILED;
-  }
-  json_t *options = json_object();
-  bool whole = json_object_set_new(options, "--threads", json_string(threads)) == 0;
-  for (int i = 0; train_options[i].name != NULL; i++)
-    if (texts[i] != NULL && belongs_to_run(train_options[i].name))
-      whole = json_object_set_new(options, train_options[i].name, json_string(texts[i])) == 0 && whole;
-  json_t *command = json_pack("{s:s, s:i, s:o}", "format", "neap-command", "version", 1, "options", options);
-  char *text = whole && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
-  int result = EXIT_FAILED;
-  if (text == NULL)
-    fprintf(stderr, "neap: %s: the options are not UTF-8, or memory is out\n", path);
-  else
-    result = write_text_file(path, text, strlen(text));
-  free(text);
-  json_decref(command);
-  return result;
-}
-
-/* The options of the run in a folder, as arguments "--name=value" into `list`. None where only their file is
- * missing: a checkpoint can have been written by a program of its own. */
-static int load_command(const struct verb *verb, const char *folder, char **list, int *count) {
-  char path[PATH_MAX];
-  *count = 0;
-  if (!file_path(folder, command_name, path))
-    return report_usage(verb, "--resume %s: the path is too long", folder);
-  FILE *file = fopen(path, "r");
-  if (file == NULL && errno == ENOENT && holds_checkpoint(folder)) return EXIT_DONE;
-  if (file == NULL) {
-    fprintf(stderr, "neap: --resume %s: no run can be continued from there: %s: %s\n", folder, path,
-            strerror(errno));
-    return EXIT_FAILED;
-  }
-  json_error_t error;
-  json_t *command = json_loadf(file, 0, &error);
-  fclose(file);
-  json_t *options = json_object_get(command, "options"), *value;
-  const char *name;
-  int result = json_is_object(options) ? EXIT_DONE : EXIT_FAILED;
-  json_object_foreach(options, name, value) {
-    const char *text = json_string_value(value);
-    if (result != EXIT_DONE || text == NULL || *count == OPTION_COUNT ||
-        asprintf(&list[*count], text[0] != '\0' ? "%s=%s" : "%s", name, text) < 0) {
-      result = EXIT_FAILED;
-      break;
-    }
-    ++*count;
-  }
-  if (result != EXIT_DONE)
-    fprintf(stderr, "neap: %s: is not a list of options: %s\n", path,
-            command == NULL ? error.text : "field 'options' must be an object of strings");
-  json_decref(command);
-  return result;
-}
-
-/* Reads `arguments` over the options of the run that is resumed, if one is. `stored` owns what settings point
- * to. */
-static int read_settings(const struct verb *verb, int count, char **arguments, struct train_settings *s,
-                         const char **texts, char **stored, int *stored_count) {
-  struct operands operands;
-  *s = defaults;
-  if (!read_arguments(verb, count, arguments, s, &operands, NULL)) return EXIT_USAGE;
-  if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
-  const bool length_given = s->steps > 0 || s->epochs > 0;
-  if (s->resume != NULL) {
-    const int loaded = load_command(verb, s->resume, stored, stored_count);
-    if (loaded != EXIT_DONE) return loaded;
-  }
-  *s = defaults;
-  if (!read_arguments(verb, *stored_count, stored, s, &operands, texts)) return EXIT_FAILED;
-  if (length_given) {
-    s->steps = s->epochs = 0;
-    for (int i = 0; train_options[i].name != NULL; i++)
-      if (strcmp(train_options[i].name, "--steps") == 0 || strcmp(train_options[i].name, "--epochs") == 0)
-        texts[i] = NULL;
-  }
-  return read_arguments(verb, count, arguments, s, &operands, texts) ? EXIT_DONE : EXIT_USAGE;
-}
-
-/* ---- Checks and defaults ---- */
-
-/* A new run may take the place of an old one, but not without a word. */
-static void warn_of_replacement(const struct train_settings *s) {
-  if (s->out == NULL || s->resume != NULL || !holds_checkpoint(s->out)) return;
-  fprintf(stderr, "neap: %s holds a checkpoint, which this run replaces (--resume %s would continue it)\n",
-          s->out, s->out);
-}
-
-/* What belongs to one choice would be passed over beside another. A run that goes on has had its say. */
-static int refuse_useless(const struct verb *verb, const struct train_settings *s, const char *const *texts) {
-  static const struct {
-    const char *option, *choice;
-    size_t field;
-    int value;
-  } belongs[] = {
-      {"--momentum", "--optimizer sgd", offsetof(struct train_settings, optimizer), NEAP_SGD},
-      {"--nesterov", "--optimizer sgd", offsetof(struct train_settings, optimizer), NEAP_SGD},
-      {"--beta1", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
-      {"--beta2", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
-      {"--epsilon", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
-      {"--step-epochs", "--schedule step", offsetof(struct train_settings, schedule), NEAP_LR_STEP},
-      {"--step-factor", "--schedule step", offsetof(struct train_settings, schedule), NEAP_LR_STEP},
-  };
-  for (int i = 0; train_options[i].name != NULL; i++)
-    for (size_t k = 0; k < sizeof belongs / sizeof *belongs; k++)
-      if (texts[i] != NULL && strcmp(train_options[i].name, belongs[k].option) == 0 &&
-          *(const int *)((const char *)s + belongs[k].field) != belongs[k].value)
-        return report_usage(verb, "%s is of %s, and has no use here", belongs[k].option, belongs[k].choice);
-  return EXIT_DONE;
-}
-
-static int complete_settings(const struct verb *verb, struct train_settings *s, const char *const *texts) {
-  if (s->resume != NULL && (s->model == NULL || s->data == NULL))
-    return report_usage(
-        verb, "--resume %s: the run's options (%s) are not there; give --model, --data and all others again",
-        s->resume, command_name);
-  if (s->model == NULL) return report_usage(verb, "--model is missing");
-  if (s->data == NULL) return report_usage(verb, "--data is missing");
-  if (s->steps > 0 && s->epochs > 0) return report_usage(verb, "--steps and --epochs: give one of them");
-  if (s->resume != NULL && s->initial != NULL)
-    return report_usage(verb, "--resume and --init: give one of them");
-  /* A run that goes on has its options, and may be given a plan for what they led to. */
-  if (s->resume == NULL && s->plan != NULL && (strcmp(s->planner, "auto") != 0 || s->time_limit > 0))
-    return report_usage(verb, "--plan %s: nothing is planned, so that --planner and --time-limit have no use",
-                        s->plan);
-  if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
-    return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
-  if (s->resume == NULL && refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
-  if (!planner_exists(s->planner))
-    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
-  if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;
-  if (isnan(s->weight_decay)) s->weight_decay = s->optimizer == NEAP_SGD ? 0.0005 : 0.01;
-  if (s->out == NULL) s->out = s->resume;
-  const neap_model_options shape = {.batch = s->batch};
-  neap_graph *graph;
-  const neap_status status = neap_model_build(s->model, &shape, &graph);
-  if (status == NEAP_INVALID_ARGUMENT)
-    return report_usage(verb, "--model %s: %s", s->model, neap_error_message());
-  if (status != NEAP_OK) return report_failure(verb, status);
-  s->batch = neap_graph_batch(graph);
-  neap_graph_free(graph);
-  return EXIT_DONE;
-}
-
-static neap_train_options library_options(const struct train_settings *s) {
-  return (neap_train_options){
-      .model = s->model,
-      .data = s->data,
-      .shape = {.batch = s->batch, .smoothing = (float)s->smoothing},
-      .session = {.budget = s->budget.bytes,
-                  .budget_fraction = s->budget.fraction,
-                  .planner = s->planner,
-                  .plan_file = s->plan,
-                  .plan_seconds = s->time_limit,
-                  .optimizer = (neap_optimizer)s->optimizer,
-                  .momentum = (float)s->momentum,
-                  .weight_decay = (float)s->weight_decay,
-                  .nesterov = s->nesterov,
-                  .beta1 = (float)s->beta1,
-                  .beta2 = (float)s->beta2,
-                  .epsilon = (float)s->epsilon,
-                  .convolution = (neap_convolution)s->convolution,
-                  .backend = (neap_backend)s->backend,
-                  .costs = (neap_costs)s->costs,
-                  .variant = (neap_variant)s->variant,
-                  .threads = s->threads,
-                  .seed = (uint64_t)s->seed},
-      .steps = s->steps,
-      .epochs = s->epochs,
-      .learning_rate = s->learning_rate,
-      .schedule = (neap_schedule_kind)s->schedule,
-      .warmup_epochs = s->warmup,
-      .step_epochs = s->step_epochs,
-      .step_factor = s->step_factor,
-      .no_shuffle = s->shuffle != 0,
-      .no_augment = s->augment != 0,
-      .no_evaluation = s->evaluate != 0,
-      .out = s->out,
-      .resume = s->resume,
-      .checkpoint_steps = s->checkpoint_steps,
-      .initial = s->initial,
-      .metrics = s->metrics,
-      .save_plan = s->save_plan,
-  };
-}
 
 /* ---- Stopping ---- */
 
@@ -308,16 +23,32 @@ static void catch_signals(void) {
     sigaction(SIGHUP, &action, NULL); /* else it was started to outlive that */
 }
 
+/* The cheaper budget is looked for before the run: what that takes is no part of what the run takes. */
+static void look_for_affordable(struct train_report *report) {
+  const struct train_settings *s = report->settings;
+  const struct source source = {.model = s->model,
+                                .batch = s->batch,
+                                .image = {s->image[0], s->image[1], s->image[2]},
+                                .classes = s->classes,
+                                .optimizer = s->optimizer,
+                                .convolution = s->convolution,
+                                .backend = s->backend,
+                                .costs = s->costs,
+                                .threads = s->threads,
+                                .momentum = s->momentum};
+  neap_step *step;
+  if (s->plan != NULL || s->budget.bytes != NEAP_BUDGET_MIN || s->budget.fraction > 0) return;
+  if (source_step(&source, &step) != NEAP_OK) return; /* the run says why */
+  report->affordable = affordable_budget(step, s->planner);
+  report->least = true;
+  neap_step_free(step);
+}
+
 static int on_progress(void *context, const neap_train_progress *progress) {
   struct train_report *report = context;
   watch_end(report->watch); /* all is planned */
   report->watch = NULL;
   if (progress->step == 0) catch_signals();
-  if (progress->step == 0 && report->settings->out != NULL &&
-      save_command(report->settings->out, report->texts) != EXIT_DONE) {
-    report->failed = true;
-    return 1;
-  }
   report_progress(report, progress);
   return stop_signal != 0;
 }
@@ -330,43 +61,46 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   end_progress(report);
   if (status == NEAP_OVER_BUDGET)
     exit_status = report_over_budget(report, result);
-  else if (report->failed) /* which has been said */
-    exit_status = EXIT_FAILED;
   else if (status == NEAP_INTERRUPTED)
     exit_status = report_interruption(report, stop_signal);
   else if (status != NEAP_OK)
     exit_status = report_failure(verb, status);
-  if (status == NEAP_OK || (status == NEAP_INTERRUPTED && !report->failed)) {
-    if (!report->settings->json)
-      print_summary(report, result);
-    else if (print_json(train_json(report->settings, result)) != EXIT_DONE)
-      exit_status = EXIT_FAILED;
-  }
+  const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED;
+  if (ended && !report->settings->json) print_summary(report, result);
+  if ((ended || status == NEAP_DIVERGED) && report->settings->json &&
+      print_json(train_json(report, result)) != EXIT_DONE)
+    exit_status = EXIT_FAILED;
   return exit_status;
 }
 
+static int train(const struct verb *verb, const struct train_settings *settings, const char *command) {
+  struct train_report report = make_report(settings);
+  neap_train_options options = train_library_options(settings);
+  options.command = command;
+  options.progress = on_progress;
+  options.context = &report;
+  report.watch = watch_begin(settings->time_limit, 0);
+  look_for_affordable(&report);
+  options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;
+  options.session.plan_context = report.watch;
+  neap_train_result result;
+  const neap_status status = neap_train(&options, &result);
+  watch_end(report.watch);
+  report.watch = NULL;
+  return finish(verb, &report, status, &result);
+}
+
 int run_train(const struct verb *verb, int count, char **arguments) {
-  struct train_settings settings;
-  const char *texts[OPTION_COUNT] = {0};
-  char *stored[OPTION_COUNT] = {0};
-  int stored_count = 0;
-  int exit_status = read_settings(verb, count, arguments, &settings, texts, stored, &stored_count);
-  if (exit_status == EXIT_DONE) exit_status = complete_settings(verb, &settings, texts);
-  if (exit_status == EXIT_DONE) {
-    struct train_report report = make_report(&settings, texts);
-    neap_train_options options = library_options(&settings);
-    options.progress = on_progress;
-    options.context = &report;
-    warn_of_replacement(&settings);
-    report.watch = watch_begin(settings.time_limit, 0);
-    options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;
-    options.session.plan_context = report.watch;
-    neap_train_result result;
-    const neap_status status = neap_train(&options, &result);
-    watch_end(report.watch);
-    report.watch = NULL;
-    exit_status = finish(verb, &report, status, &result);
+  struct train_arguments given;
+  char *command = NULL;
+  int result = read_train_settings(verb, count, arguments, &given);
+  if (result == EXIT_DONE) result = prepare_threads(given.settings.threads);
+  if (result == EXIT_DONE && given.settings.out != NULL) {
+    command = train_command(given.texts);
+    if (command == NULL) result = EXIT_FAILED;
   }
-  for (int i = 0; i < stored_count; i++) free(stored[i]);
-  return exit_status;
+  if (result == EXIT_DONE) result = train(verb, &given.settings, command);
+  free(command);
+  free_train_settings(&given);
+  return result;
 }

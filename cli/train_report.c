@@ -1,14 +1,16 @@
 #include "train_report.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-struct train_report make_report(const struct train_settings *settings, const char *const *texts) {
+struct train_report make_report(const struct train_settings *settings) {
   FILE *file = settings->json ? stderr : stdout;
   return (struct train_report){.settings = settings,
-                               .texts = texts,
                                .file = file,
                                .terminal = isatty(fileno(file)) != 0,
                                .last_shown = -INFINITY,
@@ -67,7 +69,7 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   const double steps = (double)r->epoch_steps;
 #define PUT(...) at += at < (int)sizeof line ? snprintf(line + at, sizeof line - (size_t)at, __VA_ARGS__) : 0
   if (p->epochs > 0) PUT("epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
-  PUT("step %lld/%lld  loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
+  PUT("step %lld/%lld  epoch's mean loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
       r->loss_sum / steps, 100 * r->accuracy_sum / steps);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   PUT("  %.0f images/s", p->images_per_second);
@@ -88,19 +90,52 @@ void end_progress(struct train_report *r) {
   r->line_open = false;
 }
 
+/* ---- Whether it has the processors for itself ---- */
+
+static const double window = 2; /* seconds */
+
+static struct share share_now(void) {
+  struct rusage use;
+  if (getrusage(RUSAGE_SELF, &use) != 0) return (struct share){0};
+  return (struct share){.at = seconds_now(),
+                        .processor = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                                     1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec),
+                        .taken = use.ru_nivcsw};
+}
+
+/* Threads that wait for each other spin, and on processors that others use as well they spin in place of
+ * those they wait for. Where threads are sent away again and again and come to less than their time, that is
+ * what happens; once is enough to say it. */
+static void look_at_share(struct train_report *r) {
+  const char *policy = getenv("OMP_WAIT_POLICY");
+  const int threads = r->settings->threads > 0 ? r->settings->threads : omp_get_num_procs();
+  if (r->told || threads < 2 || (policy != NULL && strcasecmp(policy, "passive") == 0)) return;
+  if (r->share.at <= 0) r->share = share_now(); /* from step 1 on */
+  if (seconds_now() - r->share.at < window) return;
+  const struct share now = share_now();
+  const double seconds = now.at - r->share.at, had = (now.processor - r->share.processor) / seconds;
+  const bool shared = (double)(now.taken - r->share.taken) > 10 * threads * seconds && had < 0.85 * threads;
+  r->share = now;
+  if (!shared) return;
+  end_progress(r);
+  fprintf(
+      stderr,
+      "neap: other processes use the processors too (of %d this run had %.1f); OMP_WAIT_POLICY=passive neap "
+      "train ... may be faster: threads that wait for each other sleep\n",
+      threads, had);
+  r->told = true;
+}
+
 void report_progress(struct train_report *r, const neap_train_progress *p) {
   if (p->step == 0) {
     print_settings(r, p);
     print_memory(r, p->memory);
     fflush(r->file);
+    if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
+      tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);
     return;
   }
-  if (!isfinite(p->loss) && !r->diverged) {
-    end_progress(r);
-    fprintf(stderr, "neap: step %lld: the loss is no number any more; a smaller --lr than %g may help\n",
-            (long long)p->step, r->settings->learning_rate);
-    r->diverged = true;
-  }
+  look_at_share(r);
   if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
   r->epoch_steps++;
   r->loss_sum += p->loss;
@@ -126,7 +161,8 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (result->step_seconds_median > 0)
     fprintf(f, " (%.3f s a step, median; %.0f images/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median);
-  fprintf(f, "\nresult        loss %.4f, accuracy %.2f %%", result->loss, 100 * result->accuracy);
+  fprintf(f, "\nresult        the epoch's mean loss %.4f, accuracy %.2f %%", result->loss,
+          100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
   fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
@@ -144,7 +180,8 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (r->settings->out != NULL) fprintf(f, "checkpoint    %s\n", r->settings->out);
 }
 
-json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
+json_t *train_json(const struct train_report *report, const neap_train_result *r) {
+  const struct train_settings *s = report->settings;
   const neap_memory *m = &r->memory;
   json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "model", s->model, "batch",
                              (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
@@ -161,6 +198,11 @@ json_t *train_json(const struct train_settings *s, const neap_train_result *r) {
                 (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
                 (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
                 "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  if (report->least)
+    json_object_set_new(memory, "affordable_budget_bytes",
+                        costs_too_much(m->cost, m->base_cost) && report->affordable > 0
+                            ? json_integer((json_int_t)report->affordable)
+                            : json_null());
   if (object != NULL &&
       (json_object_update(object, quality) != 0 || json_object_update(object, memory) != 0)) {
     json_decref(object);

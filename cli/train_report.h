@@ -2,38 +2,36 @@
 #ifndef NEAP_CLI_TRAIN_REPORT_H
 #define NEAP_CLI_TRAIN_REPORT_H
 
-#include "cli.h"
+#include "train_settings.h"
 
-struct train_settings {
-  const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan;
-  struct budget budget;
-  int64_t batch, steps, epochs, seed, checkpoint_steps;
-  double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
-      smoothing, time_limit;
-  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, threads;
-  bool nesterov, json;
+/* What the process has had of the processors. */
+struct share {
+  double at, processor; /* seconds, of the clock and of processors */
+  long taken;           /* how often a thread that could run was sent away */
 };
 
 struct train_report {
   const struct train_settings *settings;
-  const char *const *texts; /* the options as they were given, by row */
-  FILE *file;               /* for people: standard output, or standard error beside --json */
-  bool terminal;            /* one line that is written over, or a line now and then */
-  bool line_open, failed, diverged;
+  FILE *file;           /* for people: standard output, or standard error beside --json */
+  bool terminal;        /* one line that is written over, or a line now and then */
+  bool line_open, told; /* told: that it shares the processors */
+  struct share share;
+  bool least;                 /* the budget is the least; then */
+  uint64_t affordable;        /* one that costs little; 0: not known */
   struct watch *watch;        /* until step 1 */
   double last_shown;          /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;
 };
 
-struct train_report make_report(const struct train_settings *settings, const char *const *texts);
+struct train_report make_report(const struct train_settings *settings);
 
 /* The table before step 1, then the progress. */
 void report_progress(struct train_report *report, const neap_train_progress *progress);
 void end_progress(struct train_report *report);
 
 void print_summary(const struct train_report *report, const neap_train_result *result);
-json_t *train_json(const struct train_settings *settings, const neap_train_result *result);
+json_t *train_json(const struct train_report *report, const neap_train_result *result);
 
 /* Prints the smallest budget and the largest batch: EXIT_OVER_BUDGET; or, where the planner has no plan for
  * the model under any budget, that: EXIT_FAILED. */

@@ -46,7 +46,8 @@ const char *neap_version(void);
   X(INVALID_PLAN, "the plan or layout breaks a rule")                                                        \
   X(UNSUPPORTED, "this build or machine cannot do that")                                                     \
   X(INTERRUPTED, "stopped on request")                                                                       \
-  X(INTERNAL, "a fault in Neap")
+  X(INTERNAL, "a fault in Neap")                                                                             \
+  X(DIVERGED, "training has come to numbers that are not finite")
 
 typedef enum neap_status {
 #define NEAP_STATUS_ENUM(name, text) NEAP_##name,
@@ -300,7 +301,8 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
 #define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
 #define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
 
-/* Reads "96MiB", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0). */
+/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0).
+ */
 neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
 
 /* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */
@@ -437,13 +439,14 @@ typedef struct neap_train_progress {
   double loss, accuracy;              /* of this step, in [0, 1] */
   double learning_rate, seconds;      /* of this step */
   double images_per_second, seconds_left;
-  double test_accuracy; /* after an epoch that ends here; -1: not evaluated */
+  double test_accuracy; /* after an epoch that ends here, or the run; -1: not evaluated */
   const neap_memory *memory;
 } neap_train_progress;
 
 typedef struct neap_train_options {
   const char *model, *data; /* "wrn-28-2"; "cifar10:DIR", "mnist:DIR", "synthetic" */
-  neap_model_options shape; /* batch; the rest comes from the data */
+  neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
+                               usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
   double learning_rate;  /* 0: 0.1 */
@@ -452,12 +455,16 @@ typedef struct neap_train_options {
   double step_epochs,
       step_factor; /* NEAP_LR_STEP: times factor every so many epochs; 0: thirds of the run, 0.1 */
   bool no_shuffle, no_augment, no_evaluation;
-  const char *out, *resume; /* checkpoint folders */
+  const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
   const char *initial;      /* a safetensors file with the parameters to start from */
   const char *metrics;      /* a JSON line a step is written here: a new file, or the lines of a run that is
                                resumed go on */
   const char *save_plan;    /* the plan that is used is written here */
+  /* A checkpoint of another run beyond its step 0 in `out`, and metrics that are there, give way; else they
+   * are NEAP_INVALID_ARGUMENT. */
+  bool replace;
+  const char *command; /* a text that is kept in `out`, as command.json; see neap_checkpoint_command */
   /* Called before step 1 (progress->step is 0), when nothing of the run is in `out` yet, and after each
    * step; may be NULL. Not 0: stop after writing a checkpoint, with NEAP_INTERRUPTED. */
   int (*progress)(void *context, const neap_train_progress *progress);
@@ -480,8 +487,27 @@ typedef struct neap_train_result {
   bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;
 
-/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last three. */
+/* Trains. `result` is filled as far as it got, with any status. NEAP_OVER_BUDGET fills the last three.
+ * NEAP_DIVERGED: the loss of a step, or weights that were to be kept, are not finite; the checkpoint in `out`
+ * is the last one before that. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
+
+typedef struct neap_evaluation {
+  int64_t batch, images, step, epoch; /* images: of the test set; step and epoch: done by the checkpoint */
+  double loss, accuracy;              /* means over the labels of the test set */
+  neap_memory memory;
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
+  char weights_sha256[65];
+} neap_evaluation;
+
+/* Evaluates the checkpoint in `options->resume` on the test set. Of the options those of a session, the
+ * model, its shape and the data count; nothing is written. Another batch gives the same accuracy but for
+ * rounding. */
+neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result);
+
+/* The text that was kept with the checkpoint in a folder (neap_train_options.command); the caller frees it.
+ * NULL: none was. */
+neap_status neap_checkpoint_command(const char *folder, char **text);
 
 /* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:
  * none does. Only plans, by the options' planner. Takes it that a larger batch needs no less memory; a batch

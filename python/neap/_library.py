@@ -30,7 +30,8 @@ BUDGET_MAX = 2**64 - 1
     UNSUPPORTED,
     INTERRUPTED,
     INTERNAL,
-) = range(11)
+    DIVERGED,
+) = range(12)
 
 ROLES = ("value", "input", "parameter", "state")  # neap_role
 PASSES = ("forward", "backward", "update")  # neap_pass

@@ -12,8 +12,9 @@ static neap_status parse(const char *text, locale_t plain, uint64_t *bytes, doub
   static const struct {
     const char *name;
     double bytes;
-  } units[] = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-               {"TiB", 0x1p40}, {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+  } units[] = {{"", 1},         {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+               {"TiB", 0x1p40}, {"K", 0x1p10}, {"M", 0x1p20},   {"G", 0x1p30},   {"T", 0x1p40},
+               {"kB", 1e3},     {"MB", 1e6},   {"GB", 1e9},     {"TB", 1e12}};
   static const char *const hint =
       "'%s': must be a size such as 96MiB, 0.5GB or 100663296, a share such as 80%%, min or max";
   RETURN_IF(text == NULL, NEAP_INVALID_ARGUMENT, hint, "");

@@ -70,8 +70,9 @@ static neap_status describe(struct lower_sets *sets, struct region *region) {
                          boundary.count);
     if (status != NEAP_OK) break;
     sets->boundary_start[i + 1] = (int32_t)boundary.count;
-    sets->beyond[i] = bytes_beyond(g, set, boundary.data + sets->boundary_start[i],
-                                   sets->boundary_start[i + 1] - sets->boundary_start[i], seen, sets->words);
+    const int32_t on_it = sets->boundary_start[i + 1] - sets->boundary_start[i];
+    const int32_t *first = on_it > 0 ? boundary.data + sets->boundary_start[i] : NULL;
+    sets->beyond[i] = bytes_beyond(g, set, first, on_it, seen, sets->words);
   }
   if (status == NEAP_OK) {
     sets->boundary = region_copy(region, boundary.data, boundary.count, sizeof *boundary.data);

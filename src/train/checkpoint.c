@@ -3,21 +3,40 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/region.h"
+#include "base/sha256.h"
 #include "run/session.h"
 
-/* Weights, or what a killed run left of writing weights or a state: those begin like what they were to
- * become. */
+static const char command_file[] = "command.json", next_command_file[] = "command.json.next";
+
+/* ".PROCESS.part", as files are called while a process writes them: that of another one that lives is not
+ * ours to remove. */
+static bool is_left_over(const char *ending) {
+  long process;
+  int length = 0;
+  if (sscanf(ending, ".%ld.part%n", &process, &length) != 1 || length == 0 || ending[length] != '\0')
+    return false;
+  return process == (long)getpid() || process < 1 || (kill((pid_t)process, 0) != 0 && errno == ESRCH);
+}
+
+/* Weights, or what a killed run left of writing a file. */
 static bool is_ours(const char *name) {
+  static const char *const files[] = {"state.json", next_command_file};
   int64_t step;
   int length = 0;
-  if (strncmp(name, "state.json.", 11) == 0) return true;
-  return sscanf(name, "weights-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) == 1 && length > 0;
+  if (strcmp(name, next_command_file) == 0) return true;
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    if (strncmp(name, files[i], strlen(files[i])) == 0 && is_left_over(name + strlen(files[i]))) return true;
+  if (sscanf(name, "weights-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) != 1 || length == 0)
+    return false;
+  return name[length] == '\0' || is_left_over(name + length);
 }
 
 /* Removes what the state does not name any more, as far as it can: what stays is only waste. */
@@ -30,34 +49,125 @@ static void remove_others(const char *folder, const char *current) {
   closedir(entries);
 }
 
-static neap_status make_folder(const char *folder) {
-  if (mkdir(folder, 0777) == 0) return NEAP_OK;
-  struct stat status;
-  RETURN_IF(errno != EEXIST || stat(folder, &status) != 0 || !S_ISDIR(status.st_mode), NEAP_IO_FAILED,
-            "%s: cannot be made a folder: %s", folder, strerror(errno));
+/* ---- The command ---- */
+
+static const char *path_in(const char *folder, const char *name, struct region *region) {
+  return region_format(region, "%s/%s", folder, name);
+}
+
+static void digest_text(const char *text, char digest[65]) {
+  struct sha256 hash;
+  sha256_start(&hash);
+  sha256_feed(&hash, text, strlen(text));
+  sha256_finish(&hash, digest);
+}
+
+/* Under its next name: it takes its own when the state that goes with it is there. */
+static neap_status write_command(const char *folder, struct checkpoint *checkpoint, struct region *region) {
+  checkpoint->command_sha256[0] = '\0';
+  if (checkpoint->command == NULL) return NEAP_OK;
+  const char *path = path_in(folder, next_command_file, region);
+  RETURN_IF_NULL(path);
+  digest_text(checkpoint->command, checkpoint->command_sha256);
+  return neap_write_file(path, checkpoint->command, strlen(checkpoint->command));
+}
+
+static neap_status place_command(const char *folder, struct region *region) {
+  const char *next = path_in(folder, next_command_file, region),
+             *path = path_in(folder, command_file, region);
+  RETURN_IF(next == NULL || path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  RETURN_IF(rename(next, path) != 0, NEAP_IO_FAILED, "%s: cannot be written: %s", path, strerror(errno));
   return NEAP_OK;
 }
+
+/* NULL, without a failure, where there is no such file. */
+static neap_status read_command(const char *path, char **text) {
+  size_t length = 0;
+  FILE *file = fopen(path, "rbe");
+  *text = NULL;
+  if (file == NULL && errno == ENOENT) return NEAP_OK;
+  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  errno = 0;
+  const bool any = getdelim(text, &length, '\0', file) >= 0;
+  const int why = ferror(file) ? errno : 0;
+  fclose(file);
+  if (!any) {
+    free(*text);
+    *text = NULL;
+  }
+  RETURN_IF(!any && why != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(why));
+  RETURN_IF(!any, NEAP_BAD_FORMAT, "%s: is empty", path);
+  return NEAP_OK;
+}
+
+static neap_status find_command(const char *folder, struct region *region, char **text) {
+  struct checkpoint checkpoint = {0};
+  char digest[65];
+  const char *next = path_in(folder, next_command_file, region),
+             *path = path_in(folder, command_file, region);
+  RETURN_IF(next == NULL || path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  TRY(checkpoint_read_state(folder, NULL, &checkpoint));
+  TRY(read_command(next, text));
+  if (*text != NULL) digest_text(*text, digest);
+  if (*text != NULL && strcmp(digest, checkpoint.command_sha256) == 0) return NEAP_OK;
+  free(*text);
+  return read_command(path, text);
+}
+
+neap_status neap_checkpoint_command(const char *folder, char **text) {
+  struct region region = {0};
+  char *found = NULL;
+  const neap_status status = find_command(folder, &region, &found);
+  region_free(&region);
+  if (status == NEAP_OK) *text = found;
+  return status;
+}
+
+/* ---- The whole ---- */
 
 neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
                             struct checkpoint *checkpoint) {
   struct region region = {0};
   neap_status status;
   const char *path;
-  TRY(make_folder(folder));
   TRY(neap_session_digest(session, checkpoint->weights_sha256));
   checkpoint->session_steps = (int64_t)session_steps(session);
   snprintf(checkpoint->weights, sizeof checkpoint->weights, "weights-%" PRId64 "-%.12s.safetensors",
            checkpoint->step, checkpoint->weights_sha256);
-  path = region_format(&region, "%s/%s", folder, checkpoint->weights);
+  path = path_in(folder, checkpoint->weights, &region);
   if (path == NULL) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
     goto done;
   }
   TRY_DONE(neap_session_save(session, path));
+  if (!checkpoint->command_placed) TRY_DONE(write_command(folder, checkpoint, &region));
   TRY_DONE(checkpoint_write_state(folder, settings, checkpoint));
+  if (!checkpoint->command_placed && checkpoint->command != NULL) TRY_DONE(place_command(folder, &region));
+  checkpoint->command_placed = true;
   remove_others(folder, checkpoint->weights);
 done:
   region_free(&region);
+  return status;
+}
+
+static bool all_finite(const float *data, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (!isfinite(data[i])) return false;
+  return true;
+}
+
+neap_status checkpoint_weights_are_finite(const neap_session *session, bool *finite) {
+  float *buffer, *allocated;
+  neap_status status = NEAP_OK;
+  *finite = true;
+  TRY(session_scratch(session, &buffer, &allocated));
+  for (int32_t i = 0; status == NEAP_OK && *finite && i < neap_session_variable_count(session); i++) {
+    neap_variable variable;
+    status = neap_session_variable(session, i, &variable);
+    if (status == NEAP_OK) status = neap_session_read(session, i, buffer);
+    if (status == NEAP_OK) *finite = all_finite(buffer, variable.elements);
+  }
+  free(allocated);
   return status;
 }
 

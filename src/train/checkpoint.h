@@ -7,16 +7,18 @@
  *      "loss_sum": 812.4, "correct": 19231, "images": 50000,
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
- *      "weights_sha256": "0f3ab2...", "state_sha256": "..."}
+ *      "weights_sha256": "0f3ab2...", "command_sha256": "...", "state_sha256": "..."}
  *
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
- * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. state_sha256: of
- * the object without this field, compact, keys sorted.
+ * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
+ * of the file command.json, may be missing or empty: there is none. state_sha256: of the object without this
+ * field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
- * removed. */
+ * removed. A command is command.json.next until then; where that was not renamed any more its digest tells
+ * that it is the one. */
 #ifndef NEAP_TRAIN_CHECKPOINT_H
 #define NEAP_TRAIN_CHECKPOINT_H
 
@@ -30,20 +32,29 @@ struct checkpoint {
   double loss_sum;       /* of the epoch so far: over steps, */
   int64_t correct, images;
   double test_accuracy;
-  char weights[96], weights_sha256[65];
+  char weights[96], weights_sha256[65], command_sha256[65];
+  const char *command; /* what to keep as command.json; borrowed; NULL: nothing */
+  bool command_placed; /* the last checkpoint that was saved has it */
 };
 
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* Reads and checks state.json. Every one of `settings` must be there and be equal, or the message names it
- * with both values. */
+/* Reads and checks state.json; command and command_placed stay as they are. Every one of `settings` (NULL:
+ * none) must be there and be equal, or the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
 
+/* The step of the checkpoint in a folder; 0: it is of no worth, or there is none. A state.json that cannot be
+ * read is a failure. */
+neap_status checkpoint_find_step(const char *folder, int64_t *step);
+
 /* Writes weights and state (epoch to test_accuracy are given, the rest is filled in), then removes older
- * weights. Makes the folder where it is missing. After a failure the former checkpoint is still whole. */
+ * weights. The folder is there. After a failure the former checkpoint is still whole. */
 neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
                             struct checkpoint *checkpoint);
+
+/* Whether every parameter, optimizer state and running statistic is finite, as the f32 that a file has. */
+neap_status checkpoint_weights_are_finite(const neap_session *session, bool *finite);
 
 /* Gives the session the weights that the state names, and compares their digest and their steps. */
 neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/region.h"
@@ -40,12 +41,13 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   neap_status status;
   const char *path = region_format(&region, "%s/state.json", folder);
   json_t *state =
-      json_pack("{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s}", "format", "neap-checkpoint",
-                "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch, "step",
-                (json_int_t)checkpoint->step, "session_steps", (json_int_t)checkpoint->session_steps,
-                "loss_sum", json_number(checkpoint->loss_sum), "correct", (json_int_t)checkpoint->correct,
-                "images", (json_int_t)checkpoint->images, "test_accuracy", checkpoint->test_accuracy,
-                "weights", checkpoint->weights, "weights_sha256", checkpoint->weights_sha256);
+      json_pack("{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s, s:s}", "format",
+                "neap-checkpoint", "version", VERSION, "settings", settings, "epoch",
+                (json_int_t)checkpoint->epoch, "step", (json_int_t)checkpoint->step, "session_steps",
+                (json_int_t)checkpoint->session_steps, "loss_sum", json_number(checkpoint->loss_sum),
+                "correct", (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images,
+                "test_accuracy", checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
+                checkpoint->weights_sha256, "command_sha256", checkpoint->command_sha256);
   if (path == NULL || state == NULL)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
   else
@@ -87,6 +89,10 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
   TRY(get_text(state, place, "weights", sizeof checkpoint->weights, checkpoint->weights));
   RETURN_IF(strchr(checkpoint->weights, '/') != NULL, NEAP_BAD_FORMAT,
             "%s: field 'weights': '%s' is not a name in this folder", place->file, checkpoint->weights);
+  checkpoint->command_sha256[0] = '\0';
+  if (json_object_get(state, "command_sha256") != NULL)
+    TRY(get_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
+                 checkpoint->command_sha256));
   return get_text(state, place, "weights_sha256", sizeof checkpoint->weights_sha256,
                   checkpoint->weights_sha256);
 }
@@ -112,15 +118,52 @@ static neap_status fail_setting(const char *path, const char *name, const json_t
   return status;
 }
 
-static neap_status check_settings(const json_t *state, const struct json_place *place, json_t *settings) {
+/* Where the learning rates hang on the length of the run, it cannot be made longer. `weights`: to begin with.
+ */
+static neap_status check_length(const json_t *saved, const json_t *settings, const struct json_place *place,
+                                const char *folder, const char *weights) {
+  const json_t *was = json_object_get(saved, "steps"), *now = json_object_get(settings, "steps");
+  RETURN_IF(
+      now != NULL && was != NULL && !json_equal(was, now), NEAP_INVALID_ARGUMENT,
+      "%s: the learning rates of this run were laid out over its %lld steps from the beginning on, so "
+      "that its steps cannot be %lld now: only --schedule constant, and step with --step-epochs, can be "
+      "gone on with for longer; a new run can begin with its weights: --init %s/%s",
+      place->file, (long long)json_integer_value(was), (long long)json_integer_value(now), folder, weights);
+  return NEAP_OK;
+}
+
+/* Of settings those that differ with the length come last: another batch makes another length as well. */
+static neap_status check_settings(const json_t *state, const struct json_place *place, const char *folder,
+                                  const char *weights, json_t *settings) {
+  static const char *const of_length[] = {"steps", "drop_steps"};
   json_t *saved, *wanted;
   const char *name;
   TRY(json_need(state, "settings", place, &saved));
   json_object_foreach(settings, name, wanted) {
     const json_t *value = json_object_get(saved, name);
+    if (strcmp(name, of_length[0]) == 0 || strcmp(name, of_length[1]) == 0) continue;
     if (!json_equal(value, wanted)) return fail_setting(place->file, name, value, wanted);
   }
+  TRY(check_length(saved, settings, place, folder, weights));
+  for (size_t i = 0; i < sizeof of_length / sizeof *of_length; i++) {
+    const json_t *value = json_object_get(saved, of_length[i]);
+    wanted = json_object_get(settings, of_length[i]);
+    if (wanted != NULL && !json_equal(value, wanted))
+      return fail_setting(place->file, of_length[i], value, wanted);
+  }
   return NEAP_OK;
+}
+
+neap_status checkpoint_find_step(const char *folder, int64_t *step) {
+  struct checkpoint checkpoint = {0};
+  struct region region = {0};
+  neap_status status = NEAP_OK;
+  const char *path = region_format(&region, "%s/state.json", folder);
+  RETURN_IF_NULL(path);
+  if (access(path, F_OK) == 0) status = checkpoint_read_state(folder, NULL, &checkpoint);
+  region_free(&region);
+  *step = checkpoint.step;
+  return status;
 }
 
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint) {
@@ -132,7 +175,7 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
   TRY_DONE(json_read(place.file, "neap-checkpoint", &state));
   TRY_DONE(check_digest(state, &place));
   TRY_DONE(get_fields(state, &place, checkpoint));
-  TRY_DONE(check_settings(state, &place, settings));
+  TRY_DONE(check_settings(state, &place, folder, checkpoint->weights, settings));
 done:
   json_decref(state);
   region_free(&region);

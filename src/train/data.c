@@ -113,7 +113,11 @@ static void take_statistics(struct data_set *set) {
 }
 
 neap_status data_open(const char *name, struct data_set *set) {
-  *set = (struct data_set){0};
+  return data_open_as(name, &(struct data_wish){0}, set);
+}
+
+neap_status data_open_as(const char *name, const struct data_wish *wish, struct data_set *set) {
+  *set = (struct data_set){.wish = *wish};
   const size_t length = strcspn(name, ":");
   const char *argument = name[length] == ':' ? name + length + 1 : "";
   for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {

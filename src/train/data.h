@@ -1,9 +1,10 @@
 /* Data sets of labelled images, and batches of them.
  *
- * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:side=32,classes=10,images=10000,seed=0]". Its
- * images stay 8 bits a pixel in the process: files that are not compressed are mapped (and must not be cut
- * short while they are), the others are held. That memory is the data set's, not training's, and no part of a
- * budget; it is all in place when data_open returns, and nothing is allocated afterwards. */
+ * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:side=32,classes=10,images=10000,seed=0]",
+ * which draws what is wished where its name leaves it open. Its images stay 8 bits a pixel in the process:
+ * files that are not compressed are mapped (and must not be cut short while they are), the others are held.
+ * That memory is the data set's, not training's, and no part of a budget; it is all in place when data_open
+ * returns, and nothing is allocated afterwards. */
 #ifndef NEAP_TRAIN_DATA_H
 #define NEAP_TRAIN_DATA_H
 
@@ -29,6 +30,13 @@ struct data_split {
   struct data_part parts[DATA_MAX_FILES];
 };
 
+/* For whom the data are: what a source that draws its images takes from it. Zeros: no wish. */
+struct data_wish {
+  int64_t image[3], classes; /* of labels; those of pixels with the background */
+  int64_t batch;             /* there are some batches, whatever they take */
+  bool pixels;               /* labels by pixel are needed */
+};
+
 struct data_set {
   const char *name;          /* of its source, without the argument; a constant */
   int64_t image[3], classes; /* channels, height, width */
@@ -40,6 +48,7 @@ struct data_set {
 
   /* Private. */
   struct region region;
+  struct data_wish wish;
   const void *source; /* for label_row */
   void (*label_row)(const struct data_set *set, int64_t number, int label, int64_t row,
                     int32_t *labels); /* of the pixels of a row, [width] */
@@ -54,6 +63,7 @@ struct data_set {
 /* Opens, checks every record and takes the statistics. Errors name the file and the offset. Free with
  * data_close, whatever the status. */
 neap_status data_open(const char *name, struct data_set *set);
+neap_status data_open_as(const char *name, const struct data_wish *wish, struct data_set *set);
 void data_close(struct data_set *set);
 
 /* The order of the training records in an epoch: a permutation of 0..count-1 (Fisher and Yates), a function

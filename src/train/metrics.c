@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
@@ -51,10 +52,18 @@ static neap_status cut(FILE *file, const char *path, int64_t resumed_step) {
   return NEAP_OK;
 }
 
+neap_status metrics_check_new(const char *path) {
+  struct stat status;
+  if (path == NULL || stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return NEAP_OK;
+  RETURN_IF(status.st_size > 0, NEAP_INVALID_ARGUMENT,
+            "%s: holds something already; name another file for the metrics, or replace it (--force)", path);
+  return NEAP_OK;
+}
+
 neap_status metrics_open(const char *path, int64_t resumed_step, struct metrics *metrics) {
   *metrics = (struct metrics){.path = path};
   if (path == NULL) return NEAP_OK;
-  FILE *file = resumed_step > 0 ? fopen(path, "r+be") : NULL;
+  FILE *file = resumed_step >= 0 ? fopen(path, "r+be") : NULL;
   const bool goes_on = file != NULL;
   if (!goes_on) file = fopen(path, "wbe");
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be written: %s", path, strerror(errno));

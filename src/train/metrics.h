@@ -12,9 +12,13 @@ struct metrics {
   const char *path; /* borrowed */
 };
 
-/* Begins a new file; or, with `resumed_step` above 0, goes on with the one that is there: lines of later
- * steps and a last one that is not whole are cut off. A line that is no metrics line is an error, and the
- * file stays as it is. `path` may be NULL. */
+/* Whether a new file would take the place of one with something in it: NEAP_INVALID_ARGUMENT. `path` may be
+ * NULL. */
+neap_status metrics_check_new(const char *path);
+
+/* Begins a new file; or, with a `resumed_step` of 0 or more, goes on with the one that is there: lines of
+ * later steps and a last one that is not whole are cut off. A line that is no metrics line is an error, and
+ * the file stays as it is. `path` may be NULL. */
 neap_status metrics_open(const char *path, int64_t resumed_step, struct metrics *metrics);
 
 /* Writes {"step", "epoch", "loss", "accuracy", "learning_rate", "seconds"} and, where there is one,

@@ -9,14 +9,20 @@
 
 #include "train/data_source.h"
 
-enum { NOISE = 48, MAX_CLASSES = 1000, MAX_IMAGES = 1000000 };
+enum { NOISE = 48, MIN_SIDE = 8, MAX_CLASSES = 1000, MAX_IMAGES = 1000000 };
 
-/* What to draw, with the usual values; TEST_PART training images for a test image. */
+/* What to draw; TEST_PART training images for a test image. */
 struct drawing {
   uint64_t seed;
-  int64_t side, classes, images;
+  int64_t channels, height, width, classes, images;
 };
 enum { TEST_PART = 5 };
+
+/* So many images where nobody says how many, but no more bytes than these, and some batches in any case. */
+enum { USUAL_IMAGES = 10000, USUAL_BYTES = 128 << 20, USUAL_BATCHES = 4 };
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Whether (x, y) is inside; the shape fills [-1, 1] x [-1, 1], y points down. Mirrored, a shape is itself. */
 static bool disc(double x, double y) { return x * x + y * y <= 1; }
@@ -54,10 +60,10 @@ struct scene {
 };
 
 static struct scene scene_of(const struct drawing *drawing, const uint32_t place[4]) {
-  const double size = (double)drawing->side;
+  const double size = (double)least(drawing->height, drawing->width);
   struct scene scene = {.radius = between(size * 3 / 16, size * 3 / 8, place[0])};
-  scene.centre_x = between(scene.radius, size - scene.radius, place[1]);
-  scene.centre_y = between(scene.radius, size - scene.radius, place[2]);
+  scene.centre_x = between(scene.radius, (double)drawing->width - scene.radius, place[1]);
+  scene.centre_y = between(scene.radius, (double)drawing->height - scene.radius, place[2]);
   return scene;
 }
 
@@ -66,9 +72,10 @@ static bool is_inside(const struct scene *scene, int label, int64_t row, int64_t
                                 ((double)row + 0.5 - scene->centre_y) / scene->radius);
 }
 
-/* pixels [3, side, side]. Random numbers by (image, counter): 0 and 1 for the scene, then 3 bytes a pixel. */
+/* pixels [channels, height, width]. Random numbers by (image, counter): 0 and 1 for the scene, then a byte
+ * for each channel of a pixel. */
 static void draw(const struct drawing *drawing, uint64_t image, int label, uint8_t *pixels) {
-  const int64_t side = drawing->side, plane = side * side;
+  const int64_t width = drawing->width, plane = drawing->height * width;
   uint32_t place[4], colour[4], noise[4];
   data_random(drawing->seed, STREAM_DRAW, image, 0, place);
   data_random(drawing->seed, STREAM_DRAW, image, 1, colour);
@@ -77,8 +84,8 @@ static void draw(const struct drawing *drawing, uint64_t image, int label, uint8
   const int lighter = place[3] & 1 ? 1 : -1;
   for (int64_t k = 0; k < plane; k++) {
     if (k % 4 == 0) data_random(drawing->seed, STREAM_DRAW, image, (uint64_t)(2 + k / 4), noise);
-    const bool inside = is_inside(&scene, label, k / side, k % side);
-    for (int c = 0; c < 3; c++) {
+    const bool inside = is_inside(&scene, label, k / width, k % width);
+    for (int c = 0; c < (int)drawing->channels; c++) {
       const int background = (int)between(64, 192, colour[c]);
       const int contrast = lighter * (32 + (int)(contrasts >> (8 * c) & 63));
       const int shake = (int)(noise[k % 4] >> (8 * c) & 255) * (2 * NOISE + 1) / 256 - NOISE;
@@ -93,13 +100,13 @@ static void label_row(const struct data_set *set, int64_t number, int label, int
   uint32_t place[4];
   data_random(drawing->seed, STREAM_DRAW, (uint64_t)number, 0, place);
   const struct scene scene = scene_of(drawing, place);
-  for (int64_t column = 0; column < drawing->side; column++)
+  for (int64_t column = 0; column < drawing->width; column++)
     labels[column] = is_inside(&scene, label, row, column) ? 1 + label : 0;
 }
 
 static neap_status draw_split(struct data_set *set, const struct drawing *drawing, int64_t first,
                               int64_t count, struct data_split *split) {
-  const size_t bytes = (size_t)(3 * drawing->side * drawing->side);
+  const size_t bytes = (size_t)(drawing->channels * drawing->height * drawing->width);
   uint8_t *pixels = region_alloc(&set->region, (size_t)count, bytes);
   uint8_t *labels = region_alloc(&set->region, (size_t)count, 2);
   RETURN_IF(pixels == NULL || labels == NULL, NEAP_OUT_OF_MEMORY,
@@ -122,16 +129,20 @@ static neap_status draw_split(struct data_set *set, const struct drawing *drawin
   return data_add_part(split, &part);
 }
 
+/* What stands in the name; 0: it does not. */
+struct words {
+  int64_t side, classes, images, seed;
+};
+
 /* Reads "name=number,name=number". */
-static neap_status parse(const char *argument, struct drawing *drawing) {
-  int64_t seed = 0;
+static neap_status parse(const char *argument, struct words *words) {
   const struct {
     const char *name;
     int64_t *value, least, most;
-  } fields[] = {{"side", &drawing->side, 8, DATA_MAX_SIDE},
-                {"classes", &drawing->classes, 2, MAX_CLASSES},
-                {"images", &drawing->images, 1, MAX_IMAGES},
-                {"seed", &seed, 0, INT64_MAX}};
+  } fields[] = {{"side", &words->side, MIN_SIDE, DATA_MAX_SIDE},
+                {"classes", &words->classes, 2, MAX_CLASSES},
+                {"images", &words->images, 1, MAX_IMAGES},
+                {"seed", &words->seed, 0, INT64_MAX}};
   enum { FIELDS = sizeof fields / sizeof *fields };
   for (const char *at = argument; *at != '\0'; at += *at == ',') {
     const size_t length = strcspn(at, "=,");
@@ -150,21 +161,49 @@ static neap_status parse(const char *argument, struct drawing *drawing) {
               argument, fields[k].name, (long long)fields[k].least, (long long)fields[k].most);
     at = end;
   }
-  drawing->seed = (uint64_t)seed;
+  return NEAP_OK;
+}
+
+/* What the name says, else what is wished, else the usual. A pixel's classes are one more: the background. */
+static neap_status settle(const struct words *words, const struct data_wish *wish, struct drawing *drawing) {
+  const bool wished = wish->image[0] > 0 && words->side == 0;
+  *drawing = (struct drawing){.seed = (uint64_t)words->seed,
+                              .channels = wished ? wish->image[0] : 3,
+                              .height = wished             ? wish->image[1]
+                                        : words->side == 0 ? 32
+                                                           : words->side,
+                              .classes = words->classes};
+  drawing->width = wished ? wish->image[2] : drawing->height;
+  if (drawing->classes == 0) drawing->classes = wish->classes > 0 ? wish->classes - wish->pixels : SHAPES;
+  const int64_t low = least(drawing->height, drawing->width), high = most(drawing->height, drawing->width);
+  RETURN_IF(
+      drawing->channels > DATA_MAX_CHANNELS || low < MIN_SIDE || high > DATA_MAX_SIDE, NEAP_INVALID_ARGUMENT,
+      "data set 'synthetic': images have 1 to %d channels and %d to %d pixels a side, not %lldx%lldx%lld",
+      DATA_MAX_CHANNELS, MIN_SIDE, DATA_MAX_SIDE, (long long)drawing->channels, (long long)drawing->height,
+      (long long)drawing->width);
+  RETURN_IF(drawing->classes < 1 || drawing->classes > MAX_CLASSES, NEAP_INVALID_ARGUMENT,
+            "data set 'synthetic': there are 1 to %d classes%s to draw, not %lld", MAX_CLASSES,
+            wish->pixels ? " beside the background" : "", (long long)drawing->classes);
+  const int64_t bytes = drawing->channels * drawing->height * drawing->width;
+  const int64_t room = most(USUAL_BYTES / bytes, USUAL_BATCHES * least(wish->batch, MAX_IMAGES));
+  drawing->images = words->images > 0 ? words->images : least(USUAL_IMAGES, most(room, 1));
   return NEAP_OK;
 }
 
 neap_status synthetic_open(const char *argument, struct data_set *set) {
-  struct drawing drawing = {.side = 32, .classes = SHAPES, .images = 10000};
-  TRY(parse(argument, &drawing));
-  set->image[0] = 3;
-  set->image[1] = set->image[2] = drawing.side;
+  struct words words = {0};
+  struct drawing drawing;
+  TRY(parse(argument, &words));
+  TRY(settle(&words, &set->wish, &drawing));
+  set->image[0] = drawing.channels;
+  set->image[1] = drawing.height;
+  set->image[2] = drawing.width;
   set->classes = drawing.classes;
   set->pixel_classes = drawing.classes + 1;
   set->label_row = label_row;
   set->source = region_copy(&set->region, &drawing, 1, sizeof drawing);
   RETURN_IF_NULL(set->source);
-  set->crop_padding = drawing.side / 8;
+  set->crop_padding = least(drawing.height, drawing.width) / 8;
   set->flip = true;
   TRY(draw_split(set, &drawing, 0, drawing.images, &set->train));
   return draw_split(set, &drawing, drawing.images, (drawing.images + TEST_PART - 1) / TEST_PART, &set->test);

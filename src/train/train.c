@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "run/session.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
+#include "train/folder.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
 #include "zoo/zoo.h"
@@ -28,8 +30,11 @@ struct training {
   struct learning_rate rate;
   struct metrics metrics;
   json_t *settings;
+  struct region region;
+  struct folder_lock lock; /* of options->out */
   struct checkpoint state;
   int threads;
+  bool pixels; /* are classified, not images */
   int64_t batch, epoch_steps, steps;
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
@@ -50,8 +55,10 @@ static neap_status check_options(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || options->data == NULL, NEAP_INVALID_ARGUMENT,
             "a run needs a model and data");
   RETURN_IF(options->steps < 0 || options->epochs < 0 || options->checkpoint_steps < 0 ||
-                options->shape.batch < 0,
-            NEAP_INVALID_ARGUMENT, "steps, epochs, batch and steps between checkpoints must not be negative");
+                options->shape.batch < 0 || options->shape.classes < 0 || options->shape.image[0] < 0 ||
+                options->shape.image[1] < 0 || options->shape.image[2] < 0,
+            NEAP_INVALID_ARGUMENT,
+            "steps, epochs, batch, image, classes and steps between checkpoints must not be negative");
   RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
             "%lld steps and %lld epochs are both asked for; give one of them", (long long)options->steps,
             (long long)options->epochs);
@@ -75,14 +82,42 @@ static int64_t labels_per_image(const struct training *t) {
   return t->map[0] > 0 ? t->map[0] * t->map[1] : 1;
 }
 
-static neap_status build_model(struct training *t) {
-  const bool pixels = model_classifies_pixels(t->options->model);
-  RETURN_IF(pixels && t->data.pixel_classes == 0, NEAP_INVALID_ARGUMENT,
+/* Data that are drawn are drawn as the model, or who asks for it, wants them. */
+static neap_status open_data(struct training *t) {
+  const neap_model_options *asked = &t->options->shape;
+  neap_model_options usual;
+  TRY(model_usual(t->options->model, &usual, &t->pixels));
+  struct data_wish wish = {.classes = asked->classes > 0 ? asked->classes : usual.classes,
+                           .batch = asked->batch > 0 ? asked->batch : usual.batch,
+                           .pixels = t->pixels};
+  for (int i = 0; i < 3; i++) wish.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
+  return data_open_as(t->options->data, &wish, &t->data);
+}
+
+/* Images are those of the data; classes too, or more where they are asked for. */
+static neap_status settle_shape(struct training *t) {
+  const neap_model_options *asked = &t->options->shape;
+  RETURN_IF(t->pixels && t->data.pixel_classes == 0, NEAP_INVALID_ARGUMENT,
             "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps",
             t->options->model, t->options->data);
-  t->shape = t->options->shape;
-  for (int i = 0; i < 3; i++) t->shape.image[i] = t->data.image[i];
-  t->shape.classes = pixels ? t->data.pixel_classes : t->data.classes;
+  t->shape = *asked;
+  t->shape.classes = t->pixels ? t->data.pixel_classes : t->data.classes;
+  for (int i = 0; i < 3; i++) {
+    t->shape.image[i] = t->data.image[i];
+    RETURN_IF(asked->image[i] > 0 && asked->image[i] != t->data.image[i], NEAP_INVALID_ARGUMENT,
+              "images of %lldx%lldx%lld are asked for, but %s has %lldx%lldx%lld", (long long)asked->image[0],
+              (long long)asked->image[1], (long long)asked->image[2], t->options->data,
+              (long long)t->data.image[0], (long long)t->data.image[1], (long long)t->data.image[2]);
+  }
+  RETURN_IF(asked->classes > 0 && asked->classes < t->shape.classes, NEAP_INVALID_ARGUMENT,
+            "%lld classes are asked for, but %s has %lld", (long long)asked->classes, t->options->data,
+            (long long)t->shape.classes);
+  if (asked->classes > 0) t->shape.classes = asked->classes;
+  return NEAP_OK;
+}
+
+static neap_status build_model(struct training *t) {
+  TRY(settle_shape(t));
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   find_map(t);
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
@@ -194,6 +229,29 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   return NEAP_OK;
 }
 
+/* What is there already gives way only where that is asked for. */
+static neap_status check_places(const struct training *t) {
+  const neap_train_options *o = t->options;
+  int64_t step;
+  if (o->resume == NULL && !o->replace) TRY(metrics_check_new(o->metrics));
+  if (o->out == NULL || o->replace || (o->resume != NULL && folder_is_same(o->out, o->resume)))
+    return NEAP_OK;
+  TRY(checkpoint_find_step(o->out, &step));
+  RETURN_IF(
+      step > 0, NEAP_INVALID_ARGUMENT,
+      "%s: holds the checkpoint of a run, of step %lld; go on with it (--resume), name another folder, or "
+      "replace it (--force)",
+      o->out, (long long)step);
+  return NEAP_OK;
+}
+
+/* Before anything that takes long. */
+static neap_status claim_places(struct training *t) {
+  if (t->options->out != NULL) TRY(folder_hold(t->options->out, &t->region, &t->lock));
+  t->state.command = t->options->command;
+  return check_places(t);
+}
+
 /* Everything that a run holds besides the session's memory. */
 static neap_status allocate(struct training *t) {
   t->order = malloc((size_t)t->data.train.count * sizeof *t->order);
@@ -278,9 +336,10 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
 }
 
 /* Over the whole test set; the last batch is filled up with images that are none. */
-static neap_status evaluate(struct training *t) {
+static neap_status evaluate(struct training *t, double *loss) {
   const int64_t count = t->data.test.count;
   int64_t correct = 0;
+  *loss = 0;
   for (int64_t first = 0; first < count; first += t->batch) {
     for (int64_t i = 0; i < t->batch; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
     const struct data_batch batch = {.count = t->batch,
@@ -292,14 +351,36 @@ static neap_status evaluate(struct training *t) {
     data_fill(&t->data, &t->data.test, &batch, t->images, t->labels);
     TRY(neap_session_evaluate(t->session, &result));
     correct += result.correct;
+    *loss += result.loss * (double)(first + t->batch <= count ? t->batch : count - first) / (double)count;
   }
   t->state.test_accuracy = (double)correct / (double)(count * labels_per_image(t));
   return NEAP_OK;
 }
 
+/* What went wrong, and what there is to go on from. */
+static neap_status fail_diverged(const struct training *t, const char *what) {
+  char kept[300] = "";
+  if (t->options->out != NULL && t->saved_step >= 0)
+    snprintf(kept, sizeof kept, "; %.200s holds the checkpoint of step %lld", t->options->out,
+             (long long)t->saved_step);
+  return neap_fail(NEAP_DIVERGED,
+                   "step %lld: %s%s; a learning rate (--lr) below %g or a warm-up (--warmup) may help",
+                   (long long)t->state.step, what, kept, t->rate.base);
+}
+
+/* A step can have a finite loss and leave weights that are not: they may neither replace a checkpoint nor be
+ * the end of a run that went well. */
+static neap_status check_weights(const struct training *t) {
+  bool finite;
+  TRY(checkpoint_weights_are_finite(t->session, &finite));
+  return finite ? NEAP_OK : fail_diverged(t, "the weights are not finite");
+}
+
 /* The metrics first: they may be ahead of the checkpoint, which cuts them on resuming, but never behind. */
 static neap_status save(struct training *t) {
-  if (t->options->out == NULL || t->saved_step == t->state.step) return NEAP_OK;
+  if (t->saved_step == t->state.step) return NEAP_OK;
+  TRY(check_weights(t));
+  if (t->options->out == NULL) return NEAP_OK;
   TRY(metrics_sync(&t->metrics));
   TRY(checkpoint_save(t->options->out, t->settings, t->session, &t->state));
   t->saved_step = t->state.step;
@@ -311,7 +392,8 @@ static neap_status end_with_checkpoint(struct training *t, neap_status failure) 
   struct ending ending;
   if (t->options->out == NULL) return failure;
   ending_keep(&ending, failure);
-  const bool saved = checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
+  const bool saved = check_weights(t) == NEAP_OK &&
+                     checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
   if (!saved) return ending_tell(&ending);
   return neap_fail(failure, "%s; %s holds a checkpoint of step %lld", ending.message, t->options->out,
                    (long long)t->state.step);
@@ -353,11 +435,13 @@ static neap_status run_steps(struct training *t) {
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
     const bool epoch_ends = step % t->epoch_steps == 0;
     progress.test_accuracy = -1;
-    if (epoch_ends && !t->options->no_evaluation) {
-      TRY(evaluate(t));
+    if ((epoch_ends || step == t->steps) && !t->options->no_evaluation && isfinite(progress.loss)) {
+      double unused;
+      TRY(evaluate(t, &unused));
       progress.test_accuracy = t->state.test_accuracy;
     }
     const neap_status written = metrics_write(&t->metrics, &progress);
+    if (!isfinite(progress.loss)) return fail_diverged(t, "the loss is not finite");
     if (written != NEAP_OK) return end_with_checkpoint(t, written);
     if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
     progress.seconds_left =
@@ -410,7 +494,8 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
 
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(check_options(t->options));
-  TRY(data_open(t->options->data, &t->data));
+  TRY(claim_places(t));
+  TRY(open_data(t));
   TRY(build_model(t));
   TRY(make_settings(t));
   TRY(allocate(t));
@@ -418,7 +503,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   TRY(create_session(t, result));
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(load_weights(t));
-  TRY(metrics_open(t->options->metrics, t->state.step, &t->metrics));
+  TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
   return run_steps(t);
 }
 
@@ -429,6 +514,8 @@ static void release(struct training *t) {
   free(t->order);
   free(t->records);
   data_close(&t->data);
+  folder_release(&t->lock);
+  region_free(&t->region);
 }
 
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
@@ -441,4 +528,41 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
   release(&t);
   TRY(ending_tell(&ending));
   return filled != NEAP_OK ? filled : closed;
+}
+
+/* ---- A checkpoint, without training ---------------------------------------------------------------------
+ */
+
+static neap_status run_evaluation(struct training *t, neap_train_result *unused, neap_evaluation *result) {
+  const char *folder = t->options->resume;
+  RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
+  TRY(check_options(t->options));
+  TRY(open_data(t));
+  TRY(build_model(t));
+  TRY(allocate(t));
+  TRY(checkpoint_read_state(folder, NULL, &t->state));
+  const neap_status made = create_session(t, unused);
+  result->smallest_budget = unused->smallest_budget;
+  TRY(made);
+  TRY(checkpoint_load_weights(folder, &t->state, t->session));
+  TRY(evaluate(t, &result->loss));
+  result->batch = t->batch;
+  result->images = t->data.test.count;
+  result->step = t->state.step;
+  result->epoch = t->state.epoch;
+  result->accuracy = t->state.test_accuracy;
+  neap_session_memory(t->session, &result->memory);
+  memcpy(result->weights_sha256, t->state.weights_sha256, sizeof result->weights_sha256);
+  return NEAP_OK;
+}
+
+neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
+  struct training t = {.options = options, .saved_step = -1, .state.test_accuracy = -1};
+  neap_train_result unused = {0};
+  *result = (neap_evaluation){0};
+  t.threads = team_size(options->session.threads);
+  struct ending ending;
+  ending_keep(&ending, run_evaluation(&t, &unused, result));
+  release(&t);
+  return ending_tell(&ending);
 }

@@ -171,12 +171,24 @@ static bool matches(const char *pattern, const char *name, int64_t *numbers) {
   return *name == '\0';
 }
 
-bool model_classifies_pixels(const char *name) {
+static neap_status find_family(const char *name, int64_t *numbers, const struct family **family) {
+  RETURN_IF(name == NULL, NEAP_INVALID_ARGUMENT, "a model needs a name; `neap models` lists them");
+  for (int i = 0; i < FAMILIES; i++) {
+    *family = &families[i];
+    if (matches(families[i].pattern, name, numbers)) return NEAP_OK;
+  }
+  return neap_fail(NEAP_INVALID_ARGUMENT, "there is no model '%s'; `neap models` lists them", name);
+}
+
+neap_status model_usual(const char *name, neap_model_options *usual, bool *pixels) {
   int64_t numbers[4];
-  for (int i = 0; i < FAMILIES; i++)
-    if (matches(families[i].pattern, name, numbers))
-      return families[i].build == build_unet || families[i].build == build_pspnet;
-  return false;
+  const struct family *family;
+  TRY(find_family(name, numbers, &family));
+  *usual = (neap_model_options){.batch = family->batch,
+                                .image = {family->image[0], family->image[1], family->image[2]},
+                                .classes = family->classes};
+  *pixels = family->build == build_unet || family->build == build_pspnet;
+  return NEAP_OK;
 }
 
 void name_block(neap_builder *b, int64_t stage, int64_t block) {
@@ -215,20 +227,18 @@ static neap_status build(const char *name, const struct family *family, const st
 
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph) {
   const neap_model_options none = {0}, *o = options != NULL ? options : &none;
-  RETURN_IF(name == NULL, NEAP_INVALID_ARGUMENT, "a model needs a name; `neap models` lists them");
+  const struct family *family;
+  int64_t numbers[4] = {0};
+  TRY(find_family(name, numbers, &family));
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->image[0] < 0 || o->image[1] < 0 || o->image[2] < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, image and classes must not be negative", name);
-  for (int i = 0; i < FAMILIES; i++) {
-    const struct family *family = &families[i];
-    struct blueprint p = {.batch = o->batch ? o->batch : family->batch,
-                          .channels = o->image[0] ? o->image[0] : family->image[0],
-                          .height = o->image[1] ? o->image[1] : family->image[1],
-                          .width = o->image[2] ? o->image[2] : family->image[2],
-                          .classes = o->classes ? o->classes : family->classes};
-    if (!matches(family->pattern, name, p.numbers)) continue;
-    p.batch_norm = strstr(family->pattern, "-bn") != NULL;
-    if (family->check != NULL) TRY(family->check(&p));
-    return build(name, family, &p, o->smoothing, graph);
-  }
-  return neap_fail(NEAP_INVALID_ARGUMENT, "there is no model '%s'; `neap models` lists them", name);
+  struct blueprint p = {.batch = o->batch ? o->batch : family->batch,
+                        .channels = o->image[0] ? o->image[0] : family->image[0],
+                        .height = o->image[1] ? o->image[1] : family->image[1],
+                        .width = o->image[2] ? o->image[2] : family->image[2],
+                        .classes = o->classes ? o->classes : family->classes,
+                        .batch_norm = strstr(family->pattern, "-bn") != NULL};
+  memcpy(p.numbers, numbers, sizeof p.numbers);
+  if (family->check != NULL) TRY(family->check(&p));
+  return build(name, family, &p, o->smoothing, graph);
 }

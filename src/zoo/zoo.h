@@ -31,8 +31,8 @@ neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct b
     check_vgg(const struct blueprint *p), check_densenet(const struct blueprint *p),
     check_unet(const struct blueprint *p), check_pspnet(const struct blueprint *p);
 
-/* Does a model of this name classify pixels? */
-bool model_classifies_pixels(const char *name);
+/* The shape that a model of this name has where nothing else is said, and whether it classifies pixels. */
+neap_status model_usual(const char *name, neap_model_options *usual, bool *pixels);
 
 /* "stage2.block3" */
 void name_block(neap_builder *b, int64_t stage, int64_t block);

@@ -40,10 +40,29 @@ expect 1 "$neap" curve skipping.json --planner revolve -o skipping.svg
 quiet
 [ ! -e skipping.svg ] || fail "a picture of nothing"
 
-# What auto asks is asked where nobody is named; the number of points is as wished.
-expect 0 "$neap" curve skipping.json --points 3 --json
-grep -q '"planner": "evict"' out || fail "evict is not asked"
+# Where nobody is named a few are asked, and the best of them comes first; all are those that auto asks.
+expect 0 "$neap" curve g.json --points 3 --json
+for planner in chen-sqrt rotor evict neap; do
+  grep -q "\"planner\": \"$planner\"" out || fail "$planner is not asked"
+done
+! grep -q '"planner": "dtr"' out || fail "dtr is asked"
+same "$(field tradable)" true "whether there is something to trade"
+least=$(field best.0.peak_bytes)
+expect 0 "$neap" curve g.json --points 3
+[ ! -s err ] || fail "a message about a curve like any other"
+same "$(awk 'NR == 2 { print $1, $2 }' out)" "the best" "the first row"
+expect 0 "$neap" curve g.json --points 3 -o few.csv
+same "$(tail -n +2 few.csv | sort -t, -k2n | head -1 | cut -d, -f2)" "$least" "the first of the best"
+expect 0 "$neap" curve skipping.json --planner all --points 3 --json
+grep -q '"planner": "dtr"' out || fail "dtr is not asked"
 ! grep -q '"planner": "checkmate"' out || fail "checkmate is asked, and auto does not ask it"
+[ ! -s err ] || fail "who was not named is told of"
+
+# A model that has nothing to trade says so.
+expect 0 "$neap" curve --model mlp --points 2
+says "nothing to trade"
+expect 0 "$neap" curve --model mlp --points 2 --json
+same "$(field tradable)" false "what an mlp has to trade"
 
 # A planner looks the same beside whomever it is drawn: the line and the mark of a legend's row stand before its name.
 look() { grep -B2 ">$1</text>" "$2" | head -2 | grep -o 'stroke[^ ]*"\|^<[a-z]*' || fail "$2: $1 is not in the legend"; }

@@ -27,6 +27,13 @@ printf 'id,lower,upper,size\na,-9223372036854775808,9223372036854775807,4\nb,-92
 expect 0 "$neap" layout far.csv --json
 same "$(field height)" 8 "buffers that live as long as can be said"
 
+# `-o -`: the buffers on standard output, and nothing else.
+expect 0 "$neap" layout in.csv -o out.csv
+expect 0 "$neap" layout in.csv -o -
+cmp out out.csv || fail "the layout on standard output"
+[ ! -e - ] || fail "a file of the name -"
+expect 2 "$neap" layout in.csv -o - --json
+
 bad() { # bad LINE: is refused with its place
   printf 'id,lower,upper,size\na,0,3,4\n%s\n' "$1" >bad.csv
   expect 1 "$neap" layout bad.csv
@@ -40,6 +47,12 @@ bad 'b,3,9,x'
 bad 'b,3,9,99999999999999999999'
 bad 'b,-99999999999999999999,9,4'
 bad 'b,3,9,4,5'
+bad ' a ,3,9,4'
+says "line 3: there is a buffer 'a' already"
+printf 'size,lower,id\t,upper\n1,0,b,3\n\n1,0,a,3\n1,0,b,3\n1,0,a,3\n' >bad.csv
+expect 1 "$neap" layout bad.csv -o none.csv
+says "line 5: there is a buffer 'b' already"
+[ ! -e none.csv ] || fail "a file was written for buffers that are not told apart"
 printf 'id,lower,upper,size\na,0,3,1\0002\n' >bad.csv
 expect 1 "$neap" layout bad.csv
 says "line 2"

@@ -44,6 +44,21 @@ expect 0 "$neap" show g.json p.json --budget 90% -o show.html --json
 peak_position=$(field peak_position) peak_node=$(field peak_node)
 ! grep -E 'https?://' show.html | grep -v 'http://www.w3.org/2000/svg' || fail "the page names another place"
 
+# What the page says of the peak and of each kind is what the table says, to the last digit.
+visit show.html '
+  report("summary", element("plan-summary").textContent);
+  for (const line of element("kinds").rows) report("row", [...line.cells].map((cell) => cell.textContent).join(" ").trim());'
+expect 0 "$neap" show g.json p.json --budget 90%
+peak=$(sed -n 's/^\(peak [0-9.]* [KMG]*i*B\):.*/\1/p' out)
+case $(reported summary) in
+  *": $peak, "*) ;;
+  *) fail "the page says: $(reported summary), not $peak" ;;
+esac
+awk '/^kind/ { on = 1; next } on' out | tr -s ' ' | sed 's/ $//' | grep -v ' 0 B 0.0 % 0 B$' | sort >table.out
+reported row | tail -n +2 | tr -s ' ' | sort >table.page
+diff table.out table.page || fail "the table and the page differ"
+expect 0 "$neap" show g.json p.json --budget 90% -o show.html --json
+
 # Of the ten rectangles with the largest areas: which instance, what its middle has for a colour, what the tip says.
 visit show.html "$pointer"'
   const plan = data.plans[0], ids = plan.first.map((_, i) => i).filter((i) => plan.from[i] <= plan.last[i]);

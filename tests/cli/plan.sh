@@ -53,6 +53,41 @@ expect 3 "$neap" plan "${small[@]}" "${by[@]}" --batch $((batch + 1)) --budget $
 expect 3 "$neap" plan g.json --budget 64 --json
 same "$(field largest_batch)" 0 "largest batch of a graph file"
 
+# The least that costs much: what it costs, and a budget that costs at most half more, which is held to.
+deep=(--model preresnet-56 --batch 2 --threads 1)
+for by in rotor revolve; do
+  expect 0 "$neap" plan "${deep[@]}" --planner $by --budget min --json
+  awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead > 0.5) }' || fail "the least costs little, and the test tests nothing"
+  affordable=$(field affordable_budget_bytes) least=$(field peak_bytes)
+  says "--budget $affordable"
+  same "$(wc -l <err)" 1 "lines about it"
+  [ "$affordable" -gt "$least" ] || fail "what costs less is less than the least"
+  expect 0 "$neap" plan "${deep[@]}" --planner $by --budget "$affordable" --json
+  awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead <= 0.5) }' || fail "$affordable costs $(field overhead)"
+  [ ! -s err ] || fail "a word about a budget that is not the least"
+done
+write_chain() { # write_chain FILE LENGTH: all values of one size, all nodes of one cost
+  local id last=$((2 * $2)) tensors='{"name": "x", "bytes": 64, "role": "input"}' nodes='' inputs pass
+  for id in $(seq $last); do
+    tensors+=", {\"name\": \"t$id\", \"bytes\": 64000, \"role\": \"value\"}"
+    inputs=$((id - 1)) pass=forward
+    if [ "$id" -gt "$2" ]; then inputs+=", $((last - id + 1 == id - 1 ? 0 : last - id + 1))" pass=backward; fi
+    nodes+="${nodes:+,}{\"name\": \"n$id\", \"op\": \"f\", \"pass\": \"$pass\", \"cost\": 1, \"workspace\": 0,
+      \"inputs\": [$inputs], \"outputs\": [$id], \"updates\": [], \"inplace\": []}"
+  done
+  echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"chain\", \"tensors\": [$tensors],
+    \"nodes\": [$nodes], \"outputs\": [$last]}" >"$1"
+}
+write_chain chain.json 24
+expect 0 "$neap" plan chain.json --budget min --json
+affordable=$(field affordable_budget_bytes)
+says "--budget $affordable"
+expect 0 "$neap" plan chain.json --budget "$affordable" --json
+awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead <= 0.5) }' || fail "$affordable costs $(field overhead)"
+expect 0 "$neap" plan --model mlp --threads 1 --budget min --json
+same "$(field affordable_budget_bytes)" null "what costs less than what costs little"
+[ ! -s err ] || fail "a word about a least that costs little"
+
 # All planners.
 for planner in $("$neap" planners | awk '/^[^ ]/ {print $1}'); do
   expect 0 "$neap" plan g.json --budget max --planner "$planner" -o "$planner.json"
@@ -61,6 +96,30 @@ done
 write_skipping skipping.json
 expect 0 "$neap" plan skipping.json --budget 85% --planner all --json
 has plans.0.planner plans.0.feasible plans.1.planner
+# A row has the name that was asked, whoever made the plan.
+for budget in max 85%; do
+  expect 0 "$neap" plan skipping.json --budget $budget --planner all --json
+  row=0
+  for planner in $("$neap" planners | awk '/^[^ ]/ {print $1}'); do
+    same "$(field plans.$row.planner)" "$planner" "row $row of all planners with $budget"
+    row=$((row + 1))
+  done
+done
+expect 0 "$neap" plan skipping.json --budget max --planner evict --json
+same "$(field planner) $(field made_by)" "evict keep-all" "a planner that was asked, and who made the plan"
+
+# `-o -` is standard output, which then has nothing else; a unit that means two things is told of.
+expect 0 "$neap" graph "${small[@]}" -o -
+cmp out g.json || fail "the graph on standard output"
+expect 0 "$neap" plan g.json --budget 85% -o -
+"$neap" check g.json out >/dev/null || fail "the plan on standard output"
+[ ! -e - ] || fail "a file of the name -"
+expect 2 "$neap" plan g.json -o - --json
+expect 0 "$neap" plan g.json --budget 900M --json
+same "$(field budget_bytes)" $((900 << 20)) "900M"
+says "--budget 900M is read as 900 MiB (943718400 bytes)"
+expect 0 "$neap" plan g.json --budget 900MiB
+[ ! -s err ] || fail "a message about a unit that is clear"
 
 # A planner that does not take a graph says so: no budget would help.
 expect 1 "$neap" plan skipping.json --budget 90% --planner revolve
@@ -94,6 +153,25 @@ expect 0 "$neap" show g.json p.json
 expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json
 has peak_bytes peak_node kinds.parameters.at_peak_bytes kinds.workspace.most_bytes
 grep -q "</svg>" show.svg && grep -q "budget" show.svg || fail "the picture of memory"
+# Plan, table and picture have one peak; the label of the budget stands beside its line, not in the legend.
+expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json
+same "$(($(field live_bytes) + $(field gap_bytes)))" "$(field peak_bytes)" "what lives and the gaps"
+same "$(field within_budget)" true "a plan within its budget"
+[ ! -s err ] || fail "a warning about a plan within its budget"
+expect 0 "$neap" plan g.json --budget 85%
+peak=$(awk '/^planner/ { getline; print $2, $3 }' out)
+expect 0 "$neap" show g.json p.json --budget 85% -o show.svg
+grep -qF "peak $peak: " out || fail "show has another peak than plan: $peak"
+grep -qF "peak $peak (" show.svg || fail "the picture has another peak than plan: $peak"
+grep -q "^gaps in the arena" out || fail "the gaps are not in the table"
+x=$(grep -o '<text x="[0-9.]*"[^>]*text-anchor="end"[^>]*>budget ' show.svg | sed 's/<text x="\([0-9]*\).*/\1/')
+legend=$(grep -o '<rect x="[0-9.]*"[^>]*width="14"' show.svg | head -1 | sed 's/<rect x="\([0-9]*\).*/\1/')
+[ "$x" -lt "$legend" ] || fail "the label of the budget ends at $x, the legend begins at $legend"
+expect 0 "$neap" show g.json p.json --budget 60% -o show.svg --json
+same "$(field within_budget)" false "a plan over the budget"
+says "more than the budget of"
+grep -q "exceeded by" show.svg || fail "the picture does not say that the budget is exceeded"
+
 for ending in csv svg html; do expect 0 "$neap" curve g.json --planner rotor,evict --points 3 -o curve.$ending; done
 grep -q "</svg>" curve.svg && grep -q "</html>" curve.html || fail "the picture of the curve"
 same "$(head -1 curve.csv)" "planner,peak_bytes,overhead" "the curve's heading"
@@ -142,7 +220,7 @@ expect 0 "$neap" plan tree.json --budget 60%
 grep -qF "+0.0 %" out || fail "no overhead of +0.0 % in the table"
 
 # A graph file is as it is: options for models do not go with it.
-for option in "--batch 4" "--optimizer adamw" "--momentum 0" "--conv direct" "--backend reference" "--costs measured" "--variant base"; do
+for option in "--batch 4" "--image 3x16x16" "--classes 4" "--optimizer adamw" "--momentum 0" "--conv direct" "--backend reference" "--costs measured" "--variant base"; do
   expect 2 "$neap" plan tree.json --budget 60% $option
   grep -q -- "${option% *} goes with --model" err || fail "no word of ${option% *} for a model: $(cat err)"
 done

@@ -13,6 +13,11 @@ if grep -q "NEAP_SANITIZE:BOOL=ON" "$build/CMakeCache.txt"; then flags=-fsanitiz
 expect 0 cc -std=c17 -Wall -Wextra -Werror $flags example.c -o shared $(pkg-config --cflags --libs neap)
 LD_LIBRARY_PATH=$folder/installed/lib expect 0 ./shared
 cat out
+# The archive, where both kinds are installed: nothing is looked for when it runs.
+# shellcheck disable=SC2046
+expect 0 cc -std=c17 $flags example.c -o archive $(pkg-config --static --define-variable=library=-l:libneap.a --cflags --libs neap)
+! ldd archive | grep libneap || fail "the archive was asked for"
+expect 0 ./archive
 rm "$folder"/installed/lib/libneap.so*
 expect 0 cc -std=c17 $flags example.c -o static $(pkg-config --static --cflags --libs neap)
 expect 0 ./static

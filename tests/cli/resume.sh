@@ -39,6 +39,25 @@ sed -i 's/"options": {/&"--momentum": "0.9",/' adamw/command.json
 expect 0 "$neap" train --resume adamw --json
 same "$(field steps)" 4 "steps of a run with an option of another optimizer"
 
+# A command of another kind or version is refused by the name of the field.
+cp adamw/command.json command.json
+while read -r edit named; do
+  sed "$edit" command.json >adamw/command.json
+  ! cmp -s command.json adamw/command.json || fail "'$edit' changed nothing"
+  expect 1 "$neap" train --resume adamw
+  quiet
+  says adamw/command.json
+  says "$named"
+done <<'EOF'
+s/neap-command/neap-plan/ format
+s/"format"/"shape"/ format
+s/"version":.1/"version":2/ version
+s/"version":.1/"version":"1"/ version
+s/"options"/"choices"/ options
+s/"0.9"/0.9/ options
+EOF
+cp command.json adamw/command.json
+
 # While it plans there is nothing to save: it ends at once.
 env --default-signal=INT "$neap" train --model wrn-28-2 --data synthetic --budget 30% --time-limit 60 --out planned >out 2>err &
 running=$!

@@ -21,6 +21,12 @@ for budget in min 85%; do
       fail "$budget: the process grew by more than the budget and its overhead"
   fi
 done
+deep=("${train[@]}" --steps 1 --model preresnet-20 --batch 2 --planner revolve)
+expect 0 "${deep[@]}" --budget min --json
+affordable=$(field affordable_budget_bytes)
+says "--budget $affordable"
+expect 0 "${deep[@]}" --budget "$affordable" --json
+awk -v cost="$(field cost)" -v base="$(field base_cost)" 'BEGIN { exit !(cost <= 1.5 * base) }' || fail "$affordable costs more"
 expect 0 "${train[@]}" --steps 3 --plan plan-min.json --json
 same "$(field weights_sha256)" "$weights" "weights with a plan that is replayed"
 expect 0 "${train[@]}" --steps 3 --seed 2 --json
@@ -36,6 +42,30 @@ for text in "parameters" "arena" "peak" "keeping everything would need" "step 3/
   grep -qF "$text" out || fail "the output does not have '$text'"
 done
 
+grep -qF "epoch's mean loss" out || fail "the progress does not say what its loss is"
+
+# Where others take the processors, that is said once. Who sets the policy knows.
+busy=()
+for _ in 1 2 3 4 5 6; do
+  while :; do :; done &
+  busy+=($!)
+done
+end_busy() { kill "${busy[@]}" 2>/dev/null || true; }
+trap 'end_busy; rm -rf "$folder"' EXIT
+sharing=("$neap" train --model wrn-10-1 --batch 8 --threads 2 --data synthetic --evaluate off --steps 1000000 --schedule constant)
+env -u OMP_WAIT_POLICY -u OMP_NUM_THREADS "${sharing[@]}" >shared.out 2>shared.err &
+running=$!
+for _ in $(seq 600); do
+  grep -q OMP_WAIT_POLICY=passive shared.err && break
+  sleep 0.1
+done
+kill -INT $running
+wait $running || true
+OMP_WAIT_POLICY=passive timeout -s INT 6 "${sharing[@]}" >passive.out 2>passive.err || true
+end_busy
+[ "$(grep -c OMP_WAIT_POLICY=passive shared.err)" = 1 ] || fail "who shares the processors is not told once: $(cat shared.err)"
+! grep -q OMP_WAIT_POLICY passive.err || fail "who has set the policy is told of it"
+
 # Metrics: a JSON line a step.
 expect 0 "${train[@]}" --steps 3 --metrics m.jsonl --json
 same "$(wc -l <m.jsonl)" 3 "metrics lines"
@@ -44,6 +74,25 @@ while read -r line; do
     echo "$line" | "$json_field" $name >/dev/null || fail "metrics without $name"
   done
 done <m.jsonl
+
+# A loss that is not finite ends the run, and what is kept is finite.
+diverging=("${train[@]}" --lr 1e20 --schedule constant --out diverged)
+expect 5 "${diverging[@]}" --steps 50 --checkpoint-every 1 --json
+last=$(field steps)
+[ "$last" -lt 50 ] || fail "the run went on"
+says "not finite"
+says "--lr"
+kept=$("$json_field" step <diverged/state.json)
+says "diverged holds the checkpoint of step $kept"
+[ "$kept" -lt "$last" ] || fail "a checkpoint of the step that diverged"
+expect 5 "$neap" train --resume diverged
+says "diverged holds the checkpoint of step $kept"
+expect 5 "${train[@]}" --lr 1e20 --schedule constant --steps 50 --metrics diverged.jsonl --json
+same "$(field loss)" null "the loss of a run that diverged"
+same "$(tail -1 diverged.jsonl | "$json_field" loss)" null "the last line of its metrics"
+says "the loss is not finite"
+expect 5 "${train[@]}" --lr 1e20 --schedule constant --steps 50
+! grep -q "^result" out || fail "a run that diverged has a result"
 
 # Over the budget: both remedies work.
 by=(--steps 1 --planner evict)

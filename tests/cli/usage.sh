@@ -3,7 +3,7 @@ source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" --help
 expect 0 "$neap" --version
-verbs="train plan curve show check graph layout models planners ops"
+verbs="train evaluate plan curve show check graph layout models planners ops"
 for verb in $verbs; do
   expect 0 "$neap" "$verb" --help
   grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"
@@ -15,6 +15,14 @@ for verb in $verbs; do
   says "neap $verb --help"
 done
 
+for verb in $verbs; do
+  expect 0 "$neap" help "$verb"
+  cp out help
+  expect 0 "$neap" "$verb" --help
+  cmp out help || fail "help $verb is not $verb --help"
+done
+expect 0 "$neap" help
+
 wrong() { # wrong NAMED ARGUMENT...: the message names NAMED
   local named=$1
   shift
@@ -24,6 +32,13 @@ wrong() { # wrong NAMED ARGUMENT...: the message names NAMED
 }
 wrong "verb"
 wrong "learn" learn
+wrong "learn" help learn
+wrong "plan" help train plan
+for momentum in 1 2 -0.5; do
+  wrong "--momentum $momentum" train --model wrn-10-1 --data synthetic --momentum $momentum
+  wrong "--momentum $momentum" plan --model wrn-10-1 --momentum $momentum
+done
+wrong "--beta2 1" train --model wrn-10-1 --data synthetic --optimizer adamw --beta2 1
 wrong "--model" train --data synthetic
 wrong "--data" train --model wrn-10-1
 wrong "--budget" train --model wrn-10-1 --data synthetic --budget
@@ -32,6 +47,11 @@ wrong "--budget -1" plan --model wrn-10-1 --budget -1
 wrong "--batch 0" plan --model wrn-10-1 --batch 0
 wrong "--batch 1.5" plan --model wrn-10-1 --batch 1.5
 wrong "--batch 99999999999999999999" plan --model wrn-10-1 --batch 99999999999999999999
+for image in 3 3x32 3x32x32x1 0x32x32 3x-1x32 3x32x 3x32x9999999999 "3 x32x32"; do
+  wrong "--image $image" plan --model wrn-10-1 --image "$image"
+done
+wrong "--classes 0" train --model wrn-10-1 --data synthetic --classes 0
+wrong "not 5x32x32" train --model wrn-10-1 --data synthetic --image 5x32x32
 wrong "--threads 0" plan --model wrn-10-1 --threads 0
 wrong "--threads 4294967297" plan --model wrn-10-1 --threads 4294967297
 wrong "40000 threads" plan --model wrn-10-1 --threads 40000
@@ -60,6 +80,8 @@ wrong "wrn-11-1" plan --model wrn-11-1
 wrong "no-such-model" train --model no-such-model --data synthetic
 wrong "graph file" plan --budget max
 wrong "g.json" plan --model wrn-10-1 g.json
+wrong "folder" evaluate
+wrong "there is no use" evaluate one other
 wrong "plan file" check g.json
 wrong "there is no use" check g.json p.json more.json
 wrong "-o" graph --model wrn-10-1

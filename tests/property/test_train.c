@@ -238,6 +238,7 @@ static void test_resume_anywhere(void **state) {
     options = usual();
     options.out = in_folder("out");
     options.metrics = in_folder("pieces.jsonl");
+    options.replace = true;
     options.progress = stop_at;
     options.context = &stop;
     neap_train_result result;
@@ -315,6 +316,7 @@ static neap_train_options killed_options(void) {
   options.checkpoint_steps = 1;
   options.out = in_folder("killed");
   options.metrics = in_folder("killed.jsonl");
+  options.replace = true;
   if (access(in_folder("killed/state.json"), F_OK) == 0) options.resume = options.out;
   return options;
 }

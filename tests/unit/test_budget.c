@@ -16,6 +16,8 @@ static void test_budgets_that_are_read(void **state) {
     double fraction;
   } budgets[] = {{"96MiB", 96 << 20, 0},
                  {"96 mib", 96 << 20, 0},
+                 {"96M", 96 << 20, 0},
+                 {"1.5 k", 1536, 0},
                  {"0.5GB", 500000000, 0},
                  {"1e3", 1000, 0},
                  {"100663296", 100663296, 0},

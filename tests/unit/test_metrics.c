@@ -43,7 +43,7 @@ static size_t read_all(char *text, size_t size) {
 
 static void test_lines(void **state) {
   (void)state;
-  write_steps(0, 1, 9);
+  write_steps(-1, 1, 9);
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
   for (int step = 1; step <= 9; step++) {
@@ -70,9 +70,9 @@ static void test_lines(void **state) {
 static void test_resume(void **state) {
   (void)state;
   static char whole[4096], got[4096];
-  write_steps(0, 1, 9);
+  write_steps(-1, 1, 9);
   const size_t size = read_all(whole, sizeof whole);
-  for (int64_t resumed = 1; resumed <= 9; resumed++) {
+  for (int64_t resumed = 0; resumed <= 9; resumed++) {
     write_steps(resumed, resumed + 1, 9);
     assert_int_equal(read_all(got, sizeof got), size);
     assert_string_equal(got, whole);
@@ -108,16 +108,30 @@ static void test_other_file(void **state) {
   }
 }
 
+/* What is new takes no file's place but an empty one's, and what is no file is written to. */
+static void test_new_file(void **state) {
+  (void)state;
+  unlink(path);
+  assert_int_equal(metrics_check_new(path), NEAP_OK);
+  assert_int_equal(metrics_check_new(NULL), NEAP_OK);
+  assert_int_equal(metrics_check_new("/dev/null"), NEAP_OK);
+  write_steps(-1, 1, 0);
+  assert_int_equal(metrics_check_new(path), NEAP_OK);
+  write_steps(-1, 1, 1);
+  assert_int_equal(metrics_check_new(path), NEAP_INVALID_ARGUMENT);
+  assert_non_null(strstr(neap_error_message(), path));
+}
+
 static void test_failures(void **state) {
   (void)state;
   struct metrics metrics;
-  assert_int_equal(metrics_open("/dev/null/metrics", 0, &metrics), NEAP_IO_FAILED);
+  assert_int_equal(metrics_open("/dev/null/metrics", -1, &metrics), NEAP_IO_FAILED);
   assert_non_null(strstr(neap_error_message(), "/dev/null/metrics"));
-  assert_int_equal(metrics_open(NULL, 0, &metrics), NEAP_OK);
+  assert_int_equal(metrics_open(NULL, -1, &metrics), NEAP_OK);
   assert_int_equal(metrics_write(&metrics, &(neap_train_progress){.step = 1}), NEAP_OK);
   assert_int_equal(metrics_close(&metrics), NEAP_OK);
   if (access("/dev/full", W_OK) != 0) skip();
-  assert_int_equal(metrics_open("/dev/full", 0, &metrics), NEAP_OK);
+  assert_int_equal(metrics_open("/dev/full", -1, &metrics), NEAP_OK);
   assert_int_equal(metrics_write(&metrics, &(neap_train_progress){.step = 1}), NEAP_IO_FAILED);
   metrics_close(&metrics);
 }
@@ -135,10 +149,8 @@ static int remove_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_lines),
-      cmocka_unit_test(test_resume),
-      cmocka_unit_test(test_other_file),
-      cmocka_unit_test(test_failures),
+      cmocka_unit_test(test_lines),    cmocka_unit_test(test_resume),   cmocka_unit_test(test_other_file),
+      cmocka_unit_test(test_new_file), cmocka_unit_test(test_failures),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -1,0 +1,60 @@
+/* What more memory would save: the smallest budget found at which recomputation takes half as long again at
+ * most.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const double half_more = 0.5;
+
+enum { HALVINGS = 7 };
+
+/* Whether one planner has a plan that costs no more within so many bytes; what it takes. */
+static bool is_met(const neap_step *step, uint64_t budget, const char *planner, uint64_t *bytes) {
+  neap_plan *plan;
+  neap_plan_info info;
+  if (neap_plan_make(step, budget, planner, NULL, &plan) != NEAP_OK) return false;
+  neap_plan_describe(plan, &info);
+  *bytes = plan_bytes(plan);
+  neap_plan_free(plan);
+  return overhead_of(info.cost, info.base_cost) <= half_more;
+}
+
+/* Who answers for "auto", which gives no dearer plan: the quickest that takes such a step. Who was asked by
+ * name does it himself. */
+static const char *answering_planner(const neap_step *step, const char *asked, uint64_t everything) {
+  uint64_t bytes;
+  if (strcmp(asked, "auto") != 0) return asked;
+  return is_met(step, everything, "rotor", &bytes) ? "rotor" : "evict";
+}
+
+bool costs_too_much(double cost, double base_cost) { return overhead_of(cost, base_cost) > half_more; }
+
+uint64_t affordable_budget(const neap_step *step, const char *planner) {
+  neap_plan *plan;
+  neap_plan_info info;
+  if (neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan) != NEAP_OK) return 0;
+  neap_plan_describe(plan, &info);
+  uint64_t met = plan_bytes(plan), missed = info.lower_bound_bytes > 0 ? info.lower_bound_bytes : 1;
+  neap_plan_free(plan);
+  const char *answering = answering_planner(step, planner, met);
+  for (int i = 0; i < HALVINGS && met > missed + 1; i++) {
+    const uint64_t tried = (uint64_t)sqrt((double)met * (double)missed);
+    uint64_t bytes = tried;
+    if (tried <= missed || tried >= met) break;
+    if (is_met(step, tried, answering, &bytes))
+      met = bytes < tried ? bytes : tried;
+    else
+      missed = tried;
+  }
+  return met;
+}
+
+void tell_affordable(double cost, double base_cost, uint64_t budget) {
+  fprintf(stderr, "neap: --budget min costs %s in recomputation", overhead_text(cost, base_cost).text);
+  if (budget > 0)
+    fprintf(stderr, "; --budget %llu (%s) costs at most +50 %%", (unsigned long long)budget,
+            bytes_text(budget).text);
+  fputc('\n', stderr);
+}

@@ -1,0 +1,105 @@
+/* neap evaluate */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_settings.h"
+
+struct settings {
+  const char *data;
+  struct budget budget;
+  int64_t batch;
+  int threads;
+  bool json;
+};
+
+const struct option evaluate_options[] = {
+    {"--data", "SET", "whose test images are taken (the run's)", OPTION_TEXT, offsetof(struct settings, data),
+     0, 0},
+    {"--batch", "N", "images at a time (the run's)", OPTION_INTEGER, offsetof(struct settings, batch), 1, 0},
+    {"--budget", "B", "bytes that it may use (the run's)", OPTION_BUDGET, offsetof(struct settings, budget),
+     0, 0},
+    {"--threads", "N", "that it runs on (the run's)", OPTION_INT, offsetof(struct settings, threads), 1, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
+     0},
+    {0},
+};
+
+enum { EVALUATE_OPTIONS = sizeof evaluate_options / sizeof *evaluate_options };
+
+/* What was given, as it is given to `neap train --resume FOLDER`: those options have the same names. */
+static int read_run(const char *folder, const char *const *texts, struct train_arguments *run) {
+  static const struct verb as_train = {.name = "evaluate", .options = train_options};
+  char *list[EVALUATE_OPTIONS + 1] = {0};
+  int count = 0, result = EXIT_DONE;
+  *run = (struct train_arguments){0};
+  bool whole = asprintf(&list[count], "--resume=%s", folder) >= 0;
+  if (whole) count++;
+  for (int i = 0; whole && evaluate_options[i].name != NULL; i++) {
+    if (texts[i] == NULL || evaluate_options[i].kind == OPTION_SWITCH) continue;
+    whole = asprintf(&list[count], "%s=%s", evaluate_options[i].name, texts[i]) >= 0;
+    if (whole) count++;
+  }
+  if (whole)
+    result = read_train_settings(&as_train, count, list, run);
+  else
+    result = report_failure(&as_train, no_memory());
+  memcpy(run->owned, list, (size_t)count * sizeof *list); /* settings point to them */
+  return result;
+}
+
+static neap_status evaluate(const struct train_settings *run, bool planned_anew, neap_evaluation *result) {
+  neap_train_options options = train_library_options(run);
+  options.out = options.metrics = options.save_plan = NULL;
+  if (planned_anew) options.session.plan_file = NULL; /* it is for the run's own batch and threads */
+  options.session.plan_quick = true; /* it is planned for training, and only the arena is used */
+  const neap_status status = neap_evaluate(&options, result);
+  if (status != NEAP_OVER_BUDGET || options.session.plan_file != NULL) return status;
+  options.session.plan_quick = false; /* a quick look may miss what is just met */
+  return neap_evaluate(&options, result);
+}
+
+static json_t *evaluation_json(const struct train_settings *run, const neap_evaluation *e) {
+  return json_pack(
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:s}", "model", run->model, "data", run->data,
+      "batch", (json_int_t)e->batch, "images", (json_int_t)e->images, "step", (json_int_t)e->step, "epoch",
+      (json_int_t)e->epoch, "test_accuracy", number_json(e->accuracy), "test_loss", number_json(e->loss),
+      "budget_bytes", (json_int_t)e->memory.budget, "planned_peak_bytes", (json_int_t)e->memory.planned_peak,
+      "measured_peak_bytes", (json_int_t)e->memory.measured_peak, "weights_sha256", e->weights_sha256);
+}
+
+static void print_evaluation(const char *folder, const struct train_settings *run, const neap_evaluation *e) {
+  printf("checkpoint    %s: %s after step %lld, %lld whole epoch%s\n", folder, run->model, (long long)e->step,
+         (long long)e->epoch, e->epoch == 1 ? "" : "s");
+  printf("test          accuracy %.2f %%, loss %.4f, over %lld images of %s\n", 100 * e->accuracy, e->loss,
+         (long long)e->images, run->data);
+  printf("memory        %s of a budget of %s\n", bytes_text(e->memory.measured_peak).text,
+         bytes_text(e->memory.budget).text);
+}
+
+int run_evaluate(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {0};
+  struct operands operands;
+  const char *texts[EVALUATE_OPTIONS] = {0};
+  if (!read_arguments(verb, count, arguments, &s, &operands, texts)) return EXIT_USAGE;
+  if (operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
+  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  struct train_arguments run;
+  neap_evaluation evaluation;
+  int result = read_run(operands.values[0], texts, &run);
+  if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
+  if (result == EXIT_DONE) {
+    const bool anew = s.budget.text != NULL || s.batch > 0 || s.threads > 0;
+    const neap_status status = evaluate(&run.settings, anew, &evaluation);
+    if (status != NEAP_OK) result = report_failure(verb, status);
+    if (status == NEAP_OVER_BUDGET && evaluation.smallest_budget > 0)
+      fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
+              (unsigned long long)evaluation.smallest_budget, bytes_text(evaluation.smallest_budget).text);
+  }
+  if (result == EXIT_DONE && s.json)
+    result = print_json(evaluation_json(&run.settings, &evaluation));
+  else if (result == EXIT_DONE)
+    print_evaluation(operands.values[0], &run.settings, &evaluation);
+  free_train_settings(&run);
+  return result;
+}

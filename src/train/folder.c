@@ -1,0 +1,91 @@
+#include "train/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TRIES = 8 };
+
+static neap_status make_folder(const char *folder, bool *made) {
+  *made = mkdir(folder, 0777) == 0;
+  if (*made) return NEAP_OK;
+  struct stat status;
+  RETURN_IF(errno != EEXIST || stat(folder, &status) != 0 || !S_ISDIR(status.st_mode), NEAP_IO_FAILED,
+            "%s: cannot be made a folder: %s", folder, strerror(errno));
+  return NEAP_OK;
+}
+
+/* Who holds it has written its number there. */
+static neap_status fail_held(const char *folder, int file) {
+  char text[24] = "";
+  const ssize_t length = pread(file, text, sizeof text - 1, 0);
+  const long process = length > 0 ? strtol(text, NULL, 10) : 0;
+  RETURN_IF(
+      process > 0, NEAP_IO_FAILED,
+      "%s: a run (process %ld) is writing its checkpoints there; name another folder, or wait for its end",
+      folder, process);
+  return neap_fail(NEAP_IO_FAILED,
+                   "%s: a run is writing its checkpoints there; name another folder, or wait for its end",
+                   folder);
+}
+
+/* A holder that ends removes the file: what was locked may be one that is not there any more. */
+static bool is_at(int file, const char *path) {
+  struct stat ours, there;
+  return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_dev == there.st_dev &&
+         ours.st_ino == there.st_ino;
+}
+
+static void write_process(int file) {
+  char text[24];
+  const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+  /* It is for a message only. */
+  if (ftruncate(file, 0) == 0 && pwrite(file, text, (size_t)length, 0) < 0) return;
+}
+
+static neap_status take(struct folder_lock *lock) {
+  for (int i = 0; i < TRIES; i++) {
+    const int file = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    RETURN_IF(file < 0, NEAP_IO_FAILED, "%s: cannot be written: %s", lock->path, strerror(errno));
+    if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      const neap_status status = fail_held(lock->folder, file);
+      close(file);
+      return status;
+    }
+    if (is_at(file, lock->path)) {
+      lock->file = file;
+      write_process(file);
+      return NEAP_OK;
+    }
+    close(file);
+  }
+  return neap_fail(NEAP_IO_FAILED, "%s: other runs come and go there", lock->folder);
+}
+
+neap_status folder_hold(const char *folder, struct region *region, struct folder_lock *lock) {
+  *lock = (struct folder_lock){.folder = folder};
+  struct folder_lock draft = {.folder = folder, .path = region_format(region, "%s/lock", folder)};
+  RETURN_IF_NULL(draft.path);
+  TRY(make_folder(folder, &draft.made));
+  const neap_status status = take(&draft);
+  if (status == NEAP_OK) *lock = draft;
+  return status;
+}
+
+void folder_release(struct folder_lock *lock) {
+  if (lock->path == NULL) return;
+  unlink(lock->path);
+  close(lock->file);
+  if (lock->made) rmdir(lock->folder); /* it stays where anything is in it */
+  *lock = (struct folder_lock){0};
+}
+
+bool folder_is_same(const char *one, const char *other) {
+  struct stat a, b;
+  return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}

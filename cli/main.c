@@ -10,6 +10,8 @@ static const struct verb verbs[] = {
      "Train a model on data inside a memory budget.", train_options, run_train},
     {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
      evaluate_options, run_evaluate},
+    {"predict", "--model M --weights F --data D -o OUT.npy [--output NAME] [--budget B]",
+     "Run a trained model over data and write its outputs.", predict_options, run_predict},
     {"plan", "(--model M [--batch N] | GRAPH.json) --budget B [--planner P] [-o PLAN.json]",
      "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",

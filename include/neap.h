@@ -418,7 +418,8 @@ neap_status neap_session_write(neap_session *session, int32_t index, const float
 /* An output by name (neap_output), after an evaluation or a prediction and before the next step: its shape,
  * and its elements as f32 in row-major order. Either may be NULL; shapes are known at any time.
  * NEAP_OVER_BUDGET: in a training session, where it does not fit into the arena. */
-neap_status neap_session_output(const neap_session *session, const char *name, neap_variable *shape, float *data);
+neap_status neap_session_output(const neap_session *session, const char *name, neap_variable *shape,
+                                float *data);
 
 /* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as
  * hexadecimal. */
@@ -504,6 +505,28 @@ typedef struct neap_evaluation {
  * model, its shape and the data count; nothing is written. Another batch gives the same accuracy but for
  * rounding. */
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result);
+
+/* What to predict. Zeroed but for model, weights, data and out it is usable. */
+typedef struct neap_predict_options {
+  const char *model, *weights, *data; /* a ready-made model, a file of safetensors, a data set */
+  const char *out;                    /* the file that is written: NumPy's, f32 [records, ...] */
+  const char *output;                 /* which output of the model; NULL: "logits" */
+  bool training_records;              /* instead of the test set's */
+  neap_model_options shape;
+  neap_session_options session; /* budget, threads, backend, convolution; the rest does not matter */
+} neap_predict_options;
+
+typedef struct neap_predict_result {
+  int64_t records;
+  int rank;
+  int64_t dims[NEAP_MAX_RANK]; /* of what is in the file */
+  double accuracy;             /* where there is a value for each class: right answers by record; else -1 */
+  neap_memory memory;          /* weights, a batch and the prediction's arena */
+  uint64_t smallest_budget;    /* with NEAP_OVER_BUDGET: that would do */
+} neap_predict_result;
+
+/* Runs a model over all records of a set, in their order. The file is written whole or not at all. */
+neap_status neap_predict(const neap_predict_options *options, neap_predict_result *result);
 
 /* The text that was kept with the checkpoint in a folder (neap_train_options.command); the caller frees it.
  * NULL: none was. */

@@ -14,6 +14,7 @@
 #include "train/folder.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
+#include "train/model_data.h"
 #include "zoo/zoo.h"
 
 enum {
@@ -34,7 +35,6 @@ struct training {
   struct folder_lock lock; /* of options->out */
   struct checkpoint state;
   int threads;
-  bool pixels; /* are classified, not images */
   int64_t batch, epoch_steps, steps;
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
@@ -82,42 +82,8 @@ static int64_t labels_per_image(const struct training *t) {
   return t->map[0] > 0 ? t->map[0] * t->map[1] : 1;
 }
 
-/* Data that are drawn are drawn as the model, or who asks for it, wants them. */
-static neap_status open_data(struct training *t) {
-  const neap_model_options *asked = &t->options->shape;
-  neap_model_options usual;
-  TRY(model_usual(t->options->model, &usual, &t->pixels));
-  struct data_wish wish = {.classes = asked->classes > 0 ? asked->classes : usual.classes,
-                           .batch = asked->batch > 0 ? asked->batch : usual.batch,
-                           .pixels = t->pixels};
-  for (int i = 0; i < 3; i++) wish.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
-  return data_open_as(t->options->data, &wish, &t->data);
-}
-
-/* Images are those of the data; classes too, or more where they are asked for. */
-static neap_status settle_shape(struct training *t) {
-  const neap_model_options *asked = &t->options->shape;
-  RETURN_IF(t->pixels && t->data.pixel_classes == 0, NEAP_INVALID_ARGUMENT,
-            "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps",
-            t->options->model, t->options->data);
-  t->shape = *asked;
-  t->shape.classes = t->pixels ? t->data.pixel_classes : t->data.classes;
-  for (int i = 0; i < 3; i++) {
-    t->shape.image[i] = t->data.image[i];
-    RETURN_IF(asked->image[i] > 0 && asked->image[i] != t->data.image[i], NEAP_INVALID_ARGUMENT,
-              "images of %lldx%lldx%lld are asked for, but %s has %lldx%lldx%lld", (long long)asked->image[0],
-              (long long)asked->image[1], (long long)asked->image[2], t->options->data,
-              (long long)t->data.image[0], (long long)t->data.image[1], (long long)t->data.image[2]);
-  }
-  RETURN_IF(asked->classes > 0 && asked->classes < t->shape.classes, NEAP_INVALID_ARGUMENT,
-            "%lld classes are asked for, but %s has %lld", (long long)asked->classes, t->options->data,
-            (long long)t->shape.classes);
-  if (asked->classes > 0) t->shape.classes = asked->classes;
-  return NEAP_OK;
-}
-
 static neap_status build_model(struct training *t) {
-  TRY(settle_shape(t));
+  TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   find_map(t);
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
@@ -495,7 +461,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(check_options(t->options));
   TRY(claim_places(t));
-  TRY(open_data(t));
+  TRY(open_data(t->options->model, t->options->data, &t->options->shape, &t->data));
   TRY(build_model(t));
   TRY(make_settings(t));
   TRY(allocate(t));
@@ -537,7 +503,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   const char *folder = t->options->resume;
   RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
   TRY(check_options(t->options));
-  TRY(open_data(t));
+  TRY(open_data(t->options->model, t->options->data, &t->options->shape, &t->data));
   TRY(build_model(t));
   TRY(allocate(t));
   TRY(checkpoint_read_state(folder, NULL, &t->state));

@@ -308,7 +308,18 @@ neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fractio
 /* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */
 uint64_t neap_budget_share(double fraction, uint64_t everything);
 
-typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW } neap_optimizer;
+/* Update rules, as PyTorch has them: SGD with momentum; Adam with decoupled decay (Loshchilov and Hutter
+ * 2019) and with decay in the gradient (Kingma and Ba 2015); RMSprop; Lion (Chen et al. 2023).
+ * neap_optimizer_at lists them. */
+typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW, NEAP_ADAM, NEAP_RMSPROP, NEAP_LION } neap_optimizer;
+
+/* Parameters whose names match a pattern of the shell ("*.bias", "norm*") get a learning rate and a weight
+ * decay of their own. Of several groups that match the first counts. */
+typedef struct neap_parameter_group {
+  const char *pattern;
+  float rate; /* times the learning rate */
+  float weight_decay;
+} neap_parameter_group;
 typedef enum neap_convolution { NEAP_CONV_AUTO, NEAP_CONV_DIRECT, NEAP_CONV_WINOGRAD } neap_convolution;
 typedef enum neap_backend { NEAP_CPU, NEAP_REFERENCE } neap_backend; /* fast f32; plain C in double */
 /* Costs of nodes: from FLOPs and bytes alone; or timed on this machine, and kept for the next time in the
@@ -340,9 +351,15 @@ typedef struct neap_session_options {
   void *plan_context;                         /* handed to it */
   const volatile int *plan_stop;              /* as neap_plan_options.stop; NULL: never */
   neap_optimizer optimizer;
-  float momentum, weight_decay; /* SGD; AdamW takes weight_decay */
-  bool nesterov;
-  float beta1, beta2, epsilon; /* AdamW; zeros: 0.9, 0.999, 1e-8 */
+  float momentum, weight_decay; /* momentum: SGD and RMSprop; weight_decay: all */
+  bool nesterov;                /* SGD */
+  float beta1, beta2, epsilon;  /* Adam, AdamW; zeros: 0.9, 0.999, 1e-8. RMSprop: beta2 is its alpha, 0.99.
+                                   Lion:  0.9, 0.99 */
+  float clip_value;             /* not 0: gradients are cut to [-clip_value, clip_value]; then */
+  float clip_norm; /* not 0: all gradients together are scaled so that their norm is at most this. All of them
+                      live until it is known */
+  const neap_parameter_group *groups; /* borrowed until the session is made */
+  int group_count;
   neap_convolution convolution;
   neap_backend backend;
   neap_costs costs;
@@ -765,6 +782,7 @@ typedef struct neap_row {
 /* Row `index` of each table; false past its end. */
 bool neap_planner_at(int32_t index, neap_row *row);
 bool neap_operator_at(int32_t index, neap_row *row);
+bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_optimizer */
 bool neap_model_at(int32_t index, neap_row *row);
 
 /* ---- 9. Files ---- */

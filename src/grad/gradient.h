@@ -8,11 +8,26 @@ struct optimizer {
   neap_optimizer kind;
   float momentum, weight_decay, beta1, beta2, epsilon;
   bool nesterov;
+  float clip_value, clip_norm;        /* 0: none */
+  const neap_parameter_group *groups; /* borrowed */
+  int group_count;
 };
+
+/* One row an update rule, by neap_optimizer. */
+struct optimizer_row {
+  const char *name, *summary, *source;
+  enum op op;
+  const char *states[2];  /* a parameter's, by the names they get; */
+  int32_t momentum_state; /* which of them is there only where there is a momentum; -1: none */
+  float beta1, beta2;     /* what 0 stands for */
+};
+enum { OPTIMIZERS = NEAP_LION + 1 };
+extern const struct optimizer_row optimizer_rows[OPTIMIZERS];
 
 /* Extends the forward `graph` in place: gradients of its loss by every parameter, each node right after what
  * it needs, and the update of a parameter as soon as its gradient is complete and its last reader is done, so
- * that gradients never add up to a second copy of the model. On failure the graph is half made: free it. */
+ * that gradients never add up to a second copy of the model; where they are clipped by their norm, behind all
+ * of them. On failure the graph is half made: free it. */
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer);
 
 #endif

@@ -69,4 +69,10 @@ OP(SOFTMAX_CROSS_ENTROPY, softmax_cross_entropy)                   /* logits, la
 OP(SOFTMAX_CROSS_ENTROPY_BACKWARD, softmax_cross_entropy_backward) /* logits, labels, [dloss] -> dlogits */
 /* update.c */
 OP(SGD, sgd)     /* w, dw, [m]; updates w, m */
-OP(ADAMW, adamw) /* w, dw, m, v; updates w, m, v */
+OP(ADAMW, adamw)                       /* w, dw, m, v; updates w, m, v */
+OP(ADAM, adam)                         /* w, dw, m, v; updates w, m, v */
+OP(RMSPROP, rmsprop)                   /* w, dw, v, [m]; updates w, v, m */
+OP(LION, lion)                         /* w, dw, m; updates w, m */
+OP(SQUARED_NORM, squared_norm)         /* dw -> [1] */
+OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
+OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */

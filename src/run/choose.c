@@ -20,9 +20,13 @@ static struct optimizer optimizer_of(const struct neap_session_options *o) {
                             .momentum = o->momentum,
                             .weight_decay = o->weight_decay,
                             .nesterov = o->nesterov,
-                            .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
-                            .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
-                            .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f};
+                            .beta1 = o->beta1 != 0 ? o->beta1 : optimizer_rows[o->optimizer].beta1,
+                            .beta2 = o->beta2 != 0 ? o->beta2 : optimizer_rows[o->optimizer].beta2,
+                            .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f,
+                            .clip_value = o->clip_value,
+                            .clip_norm = o->clip_norm,
+                            .groups = o->groups,
+                            .group_count = o->group_count};
 }
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
@@ -32,7 +36,7 @@ struct lower_options lower_options_of(const struct neap_session_options *o) {
 static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
 
 neap_status check_session_options(const struct neap_session_options *o) {
-  RETURN_IF((unsigned)o->optimizer > NEAP_ADAMW || (unsigned)o->convolution > NEAP_CONV_WINOGRAD ||
+  RETURN_IF((unsigned)o->optimizer >= OPTIMIZERS || (unsigned)o->convolution > NEAP_CONV_WINOGRAD ||
                 (unsigned)o->backend > NEAP_REFERENCE || (unsigned)o->costs > NEAP_COSTS_MEASURED,
             NEAP_INVALID_ARGUMENT,
             "session options: optimizer %d, convolution %d, backend %d or costs %d is none",
@@ -49,6 +53,16 @@ neap_status check_session_options(const struct neap_session_options *o) {
       NEAP_INVALID_ARGUMENT,
       "momentum %g, weight decay %g and epsilon %g must not be negative, beta1 %g and beta2 %g in [0, 1)",
       (double)o->momentum, (double)o->weight_decay, (double)o->epsilon, (double)o->beta1, (double)o->beta2);
+  RETURN_IF(!in_range((double)o->clip_value, 0, FLT_MAX) || !in_range((double)o->clip_norm, 0, FLT_MAX),
+            NEAP_INVALID_ARGUMENT, "clipping to a value of %g or a norm of %g: neither may be negative",
+            (double)o->clip_value, (double)o->clip_norm);
+  RETURN_IF(o->group_count < 0 || (o->group_count > 0 && o->groups == NULL), NEAP_INVALID_ARGUMENT,
+            "%d groups of parameters are not there", o->group_count);
+  for (int i = 0; i < o->group_count; i++)
+    RETURN_IF(o->groups[i].pattern == NULL || !in_range((double)o->groups[i].rate, 0, FLT_MAX) ||
+                  !in_range((double)o->groups[i].weight_decay, 0, FLT_MAX),
+              NEAP_INVALID_ARGUMENT,
+              "group %d of parameters: it needs a pattern, and a rate and decay that are not negative", i);
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(o->momentum > 0), NEAP_INVALID_ARGUMENT,
             "Nesterov's method needs a momentum above 0");
   return NEAP_OK;

@@ -100,6 +100,20 @@ static int32_t main_node(const struct lowered *lowered) {
   return -1;
 }
 
+/* Channels that fill up a block hold 0, whatever made them. */
+static void expect_zeros_in_padding(const struct single *s, const struct interpreter *m, int32_t id) {
+  const struct tensor *t = &m->lowered->graph->tensors.data[id];
+  const struct memory_format format = m->lowered->formats[id];
+  if (t->rank < 2 || format.lanes <= 1 || t->dims[1] % format.lanes == 0 || t->dtype != NEAP_F32) return;
+  const int64_t blocks = (t->dims[1] + format.lanes - 1) / format.lanes,
+                pixels = t->elements / t->dims[0] / t->dims[1];
+  for (int64_t i = 0; i < t->dims[0] * blocks * pixels * format.lanes; i++) {
+    const int64_t channel = i / format.lanes / pixels % blocks * format.lanes + i % format.lanes;
+    if (channel >= t->dims[1] && ((const float *)m->data[id])[i] != 0)
+      fail_msg("%s: padding holds no 0", s->name);
+  }
+}
+
 /* Runs; `pair`, where not NULL, says which output lies in which input. */
 static struct results run_single(const struct single *s, const struct lowered *lowered, size_t shift,
                                  int garbage, const struct inplace_pair *pair) {
@@ -109,6 +123,7 @@ static struct results run_single(const struct single *s, const struct lowered *l
   if (pair != NULL) m.data[node->outputs[pair->output]] = m.data[node->inputs[pair->input]];
   interpreter_run(&m, &context);
   struct results r = {0};
+  for (int32_t i = 0; i < node->output_count; i++) expect_zeros_in_padding(s, &m, node->outputs[i]);
   for (int32_t i = 0; i < node->output_count; i++) take(&r, &m, node->outputs[i]);
   for (int32_t i = 0; i < node->update_count; i++) take(&r, &m, node->updates[i]);
   interpreter_free(&m);
@@ -482,7 +497,8 @@ static void run_first_update(const struct optimizer *optimizer, const double *w,
   const struct node node = {.name = "update",
                             .op = adam ? OP_ADAMW : OP_SGD,
                             .pass = NEAP_PASS_UPDATE,
-                            .attributes.update = {.momentum = optimizer->momentum,
+                            .attributes.update = {.rate = 1,
+                                                  .momentum = optimizer->momentum,
                                                   .weight_decay = optimizer->weight_decay,
                                                   .beta1 = optimizer->beta1,
                                                   .beta2 = optimizer->beta2,
@@ -570,12 +586,26 @@ static void test_whole_steps(void **state) {
 
 static void test_optimizers(void **state) {
   (void)state;
+  static const neap_parameter_group groups[] = {{"*.bias", 0.5f, 0}, {"op.*", 2, 0.1f}};
   static const struct optimizer optimizers[] = {
       {.kind = NEAP_SGD, .weight_decay = 0.01f},
       {.kind = NEAP_SGD, .momentum = 0.9f},
       {.kind = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true},
       {.kind = NEAP_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f},
       {.kind = NEAP_ADAMW, .weight_decay = 0.1f, .beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-4f},
+      {.kind = NEAP_ADAM, .weight_decay = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-4f},
+      {.kind = NEAP_RMSPROP, .beta2 = 0.99f, .epsilon = 1e-4f},
+      {.kind = NEAP_RMSPROP, .momentum = 0.9f, .weight_decay = 0.1f, .beta2 = 0.9f, .epsilon = 1e-2f},
+      {.kind = NEAP_LION, .weight_decay = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f},
+      {.kind = NEAP_SGD, .momentum = 0.9f, .clip_value = 0.01f},
+      {.kind = NEAP_SGD, .momentum = 0.9f, .clip_norm = 0.05f},
+      {.kind = NEAP_ADAM,
+       .beta1 = 0.9f,
+       .beta2 = 0.999f,
+       .epsilon = 1e-4f,
+       .clip_value = 0.02f,
+       .clip_norm = 0.05f},
+      {.kind = NEAP_SGD, .groups = groups, .group_count = 2},
   };
   static const struct op_case layers[] = {
       {"convolution", apply_conv, .dims = {2, 16, 5, 5}, .conv = {.filters = 32, .size = 3, .bias = true}},

@@ -84,27 +84,46 @@ PREPARE(prepare_running_statistics) {
 
 /* ---- Elementwise ---- */
 
-#define KERNEL_OF_X(id)       K->id##_backward(stored(A), scalars_of(kernel), in[0], in[1], out[0])
-#define KERNEL_OF_Y(id)       KERNEL_OF_X(id)
-#define KERNEL_OF_NOTHING(id) K->id##_backward(stored(A), scalars_of(kernel), NULL, in[0], out[0])
+#define KERNEL_OF_X(id) K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), in[0], in[1], out[0])
+#define KERNEL_OF_Y(id) KERNEL_OF_X(id)
+#define KERNEL_OF_NOTHING(id)                                                                                \
+  K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), NULL, in[0], out[0])
 
-static struct scalars scalars_of(const struct kernel *kernel) {
-  return (struct scalars){ATTRIBUTES.scalar.a, ATTRIBUTES.scalar.b};
+static struct scalars scalars_of(const struct node *node) {
+  return (struct scalars){node->attributes.scalar.a, node->attributes.scalar.b};
 }
+
+/* Channels that fill up a block hold 0, and what comes of it has to be 0 again. */
+static void need_zeros_kept(const struct neap_graph *graph, const struct node *node, struct preparation *p,
+                            float of_zero) {
+  const struct tensor *x = node_input(graph, node, 0);
+  const bool padded = x->rank >= 2 && p->inputs[0].lanes > 1 && x->dims[1] % p->inputs[0].lanes != 0;
+  if (padded && of_zero != 0) p->inputs[0] = (struct memory_format){.lanes = x->dims[1]};
+}
+
+static const float zero = 0;
 
 #define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
   RUN(run_##id) {                                                                                            \
     (void)workspace, (void)context;                                                                          \
-    K->id(stored(A), scalars_of(kernel), in[0], out[0]);                                                     \
+    K->id(stored(A), scalars_of(kernel_node(kernel)), in[0], out[0]);                                        \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) { return prepare_alike(state, graph, node, p, run_##id, 1, false); }                 \
+  PREPARE(prepare_##id) {                                                                                    \
+    float of_zero;                                                                                           \
+    ((const struct cpu *)state)->kernels->id(1, scalars_of(node), &zero, &of_zero);                          \
+    need_zeros_kept(graph, node, p, of_zero);                                                                \
+    return prepare_alike(state, graph, node, p, run_##id, 1, false);                                         \
+  }                                                                                                          \
   RUN(run_##id##_backward) {                                                                                 \
     (void)workspace, (void)context;                                                                          \
     KERNEL_OF_##KEEPS(id);                                                                                   \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id##_backward) {                                                                         \
+    float of_zero;                                                                                           \
+    ((const struct cpu *)state)->kernels->id##_backward(1, scalars_of(node), &zero, &zero, &of_zero);        \
+    need_zeros_kept(graph, node, p, of_zero);                                                                \
     return prepare_alike(state, graph, node, p, run_##id##_backward, 3, false);                              \
   }
 #include "op/elementwise_list.h"
@@ -322,30 +341,69 @@ PREPARE(prepare_softmax_cross_entropy_backward) {
 
 /* ---- Optimizers: elementwise over a variable as it lies in memory ---- */
 
-static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
-                                  struct preparation *p, kernel_run *run) {
+static neap_status prepare_flat(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                struct preparation *p, kernel_run *run) {
   if (!format_chosen(p->inputs[0])) p->inputs[0] = ROW_MAJOR;
-  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
-  const struct dnn_layout *layout = p->inputs[0].packed;
-  const uint64_t count = layout != NULL ? dnn_layout_bytes(layout) / sizeof(float)
-                                        : (uint64_t)node_input(graph, node, 0)->elements;
+  const uint64_t count = cpu_backend.format_bytes(node_input(graph, node, 0), p->inputs[0]) / sizeof(float);
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.count = count});
 }
 
-RUN(run_sgd) {
-  (void)out, (void)workspace;
-  const struct update_attributes *a = &ATTRIBUTES.update;
-  K->sgd((int64_t)cpu_kernel(kernel)->count, in[0], in[2], in[1], context->learning_rate, a->momentum,
-         a->weight_decay, a->nesterov);
+static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                  struct preparation *p, kernel_run *run) {
+  TRY(prepare_flat(cpu, graph, node, p, run));
+  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
   return NEAP_OK;
 }
-PREPARE(prepare_sgd) { return prepare_update(state, graph, node, p, run_sgd); }
 
-RUN(run_adamw) {
-  (void)out, (void)workspace;
-  const struct update_attributes *a = &ATTRIBUTES.update;
-  K->adamw((int64_t)cpu_kernel(kernel)->count, in[0], in[2], in[3], in[1], context->learning_rate, a->beta1,
-           a->beta2, a->epsilon, a->weight_decay, (int64_t)context->step + 1);
+/* `call`: a kernel's arguments behind the count, from the attributes a, the rate and the number of the
+ * update. */
+#define UPDATE(id, ...)                                                                                      \
+  RUN(run_##id) {                                                                                            \
+    (void)out, (void)workspace;                                                                              \
+    const struct update_attributes *a = &ATTRIBUTES.update;                                                  \
+    const float rate = context->learning_rate * a->rate;                                                     \
+    const int64_t number = (int64_t)context->step + 1;                                                       \
+    (void)number;                                                                                            \
+    K->id((int64_t)cpu_kernel(kernel)->count, __VA_ARGS__);                                                  \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id) { return prepare_update(state, graph, node, p, run_##id); }
+
+UPDATE(sgd, in[0], in[2], in[1], rate, a->momentum, a->weight_decay, a->nesterov)
+UPDATE(adamw, in[0], in[2], in[3], in[1], rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
+UPDATE(adam, in[0], in[2], in[3], in[1], rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
+UPDATE(rmsprop, in[0], in[2], in[3], in[1], rate, a->beta2, a->epsilon, a->momentum, a->weight_decay)
+UPDATE(lion, in[0], in[2], in[1], rate, a->beta1, a->beta2, a->weight_decay)
+
+/* ---- Clipping: of gradients as they lie ---- */
+
+RUN(run_squared_norm) {
+  (void)context;
+  K->squared_norm((int64_t)cpu_kernel(kernel)->count, in[0], out[0], workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_adamw) { return prepare_update(state, graph, node, p, run_adamw); }
+PREPARE(prepare_squared_norm) {
+  p->workspace = LOSS_PARTS * sizeof(double);
+  return prepare_flat(state, graph, node, p, run_squared_norm);
+}
+
+RUN(run_clip_gradient) {
+  (void)workspace, (void)context;
+  K->clip_gradient((int64_t)cpu_kernel(kernel)->count, ATTRIBUTES.scalar.a, in[1], in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_clip_gradient) {
+  TRY(prepare_flat(state, graph, node, p, run_clip_gradient));
+  p->outputs[0] = p->inputs[0];
+  p->inputs[1] = ROW_MAJOR;
+  return NEAP_OK;
+}
+
+RUN(run_clip_coefficient) {
+  (void)workspace, (void)context;
+  const double norm = sqrt((double)*(const float *)in[0]),
+               scale = (double)ATTRIBUTES.scalar.a / (norm + 1e-6);
+  *(float *)out[0] = (float)(scale < 1 ? scale : 1);
+  return NEAP_OK;
+}
+PREPARE(prepare_clip_coefficient) { return prepare_flat(state, graph, node, p, run_clip_coefficient); }

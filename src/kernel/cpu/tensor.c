@@ -65,11 +65,15 @@ static struct strides broadcast_strides(const struct tensor *x, const struct ten
 
 /* Of equal shapes, as they lie: packed weight gradients, too. */
 static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
-                                  struct preparation *p, kernel_run *alike, kernel_run *broadcast) {
+                                  struct preparation *p, kernel_run *alike, kernel_run *broadcast,
+                                  float of_zeros) {
   const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
   if (!same_shape(x, y))
     return prepare_row_major(cpu, node, p, broadcast,
                              (struct cpu_kernel){.strides = broadcast_strides(x, y, output(graph, node))});
+  const bool padded = x->rank >= 2 && p->inputs[0].lanes > 1 && x->dims[1] % p->inputs[0].lanes != 0;
+  if (padded && of_zeros != 0)
+    p->inputs[0] = (struct memory_format){.lanes = x->dims[1]}; /* padding holds 0 */
   if (!format_chosen(p->inputs[0])) p->inputs[0] = ROW_MAJOR;
   p->inputs[1] = p->outputs[0] = p->inputs[0];
   const uint64_t count = cpu_backend.format_bytes(x, p->inputs[0]) / sizeof(float);
@@ -87,7 +91,12 @@ static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *grap
     K->id##_broadcast(cpu_kernel(kernel)->strides, in[0], in[1], out[0]);                                    \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) { return prepare_binary(state, graph, node, p, run_##id, run_##id##_broadcast); }
+  PREPARE(prepare_##id) {                                                                                    \
+    static const float zero = 0;                                                                             \
+    float of_zeros;                                                                                          \
+    ((const struct cpu *)state)->kernels->id(1, &zero, &zero, &of_zeros);                                    \
+    return prepare_binary(state, graph, node, p, run_##id, run_##id##_broadcast, of_zeros);                  \
+  }
 #include "op/elementwise_list.h"
 
 RUN(run_where) {

@@ -55,8 +55,8 @@ RUN(run_slice_backward) {
   memset(dx, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *dx);
   FOR(o, whole.outer)
   FOR(c, p->count)
-  FOR(i, whole.inner) dx[(o * whole.count + p->first + c) * whole.inner + i] =
-      dy[(o * p->count + c) * whole.inner + i];
+  FOR(i, whole.inner)
+  dx[(o * whole.count + p->first + c) * whole.inner + i] = dy[(o * p->count + c) * whole.inner + i];
   return NEAP_OK;
 }
 

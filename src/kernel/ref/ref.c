@@ -510,7 +510,7 @@ RUN(run_sgd) {
       m[i] = (double)a->momentum * m[i] + d;
       step = a->nesterov ? d + (double)a->momentum * m[i] : m[i];
     }
-    w[i] -= (double)context->learning_rate * step;
+    w[i] -= (double)(context->learning_rate * a->rate) * step;
   }
   return NEAP_OK;
 }
@@ -519,7 +519,7 @@ RUN(run_adamw) {
   UNUSED;
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[2], *v = in[3];
-  const double *g = in[1], rate = (double)context->learning_rate, b1 = (double)a->beta1,
+  const double *g = in[1], rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
                b2 = (double)a->beta2, t = (double)context->step + 1;
   FOR(i, kernel_input(kernel, 0)->elements) {
     m[i] = b1 * m[i] + (1 - b1) * g[i];
@@ -527,6 +527,73 @@ RUN(run_adamw) {
     w[i] -= rate * (double)a->weight_decay * w[i];
     w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
   }
+  return NEAP_OK;
+}
+
+RUN(run_adam) {
+  UNUSED;
+  const struct update_attributes *a = &ATTRIBUTES->update;
+  double *w = in[0], *m = in[2], *v = in[3];
+  const double *g = in[1], rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
+               b2 = (double)a->beta2, t = (double)context->step + 1;
+  FOR(i, kernel_input(kernel, 0)->elements) {
+    const double d = g[i] + (double)a->weight_decay * w[i];
+    m[i] = b1 * m[i] + (1 - b1) * d;
+    v[i] = b2 * v[i] + (1 - b2) * d * d;
+    w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
+  }
+  return NEAP_OK;
+}
+
+RUN(run_rmsprop) {
+  UNUSED;
+  const struct update_attributes *a = &ATTRIBUTES->update;
+  double *w = in[0], *v = in[2], *m = in[3];
+  const double *g = in[1];
+  FOR(i, kernel_input(kernel, 0)->elements) {
+    const double d = g[i] + (double)a->weight_decay * w[i];
+    v[i] = (double)a->beta2 * v[i] + (1 - (double)a->beta2) * d * d;
+    double moved = d / (sqrt(v[i]) + (double)a->epsilon);
+    if (m != NULL) m[i] = moved = (double)a->momentum * m[i] + moved;
+    w[i] -= (double)(context->learning_rate * a->rate) * moved;
+  }
+  return NEAP_OK;
+}
+
+RUN(run_lion) {
+  UNUSED;
+  const struct update_attributes *a = &ATTRIBUTES->update;
+  double *w = in[0], *m = in[2];
+  const double *g = in[1];
+  FOR(i, kernel_input(kernel, 0)->elements) {
+    const double u = (double)a->beta1 * m[i] + (1 - (double)a->beta1) * g[i];
+    w[i] -= (double)(context->learning_rate * a->rate) * ((u > 0) - (u < 0) + (double)a->weight_decay * w[i]);
+    m[i] = (double)a->beta2 * m[i] + (1 - (double)a->beta2) * g[i];
+  }
+  return NEAP_OK;
+}
+
+RUN(run_squared_norm) {
+  UNUSED;
+  const double *x = in[0];
+  double sum = 0;
+  FOR(i, kernel_input(kernel, 0)->elements) sum += x[i] * x[i];
+  *(double *)out[0] = sum;
+  return NEAP_OK;
+}
+
+RUN(run_clip_coefficient) {
+  UNUSED;
+  *(double *)out[0] = fmin(1, (double)ATTRIBUTES->scalar.a / (sqrt(*(const double *)in[0]) + 1e-6));
+  return NEAP_OK;
+}
+
+RUN(run_clip_gradient) {
+  UNUSED;
+  const double limit = ATTRIBUTES->scalar.a != 0 ? (double)ATTRIBUTES->scalar.a : INFINITY;
+  FOR(i, kernel_output(kernel, 0)->elements)
+  ((double *)out[0])[i] =
+      fmax(-limit, fmin(limit, ((const double *)in[0])[i])) * (in[1] != NULL ? *(const double *)in[1] : 1);
   return NEAP_OK;
 }
 

@@ -101,6 +101,61 @@ void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, flo
   }
 }
 
+void ISA(adam)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1,
+               float beta2, float epsilon, float weight_decay, int64_t step) {
+  const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));
+  const float second = (float)(1 / sqrt(1 - pow((double)beta2, (double)step)));
+  FOR_ELEMENTS(count) {
+    const float d = g[i] + weight_decay * w[i];
+    m[i] += (1 - beta1) * (d - m[i]);
+    v[i] = beta2 * v[i] + (1 - beta2) * d * d;
+    w[i] -= rate * first * m[i] / (__builtin_sqrtf(v[i]) * second + epsilon);
+  }
+}
+
+void ISA(rmsprop)(int64_t count, float *w, float *v, float *m, const float *g, float rate, float alpha,
+                  float epsilon, float momentum, float weight_decay) {
+  FOR_ELEMENTS(count) {
+    const float d = g[i] + weight_decay * w[i];
+    v[i] = alpha * v[i] + (1 - alpha) * d * d;
+    float moved = d / (__builtin_sqrtf(v[i]) + epsilon);
+    if (m != NULL) m[i] = moved = momentum * m[i] + moved;
+    w[i] -= rate * moved;
+  }
+}
+
+void ISA(lion)(int64_t count, float *w, float *m, const float *g, float rate, float beta1, float beta2,
+               float weight_decay) {
+  FOR_ELEMENTS(count) {
+    const float u = beta1 * m[i] + (1 - beta1) * g[i];
+    w[i] -= rate * (weight_decay * w[i] + (float)((u > 0) - (u < 0)));
+    m[i] = beta2 * m[i] + (1 - beta2) * g[i];
+  }
+}
+
+void ISA(squared_norm)(int64_t count, const float *x, float *sum, double *parts) {
+#pragma omp parallel for if (count >= PARALLEL_FROM)
+  for (int part = 0; part < LOSS_PARTS; part++) {
+    const struct range mine = part_of(count, part, LOSS_PARTS);
+    double squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = mine.begin; i < mine.end; i++) squares += (double)x[i] * (double)x[i];
+    parts[part] = squares;
+  }
+  double total = 0;
+  for (int part = 0; part < LOSS_PARTS; part++) total += parts[part];
+  *sum = (float)total;
+}
+
+void ISA(clip_gradient)(int64_t count, float limit, const float *coefficient, const float *x, float *y) {
+  const float scale = coefficient != NULL ? *coefficient : 1;
+  const float bound = limit != 0 ? limit : __builtin_inff();
+  FOR_ELEMENTS(count) {
+    const float cut = x[i] > bound ? bound : x[i] < -bound ? -bound : x[i];
+    y[i] = cut * scale;
+  }
+}
+
 /* ---- Dropout ---- */
 
 /* Where memory is in row-major order a counter serves four elements. */

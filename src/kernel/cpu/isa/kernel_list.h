@@ -117,6 +117,21 @@ KERNEL(void, sgd,
 KERNEL(void, adamw,
        (int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1, float beta2,
         float epsilon, float weight_decay, int64_t step))
+/* As PyTorch: Adam with weight decay in the gradient; RMSprop (m NULL: momentum 0); and Lion: u = beta1 m +
+ * (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 - beta2) g. */
+KERNEL(void, adam,
+       (int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1, float beta2,
+        float epsilon, float weight_decay, int64_t step))
+KERNEL(void, rmsprop,
+       (int64_t count, float *w, float *v, float *m, const float *g, float rate, float alpha, float epsilon,
+        float momentum, float weight_decay))
+KERNEL(void, lion,
+       (int64_t count, float *w, float *m, const float *g, float rate, float beta1, float beta2,
+        float weight_decay))
+/* Sum of squares, added up in double. parts: [LOSS_PARTS], workspace. */
+KERNEL(void, squared_norm, (int64_t count, const float *x, float *sum, double *parts))
+/* y = x cut to [-limit, limit] (0: not), times *coefficient (NULL: 1); in place. */
+KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficient, const float *x, float *y))
 /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). */
 KERNEL(void, running_statistics,
        (int64_t channels, float *running_mean, float *running_variance, const float *mean,

@@ -82,10 +82,10 @@ neap_status no_memory(void);
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_evaluate, run_predict, run_plan, run_curve, run_show, run_check, run_graph, run_layout,
-    run_models, run_planners, run_operators;
-extern const struct option train_options[], evaluate_options[], predict_options[], plan_options[], curve_options[],
-    show_options[], check_options[], graph_options[], layout_options[], table_options[];
+verb_function run_train, run_evaluate, run_predict, run_plan, run_curve, run_show, run_check, run_graph,
+    run_layout, run_models, run_planners, run_operators;
+extern const struct option train_options[], evaluate_options[], predict_options[], plan_options[],
+    curve_options[], show_options[], check_options[], graph_options[], layout_options[], table_options[];
 
 /* ---- What is printed (format.c) ---- */
 
@@ -130,6 +130,9 @@ struct source {
   double momentum;
 };
 
+/* In the order of neap_optimizer. */
+#define OPTIMIZER_WORDS "sgd|adamw|adam|rmsprop|lion"
+
 #define SOURCE_DEFAULTS                                                                                      \
   { .momentum = 0.9 }
 /* clang-format off */
@@ -140,7 +143,7 @@ struct source {
   SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
   SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
   SOURCE_OPTION(settings, "--classes", "N", "of labels, or of pixels with the background (the model's usual)", OPTION_INTEGER, classes, 1), \
-  SOURCE_OPTION(settings, "--optimizer", "sgd|adamw", "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
+  SOURCE_OPTION(settings, "--optimizer", OPTIMIZER_WORDS, "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
   {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0, 1}, \
   SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \
   SOURCE_OPTION(settings, "--backend", "cpu|reference", "fast f32, or plain C in double (cpu)", OPTION_WORD, backend, 0), \

@@ -65,7 +65,8 @@ int source_open(const struct verb *verb, struct source *source, const char *file
   if (file != NULL && option_for_model(source) != NULL)
     return report_usage(verb, "%s goes with --model: the graph file %s is as it is", option_for_model(source),
                         file);
-  if (source->optimizer != NEAP_SGD && source->momentum != usual.momentum)
+  if (source->optimizer != NEAP_SGD && source->optimizer != NEAP_RMSPROP &&
+      source->momentum != usual.momentum)
     return report_usage(verb, "--momentum is of --optimizer sgd, and has no use here");
   if (prepare_threads(source->threads) != EXIT_DONE) return EXIT_FAILED;
   neap_status status = NEAP_OK;

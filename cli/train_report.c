@@ -31,11 +31,13 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
   if (s->resume != NULL) fprintf(f, ", going on from %s", s->resume);
-  fprintf(f, "\noptimizer     %s, learning rate %g (%s", s->optimizer == NEAP_SGD ? "SGD" : "AdamW",
-          s->learning_rate, schedules[s->schedule]);
+  neap_row optimizer;
+  if (!neap_optimizer_at(s->optimizer, &optimizer)) optimizer.name = "?";
+  fprintf(f, "\noptimizer     %s, learning rate %g (%s", optimizer.name, s->learning_rate,
+          schedules[s->schedule]);
   if (s->warmup > 0) fprintf(f, ", %g epochs of warm-up", s->warmup);
   fputc(')', f);
-  if (s->optimizer == NEAP_SGD)
+  if (s->momentum > 0 || s->optimizer == NEAP_SGD)
     fprintf(f, ", %s %g", s->nesterov ? "Nesterov momentum" : "momentum", s->momentum);
   fprintf(f, ", weight decay %g\n", s->weight_decay);
   fprintf(f, "arithmetic    %s, convolutions %s, seed %lld\n",

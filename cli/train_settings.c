@@ -23,19 +23,24 @@ const struct option train_options[] = {
            OPTION_INTEGER, classes, 1),
     OPTION("--steps", "N", "how long to train, in steps", OPTION_INTEGER, steps, 1),
     OPTION("--epochs", "N", "or in passes over the data (1)", OPTION_INTEGER, epochs, 1),
-    OPTION("--lr", "X", "learning rate (SGD 0.1, AdamW 0.001)", OPTION_NUMBER, learning_rate, 0),
+    OPTION("--lr", "X", "learning rate (SGD 0.1, Lion 0.0001, others 0.001)", OPTION_NUMBER, learning_rate,
+           0),
     OPTION("--schedule", "constant|step|cosine", "of the learning rate (cosine)", OPTION_WORD, schedule, 0),
     OPTION("--warmup", "EPOCHS", "rising learning rate at first (0)", OPTION_NUMBER, warmup, 0),
     OPTION("--step-epochs", "EPOCHS", "of the step schedule (a third of the run)", OPTION_NUMBER, step_epochs,
            0),
     OPTION("--step-factor", "X", "of the step schedule (0.1)", OPTION_NUMBER, step_factor, 0),
-    OPTION("--optimizer", "sgd|adamw", "update rule (sgd)", OPTION_WORD, optimizer, 0),
-    PART("--momentum", "of SGD (0.9)", momentum),
+    OPTION("--optimizer", OPTIMIZER_WORDS, "update rule (sgd)", OPTION_WORD, optimizer, 0),
+    PART("--momentum", "of SGD (0.9) and RMSprop (0)", momentum),
     OPTION("--nesterov", NULL, "Nesterov's momentum", OPTION_SWITCH, nesterov, 0),
-    OPTION("--weight-decay", "X", "(SGD 0.0005, AdamW 0.01)", OPTION_NUMBER, weight_decay, 0),
-    PART("--beta1", "of AdamW (0.9)", beta1),
-    PART("--beta2", "of AdamW (0.999)", beta2),
-    OPTION("--epsilon", "X", "of AdamW (1e-8)", OPTION_NUMBER, epsilon, 0),
+    OPTION("--weight-decay", "X", "(SGD 0.0005, AdamW and Lion 0.01, others 0)", OPTION_NUMBER, weight_decay,
+           0),
+    PART("--beta1", "of Adam, AdamW and Lion (0.9)", beta1),
+    PART("--beta2", "of Adam and AdamW (0.999), RMSprop and Lion (0.99)", beta2),
+    OPTION("--epsilon", "X", "of Adam, AdamW and RMSprop (1e-8)", OPTION_NUMBER, epsilon, 0),
+    OPTION("--clip-value", "X", "cut gradients to [-X, X] (0: not)", OPTION_NUMBER, clip_value, 0),
+    OPTION("--clip-norm", "X", "scale all gradients down to this norm (0: not); all of them live at once",
+           OPTION_NUMBER, clip_norm, 0),
     OPTION("--label-smoothing", "X", "share of the label given to all classes (0)", OPTION_NUMBER, smoothing,
            0),
     OPTION("--shuffle", "on|off", "a new order each epoch (on)", OPTION_WORD, shuffle, 0),
@@ -73,7 +78,7 @@ _Static_assert(sizeof train_options / sizeof *train_options <= TRAIN_OPTION_LIMI
 static const struct train_settings defaults = {.budget = {.text = "max", .bytes = NEAP_BUDGET_MAX},
                                                .learning_rate = NAN,
                                                .schedule = NEAP_LR_COSINE,
-                                               .momentum = 0.9,
+                                               .momentum = NAN,
                                                .weight_decay = NAN,
                                                .planner = "auto",
                                                .seed = 1};
@@ -212,20 +217,24 @@ static int refuse_useless(const struct verb *verb, const struct train_settings *
   static const struct {
     const char *option, *choice;
     size_t field;
-    int value;
+    unsigned values; /* a bit each */
   } belongs[] = {
-      {"--momentum", "--optimizer sgd", offsetof(struct train_settings, optimizer), NEAP_SGD},
-      {"--nesterov", "--optimizer sgd", offsetof(struct train_settings, optimizer), NEAP_SGD},
-      {"--beta1", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
-      {"--beta2", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
-      {"--epsilon", "--optimizer adamw", offsetof(struct train_settings, optimizer), NEAP_ADAMW},
-      {"--step-epochs", "--schedule step", offsetof(struct train_settings, schedule), NEAP_LR_STEP},
-      {"--step-factor", "--schedule step", offsetof(struct train_settings, schedule), NEAP_LR_STEP},
+      {"--momentum", "--optimizer sgd or rmsprop", offsetof(struct train_settings, optimizer),
+       1 << NEAP_SGD | 1 << NEAP_RMSPROP},
+      {"--nesterov", "--optimizer sgd", offsetof(struct train_settings, optimizer), 1 << NEAP_SGD},
+      {"--beta1", "--optimizer adamw, adam or lion", offsetof(struct train_settings, optimizer),
+       1 << NEAP_ADAMW | 1 << NEAP_ADAM | 1 << NEAP_LION},
+      {"--beta2", "--optimizer adamw, adam, rmsprop or lion", offsetof(struct train_settings, optimizer),
+       1 << NEAP_ADAMW | 1 << NEAP_ADAM | 1 << NEAP_RMSPROP | 1 << NEAP_LION},
+      {"--epsilon", "--optimizer adamw, adam or rmsprop", offsetof(struct train_settings, optimizer),
+       1 << NEAP_ADAMW | 1 << NEAP_ADAM | 1 << NEAP_RMSPROP},
+      {"--step-epochs", "--schedule step", offsetof(struct train_settings, schedule), 1 << NEAP_LR_STEP},
+      {"--step-factor", "--schedule step", offsetof(struct train_settings, schedule), 1 << NEAP_LR_STEP},
   };
   for (int i = 0; train_options[i].name != NULL; i++)
     for (size_t k = 0; k < sizeof belongs / sizeof *belongs; k++)
       if (texts[i] != NULL && strcmp(train_options[i].name, belongs[k].option) == 0 &&
-          *(const int *)((const char *)s + belongs[k].field) != belongs[k].value)
+          (belongs[k].values >> *(const int *)((const char *)s + belongs[k].field) & 1) == 0)
         return report_usage(verb, "%s is of %s, and has no use here", belongs[k].option, belongs[k].choice);
   return EXIT_DONE;
 }
@@ -258,8 +267,16 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
   tell_budget(&s->budget);
-  if (isnan(s->learning_rate)) s->learning_rate = s->optimizer == NEAP_SGD ? 0.1 : 0.001;
-  if (isnan(s->weight_decay)) s->weight_decay = s->optimizer == NEAP_SGD ? 0.0005 : 0.01;
+  static const struct {
+    double learning_rate, weight_decay, momentum;
+  } usual[] = {[NEAP_SGD] = {0.1, 0.0005, 0.9},
+               [NEAP_ADAMW] = {0.001, 0.01, 0},
+               [NEAP_ADAM] = {0.001, 0, 0},
+               [NEAP_RMSPROP] = {0.001, 0, 0},
+               [NEAP_LION] = {0.0001, 0.01, 0}};
+  if (isnan(s->learning_rate)) s->learning_rate = usual[s->optimizer].learning_rate;
+  if (isnan(s->weight_decay)) s->weight_decay = usual[s->optimizer].weight_decay;
+  if (isnan(s->momentum)) s->momentum = usual[s->optimizer].momentum;
   if (s->out == NULL) s->out = s->resume;
   const neap_model_options shape = train_shape(s);
   neap_graph *graph;
@@ -298,6 +315,8 @@ neap_train_options train_library_options(const struct train_settings *s) {
                   .momentum = (float)s->momentum,
                   .weight_decay = (float)s->weight_decay,
                   .nesterov = s->nesterov,
+                  .clip_value = (float)s->clip_value,
+                  .clip_norm = (float)s->clip_norm,
                   .beta1 = (float)s->beta1,
                   .beta2 = (float)s->beta2,
                   .epsilon = (float)s->epsilon,

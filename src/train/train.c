@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory_status.h"
 #include "base/parallel.h"
+#include "grad/gradient.h"
 #include "run/choose.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
@@ -108,6 +109,24 @@ static json_t *mean_of_data(const struct data_set *data) {
   return mean;
 }
 
+/* What was not asked for leaves no trace: a checkpoint of before there was clipping stays what it was. */
+static bool add_clipping(json_t *settings, const neap_session_options *s) {
+  bool ok = true;
+  if (s->clip_value != 0)
+    ok = json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
+  if (s->clip_norm != 0)
+    ok = ok && json_object_set_new(settings, "clip_norm", json_real((double)s->clip_norm)) == 0;
+  for (int i = 0; ok && i < s->group_count; i++) {
+    const neap_parameter_group *g = &s->groups[i];
+    char name[32];
+    snprintf(name, sizeof name, "group_%d", i);
+    ok = json_object_set_new(settings, name,
+                             json_pack("[s, f, f]", g->pattern, (double)g->rate, (double)g->weight_decay)) ==
+         0;
+  }
+  return ok;
+}
+
 /* All that the bits of the weights depend on. The budget, the planner and the folder of the data are not
  * among it; the length only where the learning rate depends on it. */
 static neap_status make_settings(struct training *t) {
@@ -129,13 +148,13 @@ static neap_status make_settings(struct training *t) {
                 mean_of_data(&t->data), "shuffle", !o->no_shuffle, "augment", !o->no_augment, /* data */
                 "seed", seed, "threads", t->threads, "convolution", convolutions[s->convolution], "backend",
                 s->backend == NEAP_CPU ? "cpu" : "reference", /* arithmetic */
-                "optimizer", s->optimizer == NEAP_SGD ? "sgd" : "adamw", "momentum", (double)s->momentum,
+                "optimizer", optimizer_rows[s->optimizer].name, "momentum", (double)s->momentum,
                 "weight_decay", (double)s->weight_decay, "nesterov", s->nesterov, "beta1", (double)s->beta1,
                 "beta2", (double)s->beta2, "epsilon", (double)s->epsilon, /* optimizer */
                 "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
                 t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
                 "drop_factor", t->rate.drop_factor);
-  bool ok = t->settings != NULL;
+  bool ok = t->settings != NULL && add_clipping(t->settings, s);
   if (ok && learning_rate_depends_on_length(o))
     ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
   RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "papers.h"
-#include "plan/checkpoints.h"
+#include "papers/checkpoints.h"
 
 enum { STEPS = 1000 };
 

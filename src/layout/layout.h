@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "plan/schedule.h"
+#include "step/schedule.h"
 
 /* Bytes. Where all sizes are multiples of it the offsets are, too; else of what divides all sizes, down to 1.
  */

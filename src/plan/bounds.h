@@ -3,11 +3,7 @@
 #ifndef NEAP_PLAN_BOUNDS_H
 #define NEAP_PLAN_BOUNDS_H
 
-#include "graph/step.h"
-
-/* Bytes that are live while a node runs, at least: its inputs, outputs and workspace, less what outputs may
- * take over. */
-uint64_t node_bytes_at_once(const neap_step *step, const struct step_node *node);
+#include "step/step.h"
 
 /* The least peak, resident bytes included, that a schedule could have, from below.
  *
@@ -47,7 +43,8 @@ neap_status plan_memory_bound(const neap_step *step, uint64_t *bytes);
  * nodes, some tenths for ten thousand. NEAP_OUT_OF_MEMORY. */
 neap_status plan_cost_bound(const neap_step *step, uint64_t budget, double *cost);
 
-/* Raises `*cost` to what the cheapest schedule of a small step costs (plan/pebbling.h), where that is found.
+/* Raises `*cost` to what the cheapest schedule of a small step costs (search/pebbling.h), where that is
+ * found.
  */
 neap_status plan_least_cost(const neap_step *step, uint64_t budget, double *cost);
 

@@ -6,9 +6,10 @@
 #include "base/stop.h"
 #include "plan/bounds.h"
 #include "plan/max_flow.h"
-#include "plan/pebbling.h"
-#include "plan/planner.h"
-#include "plan/simulator.h"
+#include "search/pebbling.h"
+#include "step/lower_bound.h"
+#include "step/planner.h"
+#include "step/simulator.h"
 
 /* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };

@@ -5,9 +5,9 @@
 
 #include "grad/gradient.h"
 #include "plan/bounds.h"
-#include "plan/planner.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
+#include "step/planner.h"
 
 /* ---- From a graph to lowered graphs ---- */
 

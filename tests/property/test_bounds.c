@@ -2,7 +2,7 @@
  * below every optimum, and often at it. */
 #include "optima.h"
 #include "plan/bounds.h"
-#include "plan/planner.h"
+#include "step/lower_bound.h"
 #include "step_families.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */

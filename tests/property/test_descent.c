@@ -4,8 +4,10 @@
 
 #include <omp.h>
 
-#include "plan/neap_least.h"
-#include "plan/planners.h"
+#include "search/evict.h"
+#include "search/keep_all.h"
+#include "search/neap_least.h"
+#include "step/planner.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 30; }
 

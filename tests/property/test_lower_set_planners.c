@@ -5,9 +5,10 @@
 
 #include <math.h>
 
-#include "plan/max_term.h"
-#include "plan/planner.h"
-#include "plan/strategy_search.h"
+#include "papers/max_term.h"
+#include "papers/strategy_search.h"
+#include "plan/planners.h"
+#include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }

@@ -7,8 +7,9 @@
 
 #include "layout/core.h"
 #include "layout/layout.h"
-#include "layout/repair.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
+#include "plan/repair.h"
+#include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }

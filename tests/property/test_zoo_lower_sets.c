@@ -8,7 +8,8 @@
 #include <cmocka.h>
 
 #include "neap.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
+#include "step/lower_bound.h"
 
 static const struct planner_options options = {0};
 

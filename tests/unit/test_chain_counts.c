@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "plan/checkpoints.h"
+#include "papers/checkpoints.h"
 
 static int64_t count_forward(const chain_operations *operations) {
   int64_t count = 0;

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "base/vector.h"
-#include "step/schedule.h"
+#include "step/simulate.h"
 
 enum { EXHAUSTIVE_LIMIT = 64 }; /* nodes, and values */
 

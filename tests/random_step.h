@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "step/plan.h"
-#include "step/schedule.h"
+#include "step/simulate.h"
 #include "step/step.h"
 #include "step_families.h"
 

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "neap.h"
 #include "plan/planners.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 struct report {
   int rows, met;       /* with a published figure; of those, reached or beaten */

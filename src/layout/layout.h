@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-#include "step/schedule.h"
+#include "base/status.h"
+#include "step/instance.h"
 
 /* Bytes. Where all sizes are multiples of it the offsets are, too; else of what divides all sizes, down to 1.
  */

@@ -1,5 +1,7 @@
 /* Backpropagation through time in bounded memory. */
-#include "papers/checkpoints.h"
+#include "papers/bptt.h"
+
+#include "papers/chain_sweep.h"
 
 static int32_t *entry(const struct bptt *b, int32_t *table, int32_t steps, int32_t slots) {
   return &table[(size_t)steps * (size_t)(b->slots + 1) + (size_t)slots];
@@ -58,4 +60,39 @@ static neap_status reverse(const struct bptt *b, int32_t first, int32_t steps, i
 
 neap_status bptt_operations(const struct bptt *bptt, int32_t slots, chain_operations *out) {
   return reverse(bptt, 0, bptt->steps, slots, out);
+}
+
+/* ---- The row ---- */
+
+enum { BPTT_STAGES = 400 };
+
+static neap_status operations(struct chain_sweep *sweep, int32_t slots, chain_operations *out) {
+  return bptt_operations(sweep->family, slots, out);
+}
+
+/* A slot is the mean boundary; the whole of a stage takes as many as its share. */
+static neap_status prepare(struct chain_sweep *sweep) {
+  const int32_t stages = sweep->plan.chain.stage_count;
+  uint64_t boundaries = 1, insides = 0;
+  for (int32_t s = 0; s < stages; s++) {
+    boundaries += sweep->plan.chain.stages[s].output_bytes;
+    insides += chain_plan_stage(&sweep->plan, s)->modes[0].options.data[0].kept_bytes;
+  }
+  const uint64_t share = insides / boundaries + 1 + (insides % boundaries > 0);
+  const int32_t internal = share < 16 ? (int32_t)share : 16;
+  sweep->most = stages * internal + 1;
+  return bptt_create(stages, sweep->most, internal, sweep->family);
+}
+
+neap_status plan_bptt(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                      struct schedule *out) {
+  struct bptt bptt = {0};
+  struct chain_sweep sweep = {.name = "bptt",
+                              .most_stages = BPTT_STAGES,
+                              .family = &bptt,
+                              .prepare = prepare,
+                              .operations = operations};
+  const neap_status status = chain_sweep_run(&sweep, step, budget, options, out);
+  bptt_free(&bptt);
+  return status;
 }

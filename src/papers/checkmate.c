@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "papers/checkmate_model.h"
 #include "search/clean.h"
 #include "search/keep_all.h"
+#include "step/simulate.h"
 
 /* ---- Branch and bound ---- */
 

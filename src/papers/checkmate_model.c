@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "papers/checkmate.h"
+#include "papers/checkmate_model.h"
 
 enum { ZERO = CHECKMATE_ZERO, ONE = CHECKMATE_ONE };
 

@@ -9,7 +9,7 @@
 
 #include "base/region.h"
 #include "search/chain.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 /* ---- Cuts ---- */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "search/clean.h"
+#include "step/simulate.h"
 
 neap_status contest_create(const neap_step *step, uint64_t budget, const struct planner_options *options,
                            struct schedule *out, struct contest *contest) {

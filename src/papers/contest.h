@@ -3,7 +3,7 @@
 #define NEAP_PAPERS_CONTEST_H
 
 #include "step/planner.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 struct contest {
   struct simulator simulator;

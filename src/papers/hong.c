@@ -1,7 +1,9 @@
 /* Checkpoints of least peak. */
+#include "papers/hong.h"
+
 #include <stdlib.h>
 
-#include "papers/checkpoints.h"
+#include "papers/chain_sweep.h"
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -163,4 +165,78 @@ neap_status hong_checkpoints(int32_t n, const uint64_t *bytes, const uint64_t *k
   follow(n, h.next, chosen, count);
   region_free(&region);
   return NEAP_OK;
+}
+
+/* ---- The rows ---- */
+
+enum { HONG_N3_STAGES = 150 };
+
+/* Layer 0 is the input, layer k what stage k - 1 makes. */
+struct layers {
+  uint64_t *bytes, *kept;
+  int32_t *chosen;
+  bool cubic;
+};
+
+static neap_status push(chain_operations *out, enum chain_action action, int32_t stage) {
+  return vector_push(out, (struct chain_operation){action, stage, 0, 0});
+}
+
+/* Stages begin .. end - 1 forward, everything kept, and backward again. */
+static neap_status push_segment(int32_t begin, int32_t end, chain_operations *out) {
+  for (int32_t s = begin; s < end - 1; s++) TRY(push(out, CHAIN_FORWARD_KEEP, s));
+  TRY(push(out, CHAIN_LEAF, end - 1));
+  for (int32_t s = end - 1; s-- > begin;) TRY(push(out, CHAIN_BACKWARD, s));
+  return NEAP_OK;
+}
+
+/* The last `kept_stages` stages keep everything; before them, checkpoints of least peak, the last of which is
+ * where they begin. */
+static neap_status operations(struct chain_sweep *sweep, int32_t kept_stages, chain_operations *out) {
+  struct layers *l = sweep->family;
+  const int32_t first = sweep->plan.chain.stage_count - kept_stages;
+  int32_t count;
+  uint64_t peak;
+  TRY((l->cubic ? hong_n3_checkpoints : hong_checkpoints)(first + 1, l->bytes, l->kept, l->chosen, &count,
+                                                          &peak));
+  for (int32_t s = 0; s < first; s++) TRY(push(out, CHAIN_FORWARD, s));
+  TRY(push_segment(first, sweep->plan.chain.stage_count, out));
+  for (int32_t c = count - 1; c > 0; c--) TRY(push_segment(l->chosen[c - 1], l->chosen[c], out));
+  return NEAP_OK;
+}
+
+static neap_status prepare(struct chain_sweep *sweep) {
+  struct layers *l = sweep->family;
+  const int32_t stages = sweep->plan.chain.stage_count;
+  l->bytes = region_alloc(&sweep->region, (size_t)stages + 1, sizeof *l->bytes);
+  l->kept = region_alloc(&sweep->region, (size_t)stages + 1, sizeof *l->kept);
+  l->chosen = region_alloc(&sweep->region, (size_t)stages + 1, sizeof *l->chosen);
+  RETURN_IF(!l->bytes || !l->kept || !l->chosen, NEAP_OUT_OF_MEMORY, "hong: out of memory");
+  for (int32_t s = 0; s < stages; s++) {
+    l->kept[s + 1] = sweep->plan.chain.stages[s].output_bytes;
+    l->bytes[s + 1] = l->kept[s + 1] + chain_plan_stage(&sweep->plan, s)->modes[0].options.data[0].kept_bytes;
+  }
+  sweep->most = stages;
+  return NEAP_OK;
+}
+
+static neap_status plan(const char *name, bool cubic, int32_t most_stages, const neap_step *step,
+                        uint64_t budget, const struct planner_options *options, struct schedule *out) {
+  struct layers layers = {.cubic = cubic};
+  struct chain_sweep sweep = {.name = name,
+                              .most_stages = most_stages,
+                              .family = &layers,
+                              .prepare = prepare,
+                              .operations = operations};
+  return chain_sweep_run(&sweep, step, budget, options, out);
+}
+
+neap_status plan_hong_n3(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                         struct schedule *out) {
+  return plan("hong-n3", true, HONG_N3_STAGES, step, budget, options, out);
+}
+
+neap_status plan_hong(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                      struct schedule *out) {
+  return plan("hong", false, INT32_MAX - 1, step, budget, options, out);
 }

@@ -1,5 +1,7 @@
 /* Binomial checkpointing. */
-#include "papers/checkpoints.h"
+#include "papers/revolve.h"
+
+#include "papers/chain_sweep.h"
 
 /* C(slots + times, slots), at most `most`: steps that can be reversed with no step run forward more than
  * `times` times. */
@@ -55,4 +57,24 @@ static neap_status reverse(int32_t first, int32_t steps, int32_t slots, chain_op
 
 neap_status revolve_operations(int32_t steps, int32_t slots, chain_operations *out) {
   return reverse(0, steps, slots < steps ? slots : steps, out);
+}
+
+/* ---- The row ---- */
+
+enum { REVOLVE_STAGES = 4096 };
+
+static neap_status operations(struct chain_sweep *sweep, int32_t slots, chain_operations *out) {
+  return revolve_operations(sweep->plan.chain.stage_count, slots, out);
+}
+
+static neap_status prepare(struct chain_sweep *sweep) {
+  sweep->most = sweep->plan.chain.stage_count;
+  return NEAP_OK;
+}
+
+neap_status plan_revolve(const neap_step *step, uint64_t budget, const struct planner_options *options,
+                         struct schedule *out) {
+  struct chain_sweep sweep = {
+      .name = "revolve", .most_stages = REVOLVE_STAGES, .prepare = prepare, .operations = operations};
+  return chain_sweep_run(&sweep, step, budget, options, out);
 }

@@ -1,15 +1,16 @@
-/* The bound on costs: see bounds.h. */
+/* The bound on costs: see cost_bound.h. */
+#include "plan/cost_bound.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/region.h"
 #include "base/stop.h"
-#include "plan/bounds.h"
 #include "plan/max_flow.h"
 #include "search/pebbling.h"
 #include "step/lower_bound.h"
 #include "step/planner.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 /* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };

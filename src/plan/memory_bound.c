@@ -1,4 +1,6 @@
-/* The bound on peaks: see bounds.h. A set of live values is a sorted list of tensor ids. */
+/* The bound on peaks: see memory_bound.h. A set of live values is a sorted list of tensor ids. */
+#include "plan/memory_bound.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +9,6 @@
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
-#include "plan/bounds.h"
 
 struct live_set {
   size_t start; /* in `members` */

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "plan/repair.h"
+#include "step/planner.h"
+#include "step/simulate.h"
 
 /* ---- One budget ---- */
 

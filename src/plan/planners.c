@@ -3,12 +3,14 @@
 
 #include <string.h>
 
-#include "papers/chain_rows.h"
+#include "papers/bptt.h"
 #include "papers/checkmate.h"
 #include "papers/chen.h"
 #include "papers/dtr.h"
 #include "papers/feng_huang.h"
+#include "papers/hong.h"
 #include "papers/kusumoto.h"
+#include "papers/revolve.h"
 #include "search/evict.h"
 #include "search/keep_all.h"
 #include "search/plan_neap.h"

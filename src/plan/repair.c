@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "search/search.h"
 #include "step/planner.h"
+#include "step/simulate.h"
 
 /* ---- One schedule ---- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "grad/gradient.h"
-#include "plan/bounds.h"
+#include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 #include "step/planner.h"

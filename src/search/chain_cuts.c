@@ -1,7 +1,6 @@
-/* Where the forward pass can be cut. */
-#include <string.h>
+#include "search/chain_cuts.h"
 
-#include "search/chain.h"
+#include <string.h>
 
 /* What crosses the positions after each forward node. */
 struct crossings {

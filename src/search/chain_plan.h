@@ -6,7 +6,7 @@
 #include "search/chain_operation.h"
 #include "search/stage.h"
 #include "step/planner.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 struct chain_plan {
   struct chain chain;

@@ -2,7 +2,7 @@
 #ifndef NEAP_SEARCH_CLEAN_H
 #define NEAP_SEARCH_CLEAN_H
 
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 /* Copies a valid schedule without the repeats that can be left out while the peak stays within `budget`,
  * dearest first. `score` is that of the result. `out` starts

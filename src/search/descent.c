@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "step/simulate.h"
+
 static bool no_worse(const struct rung *a, const struct rung *b) {
   return a->peak_bytes <= b->peak_bytes && a->cost <= b->cost;
 }

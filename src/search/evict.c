@@ -11,7 +11,7 @@
 #include "base/parallel.h"
 #include "base/stop.h"
 #include "search/clean.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 enum {
   NEVER = INT32_MAX,

@@ -1,6 +1,6 @@
 #include "search/keep_all.h"
 
-#include "step/schedule.h"
+#include "step/simulate.h"
 
 neap_status plan_keep_all(const neap_step *step, uint64_t budget, const struct planner_options *options,
                           struct schedule *out) {

@@ -8,6 +8,7 @@
 #include "search/pebbling.h"
 #include "search/planning.h"
 #include "search/rotor_plan.h"
+#include "step/planner.h"
 
 /* ---- One attempt ---- */
 

@@ -7,6 +7,7 @@
 #include "base/region.h"
 #include "search/keep_all.h"
 #include "search/search.h"
+#include "step/simulate.h"
 
 /* ---- Lean ---- */
 

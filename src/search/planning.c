@@ -10,6 +10,7 @@
 #include "search/evict.h"
 #include "search/keep_all.h"
 #include "search/rotor_plan.h"
+#include "step/simulate.h"
 
 /* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
  * few hundred, a few seconds for ten thousand. */

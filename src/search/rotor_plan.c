@@ -7,6 +7,7 @@
 
 #include "search/chain_plan.h"
 #include "search/rotor.h"
+#include "step/simulate.h"
 
 enum {
   MOST_STAGES = 1024, /* before the work is looked at */

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/stage_step.h"
+#include "step/simulate.h"
+
 /* Nodes of the small step: local number i of the stage stands at i + 1 before the turn, at i + 2 after it. */
 static int32_t node_of(const struct stage *s, int32_t local) { return local + 1 + (local >= s->forward); }
 static int32_t turn_of(const struct stage *s) { return s->forward + 1; }

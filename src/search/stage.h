@@ -6,7 +6,6 @@
 
 #include "base/vector.h"
 #include "search/chain.h"
-#include "step/simulator.h"
 
 /* One way through a stage. Lists hold local numbers (chain.h). All bytes are counted beside the stage's input
  * boundary, which lives until its backward part has ended, beside what the mode holds and beside what passes
@@ -52,9 +51,6 @@ struct stage {
   bool *held[STAGE_MODES]; /* by tensor of the small step */
   struct stage_mode modes[STAGE_MODES];
 };
-
-/* The small step alone; the caller frees it. */
-neap_status stage_extract(const struct chain *chain, int32_t stage, neap_step **out);
 
 /* `effort`: about how many sets of kept values are tried; 0: in mode 0 alone, option 0 keeps all and another
  * nothing. To be freed also after a failure. */

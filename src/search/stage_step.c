@@ -1,8 +1,9 @@
-/* A stage of a chain as a small step of its own. */
+#include "search/stage_step.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "search/stage.h"
+#include "base/vector.h"
 
 struct extraction {
   const struct chain *chain;

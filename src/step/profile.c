@@ -4,6 +4,7 @@
 
 #include "base/stop.h"
 #include "step/plan.h"
+#include "step/simulate.h"
 
 /* `made`: by tensor, how many instances it has. */
 static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, const int32_t *made) {

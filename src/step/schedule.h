@@ -28,28 +28,4 @@ static inline void swap_schedules(struct schedule *a, struct schedule *b) {
   *b = swap;
 }
 
-/* One value made at one position: lives from `at` to `last`, both included. */
-struct instance {
-  int32_t tensor; /* -1: the workspace of the node at `at` */
-  int32_t at, last;
-  int32_t takes_over; /* instance whose bytes it takes in place at `at`; -1: none */
-  uint64_t bytes;
-};
-
-struct simulation {
-  uint64_t peak_bytes; /* resident bytes included */
-  int32_t peak_at;     /* the first position that reaches it */
-  double cost;         /* sum over the schedule, in its order */
-  int32_t recomputed;  /* positions that repeat a node */
-};
-
-/* Scores a schedule. NEAP_INVALID_PLAN names the rule and the position: an input that is not resident, a node
- * that must not repeat, an update before a reader, a node that never runs. O(positions + reads). */
-neap_status simulate(const neap_step *step, const int32_t *schedule, int32_t length, struct simulation *out);
-
-/* The same, and all instances in the order of the plan file: by position, outputs in their order, the
- * workspace (when not 0 bytes) last. The array belongs to the caller: free() it. */
-neap_status simulate_instances(const neap_step *step, const int32_t *schedule, int32_t length,
-                               struct simulation *out, struct instance **instances, int32_t *count);
-
 #endif

@@ -1,8 +1,9 @@
+#include "step/simulate.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/stop.h"
-#include "step/simulator.h"
 
 neap_status simulator_create(const neap_step *step, struct simulator *out) {
   *out = (struct simulator){.step = step};

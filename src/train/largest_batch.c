@@ -1,6 +1,6 @@
 /* The answer to a budget that cannot be met: with which batch could it be? */
 #include "base/status.h"
-#include "plan/bounds.h"
+#include "plan/memory_bound.h"
 #include "step/step.h"
 
 struct batch_search {

@@ -5,7 +5,7 @@
 #include "search/node_order.h"
 #include "search/plan_neap.h"
 #include "step/planner.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 60 : 600; }
 

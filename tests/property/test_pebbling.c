@@ -10,7 +10,7 @@
 #include "exhaustive.h"
 #include "search/pebbling.h"
 #include "step/lower_bound.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 #include "step_families.h"
 
 enum { STATES = 50000, WORK = 100000000 };

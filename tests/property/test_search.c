@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "search/search.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 20 : 200; }
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "search/timeline.h"
-#include "step/simulator.h"
+#include "step/simulate.h"
 
 enum { MOVES = 400, LENGTH_LIMIT = 4000 };
 

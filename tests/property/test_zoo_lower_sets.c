@@ -10,6 +10,7 @@
 #include "neap.h"
 #include "plan/planners.h"
 #include "step/lower_bound.h"
+#include "step/simulate.h"
 
 static const struct planner_options options = {0};
 

@@ -4,6 +4,7 @@
 
 #include "layout/orders.h"
 #include "layout/sections.h"
+#include "layout/solver.h"
 #include "layout/subset.h"
 
 struct placing {

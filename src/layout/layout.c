@@ -38,7 +38,7 @@ struct fitting {
 static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
   enum { LEAST = 500000, EACH = 50, LARGE = 4, NEAR = 25, SHARE = 8 };
   const int64_t work = LEAST + (int64_t)f->count * EACH;
-  if (f->limits->effort >= EFFORT_LARGE) return work * LARGE;
+  if (f->limits->effort >= LAYOUT_LARGE) return work * LARGE;
   return f->limits->closest && height > capacity + capacity / NEAR ? work / SHARE : work;
 }
 
@@ -46,7 +46,7 @@ static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t hei
 static int64_t work_for_least(const struct fitting *f) {
   enum { EACH_PAIR = 4, MOST = 40000000 };
   const int64_t usual = work_for(f, 0, 0), pairs = (int64_t)f->count * f->count * EACH_PAIR;
-  if (f->limits->effort < EFFORT_LARGE || pairs < usual) return usual;
+  if (f->limits->effort < LAYOUT_LARGE || pairs < usual) return usual;
   return pairs < MOST ? pairs : MOST;
 }
 
@@ -113,8 +113,8 @@ enum { MANY_SHAPES = 5000 };
 
 static struct placement_limits limits_for(const struct fitting *f) {
   enum { SEARCHED = 20000000, CLOSING = 8000000, MORE = 16 };
-  const int64_t more = f->limits->effort >= EFFORT_LARGE ? MORE : 1,
-                most = f->limits->effort >= EFFORT_LARGEST ? MORE : 1;
+  const int64_t more = f->limits->effort >= LAYOUT_LARGE ? MORE : 1,
+                most = f->limits->effort >= LAYOUT_LARGEST ? MORE : 1;
   return (struct placement_limits){.enough = f->limits->enough,
                                    .searched = more * SEARCHED,
                                    .closing = f->limits->closest ? most * CLOSING : 0};
@@ -145,7 +145,7 @@ static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct lay
   enum { TIERED = 6000000, MOST = 256000000 };
   struct placement_limits limits = limits_for(f);
   struct placement_result result;
-  limits.tiered = f->limits->effort == EFFORT_LARGEST ? MOST : TIERED;
+  limits.tiered = f->limits->effort == LAYOUT_LARGEST ? MOST : TIERED;
   limits.closing = 0;
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   if (result.height >= out->arena_bytes) return NEAP_OK;
@@ -160,7 +160,7 @@ static neap_status try_cores(struct fitting *f, const int32_t *heir_of, uint64_t
                              struct layout *out) {
   enum { WORK = 600000 };
   static const int shares[] = {97, 95, 90};
-  const int count = f->limits->effort == EFFORT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
+  const int count = f->limits->effort == LAYOUT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
   const struct packing packing = packing_of(f, heir_of);
   for (int i = 0; i < count && out->arena_bytes > capacity; i++) {
     int64_t work = WORK;
@@ -191,13 +191,13 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
   /* The usual effort says how near it comes, so that a repair knows what is lacking; more is for what came
    * near. */
   const bool tells_how_near =
-      f->limits->effort == EFFORT_USUAL ? f->limits->closest : f->limits->effort == EFFORT_LARGEST;
+      f->limits->effort == LAYOUT_USUAL ? f->limits->closest : f->limits->effort == LAYOUT_LARGEST;
   if (!many && tells_how_near && out->arena_bytes > capacity) TRY(place_parted(f, offsets, out));
   if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
   const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);
   TRY(eject(f, heir_of, capacity, work, offsets, out));
-  const int halvings = !least ? 0 : f->limits->effort >= EFFORT_LARGE ? MORE * HALVINGS : HALVINGS;
+  const int halvings = !least ? 0 : f->limits->effort >= LAYOUT_LARGE ? MORE * HALVINGS : HALVINGS;
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
     TRY(eject(f, heir_of, middle, work / 2, offsets, out));

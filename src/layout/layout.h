@@ -18,7 +18,7 @@ struct layout {
 };
 
 /* How much is done: hundredths of a second, tenths of one, or a second or two. */
-enum layout_effort { EFFORT_USUAL, EFFORT_LARGE, EFFORT_LARGEST };
+enum layout_effort { LAYOUT_USUAL, LAYOUT_LARGE, LAYOUT_LARGEST };
 
 /* When to stop and how much to do. */
 struct layout_limits {

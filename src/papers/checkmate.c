@@ -148,7 +148,7 @@ enum {
 struct solving {
   const neap_step *step;
   uint64_t budget;
-  bool quick;
+  enum effort effort;
   double deadline; /* on the clock of clock_seconds(); infinite: none */
   struct simulator simulator;
   struct schedule best; /* the cheapest that fits; else that with the least peak */
@@ -214,9 +214,9 @@ static neap_status round_down(struct solving *s) {
   if (numbers == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "checkmate: out of memory"));
   double *solution = numbers, *upper = numbers + columns;
   bool found = true;
-  const int32_t stride = s->quick ? 3 : 1;
-  int32_t further =
-      s->quick ? 0 : 10; /* after the first share that does: a cheaper schedule may come of less */
+  const bool quick = s->effort == EFFORT_QUICK;
+  const int32_t stride = quick ? 3 : 1;
+  int32_t further = quick ? 0 : 10; /* after the first share that does: a cheaper schedule may come of less */
   for (int32_t i = 0; found && i <= 30 && !(fits(s) && further-- == 0); i += stride) {
     const double share = 1 - 0.02 * i;
     /* Columns that may exceed 1 hold live bytes. */
@@ -245,7 +245,7 @@ static neap_status solve(struct solving *s) {
   struct schedule schedule = {0};
   bool proved;
   double bound;
-  if (s->quick && known) return NEAP_OK;
+  if (s->effort == EFFORT_QUICK && known) return NEAP_OK;
   neap_status status = checkmate_solve(s->step, s->budget, &limits, &schedule, &proved, &bound);
   if (status == NEAP_OK) status = consider(s, &schedule);
   schedule_free(&schedule);
@@ -260,14 +260,14 @@ static neap_status plan_step(struct solving *s, int64_t size) {
   schedule_free(&order);
   if (status != NEAP_OK || fits(s)) return status;
   TRY(round_down(s));
-  return size <= (s->quick ? EXACT_SIZE / 8 : EXACT_SIZE) ? solve(s) : NEAP_OK;
+  return size <= (s->effort == EFFORT_QUICK ? EXACT_SIZE / 8 : EXACT_SIZE) ? solve(s) : NEAP_OK;
 }
 
 neap_status plan_checkmate(const neap_step *step, uint64_t budget, const struct planner_options *options,
                            struct schedule *out) {
   struct solving s = {.step = step,
                       .budget = budget,
-                      .quick = options->quick,
+                      .effort = options->effort,
                       .deadline = options->deadline > 0 ? options->deadline : INFINITY};
   const int64_t size = checkmate_size(step);
   RETURN_IF(!milp_available(), NEAP_OVER_BUDGET, "checkmate: this library was built without a solver (CBC)");

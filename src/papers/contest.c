@@ -9,7 +9,7 @@
 neap_status contest_create(const neap_step *step, uint64_t budget, const struct planner_options *options,
                            struct schedule *out, struct contest *contest) {
   *contest = (struct contest){
-      .budget = budget, .quick = options->quick, .out = out, .peak = UINT64_MAX, .cost = INFINITY};
+      .budget = budget, .effort = options->effort, .out = out, .peak = UINT64_MAX, .cost = INFINITY};
   return simulator_create(step, &contest->simulator);
 }
 
@@ -22,7 +22,7 @@ bool contest_is_met(const struct contest *contest) {
 static bool wins(const struct contest *c, const struct simulation *score) {
   const bool met = contest_is_met(c), fits = score->peak_bytes <= c->budget;
   if (met != fits) return fits;
-  return met && !c->quick ? score->cost < c->cost : score->peak_bytes < c->peak;
+  return met && c->effort != EFFORT_QUICK ? score->cost < c->cost : score->peak_bytes < c->peak;
 }
 
 static neap_status keep_if_better(struct contest *c, const struct schedule *candidate,
@@ -40,7 +40,7 @@ neap_status contest_offer(struct contest *c, const struct schedule *candidate) {
   neap_status status = simulator_run(&c->simulator, nodes, length, &score);
   if (status == NEAP_INVALID_PLAN) return NEAP_OK;
   if (status != NEAP_OK) return status;
-  if (c->quick || score.peak_bytes > c->budget) return keep_if_better(c, candidate, &score);
+  if (c->effort == EFFORT_QUICK || score.peak_bytes > c->budget) return keep_if_better(c, candidate, &score);
   struct schedule cleaned = {0};
   status = schedule_clean(&c->simulator, c->budget, nodes, length, &cleaned, &score);
   if (status == NEAP_OK) status = keep_if_better(c, &cleaned, &score);

@@ -8,7 +8,7 @@
 struct contest {
   struct simulator simulator;
   uint64_t budget;      /* resident bytes included */
-  bool quick;           /* the least peak wins, not the least cost */
+  enum effort effort;   /* where it is quick the least peak wins, not the least cost */
   struct schedule *out; /* the best so far */
   uint64_t peak;        /* its peak; UINT64_MAX: there is none yet */
   double cost;          /* its cost */

@@ -253,7 +253,8 @@ static neap_status sweep(struct runtime *r, struct contest *contest) {
     if (status == NEAP_OK) TRY(contest_offer(contest, &r->log));
     if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
     if (limit >= everything) break;
-    if (contest_is_met(contest) && (contest->quick || contest->cost <= step->base_cost)) break;
+    if (contest_is_met(contest) && (contest->effort == EFFORT_QUICK || contest->cost <= step->base_cost))
+      break;
   }
   return NEAP_OK;
 }

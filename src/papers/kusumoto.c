@@ -61,7 +61,8 @@ static neap_status sweep_all(struct sweep *s) {
     const uint64_t within = limit < (double)everything ? (uint64_t)limit : everything;
     TRY(offer_front(s, within, false));
     TRY(offer_front(s, within, true));
-    const bool enough = limit > 2 * (double)least && (s->contest.quick || limit > HOPELESS * caller) &&
+    const bool enough = limit > 2 * (double)least &&
+                        (s->contest.effort == EFFORT_QUICK || limit > HOPELESS * caller) &&
                         contest_is_met(&s->contest);
     if (within == everything || enough) return NEAP_OK;
   }

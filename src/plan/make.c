@@ -51,7 +51,7 @@ static int32_t row_at(int32_t i, bool quick) {
 static neap_status ask_longer(struct choice *c, const struct planner_options *options, uint64_t *missing) {
   static const double moment = 0.05;
   struct planner_options longer = *options;
-  longer.goes_on = true;
+  longer.effort = EFFORT_LONG;
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
     if (!asked(c, i) || !planners[i].loose || clock_seconds() + moment > options->deadline) continue;
@@ -98,20 +98,20 @@ static neap_status ask_tasks(struct choice *c, const struct planner_options *opt
 
 /* What each row does within the budget. `missing`: a bit for each that does not meet it. */
 static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
+  const bool quick = options->effort == EFFORT_QUICK;
   *missing = 0;
   for (int32_t i = 0; i < planner_count;) {
     /* The first two, and in a quick look each, may make the others needless. */
-    const int most = options->quick || i < 2 ? 1 : TASKS;
+    const int most = quick || i < 2 ? 1 : TASKS;
     struct task tasks[TASKS] = {{0}};
     int count = 0;
     for (; i < planner_count && count < most; i++)
-      if (asked(c, row_at(i, options->quick))) tasks[count++].row = row_at(i, options->quick);
+      if (asked(c, row_at(i, quick))) tasks[count++].row = row_at(i, quick);
     TRY(ask_tasks(c, options, tasks, count, missing));
-    if (c->best != NULL && (options->quick || c->best->recomputed == 0))
-      return NEAP_OK; /* nothing is cheaper */
+    if (c->best != NULL && (quick || c->best->recomputed == 0)) return NEAP_OK; /* nothing is cheaper */
   }
   const bool possible = c->budget != NEAP_BUDGET_MIN && c->budget >= c->bound;
-  return possible && options->deadline > 0 && !options->quick ? ask_longer(c, options, missing) : NEAP_OK;
+  return possible && options->deadline > 0 && !quick ? ask_longer(c, options, missing) : NEAP_OK;
 }
 
 /* The least of the rows that do not meet the budget, whatever it is; for "auto", but for tiny steps, only of
@@ -202,7 +202,7 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
                                uint64_t *smallest) {
   const bool least = choice->budget == NEAP_BUDGET_MIN;
   if (smallest != NULL) *smallest = 0;
-  if (options->quick && !least) return ask_quickly(choice, options);
+  if (options->effort == EFFORT_QUICK && !least) return ask_quickly(choice, options);
   RETURN_IF(smallest == NULL && !least && choice->budget < choice->bound, NEAP_OVER_BUDGET,
             "the budget of %llu bytes cannot be met: every plan needs at least %llu",
             (unsigned long long)choice->budget, (unsigned long long)choice->bound);
@@ -261,7 +261,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   const volatile int *before = stop_listen(options->stop);
   struct descent descent = {0};
   const struct planner_options planner_options = {.descent = &descent,
-                                                  .quick = options->quick,
+                                                  .effort = options->quick ? EFFORT_QUICK : EFFORT_USUAL,
                                                   .deadline =
                                                       options->seconds > 0 ? start + options->seconds : 0,
                                                   .started = start,

@@ -21,7 +21,6 @@ struct way {
   double deadline;              /* of its search */
   struct demand demand;
   struct schedule last;    /* that the planner found; empty: none yet */
-  bool careful;            /* there is time for more than a first layout */
   double cost;             /* of the schedule that was found last */
   double enough;           /* a cost that is worth no other round */
   struct neap_plan *found; /* the cheapest within the budget; NULL: none */
@@ -29,6 +28,11 @@ struct way {
   bool is_near;            /* the limit is little below the one of that, or to begin anew takes seconds */
   bool goes_back;          /* to that one: with less there is none */
 };
+
+/* There is time for more than a first layout. */
+static bool is_careful(const struct way *w) {
+  return w->planner->loose && w->options->effort == EFFORT_USUAL;
+}
 
 static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
 
@@ -70,7 +74,7 @@ static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int
   const uint64_t lost = needed > capacity ? needed - capacity : 0;
   const uint64_t least = (capacity / LEAST << (2 * times)) + 1, little = (capacity / LITTLE << times) + 1;
   const uint64_t cut = lost > least ? lost : least;
-  const bool another_may_fit = w->careful && cut > little && cut < capacity / MUCH;
+  const bool another_may_fit = is_careful(w) && cut > little && cut < capacity / MUCH;
   return keeps(w, plan) || another_may_fit ? little : cut;
 }
 
@@ -108,10 +112,10 @@ static neap_status run_round(struct way *w, int missed, enum round_outcome *outc
   const neap_status status = w->goes_back ? plan_near(w, &plan) : plan_below(w, &plan);
   *outcome = NOTHING;
   if (status != NEAP_OK || plan == NULL) return status;
-  const bool nearly = w->demand.again && nearly_fits(plan->arena_bytes, w->demand.capacity);
+  const bool nearly = w->demand.goal == GOAL_NEAR && nearly_fits(plan->arena_bytes, w->demand.capacity);
   *outcome = keeps(w, plan) ? KEPT : nearly ? NEARLY : MISSED;
   *cut = cut_after(w, plan, missed);
-  if (w->careful && w->limit == w->budget && w->step->node_count <= SMALL)
+  if (is_careful(w) && w->limit == w->budget && w->step->node_count <= SMALL)
     w->enough = w->cost + dear * w->step->base_cost;
   if (*outcome == NEARLY && w->near == NULL) swap_plans(&w->near, &plan);
   if (*outcome == KEPT && (w->found == NULL || plan->cost < w->found->cost)) swap_plans(&w->found, &plan);
@@ -126,12 +130,13 @@ static neap_status run_rounds(struct way *w) {
   enum { ROUNDS = 4, REPAIRED = 3, UNREPAIRED = 2 }; /* what is repaired needs fewer */
   enum { NEAR = 500 };                               /* share of the capacity */
   const bool loose = w->planner->loose;
-  int left = loose && !w->careful ? REPAIRED : ROUNDS, unrepaired = w->careful ? UNREPAIRED : 0, missed = 0;
+  int left = loose && !is_careful(w) ? REPAIRED : ROUNDS, unrepaired = is_careful(w) ? UNREPAIRED : 0,
+      missed = 0;
   enum round_outcome outcome = NOTHING;
   while (left > 0) {
     const bool none_yet = w->found == NULL, may_repair = outcome == NEARLY;
     uint64_t cut = 0;
-    w->demand.again = unrepaired > 0;
+    w->demand.goal = unrepaired > 0 ? GOAL_NEAR : GOAL_TIGHT;
     const neap_status status = run_round(w, missed, &outcome, &cut);
     if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
     if (outcome == NOTHING && !may_repair) return status;
@@ -190,11 +195,10 @@ neap_status plan_row(const neap_step *step, uint64_t budget, const struct planne
                     .enough = INFINITY,
                     .demand = {.planner = planner->name,
                                .capacity = budget == UINT64_MAX ? 0 : budget - step->resident_bytes,
-                               .tight = true,
-                               .quick = options->quick,
-                               .deadline = options->deadline},
-                    .careful = planner->loose && !options->quick && !options->goes_on};
-  const neap_status status = options->goes_on ? run_longer(&way) : run_rounds(&way);
+                               .goal = GOAL_TIGHT,
+                               .effort = options->effort,
+                               .deadline = options->deadline}};
+  const neap_status status = options->effort == EFFORT_LONG ? run_longer(&way) : run_rounds(&way);
   const bool stands = status == NEAP_OK || (status == NEAP_OVER_BUDGET && way.found != NULL);
   neap_plan_free(way.near);
   schedule_free(&way.last);
@@ -207,12 +211,12 @@ neap_status plan_row(const neap_step *step, uint64_t budget, const struct planne
 
 /* ---- The least that a planner can do ---- */
 
-const struct planner_options quick_look = {.quick = true};
+const struct planner_options quick_look = {.effort = EFFORT_QUICK};
 
 /* Puts a plan with a smaller arena in the place of `*plan`, where one is found. */
 static neap_status shrink(const neap_step *step, const struct schedule *schedule, uint64_t capacity,
                           struct neap_plan **plan) {
-  const struct demand demand = {.planner = (*plan)->planner, .capacity = capacity, .quick = true};
+  const struct demand demand = {.planner = (*plan)->planner, .capacity = capacity, .effort = EFFORT_QUICK};
   struct neap_plan *smaller = NULL;
   TRY(plan_by_repair(step, schedule, NULL, &demand, &smaller));
   if (smaller->arena_bytes < (*plan)->arena_bytes) swap_plans(plan, &smaller);
@@ -226,7 +230,7 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
                                  const struct planner_options *options, struct neap_plan **out) {
   enum { TRIES = 4, SHARE = 100 }; /* of the live bytes, that are not worth more */
   struct schedule schedule = {0};
-  struct demand demand = {.planner = planner->name, .tight = true, .effort = EFFORT_LARGEST};
+  struct demand demand = {.planner = planner->name, .goal = GOAL_TIGHT, .layout = LAYOUT_LARGEST};
   struct simulation score = {0};
   struct neap_plan *plan = NULL;
   neap_status status = planner->least(step, 0, options, &schedule);

@@ -12,6 +12,8 @@
 
 /* ---- One schedule ---- */
 
+static bool is_quick(const struct demand *demand) { return demand->effort == EFFORT_QUICK; }
+
 static uint64_t live_of(const struct neap_plan *plan) { return plan->peak_bytes - plan->resident_bytes; }
 
 static uint64_t tight_above(uint64_t live) { return live + live / TIGHTNESS; }
@@ -19,7 +21,7 @@ static uint64_t tight_above(uint64_t live) { return live + live / TIGHTNESS; }
 /* Bytes of arena that will do where so much lives. */
 static uint64_t enough_for(const struct demand *demand, uint64_t live) {
   const uint64_t tight = tight_above(live);
-  return demand->tight && tight < demand->capacity ? tight : demand->capacity;
+  return demand->goal != GOAL_FIT && tight < demand->capacity ? tight : demand->capacity;
 }
 
 neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,
@@ -30,8 +32,8 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
   TRY(simulate_instances(step, schedule->nodes.data, (int32_t)schedule->nodes.count, &score, &instances,
                          &count));
   const struct layout_limits limits = {.enough = enough_for(demand, score.peak_bytes - step->resident_bytes),
-                                       .closest = !demand->quick,
-                                       .effort = demand->effort};
+                                       .closest = !is_quick(demand),
+                                       .effort = demand->layout};
   struct layout layout = {0};
   struct placed *placed = malloc(((size_t)count + 1) * sizeof *placed);
   neap_status status = placed == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
@@ -67,6 +69,7 @@ struct repair {
   const neap_step *step;
   neap_step padded; /* the same with more workspace where layouts stick out of the capacity */
   const struct demand *demand;
+  enum goal goal; /* that was asked for; of a large step less is demanded */
   const struct schedule *start;
   struct neap_plan *best;
   int laid_out; /* layouts so far */
@@ -81,11 +84,11 @@ static bool fits(const struct repair *r, const struct neap_plan *plan) {
 }
 
 static bool is_tight(const struct repair *r, const struct neap_plan *plan) {
-  return !r->demand->tight || r->slack || plan->arena_bytes <= tight_above(live_of(plan));
+  return r->demand->goal == GOAL_FIT || r->slack || plan->arena_bytes <= tight_above(live_of(plan));
 }
 
 static bool suits(const struct repair *r, const struct neap_plan *plan) {
-  return fits(r, plan) && (r->demand->quick || is_tight(r, plan));
+  return fits(r, plan) && (is_quick(r->demand) || is_tight(r, plan));
 }
 
 /* Layouts in vain: while none fits, and while none is tight. */
@@ -95,7 +98,7 @@ enum { PATIENCE = 10, PATIENCE_TIGHT = 3 };
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
   if (in_vain >= (fits(r, best) ? PATIENCE_TIGHT : PATIENCE)) return true;
-  return suits(r, best) && (r->demand->quick || best->cost <= r->cost);
+  return suits(r, best) && (is_quick(r->demand) || best->cost <= r->cost);
 }
 
 static bool done(const struct repair *r) { return ends_with(r, r->best, r->in_vain); }
@@ -189,7 +192,7 @@ static neap_status lay_out(struct attempt *a, const struct schedule *schedule) {
   const struct repair *r = a->repair;
   struct neap_plan *plan = NULL;
   struct demand loose = *r->demand;
-  loose.tight = false;
+  loose.goal = GOAL_FIT;
   neap_status status = plan_of_schedule(r->step, schedule, &loose, &plan);
   if (status == NEAP_OK && fits(r, plan) && !is_tight(r, plan) && !a->slack && better(r, plan, a->best))
     status = tighten(a, schedule, &plan);
@@ -221,7 +224,7 @@ static neap_status consider(struct attempt *a, struct search *search) {
 static bool is_hopeless(const struct attempt *a) {
   enum { FAR = 40 };
   const struct demand *demand = a->repair->demand;
-  if (demand->quick || !a->little || a->count == 0 || fits(a->repair, a->best)) return false;
+  if (is_quick(demand) || !a->little || a->count == 0 || fits(a->repair, a->best)) return false;
   return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / FAR;
 }
 
@@ -249,7 +252,7 @@ static neap_status run_search(struct attempt *a, struct search *search) {
   static const double settled = 0.99; /* of the cost of the piece before */
   const struct repair *r = a->repair;
   TRY(mend(r, search));
-  int layouts = 0, longer = r->demand->quick ? 0 : LONGER;
+  int layouts = 0, longer = is_quick(r->demand) ? 0 : LONGER;
   for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
     const double cost = search->timeline.cost;
     const int64_t excess = search->timeline.excess;
@@ -338,7 +341,7 @@ static neap_status try_schedules(struct repair *r, const struct schedule *const 
   struct neap_plan *plans[MOST] = {NULL, NULL};
   struct ending ended[MOST];
   struct demand demand = *r->demand;
-  demand.effort = effort;
+  demand.layout = effort;
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
     ending_keep(&ended[i], plan_of_schedule(r->step, schedules[i], &demand, &plans[i]));
@@ -360,9 +363,9 @@ static neap_status try_schedules(struct repair *r, const struct schedule *const 
 static neap_status try_again(struct repair *r, const struct schedule *runner_up, bool large) {
   const struct schedule *const both[] = {r->start, runner_up};
   const int count = runner_up->nodes.count > 0 ? 2 : 1;
-  if (large && count > 1) TRY(try_schedules(r, &both[1], 1, EFFORT_USUAL));
-  if (large) return done(r) ? NEAP_OK : try_schedules(r, both, count, EFFORT_LARGE);
-  for (int i = 0; i < count && !done(r); i++) TRY(try_schedules(r, &both[i], 1, EFFORT_LARGE));
+  if (large && count > 1) TRY(try_schedules(r, &both[1], 1, LAYOUT_USUAL));
+  if (large) return done(r) ? NEAP_OK : try_schedules(r, both, count, LAYOUT_LARGE);
+  for (int i = 0; i < count && !done(r); i++) TRY(try_schedules(r, &both[i], 1, LAYOUT_LARGE));
   return NEAP_OK;
 }
 
@@ -372,7 +375,7 @@ static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
   static const uint64_t cuts[] = {1, 3, 8, 16}, eighths[] = {0, 1, 4, 8};
   enum { COUNT = sizeof cuts / sizeof *cuts, FURTHER = 6, FURTHER_QUICK = 2 };
-  const int further = r->demand->quick ? FURTHER_QUICK : FURTHER;
+  const int further = is_quick(r->demand) ? FURTHER_QUICK : FURTHER;
   const uint64_t capacity = r->demand->capacity, live = live_of(r->best);
   const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - capacity;
   TRY(pad(r, r->best));
@@ -427,7 +430,7 @@ static neap_status try_below(struct repair *r) {
 static bool is_cheaper_with_less(const struct repair *r) {
   enum { LITTLE = 200 };
   const uint64_t capacity = r->demand->capacity, needed = r->best->arena_bytes;
-  return r->demand->again && needed > capacity && needed <= capacity + capacity / LITTLE;
+  return r->goal == GOAL_NEAR && needed > capacity && needed <= capacity + capacity / LITTLE;
 }
 
 /* Where the first layout is not as asked for. */
@@ -436,7 +439,7 @@ static neap_status repair(struct repair *r, const struct schedule *runner_up, bo
   const bool near = large || nearly_fits(r->best->arena_bytes, r->demand->capacity);
   if (runner_up != NULL && near && !is_cheaper_with_less(r)) TRY(try_again(r, runner_up, large));
   const bool late = clock_is_past(r->demand->deadline);
-  if (done(r) || (r->demand->again && !late && near && !fits(r, r->best))) return NEAP_OK;
+  if (done(r) || (r->goal == GOAL_NEAR && !late && near && !fits(r, r->best))) return NEAP_OK;
   r->padded.nodes = region_copy(&region, r->step->nodes, (size_t)r->step->node_count, sizeof *r->step->nodes);
   const neap_status status = r->padded.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "plan: out of memory")
                              : large                 ? try_below(r)
@@ -451,11 +454,11 @@ static neap_status repair_plan(const neap_step *step, const struct schedule *sch
                                struct neap_plan **plan) {
   const bool large = step->node_count > LARGE_STEP;
   struct demand first_fit = *demand; /* in a large step the first plan that fits will do */
-  first_fit.quick = demand->quick || large;
-  first_fit.tight = demand->tight && !large;
+  if (large) first_fit.effort = EFFORT_QUICK, first_fit.goal = GOAL_FIT;
   struct repair r = {.step = step,
                      .padded = *step,
                      .demand = &first_fit,
+                     .goal = demand->goal,
                      .start = schedule,
                      .best = *plan,
                      .work = work_for(step->node_count),
@@ -470,7 +473,7 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                            struct neap_plan **out) {
   struct neap_plan *plan = NULL;
   TRY(plan_of_schedule(step, schedule, demand, &plan));
-  const neap_status status = repair_plan(step, schedule, demand->quick ? NULL : runner_up, demand, &plan);
+  const neap_status status = repair_plan(step, schedule, is_quick(demand) ? NULL : runner_up, demand, &plan);
   if (status == NEAP_OK)
     *out = plan;
   else
@@ -488,7 +491,7 @@ neap_status plan_repair_on(const neap_step *step, const struct demand *demand, s
 
 neap_status plan_tighten(const neap_step *step, bool least, struct neap_plan **plan) {
   struct demand demand = {
-      .planner = (*plan)->planner, .capacity = UINT64_MAX, .tight = true, .effort = EFFORT_LARGEST};
+      .planner = (*plan)->planner, .capacity = UINT64_MAX, .goal = GOAL_TIGHT, .layout = LAYOUT_LARGEST};
   struct schedule schedule = {0};
   struct neap_plan *tight = NULL;
   if ((*plan)->arena_bytes <= tight_above(live_of(*plan))) return NEAP_OK;

@@ -4,16 +4,24 @@
 
 #include "layout/layout.h"
 #include "step/plan.h"
+#include "step/planner.h"
+
+/* What an arena should be. */
+enum goal {
+  GOAL_FIT,   /* within the capacity */
+  GOAL_TIGHT, /* and no more than TIGHTNESS allows */
+  GOAL_NEAR   /* the same; but what nearly fits is not repaired while there is time: the planner will be asked
+                 for less */
+};
 
 /* What is asked of a plan. */
 struct demand {
   const char *planner; /* the plan's */
   double deadline;     /* of clock_seconds(): what keeps the capacity by then will do; 0: none */
   uint64_t capacity;   /* bytes of arena that will do */
-  enum layout_effort effort;
-  bool tight; /* and no more than TIGHTNESS allows */
-  bool again; /* where it nearly fits, the planner will be asked for less if there is time: no repair then */
-  bool quick; /* any that keeps the capacity will do, whatever it costs */
+  enum effort effort;  /* where it is quick, any plan that keeps the capacity will do, whatever it costs */
+  enum goal goal;
+  enum layout_effort layout;
 };
 
 /* Little is lacking: what is searched for with so much less memory will mostly fit. */
@@ -39,8 +47,8 @@ neap_status plan_by_repair(const neap_step *step, const struct schedule *schedul
                            const struct schedule *runner_up, const struct demand *demand,
                            struct neap_plan **out);
 
-/* Goes on with a plan that was left unrepaired (`again`) and puts a better one in its place, if it finds one.
- * On failure it is that plan or a better one. */
+/* Goes on with a plan that was left unrepaired (GOAL_NEAR) and puts a better one in its place, if it finds
+ * one. On failure it is that plan or a better one. */
 neap_status plan_repair_on(const neap_step *step, const struct demand *demand, struct neap_plan **plan);
 
 /* Where the arena is not tight, puts the same schedule in a smaller one in the place of `*plan`, if it finds

@@ -7,7 +7,7 @@
 neap_status chain_plan_create(const neap_step *step, uint64_t budget, const struct planner_options *options,
                               int32_t most_stages, int32_t effort, struct schedule *out,
                               struct chain_plan *plan) {
-  *plan = (struct chain_plan){.budget = budget, .best = out, .quick = options->quick};
+  *plan = (struct chain_plan){.budget = budget, .best = out, .effort = options->effort};
   TRY(chain_create(step, most_stages, &plan->chain));
   struct region *region = &plan->chain.region;
   plan->ran = region_alloc(region, (size_t)plan->chain.stage_count, sizeof *plan->ran);
@@ -76,7 +76,7 @@ static neap_status score_emitted(struct chain_plan *plan, struct simulation *sco
   struct simulation raw;
   TRY(simulator_run(&plan->simulator, emitted->nodes.data, (int32_t)emitted->nodes.count, &raw));
   *score = raw;
-  if (raw.peak_bytes > plan->budget || plan->quick || emitted->nodes.count > CLEAN_LIMIT) {
+  if (raw.peak_bytes > plan->budget || plan->effort == EFFORT_QUICK || emitted->nodes.count > CLEAN_LIMIT) {
     take(plan, emitted, &raw);
     return NEAP_OK;
   }

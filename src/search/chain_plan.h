@@ -18,7 +18,7 @@ struct chain_plan {
   struct schedule *best;   /* the cheapest that fits, else the one with the least peak */
   struct simulation score; /* of `best` */
   bool any;                /* `best` is there */
-  bool quick;
+  enum effort effort;
 };
 
 /* Cuts the step and measures what its stages can keep (stage.h, `effort`).

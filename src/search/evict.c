@@ -515,7 +515,7 @@ neap_status plan_evict(const neap_step *step, uint64_t budget, const struct plan
     status = walk_create(&region, step, &grid.facts, budget - step->resident_bytes, &grid.points[i].walk);
     if (status == NEAP_OK) status = simulator_create(step, &grid.points[i].simulator);
   }
-  if (status == NEAP_OK) status = walk_grid(&grid, options->quick);
+  if (status == NEAP_OK) status = walk_grid(&grid, options->effort == EFFORT_QUICK);
   for (int i = 0; i < AT_ONCE; i++) {
     simulator_free(&grid.points[i].simulator);
     walk_free(&grid.points[i].walk);

@@ -23,7 +23,7 @@ typedef neap_status lower_function(struct planning *p, uint64_t limit, struct sc
 
 static neap_status lower_by_row(const struct planning *p, planner_function *row, uint64_t limit,
                                 struct schedule *best, bool *met) {
-  const struct planner_options quick = {.quick = true};
+  const struct planner_options quick = {.effort = EFFORT_QUICK};
   struct schedule schedule = {0};
   const neap_status status = row(p->step, p->step->resident_bytes + limit, &quick, &schedule);
   *met = status == NEAP_OK;
@@ -186,7 +186,7 @@ static neap_status descend(struct planning *p, struct descent *descent) {
 }
 
 static neap_status keep_all_first(const neap_step *step, struct descent *out) {
-  const struct planner_options quick = {.quick = true};
+  const struct planner_options quick = {.effort = EFFORT_QUICK};
   struct schedule schedule = {0};
   neap_status status = plan_keep_all(step, UINT64_MAX, &quick, &schedule);
   if (status == NEAP_OK) status = descent_add(out, step, &schedule);
@@ -195,7 +195,7 @@ static neap_status keep_all_first(const neap_step *step, struct descent *out) {
 }
 
 neap_status find_descent(const neap_step *step, struct descent *out) {
-  const struct planner_options quick = {.quick = true};
+  const struct planner_options quick = {.effort = EFFORT_QUICK};
   struct planning p = planning_of(step, 0, &quick);
   struct reordered_step leaner;
   neap_status status = leaner_step_create(step, &leaner);

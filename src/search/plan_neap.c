@@ -75,7 +75,7 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   if (p->leaner == NULL) return plan_in_order(p, true, out);
   TRY(plan_leaner(p, out));
   const bool found = out->cost < INFINITY;
-  if (out->cost <= p->step->base_cost || (found && p->options->quick)) return NEAP_OK;
+  if (out->cost <= p->step->base_cost || (found && p->options->effort == EFFORT_QUICK)) return NEAP_OK;
   struct outcome given;
   neap_status status = plan_in_order(p, !found, &given);
   if (given.cost < out->cost) {
@@ -92,8 +92,8 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
 static neap_status plan_from_below(const struct planning *p, struct outcome *out) {
   enum { NODES = 200 }; /* of more the least takes seconds */
   static const double deep = 1.4;
-  if (p->options->quick || p->step->node_count > NODES || out->cost <= deep * p->step->base_cost ||
-      planning_is_late(p))
+  if (p->options->effort == EFFORT_QUICK || p->step->node_count > NODES ||
+      out->cost <= deep * p->step->base_cost || planning_is_late(p))
     return NEAP_OK;
   struct planning below = planning_of(p->step, p->limit, p->options);
   below.told = p->told;

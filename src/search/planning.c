@@ -37,16 +37,18 @@ bool planning_fits(const struct planning *p) {
   return false;
 }
 
+static bool is_quick(const struct planning *p) { return p->options->effort == EFFORT_QUICK; }
+
 bool planning_is_late(const struct planning *p) { return clock_is_past(p->options->deadline); }
 
 static bool done(const struct planning *p) {
   for (int i = 0; i < p->count; i++)
     if (search_is_optimal(p->candidates[i])) return true;
-  return (p->options->quick && planning_fits(p)) || planning_is_late(p);
+  return (is_quick(p) && planning_fits(p)) || planning_is_late(p);
 }
 
 static neap_status mend(const struct planning *p, struct search *search) {
-  const bool needed = search->timeline.excess > 0 && !p->options->quick;
+  const bool needed = search->timeline.excess > 0 && !is_quick(p);
   return needed ? search_mend(search, p->work / 4) : NEAP_OK;
 }
 
@@ -90,7 +92,8 @@ neap_status planning_add(struct planning *p, const struct schedule *start, bool 
 struct start {
   planner_function *row;       /* NULL: no row */
   const struct schedule *near; /* NULL, and no row: everything is kept */
-  bool radial, quick;
+  bool radial;
+  enum effort effort;
   uint32_t seed;
   struct search *search; /* that it led to; NULL: the row has no plan, which is no failure */
 };
@@ -102,7 +105,7 @@ static neap_status go_on_from(const struct planning *p, struct start *start) {
 
 static neap_status run_start(const struct planning *p, struct start *start) {
   if (start->near != NULL) return go_on_from(p, start);
-  const struct planner_options options = {.quick = start->quick};
+  const struct planner_options options = {.effort = start->effort};
   struct schedule schedule = {0};
   neap_status status = start->row == NULL
                            ? plan_keep_all(p->step, UINT64_MAX, &options, &schedule)
@@ -115,7 +118,7 @@ static neap_status run_start(const struct planning *p, struct start *start) {
 /* There is time for it, and for a quick look nothing that fits was found by one before it. */
 static bool is_due(const struct planning *p, const struct start *starts, int which) {
   if (which > 0 && planning_is_late(p)) return false;
-  for (int i = 0; p->options->quick && i < which; i++)
+  for (int i = 0; is_quick(p) && i < which; i++)
     if (starts[i].search != NULL && starts[i].search->timeline.excess == 0) return false;
   return true;
 }
@@ -124,7 +127,7 @@ static neap_status run_starts(struct planning *p, struct start *starts, int coun
   struct ending ended[CANDIDATES] = {{NEAP_OK, ""}};
   for (int i = 0; i < count; i++) starts[i].seed = ++p->begun;
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request)                                           \
-    num_threads(p->options->quick ? 1 : threads_for(count))
+    num_threads(is_quick(p) ? 1 : threads_for(count))
   for (int i = 0; i < count; i++)
     if (is_due(p, starts, i)) ending_keep(&ended[i], run_start(p, &starts[i]));
   for (int i = 0; i < count; i++) enter(p, starts[i].search);
@@ -132,18 +135,19 @@ static neap_status run_starts(struct planning *p, struct start *starts, int coun
 }
 
 neap_status planning_start(struct planning *p) {
-  const bool large = p->step->node_count > LARGE_STEP, quick = p->options->quick;
-  struct start first[CANDIDATES] = {{.row = plan_rotor, .quick = quick}};
+  const bool large = p->step->node_count > LARGE_STEP;
+  const enum effort effort = p->options->effort;
+  struct start first[CANDIDATES] = {{.row = plan_rotor, .effort = effort}};
   int count = 1;
-  if (!large) first[count++] = (struct start){.row = plan_evict, .quick = quick};
-  first[count++] = (struct start){.radial = true, .quick = true};
+  if (!large) first[count++] = (struct start){.row = plan_evict, .effort = effort};
+  first[count++] = (struct start){.radial = true, .effort = EFFORT_QUICK};
   TRY(run_starts(p, first, count));
   while (p->count < CANDIDATES && p->spent < p->work / 4 && !done(p)) {
-    struct start another = {.quick = true};
+    struct start another = {.effort = EFFORT_QUICK};
     TRY(run_starts(p, &another, 1));
   }
   if (large) TRY(mend_all(p));
-  struct start last = {.row = plan_evict, .quick = true};
+  struct start last = {.row = plan_evict, .effort = EFFORT_QUICK};
   return large && !planning_fits(p) && !done(p) ? run_starts(p, &last, 1) : NEAP_OK;
 }
 
@@ -185,7 +189,7 @@ static void report(struct planning *p, const struct search *search) {
 /* One candidate for so much work, in pieces with a report after each. */
 static neap_status advance(struct planning *p, struct search *search, int64_t work) {
   enum { PIECE = 1 << 20 };
-  const bool quick = p->options->quick;
+  const bool quick = is_quick(p);
   for (int64_t left = work; left > 0; left -= PIECE) {
     if (search_is_optimal(search) || (quick && search->timeline.excess == 0) || planning_is_late(p)) break;
     TRY(search_tidy(search));
@@ -200,9 +204,9 @@ static neap_status advance(struct planning *p, struct search *search, int64_t wo
 static neap_status advance_all(struct planning *p, int count, int64_t work) {
   struct ending ended[CANDIDATE_LIMIT] = {{NEAP_OK, ""}};
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request)                                           \
-    num_threads(p->options->quick ? 1 : threads_for(count))
+    num_threads(is_quick(p) ? 1 : threads_for(count))
   for (int i = 0; i < count; i++)
-    if (!(p->options->quick && planning_fits(p))) ending_keep(&ended[i], advance(p, p->candidates[i], work));
+    if (!(is_quick(p) && planning_fits(p))) ending_keep(&ended[i], advance(p, p->candidates[i], work));
   return status_of_tasks(ended, count);
 }
 
@@ -222,7 +226,7 @@ static neap_status race(struct planning *p) {
 /* Where the caller gave time, the best two share what is left of it. */
 static neap_status go_on(struct planning *p) {
   enum { SHARE = 1 << 23 };
-  while (p->options->goes_on && !done(p)) {
+  while (p->options->effort == EFFORT_LONG && !done(p)) {
     const int count = p->count < 2 ? p->count : 2;
     for (int i = 0; i < count; i++) p->candidates[i]->in_vain = 0;
     TRY(advance_all(p, count, SHARE));

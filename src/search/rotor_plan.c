@@ -220,7 +220,7 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
     const int32_t middle = low + (high - low) / 2;
     bool fits;
     TRY(try_slots(p, rotor, middle, &fits));
-    if (fits && p->plan.quick) return NEAP_OK;
+    if (fits && p->plan.effort == EFFORT_QUICK) return NEAP_OK;
     if (fits)
       low = middle;
     else
@@ -229,30 +229,30 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
   const int32_t share = TRIAL_NODES / (p->plan.chain.step->node_count + 1),
                 count = share > TRIALS ? share : TRIALS;
   TRY(try_neighbours(p, rotor, low, 1, least, slots, count));
-  return try_neighbours(p, rotor, low, -1, least, slots, p->plan.quick ? 0 : count);
+  return try_neighbours(p, rotor, low, -1, least, slots, p->plan.effort == EFFORT_QUICK ? 0 : count);
 }
 
 /* How finely is looked: slots of the budget, and sets of kept values that are tried for a class of stages. */
-struct effort {
+struct fineness {
   int32_t slots, sets;
 };
-static const struct effort full = {500, 600}, quick = {160, 60};
+static const struct fineness fine = {500, 600}, coarse = {160, 60};
 
 /* More slots where they cost little. */
-static int32_t choose_slots(const struct rotor_plan *p, struct effort effort) {
+static int32_t choose_slots(const struct rotor_plan *p, struct fineness fineness) {
   const double work = rotor_work(p->stages, p->plan.chain.stage_count, STAGE_MODES, 1);
-  if (p->plan.quick || work * effort.slots >= SMALL_WORK) return effort.slots;
+  if (p->plan.effort == EFFORT_QUICK || work * fineness.slots >= SMALL_WORK) return fineness.slots;
   return work * MOST_SLOTS <= SMALL_WORK ? MOST_SLOTS : (int32_t)(SMALL_WORK / work);
 }
 
-static neap_status solve(struct rotor_plan *p, struct effort effort) {
+static neap_status solve(struct rotor_plan *p, struct fineness fineness) {
   struct simulation all;
   TRY(chain_keep_all(&p->plan, &all));
   if (all.peak_bytes <= p->plan.budget) return NEAP_OK;
   const uint64_t values = p->plan.budget - p->plan.chain.step->resident_bytes;
-  const int32_t wanted = choose_slots(p, effort);
+  const int32_t wanted = choose_slots(p, fineness);
   p->slot = choose_slot(p, (double)values / wanted + 1e-9);
-  p->peak_slack = wanted > effort.slots ? 0 : wanted / PEAK_SHARE;
+  p->peak_slack = wanted > fineness.slots ? 0 : wanted / PEAK_SHARE;
   fill_stages(p);
   const int32_t slots = (int32_t)((double)values / p->slot * BEYOND);
   struct rotor *rotor;
@@ -264,18 +264,18 @@ static neap_status solve(struct rotor_plan *p, struct effort effort) {
 
 /* A chain whose tables would take too long is cut into fewer stages. */
 static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t budget,
-                           const struct planner_options *options, struct effort effort,
+                           const struct planner_options *options, struct fineness fineness,
                            struct schedule *out) {
   for (int32_t most = MOST_STAGES;; most = p->plan.chain.stage_count / 2) {
     chain_plan_free(&p->plan);
     region_free(&p->region);
-    TRY(chain_plan_create(step, budget, options, most, effort.sets, out, &p->plan));
+    TRY(chain_plan_create(step, budget, options, most, fineness.sets, out, &p->plan));
     TRY(find_kinds(p));
     p->slot = 1;
     fill_stages(p);
     const int32_t stages = p->plan.chain.stage_count;
     if (stages < 8 ||
-        rotor_work(p->stages, stages, STAGE_MODES, (int32_t)(effort.slots * BEYOND)) <= MOST_WORK)
+        rotor_work(p->stages, stages, STAGE_MODES, (int32_t)(fineness.slots * BEYOND)) <= MOST_WORK)
       return NEAP_OK;
   }
 }
@@ -283,17 +283,17 @@ static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t
 /* What can be met must not hang on effort: where the fine look finds nothing, the quick one is taken. */
 static neap_status search(struct rotor_plan *p, const neap_step *step, uint64_t budget,
                           const struct planner_options *options, struct schedule *out) {
-  if (!options->quick) {
-    TRY(prepare(p, step, budget, options, full, out));
-    TRY(solve(p, full));
+  if (options->effort != EFFORT_QUICK) {
+    TRY(prepare(p, step, budget, options, fine, out));
+    TRY(solve(p, fine));
     if (p->plan.any && p->plan.score.peak_bytes <= budget) return NEAP_OK;
   }
   const bool any = p->plan.any;
   const struct simulation score = p->plan.score;
-  TRY(prepare(p, step, budget, options, quick, out));
+  TRY(prepare(p, step, budget, options, coarse, out));
   p->plan.any = any;
   p->plan.score = score;
-  return solve(p, quick);
+  return solve(p, coarse);
 }
 
 neap_status plan_rotor(const neap_step *step, uint64_t budget, const struct planner_options *options,

@@ -9,10 +9,16 @@
 /* Nodes. Of more, where every simulation takes its time, searches are coarser and `auto` asks few rows. */
 enum { LARGE_STEP = 2000 };
 
+/* How much is done for a schedule. */
+enum effort {
+  EFFORT_QUICK = -1, /* only whether the budget can be met counts, not the cost */
+  EFFORT_USUAL,      /* a fixed amount of work */
+  EFFORT_LONG        /* that, and on until the deadline: by rows that search */
+};
+
 struct planner_options {
-  bool quick;              /* only whether the budget can be met counts, not the cost */
+  enum effort effort;
   double deadline;         /* of clock_seconds(): a row that searches stops then; 0: none, deterministic */
-  bool goes_on;            /* and searches on until then, when its usual work is done */
   double started;          /* of the same clock */
   struct descent *descent; /* where a row keeps its way to the least peak that it finds, from one call to the
                               next for the same step, for itself alone: the nodes may be numbered in an order

@@ -389,7 +389,7 @@ struct result {
 static struct result run_row(const neap_step *step, uint64_t budget, int row, bool quick) {
   struct schedule found = {0};
   struct result result = {0};
-  const struct planner_options options = {.quick = quick};
+  const struct planner_options options = {.effort = quick ? EFFORT_QUICK : EFFORT_USUAL};
   result.status = planner_find(rows[row])->plan(step, budget, &options, &found);
   if (result.status != NEAP_OK) assert_int_equal(result.status, NEAP_OVER_BUDGET);
   if (found.nodes.count > 0)

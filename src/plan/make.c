@@ -11,6 +11,7 @@
 #include "plan/planners.h"
 #include "plan/repair.h"
 #include "search/descent.h"
+#include "step/tuning.h"
 
 struct choice {
   const neap_step *step;
@@ -47,14 +48,13 @@ static int32_t row_at(int32_t i, bool quick) {
   return i == 1 ? planner_count - 1 : i - 1;
 }
 
-/* Rows that can use more time get what is left of it, and no less than a moment. */
+/* Rows that can use more time get what is left of it, and no less than a LONG_MOMENT. */
 static neap_status ask_longer(struct choice *c, const struct planner_options *options, uint64_t *missing) {
-  static const double moment = 0.05;
   struct planner_options longer = *options;
   longer.effort = EFFORT_LONG;
   for (int32_t i = 0; i < planner_count; i++) {
     struct neap_plan *plan = NULL;
-    if (!asked(c, i) || !planners[i].loose || clock_seconds() + moment > options->deadline) continue;
+    if (!asked(c, i) || !planners[i].loose || clock_seconds() + LONG_MOMENT > options->deadline) continue;
     const neap_status status = plan_row(c->step, c->budget, &planners[i], &longer, c->best, &plan);
     if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
     if (plan == NULL) continue;
@@ -151,10 +151,9 @@ static neap_status ask_below_least(struct choice *c, const struct planner_option
 /* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, and be laid
  * out in fewer, so it is asked for whatever the budget: the least is the same for all. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
-  enum { ROUNDS = 3 };
   neap_status status = NEAP_OK;
   uint64_t missing, before = UINT64_MAX;
-  for (int i = 0; i < ROUNDS && status == NEAP_OK && plan_bytes(c->least) < before; i++) {
+  for (int i = 0; i < LEAST_ROUNDS && status == NEAP_OK && plan_bytes(c->least) < before; i++) {
     struct neap_plan *least = c->least;
     struct choice at_least = {
         .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(least)};

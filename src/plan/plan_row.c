@@ -8,6 +8,7 @@
 #include "plan/repair.h"
 #include "step/planner.h"
 #include "step/simulate.h"
+#include "step/tuning.h"
 
 /* ---- One budget ---- */
 
@@ -67,14 +68,13 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
  * another schedule loses something else. By a little where a good deal was lost, as another may lose nothing,
  * and where it was made to fit at a high price. */
 static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int again) {
-  enum { MUCH = 8, LITTLE = 128, LEAST = 1000 }; /* shares of the capacity */
-  enum { OFTEN = 8 };                            /* beyond it shares are all there is */
-  const int times = again < OFTEN ? again : OFTEN;
+  const int times = again < CUT_OFTEN ? again : CUT_OFTEN;
   const uint64_t capacity = w->demand.capacity, needed = plan->arena_bytes;
   const uint64_t lost = needed > capacity ? needed - capacity : 0;
-  const uint64_t least = (capacity / LEAST << (2 * times)) + 1, little = (capacity / LITTLE << times) + 1;
+  const uint64_t least = (capacity / CUT_LEAST << (2 * times)) + 1,
+                 little = (capacity / CUT_LITTLE << times) + 1;
   const uint64_t cut = lost > least ? lost : least;
-  const bool another_may_fit = is_careful(w) && cut > little && cut < capacity / MUCH;
+  const bool another_may_fit = is_careful(w) && cut > little && cut < capacity / CUT_MUCH;
   return keeps(w, plan) || another_may_fit ? little : cut;
 }
 
@@ -106,8 +106,6 @@ static neap_status plan_near(struct way *w, struct neap_plan **out) {
 /* Plans below the limit, or goes back. `missed`: how many rounds have. `*cut`: by how much less the next
  * should get. */
 static neap_status run_round(struct way *w, int missed, enum round_outcome *outcome, uint64_t *cut) {
-  enum { SMALL = 400 };            /* nodes */
-  static const double dear = 0.03; /* of the step */
   struct neap_plan *plan = NULL;
   const neap_status status = w->goes_back ? plan_near(w, &plan) : plan_below(w, &plan);
   *outcome = NOTHING;
@@ -115,8 +113,8 @@ static neap_status run_round(struct way *w, int missed, enum round_outcome *outc
   const bool nearly = w->demand.goal == GOAL_NEAR && nearly_fits(plan->arena_bytes, w->demand.capacity);
   *outcome = keeps(w, plan) ? KEPT : nearly ? NEARLY : MISSED;
   *cut = cut_after(w, plan, missed);
-  if (is_careful(w) && w->limit == w->budget && w->step->node_count <= SMALL)
-    w->enough = w->cost + dear * w->step->base_cost;
+  if (is_careful(w) && w->limit == w->budget && w->step->node_count <= ROUND_DEAR_NODES)
+    w->enough = w->cost + ROUND_DEAR * w->step->base_cost;
   if (*outcome == NEARLY && w->near == NULL) swap_plans(&w->near, &plan);
   if (*outcome == KEPT && (w->found == NULL || plan->cost < w->found->cost)) swap_plans(&w->found, &plan);
   neap_plan_free(plan);
@@ -127,11 +125,9 @@ static neap_status run_round(struct way *w, int missed, enum round_outcome *outc
  * more. What nearly fits is searched for with less before it is repaired; where that leads to nothing, what
  * is found within the budget is repaired. What was found stands also where a later round fails. */
 static neap_status run_rounds(struct way *w) {
-  enum { ROUNDS = 4, REPAIRED = 3, UNREPAIRED = 2 }; /* what is repaired needs fewer */
-  enum { NEAR = 500 };                               /* share of the capacity */
   const bool loose = w->planner->loose;
-  int left = loose && !is_careful(w) ? REPAIRED : ROUNDS, unrepaired = is_careful(w) ? UNREPAIRED : 0,
-      missed = 0;
+  int left = loose && !is_careful(w) ? ROUNDS_REPAIRED : ROUNDS_MOST,
+      unrepaired = is_careful(w) ? ROUNDS_UNREPAIRED : 0, missed = 0;
   enum round_outcome outcome = NOTHING;
   while (left > 0) {
     const bool none_yet = w->found == NULL, may_repair = outcome == NEARLY;
@@ -150,8 +146,8 @@ static neap_status run_rounds(struct way *w) {
       return NEAP_OK;
     if (w->best != NULL && loose && outcome != NEARLY) break;
     if (!lower_limit(w, cut)) break;
-    w->is_near =
-        w->last.nodes.count > 0 && (w->step->node_count > LARGE_STEP || cut <= w->demand.capacity / NEAR);
+    w->is_near = w->last.nodes.count > 0 &&
+                 (w->step->node_count > LARGE_STEP || cut <= w->demand.capacity / ROUND_NEAR_SHARE);
     unrepaired = outcome == NEARLY ? unrepaired - 1 : 0;
     missed += outcome == MISSED;
     if (outcome == MISSED) left--;
@@ -164,13 +160,12 @@ static neap_status run_rounds(struct way *w) {
 /* The planner goes on for most of the time that is left; the rest is for the layout of what it finds and,
  * where that costs more than the schedule did, for the same with less memory. */
 static neap_status run_longer(struct way *w) {
-  static const double share = 0.7, moment = 0.05;
   const double end = w->options->deadline;
   for (int round = 0;; round++) {
     struct neap_plan *plan = NULL;
     const double left = end - clock_seconds();
-    if (left < moment) return NEAP_OK;
-    w->deadline = end - left * (1 - share);
+    if (left < LONG_MOMENT) return NEAP_OK;
+    w->deadline = end - left * (1 - LONG_SHARE);
     const neap_status status = plan_below(w, &plan);
     if (status == NEAP_OVER_BUDGET || (status == NEAP_OK && plan == NULL)) return NEAP_OK;
     if (status != NEAP_OK) return status;
@@ -228,7 +223,6 @@ static neap_status shrink(const neap_step *step, const struct schedule *schedule
  * between that and the live bytes. */
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  const struct planner_options *options, struct neap_plan **out) {
-  enum { TRIES = 4, SHARE = 100 }; /* of the live bytes, that are not worth more */
   struct schedule schedule = {0};
   struct demand demand = {.planner = planner->name, .goal = GOAL_TIGHT, .layout = LAYOUT_LARGEST};
   struct simulation score = {0};
@@ -237,7 +231,8 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
   if (status == NEAP_OK) status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
   uint64_t low = demand.capacity = status == NEAP_OK ? score.peak_bytes - step->resident_bytes : 0;
   if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, &demand, &plan);
-  for (int i = 0; status == NEAP_OK && i < TRIES && plan->arena_bytes > low + low / SHARE; i++) {
+  for (int i = 0; status == NEAP_OK && i < SHRINK_TRIES && plan->arena_bytes > low + low / SHRINK_SHARE;
+       i++) {
     const uint64_t middle = low + (plan->arena_bytes - low) / 2;
     status = shrink(step, &schedule, middle, &plan);
     if (status == NEAP_OK && plan->arena_bytes > middle) low = middle;
@@ -255,15 +250,14 @@ neap_status plan_row_least(const neap_step *step, const struct planner *planner,
   struct neap_plan *plan = NULL;
   if (planner->least != NULL) return ask_for_least(step, planner, options, out);
   TRY(plan_row(step, UINT64_MAX, planner, &quick_look, NULL, &plan));
-  enum { NARROW = 24 }; /* plans */
   uint64_t missed = bound - 1, cut = 1;
-  int left = step->node_count <= TINY_STEP ? INT_MAX : NARROW;
+  int left = step->node_count <= TINY_STEP ? INT_MAX : NARROW_PLANS;
   for (bool narrow = false; left > 0; left -= narrow) {
     const uint64_t met = plan_bytes(plan);
     if (met <= missed + 1) break;
     const double below = (double)(missed - step->resident_bytes + 1),
                  above = (double)(met - step->resident_bytes);
-    narrow = narrow || above < below * 1.02;
+    narrow = narrow || above < below * NARROW_RATIO;
     /* The middle in ratio: what keeps everything is far above the least. */
     uint64_t tried =
         narrow ? met - (cut < met ? cut : met) : step->resident_bytes + (uint64_t)sqrt(below * above);

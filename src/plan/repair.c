@@ -91,22 +91,18 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
   return fits(r, plan) && (is_quick(r->demand) || is_tight(r, plan));
 }
 
-/* Layouts in vain: while none fits, and while none is tight. */
-enum { PATIENCE = 10, PATIENCE_TIGHT = 3 };
-
 /* With this plan, and so many layouts in vain: no more is asked, or it is no use. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
-  if (in_vain >= (fits(r, best) ? PATIENCE_TIGHT : PATIENCE)) return true;
+  if (in_vain >= (fits(r, best) ? REPAIR_PATIENCE_TIGHT : REPAIR_PATIENCE)) return true;
   return suits(r, best) && (is_quick(r->demand) || best->cost <= r->cost);
 }
 
 static bool done(const struct repair *r) { return ends_with(r, r->best, r->in_vain); }
 
-/* Costs more than a tight layout is worth. */
+/* Costs more than a tight layout is REPAIR_TIGHT_WORTH. */
 static bool is_dearer(double cost, const struct neap_plan *plan) {
-  static const double worth = 1.001;
-  return cost > plan->cost * worth;
+  return cost > plan->cost * REPAIR_TIGHT_WORTH;
 }
 
 static bool better(const struct repair *r, const struct neap_plan *a, const struct neap_plan *b) {
@@ -120,7 +116,6 @@ static bool better(const struct repair *r, const struct neap_plan *a, const stru
 /* Where a plan sticks out, the nodes that run there leave half as much less to values from now on: what
  * remains may fit elsewhere. */
 static neap_status pad(struct repair *r, const struct neap_plan *plan) {
-  enum { SHARE = 100 }; /* of what will do, and no more */
   struct simulation score;
   struct instance *instances = NULL;
   int32_t count = 0;
@@ -129,7 +124,8 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   for (int32_t i = 0; i < count; i++) {
     const uint64_t top = plan->instances[i].offset + plan->instances[i].bytes;
     if (top <= enough) continue;
-    const uint64_t half = (top - enough) / 2, more = half < enough / SHARE ? half : enough / SHARE;
+    const uint64_t half = (top - enough) / 2,
+                   more = half < enough / REPAIR_PAD_SHARE ? half : enough / REPAIR_PAD_SHARE;
     for (int32_t at = instances[i].at; at <= instances[i].last; at++) {
       const int32_t node = plan->schedule[at];
       if (r->padded.nodes[node].workspace < r->step->nodes[node].workspace + more)
@@ -169,13 +165,12 @@ static bool is_same(const struct schedule *a, const struct schedule *b) {
 
 /* Puts a tight plan of the schedule in the place of `*plan`, where it finds one. */
 static neap_status tighten(struct attempt *a, const struct schedule *schedule, struct neap_plan **plan) {
-  enum { FAR = 50 };
   const struct repair *r = a->repair;
   struct neap_plan *tight = NULL;
   TRY(plan_of_schedule(r->step, schedule, r->demand, &tight));
   if (better(r, tight, *plan)) swap_plans(plan, &tight);
   neap_plan_free(tight);
-  a->slack = (*plan)->arena_bytes > live_of(*plan) + live_of(*plan) / FAR;
+  a->slack = (*plan)->arena_bytes > live_of(*plan) + live_of(*plan) / REPAIR_SLACK_SHARE;
   return NEAP_OK;
 }
 
@@ -222,23 +217,20 @@ static neap_status consider(struct attempt *a, struct search *search) {
 
 /* One that does with little less, which the last layout says is not enough. */
 static bool is_hopeless(const struct attempt *a) {
-  enum { FAR = 40 };
   const struct demand *demand = a->repair->demand;
   if (is_quick(demand) || !a->little || a->count == 0 || fits(a->repair, a->best)) return false;
-  return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / FAR;
+  return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / REPAIR_HOPELESS_SHARE;
 }
 
-/* What is far dearer than the start, which is well searched, can become cheaper. */
+/* What is REPAIR_DEAR dearer than the start, which is well searched, can become cheaper. */
 static bool is_dear(const struct repair *r, const struct search *search) {
-  static const double far = 0.02; /* of the step */
-  return search->timeline.excess == 0 && search->timeline.cost > r->cost + far * r->step->base_cost;
+  return search->timeline.excess == 0 && search->timeline.cost > r->cost + REPAIR_DEAR * r->step->base_cost;
 }
 
 /* Again from lower prices, where little is left over the limit. */
 static neap_status mend(const struct repair *r, struct search *search) {
-  enum { SHARE = 100 };
   int64_t before = INT64_MAX;
-  while (search->timeline.excess > 0 && search->timeline.excess <= before / SHARE) {
+  while (search->timeline.excess > 0 && search->timeline.excess <= before / REPAIR_MEND_SHARE) {
     before = search->timeline.excess;
     TRY(search_mend(search, r->work));
   }
@@ -248,18 +240,16 @@ static neap_status mend(const struct repair *r, struct search *search) {
 /* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
  * cheaper. */
 static neap_status run_search(struct attempt *a, struct search *search) {
-  enum { LONGER = 16 };               /* pieces, where it is dear */
-  static const double settled = 0.99; /* of the cost of the piece before */
   const struct repair *r = a->repair;
   TRY(mend(r, search));
-  int layouts = 0, longer = is_quick(r->demand) ? 0 : LONGER;
+  int layouts = 0, longer = is_quick(r->demand) ? 0 : REPAIR_LONGER;
   for (int left = 2 * a->layouts; left > 0 && layouts < a->layouts; left--) {
     const double cost = search->timeline.cost;
     const int64_t excess = search->timeline.excess;
     if (ends_with(r, a->best, a->in_vain) || is_hopeless(a)) break;
     TRY(search_rebuild(search, r->work, 0, false));
     if (search->timeline.excess > excess / 2) break; /* the limit is too low for it */
-    if (left > 1 && search->timeline.cost < cost * settled) continue;
+    if (left > 1 && search->timeline.cost < cost * REPAIR_SETTLED) continue;
     if (longer > 0 && is_dear(r, search)) {
       longer--;
       left++;
@@ -374,8 +364,8 @@ static neap_status try_again(struct repair *r, const struct schedule *runner_up,
 static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
   static const uint64_t cuts[] = {1, 3, 8, 16}, eighths[] = {0, 1, 4, 8};
-  enum { COUNT = sizeof cuts / sizeof *cuts, FURTHER = 6, FURTHER_QUICK = 2 };
-  const int further = is_quick(r->demand) ? FURTHER_QUICK : FURTHER;
+  enum { COUNT = sizeof cuts / sizeof *cuts };
+  const int further = is_quick(r->demand) ? REPAIR_FURTHER_QUICK : REPAIR_FURTHER;
   const uint64_t capacity = r->demand->capacity, live = live_of(r->best);
   const uint64_t lacks = fits(r, r->best) ? 0 : r->best->arena_bytes - capacity;
   TRY(pad(r, r->best));
@@ -404,8 +394,8 @@ static neap_status try_near(struct repair *r) {
 
 /* Some hundredths of a second. */
 static int64_t work_for(int64_t nodes) {
-  enum { EACH = 1000, MOST = 150000, EACH_MORE = 200 };
-  return (nodes * EACH < MOST ? nodes * EACH : MOST) + nodes * EACH_MORE;
+  return (nodes * REPAIR_WORK_EACH < REPAIR_WORK_MOST ? nodes * REPAIR_WORK_EACH : REPAIR_WORK_MOST) +
+         nodes * REPAIR_WORK_EACH_MORE;
 }
 
 /* In a large step, where each takes its time: the first that keeps the capacity, tight or not. */
@@ -428,9 +418,8 @@ static neap_status try_below(struct repair *r) {
 /* Where next to nothing is lacking the schedule uses its memory to the last, and more work on the layout is
  * hardly ever of use; to do with a thousandth less costs next to nothing. */
 static bool is_cheaper_with_less(const struct repair *r) {
-  enum { LITTLE = 200 };
   const uint64_t capacity = r->demand->capacity, needed = r->best->arena_bytes;
-  return r->goal == GOAL_NEAR && needed > capacity && needed <= capacity + capacity / LITTLE;
+  return r->goal == GOAL_NEAR && needed > capacity && needed <= capacity + capacity / REPAIR_LITTLE_SHARE;
 }
 
 /* Where the first layout is not as asked for. */
@@ -462,7 +451,7 @@ static neap_status repair_plan(const neap_step *step, const struct schedule *sch
                      .start = schedule,
                      .best = *plan,
                      .work = work_for(step->node_count),
-                     .cost = (*plan)->cost + step->base_cost * 0.002};
+                     .cost = (*plan)->cost + step->base_cost * REPAIR_NEAR_COST};
   const neap_status status = suits(&r, r.best) ? NEAP_OK : repair(&r, runner_up, large);
   *plan = r.best;
   return status;

@@ -5,6 +5,7 @@
 #include "layout/layout.h"
 #include "step/plan.h"
 #include "step/planner.h"
+#include "step/tuning.h"
 
 /* What an arena should be. */
 enum goal {
@@ -26,11 +27,8 @@ struct demand {
 
 /* Little is lacking: what is searched for with so much less memory will mostly fit. */
 static inline bool nearly_fits(uint64_t arena_bytes, uint64_t capacity) {
-  return arena_bytes <= capacity + capacity / 48;
+  return arena_bytes <= capacity + capacity / NEARLY_SHARE;
 }
-
-/* An arena is tight where it is at most 1 + 1 / TIGHTNESS times the largest live bytes. */
-enum { TIGHTNESS = 200 };
 
 /* Simulates and lays out. The arena may be larger than what is asked for. */
 neap_status plan_of_schedule(const neap_step *step, const struct schedule *schedule,

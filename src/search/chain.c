@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/vector.h"
+#include "step/tuning.h"
 
 /* ---- Which cuts are taken ---- */
 
@@ -11,8 +12,6 @@ static bool read_by_backward(const neap_step *step, int32_t border, int32_t t) {
   const int32_t end = step->reader_start[t + 1];
   return end > step->reader_start[t] && step->readers[end - 1] >= border;
 }
-
-enum { UNREAD_SHARE = 8 };
 
 /* A boundary that the backward pass reads anyway, all but a small share of it, costs nothing to keep. */
 static bool is_checkpoint(const struct chain *chain, const struct chain_cut *cut) {
@@ -22,7 +21,7 @@ static bool is_checkpoint(const struct chain *chain, const struct chain_cut *cut
     bytes += chain->step->tensors[t].bytes;
     if (!read_by_backward(chain->step, chain->cuts.border, t)) unread += chain->step->tensors[t].bytes;
   }
-  return unread <= bytes / UNREAD_SHARE;
+  return unread <= bytes / CHAIN_UNREAD_SHARE;
 }
 
 /* Cuts for which `keep` is true, or every k-th of them, so that at most `most` are left. */

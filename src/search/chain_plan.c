@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "search/clean.h"
+#include "step/tuning.h"
 
 neap_status chain_plan_create(const neap_step *step, uint64_t budget, const struct planner_options *options,
                               int32_t most_stages, int32_t effort, struct schedule *out,
@@ -58,8 +59,6 @@ static neap_status emit_operation(struct chain_plan *plan, const struct chain_op
 
 /* ---- Scoring ---- */
 
-enum { CLEAN_LIMIT = 200000 }; /* positions: cleaning takes time in their number times their lives */
-
 static void take(struct chain_plan *plan, struct schedule *schedule, const struct simulation *score) {
   const bool fits = score->peak_bytes <= plan->budget, fitted = plan->score.peak_bytes <= plan->budget;
   if (plan->any && (fits ? fitted && score->cost >= plan->score.cost
@@ -76,7 +75,8 @@ static neap_status score_emitted(struct chain_plan *plan, struct simulation *sco
   struct simulation raw;
   TRY(simulator_run(&plan->simulator, emitted->nodes.data, (int32_t)emitted->nodes.count, &raw));
   *score = raw;
-  if (raw.peak_bytes > plan->budget || plan->effort == EFFORT_QUICK || emitted->nodes.count > CLEAN_LIMIT) {
+  if (raw.peak_bytes > plan->budget || plan->effort == EFFORT_QUICK ||
+      emitted->nodes.count > CHAIN_CLEAN_LIMIT) {
     take(plan, emitted, &raw);
     return NEAP_OK;
   }

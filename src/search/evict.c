@@ -12,12 +12,9 @@
 #include "base/stop.h"
 #include "search/clean.h"
 #include "step/simulate.h"
+#include "step/tuning.h"
 
-enum {
-  NEVER = INT32_MAX,
-  DEPTH_LIMIT = 10000,
-  COST_LIMIT = 16 /* times the step: a walk that thrashes is given up */
-};
+enum { NEVER = INT32_MAX, DEPTH_LIMIT = 10000 };
 
 struct weights {
   double cost, bytes, distance; /* exponents */
@@ -475,8 +472,9 @@ static neap_status walk_point(const struct grid *g, struct weights weights, doub
 /* So many points from `first` on, each given up where it costs much more than the best before them. The first
  * that fits will do for a quick look. */
 static neap_status walk_points(struct grid *g, int first, int count, bool quick) {
-  const double base = g->step->base_cost,
-               limit = g->best < INFINITY ? base + (g->best - base) * 1.5 : COST_LIMIT * base + 1;
+  const double base = g->step->base_cost, limit = g->best < INFINITY
+                                                      ? base + (g->best - base) * EVICT_COST_OVER_BEST
+                                                      : EVICT_COST_LIMIT * base + 1;
   struct ending ended[AT_ONCE];
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
@@ -493,7 +491,7 @@ static neap_status walk_points(struct grid *g, int first, int count, bool quick)
 /* First whether the budget can be met, then, where that is asked for, how cheaply: so what can be met does
  * not hang on effort. */
 static neap_status walk_grid(struct grid *g, bool quick) {
-  const int wanted = quick ? 0 : g->step->node_count > LARGE_STEP ? 6 : GRID;
+  const int wanted = quick ? 0 : g->step->node_count > LARGE_STEP ? EVICT_LARGE_GRID : GRID;
   /* Nothing hangs on how many are walked side by side for a quick look. */
   const int count = quick ? threads_for(AT_ONCE) : AT_ONCE;
   for (int i = 0; i < GRID && (i < wanted || g->best == INFINITY); i += count)

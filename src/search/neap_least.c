@@ -9,13 +9,13 @@
 #include "search/planning.h"
 #include "search/rotor_plan.h"
 #include "step/planner.h"
+#include "step/tuning.h"
 
 /* ---- One attempt ---- */
 
 /* Of each of the searches below: twice that of a plan, but in a large step, where it brings little. */
 static int64_t work_for_least(const struct planning *p) {
-  enum { MOST = 24000000 };
-  return 2 * p->work < MOST ? 2 * p->work : MOST;
+  return 2 * p->work < LEAST_WORK_MOST ? 2 * p->work : LEAST_WORK_MOST;
 }
 
 /* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
@@ -86,11 +86,10 @@ static neap_status lower_by_start(struct planning *p, uint64_t limit, struct sch
 }
 
 static neap_status lower_by_pebbling(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
-  enum { WORK = 32000000, UNITS = 16 }; /* some hundredths of a second; in the time of one of the timeline */
-  int64_t left = WORK;
+  int64_t left = LEAST_PEBBLING_WORK;
   struct schedule schedule = {0};
   TRY(pebble(p->step, limit, &left, &schedule, met));
-  p->spent += (WORK - left) / UNITS;
+  p->spent += (LEAST_PEBBLING_WORK - left) / LEAST_PEBBLING_UNITS;
   if (*met) swap_schedules(best, &schedule);
   schedule_free(&schedule);
   return NEAP_OK;
@@ -115,13 +114,14 @@ static neap_status run_lowering(struct lowering *l, const struct planning *p, lo
 /* From the last rung down in steps, shares of the live bytes, that become smaller where one fails. The step
  * that would come next after a failure is tried beside each, where threads are free; what comes out is the
  * same. */
-static neap_status squeeze(struct planning *p, lower_function *lower, double shrink, double least_shrink,
+static neap_status squeeze(struct planning *p, lower_function *lower, const struct steps_down *steps,
                            struct descent *descent) {
   enum { AT_ONCE = 2 };
   const int count = threads_for(AT_ONCE);
+  double shrink = steps->first;
   neap_status status = NEAP_OK;
   p->spent = 0;
-  while (status == NEAP_OK && shrink >= least_shrink && p->spent <= work_for_least(p)) {
+  while (status == NEAP_OK && shrink >= steps->least && p->spent <= work_for_least(p)) {
     const struct rung *last = descent_least(descent);
     const uint64_t live = last->peak_bytes - p->step->resident_bytes;
     if (live == 0) break;
@@ -135,7 +135,7 @@ static neap_status squeeze(struct planning *p, lower_function *lower, double shr
     status = status_of_tasks(ended, count);
     bool met = false;
     for (int i = 0; i < count; i++) {
-      const bool due = status == NEAP_OK && !met && shrink >= least_shrink && p->spent <= work_for_least(p);
+      const bool due = status == NEAP_OK && !met && shrink >= steps->least && p->spent <= work_for_least(p);
       if (due) p->spent += tried[i].planning.spent;
       if (due && tried[i].met) status = descent_add(descent, p->step, &tried[i].schedule);
       if (due && !tried[i].met) shrink /= 2;
@@ -156,7 +156,7 @@ static neap_status search_for_least(struct planning *p, struct descent *descent)
   for (int i = 0; i < KINDS; i++) {
     struct planning each = *p;
     neap_status status = descent_add(&ways[i], p->step, &descent_least(descent)->schedule);
-    if (status == NEAP_OK) status = squeeze(&each, kinds[i], 0.3, 0.002, &ways[i]);
+    if (status == NEAP_OK) status = squeeze(&each, kinds[i], &LEAST_BY_SEARCH, &ways[i]);
     ending_keep(&ended[i], status);
   }
   neap_status status = status_of_tasks(ended, KINDS);
@@ -169,20 +169,20 @@ static neap_status search_for_least(struct planning *p, struct descent *descent)
 
 /* Some steps come lower as a chain, or by evicting. From there the search goes on. */
 static neap_status look_beside(struct planning *p, struct descent *descent) {
-  static const double least = 0.0005;
   const uint64_t before = descent_least(descent)->peak_bytes;
-  TRY(squeeze(p, lower_by_rotor, 0.01, least, descent));
-  TRY(squeeze(p, lower_by_evict, 0.1, least, descent));
+  TRY(squeeze(p, lower_by_rotor, &LEAST_BY_CHAIN_AGAIN, descent));
+  TRY(squeeze(p, lower_by_evict, &LEAST_BY_EVICT, descent));
   return descent_least(descent)->peak_bytes < before ? search_for_least(p, descent) : NEAP_OK;
 }
 
 static neap_status descend(struct planning *p, struct descent *descent) {
-  TRY(squeeze(p, lower_by_rotor, 0.5, 0.02, descent));
+  TRY(squeeze(p, lower_by_rotor, &LEAST_BY_CHAIN, descent));
   TRY(search_for_least(p, descent));
   if (p->step->node_count <= LARGE_STEP) TRY(look_beside(p, descent));
-  TRY(squeeze(p, lower_by_start, 0.02, 0.004, descent));
-  enum { NODES = 100 }; /* of more it finds deep recomputation whose values do not pack */
-  return p->step->node_count > NODES ? NEAP_OK : squeeze(p, lower_by_pebbling, 0.1, 0.001, descent);
+  TRY(squeeze(p, lower_by_start, &LEAST_BY_START, descent));
+  return p->step->node_count > LEAST_PEBBLING_NODES
+             ? NEAP_OK
+             : squeeze(p, lower_by_pebbling, &LEAST_BY_PEBBLING, descent);
 }
 
 static neap_status keep_all_first(const neap_step *step, struct descent *out) {

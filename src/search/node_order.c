@@ -8,6 +8,7 @@
 #include "search/keep_all.h"
 #include "search/search.h"
 #include "step/simulate.h"
+#include "step/tuning.h"
 
 /* ---- Lean ---- */
 
@@ -276,11 +277,11 @@ static neap_status reorder(const neap_step *step, order_function *order, measure
 }
 
 neap_status mirrored_step_create(const neap_step *step, struct reordered_step *out) {
-  return reorder(step, mirrored_order, leave, 0.95, out);
+  return reorder(step, mirrored_order, leave, ORDER_MIRRORED_SHARE, out);
 }
 
 neap_status leaner_step_create(const neap_step *step, struct reordered_step *out) {
-  return reorder(step, lean_order, tidy, 0.9, out);
+  return reorder(step, lean_order, tidy, ORDER_LEANER_SHARE, out);
 }
 
 void reordered_step_free(struct reordered_step *reordered) {

@@ -4,10 +4,6 @@
 
 #include "step/schedule.h"
 
-/* Steps of at most so many nodes are worth a search for the cheapest, with so much work: some hundredths of a
- * second. */
-enum { PEBBLING_NODES = 64, PEBBLING_WORK = 5000000 };
-
 /* Looks for a schedule whose live values never take more than `limit` bytes, whatever it costs.
  *
  * A state is what the rest of a schedule asks of all that comes before it: the values that must be live, and

@@ -10,6 +10,7 @@
 #include "search/pebbling.h"
 #include "search/planning.h"
 #include "step/lower_bound.h"
+#include "step/tuning.h"
 
 /* The way down to the least hangs on the step alone, and is kept, where the caller wants that, in the order
  * that is planned in. A schedule of it: the cheapest that keeps the limit (bytes of values), or the least. */
@@ -87,13 +88,11 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
 }
 
-/* Where recomputation is deep what leads to the least, improved within the limit, may be the better start:
- * searches that begin elsewhere can end far above what a little less memory costs. */
+/* Where recomputation is PLAN_FROM_BELOW_COST what leads to the least, improved within the limit, may be the
+ * better start: searches that begin elsewhere can end far above what a little less memory costs. */
 static neap_status plan_from_below(const struct planning *p, struct outcome *out) {
-  enum { NODES = 200 }; /* of more the least takes seconds */
-  static const double deep = 1.4;
-  if (p->options->effort == EFFORT_QUICK || p->step->node_count > NODES ||
-      out->cost <= deep * p->step->base_cost || planning_is_late(p))
+  if (p->options->effort == EFFORT_QUICK || p->step->node_count > PLAN_FROM_BELOW_NODES ||
+      out->cost <= PLAN_FROM_BELOW_COST * p->step->base_cost || planning_is_late(p))
     return NEAP_OK;
   struct planning below = planning_of(p->step, p->limit, p->options);
   below.told = p->told;

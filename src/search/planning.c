@@ -11,12 +11,14 @@
 #include "search/keep_all.h"
 #include "search/rotor_plan.h"
 #include "step/simulate.h"
+#include "step/tuning.h"
 
 /* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
  * few hundred, a few seconds for ten thousand. */
 static int64_t work_for(int64_t nodes) {
-  enum { SMALL = 400, EACH = 46000, EACH_MORE = 4800 };
-  return nodes < SMALL ? nodes * EACH : (int64_t)SMALL * EACH + (nodes - SMALL) * EACH_MORE;
+  return nodes < PLAN_WORK_NODES
+             ? nodes * PLAN_WORK_EACH
+             : (int64_t)PLAN_WORK_NODES * PLAN_WORK_EACH + (nodes - PLAN_WORK_NODES) * PLAN_WORK_EACH_MORE;
 }
 
 struct planning planning_of(const neap_step *step, uint64_t limit, const struct planner_options *options) {
@@ -152,10 +154,9 @@ neap_status planning_start(struct planning *p) {
 }
 
 neap_status planning_go_on(struct planning *p, const struct schedule *near) {
-  enum { SHARE = 4, STARTS = 2 };
-  struct start starts[STARTS] = {{.near = near}, {.near = near}};
-  p->work /= SHARE;
-  return run_starts(p, starts, STARTS);
+  struct start starts[PLAN_NEAR_STARTS] = {{.near = near}, {.near = near}};
+  p->work /= PLAN_NEAR_SHARE;
+  return run_starts(p, starts, PLAN_NEAR_STARTS);
 }
 
 static void rank(struct planning *p) {
@@ -225,11 +226,10 @@ static neap_status race(struct planning *p) {
 
 /* Where the caller gave time, the best two share what is left of it. */
 static neap_status go_on(struct planning *p) {
-  enum { SHARE = 1 << 23 };
   while (p->options->effort == EFFORT_LONG && !done(p)) {
     const int count = p->count < 2 ? p->count : 2;
     for (int i = 0; i < count; i++) p->candidates[i]->in_vain = 0;
-    TRY(advance_all(p, count, SHARE));
+    TRY(advance_all(p, count, PLAN_LONG_WORK));
     rank(p);
   }
   return NEAP_OK;
@@ -241,10 +241,9 @@ void outcome_free(struct outcome *outcome) {
 }
 
 static neap_status take_runner_up(const struct planning *p, struct outcome *out) {
-  static const double nearly = 1.005;
   if (p->options->runner_up == NULL || p->count < 2) return NEAP_OK;
   const struct timeline *best = &p->candidates[0]->timeline, *second = &p->candidates[1]->timeline;
-  const bool suits = second->excess == 0 && second->cost <= best->cost * nearly;
+  const bool suits = second->excess == 0 && second->cost <= best->cost * PLAN_RUNNER_UP_COST;
   return suits ? search_result(p->candidates[1], &out->runner_up) : NEAP_OK;
 }
 

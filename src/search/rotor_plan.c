@@ -8,19 +8,7 @@
 #include "search/chain_plan.h"
 #include "search/rotor.h"
 #include "step/simulate.h"
-
-enum {
-  MOST_STAGES = 1024, /* before the work is looked at */
-  MOST_SLOTS = 4000,  /* of the budget, in a short chain */
-  PEAK_SHARE = 128,   /* of the slots: a peak higher by so little seldom binds */
-  TRIALS = 8,         /* internal budgets to either side of the one that fits; more of small steps */
-  TRIAL_NODES = 60000 /* nodes that those trials simulate */
-};
-#define MOST_WORK  6e9 /* additions in the tables */
-#define SMALL_WORK 2e8 /* for which more slots are taken */
-/* The tables count some bytes that in truth share a place or are dead: internal budgets go beyond the real.
- */
-#define BEYOND 1.15
+#include "step/tuning.h"
 
 /* Options of one kind of stage in one mode, in slots, without those that others dominate. */
 struct choices {
@@ -226,8 +214,8 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
     else
       high = middle;
   }
-  const int32_t share = TRIAL_NODES / (p->plan.chain.step->node_count + 1),
-                count = share > TRIALS ? share : TRIALS;
+  const int32_t share = ROTOR_TRIAL_NODES / (p->plan.chain.step->node_count + 1),
+                count = share > ROTOR_TRIALS ? share : ROTOR_TRIALS;
   TRY(try_neighbours(p, rotor, low, 1, least, slots, count));
   return try_neighbours(p, rotor, low, -1, least, slots, p->plan.effort == EFFORT_QUICK ? 0 : count);
 }
@@ -236,13 +224,13 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
 struct fineness {
   int32_t slots, sets;
 };
-static const struct fineness fine = {500, 600}, coarse = {160, 60};
+static const struct fineness fine = {ROTOR_SLOTS, ROTOR_SETS}, coarse = {ROTOR_SLOTS_QUICK, ROTOR_SETS_QUICK};
 
 /* More slots where they cost little. */
 static int32_t choose_slots(const struct rotor_plan *p, struct fineness fineness) {
   const double work = rotor_work(p->stages, p->plan.chain.stage_count, STAGE_MODES, 1);
-  if (p->plan.effort == EFFORT_QUICK || work * fineness.slots >= SMALL_WORK) return fineness.slots;
-  return work * MOST_SLOTS <= SMALL_WORK ? MOST_SLOTS : (int32_t)(SMALL_WORK / work);
+  if (p->plan.effort == EFFORT_QUICK || work * fineness.slots >= ROTOR_SMALL_WORK) return fineness.slots;
+  return work * ROTOR_MOST_SLOTS <= ROTOR_SMALL_WORK ? ROTOR_MOST_SLOTS : (int32_t)(ROTOR_SMALL_WORK / work);
 }
 
 static neap_status solve(struct rotor_plan *p, struct fineness fineness) {
@@ -252,9 +240,9 @@ static neap_status solve(struct rotor_plan *p, struct fineness fineness) {
   const uint64_t values = p->plan.budget - p->plan.chain.step->resident_bytes;
   const int32_t wanted = choose_slots(p, fineness);
   p->slot = choose_slot(p, (double)values / wanted + 1e-9);
-  p->peak_slack = wanted > fineness.slots ? 0 : wanted / PEAK_SHARE;
+  p->peak_slack = wanted > fineness.slots ? 0 : wanted / ROTOR_PEAK_SHARE;
   fill_stages(p);
-  const int32_t slots = (int32_t)((double)values / p->slot * BEYOND);
+  const int32_t slots = (int32_t)((double)values / p->slot * ROTOR_BEYOND);
   struct rotor *rotor;
   TRY(rotor_create(p->stages, p->plan.chain.stage_count, STAGE_MODES, slots, &rotor));
   const neap_status status = search_budget(p, rotor, slots);
@@ -266,7 +254,7 @@ static neap_status solve(struct rotor_plan *p, struct fineness fineness) {
 static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t budget,
                            const struct planner_options *options, struct fineness fineness,
                            struct schedule *out) {
-  for (int32_t most = MOST_STAGES;; most = p->plan.chain.stage_count / 2) {
+  for (int32_t most = ROTOR_MOST_STAGES;; most = p->plan.chain.stage_count / 2) {
     chain_plan_free(&p->plan);
     region_free(&p->region);
     TRY(chain_plan_create(step, budget, options, most, fineness.sets, out, &p->plan));
@@ -274,8 +262,8 @@ static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t
     p->slot = 1;
     fill_stages(p);
     const int32_t stages = p->plan.chain.stage_count;
-    if (stages < 8 ||
-        rotor_work(p->stages, stages, STAGE_MODES, (int32_t)(fineness.slots * BEYOND)) <= MOST_WORK)
+    if (stages < 8 || rotor_work(p->stages, stages, STAGE_MODES, (int32_t)(fineness.slots * ROTOR_BEYOND)) <=
+                          ROTOR_MOST_WORK)
       return NEAP_OK;
   }
 }

@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "base/stop.h"
 #include "step/planner.h"
+#include "step/tuning.h"
 
 #include <math.h>
 #include <string.h>
@@ -267,10 +268,9 @@ static bool tidy_run(struct search *s, int32_t run) {
 }
 
 neap_status search_tidy(struct search *s) {
-  enum { ROUNDS = 5 };
   const struct timeline *t = &s->timeline;
   bool moved = true;
-  for (int round = 0; round < ROUNDS && moved; round++) {
+  for (int round = 0; round < TIDY_ROUNDS && moved; round++) {
     moved = false;
     s->runs.count = 0;
     TRY(stop_check());
@@ -315,16 +315,14 @@ static neap_status spare(struct search *s, const struct stretch *stretches, int 
 
 neap_status search_descend(struct search *s, int64_t work) {
   const struct stretch all = {0, s->timeline.step->node_count};
-  enum { ROUNDS = 120 };
-  static const double slow = 1.12, fast = 2;
   const int64_t end = s->timeline.work + work;
-  double rise = slow;
+  double rise = DESCEND_SLOW;
   s->price = s->floor / 5;
-  for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
+  for (int round = 0; round < DESCEND_ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
     const int64_t excess = s->timeline.excess;
     TRY(sweep(s, &all, 1, true));
     const bool idle = s->timeline.excess == excess;
-    rise = idle ? fmin(rise * slow, fast) : slow;
+    rise = idle ? fmin(rise * DESCEND_SLOW, DESCEND_FAST) : DESCEND_SLOW;
     s->price *= rise;
   }
   s->ceiling = s->price * 4;
@@ -354,9 +352,8 @@ enum { STRETCH_LIMIT = 64 };
 
 /* Up to three in the order of the step; disjoint, as a run must not be swept twice. */
 static int random_stretches(struct search *s, struct stretch *out) {
-  enum { MOST = 3 };
   const int32_t nodes = s->timeline.step->node_count;
-  const int wanted = 1 + (int)draw(s, MOST);
+  const int wanted = 1 + (int)draw(s, RUIN_STRETCHES);
   int count = 0;
   for (int i = 0; i < wanted; i++) {
     const int32_t width = 4 << draw(s, 6), centre = random_centre(s);
@@ -390,12 +387,11 @@ static int32_t random_neighbour(struct search *s, int32_t node) {
 /* Nodes around a centre in the graph, each a stretch of its own: a radial ruin (Schrimpf et al. 2000). What
  * is near in the graph can be far in the order. */
 static int radial_stretches(struct search *s, struct stretch *out) {
-  enum { TRIES = 4 }; /* for each that is wanted */
   const int wanted = 2 << draw(s, 6);
   const int32_t centre = random_centre(s);
   int count = 0;
   out[count++] = (struct stretch){centre, centre + 1};
-  for (int left = TRIES * wanted; left > 0 && count < wanted; left--) {
+  for (int left = RUIN_RADIAL_TRIES * wanted; left > 0 && count < wanted; left--) {
     const int32_t node = random_neighbour(s, out[draw(s, (uint32_t)count)].first);
     bool is_new = node >= 0;
     for (int k = 0; is_new && k < count; k++) is_new = out[k].first != node;
@@ -415,7 +411,6 @@ static void forget_repeats(struct search *s, const struct stretch *stretch, uint
 
 /* `exchange`: what may be paid for a byte less above the limit at one position; 0: whatever it takes. */
 static neap_status rebuild(struct search *s, double exchange) {
-  static const double first = 0.01, last = 3; /* of the exchange: prices to go through */
   struct timeline *t = &s->timeline;
   struct stretch stretches[STRETCH_LIMIT];
   const int count = s->radial && draw(s, 2) ? radial_stretches(s, stretches) : random_stretches(s, stretches);
@@ -425,12 +420,11 @@ static neap_status rebuild(struct search *s, double exchange) {
   TRY(stop_check());
   s->change_count = 0;
   for (int i = 0; i < count; i++) forget_repeats(s, &stretches[i], share);
-  enum { ROUNDS = 24 };
-  const double low = exchange > 0 ? exchange * first : s->floor;
+  const double low = exchange > 0 ? exchange * RUIN_PRICE_FIRST : s->floor;
   const double high = exchange > 0 ? exchange : s->ceiling;
-  const double most = exchange > 0 ? exchange * last : INFINITY;
+  const double most = exchange > 0 ? exchange * RUIN_PRICE_LAST : INFINITY;
   s->price = low * pow(high / low, uniform(s));
-  for (int round = 0; round < ROUNDS && t->excess > 0 && s->price <= most; round++) {
+  for (int round = 0; round < RUIN_ROUNDS && t->excess > 0 && s->price <= most; round++) {
     TRY(sweep(s, stretches, count, false));
     s->price *= 2;
   }
@@ -443,15 +437,13 @@ static neap_status rebuild(struct search *s, double exchange) {
 
 /* Down to the limit here and there, at an exchange that doubles where it brings nothing. */
 static neap_status ease(struct search *s, int64_t work) {
-  enum { TRIES = 8, DOUBLINGS = 24 };
-  static const double first = 0.004; /* of the step, for all that is above the limit */
   const struct timeline *t = &s->timeline;
   const int64_t end = t->work + work;
-  double exchange = first * (t->step->base_cost + 1e-300) / ((double)t->excess + 1);
-  for (int doubled = 0; doubled < DOUBLINGS && t->excess > 0 && t->work < end;) {
+  double exchange = EASE_FIRST * (t->step->base_cost + 1e-300) / ((double)t->excess + 1);
+  for (int doubled = 0; doubled < EASE_DOUBLINGS && t->excess > 0 && t->work < end;) {
     const double cost = t->cost;
     const int64_t excess = t->excess;
-    for (int i = 0; i < TRIES && t->excess > 0; i++) TRY(rebuild(s, exchange));
+    for (int i = 0; i < EASE_TRIES && t->excess > 0; i++) TRY(rebuild(s, exchange));
     if (t->cost != cost || t->excess != excess) continue;
     exchange *= 2;
     doubled++;
@@ -461,12 +453,11 @@ static neap_status ease(struct search *s, int64_t work) {
 
 neap_status search_mend(struct search *s, int64_t work) {
   const struct stretch all = {0, s->timeline.step->node_count};
-  enum { ROUNDS = 24 };
   TRY(ease(s, work));
   const int64_t end = s->timeline.work + work;
   /* All that is over the limit is worth as much as the whole step. */
   s->price = s->timeline.step->base_cost / ((double)s->timeline.excess + 1);
-  for (int round = 0; round < ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
+  for (int round = 0; round < MEND_ROUNDS && s->timeline.excess > 0 && s->timeline.work < end; round++) {
     TRY(sweep(s, &all, 1, true));
     s->price *= 2;
   }

@@ -5,6 +5,7 @@
 
 #include "search/stage_step.h"
 #include "step/simulate.h"
+#include "step/tuning.h"
 
 /* Nodes of the small step: local number i of the stage stands at i + 1 before the turn, at i + 2 after it. */
 static int32_t node_of(const struct stage *s, int32_t local) { return local + 1 + (local >= s->forward); }
@@ -199,8 +200,6 @@ static neap_status settle_updates(struct listing *l) {
   return NEAP_OK;
 }
 
-enum { LONGEST = 8 }; /* of a lean list: times the nodes of the stage */
-
 /* *too_long: what is dropped would be made again too often. */
 static neap_status list_backward(struct listing *l, bool *too_long) {
   struct stage *s = l->stage;
@@ -216,7 +215,7 @@ static neap_status list_backward(struct listing *l, bool *too_long) {
       if (!l->have[node->inputs[i]] && is_inside(s, node->inputs[i])) TRY(make_value(l, node->inputs[i]));
     TRY(vector_push(&l->backward, v - 2));
     if (l->lean) drop_made(l, node);
-    *too_long = l->lean && l->backward.count / LONGEST > (size_t)s->step->node_count;
+    *too_long = l->lean && l->backward.count / STAGE_LONGEST > (size_t)s->step->node_count;
   }
   return settle_updates(l);
 }
@@ -274,8 +273,6 @@ static neap_status add_kept(struct listing *l, bool lean) {
 
 /* ---- Which values are kept ---- */
 
-enum { SMALL_SHARE = 200 }; /* a value of so small a share of what is read is always kept, and held */
-
 /* Values inside that the backward part reads: large ones are candidates, small ones are kept. */
 static neap_status find_candidates(struct listing *l) {
   const struct stage *s = l->stage;
@@ -292,7 +289,7 @@ static neap_status find_candidates(struct listing *l) {
       if (!read || boundary) continue;
       if (pass == 0)
         total += step->tensors[t].bytes;
-      else if (step->tensors[t].bytes > total / SMALL_SHARE)
+      else if (step->tensors[t].bytes > total / STAGE_SMALL_SHARE)
         TRY(vector_push(&l->candidates, t));
       else
         l->kept[t] = true;
@@ -332,8 +329,6 @@ static neap_status find_cheapest_drop(struct listing *l, const struct stage_opti
   return NEAP_OK;
 }
 
-enum { ROUGH_OPTIONS = 16 };
-
 /* From all kept to none, one value dropped at a time; where trying each would take too long, the later ones
  * first. */
 static neap_status add_greedily(struct listing *l, int32_t effort) {
@@ -343,7 +338,7 @@ static neap_status add_greedily(struct listing *l, int32_t effort) {
   TRY(add_kept(l, false));
   const size_t n = left->count;
   const bool thorough = n * n / 2 <= (size_t)effort;
-  const size_t apart = effort == 0 ? n : thorough ? 1 : n / ROUGH_OPTIONS + 1;
+  const size_t apart = effort == 0 ? n : thorough ? 1 : n / STAGE_ROUGH_OPTIONS + 1;
   struct stage_option now = mode->options.data[0];
   while (left->count > 0) {
     size_t dropped = left->count - 1;
@@ -384,8 +379,6 @@ static neap_status forward_costs(struct listing *l, double *cost) {
   return NEAP_OK;
 }
 
-enum { HELD_LIMIT = 400 }; /* forward nodes of a stage that is tried value by value */
-
 /* What mode holds: what the mode before it does, and the value that saves most work for its bytes; and the
  * small ones that the backward part reads, which else would be made again for their own sake. */
 static neap_status choose_held(struct listing *l, int32_t mode) {
@@ -396,8 +389,8 @@ static neap_status choose_held(struct listing *l, int32_t mode) {
   begin_mode(l, mode - 1);
   memcpy(s->held[mode], s->held[mode - 1], tensors);
   TRY(find_candidates(l));
-  if (s->forward <= HELD_LIMIT) TRY(forward_costs(l, &all));
-  for (int32_t t = 0; s->forward <= HELD_LIMIT && t < s->step->tensor_count; t++) {
+  if (s->forward <= STAGE_HELD_NODES) TRY(forward_costs(l, &all));
+  for (int32_t t = 0; s->forward <= STAGE_HELD_NODES && t < s->step->tensor_count; t++) {
     if (!is_inside(s, t) || l->there[t] || s->step->tensors[t].bytes == 0) continue;
     double with;
     l->there[t] = true;
@@ -477,8 +470,6 @@ static neap_status find_options(struct stage *stage, int32_t effort) {
   return status;
 }
 
-enum { EFFORT_NODES = 2000000 }; /* nodes of a stage times sets that are tried */
-
 neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effort, struct stage *out) {
   const struct chain_stage *s = &chain->stages[stage];
   *out = (struct stage){.chain = chain,
@@ -491,7 +482,7 @@ neap_status stage_create(const struct chain *chain, int32_t stage, int32_t effor
     out->held[mode] = region_alloc(&out->region, (size_t)out->step->tensor_count, sizeof *out->held[mode]);
     RETURN_IF(out->held[mode] == NULL, NEAP_OUT_OF_MEMORY, "stage: out of memory");
   }
-  const int32_t affordable = EFFORT_NODES / out->step->node_count + 1;
+  const int32_t affordable = STAGE_WORK / out->step->node_count + 1;
   return find_options(out, effort < affordable ? effort : affordable);
 }
 

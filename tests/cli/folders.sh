@@ -1,4 +1,5 @@
-# The checks of the order of the sources find what they are for: a circle between files, an include from a folder above.
+# The checks of the sources find what they are for: a circle between files, an include from a folder above, a header that
+# speaks for another file.
 source "$(dirname "$0")/common.bash"
 
 mkdir -p src/step src/search cli
@@ -31,3 +32,14 @@ echo '#include "step/a.h"' >src/step/a.c
 mkdir src/elsewhere
 expect 1 "$folders" "$folder"
 says "src/elsewhere"
+
+# A header that declares what another file defines.
+headers=$source/scripts/check-headers
+echo 'int f(int x); static inline int g(void) { return 1; }' >>src/step/b.h
+echo 'int f(int x) { return x; }' >>src/step/b.c
+expect 0 "$headers" "$folder"
+echo 'int f(int x) { return x; }' >>src/step/a.c
+echo '#include "step/b.h"' >src/step/b.c
+expect 1 "$headers" "$folder"
+says "src/step/b.h declares f, which src/step/a.c defines"
+quiet

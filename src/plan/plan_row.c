@@ -227,7 +227,7 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
   struct demand demand = {.planner = planner->name, .goal = GOAL_TIGHT, .layout = LAYOUT_LARGEST};
   struct simulation score = {0};
   struct neap_plan *plan = NULL;
-  neap_status status = planner->least(step, 0, options, &schedule);
+  neap_status status = planner->least(step, options, &schedule);
   if (status == NEAP_OK) status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
   uint64_t low = demand.capacity = status == NEAP_OK ? score.peak_bytes - step->resident_bytes : 0;
   if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, &demand, &plan);

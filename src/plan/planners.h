@@ -12,8 +12,7 @@ struct planner {
   int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
   bool loose;          /* where the layout of a schedule wastes memory, any other near it will do */
   planner_function *plan;
-  planner_function *least; /* the schedule with the least peak that it finds, whatever the budget; NULL:
-                              whoever wants it asks `plan` for less and less */
+  least_function *least; /* NULL: whoever wants the least asks `plan` for less and less */
 };
 
 extern const struct planner planners[];

@@ -171,9 +171,8 @@ neap_status plan_neap(const neap_step *step, uint64_t budget, const struct plann
   return take(status);
 }
 
-neap_status plan_neap_least(const neap_step *step, uint64_t budget, const struct planner_options *options,
+neap_status plan_neap_least(const neap_step *step, const struct planner_options *options,
                             struct schedule *out) {
-  (void)budget;
   struct reordered_step mirrored;
   neap_status status = mirrored_step_create(step, &mirrored);
   if (status == NEAP_OK) status = give_rung(mirrored.step != NULL ? mirrored.step : step, options, NULL, out);

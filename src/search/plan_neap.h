@@ -4,6 +4,7 @@
 
 #include "step/planner.h"
 
-planner_function plan_neap, plan_neap_least;
+planner_function plan_neap;
+least_function plan_neap_least;
 
 #endif

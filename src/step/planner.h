@@ -37,4 +37,8 @@ struct planner_options {
 typedef neap_status planner_function(const neap_step *step, uint64_t budget,
                                      const struct planner_options *options, struct schedule *out);
 
+/* Finds the schedule with the least peak that it can; else the same. */
+typedef neap_status least_function(const neap_step *step, const struct planner_options *options,
+                                   struct schedule *out);
+
 #endif

@@ -19,6 +19,8 @@ demo: all ## train a network inside a budget it would not fit without Neap (unde
 
 check: all ## run all tests, JOBS at a time (all cores)
 	@scripts/check-folders
+	@scripts/check-circles
+	@scripts/check-headers
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
 	@echo "Left out: the Python package (make check-python) and neap.torch (make check-torch)."
 

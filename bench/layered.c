@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "layered_step.h"
 #include "neap.h"
-#include "plan/planner.h"
+#include "step/lower_bound.h"
 
 enum { PLANNER_LIMIT = 16, SEED_LIMIT = 1000 };
 

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "exhaustive.h"
 #include "neap.h"
-#include "plan/planner.h"
+#include "step/lower_bound.h"
 #include "step_families.h"
 
 enum { PLANNER_LIMIT = 16, BUDGETS = 5 };

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "base/vector.h"
-#include "plan/schedule.h"
+#include "step/simulate.h"
 
 enum { EXHAUSTIVE_LIMIT = 64 }; /* nodes, and values */
 
@@ -74,7 +74,7 @@ struct exhaustive {
 enum exhaustive_kind {
   EXHAUSTIVE_LEAST_COST,
   EXHAUSTIVE_ANY_COST, /* whether the budget can be met at all */
-  EXHAUSTIVE_IN_ORDER  /* the least cost of schedules in stages (src/plan/checkmate.h) */
+  EXHAUSTIVE_IN_ORDER  /* the least cost of schedules in stages (src/papers/checkmate.h) */
 };
 
 struct exhaustive_result {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "exhaustive.h"
-#include "plan/planner.h"
+#include "step/lower_bound.h"
 
 enum { STATE_LIMIT = 1000000 };
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/step.h"
-#include "plan/plan.h"
-#include "plan/schedule.h"
+#include "step/plan.h"
+#include "step/simulate.h"
+#include "step/step.h"
 #include "step_families.h"
 
 enum family {

@@ -21,7 +21,7 @@
 
 #include "base/region.h"
 #include "base/vector.h"
-#include "graph/step.h"
+#include "step/step.h"
 
 enum step_family {
   STEP_CHAIN,

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "papers.h"
-#include "plan/checkpoints.h"
+#include "papers/bptt.h"
+#include "papers/hong.h"
+#include "papers/revolve.h"
 
 enum { STEPS = 1000 };
 

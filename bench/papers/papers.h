@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "neap.h"
-#include "plan/planner.h"
-#include "plan/simulator.h"
+#include "plan/planners.h"
+#include "step/simulate.h"
 
 struct report {
   int rows, met;       /* with a published figure; of those, reached or beaten */

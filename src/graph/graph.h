@@ -7,7 +7,7 @@
 #include "base/region.h"
 #include "base/vector.h"
 #include "graph/attributes.h"
-#include "graph/step.h"
+#include "step/step.h"
 
 /* How a variable begins. */
 enum initial { INITIAL_ZERO, INITIAL_ONE, INITIAL_HE, INITIAL_NORMAL, INITIAL_UNIFORM };

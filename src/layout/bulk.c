@@ -5,6 +5,7 @@
 #include "layout/eject.h"
 #include "layout/orders.h"
 #include "layout/subset.h"
+#include "step/tuning.h"
 
 struct bulk {
   const struct packing *all;
@@ -33,11 +34,10 @@ static neap_status prepare(struct bulk *b, struct region *region) {
 }
 
 static neap_status place(struct bulk *b, uint64_t capacity, int64_t work, uint64_t *offsets, bool *found) {
-  enum { SHARE = 256 }; /* of the capacity */
   const struct packing *all = b->all;
   uint64_t height;
   int64_t left = work;
-  select_large(b, capacity / SHARE, offsets);
+  select_large(b, capacity / BULK_SHARE, offsets);
   const struct packing large = {b->large.shapes, b->large.count, b->large.spans, NULL};
   TRY(place_by_ejection(&large, NULL, capacity, &left, b->offsets, found));
   if (!*found) return NEAP_OK;

@@ -4,7 +4,9 @@
 
 #include "layout/orders.h"
 #include "layout/sections.h"
+#include "layout/solver.h"
 #include "layout/subset.h"
+#include "step/tuning.h"
 
 struct placing {
   const struct packing *all;
@@ -35,9 +37,8 @@ static neap_status find_live(const struct packing *all, struct region *region, u
 
 /* The core, and stages of the others: equal shares of what may live. */
 static neap_status choose_core(struct placing *p, int share, struct region *region) {
-  enum { STAGES = 4 };
   const struct packing *all = p->all;
-  const uint64_t least = p->capacity / 100 * (uint64_t)share, width = least / STAGES + 1;
+  const uint64_t least = p->capacity / 100 * (uint64_t)share, width = least / CORE_STAGES + 1;
   uint64_t *live;
   TRY(find_live(all, region, &live));
   for (int32_t i = 0; i < all->count; i++) {
@@ -55,8 +56,8 @@ static neap_status choose_core(struct placing *p, int share, struct region *regi
 }
 
 static neap_status place_core(struct placing *p, bool *found) {
-  enum { SEARCHED = 2000000, TIERED = 6000000 }; /* some hundredths of a second */
-  const struct placement_limits limits = {.enough = p->capacity, .searched = SEARCHED, .tiered = TIERED};
+  const struct placement_limits limits = {
+      .enough = p->capacity, .searched = CORE_SEARCHED, .tiered = LAYOUT_TIERED};
   const struct packing core = {p->core.shapes, p->core.count, p->core.spans, p->heir_of};
   struct placement_result result;
   TRY(place_shapes(p->core.shapes, p->core.count, p->core.spans, &limits, &result));

@@ -7,6 +7,7 @@
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
+#include "step/tuning.h"
 
 /* Offsets at which a shape would meet its neighbour: strictly between the two. */
 struct range {
@@ -211,9 +212,8 @@ static neap_status choose_place(struct ejecting *e, int32_t i, int64_t *offset) 
 
 /* Where one was displaced too often to go on so, all starts anew from where it stands. */
 static void grow_heavier(struct ejecting *e, int32_t i) {
-  static const double growth = 1.5, most = 1e6;
-  e->weight[i] *= growth;
-  if (e->weight[i] <= e->bulk[i] * most) return;
+  e->weight[i] *= EJECT_GROWTH;
+  if (e->weight[i] <= e->bulk[i] * EJECT_HEAVIEST) return;
   memcpy(e->weight, e->bulk, (size_t)e->count * sizeof *e->weight);
 }
 

@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-#include "layout/solver.h"
+#include "base/status.h"
+#include "layout/shape.h"
 
 /* What is to be placed. */
 struct packing {

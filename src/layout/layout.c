@@ -7,6 +7,7 @@
 #include "layout/bulk.h"
 #include "layout/core.h"
 #include "layout/solver.h"
+#include "step/tuning.h"
 
 /* Seconds at the most. */
 static const struct placement_limits FOR_BUFFERS = {
@@ -36,18 +37,16 @@ struct fitting {
 /* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. Where the search
  * came as near as it could, which is not near, it hardly ever helps. */
 static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
-  enum { LEAST = 500000, EACH = 50, LARGE = 4, NEAR = 25, SHARE = 8 };
-  const int64_t work = LEAST + (int64_t)f->count * EACH;
-  if (f->limits->effort >= EFFORT_LARGE) return work * LARGE;
-  return f->limits->closest && height > capacity + capacity / NEAR ? work / SHARE : work;
+  const int64_t work = EJECT_WORK + (int64_t)f->count * EJECT_WORK_EACH;
+  if (f->limits->effort >= LAYOUT_LARGE) return work * EJECT_LARGE;
+  return f->limits->closest && height > capacity + capacity / EJECT_NEAR_SHARE ? work / EJECT_FAR_LESS : work;
 }
 
 /* Where the least is asked for, with effort: in proportion to the pairs, a second or two for thousands. */
 static int64_t work_for_least(const struct fitting *f) {
-  enum { EACH_PAIR = 4, MOST = 40000000 };
-  const int64_t usual = work_for(f, 0, 0), pairs = (int64_t)f->count * f->count * EACH_PAIR;
-  if (f->limits->effort < EFFORT_LARGE || pairs < usual) return usual;
-  return pairs < MOST ? pairs : MOST;
+  const int64_t usual = work_for(f, 0, 0), pairs = (int64_t)f->count * f->count * EJECT_WORK_EACH_PAIR;
+  if (f->limits->effort < LAYOUT_LARGE || pairs < usual) return usual;
+  return pairs < EJECT_WORK_MOST ? pairs : EJECT_WORK_MOST;
 }
 
 /* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
@@ -108,16 +107,12 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
   out->arena_bytes = highest;
 }
 
-/* From so many on a shape has thousands of neighbours, and the search (solver.h) has no end. */
-enum { MANY_SHAPES = 5000 };
-
 static struct placement_limits limits_for(const struct fitting *f) {
-  enum { SEARCHED = 20000000, CLOSING = 8000000, MORE = 16 };
-  const int64_t more = f->limits->effort >= EFFORT_LARGE ? MORE : 1,
-                most = f->limits->effort >= EFFORT_LARGEST ? MORE : 1;
+  const int64_t more = f->limits->effort >= LAYOUT_LARGE ? LAYOUT_MORE : 1,
+                most = f->limits->effort >= LAYOUT_LARGEST ? LAYOUT_MORE : 1;
   return (struct placement_limits){.enough = f->limits->enough,
-                                   .searched = more * SEARCHED,
-                                   .closing = f->limits->closest ? most * CLOSING : 0};
+                                   .searched = more * LAYOUT_SEARCHED,
+                                   .closing = f->limits->closest ? most * LAYOUT_CLOSING : 0};
 }
 
 static struct packing packing_of(const struct fitting *f, const int32_t *heir_of) {
@@ -142,10 +137,9 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
 
 /* Places the shapes, now parted, the large ones apart, and takes that over where it is lower. */
 static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct layout *out) {
-  enum { TIERED = 6000000, MOST = 256000000 };
   struct placement_limits limits = limits_for(f);
   struct placement_result result;
-  limits.tiered = f->limits->effort == EFFORT_LARGEST ? MOST : TIERED;
+  limits.tiered = f->limits->effort == LAYOUT_LARGEST ? LAYOUT_TIERED_MOST : LAYOUT_TIERED;
   limits.closing = 0;
   TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
   if (result.height >= out->arena_bytes) return NEAP_OK;
@@ -158,12 +152,11 @@ static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct lay
  * they are for the most effort. */
 static neap_status try_cores(struct fitting *f, const int32_t *heir_of, uint64_t capacity, uint64_t *offsets,
                              struct layout *out) {
-  enum { WORK = 600000 };
   static const int shares[] = {97, 95, 90};
-  const int count = f->limits->effort == EFFORT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
+  const int count = f->limits->effort == LAYOUT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
   const struct packing packing = packing_of(f, heir_of);
   for (int i = 0; i < count && out->arena_bytes > capacity; i++) {
-    int64_t work = WORK;
+    int64_t work = CORE_WORK;
     uint64_t height;
     TRY(place_by_core(&packing, shares[i], capacity, &work, offsets, &height));
     if (height < out->arena_bytes) take_offsets(f, offsets, out);
@@ -174,7 +167,6 @@ static neap_status try_cores(struct fitting *f, const int32_t *heir_of, uint64_t
 /* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
  * the least is asked for and not found, the gap is halved. */
 static neap_status mend(struct fitting *f, struct region *region, struct layout *out) {
-  enum { HALVINGS = 3, MORE = 2 };
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
   RETURN_IF(!offsets || !heir_of, NEAP_OUT_OF_MEMORY, "layout: out of memory");
@@ -191,13 +183,15 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
   /* The usual effort says how near it comes, so that a repair knows what is lacking; more is for what came
    * near. */
   const bool tells_how_near =
-      f->limits->effort == EFFORT_USUAL ? f->limits->closest : f->limits->effort == EFFORT_LARGEST;
+      f->limits->effort == LAYOUT_USUAL ? f->limits->closest : f->limits->effort == LAYOUT_LARGEST;
   if (!many && tells_how_near && out->arena_bytes > capacity) TRY(place_parted(f, offsets, out));
   if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
   const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);
   TRY(eject(f, heir_of, capacity, work, offsets, out));
-  const int halvings = !least ? 0 : f->limits->effort >= EFFORT_LARGE ? MORE * HALVINGS : HALVINGS;
+  const int halvings = !least                              ? 0
+                       : f->limits->effort >= LAYOUT_LARGE ? EJECT_HALVINGS_MORE * EJECT_HALVINGS
+                                                           : EJECT_HALVINGS;
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
     TRY(eject(f, heir_of, middle, work / 2, offsets, out));

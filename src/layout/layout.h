@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-#include "plan/schedule.h"
+#include "base/status.h"
+#include "step/instance.h"
 
 /* Bytes. Where all sizes are multiples of it the offsets are, too; else of what divides all sizes, down to 1.
  */
@@ -17,7 +18,7 @@ struct layout {
 };
 
 /* How much is done: hundredths of a second, tenths of one, or a second or two. */
-enum layout_effort { EFFORT_USUAL, EFFORT_LARGE, EFFORT_LARGEST };
+enum layout_effort { LAYOUT_USUAL, LAYOUT_LARGE, LAYOUT_LARGEST };
 
 /* When to stop and how much to do. */
 struct layout_limits {

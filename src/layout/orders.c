@@ -9,6 +9,7 @@
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
+#include "step/tuning.h"
 
 enum { BUCKETS = 64, SHAPES_A_BUCKET = 512 };
 
@@ -137,9 +138,6 @@ static int compare_keys(const void *a, const void *b, void *key) {
   if (x != y) return x < y ? 1 : -1;
   return *(const int32_t *)a - *(const int32_t *)b;
 }
-
-/* Of more, where an order takes its time, only the first two are tried, which are the best by far. */
-enum { MANY_SHAPES = 5000 };
 
 enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_START, BY_END, ORDERS };
 

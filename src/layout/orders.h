@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-#include "layout/solver.h"
+#include "base/status.h"
+#include "layout/shape.h"
 
 /* Places shape by shape, each as low as it can lie beside those placed before it: with `climbed` 0 in several
  * orders; else in orders in which shapes that stick out above the goal move before others, until about that

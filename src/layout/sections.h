@@ -3,7 +3,8 @@
 #define NEAP_LAYOUT_SECTIONS_H
 
 #include "base/region.h"
-#include "layout/solver.h"
+#include "base/status.h"
+#include "layout/shape.h"
 
 /* `size` bytes in the sections [lower, upper). */
 struct piece {

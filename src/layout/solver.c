@@ -8,6 +8,7 @@
 #include "layout/orders.h"
 #include "layout/sweep.h"
 #include "layout/tiers.h"
+#include "step/tuning.h"
 
 /* ---- The lower bound ---- */
 
@@ -115,8 +116,7 @@ static neap_status try_capacity(struct solving *s, uint64_t capacity, int64_t *w
 
 /* Halves the gap between what is not found and what is. */
 static neap_status close_gap(struct solving *s, uint64_t missed, int64_t work) {
-  enum { SHARES = 4 };
-  const int64_t share = work / SHARES + 1;
+  const int64_t share = work / CLOSE_SHARES + 1;
   while (work > 0 && s->result->height - missed > s->unit) {
     const uint64_t middle = missed + (s->result->height - missed) / s->unit / 2 * s->unit;
     const int64_t given = share < work ? share : work;
@@ -127,9 +127,6 @@ static neap_status close_gap(struct solving *s, uint64_t missed, int64_t work) {
   }
   return NEAP_OK;
 }
-
-/* More shapes are placed in the order of time only: what follows looks at all for each. */
-enum { SWEPT_ONLY = 100000 };
 
 static neap_status solve(struct solving *s, struct region *region, const struct placement_limits *limits) {
   const struct shape *last = &s->shapes[s->count - 1];
@@ -146,7 +143,7 @@ static neap_status solve(struct solving *s, struct region *region, const struct 
   s->best = region_alloc(region, (size_t)s->count, sizeof *s->best);
   RETURN_IF(!s->tried || !s->best, NEAP_OUT_OF_MEMORY, "layout: out of memory");
   TRY(try_sweep(s));
-  if (result->height <= goal || (s->count > SWEPT_ONLY && result->height < UINT64_MAX)) return NEAP_OK;
+  if (result->height <= goal || (s->count > SWEPT_ONLY_SHAPES && result->height < UINT64_MAX)) return NEAP_OK;
   TRY(try_orders(s, goal, 0));
   if (result->height <= goal) return NEAP_OK;
   if (limits->searched > 0 || limits->closing > 0)

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 
 #include "base/region.h"
-#include "layout/solver.h"
+#include "base/status.h"
+#include "layout/shape.h"
 
 struct subset {
   struct shape *shapes; /* copies, with their spans one after the other */

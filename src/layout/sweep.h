@@ -3,7 +3,8 @@
 #ifndef NEAP_LAYOUT_SWEEP_H
 #define NEAP_LAYOUT_SWEEP_H
 
-#include "layout/solver.h"
+#include "base/status.h"
+#include "layout/shape.h"
 
 /* One offset for each shape, as if it had its largest size from its first position to its last, and the
  * height of all; UINT64_MAX where that overflows, and then not every offset is set. O(n log n) where what is

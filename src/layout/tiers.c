@@ -7,6 +7,7 @@
 #include "layout/exact.h"
 #include "layout/orders.h"
 #include "layout/subset.h"
+#include "step/tuning.h"
 
 struct tiers {
   const struct shape *shapes;
@@ -45,17 +46,16 @@ static neap_status fill(struct tiers *t, const struct sections *sections) {
 /* Capacities from the large shapes' live bytes up to the goal: the lower they lie, the more is left on top.
  */
 static neap_status try_large(struct tiers *t, struct region *region, int64_t work) {
-  enum { STEPS = 2 };
   struct sections sections;
   uint64_t live = 0, *load;
   TRY(sections_make(t->large.shapes, t->large.count, t->large.spans, region, &sections));
   TRY(sections_load(&sections, region, &load));
   for (int32_t s = 0; s < sections.count; s++) live = load[s] > live ? load[s] : live;
-  for (int step = 0; step <= STEPS && live <= t->goal && t->height > t->goal && *t->work > 0; step++) {
+  for (int step = 0; step <= TIER_STEPS && live <= t->goal && t->height > t->goal && *t->work > 0; step++) {
     enum search_outcome outcome;
-    const int64_t given = work / (STEPS + 1) < *t->work ? work / (STEPS + 1) : *t->work;
+    const int64_t given = work / (TIER_STEPS + 1) < *t->work ? work / (TIER_STEPS + 1) : *t->work;
     int64_t left = given;
-    TRY(search_placement(&sections, live + (t->goal - live) / STEPS * (uint64_t)step, &left, t->found,
+    TRY(search_placement(&sections, live + (t->goal - live) / TIER_STEPS * (uint64_t)step, &left, t->found,
                          &outcome));
     *t->work -= given - left;
     if (outcome == SEARCH_FOUND) TRY(fill(t, &sections));
@@ -64,8 +64,8 @@ static neap_status try_large(struct tiers *t, struct region *region, int64_t wor
 }
 
 static neap_status try_shares(struct tiers *t) {
-  enum { FIRST = 16, LAST = 2048 };
-  for (uint64_t share = FIRST; share <= LAST && t->height > t->goal && *t->work > 0; share *= 2) {
+  for (uint64_t share = TIER_FIRST_SHARE; share <= TIER_LAST_SHARE && t->height > t->goal && *t->work > 0;
+       share *= 2) {
     struct region region = {0};
     if (!select_large(t, t->goal / share)) continue;
     const neap_status status = try_large(t, &region, *t->work / 2);

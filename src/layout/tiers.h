@@ -2,7 +2,8 @@
 #ifndef NEAP_LAYOUT_TIERS_H
 #define NEAP_LAYOUT_TIERS_H
 
-#include "layout/solver.h"
+#include "base/status.h"
+#include "layout/shape.h"
 
 /* Steps have a few hundred large values, which decide how high an arena gets, and many times as many small
  * ones, which fit almost anywhere but make the search for a placement of all of them hopeless. So whatever is

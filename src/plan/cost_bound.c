@@ -1,14 +1,17 @@
-/* The bound on costs: see bounds.h. */
+/* The bound on costs: see cost_bound.h. */
+#include "plan/cost_bound.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/region.h"
 #include "base/stop.h"
-#include "plan/bounds.h"
 #include "plan/max_flow.h"
-#include "plan/pebbling.h"
-#include "plan/planner.h"
-#include "plan/simulator.h"
+#include "search/pebbling.h"
+#include "step/lower_bound.h"
+#include "step/planner.h"
+#include "step/simulate.h"
+#include "step/tuning.h"
 
 /* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
@@ -225,8 +228,7 @@ static double look_at(struct bounding *b, int32_t v) {
 
 /* Nodes that are looked at: all, or so many of each part of the step. */
 static int32_t stride_of(const neap_step *step, int32_t parts) {
-  enum { SAMPLES = 32 };
-  return 1 + step->node_count / (parts * SAMPLES);
+  return 1 + step->node_count / (parts * BOUND_SAMPLES);
 }
 
 /* Sets the price to the best for the node with most to keep beside what there is room for. Infinite: some
@@ -282,10 +284,9 @@ static neap_status bound_from(struct bounding *b, struct cut *cut, const struct 
 }
 
 static neap_status bound_repeats(struct bounding *b, double *bound) {
-  enum { CUTS = 24, CUTS_LARGE = 10 };
-  struct cut cuts[CUTS];
+  struct cut cuts[BOUND_CUTS];
   int32_t count = 0;
-  const int32_t parts = b->step->node_count > LARGE_STEP ? CUTS_LARGE : CUTS,
+  const int32_t parts = b->step->node_count > LARGE_STEP ? BOUND_CUTS_LARGE : BOUND_CUTS,
                 stride = stride_of(b->step, parts);
   TRY(find_price(b, stride, bound));
   if (b->price == 0 || *bound == INFINITY) return NEAP_OK;

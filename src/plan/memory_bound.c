@@ -1,4 +1,6 @@
-/* The bound on peaks: see bounds.h. A set of live values is a sorted list of tensor ids. */
+/* The bound on peaks: see memory_bound.h. A set of live values is a sorted list of tensor ids. */
+#include "plan/memory_bound.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +9,7 @@
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
-#include "plan/bounds.h"
+#include "step/tuning.h"
 
 struct live_set {
   size_t start; /* in `members` */
@@ -293,10 +295,9 @@ static neap_status search_node(struct regression *r, int32_t v, uint64_t peak, i
 
 /* Every node a little, in the order of the step: what is known of its inputs helps with a node. */
 static neap_status search_each(struct regression *r, uint64_t *bound) {
-  enum { WORK_EACH = 1000 };
   for (int32_t v = 0; v < r->step->node_count; v++) {
     const struct step_node *node = &r->step->nodes[v];
-    TRY(search_node(r, v, bytes_at_once(r, v), WORK_EACH));
+    TRY(search_node(r, v, bytes_at_once(r, v), BOUND_WORK_EACH));
     for (int32_t i = 0; i < node->output_count; i++) r->made[node->outputs[i]] = r->ends[v].best;
     if (r->ends[v].least > *bound) *bound = r->ends[v].least;
   }

@@ -3,6 +3,19 @@
 
 #include <string.h>
 
+#include "papers/bptt.h"
+#include "papers/checkmate.h"
+#include "papers/chen.h"
+#include "papers/dtr.h"
+#include "papers/feng_huang.h"
+#include "papers/hong.h"
+#include "papers/kusumoto.h"
+#include "papers/revolve.h"
+#include "search/evict.h"
+#include "search/keep_all.h"
+#include "search/plan_neap.h"
+#include "search/rotor_plan.h"
+
 /* Steps that are larger leave time for Neap's own alone, which starts from what the best of the others
  * finds. */
 enum { ANY_SIZE = INT32_MAX };
@@ -65,17 +78,4 @@ bool neap_planner_at(int32_t index, neap_row *row) {
   *row = (neap_row){planner->name,   planner->summary, planner->source,
                     planner->graphs, planner->promise, planner->auto_limit};
   return true;
-}
-
-neap_status plan_keep_all(const neap_step *step, uint64_t budget, const struct planner_options *options,
-                          struct schedule *out) {
-  (void)options;
-  TRY(vector_reserve(&out->nodes, (size_t)step->node_count + 1));
-  for (int32_t v = 0; v < step->node_count; v++) out->nodes.data[v] = v;
-  out->nodes.count = (size_t)step->node_count;
-  struct simulation score;
-  TRY(simulate(step, out->nodes.data, step->node_count, &score));
-  RETURN_IF(score.peak_bytes > budget, NEAP_OVER_BUDGET, "keeping everything needs %llu bytes",
-            (unsigned long long)score.peak_bytes);
-  return NEAP_OK;
 }

@@ -1,19 +1,23 @@
-/* The functions of the planner table, a row each. */
+/* The planner table: a planner is one function and one row. */
 #ifndef NEAP_PLAN_PLANNERS_H
 #define NEAP_PLAN_PLANNERS_H
 
-#include "plan/planner.h"
+#include "step/planner.h"
 
-planner_function plan_keep_all;                                         /* planners.c */
-planner_function plan_chen_sqrt, plan_chen_greedy, plan_chen_recursive; /* chen.c */
-planner_function plan_revolve, plan_bptt, plan_hong_n3, plan_hong;      /* chain_rows.c */
-planner_function plan_rotor;                                            /* rotor_plan.c */
-planner_function plan_evict;                                            /* evict.c */
-planner_function plan_checkmate;                                        /* checkmate.c */
+struct planner {
+  const char *name, *summary;
+  const char *source;  /* paper, section; NULL: none */
+  const char *graphs;  /* which it takes */
+  const char *promise; /* what holds for its schedules, beyond being valid */
+  int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
+  bool loose;          /* where the layout of a schedule wastes memory, any other near it will do */
+  planner_function *plan;
+  least_function *least; /* NULL: whoever wants the least asks `plan` for less and less */
+};
 
-planner_function plan_neap, plan_neap_least;         /* neap.c */
-planner_function plan_kusumoto_exact, plan_kusumoto; /* kusumoto.c */
-planner_function plan_feng_huang;                    /* feng_huang.c */
-planner_function plan_dtr;                           /* dtr.c */
+extern const struct planner planners[];
+extern const int32_t planner_count;
+
+const struct planner *planner_find(const char *name); /* NULL: no such row */
 
 #endif

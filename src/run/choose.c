@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "grad/gradient.h"
-#include "plan/bounds.h"
-#include "plan/planner.h"
+#include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
+#include "step/planner.h"
 
 /* ---- From a graph to lowered graphs ---- */
 

@@ -2,6 +2,7 @@
 
 #include "base/parallel.h"
 #include "run/session.h"
+#include "step/simulate.h"
 
 #if NEAP_DEBUG
 #if defined(__SANITIZE_ADDRESS__)

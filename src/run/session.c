@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/memory_status.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
 #include "rewrite/rewrite.h"
 #include "run/choose.h"
 

@@ -3,7 +3,7 @@
 #define NEAP_RUN_SESSION_H
 
 #include "kernel/kernel.h"
-#include "plan/plan.h"
+#include "step/plan.h"
 
 /* One position of a schedule, ready to run. */
 struct call {

@@ -1,7 +1,7 @@
 /* The answer to a budget that cannot be met: with which batch could it be? */
 #include "base/status.h"
-#include "graph/step.h"
-#include "plan/bounds.h"
+#include "plan/memory_bound.h"
+#include "step/step.h"
 
 struct batch_search {
   const char *model;

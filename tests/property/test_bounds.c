@@ -1,8 +1,9 @@
 /* What no plan can do better than, against exact optima on small random steps of all families: the bounds lie
  * below every optimum, and often at it. */
 #include "optima.h"
-#include "plan/bounds.h"
-#include "plan/planner.h"
+#include "plan/cost_bound.h"
+#include "plan/memory_bound.h"
+#include "step/lower_bound.h"
 #include "step_families.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */

@@ -4,10 +4,11 @@
 
 #include <math.h>
 
-#include "plan/chain.h"
-#include "plan/checkpoints.h"
-#include "plan/planner.h"
-#include "plan/rotor.h"
+#include "papers/hong.h"
+#include "plan/planners.h"
+#include "search/chain.h"
+#include "search/rotor.h"
+#include "step/simulate.h"
 
 /* Sanitizers make everything twenty times slower: fewer cases then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "plan/planner.h"
+#include "plan/planners.h"
 
 enum { POSITIONS = 64, INSTANCES = 256, NODES = 16, LISTED = 4, ARENA = 4096 };
 

@@ -4,8 +4,10 @@
 
 #include <omp.h>
 
-#include "plan/neap_least.h"
-#include "plan/planners.h"
+#include "search/evict.h"
+#include "search/keep_all.h"
+#include "search/neap_least.h"
+#include "step/planner.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 30; }
 
@@ -42,7 +44,7 @@ static void test_rungs(void **state) {
     struct descent descent = {0}, copy = {0};
     struct simulation added[ADDED];
     struct schedule kept = {0};
-    const struct planner_options quick = {.quick = true};
+    const struct planner_options quick = {.effort = EFFORT_QUICK};
     assert_null(descent_least(&descent));
     assert_int_equal(plan_keep_all(step, UINT64_MAX, &quick, &kept), NEAP_OK);
     const uint64_t all = score_of(step, &kept).peak_bytes - step->resident_bytes;
@@ -81,7 +83,7 @@ static void test_way_down(void **state) {
     neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 20 + i * 5, (uint32_t)i + 501);
     struct descent descent = {0}, again = {0};
     struct schedule kept = {0}, evicted = {0};
-    const struct planner_options quick = {.quick = true};
+    const struct planner_options quick = {.effort = EFFORT_QUICK};
     omp_set_num_threads(4);
     assert_int_equal(find_descent(step, &descent), NEAP_OK);
     expect_way_down(step, &descent);

@@ -5,9 +5,10 @@
 
 #include <math.h>
 
-#include "plan/max_term.h"
-#include "plan/planner.h"
-#include "plan/strategy_search.h"
+#include "papers/max_term.h"
+#include "papers/strategy_search.h"
+#include "plan/planners.h"
+#include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
@@ -388,7 +389,7 @@ struct result {
 static struct result run_row(const neap_step *step, uint64_t budget, int row, bool quick) {
   struct schedule found = {0};
   struct result result = {0};
-  const struct planner_options options = {.quick = quick};
+  const struct planner_options options = {.effort = quick ? EFFORT_QUICK : EFFORT_USUAL};
   result.status = planner_find(rows[row])->plan(step, budget, &options, &found);
   if (result.status != NEAP_OK) assert_int_equal(result.status, NEAP_OVER_BUDGET);
   if (found.nodes.count > 0)

@@ -2,9 +2,10 @@
  * that; one branch after the other where they are given side by side. */
 #include "random_step.h"
 
-#include "plan/node_order.h"
-#include "plan/planners.h"
-#include "plan/simulator.h"
+#include "search/node_order.h"
+#include "search/plan_neap.h"
+#include "step/planner.h"
+#include "step/simulate.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 60 : 600; }
 

@@ -2,9 +2,10 @@
  * least peak, the lower bound lies below every plan, and the 0-1 program finds exactly the best schedule of
  * its shape. The exact search itself stands against plain enumeration. */
 #include "optima.h"
-#include "plan/checkmate.h"
-#include "plan/plan.h"
-#include "plan/planner.h"
+#include "papers/checkmate.h"
+#include "plan/planners.h"
+#include "step/lower_bound.h"
+#include "step/plan.h"
 #include "step_families.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "exhaustive.h"
-#include "plan/pebbling.h"
-#include "plan/planner.h"
-#include "plan/simulator.h"
+#include "search/pebbling.h"
+#include "step/lower_bound.h"
+#include "step/simulate.h"
 #include "step_families.h"
 
 enum { STATES = 50000, WORK = 100000000 };

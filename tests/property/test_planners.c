@@ -6,7 +6,8 @@
 #include <math.h>
 
 #include "layout/layout.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
+#include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }

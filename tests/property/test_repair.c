@@ -7,8 +7,9 @@
 
 #include "layout/core.h"
 #include "layout/layout.h"
-#include "layout/repair.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
+#include "plan/repair.h"
+#include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
 static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
@@ -43,7 +44,7 @@ static neap_step *aligned_step(enum family family, int32_t forward, uint32_t see
 static bool find_schedule(const neap_step *step, int part, struct schedule *schedule) {
   struct schedule all = {0};
   struct simulation keep;
-  const struct planner_options quick = {.quick = true};
+  const struct planner_options quick = {.effort = EFFORT_QUICK};
   assert_int_equal(planner_find("keep-all")->plan(step, UINT64_MAX, &quick, &all), NEAP_OK);
   assert_int_equal(simulate(step, all.nodes.data, (int32_t)all.nodes.count, &keep), NEAP_OK);
   schedule_free(&all);
@@ -60,12 +61,12 @@ static void test_repaired_plans(void **state) {
     struct schedule schedule = {0};
     if (find_schedule(step, 2 + i % 6, &schedule)) {
       /* A little less than the schedule itself can be laid out in, or just that. */
-      struct demand demand = {.planner = "neap", .tight = i % 3 > 0};
+      struct demand demand = {.planner = "neap", .goal = i % 3 > 0 ? GOAL_TIGHT : GOAL_FIT};
       struct neap_plan *plain, *plan, *again;
       assert_int_equal(plan_of_schedule(step, &schedule, &demand, &plain), NEAP_OK);
       const uint64_t less = LAYOUT_ALIGNMENT * (uint64_t)(i % 5);
       demand.capacity = plain->arena_bytes > less ? plain->arena_bytes - less : plain->arena_bytes;
-      demand.quick = i % 4 == 0;
+      demand.effort = i % 4 == 0 ? EFFORT_QUICK : EFFORT_USUAL;
       neap_plan_free(plain);
       assert_int_equal(plan_of_schedule(step, &schedule, &demand, &plain), NEAP_OK);
       assert_int_equal(plan_by_repair(step, &schedule, NULL, &demand, &plan), NEAP_OK);
@@ -77,11 +78,12 @@ static void test_repaired_plans(void **state) {
       expect_same(plan, again);
       const bool plain_fits = plain->arena_bytes <= demand.capacity,
                  fits = plan->arena_bytes <= demand.capacity;
-      const bool plain_tight = is_tight(plain) || !demand.tight, tight = is_tight(plan) || !demand.tight;
+      const bool plain_tight = is_tight(plain) || demand.goal == GOAL_FIT,
+                 tight = is_tight(plan) || demand.goal == GOAL_FIT;
       assert_true(fits || !plain_fits);
       if (!fits) assert_true(plan->arena_bytes <= plain->arena_bytes);
       /* What is asked for is as it was; what costs more, or holds more, brings what was missing. */
-      if (plain_fits && (plain_tight || demand.quick)) expect_same(plan, plain);
+      if (plain_fits && (plain_tight || demand.effort == EFFORT_QUICK)) expect_same(plan, plain);
       if (plain_fits) assert_true(tight || (!plain_tight && plan->cost <= plain->cost));
       if (plain_fits && plan->cost > plain->cost) assert_true(tight && !plain_tight);
       repaired += !plain_fits;
@@ -99,7 +101,7 @@ static void test_repaired_plans(void **state) {
 
 /* The instances one above the other, as if nothing could share bytes: far from tight. */
 static neap_plan *heap_up(const neap_step *step, const struct schedule *schedule) {
-  struct demand demand = {.planner = "neap", .quick = true};
+  struct demand demand = {.planner = "neap", .effort = EFFORT_QUICK};
   neap_plan *laid_out, *heap;
   assert_int_equal(plan_of_schedule(step, schedule, &demand, &laid_out), NEAP_OK);
   struct placed *placed = malloc(((size_t)laid_out->instance_count + 1) * sizeof *placed);

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "plan/search.h"
-#include "plan/simulator.h"
+#include "search/search.h"
+#include "step/simulate.h"
 
 static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 20 : 200; }
 

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "plan/simulator.h"
-#include "plan/timeline.h"
+#include "search/timeline.h"
+#include "step/simulate.h"
 
 enum { MOVES = 400, LENGTH_LIMIT = 4000 };
 

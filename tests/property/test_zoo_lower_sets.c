@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include "neap.h"
-#include "plan/planner.h"
+#include "plan/planners.h"
+#include "step/lower_bound.h"
+#include "step/simulate.h"
 
 static const struct planner_options options = {0};
 

@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
-#include "plan/checkpoints.h"
+#include "papers/bptt.h"
+#include "papers/hong.h"
+#include "papers/revolve.h"
 
 static int64_t count_forward(const chain_operations *operations) {
   int64_t count = 0;

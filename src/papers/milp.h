@@ -1,0 +1,58 @@
+/* Linear programs with some integer variables, and the solver that the library was built with (COIN-OR Clp
+ * and CBC). The solver prints nothing; its random seeds are fixed, so that results depend on wall-clock time
+ * only where `seconds` is set. */
+#ifndef NEAP_PAPERS_MILP_H
+#define NEAP_PAPERS_MILP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/vector.h"
+
+/* min cost x, row_lower <= A x <= row_upper, lower <= x <= upper; x is an integer where `integer` says so.
+ * Starts empty (all zero). */
+struct milp {
+  VECTOR(double) lower, upper, cost;   /* by column */
+  VECTOR(bool) integer;                /* by column */
+  VECTOR(double) row_lower, row_upper; /* by row */
+  VECTOR(int32_t) row_start;           /* by row: its first term */
+  VECTOR(int32_t) term_column;         /* by term */
+  VECTOR(double) term_value;           /* by term */
+};
+
+/* Rows are written in order: a row, then its terms. Terms of one column in a row add up. */
+neap_status milp_add_column(struct milp *milp, double lower, double upper, double cost, bool integer,
+                            int32_t *column);
+neap_status milp_add_row(struct milp *milp, double lower, double upper);
+neap_status milp_add_term(struct milp *milp, int32_t column, double value);
+void milp_free(struct milp *milp);
+
+bool milp_available(void); /* whether the library was built with a solver */
+
+struct milp_limits {
+  int32_t nodes;  /* of the branch and bound */
+  double seconds; /* 0: none */
+  double cutoff;  /* only solutions that cost less are wanted; infinite: any */
+};
+
+struct milp_outcome {
+  bool found;    /* a solution that keeps all limits */
+  bool finished; /* the search ended: what was found is optimal, or there is none below the cutoff */
+  double bound;  /* no solution below the cutoff costs less */
+};
+
+/* `solution`: one number a column, set where one is found. NEAP_OUT_OF_MEMORY; NEAP_UNSUPPORTED without a
+ * solver. */
+neap_status milp_solve(const struct milp *milp, const struct milp_limits *limits, double *solution,
+                       struct milp_outcome *outcome);
+
+/* The program with all columns continuous, for several solutions under changing upper bounds: each begins
+ * where the one before it ended. `iterations`: of the simplex method, beyond which nothing is found;
+ * `seconds`: the same, 0: none. */
+struct milp_relaxation;
+neap_status milp_relaxation_create(const struct milp *milp, struct milp_relaxation **relaxation);
+neap_status milp_relaxation_solve(struct milp_relaxation *relaxation, const double *upper, int32_t iterations,
+                                  double seconds, double *solution, bool *found);
+void milp_relaxation_free(struct milp_relaxation *relaxation);
+
+#endif

@@ -1,0 +1,302 @@
+/* From a step and a budget to a plan: planners, the simulator and the layout together. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "base/stop.h"
+#include "plan/cost_bound.h"
+#include "plan/memory_bound.h"
+#include "plan/plan_row.h"
+#include "plan/planners.h"
+#include "plan/repair.h"
+#include "search/descent.h"
+#include "step/tuning.h"
+
+struct choice {
+  const neap_step *step;
+  const char *name;        /* of a row, or "auto" for all */
+  uint64_t budget, bound;  /* no schedule has a peak below the bound */
+  double least_cost;       /* none within the budget costs less; 0: that is not known */
+  struct neap_plan *best;  /* the cheapest within the budget */
+  struct neap_plan *least; /* the one with the least peak, of those above it */
+  bool least_is_tight;     /* in the smallest arena that is found for it */
+};
+
+static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by_peak) {
+  if (b == NULL) return true;
+  return by_peak ? plan_bytes(a) < plan_bytes(b) : a->cost < b->cost;
+}
+
+/* Takes the plan over. */
+static void consider(struct choice *c, struct neap_plan *plan) {
+  const bool fits = c->budget != NEAP_BUDGET_MIN && plan_bytes(plan) <= c->budget;
+  struct neap_plan **place = fits ? &c->best : &c->least;
+  if (better(plan, *place, !fits)) swap_plans(place, &plan);
+  neap_plan_free(plan);
+}
+
+static bool asked(const struct choice *c, int32_t row) {
+  return strcmp(c->name, "auto") == 0 ? c->step->node_count <= planners[row].auto_limit
+                                      : strcmp(c->name, planners[row].name) == 0;
+}
+
+/* The order in which rows are asked: `keep-all`, which nothing beats where it fits; then the last row, which
+ * is mostly the best and spares others the layout. For a quick look the table's: the simple ones first. */
+static int32_t row_at(int32_t i, bool quick) {
+  if (i == 0 || quick) return i;
+  return i == 1 ? planner_count - 1 : i - 1;
+}
+
+/* Rows that can use more time get what is left of it, and no less than a LONG_MOMENT. */
+static neap_status ask_longer(struct choice *c, const struct planner_options *options, uint64_t *missing) {
+  struct planner_options longer = *options;
+  longer.effort = EFFORT_LONG;
+  for (int32_t i = 0; i < planner_count; i++) {
+    struct neap_plan *plan = NULL;
+    if (!asked(c, i) || !planners[i].loose || clock_seconds() + LONG_MOMENT > options->deadline) continue;
+    const neap_status status = plan_row(c->step, c->budget, &planners[i], &longer, c->best, &plan);
+    if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+    if (plan == NULL) continue;
+    *missing &= ~((uint64_t)1 << i);
+    consider(c, plan);
+  }
+  return NEAP_OK;
+}
+
+/* A row on a thread of its own. */
+struct task {
+  int32_t row;
+  struct neap_plan *plan;
+  struct ending ended;
+};
+
+enum { TASKS = 16 }; /* at a time */
+
+static neap_status ask_row(const struct choice *c, const struct planner_options *options, struct task *task) {
+  const struct neap_plan *best = c->step->node_count > TINY_STEP ? c->best : NULL;
+  return c->budget == NEAP_BUDGET_MIN || c->budget < c->bound
+             ? NEAP_OVER_BUDGET
+             : plan_row(c->step, c->budget, &planners[task->row], options, best, &task->plan);
+}
+
+/* Side by side: none looks at what another finds. */
+static neap_status ask_tasks(struct choice *c, const struct planner_options *options, struct task *tasks,
+                             int count, uint64_t *missing) {
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++) ending_keep(&tasks[i].ended, ask_row(c, options, &tasks[i]));
+  neap_status status = NEAP_OK;
+  for (int i = 0; i < count; i++) {
+    const bool misses = tasks[i].ended.status == NEAP_OVER_BUDGET;
+    const neap_status told = ending_tell(&tasks[i].ended);
+    if (misses) *missing |= (uint64_t)1 << tasks[i].row;
+    if (status == NEAP_OK && !misses) status = told;
+    if (tasks[i].plan != NULL) consider(c, tasks[i].plan);
+  }
+  return status;
+}
+
+/* What each row does within the budget. `missing`: a bit for each that does not meet it. */
+static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
+  const bool quick = options->effort == EFFORT_QUICK;
+  *missing = 0;
+  for (int32_t i = 0; i < planner_count;) {
+    /* The first two, and in a quick look each, may make the others needless. */
+    const int most = quick || i < 2 ? 1 : TASKS;
+    struct task tasks[TASKS] = {{0}};
+    int count = 0;
+    for (; i < planner_count && count < most; i++)
+      if (asked(c, row_at(i, quick))) tasks[count++].row = row_at(i, quick);
+    TRY(ask_tasks(c, options, tasks, count, missing));
+    if (c->best != NULL && (quick || c->best->recomputed == 0)) return NEAP_OK; /* nothing is cheaper */
+  }
+  const bool possible = c->budget != NEAP_BUDGET_MIN && c->budget >= c->bound;
+  return possible && options->deadline > 0 && !quick ? ask_longer(c, options, missing) : NEAP_OK;
+}
+
+/* The least of the rows that do not meet the budget, whatever it is; for "auto", but for tiny steps, only of
+ * those that find it at once. */
+static neap_status ask_least(struct choice *c, const struct planner_options *options, uint64_t missing) {
+  const bool every = c->step->node_count <= TINY_STEP || strcmp(c->name, "auto") != 0;
+  for (int32_t i = 0; i < planner_count; i++) {
+    struct neap_plan *plan = NULL;
+    if (!(missing >> i & 1) || (!every && planners[i].least == NULL)) continue;
+    const neap_status status = plan_row_least(c->step, &planners[i], c->bound, options, &plan);
+    if (status == NEAP_OVER_BUDGET) continue; /* this row does not take such a graph at all */
+    if (status != NEAP_OK) return status;
+    consider(c, plan);
+  }
+  return NEAP_OK;
+}
+
+/* What is found within a byte less than the least plan needs is a lesser plan, until nothing is. In all but a
+ * tiny step it would go on for long, a few bytes at a time. */
+static neap_status ask_below_least(struct choice *c, const struct planner_options *options, bool *met) {
+  *met = false;
+  if (c->step->node_count > TINY_STEP) return NEAP_OK;
+  for (;;) {
+    uint64_t missing;
+    struct choice below = {
+        .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(c->least) - 1};
+    const neap_status status = ask_within(&below, options, &missing);
+    const bool found = status == NEAP_OK && below.best != NULL;
+    if (found) swap_plans(&c->least, &below.best);
+    neap_plan_free(below.best);
+    neap_plan_free(below.least);
+    if (status != NEAP_OK || !found) return status;
+    *met = true;
+  }
+}
+
+/* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, and be laid
+ * out in fewer, so it is asked for whatever the budget: the least is the same for all. */
+static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
+  neap_status status = NEAP_OK;
+  uint64_t missing, before = UINT64_MAX;
+  for (int i = 0; i < LEAST_ROUNDS && status == NEAP_OK && plan_bytes(c->least) < before; i++) {
+    struct neap_plan *least = c->least;
+    struct choice at_least = {
+        .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(least)};
+    c->least = NULL;
+    consider(&at_least, least);
+    status = ask_within(&at_least, options, &missing);
+    neap_plan_free(at_least.least);
+    c->least = at_least.best;
+    before = plan_bytes(c->least);
+    if (status == NEAP_OK) status = plan_tighten(c->step, true, &c->least);
+  }
+  c->least_is_tight = true;
+  return status;
+}
+
+/* Only whether the budget is met. */
+static neap_status ask_quickly(struct choice *c, const struct planner_options *options) {
+  uint64_t missing;
+  TRY(ask_within(c, options, &missing));
+  RETURN_IF(c->best == NULL, NEAP_OVER_BUDGET, "no plan was found within %llu bytes",
+            (unsigned long long)c->budget);
+  return NEAP_OK;
+}
+
+static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
+  uint64_t missing;
+  TRY(ask_within(c, options, &missing));
+  if (c->best != NULL && c->step->node_count > TINY_STEP) return NEAP_OK;
+  TRY(ask_least(c, options, missing));
+  if (c->best != NULL || c->least == NULL || plan_bytes(c->least) == 0) return NEAP_OK;
+  bool met;
+  TRY(ask_below_least(c, options, &met));
+  return met ? NEAP_OK : ask_at_least(c, options);
+}
+
+/* A row that was asked for by name has said why last. */
+static neap_status say_unsuited(const struct choice *c) {
+  RETURN_IF(strcmp(c->name, "auto") == 0, NEAP_OVER_BUDGET, "no planner finds a plan for this graph");
+  return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget: %s",
+                   c->name, neap_error_message());
+}
+
+/* The plan for a budget, as above. Nobody looks for the least where it is not asked for and cannot do. */
+static neap_status plan_within(struct choice *choice, const struct planner_options *options,
+                               uint64_t *smallest) {
+  const bool least = choice->budget == NEAP_BUDGET_MIN;
+  if (smallest != NULL) *smallest = 0;
+  if (options->effort == EFFORT_QUICK && !least) return ask_quickly(choice, options);
+  RETURN_IF(smallest == NULL && !least && choice->budget < choice->bound, NEAP_OVER_BUDGET,
+            "the budget of %llu bytes cannot be met: every plan needs at least %llu",
+            (unsigned long long)choice->budget, (unsigned long long)choice->bound);
+  TRY(ask_rows(choice, options));
+  if (choice->best == NULL && choice->least == NULL) return say_unsuited(choice);
+  const bool takes_least = choice->best == NULL && (least || plan_bytes(choice->least) <= choice->budget);
+  if (takes_least) swap_plans(&choice->best, &choice->least);
+  if (choice->best != NULL)
+    return (takes_least && choice->least_is_tight) || clock_is_past(options->deadline)
+               ? NEAP_OK
+               : plan_tighten(choice->step, false, &choice->best);
+  if (smallest != NULL) *smallest = plan_bytes(choice->least);
+  return plan_over_budget(choice->name, choice->budget, plan_bytes(choice->least));
+}
+
+static neap_status bound_cost(const neap_step *step, uint64_t budget, double *cost) {
+  TRY(plan_cost_bound(step, budget, cost));
+  return plan_least_cost(step, budget, cost);
+}
+
+/* What no plan can do better than: side by side, though the cost is only told. */
+static neap_status find_bounds(struct choice *c, bool quick) {
+  enum { BYTES, COST };
+  const bool has_budget = c->budget != NEAP_BUDGET_MIN && c->budget != NEAP_BUDGET_MAX;
+  const int count = has_budget && !quick ? 2 : 1;
+  struct ending ended[2];
+#pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
+  for (int i = 0; i < count; i++)
+    ending_keep(&ended[i], i == BYTES ? plan_memory_bound(c->step, &c->bound)
+                                      : bound_cost(c->step, c->budget, &c->least_cost));
+  return status_of_tasks(ended, count);
+}
+
+/* How far from the best the plan can be. Costs added in another order differ in the last digits. */
+static neap_status add_bounds(const struct choice *c, bool quick) {
+  struct neap_plan *plan = c->best;
+  plan->lower_bound_bytes = c->bound;
+  if (quick) return NEAP_OK;
+  plan->cost_lower_bound = c->least_cost;
+  if (c->budget == NEAP_BUDGET_MIN || c->budget == NEAP_BUDGET_MAX)
+    TRY(bound_cost(c->step, c->budget == NEAP_BUDGET_MIN ? plan_bytes(plan) : c->budget,
+                   &plan->cost_lower_bound));
+  plan->proven_optimal = plan->cost <= plan->cost_lower_bound * (1 + 1e-12);
+  plan->cost_lower_bound = fmin(plan->cost_lower_bound, plan->cost);
+  return NEAP_OK;
+}
+
+neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
+                                uint64_t *smallest, neap_plan **plan) {
+  RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs a step and options");
+  struct choice choice = {
+      .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
+  RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
+            "there is no planner '%s'", choice.name);
+  const double start = clock_seconds();
+  const volatile int *before = stop_listen(options->stop);
+  struct descent descent = {0};
+  const struct planner_options planner_options = {.descent = &descent,
+                                                  .effort = options->quick ? EFFORT_QUICK : EFFORT_USUAL,
+                                                  .deadline =
+                                                      options->seconds > 0 ? start + options->seconds : 0,
+                                                  .started = start,
+                                                  .progress = options->progress,
+                                                  .context = options->context};
+  neap_status status = find_bounds(&choice, options->quick);
+  if (status == NEAP_OK)
+    status = budget == NEAP_BUDGET_MAX
+                 ? plan_row(step, budget, planner_find("keep-all"), &quick_look, NULL, &choice.best)
+                 : plan_within(&choice, &planner_options, smallest);
+  if (status == NEAP_OK) status = add_bounds(&choice, options->quick);
+  if (status == NEAP_OK) {
+    choice.best->seconds = clock_seconds() - start;
+    *plan = choice.best;
+    choice.best = NULL;
+  }
+  neap_plan_free(choice.best);
+  neap_plan_free(choice.least);
+  descent_free(&descent);
+  stop_listen(before);
+  return status;
+}
+
+neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {
+  struct neap_plan *plan = NULL;
+  const volatile int *before = stop_listen(NULL);
+  const neap_status status =
+      plan_row(step, NEAP_BUDGET_MAX, planner_find("keep-all"), &quick_look, NULL, &plan);
+  stop_listen(before);
+  if (status != NEAP_OK) return status;
+  *bytes = plan_bytes(plan);
+  neap_plan_free(plan);
+  return NEAP_OK;
+}
+
+neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
+                           neap_plan **plan) {
+  return neap_plan_make_with(step, budget, &(neap_plan_options){.planner = planner}, smallest, plan);
+}

@@ -1,0 +1,10 @@
+/* The row `neap`: Neap's own planner (docs/design.md, "The search"). */
+#ifndef NEAP_SEARCH_PLAN_NEAP_H
+#define NEAP_SEARCH_PLAN_NEAP_H
+
+#include "step/planner.h"
+
+planner_function plan_neap;
+least_function plan_neap_least;
+
+#endif

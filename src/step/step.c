@@ -1,0 +1,229 @@
+#include "step/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const role_names[ROLE_COUNT] = {[NEAP_ROLE_VALUE] = "value",
+                                            [NEAP_ROLE_INPUT] = "input",
+                                            [NEAP_ROLE_PARAMETER] = "parameter",
+                                            [NEAP_ROLE_STATE] = "state"};
+const char *const pass_names[PASS_COUNT] = {
+    [NEAP_PASS_FORWARD] = "forward", [NEAP_PASS_BACKWARD] = "backward", [NEAP_PASS_UPDATE] = "update"};
+
+/* Of the sum of all costs: a plan with very many repeats stays finite. */
+static const double COST_LIMIT = 1e300;
+
+/* ---- Copying ---- */
+
+static neap_status copy_draft(const struct neap_step *draft, struct neap_step *step) {
+  struct region *region = &step->region;
+  step->tensor_count = draft->tensor_count;
+  step->node_count = draft->node_count;
+  step->output_count = draft->output_count;
+  step->name = region_string(region, draft->name != NULL ? draft->name : "");
+  step->tensors = region_copy(region, draft->tensors, (size_t)draft->tensor_count, sizeof *step->tensors);
+  step->nodes = region_copy(region, draft->nodes, (size_t)draft->node_count, sizeof *step->nodes);
+  step->outputs = region_copy(region, draft->outputs, (size_t)draft->output_count, sizeof *step->outputs);
+  RETURN_IF(!step->name || !step->tensors || !step->nodes || !step->outputs, NEAP_OUT_OF_MEMORY,
+            "graph: out of memory");
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    struct step_tensor *tensor = &step->tensors[t];
+    tensor->name = region_string(region, tensor->name != NULL ? tensor->name : "");
+    RETURN_IF_NULL(tensor->name);
+    tensor->producer = tensor->updater = -1;
+    tensor->is_output = false;
+  }
+  for (int32_t v = 0; v < step->node_count; v++) {
+    struct step_node *node = &step->nodes[v];
+    node->name = region_string(region, node->name != NULL ? node->name : "");
+    node->op = region_string(region, node->op != NULL ? node->op : "");
+    node->inputs = region_copy(region, node->inputs, (size_t)node->input_count, sizeof *node->inputs);
+    node->outputs = region_copy(region, node->outputs, (size_t)node->output_count, sizeof *node->outputs);
+    node->updates = region_copy(region, node->updates, (size_t)node->update_count, sizeof *node->updates);
+    node->inplace = region_copy(region, node->inplace, (size_t)node->inplace_count, sizeof *node->inplace);
+    RETURN_IF(!node->name || !node->op || !node->inputs || !node->outputs || !node->updates || !node->inplace,
+              NEAP_OUT_OF_MEMORY, "graph: out of memory");
+  }
+  return NEAP_OK;
+}
+
+/* ---- Rules ---- */
+
+#define NODE_RULE(condition, ...) RETURN_IF(!(condition), NEAP_BAD_FORMAT, __VA_ARGS__)
+
+static neap_status check_ids(const struct neap_step *step, int32_t v, const char *field, const int32_t *ids,
+                             int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    NODE_RULE(ids[i] >= 0 && ids[i] < step->tensor_count,
+              "nodes[%d].%s[%d]: tensor %d is out of range (0 to %d)", v, field, i, ids[i],
+              step->tensor_count - 1);
+  return NEAP_OK;
+}
+
+/* Ranges, producers and updaters of one node. */
+static neap_status check_node(struct neap_step *step, int32_t v) {
+  const struct step_node *node = &step->nodes[v];
+  NODE_RULE(isfinite(node->cost) && node->cost >= 0, "nodes[%d].cost: %g is not a finite number of 0 or more",
+            v, node->cost);
+  TRY(check_ids(step, v, "inputs", node->inputs, node->input_count));
+  TRY(check_ids(step, v, "outputs", node->outputs, node->output_count));
+  TRY(check_ids(step, v, "updates", node->updates, node->update_count));
+  for (int32_t i = 0; i < node->output_count; i++) {
+    struct step_tensor *tensor = &step->tensors[node->outputs[i]];
+    NODE_RULE(tensor->role == NEAP_ROLE_VALUE, "nodes[%d].outputs[%d]: tensor %d ('%s') is not a value", v, i,
+              node->outputs[i], tensor->name);
+    NODE_RULE(tensor->producer < 0, "nodes[%d].outputs[%d]: tensor %d ('%s') is made by node %d already", v,
+              i, node->outputs[i], tensor->name, tensor->producer);
+    tensor->producer = v;
+  }
+  for (int32_t i = 0; i < node->update_count; i++) {
+    struct step_tensor *tensor = &step->tensors[node->updates[i]];
+    NODE_RULE(tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE,
+              "nodes[%d].updates[%d]: tensor %d ('%s') is neither parameter nor state", v, i,
+              node->updates[i], tensor->name);
+    NODE_RULE(tensor->updater < 0, "nodes[%d].updates[%d]: tensor %d ('%s') is updated by node %d already", v,
+              i, node->updates[i], tensor->name, tensor->updater);
+    tensor->updater = v;
+  }
+  for (int32_t i = 0; i < node->inplace_count; i++) {
+    const struct inplace_pair pair = node->inplace[i];
+    NODE_RULE(pair.output >= 0 && pair.output < node->output_count && pair.input >= 0 &&
+                  pair.input < node->input_count,
+              "nodes[%d].inplace[%d]: [%d, %d] are not positions in its %d outputs and %d inputs", v, i,
+              pair.output, pair.input, node->output_count, node->input_count);
+  }
+  return NEAP_OK;
+}
+
+/* The order of the nodes is valid as it is: values are made before they are read, updates come after all
+ * readers. */
+static neap_status check_order(const struct neap_step *step) {
+  for (int32_t v = 0; v < step->node_count; v++) {
+    const struct step_node *node = &step->nodes[v];
+    for (int32_t i = 0; i < node->input_count; i++) {
+      const struct step_tensor *tensor = &step->tensors[node->inputs[i]];
+      NODE_RULE(tensor->role != NEAP_ROLE_VALUE || (tensor->producer >= 0 && tensor->producer < v),
+                "nodes[%d].inputs[%d]: tensor %d ('%s') is read before it is made (wrong order or a cycle)",
+                v, i, node->inputs[i], tensor->name);
+      NODE_RULE(tensor->updater < 0 || tensor->updater >= v,
+                "nodes[%d].inputs[%d]: tensor %d ('%s') is read after node %d updates it", v, i,
+                node->inputs[i], tensor->name, tensor->updater);
+    }
+  }
+  for (int32_t t = 0; t < step->tensor_count; t++)
+    NODE_RULE(step->tensors[t].role != NEAP_ROLE_VALUE || step->tensors[t].producer >= 0,
+              "tensors[%d] ('%s'): no node makes this value", t, step->tensors[t].name);
+  for (int32_t i = 0; i < step->output_count; i++) {
+    const int32_t t = step->outputs[i];
+    NODE_RULE(t >= 0 && t < step->tensor_count, "outputs[%d]: tensor %d is out of range (0 to %d)", i, t,
+              step->tensor_count - 1);
+    NODE_RULE(step->tensors[t].role == NEAP_ROLE_VALUE, "outputs[%d]: tensor %d ('%s') is not a value", i, t,
+              step->tensors[t].name);
+    step->tensors[t].is_output = true;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Derived fields ---- */
+
+static neap_status derive_readers(struct neap_step *step) {
+  const size_t tensors = (size_t)step->tensor_count;
+  int32_t *start = region_alloc(&step->region, tensors + 2, sizeof *start),
+          *last = calloc(tensors + 1, sizeof *last), *readers = NULL;
+  uint64_t total = 0;
+  for (int32_t v = 0; v < step->node_count; v++) total += (uint64_t)step->nodes[v].input_count;
+  if (total < INT32_MAX) readers = region_alloc(&step->region, (size_t)total, sizeof *readers);
+  if (start == NULL || last == NULL || readers == NULL) {
+    free(last);
+    return neap_fail(total < INT32_MAX ? NEAP_OUT_OF_MEMORY : NEAP_TOO_LARGE,
+                     "graph: no memory for %llu reads", (unsigned long long)total);
+  }
+  /* Count into start[t + 2], then place through start[t + 1], which ends where t + 1 begins. `last` marks the
+   * reader seen last. */
+  for (int place = 0; place < 2; place++) {
+    memset(last, 0, tensors * sizeof *last);
+    for (int32_t v = 0; v < step->node_count; v++)
+      for (int32_t i = 0; i < step->nodes[v].input_count; i++) {
+        const int32_t t = step->nodes[v].inputs[i];
+        if (last[t] == v + 1) continue;
+        last[t] = v + 1;
+        if (place)
+          readers[start[t + 1]++] = v;
+        else
+          start[t + 2]++;
+      }
+    for (size_t t = 2; !place && t < tensors + 2; t++) start[t] += start[t - 1];
+  }
+  free(last);
+  step->reader_start = start;
+  step->readers = readers;
+  return NEAP_OK;
+}
+
+static neap_status derive_sums(struct neap_step *step) {
+  uint64_t total = 0;
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    RETURN_IF(__builtin_add_overflow(total, step->tensors[t].bytes, &total) || total > INT64_MAX,
+              NEAP_BAD_FORMAT, "tensors[%d].bytes: the sum of all sizes overflows", t);
+    if (step->tensors[t].role != NEAP_ROLE_VALUE) step->resident_bytes += step->tensors[t].bytes;
+  }
+  for (int32_t v = 0; v < step->node_count; v++) {
+    RETURN_IF(__builtin_add_overflow(total, step->nodes[v].workspace, &total) || total > INT64_MAX,
+              NEAP_BAD_FORMAT, "nodes[%d].workspace: the sum of all sizes overflows", v);
+    step->base_cost += step->nodes[v].cost;
+  }
+  RETURN_IF(!(step->base_cost <= COST_LIMIT), NEAP_BAD_FORMAT,
+            "the sum of all costs is %g; at most %g can be planned with", step->base_cost, COST_LIMIT);
+  return NEAP_OK;
+}
+
+static neap_status build(const struct neap_step *draft, struct neap_step *step) {
+  TRY(copy_draft(draft, step));
+  for (int32_t v = 0; v < step->node_count; v++) TRY(check_node(step, v));
+  TRY(check_order(step));
+  TRY(derive_readers(step));
+  return derive_sums(step);
+}
+
+neap_status step_create(const struct neap_step *draft, struct neap_step **out) {
+  struct neap_step *step = calloc(1, sizeof *step);
+  RETURN_IF_NULL(step);
+  const neap_status status = build(draft, step);
+  if (status != NEAP_OK) {
+    neap_step_free(step);
+    return status;
+  }
+  *out = step;
+  return NEAP_OK;
+}
+
+void neap_step_free(neap_step *step) {
+  if (step == NULL) return;
+  region_free(&step->region);
+  free(step);
+}
+
+void neap_step_describe(const neap_step *step, neap_step_info *info) {
+  *info = (neap_step_info){.name = step->name,
+                           .tensors = step->tensor_count,
+                           .nodes = step->node_count,
+                           .resident_bytes = step->resident_bytes,
+                           .base_cost = step->base_cost};
+}
+
+neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op) {
+  RETURN_IF(node < 0 || node >= step->node_count, NEAP_INVALID_ARGUMENT, "there is no node %d; there are %d",
+            node, step->node_count);
+  *name = step->nodes[node].name;
+  *op = step->nodes[node].op;
+  return NEAP_OK;
+}
+
+neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes) {
+  RETURN_IF(tensor < 0 || tensor >= step->tensor_count, NEAP_INVALID_ARGUMENT,
+            "there is no tensor %d; there are %d", tensor, step->tensor_count);
+  *name = step->tensors[tensor].name;
+  *bytes = step->tensors[tensor].bytes;
+  return NEAP_OK;
+}

@@ -1,0 +1,72 @@
+/* A training step as the planners see it: tensors with bytes and roles, nodes with costs; no operators, no
+ * shapes, no data. This is what a graph file holds (docs/formats.md) and what lowering makes of a graph.
+ *
+ * Rules (docs/formats.md, "Graph file"):
+ * - inputs, parameters and states are resident; a value is made by exactly one node;
+ * - nodes stand in an order that is valid as it is;
+ * - a node that lists a tensor in its updates runs once, after every other node that reads the tensor;
+ * - in-place pair (output position, input position): the two may share bytes when that read is the last of
+ *   the input's instance, the input is a value (not resident) and is at least as large. At that position the
+ *   larger counts once. Each output takes over at most one input and each input is taken over at most once;
+ *   pairs are tried in their order. */
+#ifndef NEAP_STEP_STEP_H
+#define NEAP_STEP_STEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/region.h"
+#include "base/status.h"
+
+enum { ROLE_COUNT = NEAP_ROLE_STATE + 1, PASS_COUNT = NEAP_PASS_UPDATE + 1 };
+
+extern const char *const role_names[ROLE_COUNT]; /* as in the graph file */
+extern const char *const pass_names[PASS_COUNT];
+
+struct inplace_pair {
+  int32_t output, input; /* positions in the node's lists */
+};
+
+struct step_tensor {
+  const char *name;
+  uint64_t bytes;
+  neap_role role;
+  int32_t producer; /* node that makes it; -1 when resident */
+  int32_t updater;  /* node that updates it; -1 when none */
+  bool is_output;   /* live at the end of the step */
+};
+
+struct step_node {
+  const char *name, *op;
+  neap_pass pass;
+  bool repeatable;
+  double cost;        /* any unit, the same for the whole step; >= 0 */
+  uint64_t workspace; /* bytes, while the node runs */
+  int32_t input_count, output_count, update_count, inplace_count;
+  const int32_t *inputs, *outputs, *updates; /* tensor ids */
+  const struct inplace_pair *inplace;
+};
+
+struct neap_step {
+  struct region region; /* owns all that is pointed to */
+  const char *name;
+  int32_t tensor_count, node_count, output_count;
+  struct step_tensor *tensors;
+  struct step_node *nodes;
+  const int32_t *outputs; /* tensor ids */
+
+  /* Derived. Readers of tensor t: readers[reader_start[t] .. reader_start[t + 1]), rising node ids, each
+   * node once, whether or not it reads the tensor several times. */
+  const int32_t *reader_start, *readers;
+  uint64_t resident_bytes; /* sum over tensors that are not values */
+  double base_cost;        /* sum over nodes, each once, in node order */
+};
+
+/* Checks every rule above, fills the derived fields and copies all of `draft` (whose derived fields,
+ * producer, updater and is_output are ignored) into a new step that the caller frees with neap_step_free.
+ * Any node count up to INT32_MAX. Errors: NEAP_BAD_FORMAT naming the node or tensor (cycle or wrong order,
+ * duplicate producer, id out of range, overflow of a sum, negative or non-finite cost). */
+neap_status step_create(const struct neap_step *draft, struct neap_step **out);
+
+#endif

@@ -70,7 +70,8 @@ typedef struct neap_builder neap_builder; /* makes a graph */
  * gives one back, so only neap_builder_finish has to be checked. */
 typedef int32_t neap_tensor;
 
-typedef enum neap_dtype { NEAP_F32, NEAP_I32, NEAP_U8, NEAP_F64, NEAP_BIT } neap_dtype; /* BIT: 8 a byte */
+/* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. */
+typedef enum neap_dtype { NEAP_F32, NEAP_I32, NEAP_U8, NEAP_F64, NEAP_BIT, NEAP_BF16, NEAP_F16 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };
 
@@ -161,6 +162,11 @@ neap_tensor neap_sqrt(neap_builder *b, neap_tensor x);
 neap_tensor neap_power(neap_builder *b, neap_tensor x, float exponent);
 neap_tensor neap_clip(neap_builder *b, neap_tensor x, float lowest, float highest);
 neap_tensor neap_scale(neap_builder *b, neap_tensor x, float factor, float offset); /* factor x + offset */
+
+/* The same elements in f32, bf16 or f16, to the nearest; f16 keeps what is too large for it as its largest
+ * number. What is element by element takes all three types, the rest takes f32: cast to bf16 what is to be
+ * kept in half the memory, and back where it is read. */
+neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype);
 
 /* Of two tensors, whose dimensions from the last one on are equal, or 1 in one of them. */
 neap_tensor neap_add(neap_builder *b, neap_tensor x, neap_tensor y);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "kernel/kernel.h"
 
 #define assert_ok(expression) assert_int_equal_message_(expression, #expression)
@@ -111,6 +112,10 @@ static inline void interpreter_write(const struct interpreter *m, int32_t id, co
       ((uint8_t *)m->data[id])[at / 8] |= (uint8_t)((values[i] != 0) << at % 8);
     else if (t->dtype == NEAP_U8)
       ((uint8_t *)m->data[id])[at] = (uint8_t)values[i];
+    else if (t->dtype == NEAP_BF16)
+      ((uint16_t *)m->data[id])[at] = bf16_from_float((float)values[i]);
+    else if (t->dtype == NEAP_F16)
+      ((uint16_t *)m->data[id])[at] = f16_from_float((float)values[i]);
     else if (t->dtype == NEAP_F64)
       ((double *)m->data[id])[at] = values[i];
     else
@@ -129,12 +134,14 @@ static inline double *interpreter_read(const struct interpreter *m, int32_t id) 
     assert_ok(m->lowered->backend->export_variable(m->lowered->state, t, format, m->data[id], plain));
   for (int64_t i = 0; i < t->elements; i++) {
     const int64_t at = element_position(t, format, i);
-    values[i] = format.packed != NULL  ? (double)plain[i]
-                : t->dtype == NEAP_I32 ? ((const int32_t *)m->data[id])[at]
-                : t->dtype == NEAP_BIT ? ((const uint8_t *)m->data[id])[at / 8] >> at % 8 & 1
-                : t->dtype == NEAP_U8  ? ((const uint8_t *)m->data[id])[at]
-                : t->dtype == NEAP_F64 ? ((const double *)m->data[id])[at]
-                                       : (double)((const float *)m->data[id])[at];
+    values[i] = format.packed != NULL   ? (double)plain[i]
+                : t->dtype == NEAP_I32  ? ((const int32_t *)m->data[id])[at]
+                : t->dtype == NEAP_BIT  ? ((const uint8_t *)m->data[id])[at / 8] >> at % 8 & 1
+                : t->dtype == NEAP_U8   ? ((const uint8_t *)m->data[id])[at]
+                : t->dtype == NEAP_BF16 ? (double)bf16_to_float(((const uint16_t *)m->data[id])[at])
+                : t->dtype == NEAP_F16  ? (double)f16_to_float(((const uint16_t *)m->data[id])[at])
+                : t->dtype == NEAP_F64  ? ((const double *)m->data[id])[at]
+                                        : (double)((const float *)m->data[id])[at];
   }
   free(plain);
   return values;

@@ -28,7 +28,8 @@ struct op_case {
   neap_conv_transposed_options transposed;
   neap_crop_options crop; /* of a resize: the output's height and width */
   bool align;
-  bool dense; /* a label for each pixel: the head is a 1x1 convolution */
+  bool rounds; /* to few bits: no derivative, and sums that differ in the last bit differ by more */
+  bool dense;  /* a label for each pixel: the head is a 1x1 convolution */
 };
 
 static inline neap_tensor apply_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -218,6 +219,12 @@ static inline neap_tensor apply_clip(neap_builder *b, neap_tensor x, const struc
 static inline neap_tensor apply_scale(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)c;
   return neap_scale(b, x, -1.5f, 0.25f);
+}
+
+/* Kept in 16 bits; some operators work on it as it is. */
+static inline neap_tensor apply_storage(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor kept = neap_cast(b, x, (neap_dtype)c->first);
+  return neap_cast(b, neap_multiply(b, neap_relu(b, kept), neap_sigmoid(b, kept)), NEAP_F32);
 }
 
 /* With a vector of the last axis, and with one of the channels. */
@@ -535,6 +542,10 @@ static const struct op_case op_cases[] = {
     {"power -0.5", apply_power, .dims = {5, 13}, .probability = -0.5f},
     {"clip", apply_clip, .dims = {2, 16, 5, 7}},
     {"scale", apply_scale, .dims = {2, 3, 5, 7}},
+    {"bf16", apply_storage, .dims = {2, 16, 5, 4}, .first = NEAP_BF16, .rounds = true},
+    {"f16", apply_storage, .dims = {2, 16, 5, 4}, .first = NEAP_F16, .rounds = true},
+    {"bf16 odd channels", apply_storage, .dims = {2, 5, 9, 7}, .first = NEAP_BF16, .rounds = true},
+    {"f16 of a matrix", apply_storage, .dims = {5, 13}, .first = NEAP_F16, .rounds = true},
     {"broadcast", apply_broadcast, .dims = {2, 16, 5, 4}},
     {"broadcast of a matrix", apply_broadcast, .dims = {6, 9}},
     {"outer product", apply_outer, .dims = {6, 9}},

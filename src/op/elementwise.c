@@ -236,6 +236,13 @@ static neap_status gradient_cast(struct gradient *g, const struct node *n) {
 const struct op_row op_row_cast = {"Cast",        "the same elements in another type", "cast", 1, infer_cast,
                                    gradient_cast, ROW_ATTRIBUTES(cast_attributes)};
 
+neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
+  if (builder_ready(b) && dtype != NEAP_F32 && dtype != NEAP_BF16 && dtype != NEAP_F16)
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT, "Cast: f32, bf16 and f16 are possible, not type %d", (int)dtype));
+  return builder_next(b, OP_CAST, (union attributes){.dtype = (int32_t)dtype}, &x, 1);
+}
+
 /* ---- Dropout ---- */
 
 static const struct attribute_row dropout_attributes[] = {

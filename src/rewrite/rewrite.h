@@ -21,7 +21,8 @@ neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out
  * hangs on is gone, inputs, parameters and states too. NEAP_INVALID_ARGUMENT: the graph names no output. */
 neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph **out);
 
-/* Every f32 becomes f64, but for inputs, which keep their type and are cast. */
+/* Every real number becomes f64, but for inputs, which keep their type and are cast. Casts to types of fewer
+ * bits still round to those. */
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Graphs for one training step that leave the same bits behind. Which has the cheapest plan hangs on the

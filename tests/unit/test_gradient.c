@@ -98,7 +98,8 @@ static void check_case(const struct op_case *c) {
 
 static void test_central_differences(void **state) {
   (void)state;
-  for (int i = 0; i < OP_CASES; i++) check_case(&op_cases[i]);
+  for (int i = 0; i < OP_CASES; i++)
+    if (!op_cases[i].rounds) check_case(&op_cases[i]); /* a step function has no differences */
 }
 
 /* The gradients before an operator are not all zero, or the differences above would compare nothing. */

@@ -1,7 +1,7 @@
 /* Convolutions, matrix products and packed weights: oneDNN's. */
 #include <string.h>
 
-#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/typed.h"
 
 /* ---- Which algorithm ---- */
 
@@ -307,7 +307,11 @@ static neap_status run_packed_reorder(const struct kernel *kernel, void *const *
 static neap_status run_reorder(const struct kernel *kernel, void *const *in, void *const *out,
                                void *workspace, const struct run_context *context) {
   (void)workspace, (void)context;
-  cpu_kernel(kernel)->kernels->reorder(cpu_kernel(kernel)->a, cpu_kernel(kernel)->b, in[0], out[0]);
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  if (kernel_input(kernel, 0)->dtype == NEAP_F32)
+    k->kernels->reorder(k->a, k->b, in[0], out[0]);
+  else
+    k->kernels->reorder_half(k->a, k->b, in[0], out[0]);
   return NEAP_OK;
 }
 
@@ -318,7 +322,7 @@ neap_status prepare_reorder(void *state, const struct neap_graph *graph, const s
   const struct dnn_layout *from = p->inputs[0].packed, *to = p->outputs[0].packed;
   if (from == NULL && to == NULL) {
     const struct tensor *x = tensor(graph, node->inputs[0]);
-    RETURN_IF(x->dtype != NEAP_F32, NEAP_UNSUPPORTED, "Reorder '%s': only f32 is reordered", node->name);
+    TRY(need_storage(x));
     kernel.a = activation_of(x, p->inputs[0]);
     kernel.b = activation_of(x, p->outputs[0]);
     return cpu_finish(cpu, p, run_reorder, kernel);

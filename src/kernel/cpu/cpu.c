@@ -165,8 +165,36 @@ static cpu_prepare *const prepares[OP_COUNT] = {
 #undef OP
 };
 
+/* What is element by element takes every type of storage; all else takes f32. */
+static bool takes_any_storage(const struct neap_graph *graph, const struct node *node) {
+  static const bool any[OP_COUNT] = {
+      [OP_CAST] = true,
+#define UNARY(NAME, id, ...)  [OP_##NAME] = true, [OP_##NAME##_BACKWARD] = true,
+#define BINARY(NAME, id, ...) [OP_##NAME] = true,
+#include "op/elementwise_list.h"
+  };
+  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
+  return any[node->op] && (y == NULL || same_shape(x, y));
+}
+
+static neap_status check_types(const struct neap_graph *graph, const struct node *node) {
+  const bool any = takes_any_storage(graph, node);
+  for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
+    const struct tensor *t = i < node->input_count
+                                 ? node_input(graph, node, i)
+                                 : &graph->tensors.data[node->outputs[i - node->input_count]];
+    if (t == NULL || !dtype_rows[t->dtype].real) continue;
+    RETURN_IF(t->dtype != NEAP_F32 && !(any && (t->dtype == NEAP_BF16 || t->dtype == NEAP_F16)),
+              NEAP_UNSUPPORTED,
+              "the cpu backend has no kernel for '%s' in %s; cast it to f32 before (neap_cast)", t->name,
+              dtype_rows[t->dtype].name);
+  }
+  return NEAP_OK;
+}
+
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
+  if (node->op != OP_REORDER) TRY(check_types(graph, node));
   return prepares[node->op](state, graph, node, p);
 }
 

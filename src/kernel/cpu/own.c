@@ -1,7 +1,8 @@
 /* Operators that run on our own kernels (isa/). Each is a line of `run` and a line of what it wants. */
 #include <math.h>
+#include <string.h>
 
-#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/typed.h"
 #include "kernel/random_stream.h"
 
 #define RUN(name)                                                                                            \
@@ -84,8 +85,11 @@ PREPARE(prepare_running_statistics) {
 
 /* ---- Elementwise ---- */
 
-#define KERNEL_OF_X(id) K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), in[0], in[1], out[0])
-#define KERNEL_OF_Y(id) KERNEL_OF_X(id)
+#define CHUNK_OF_X(id)       k->id##_backward(count, scalars_of(node), in[0], in[1], out)
+#define CHUNK_OF_Y(id)       CHUNK_OF_X(id)
+#define CHUNK_OF_NOTHING(id) k->id##_backward(count, scalars_of(node), NULL, in[0], out)
+#define KERNEL_OF_X(id)      K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), in[0], in[1], out[0])
+#define KERNEL_OF_Y(id)      KERNEL_OF_X(id)
 #define KERNEL_OF_NOTHING(id)                                                                                \
   K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), NULL, in[0], out[0])
 
@@ -103,10 +107,19 @@ static void need_zeros_kept(const struct neap_graph *graph, const struct node *n
 
 static const float zero = 0;
 
+#define CHUNK(name)                                                                                          \
+  static void name(const struct cpu_kernels *k, const struct node *node, int64_t count,                      \
+                   const float *const *in, float *out)
+
 #define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+  CHUNK(chunk_##id) { k->id(count, scalars_of(node), in[0], out); }                                          \
+  CHUNK(chunk_##id##_backward) { CHUNK_OF_##KEEPS(id); }                                                     \
   RUN(run_##id) {                                                                                            \
     (void)workspace, (void)context;                                                                          \
-    K->id(stored(A), scalars_of(kernel_node(kernel)), in[0], out[0]);                                        \
+    if (is_f32(kernel))                                                                                      \
+      K->id(stored(A), scalars_of(kernel_node(kernel)), in[0], out[0]);                                      \
+    else                                                                                                     \
+      run_typed(kernel, in, out, stored(A), chunk_##id);                                                     \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id) {                                                                                    \
@@ -117,7 +130,10 @@ static const float zero = 0;
   }                                                                                                          \
   RUN(run_##id##_backward) {                                                                                 \
     (void)workspace, (void)context;                                                                          \
-    KERNEL_OF_##KEEPS(id);                                                                                   \
+    if (is_f32(kernel))                                                                                      \
+      KERNEL_OF_##KEEPS(id);                                                                                 \
+    else                                                                                                     \
+      run_typed(kernel, in, out, stored(A), chunk_##id##_backward);                                          \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id##_backward) {                                                                         \
@@ -148,11 +164,19 @@ PREPARE(prepare_relu_mask_backward) {
   return prepare_alike(state, graph, node, p, run_relu_mask_backward, 3, false);
 }
 
+CHUNK(chunk_cast) {
+  (void)k, (void)node;
+  memcpy(out, in[0], (size_t)count * sizeof *out);
+}
+RUN(run_cast) {
+  (void)workspace, (void)context;
+  run_typed(kernel, in, out, stored(A), chunk_cast);
+  return NEAP_OK;
+}
 PREPARE(prepare_cast) {
-  (void)state, (void)p;
-  return neap_fail(NEAP_UNSUPPORTED, "no kernel from %s to %s",
-                   dtype_rows[node_input(graph, node, 0)->dtype].name,
-                   dtype_rows[graph->tensors.data[node->outputs[0]].dtype].name);
+  TRY(need_storage(node_input(graph, node, 0)));
+  TRY(need_storage(&graph->tensors.data[node->outputs[0]]));
+  return prepare_alike(state, graph, node, p, run_cast, 1, false);
 }
 
 RUN(run_dropout) {

@@ -1,6 +1,6 @@
 /* Operators on tensors of any shape, with kernels of our own, in row-major order; what works element by
  * element on equal shapes takes any format. */
-#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/typed.h"
 
 #define RUN(name)                                                                                            \
   static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
@@ -76,14 +76,22 @@ static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *grap
     p->inputs[0] = (struct memory_format){.lanes = x->dims[1]}; /* padding holds 0 */
   if (!format_chosen(p->inputs[0])) p->inputs[0] = ROW_MAJOR;
   p->inputs[1] = p->outputs[0] = p->inputs[0];
-  const uint64_t count = cpu_backend.format_bytes(x, p->inputs[0]) / sizeof(float);
+  const uint64_t count = cpu_backend.format_bytes(x, p->inputs[0]) / dtype_bytes(x->dtype, 1);
   return cpu_finish(cpu, p, alike, (struct cpu_kernel){.count = count});
 }
 
 #define BINARY(NAME, id, text, about, value)                                                                 \
+  static void chunk_##id(const struct cpu_kernels *k, const struct node *node, int64_t count,                \
+                         const float *const *in, float *out) {                                               \
+    (void)node;                                                                                              \
+    k->id(count, in[0], in[1], out);                                                                         \
+  }                                                                                                          \
   RUN(run_##id) {                                                                                            \
     UNUSED;                                                                                                  \
-    K->id((int64_t)cpu_kernel(kernel)->count, in[0], in[1], out[0]);                                         \
+    if (is_f32(kernel))                                                                                      \
+      K->id((int64_t)cpu_kernel(kernel)->count, in[0], in[1], out[0]);                                       \
+    else                                                                                                     \
+      run_typed(kernel, in, out, (int64_t)cpu_kernel(kernel)->count, chunk_##id);                            \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   RUN(run_##id##_broadcast) {                                                                                \

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/random.h"
 #include "kernel/random_stream.h"
 #include "kernel/ref/ref.h"
@@ -273,21 +274,32 @@ RUN(run_relu_mask_backward) {
   return NEAP_OK;
 }
 
+/* As the type that a cast names holds it: the tensor itself was widened. f32 stands for f64 here. */
+static double rounded(double x, neap_dtype dtype) {
+  const float f = (float)x;
+  switch (dtype) {
+  case NEAP_BF16:
+    return (double)bf16_to_float(bf16_from_float(f));
+  case NEAP_F16:
+    return (double)f16_to_float(f16_from_float(f));
+  default:
+    return x;
+  }
+}
+
+/* Of an input in its own type, or of what was widened. */
 static double element(const void *data, neap_dtype dtype, int64_t i) {
-  return dtype == NEAP_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+  return dtype == NEAP_F64    ? ((const double *)data)[i]
+         : dtype == NEAP_BF16 ? (double)bf16_to_float(((const uint16_t *)data)[i])
+         : dtype == NEAP_F16  ? (double)f16_to_float(((const uint16_t *)data)[i])
+                              : (double)((const float *)data)[i];
 }
 
 RUN(run_cast) {
   UNUSED;
-  const neap_dtype from = kernel_input(kernel, 0)->dtype;
-  const bool wide = kernel_output(kernel, 0)->dtype == NEAP_F64;
-  FOR(i, kernel_output(kernel, 0)->elements) {
-    const double x = element(in[0], from, i);
-    if (wide)
-      ((double *)out[0])[i] = x;
-    else
-      ((float *)out[0])[i] = (float)x;
-  }
+  FOR(i, kernel_output(kernel, 0)->elements)
+  ((double *)out[0])[i] =
+      rounded(element(in[0], kernel_input(kernel, 0)->dtype, i), (neap_dtype)ATTRIBUTES->dtype);
   return NEAP_OK;
 }
 

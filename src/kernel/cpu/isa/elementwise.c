@@ -195,22 +195,27 @@ void ISA(dropout)(struct activation a, struct random_key key, float probability,
 
 /* ---- Layouts ---- */
 
-void ISA(reorder)(struct activation from, struct activation to, const float *x, float *y) {
-  enum { PIXELS = 64 }; /* that stay in the cache while their channels pass by */
-  const int64_t pixels = pixels_of(from), stored = blocks_of(to) * to.lanes;
-#pragma omp parallel for collapse(2) if (stored_elements(to) >= PARALLEL_FROM)
-  for (int64_t n = 0; n < to.images; n++)
-    for (int64_t begin = 0; begin < pixels; begin += PIXELS) {
-      const int64_t count = pixels - begin < PIXELS ? pixels - begin : PIXELS;
-      for (int64_t c = 0; c < stored; c++) {
-        float *out = y + ((n * blocks_of(to) + c / to.lanes) * pixels + begin) * to.lanes + c % to.lanes;
-        if (c < from.channels) {
-          const float *in =
-              x + ((n * blocks_of(from) + c / from.lanes) * pixels + begin) * from.lanes + c % from.lanes;
-          for (int64_t p = 0; p < count; p++) out[p * to.lanes] = in[p * from.lanes];
-        } else {
-          for (int64_t p = 0; p < count; p++) out[p * to.lanes] = 0;
-        }
-      }
-    }
-}
+/* Elements of any type, which are moved and nothing else. */
+#define PRAGMA(text) _Pragma(#text)
+#define REORDER(name, type)                                                                                  \
+  void ISA(name)(struct activation from, struct activation to, const type *x, type *y) {                     \
+    enum { PIXELS = 64 }; /* that stay in the cache while their channels pass by */                          \
+    const int64_t pixels = pixels_of(from), stored = blocks_of(to) * to.lanes;                               \
+    PRAGMA(omp parallel for collapse(2) if (stored_elements(to) >= PARALLEL_FROM))                           \
+    for (int64_t n = 0; n < to.images; n++)                                                                  \
+      for (int64_t begin = 0; begin < pixels; begin += PIXELS) {                                             \
+        const int64_t count = pixels - begin < PIXELS ? pixels - begin : PIXELS;                             \
+        for (int64_t c = 0; c < stored; c++) {                                                               \
+          type *out = y + ((n * blocks_of(to) + c / to.lanes) * pixels + begin) * to.lanes + c % to.lanes;   \
+          if (c < from.channels) {                                                                           \
+            const type *in =                                                                                 \
+                x + ((n * blocks_of(from) + c / from.lanes) * pixels + begin) * from.lanes + c % from.lanes; \
+            for (int64_t p = 0; p < count; p++) out[p * to.lanes] = in[p * from.lanes];                      \
+          } else {                                                                                           \
+            for (int64_t p = 0; p < count; p++) out[p * to.lanes] = 0;                                       \
+          }                                                                                                  \
+        }                                                                                                    \
+      }                                                                                                      \
+  }
+REORDER(reorder, float)
+REORDER(reorder_half, uint16_t)

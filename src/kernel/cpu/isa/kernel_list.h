@@ -2,6 +2,12 @@
  * the declarations and each instruction set's functions are made from it. What holds for all of them stands
  * in kernels.h. */
 
+/* Numbers of 16 bits (base/half.h) to floats, and back. */
+KERNEL(void, bf16_widen, (int64_t count, const uint16_t *x, float *y))
+KERNEL(void, bf16_narrow, (int64_t count, const float *x, uint16_t *y))
+KERNEL(void, f16_widen, (int64_t count, const uint16_t *x, float *y))
+KERNEL(void, f16_narrow, (int64_t count, const float *x, uint16_t *y))
+
 /* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
  * it keeps nothing). In place; in place of dy and of what is kept. */
 #define UNARY(NAME, id, ...)                                                                                 \
@@ -156,6 +162,7 @@ KERNEL(size_t, response_workspace, (int64_t channels, struct response r, int thr
 
 /* The same tensor from one activation layout to another. */
 KERNEL(void, reorder, (struct activation from, struct activation to, const float *x, float *y))
+KERNEL(void, reorder_half, (struct activation from, struct activation to, const uint16_t *x, uint16_t *y))
 
 /* ---- Any shape, row-major ---- */
 

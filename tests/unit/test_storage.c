@@ -1,0 +1,90 @@
+/* A tensor kept in 16 bits: the network trains, takes less memory, has the same bits with every plan, and
+ * goes on from a file as if it had not stopped. */
+#include <unistd.h>
+
+#include "session_help.h"
+
+enum { BATCH = 16, CLASSES = 5, STEPS = 4 };
+
+/* Two layers whose activation between them is cast and cast back. NEAP_F32: not. */
+static neap_graph *build(neap_dtype storage) {
+  neap_graph *graph = NULL;
+  neap_builder *b = neap_builder_create("storage");
+  neap_tensor x = neap_input(b, "image", NEAP_F32, 4, (int64_t[]){BATCH, 3, 16, 16});
+  const neap_tensor label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){BATCH});
+  for (int layer = 0; layer < 3; layer++) {
+    x = neap_conv(b, x, (neap_conv_options){.filters = 32, .size = 3, .padding = 1});
+    if (storage != NEAP_F32) x = neap_cast(b, x, storage);
+    x = neap_silu(b, x); /* whose gradient keeps its input, in 16 bits */
+    if (storage != NEAP_F32) x = neap_cast(b, x, NEAP_F32);
+  }
+  x = neap_linear(b, neap_global_average_pool(b, x), CLASSES, true);
+  ASSERT_OK(neap_builder_finish(b, neap_softmax_cross_entropy(b, x, label, 0), &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+static neap_session *open_session(const neap_graph *graph, uint64_t budget) {
+  neap_session *s = NULL;
+  const neap_session_options options = {.budget = budget, .momentum = 0.9f, .threads = 2, .seed = 3};
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  return s;
+}
+
+static void check_storage(neap_dtype storage, uint64_t keep_all_of_f32) {
+  neap_graph *graph = build(storage);
+  neap_session *everything = open_session(graph, NEAP_BUDGET_MAX),
+               *least = open_session(graph, NEAP_BUDGET_MIN), *resumed = open_session(graph, NEAP_BUDGET_MIN);
+  char file[] = "/tmp/neap-storage-XXXXXX";
+  const int descriptor = mkstemp(file);
+  assert_true(descriptor >= 0);
+  close(descriptor);
+  const struct run_result first = run_steps(everything, STEPS, 0.05f, CLASSES);
+  const struct run_result second = run_steps(least, STEPS, 0.05f, CLASSES);
+  assert_string_equal(first.digest, second.digest);
+  assert_true(second.memory.planned_peak < first.memory.planned_peak);
+  assert_true(first.memory.planned_peak < keep_all_of_f32);
+  ASSERT_OK(neap_session_save(everything, file));
+  ASSERT_OK(neap_session_load(resumed, file));
+  const struct run_result further = run_steps(everything, STEPS, 0.05f, CLASSES),
+                          again = run_steps(resumed, STEPS, 0.05f, CLASSES);
+  assert_string_equal(further.digest, again.digest);
+  neap_session_free(everything);
+  neap_session_free(least);
+  neap_session_free(resumed);
+  neap_graph_free(graph);
+  unlink(file);
+}
+
+static void test_storage(void **state) {
+  (void)state;
+  neap_graph *graph = build(NEAP_F32);
+  neap_session *s = open_session(graph, NEAP_BUDGET_MAX);
+  const struct run_result plain = run_steps(s, STEPS, 0.05f, CLASSES);
+  neap_session_free(s);
+  neap_graph_free(graph);
+  check_storage(NEAP_BF16, plain.memory.planned_peak);
+  check_storage(NEAP_F16, plain.memory.planned_peak);
+}
+
+/* What has no kernel for 16 bits says so, and what to do. */
+static void test_unsupported(void **state) {
+  (void)state;
+  neap_graph *graph = NULL;
+  neap_builder *b = neap_builder_create("unsupported");
+  const neap_tensor x = neap_input(b, "x", NEAP_F32, 2, (int64_t[]){4, 8});
+  const neap_tensor half = neap_cast(b, x, NEAP_BF16);
+  neap_output(b, "y", neap_softmax(b, half, -1));
+  ASSERT_OK(neap_builder_finish(b, -1, &graph));
+  neap_builder_free(b);
+  neap_session *s = NULL;
+  assert_int_equal(neap_session_create(graph, &(neap_session_options){.threads = 1}, NULL, &s),
+                   NEAP_UNSUPPORTED);
+  assert_non_null(strstr(neap_error_message(), "cast it to f32"));
+  neap_graph_free(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_storage), cmocka_unit_test(test_unsupported)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,23 +1,41 @@
-# The C example of the README is compiled against what is installed, and runs.
+# The C example of the README is compiled against what is installed, trains, saves its weights and predicts with them.
 source "$(dirname "$0")/common.bash"
 
 awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/README.md" >example.c
 [ -s example.c ] || fail "the README has no C example"
-[ "$(wc -l <example.c)" -le 30 ] || fail "the example is longer than the README says"
+[ "$(grep -c "int main(void)" example.c)" = 1 ] || fail "the README's C is not one program"
+[ "$(wc -l <example.c)" -le 50 ] || fail "the example does not fit on a screen"
 cmake --install "$build" --prefix "$folder/installed" >out 2>err || fail "cmake --install"
 export PKG_CONFIG_PATH=$folder/installed/lib/pkgconfig
 expect 0 "$folder/installed/bin/neap" --version
 flags=
 if grep -q "NEAP_SANITIZE:BOOL=ON" "$build/CMakeCache.txt"; then flags=-fsanitize=address,undefined; fi
+
+# trains PROGRAM: it learns, says so, and its weights are there.
+trains() {
+  rm -f halves.safetensors
+  expect 0 "$1"
+  cat out
+  grep -qF "64 of 64 right" out || fail "$1 has not learnt its own data"
+  grep -qF "the first is in the right half" out || fail "$1 predicts wrongly"
+  [ -s halves.safetensors ] || fail "$1 has not saved its weights"
+}
+
 # shellcheck disable=SC2046
 expect 0 cc -std=c17 -Wall -Wextra -Werror $flags example.c -o shared $(pkg-config --cflags --libs neap)
-LD_LIBRARY_PATH=$folder/installed/lib expect 0 ./shared
-cat out
+LD_LIBRARY_PATH=$folder/installed/lib trains ./shared
 # The archive, where both kinds are installed: nothing is looked for when it runs.
 # shellcheck disable=SC2046
 expect 0 cc -std=c17 $flags example.c -o archive $(pkg-config --static --define-variable=library=-l:libneap.a --cflags --libs neap)
 ! ldd archive | grep libneap || fail "the archive was asked for"
-expect 0 ./archive
+trains ./archive
 rm "$folder"/installed/lib/libneap.so*
 expect 0 cc -std=c17 $flags example.c -o static $(pkg-config --static --cflags --libs neap)
-expect 0 ./static
+trains ./static
+
+# A budget that is too small is an answer, which names one that is not.
+sed 's/\.budget = 6 << 20/.budget = 1000/' example.c >small.c
+# shellcheck disable=SC2046
+expect 0 cc -std=c17 $flags small.c -o small $(pkg-config --static --cflags --libs neap)
+expect 1 ./small
+says "the smallest that can is"

@@ -7,7 +7,7 @@
  *   1. Errors             every function that can fail returns neap_status
  *   2. Build a network    neap_builder: a tensor is an integer, an operator is a call
  *   3. Ready-made ones    neap_model_build("wrn-28-2", ...)
- *   4. Train it           neap_session: step by step, over your own data
+ *   4. Train it, predict  neap_session: step by step, over your own data
  *   5. Train it whole     neap_train: data sets, epochs, checkpoints, metrics
  *   6. Plan without data  neap_step, neap_plan: any graph file in, a schedule and offsets out
  *   7. Layout             neap_layout_solve: offsets for any set of buffers
@@ -15,7 +15,8 @@
  *   9. Files              written as Neap writes its own
  *
  * Ownership: what a function gives through its last parameter belongs to the caller and goes back through the
- * matching *_free, which takes NULL too. On failure that parameter is left as it was and nothing leaks.
+ * matching *_free, which takes NULL too; the other calls do not, where nothing else is said. On failure that
+ * parameter is left as it was and nothing leaks.
  * Threads: different objects may be used from different threads; one object from one thread at a time. */
 #ifndef NEAP_H
 #define NEAP_H
@@ -61,7 +62,16 @@ const char *neap_status_text(neap_status status);
 /* What failed last in this thread: what, where, what to do about it. Valid until the next failure. */
 const char *neap_error_message(void);
 
-/* ---- 2. Build a network ---- */
+/* ---- 2. Build a network ----
+ *
+ * neap_builder_create; neap_input for what changes from step to step; operators, each of which takes tensors
+ * and gives one; neap_output for what is to be read; neap_builder_finish with the loss. Dimensions are in
+ * row-major order, the batch first; axes count from 0.
+ *
+ * Parameters and running statistics have names, by which they are saved, loaded and grouped. Operators are
+ * counted by kind, those of a scope apart: "conv1.weight", "block2.linear1.bias". Kinds with parameters:
+ * conv, conv_transposed, linear (weight, bias); norm: batch norm (gamma, beta, running_mean,
+ * running_variance); row_norm: layer, RMS and group norm (gamma, beta); embedding (weight). */
 
 typedef struct neap_graph neap_graph;     /* what to compute; immutable, without data */
 typedef struct neap_builder neap_builder; /* makes a graph */
@@ -82,12 +92,13 @@ void neap_builder_free(neap_builder *builder);
 /* The shape of a tensor: its number of dimensions; 0 after a failure, and `dims` is left as it was. */
 int neap_shape(const neap_builder *b, neap_tensor x, int64_t dims[NEAP_MAX_RANK]);
 
-/* A batch that the caller fills before each step: [dims...] of f32, i32 or u8. */
+/* What the caller fills before each step: [dims...] of f32, i32 or u8; a batch, or what stays the same, such
+ * as the mask of an attention. */
 neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
 
 /* How a parameter begins. HE: normal with He et al. 2015's deviation, by fan in for matrices [outputs,
  * inputs], by fan out for convolutions [K, C, R, S]. NORMAL: deviation `scale` (0: 1). UNIFORM: in [-scale,
- * scale). */
+ * scale) (0: 1). */
 typedef enum neap_initial {
   NEAP_INITIAL_ZERO,
   NEAP_INITIAL_ONE,
@@ -110,7 +121,8 @@ neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const in
 /* Whether the parameters that layers make from here on are frozen. Running statistics move all the same. */
 void neap_freeze(neap_builder *b, bool frozen);
 
-/* Gives a tensor a name under which it can be read after evaluation and prediction (neap_session_output). */
+/* Gives a tensor of real numbers a name under which it can be read after evaluation and prediction
+ * (neap_session_output). */
 void neap_output(neap_builder *b, const char *name, neap_tensor x);
 
 /* Convolution of x [N, C, H, W] with `filters` kernels of size x size: [N, filters, H', W'],
@@ -174,8 +186,8 @@ neap_tensor neap_subtract(neap_builder *b, neap_tensor x, neap_tensor y);
 neap_tensor neap_multiply(neap_builder *b, neap_tensor x, neap_tensor y);
 neap_tensor neap_divide(neap_builder *b, neap_tensor x, neap_tensor y);
 
-/* x where the mask (u8, broadcast) is not 0, else y, which has the shape of x; and x with a number in the
- * places that are set. */
+/* x where the mask (u8, broadcast) is not 0, else y, which has the shape of x; and x with a number, which may
+ * be -INFINITY, in the places where the mask is not 0. */
 neap_tensor neap_where(neap_builder *b, neap_tensor mask, neap_tensor x, neap_tensor y);
 neap_tensor neap_masked_fill(neap_builder *b, neap_tensor x, neap_tensor mask, float value);
 
@@ -193,7 +205,8 @@ neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order);
 void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor *parts);
 
 /* Rows of a table [rows, width] by numbers ids [...] of i32: [..., width]. A number that is no row gives 0.
- * neap_embedding makes the table, normal with deviation 1. */
+ * neap_embedding makes the table, normal with deviation 1; with another beginning, or shared: neap_parameter
+ * and neap_gather. */
 neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids);
 neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64_t width);
 
@@ -255,8 +268,9 @@ neap_tensor neap_flatten(neap_builder *b, neap_tensor x); /* [N, ...] -> [N, res
 neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
- * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. What is
- * labelled with none of the classes, such as -1 or 255, does not count. */
+ * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. Tokens, whose
+ * classes are the last axis, [N, T, C] and [N, T], are to be reshaped to [N T, C] and [N T]. What is labelled
+ * with none of the classes, such as -1 or 255, does not count. */
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing);
 
@@ -264,9 +278,9 @@ neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap
 neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 float smoothing, int32_t ignored);
 
-/* Means over all elements of x and a target of the same shape: of (x - t)^2; of |x - t|; of |x - t| where it
- * is at least beta, else of (x - t)^2 / (2 beta) + beta / 2 less (0: 1); of -t log s(x) - (1 - t) log(1 -
- * s(x)), s the sigmoid. */
+/* A mean over all elements of x and a target of the same shape, one call each: of (x - t)^2; of |x - t|; of
+ * |x - t| where it is at least beta, else of (x - t)^2 / (2 beta) + beta / 2 less (0: 1); of -t log s(x) - (1
+ * - t) log(1 - s(x)), s the sigmoid. */
 neap_tensor neap_mse_loss(neap_builder *b, neap_tensor x, neap_tensor target);
 neap_tensor neap_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target);
 neap_tensor neap_smooth_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target, float beta);
@@ -277,9 +291,9 @@ neap_tensor neap_binary_cross_entropy(neap_builder *b, neap_tensor logits, neap_
  * own, of up to 127 bytes. */
 void neap_scope(neap_builder *b, const char *scope);
 
-/* Ends construction: the graph of `loss`, a tensor of one element, made of any operators; or, where it is
- * negative, a graph that only predicts and has outputs. Fails with the first thing that went wrong in any
- * call. The builder is empty afterwards and only good for neap_builder_free. */
+/* Ends construction: the graph of `loss`, a tensor of one element, made of any operators (the sum of several
+ * losses, too); or, where it is negative, a graph that only predicts and has outputs. Fails with the first
+ * thing that went wrong in any call. The builder is empty afterwards and only good for neap_builder_free. */
 neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **graph);
 void neap_graph_free(neap_graph *graph);
 
@@ -301,7 +315,11 @@ typedef struct neap_model_options {
  * of the image where there are fewer. `options` may be NULL. */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
-/* ---- 4. Train it ---- */
+/* ---- 4. Train it, predict with it ----
+ *
+ * To train: neap_session_create; before each neap_session_step fill what neap_session_input gives; then
+ * neap_session_save. To predict, here or in another program: build the same network, of any batch, and a
+ * session with `.predict`; neap_session_load; fill the inputs; neap_session_predict; neap_session_output. */
 
 /* Budgets. A number of bytes; or one of these. */
 #define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
@@ -319,8 +337,8 @@ uint64_t neap_budget_share(double fraction, uint64_t everything);
  * neap_optimizer_at lists them. */
 typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW, NEAP_ADAM, NEAP_RMSPROP, NEAP_LION } neap_optimizer;
 
-/* Parameters whose names match a pattern of the shell ("*.bias", "norm*") get a learning rate and a weight
- * decay of their own. Of several groups that match the first counts. */
+/* Parameters whose names match a pattern of the shell ("*.bias", "*norm*") get a learning rate and a weight
+ * decay of their own. Of several groups that match the first counts; one may match nothing. */
 typedef struct neap_parameter_group {
   const char *pattern;
   float rate; /* times the learning rate */
@@ -379,29 +397,32 @@ typedef struct neap_session neap_session;
 
 /* Plans, maps the memory, once, and gives the parameters their first values (neap_initial), seeded. No step,
  * evaluation or prediction allocates. A graph without a loss makes a session that only predicts. The graph
- * is borrowed until neap_session_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is set to the smallest
- * budget that can be met. */
+ * is borrowed until neap_session_free. NEAP_OVER_BUDGET: `*smallest` is set to the smallest budget that can
+ * be met, and the message names it; NULL: it is not asked for, and the message does not. */
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
                                 uint64_t *smallest, neap_session **session);
 void neap_session_free(neap_session *session);
 
 /* The memory of an input by name, [dims...] in row-major order, to be filled before a step; NULL when there
- * is none of that name. Owned by the session. */
+ * is none of that name, such as labels in a session that only predicts. It keeps what was filled in. Owned by
+ * the session. */
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
-  double loss;     /* mean over the labels of the batch */
-  int64_t correct; /* of how many labels the logit is the largest */
+  double loss;     /* of the batch, before the update */
+  int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
 } neap_step_result;
 
-/* One training step: forward, backward, update. */
+/* One training step: forward, backward, update. A loss that is not finite is no failure: look at it.
+ * `result` may be NULL. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
 
 /* Loss and accuracy of the batch that is in the inputs, with running statistics and without dropout, inside
- * the same memory. Changes nothing. */
+ * the same memory. Changes no variable. */
 neap_status neap_session_evaluate(neap_session *session, neap_step_result *result);
 
-/* Computes the graph's outputs from what is in the inputs, as an evaluation does; labels do not matter. */
+/* Computes the graph's outputs from what is in the inputs, as an evaluation does; labels do not matter. In
+ * any session. */
 neap_status neap_session_predict(neap_session *session);
 
 /* What a session uses. Bytes. */
@@ -448,8 +469,10 @@ neap_status neap_session_output(const neap_session *session, const char *name, n
  * hexadecimal. */
 neap_status neap_session_digest(const neap_session *session, char digest[65]);
 
-/* All variables as safetensors, written whole or not at all; and back. Reading takes what the file has by
- * name and shape: every parameter must be there, states may be missing (they keep their values). A file that
+/* All variables as safetensors, with the number of steps done, written whole or not at all; and back, so that
+ * training of the same seed and options goes on with the same bits. Reading takes what the file has by name
+ * and shape: every parameter must be there, and where a session only predicts every running statistic; other
+ * states may be missing (they keep their values). A file that
  * does not suit changes nothing; one that cannot be read to its end leaves what was read. */
 neap_status neap_session_save(const neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);

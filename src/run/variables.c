@@ -1,4 +1,6 @@
 /* Parameters, optimizer states and running statistics: their list, first values, reading and writing. */
+#include "run/variables.h"
+
 #include <math.h>
 #include <string.h>
 #if defined(__SANITIZE_ADDRESS__)
@@ -6,7 +8,6 @@
 #endif
 
 #include "base/random.h"
-#include "run/session.h"
 
 static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
   if (s->main->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;

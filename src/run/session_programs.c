@@ -1,4 +1,4 @@
-#include "run/session.h"
+/* Making a session, and running its programs. */
 
 #include <string.h>
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
 #include "run/choose.h"
+#include "run/variables.h"
 
 /* ---- Evaluation ---- */
 

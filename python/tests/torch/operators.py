@@ -72,6 +72,9 @@ class Case:
     differs: str = ""  # why the case is expected to fail
     differs_on: tuple[str, ...] = ("cpu", "reference")
 
+    def takes_images(self) -> bool:
+        return any(len(operand.shape) == 4 for operand in self.operands)
+
 
 def same(name: str, **options: Any) -> Callable[..., int]:
     """The operator of that name on all operands."""

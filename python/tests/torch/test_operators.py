@@ -36,16 +36,24 @@ def compare(what: str, got: np.ndarray, expected: torch.Tensor, exact: torch.Ten
         )
 
 
-def declare(n: native.Network, case: Case, values: list[np.ndarray], inputs: bool) -> list[int]:
-    """Floating-point operands as parameters, unless all are to be inputs; others as inputs."""
+def declare(n: native.Network, case: Case, values: list[np.ndarray], way: str) -> list[int]:
+    """Floating-point operands as parameters, unless the way is "inputs"; others as inputs. The way "convolved" leads images
+    through a convolution that changes nothing, which leaves channels in blocks."""
     operands = []
     for i, value in enumerate(values):
         name, dims = f"operand{i}".encode(), list(value.shape)
-        if inputs or value.dtype != np.float32:
+        if way == "inputs" or value.dtype != np.float32:
             operands.append(n.input(name, native.DTYPES[value.dtype.name], dims))
         else:
             parameter = n.parameter(name, dims)
-            operands.append(n.scale(parameter, 1, 0) if case.computed else parameter)
+            if way == "convolved" and value.ndim == 4:
+                n.freeze(True)
+                n.scope(f"identity{i}")
+                operands.append(n.conv(parameter, filters=value.shape[1], size=1))
+                n.scope(None)
+                n.freeze(False)
+            else:
+                operands.append(n.scale(parameter, 1, 0) if case.computed else parameter)
     return operands
 
 
@@ -57,6 +65,9 @@ def load(s: native.Session, values: list[np.ndarray], factor: np.ndarray | None,
             s.fill(f"operand{i}", value)
     if factor is not None:
         s.fill("factor", factor)
+    for name, entry in s.variables.items():
+        if name.startswith("identity"):
+            s.write(name, np.eye(entry.dims[0], dtype=np.float32).reshape(entry.dims))
     for name, value in own.items():
         s.write(name, value)
 
@@ -67,7 +78,7 @@ def made_by_layers(
     """New values for the parameters and running statistics that operators made themselves; the names of the latter."""
     with native.session(library, graph, predict=True, **options) as s:
         statistics = {entry.name: entry.dims for entry in s.of_kind(native.RUNNING_STATISTIC)}
-        layers = {e.name: e.dims for e in s.of_kind(native.PARAMETER) if not e.name.startswith("operand")}
+        layers = {e.name: e.dims for e in s.of_kind(native.PARAMETER) if not e.name.startswith(("operand", "identity"))}
     own = {name: random.standard_normal(dims).astype(np.float32) for name, dims in layers.items()}
     own |= {name: random.uniform(0.5, 1.5, dims).astype(np.float32) for name, dims in statistics.items()}
     return own, list(statistics)
@@ -122,11 +133,19 @@ def rows(cases: list[Case]) -> list[Any]:
 
 @pytest.mark.parametrize("case,backend", rows(operators.ALL))
 def test_operator(library: native.Library, case: Case, backend: str) -> None:
+    compare_case(library, case, {"backend": BACKENDS[backend]}, "parameters")
+
+
+@pytest.mark.parametrize("case,backend", rows([case for case in operators.ALL if case.takes_images()]))
+def test_operator_after_convolution(library: native.Library, case: Case, backend: str) -> None:
+    compare_case(library, case, {"backend": BACKENDS[backend]}, "convolved")
+
+
+def compare_case(library: native.Library, case: Case, options: dict[str, Any], way: str) -> None:
     random = np.random.default_rng(zlib.crc32(case.name.encode()))
     values = [operand.make(random, operand.shape) for operand in case.operands]
-    options = {"backend": BACKENDS[backend]}
     with native.network(library) as n:
-        result = case.build(n, *declare(n, case, values, inputs=False))
+        result = case.build(n, *declare(n, case, values, way))
         n.output("result", result)
         shape = n.shape(result)
         factor = None if case.is_loss else random.standard_normal(shape).astype(np.float32)
@@ -138,20 +157,20 @@ def test_operator(library: native.Library, case: Case, backend: str) -> None:
             everything = [*values, *own.values()]
             expected = in_torch(case, everything, factor, len(statistics), torch.float32)
             exact = in_torch(case, everything, factor, len(statistics), torch.float64)
-            compare_values(library, case, graph, values, own, expected, exact, options)
+            compare_values(library, graph, values, own, expected, exact, options)
             if case.function is not None:
-                trained = {name: v for name, v in own.items() if name not in statistics}
-                trained = {f"operand{i}": v for i, v in enumerate(values) if v.dtype == np.float32} | trained
+                trained = {f"operand{i}": v for i, v in enumerate(values) if v.dtype == np.float32}
+                trained |= {name: v for name, v in own.items() if name not in statistics}
                 compare_gradients(library, graph, values, own, factor, trained, expected, exact, options)
-    with native.network(library) as n:
-        n.output("result", case.build(n, *declare(n, case, values, inputs=True)))
-        with native.finished(library, n, -1) as graph:
-            compare_values(library, case, graph, values, own, expected, exact, options)
+    if way == "parameters":
+        with native.network(library) as n:
+            n.output("result", case.build(n, *declare(n, case, values, "inputs")))
+            with native.finished(library, n, -1) as graph:
+                compare_values(library, graph, values, own, expected, exact, options)
 
 
 def compare_values(
     library: native.Library,
-    case: Case,
     graph: int,
     values: list[np.ndarray],
     own: dict[str, np.ndarray],

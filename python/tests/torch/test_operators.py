@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,28 +116,29 @@ def in_torch(
     return InTorch(value, gradients, terms.sum().item(), terms.abs().sum().item())
 
 
-def rows(cases: list[Case]) -> list[Any]:
+def rows(cases: list[Case], differs: Callable[[Case], str]) -> list[Any]:
     """Each case on each backend."""
     return [
         pytest.param(
             case,
             backend,
             id=f"{case.name} on {backend}",
-            marks=pytest.mark.xfail(strict=True, reason=case.differs)
-            if case.differs and backend in case.differs_on
-            else (),
+            marks=pytest.mark.xfail(strict=True, reason=differs(case)) if differs(case) else (),
         )
         for case in cases
         for backend in BACKENDS
     ]
 
 
-@pytest.mark.parametrize("case,backend", rows(operators.ALL))
+OF_IMAGES = [case for case in operators.ALL if case.takes_images()]
+
+
+@pytest.mark.parametrize("case,backend", rows(operators.ALL, lambda case: case.differs))
 def test_operator(library: native.Library, case: Case, backend: str) -> None:
     compare_case(library, case, {"backend": BACKENDS[backend]}, "parameters")
 
 
-@pytest.mark.parametrize("case,backend", rows([case for case in operators.ALL if case.takes_images()]))
+@pytest.mark.parametrize("case,backend", rows(OF_IMAGES, lambda case: case.differs or case.differs_convolved))
 def test_operator_after_convolution(library: native.Library, case: Case, backend: str) -> None:
     compare_case(library, case, {"backend": BACKENDS[backend]}, "convolved")
 

@@ -18,6 +18,7 @@ LIBRARY = Path(NAMED) if NAMED else Path(__file__).resolve().parents[3] / "build
 
 F32, I32, U8 = range(3)  # neap_dtype
 CPU, REFERENCE = range(2)  # neap_backend
+CONVOLUTIONS = ("auto", "direct", "winograd")  # neap_convolution
 OPTIMIZERS = ("SGD", "AdamW", "Adam", "RMSprop", "Lion")  # neap_optimizer
 PARAMETER, STATE, RUNNING_STATISTIC = range(3)  # neap_variable_kind
 BUDGET_MIN, BUDGET_MAX = 0, 2**64 - 1

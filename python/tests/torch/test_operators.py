@@ -143,6 +143,13 @@ def test_operator_after_convolution(library: native.Library, case: Case, backend
     compare_case(library, case, {"backend": BACKENDS[backend]}, "convolved")
 
 
+@pytest.mark.parametrize("convolution", native.CONVOLUTIONS)
+@pytest.mark.parametrize("case", operators.CONVOLUTIONS, ids=lambda case: case.name)
+def test_convolution(library: native.Library, case: Case, convolution: str) -> None:
+    """By each algorithm."""
+    compare_case(library, case, {"convolution": native.CONVOLUTIONS.index(convolution)}, "parameters")
+
+
 def compare_case(library: native.Library, case: Case, options: dict[str, Any], way: str) -> None:
     random = np.random.default_rng(zlib.crc32(case.name.encode()))
     values = [operand.make(random, operand.shape) for operand in case.operands]
@@ -241,6 +248,24 @@ def test_parameter_as_image(library: native.Library, row: tuple[str, list[Any], 
     child = [sys.executable, "-c", STEP_ON_PARAMETER, str(Path(__file__).parent), json.dumps(row)]
     done = subprocess.run(child, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr or f"ended by signal {-done.returncode}"
+
+
+@pytest.mark.xfail(strict=True, reason=operators.ADDED)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_add_to_convolution(library: native.Library, backend: str) -> None:
+    """A kernel of 1 on pixels that are 1, and 10 on each."""
+    with native.network(library) as n:
+        made = n.conv(n.input(b"x", native.F32, [1, 1, 2, 3]), filters=1, size=1)
+        n.output("sum", n.add(made, n.input(b"y", native.F32, [1])))
+        with (
+            native.finished(library, n, -1) as graph,
+            native.session(library, graph, backend=BACKENDS[backend]) as s,
+        ):
+            s.write("conv1.weight", np.ones((1, 1, 1, 1), np.float32))
+            s.fill("x", np.ones((1, 1, 2, 3), np.float32))
+            s.fill("y", np.full(1, 10, np.float32))
+            s.predict()
+            assert s.output("sum").ravel() == pytest.approx([11] * 6)
 
 
 # Momentum (0: 0.1) and shape.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import nan as NAN
 from typing import Any
 
 import native
@@ -210,3 +211,38 @@ def test_optimizer(library: native.Library, case: Case, backend: str) -> None:
             error = np.abs(s.read(name) - wanted).max() / np.abs(wanted).max()
             assert error <= TOLERANCE, f"{name} is off by {error:.3g} of the largest element"
             assert name not in case.frozen or np.array_equal(s.read(name), begin[name])
+
+
+def group(pattern: bytes | None, rate: float, decay: float) -> dict[str, Any]:
+    return {"groups": (native.ParameterGroup * 1)(native.ParameterGroup(pattern, rate, decay)), "group_count": 1}
+
+
+REFUSED: list[dict[str, Any]] = [
+    *(
+        {name: value}
+        for name in ("momentum", "weight_decay", "epsilon", "clip_value", "clip_norm")
+        for value in (-1, NAN)
+    ),
+    *({"optimizer": 1, name: value} for name in ("beta1", "beta2") for value in (-1, 1, NAN)),
+    *({name: value} for name in ("optimizer", "backend", "convolution", "costs", "variant") for value in (-1, 99)),
+    {"nesterov": True},
+    {"group_count": 2},
+    {"group_count": -1},
+    group(None, 1, 0),
+    group(b"*", -1, 0),
+    group(b"*", NAN, 0),
+    group(b"*", 1, -1),
+    {"threads": -1},
+]
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=lambda options: " ".join(options))
+def test_refused_options(library: native.Library, options: dict[str, Any]) -> None:
+    with (
+        native.network(library) as n,
+        native.finished(library, n, loss_in_neap(n, ())) as graph,
+        pytest.raises(native.Failed, match=r"\w+ \w+") as failed,
+        native.session(library, graph, **options),
+    ):
+        pass
+    assert failed.value.status == native.INVALID_ARGUMENT

@@ -16,7 +16,7 @@ import numpy as np
 NAMED = os.environ.get("NEAP_LIBRARY")
 LIBRARY = Path(NAMED) if NAMED else Path(__file__).resolve().parents[3] / "build" / "libneap.so"
 
-F32, I32, U8 = range(3)  # neap_dtype
+F32, I32, U8, F64, BIT, BF16, F16 = range(7)  # neap_dtype
 CPU, REFERENCE = range(2)  # neap_backend
 CONVOLUTIONS = ("auto", "direct", "winograd")  # neap_convolution
 OPTIMIZERS = ("SGD", "AdamW", "Adam", "RMSprop", "Lion")  # neap_optimizer
@@ -131,6 +131,7 @@ OPERATORS: dict[str, list[Any]] = {
     "power": [Tensor, c_float],
     "clip": [Tensor, c_float, c_float],
     "scale": [Tensor, c_float, c_float],
+    "cast": [Tensor, c_int],
     **{name: [Tensor, Tensor] for name in ("add", "subtract", "multiply", "divide")},
     "where": [Tensor, Tensor, Tensor],
     "masked_fill": [Tensor, Tensor, c_float],

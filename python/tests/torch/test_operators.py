@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def declare(n: native.Network, case: Case, values: list[np.ndarray], way: str) -
                 n.scope(None)
                 n.freeze(False)
             else:
-                operands.append(n.scale(parameter, 1, 0) if case.computed else parameter)
+                operands.append(parameter)
     return operands
 
 
@@ -116,29 +115,20 @@ def in_torch(
     return InTorch(value, gradients, terms.sum().item(), terms.abs().sum().item())
 
 
-def rows(cases: list[Case], differs: Callable[[Case], str]) -> list[Any]:
+def rows(cases: list[Case]) -> list[Any]:
     """Each case on each backend."""
-    return [
-        pytest.param(
-            case,
-            backend,
-            id=f"{case.name} on {backend}",
-            marks=pytest.mark.xfail(strict=True, reason=differs(case)) if differs(case) else (),
-        )
-        for case in cases
-        for backend in BACKENDS
-    ]
+    return [pytest.param(case, backend, id=f"{case.name} on {backend}") for case in cases for backend in BACKENDS]
 
 
 OF_IMAGES = [case for case in operators.ALL if case.takes_images()]
 
 
-@pytest.mark.parametrize("case,backend", rows(operators.ALL, lambda case: case.differs))
+@pytest.mark.parametrize("case,backend", rows(operators.ALL))
 def test_operator(library: native.Library, case: Case, backend: str) -> None:
     compare_case(library, case, {"backend": BACKENDS[backend]}, "parameters")
 
 
-@pytest.mark.parametrize("case,backend", rows(OF_IMAGES, lambda case: case.differs or case.differs_convolved))
+@pytest.mark.parametrize("case,backend", rows(OF_IMAGES))
 def test_operator_after_convolution(library: native.Library, case: Case, backend: str) -> None:
     compare_case(library, case, {"backend": BACKENDS[backend]}, "convolved")
 
@@ -217,7 +207,7 @@ def compare_gradients(
             compare(f"the gradient of {name}", moved, gradient, truth, 2 * np.spacing(np.abs(before)) / rate)
 
 
-# The library divides by zero in all of these; where the operand is computed, by scale(x, 1, 0), or an input, it does not.
+# What likes the channels of an image in blocks.
 READ_IN_BLOCKS = [
     ("max_pool", [], {"size": 2}),
     ("average_pool", [], {"size": 2}),
@@ -241,7 +231,6 @@ with native.network(library) as n:
 """
 
 
-@pytest.mark.xfail(strict=True, reason="SIGFPE: the channels of a parameter are not in blocks")
 @pytest.mark.parametrize("row", READ_IN_BLOCKS, ids=lambda row: row[0])
 def test_parameter_as_image(library: native.Library, row: tuple[str, list[Any], dict[str, Any]]) -> None:
     """What reads images takes a parameter, too."""
@@ -250,7 +239,6 @@ def test_parameter_as_image(library: native.Library, row: tuple[str, list[Any], 
     assert done.returncode == 0, done.stderr or f"ended by signal {-done.returncode}"
 
 
-@pytest.mark.xfail(strict=True, reason=operators.ADDED)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_add_to_convolution(library: native.Library, backend: str) -> None:
     """A kernel of 1 on pixels that are 1, and 10 on each."""

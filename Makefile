@@ -17,12 +17,17 @@ packages: ## install the Debian packages that are missing, or say which
 demo: all ## train a network inside a budget it would not fit without Neap (under 3 minutes)
 	@scripts/demo $(BUILD)/neap
 
-check: all ## run all tests, JOBS at a time (all cores)
+check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@scripts/check-folders
 	@scripts/check-circles
 	@scripts/check-headers
-	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
-	@echo "Left out: the Python package (make check-python) and neap.torch (make check-torch)."
+	@cd $(BUILD) && NEAP_QUICK=1 ctest -j $(JOBS) --output-on-failure --no-tests=error
+	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
+
+check-all: all ## the tests that a quick pass shortens at their full length; then all under the sanitizers, in build-asan
+	@cd $(BUILD) && ctest -j $(JOBS) -L shortened --output-on-failure --no-tests=error
+	@NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=2 \
+	  $(MAKE) check BUILD=build-asan CMAKE_FLAGS="-DNEAP_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug"
 
 check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
 	@scripts/check-python $(BUILD)
@@ -53,4 +58,4 @@ clean: ## remove what was built
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-python check-torch bench papers install format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch bench papers install format lint clean help

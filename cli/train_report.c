@@ -37,7 +37,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
           schedules[s->schedule]);
   if (s->warmup > 0) fprintf(f, ", %g epochs of warm-up", s->warmup);
   fputc(')', f);
-  if (s->momentum > 0 || s->optimizer == NEAP_SGD)
+  if (s->optimizer == NEAP_SGD || (s->optimizer == NEAP_RMSPROP && s->momentum > 0))
     fprintf(f, ", %s %g", s->nesterov ? "Nesterov momentum" : "momentum", s->momentum);
   fprintf(f, ", weight decay %g\n", s->weight_decay);
   fprintf(f, "arithmetic    %s, convolutions %s, seed %lld\n",

@@ -270,7 +270,7 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   static const struct {
     double learning_rate, weight_decay, momentum;
   } usual[] = {[NEAP_SGD] = {0.1, 0.0005, 0.9},
-               [NEAP_ADAMW] = {0.001, 0.01, 0},
+               [NEAP_ADAMW] = {0.001, 0.01, 0.9}, /* no momentum of its own: as checkpoints of 0.1 have it */
                [NEAP_ADAM] = {0.001, 0, 0},
                [NEAP_RMSPROP] = {0.001, 0, 0},
                [NEAP_LION] = {0.0001, 0.01, 0}};

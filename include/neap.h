@@ -201,7 +201,7 @@ neap_tensor neap_expand(neap_builder *b, neap_tensor x, int rank, const int64_t 
 neap_tensor neap_softmax(neap_builder *b, neap_tensor x, int axis);
 /* Axis i of the result is axis order[i] of x. NULL: all axes reversed. */
 neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order);
-/* Equal parts along an axis: parts[count], all negative after a failure. */
+/* Equal parts along an axis (negative: from the end): parts[count], all negative after a failure. */
 void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor *parts);
 
 /* Rows of a table [rows, width] by numbers ids [...] of i32: [..., width]. A number that is no row gives 0.

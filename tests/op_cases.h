@@ -41,6 +41,12 @@ static inline neap_tensor apply_conv_add(neap_builder *b, neap_tensor x, const s
   return neap_add(b, neap_relu(b, x), neap_conv(b, x, c->conv));
 }
 
+/* No addend, which would have to lie as the result does. */
+static inline neap_tensor apply_conv_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false};
+  return neap_add(b, neap_conv(b, x, c->conv), neap_parameter(b, "op.v", 1, (int64_t[]){1}, normal));
+}
+
 static inline neap_tensor apply_batch_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)c;
   return neap_batch_norm(b, x, (neap_batch_norm_options){0});
@@ -404,6 +410,8 @@ static const struct op_case op_cases[] = {
      .conv = {.filters = 16, .size = 3, .padding = 1, .bias = true}},
     {"conv addend odd channels", apply_conv_add, .dims = {2, 5, 4, 5},
      .conv = {.filters = 5, .size = 3, .padding = 1, .bias = true}},
+    {"conv and a broadcast sum", apply_conv_broadcast, .dims = {2, 16, 5, 5},
+     .conv = {.filters = 32, .size = 3}},
     {"batch norm", apply_batch_norm, .dims = {3, 16, 5, 4}},
     {"batch norm odd channels", apply_batch_norm, .dims = {2, 5, 3, 7}},
     {"batch norm of a matrix", apply_batch_norm, .dims = {6, 9}},

@@ -113,8 +113,9 @@ neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union a
                           const int32_t *inputs, int32_t count, int32_t *outputs) {
   int32_t own[NODE_MAX_OUTPUTS];
   if (outputs == NULL) outputs = own;
+  const bool optional = op_rows[op]->slots > 0;
   for (int32_t i = 0; i < count; i++)
-    if ((i == 0 || inputs[i] != NO_TENSOR) && !builder_usable(b, inputs[i])) return FAILED;
+    if ((i == 0 || !optional || inputs[i] != NO_TENSOR) && !builder_usable(b, inputs[i])) return FAILED;
   const neap_status status = graph_apply(b->graph, op, name, &attributes, inputs, count, outputs);
   return status == NEAP_OK ? outputs[0] : builder_fail(b, status);
 }
@@ -226,6 +227,7 @@ static neap_status check_names(const struct neap_graph *graph) {
 
 neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **graph) {
   RETURN_IF(b == NULL, NEAP_OUT_OF_MEMORY, "there is no builder: out of memory");
+  RETURN_IF(graph == NULL, NEAP_INVALID_ARGUMENT, "neap_builder_finish needs a place for the graph");
   RETURN_IF(b->status != NEAP_OK, b->status, "%s", b->message);
   RETURN_IF(b->graph == NULL, NEAP_INVALID_ARGUMENT, "this builder has given its graph away already");
   struct neap_graph *g = b->graph;

@@ -35,7 +35,7 @@ UNARY(TANH, tanh, "Tanh", "hyperbolic tangent", Y, TANH(x), dy *(1 - y * y))
 UNARY(EXP, exp, "Exp", "e^x", Y, EXP(x), dy *y)
 UNARY(LOG, log, "Log", "natural logarithm", X, LOG(x), dy / x)
 UNARY(SQRT, sqrt, "Sqrt", "square root", Y, SQRT(x), dy / (2 * y))
-UNARY(POWER, power, "Power", "x^a", X, POWER(x, a), dy *a *POWER(x, a - 1))
+UNARY(POWER, power, "Power", "x^a", X, POWER(x, a), a == 0 ? 0 : dy * a * POWER(x, a - 1))
 UNARY(CLIP, clip, "Clip", "x cut to [a, b]", X, x < a ? a : (x > b ? b : x), x >= a && x <= b ? dy : 0)
 UNARY(SCALE, scale, "Scale", "a x + b", NOTHING, a *x + b, a *dy)
 

@@ -68,7 +68,7 @@ OP(SOFTMAX_BACKWARD, softmax_backward) /* y, dy -> dx */
 OP(SOFTMAX_CROSS_ENTROPY, softmax_cross_entropy)                   /* logits, labels -> loss, correct */
 OP(SOFTMAX_CROSS_ENTROPY_BACKWARD, softmax_cross_entropy_backward) /* logits, labels, [dloss] -> dlogits */
 /* update.c */
-OP(SGD, sgd)     /* w, dw, [m]; updates w, m */
+OP(SGD, sgd)                           /* w, dw, [m]; updates w, m */
 OP(ADAMW, adamw)                       /* w, dw, m, v; updates w, m, v */
 OP(ADAM, adam)                         /* w, dw, m, v; updates w, m, v */
 OP(RMSPROP, rmsprop)                   /* w, dw, v, [m]; updates w, v, m */

@@ -14,8 +14,13 @@ static neap_status infer_linear(const struct neap_graph *graph, const struct nod
                                 struct tensor *outputs) {
   TRY(need_real(graph, node, 2, "[N, K]"));
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
-  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
-            "Linear '%s': [N, %lld] does not fit the weights", node->name, (long long)x->dims[1]);
+  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1] || w->dtype != x->dtype, NEAP_INVALID_ARGUMENT,
+            "Linear '%s': [N, %lld] does not fit the weights '%s'", node->name, (long long)x->dims[1],
+            w->name);
+  const struct tensor *bias = node_input(graph, node, 2);
+  RETURN_IF(bias != NULL && (bias->rank != 1 || bias->dims[0] != w->dims[0] || bias->dtype != x->dtype),
+            NEAP_INVALID_ARGUMENT, "Linear '%s': the bias '%s' must be [%lld] of the type of the rest",
+            node->name, bias->name, (long long)w->dims[0]);
   outputs[0] = value_of(x->dtype, 2, x->dims[0], w->dims[0]);
   return NEAP_OK;
 }

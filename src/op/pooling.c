@@ -107,7 +107,7 @@ static neap_status infer_adaptive(const struct neap_graph *graph, const struct n
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0);
   const int64_t size = node->attributes.size;
-  RETURN_IF(size < 1 || size > x->dims[2] || size > x->dims[3], NEAP_INVALID_ARGUMENT,
+  RETURN_IF(size < 1 || size > INT32_MAX, NEAP_INVALID_ARGUMENT,
             "AdaptiveAveragePool '%s': %lldx%lld pixels do not make %lld rows and columns", node->name,
             (long long)x->dims[2], (long long)x->dims[3], (long long)size);
   outputs[0] = value_like(x);

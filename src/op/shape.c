@@ -107,11 +107,11 @@ neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, 
 }
 
 void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor *parts) {
-  for (int i = 0; i < count; i++) parts[i] = FAILED;
+  for (int i = 0; parts != NULL && i < count; i++) parts[i] = FAILED;
   if (!builder_usable(b, x)) return;
   const struct tensor t = *builder_tensor(b, x);
   if (axis < 0) axis += t.rank;
-  if (axis < 0 || axis >= t.rank || count < 1 || t.dims[axis] % count != 0) {
+  if (parts == NULL || axis < 0 || axis >= t.rank || count < 1 || t.dims[axis] % count != 0) {
     builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
                               "split of '%s' along axis %d: %d equal parts are not possible", t.name, axis,
                               count));

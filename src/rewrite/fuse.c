@@ -31,8 +31,9 @@ static bool fusible(const struct neap_graph *graph, const struct node *node, con
   if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU || reader->op == OP_RELU6;
   if (node->op == OP_RELU) return reader->op == OP_MAX_POOL && !behind_batch_norm(graph, node);
   if (node->op != OP_CONV || reader->op != OP_ADD || node->inputs[CONV_ADDEND] != NO_TENSOR) return false;
-  return graph->tensors.data[reader->inputs[0]].view_of < 0 &&
-         graph->tensors.data[reader->inputs[1]].view_of < 0;
+  /* A sum that is broadcast is no addend, which lies as the result does. */
+  const struct tensor *a = node_input(graph, reader, 0), *b = node_input(graph, reader, 1);
+  return a->view_of < 0 && b->view_of < 0 && same_shape(a, b);
 }
 
 static neap_status find_pairs(const struct neap_graph *graph, struct region *region, struct fusion *fusion) {

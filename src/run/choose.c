@@ -7,6 +7,7 @@
 #include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
+#include "run/measure.h"
 #include "step/planner.h"
 
 /* ---- From a graph to lowered graphs ---- */

@@ -2,7 +2,8 @@
 #ifndef NEAP_RUN_CHOOSE_H
 #define NEAP_RUN_CHOOSE_H
 
-#include "run/session.h"
+#include "kernel/kernel.h"
+#include "step/plan.h"
 
 const struct backend *backend_of(const struct neap_session_options *options);
 struct lower_options lower_options_of(const struct neap_session_options *options);
@@ -12,6 +13,11 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
 
 /* NEAP_INVALID_ARGUMENT: an enumerator that is none, or a number that is none or out of its range. */
 neap_status check_session_options(const struct neap_session_options *options);
+
+/* The training step of a graph: fused, differentiated, in the variant that options name (the base for AUTO),
+ * lowered. */
+neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
+                           struct lowered **out);
 
 struct choice {
   neap_variant variant;

@@ -1,5 +1,7 @@
 /* Costs measured on this machine: each distinct kernel of a lowered graph is timed once, and never again
  * where there is a database of times. */
+#include "run/measure.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -7,7 +9,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "run/cost_database.h"
-#include "run/session.h"
+#include "run/program.h"
 
 enum { TIMED_RUNS = 3 };
 

@@ -1,7 +1,8 @@
+#include "run/program.h"
+
 #include <string.h>
 
 #include "base/parallel.h"
-#include "run/session.h"
 #include "step/simulate.h"
 
 #if NEAP_DEBUG

@@ -1,4 +1,6 @@
 /* Parameters, optimizer states and running statistics: their list, first values, reading and writing. */
+#include "run/variables.h"
+
 #include <math.h>
 #include <string.h>
 #if defined(__SANITIZE_ADDRESS__)
@@ -6,7 +8,6 @@
 #endif
 
 #include "base/random.h"
-#include "run/session.h"
 
 static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
   if (s->main->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
@@ -35,6 +36,7 @@ neap_status list_variables(struct neap_session *s) {
 int32_t neap_session_variable_count(const neap_session *s) { return s->variable_count; }
 
 static neap_status need_index(const neap_session *s, int32_t index) {
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(index < 0 || index >= s->variable_count, NEAP_INVALID_ARGUMENT,
             "there is no variable %d; there are %d", index, s->variable_count);
   return NEAP_OK;
@@ -57,6 +59,7 @@ static unsigned char *address(const neap_session *s, int32_t index) {
 
 neap_status neap_session_read(const neap_session *s, int32_t index, float *data) {
   TRY(need_index(s, index));
+  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there is no place for its values", index);
   const int32_t t = s->variables[index];
   return s->main->backend->export_variable(s->main->state, &s->main->graph->tensors.data[t],
                                            s->main->formats[t], address(s, index), data);
@@ -64,6 +67,7 @@ neap_status neap_session_read(const neap_session *s, int32_t index, float *data)
 
 neap_status neap_session_write(neap_session *s, int32_t index, const float *data) {
   TRY(need_index(s, index));
+  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there are no values", index);
   const int32_t t = s->variables[index];
   return s->main->backend->import_variable(s->main->state, &s->main->graph->tensors.data[t],
                                            s->main->formats[t], data, address(s, index));

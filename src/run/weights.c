@@ -5,7 +5,7 @@
 
 #include "base/safetensors.h"
 #include "base/sha256.h"
-#include "run/session.h"
+#include "run/variables.h"
 
 neap_status neap_session_digest(const neap_session *s, char digest[65]) {
   float *buffer, *allocated;

@@ -12,7 +12,7 @@
 
 #include "base/region.h"
 #include "base/sha256.h"
-#include "run/session.h"
+#include "run/variables.h"
 
 static const char command_file[] = "command.json", next_command_file[] = "command.json.next";
 

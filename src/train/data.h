@@ -60,10 +60,13 @@ struct data_set {
   float normal[DATA_MAX_CHANNELS][256]; /* (pixel - mean) / deviation */
 };
 
-/* Opens, checks every record and takes the statistics. Errors name the file and the offset. Free with
- * data_close, whatever the status. */
-neap_status data_open(const char *name, struct data_set *set);
-neap_status data_open_as(const char *name, const struct data_wish *wish, struct data_set *set);
+/* Of record `i` of a part. */
+static inline int data_label(const struct data_part *part, int64_t i) {
+  const uint8_t *label = part->labels + (size_t)i * part->label_stride;
+  return part->wide_labels ? label[0] | label[1] << 8 : label[0];
+}
+
+/* A set that was opened (data_open.h), or a zeroed one. */
 void data_close(struct data_set *set);
 
 /* The order of the training records in an epoch: a permutation of 0..count-1 (Fisher and Yates), a function

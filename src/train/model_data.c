@@ -1,5 +1,6 @@
 #include "train/model_data.h"
 
+#include "train/data_open.h"
 #include "zoo/zoo.h"
 
 neap_status open_data(const char *model, const char *name, const neap_model_options *asked,

@@ -2,6 +2,7 @@
  * pieces dropped, doubled and exchanged. What cannot be read is refused with a message that names the file;
  * what can be read is planned and checked without harm. (tests/property/test_bad_files.c has the changes of
  * single bytes.) */
+#include "effort.h"
 #include "random_step.h"
 
 #include <stdio.h>
@@ -173,7 +174,7 @@ static bool try_plan(const neap_step *step, bool changed) {
 
 static void fuzz(bool (*try)(const neap_step *, bool), const neap_step *step, uint32_t seed) {
   static struct text source, text;
-  const int rounds = getenv("NEAP_SANITIZED") != NULL ? 60 : 250;
+  const int rounds = quick_pass() ? 60 : 250;
   int taken = 0;
   read_text(&source);
   assert_true(try(step, false));

@@ -1,5 +1,6 @@
 /* What no plan can do better than, against exact optima on small random steps of all families: the bounds lie
  * below every optimum, and often at it. */
+#include "effort.h"
 #include "optima.h"
 #include "plan/cost_bound.h"
 #include "plan/memory_bound.h"
@@ -7,8 +8,6 @@
 #include "step_families.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 /* All families in turn. */
 static neap_step *make(int i, int32_t nodes, bool plain) {
   const struct step_shape shape = {.family = (enum step_family)(i % STEP_FAMILY_COUNT),

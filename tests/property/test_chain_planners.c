@@ -1,5 +1,6 @@
 /* The chain planners against brute force: hong's objectives over all sequences of checkpoints, rotor's tables
  * over all its plans, and random chain-shaped steps whose plans are valid, fit and cost what they say. */
+#include "effort.h"
 #include "random_step.h"
 
 #include <math.h>
@@ -11,8 +12,6 @@
 #include "step/simulate.h"
 
 /* Sanitizers make everything twenty times slower: fewer cases then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 /* ---- Hong ---- */
 
 enum { LAYERS = 11 };

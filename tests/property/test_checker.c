@@ -1,6 +1,7 @@
 /* The checker: plans that follow the rules are accepted; a plan that is wrong in one place is refused with
  * the rule and the position; where a change can be harmless, an oracle that tries every byte at every
  * position decides. The simulator's figures are the oracle's too. */
+#include "effort.h"
 #include "random_step.h"
 
 #include <math.h>
@@ -9,8 +10,6 @@
 #include "plan/planners.h"
 
 enum { POSITIONS = 64, INSTANCES = 256, NODES = 16, LISTED = 4, ARENA = 4096 };
-
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
 
 /* ---- Random steps with all that the formats allow ---- */
 

@@ -1,5 +1,6 @@
 /* The way down to the least: what is kept of many schedules against a list of all, and what Neap's own way
  * leads to against the simulator and the walk of evict. */
+#include "effort.h"
 #include "random_step.h"
 
 #include <omp.h>
@@ -9,7 +10,7 @@
 #include "search/neap_least.h"
 #include "step/planner.h"
 
-static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 30; }
+static int steps(void) { return quick_pass() ? 12 : 30; }
 
 /* Lower and dearer from rung to rung, and each what it says. */
 static void expect_way_down(const neap_step *step, const struct descent *descent) {

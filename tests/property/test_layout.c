@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <omp.h>
 
+#include "effort.h"
 #include "layout/layout.h"
 #include "layout/solver.h"
 #include "layout/tiers.h"
@@ -19,8 +20,6 @@
 enum { LIMIT = 4000, SMALL = 20 };
 
 /* Sanitizers make everything twenty times slower: fewer rounds then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 static uint32_t draw(uint32_t *random, uint32_t below) {
   *random = *random * 1664525u + 1013904223u;
   return (uint32_t)((uint64_t)*random * below >> 32);

@@ -1,6 +1,7 @@
 /* The planners that choose what stays of the forward pass, and DTR, on random training steps: schedules are
  * valid, fit and cost what they say; the dynamic programmes against brute force written from the papers'
  * definitions. */
+#include "effort.h"
 #include "random_step.h"
 
 #include <math.h>
@@ -11,8 +12,6 @@
 #include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 static neap_step *training_step(int32_t nodes, uint32_t seed, bool plain) {
   neap_step *step;
   const struct step_shape shape = {.family = STEP_TRAINING, .nodes = nodes, .seed = seed, .plain = plain};

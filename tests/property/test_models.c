@@ -2,6 +2,7 @@
  * under plans that recompute. */
 #include <math.h>
 
+#include "effort.h"
 #include "session_help.h"
 
 static const struct model_case {
@@ -66,7 +67,7 @@ static double distance(const neap_session *before, const neap_session *a, const 
 static void test_step_against_reference(void **state) {
   (void)state;
   if (getenv("NEAP_SANITIZED") != NULL) skip(); /* plain loops over doubles: minutes */
-  for (int m = 0; m < MODELS; m++) {
+  for (int m = 0; m < (quick_pass() ? 2 : MODELS); m++) {
     neap_graph *graph;
     neap_session *before, *reference, *fast;
     neap_step_result expected, got;

@@ -1,6 +1,7 @@
 /* Planners against exact optima on small random steps of all families: no plan beats the least cost or the
  * least peak, the lower bound lies below every plan, and the 0-1 program finds exactly the best schedule of
  * its shape. The exact search itself stands against plain enumeration. */
+#include "effort.h"
 #include "optima.h"
 #include "papers/checkmate.h"
 #include "plan/planners.h"
@@ -15,8 +16,6 @@ const char *__lsan_default_suppressions(void) { return "leak:implied_free_action
 #endif
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 /* All families in turn, one step in four plain; every other one of odd sizes. */
 static neap_step *make(int i, int32_t nodes) {
   const struct step_shape shape = {.family = (enum step_family)(i % STEP_FAMILY_COUNT),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
+#include "effort.h"
 #include "exhaustive.h"
 #include "search/pebbling.h"
 #include "step/lower_bound.h"
@@ -14,8 +15,6 @@
 #include "step_families.h"
 
 enum { STATES = 50000, WORK = 100000000 };
-
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
 
 static bool found_within(const neap_step *step, uint64_t peak, bool *searched) {
   struct schedule schedule = {0};

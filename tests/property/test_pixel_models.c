@@ -2,6 +2,7 @@
  * gives the same bits, and on shapes that are drawn they learn. */
 #include <math.h>
 
+#include "effort.h"
 #include "session_help.h"
 
 enum { CLASSES = 3 };
@@ -73,7 +74,7 @@ static double gradient_error(const neap_session *a, const neap_session *b) {
 static void test_against_reference(void **state) {
   (void)state;
   for (int m = 0; m < MODELS; m++) {
-    if (models[m].large && getenv("NEAP_SANITIZED") != NULL) continue;
+    if (models[m].large && quick_pass()) continue;
     neap_graph *graph = build(&models[m]);
     neap_session *fast = open_session(graph, NEAP_CPU, NEAP_BUDGET_MAX),
                  *reference = open_session(graph, NEAP_REFERENCE, NEAP_BUDGET_MAX);
@@ -101,7 +102,7 @@ static struct run_result run_within(const neap_graph *graph, uint64_t budget) {
 static void test_every_budget_gives_the_same_bits(void **state) {
   (void)state;
   for (int m = 0; m < MODELS; m++) {
-    if (models[m].large && getenv("NEAP_SANITIZED") != NULL) continue;
+    if (models[m].large && quick_pass()) continue;
     neap_graph *graph = build(&models[m]);
     const struct run_result all = run_within(graph, NEAP_BUDGET_MAX),
                             least = run_within(graph, NEAP_BUDGET_MIN);

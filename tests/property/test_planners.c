@@ -1,6 +1,7 @@
 /* Everything that plans, on random steps: plans are valid, fit and cost what they say, by the independent
  * checker; the simulator, the checker and the layout agree on random schedules; small steps against
  * exhaustive search. */
+#include "effort.h"
 #include "random_step.h"
 
 #include <math.h>
@@ -10,8 +11,6 @@
 #include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 static neap_step *make(int i, int32_t *forward) {
   *forward = 3 + i % 23;
   return random_step((enum family)(i % FAMILY_COUNT), *forward, (uint32_t)i + 1);

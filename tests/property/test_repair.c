@@ -1,6 +1,7 @@
 /* Plans by repair and placement by ejection, on random steps: whatever the demand, the plan is valid by the
  * independent checker, the same every time, never worse than the schedule's own layout, and pays for itself.
  */
+#include "effort.h"
 #include "random_step.h"
 
 #include <omp.h>
@@ -12,8 +13,6 @@
 #include "step/lower_bound.h"
 
 /* Sanitizers make everything twenty times slower: fewer steps then. */
-static int shorten(int count) { return getenv("NEAP_SANITIZED") != NULL ? count / 10 : count; }
-
 static void expect_same(const neap_plan *a, const neap_plan *b) {
   assert_int_equal(a->length, b->length);
   assert_memory_equal(a->schedule, b->schedule, (size_t)a->length * sizeof *a->schedule);

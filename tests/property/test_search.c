@@ -1,5 +1,6 @@
 /* The search against the simulator: whatever it does, its schedule is valid and costs and needs what it says.
  */
+#include "effort.h"
 #include "random_step.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 #include "search/search.h"
 #include "step/simulate.h"
 
-static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 20 : 200; }
+static int steps(void) { return quick_pass() ? 20 : 200; }
 
 /* What it says is true of the schedule that it gives, which is tidied. */
 static void expect_true(struct search *search) {

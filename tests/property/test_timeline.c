@@ -1,5 +1,6 @@
 /* The timeline against the simulator: after any insertion or removal it says what the simulator says of the
  * whole schedule, and refuses exactly what the simulator refuses. */
+#include "effort.h"
 #include "random_step.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 
 enum { MOVES = 400, LENGTH_LIMIT = 4000 };
 
-static int steps(void) { return getenv("NEAP_SANITIZED") != NULL ? 12 : 120; }
+static int steps(void) { return quick_pass() ? 12 : 120; }
 
 static void expect_same(const struct timeline *timeline, struct simulator *simulator,
                         const int32_t *schedule) {

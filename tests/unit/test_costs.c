@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "run/choose.h"
 #include "run/cost_database.h"
+#include "run/measure.h"
 
 static char folder[] = "/tmp/neap-costs-XXXXXX";
 static char path[256];

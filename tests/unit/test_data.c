@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "train/data.h"
+#include "train/data_open.h"
 
 enum { PIXELS = 3072, RECORD = 3073, IMAGE = 3 * 32 * 32 };
 

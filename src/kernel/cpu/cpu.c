@@ -192,9 +192,23 @@ static neap_status check_types(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
+/* What works on elements as they lie, in packed weights and in variables that are free to choose. */
+static bool takes_packed(int32_t op) {
+  static const bool any[OP_COUNT] = {
+      [OP_REORDER] = true,      [OP_SGD] = true,           [OP_ADAMW] = true,
+      [OP_ADAM] = true,         [OP_RMSPROP] = true,       [OP_LION] = true,
+      [OP_SQUARED_NORM] = true, [OP_CLIP_GRADIENT] = true, [OP_CLIP_COEFFICIENT] = true,
+#define BINARY(NAME, id, ...) [OP_##NAME] = true,
+#include "op/elementwise_list.h"
+  };
+  return any[op];
+}
+
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   if (node->op != OP_REORDER) TRY(check_types(graph, node));
+  for (int32_t i = 0; i < node->input_count && !takes_packed(node->op); i++)
+    if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
   return prepares[node->op](state, graph, node, p);
 }
 

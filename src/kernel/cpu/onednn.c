@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -413,6 +414,18 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
   return NULL;
 }
 
+/* oneDNN does not see where the memory for its code is out, and dies of it. So there has to be more than a
+ * primitive ever took, before one is made. */
+static neap_status need_headroom(void) {
+  enum { HEADROOM = 96 << 20 }; /* bytes of address space; nothing is touched */
+  void *room = mmap(NULL, HEADROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  RETURN_IF(room == MAP_FAILED, NEAP_OUT_OF_MEMORY,
+            "the system has no %d MiB of address space left, which making oneDNN's kernels may take",
+            HEADROOM >> 20);
+  munmap(room, HEADROOM);
+  return NEAP_OK;
+}
+
 /* The one that was made from the same key (then *status is set and true is returned), or a new empty one. */
 static bool find_or_start(struct dnn *dnn, struct dnn_primitive key, struct dnn_primitive **fresh,
                           const struct dnn_primitive **out, neap_status *status) {
@@ -422,6 +435,8 @@ static bool find_or_start(struct dnn *dnn, struct dnn_primitive key, struct dnn_
     *out = known;
     return true;
   }
+  *status = need_headroom();
+  if (*status != NEAP_OK) return true;
   *fresh = malloc(sizeof **fresh);
   if (*fresh == NULL) {
     *status = neap_fail(NEAP_OUT_OF_MEMORY, "oneDNN: out of memory for a primitive");

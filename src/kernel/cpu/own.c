@@ -26,7 +26,6 @@ static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) 
  * does. */
 static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                  struct preparation *p, kernel_run *run, unsigned same, bool reduces) {
-  if (p->inputs[0].lanes == 0) p->inputs[0] = ROW_MAJOR; /* a variable that is packed, or free to choose */
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = same >> i & 1 ? p->inputs[0] : ROW_MAJOR;
   if (same & 1) p->outputs[0] = p->inputs[0];
   const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);

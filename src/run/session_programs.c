@@ -1,4 +1,4 @@
-#include "run/session.h"
+/* Making a session, and running its programs. */
 
 #include <string.h>
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
 #include "run/choose.h"
+#include "run/variables.h"
 
 /* ---- Evaluation ---- */
 
@@ -154,6 +155,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 /* ---- Steps ---- */
 
 void *neap_session_input(neap_session *s, const char *name) {
+  if (s == NULL || name == NULL) return NULL;
   const struct neap_step *step = s->main->step;
   for (int32_t t = 0; t < step->tensor_count; t++)
     if (step->tensors[t].role == NEAP_ROLE_INPUT && strcmp(step->tensors[t].name, name) == 0)
@@ -168,6 +170,7 @@ static double scalar_at(const void *data, neap_dtype dtype) {
 
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate,
                        neap_step_result *result) {
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   const struct program *program = &s->programs[kind].program;
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
@@ -194,10 +197,12 @@ neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) {
 }
 
 neap_status neap_session_predict(neap_session *s) {
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   return run(s, s->programs[PROGRAM_PREDICT].lowered != NULL ? PROGRAM_PREDICT : PROGRAM_EVALUATE, 0, NULL);
 }
 
 neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {
+  RETURN_IF(s == NULL || name == NULL, NEAP_INVALID_ARGUMENT, "an output needs a session and a name");
   const bool predicts = s->programs[PROGRAM_PREDICT].lowered != NULL;
   const struct session_program *p = &s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_EVALUATE];
   const struct neap_graph *graph = p->lowered->graph;

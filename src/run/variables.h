@@ -1,0 +1,17 @@
+/* Parameters, optimizer states and running statistics of a session. */
+#ifndef NEAP_RUN_VARIABLES_H
+#define NEAP_RUN_VARIABLES_H
+
+#include "run/session.h"
+
+/* Room for any variable in row-major order. Between steps nothing lives in the arena, and it held a gradient
+ * of every parameter: so no memory is needed that the plan does not have. Where it is too small, `*allocated`
+ * is to be freed; else NULL. */
+neap_status session_scratch(const struct neap_session *session, float **buffer, float **allocated);
+
+/* Fills the parameters and states with what they begin with. */
+neap_status initialise_variables(struct neap_session *session);
+/* Lists them in the order of the digest. */
+neap_status list_variables(struct neap_session *session);
+
+#endif

@@ -1,12 +1,13 @@
 /* neap predict */
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 
 struct settings {
   const char *model, *weights, *data, *out, *output;
   struct budget budget;
-  int64_t batch, classes;
+  int64_t batch, image[3], classes;
   int convolution, backend, threads;
   bool training, json;
 };
@@ -26,6 +27,8 @@ const struct option predict_options[] = {
      offsetof(struct settings, training), 0, 0},
     {"--batch", "N", "records at a time (the model's usual)", OPTION_INTEGER,
      offsetof(struct settings, batch), 1, 0},
+    {"--image", "CxHxW", "what synthetic draws (the model's usual)", OPTION_IMAGE,
+     offsetof(struct settings, image), 0, 0},
     {"--classes", "N", "of the model (those of the data)", OPTION_INTEGER, offsetof(struct settings, classes),
      1, 0},
     {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (min)", OPTION_BUDGET,
@@ -73,20 +76,24 @@ int run_predict(const struct verb *verb, int count, char **arguments) {
   } needed[] = {{"--model", s.model}, {"--weights", s.weights}, {"--data", s.data}, {"-o", s.out}};
   for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
     if (needed[i].value == NULL) return report_usage(verb, "%s is missing", needed[i].name);
+  struct stat status_of_weights;
+  if (stat(s.weights, &status_of_weights) == 0 && S_ISDIR(status_of_weights.st_mode))
+    return report_usage(verb, "--weights %s: is a folder; name the weights-*.safetensors in it", s.weights);
   const int ready = prepare_threads(s.threads);
   if (ready != EXIT_DONE) return ready;
-  const neap_predict_options options = {.model = s.model,
-                                        .weights = s.weights,
-                                        .data = s.data,
-                                        .out = s.out,
-                                        .output = s.output,
-                                        .training_records = s.training,
-                                        .shape = {.batch = s.batch, .classes = s.classes},
-                                        .session = {.budget = s.budget.bytes,
-                                                    .budget_fraction = s.budget.fraction,
-                                                    .convolution = (neap_convolution)s.convolution,
-                                                    .backend = (neap_backend)s.backend,
-                                                    .threads = s.threads}};
+  const neap_predict_options options = {
+      .model = s.model,
+      .weights = s.weights,
+      .data = s.data,
+      .out = s.out,
+      .output = s.output,
+      .training_records = s.training,
+      .shape = {.batch = s.batch, .image = {s.image[0], s.image[1], s.image[2]}, .classes = s.classes},
+      .session = {.budget = s.budget.bytes,
+                  .budget_fraction = s.budget.fraction,
+                  .convolution = (neap_convolution)s.convolution,
+                  .backend = (neap_backend)s.backend,
+                  .threads = s.threads}};
   neap_predict_result result;
   const neap_status status = neap_predict(&options, &result);
   if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)

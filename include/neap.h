@@ -459,22 +459,22 @@ neap_status neap_session_variable(const neap_session *session, int32_t index, ne
 neap_status neap_session_read(const neap_session *session, int32_t index, float *data);
 neap_status neap_session_write(neap_session *session, int32_t index, const float *data);
 
-/* An output by name (neap_output), after an evaluation or a prediction and before the next step: its shape,
- * and its elements as f32 in row-major order. Either may be NULL; shapes are known at any time.
- * NEAP_OVER_BUDGET: in a training session, where it does not fit into the arena. */
+/* An output by name (neap_output), after an evaluation or a prediction and before the next step, digest, save
+ * or load: its shape, and its elements as f32 in row-major order. Either may be NULL; shapes are known at any
+ * time. NEAP_OVER_BUDGET: in a training session, where it does not fit into the arena. */
 neap_status neap_session_output(const neap_session *session, const char *name, neap_variable *shape,
                                 float *data);
 
 /* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as
  * hexadecimal. */
-neap_status neap_session_digest(const neap_session *session, char digest[65]);
+neap_status neap_session_digest(neap_session *session, char digest[65]);
 
 /* All variables as safetensors, with the number of steps done, written whole or not at all; and back, so that
  * training of the same seed and options goes on with the same bits. Reading takes what the file has by name
  * and shape: every parameter must be there, and where a session only predicts every running statistic; other
  * states may be missing (they keep their values). A file that
  * does not suit changes nothing; one that cannot be read to its end leaves what was read. */
-neap_status neap_session_save(const neap_session *session, const char *path);
+neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 
 /* ---- 5. Train it whole ---- */

@@ -67,8 +67,9 @@ struct preparation {
 
 struct lower_options {
   neap_convolution convolution;
-  int threads;  /* 0: all cores */
-  bool outputs; /* named outputs live to the end of the step, as the loss does */
+  int threads; /* 0: all cores */
+  int64_t
+      outputs; /* named outputs of so many elements at most live to the end of the step, as the loss does */
 };
 
 struct backend {
@@ -101,7 +102,8 @@ struct lowered {
   struct region region;
   const struct backend *backend;
   void *state; /* the backend's */
-  bool owns_state, keeps_outputs;
+  bool owns_state;
+  int64_t kept_outputs;          /* lower_options.outputs */
   int threads;                   /* that its kernels are to run with: see team_set() */
   struct neap_graph *graph;      /* with Reorder nodes */
   struct memory_format *formats; /* by tensor; a view has its storage's */

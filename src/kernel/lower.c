@@ -261,8 +261,9 @@ static neap_status step_outputs(struct lowering *l, struct region *region, const
   draft->outputs = outputs;
   if (graph->loss >= 0) add_output(draft, outputs, map[graph->loss]);
   if (graph->correct >= 0) add_output(draft, outputs, map[graph->correct]);
-  for (size_t i = 0; l->options->outputs && i < graph->outputs.count; i++) {
+  for (size_t i = 0; i < graph->outputs.count; i++) {
     const int32_t tensor = map[graph_storage(graph, graph->outputs.data[i].tensor)];
+    if (graph->tensors.data[graph->outputs.data[i].tensor].elements > l->options->outputs) continue;
     if (draft->tensors[tensor].role == NEAP_ROLE_VALUE) add_output(draft, outputs, tensor);
   }
   return NEAP_OK;
@@ -337,7 +338,7 @@ neap_status lower(const struct neap_graph *graph, const struct backend *backend,
   RETURN_IF_NULL(l.to);
   l.to->backend = backend;
   l.to->threads = known.threads;
-  l.to->keeps_outputs = known.outputs;
+  l.to->kept_outputs = known.outputs;
   if (backend->rewrite != NULL) TRY_DONE(backend->rewrite(graph, &rewritten));
   l.from = rewritten != NULL ? rewritten : graph;
   TRY_DONE(team_set(known.threads, &former));

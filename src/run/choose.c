@@ -98,7 +98,7 @@ static neap_status lower_with_costs(const struct neap_graph *training,
                                     const struct neap_session_options *options, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
   struct lowered *lowered;
-  lowering.outputs = training->loss < 0;
+  lowering.outputs = training->loss < 0 ? INT64_MAX : 0;
   TRY(lower(training, backend_of(options), &lowering, NULL, &lowered));
   neap_status status = NEAP_OK;
   if (options->costs == NEAP_COSTS_MEASURED) {

@@ -92,10 +92,12 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   for (int32_t at = 0; at < plan->length; at++) TRY(bind_call(&b, at, &instance, &program.calls[at]));
   program.outputs = region_alloc(region, lowered->graph->outputs.count, sizeof *program.outputs);
   RETURN_IF_NULL(program.outputs);
-  for (size_t i = 0; lowered->keeps_outputs && i < lowered->graph->outputs.count; i++)
-    program.outputs[i] =
-        b.address[lowered
-                      ->step_tensor[graph_storage(lowered->graph, lowered->graph->outputs.data[i].tensor)]];
+  for (size_t i = 0; i < lowered->graph->outputs.count; i++)
+    if (lowered->graph->tensors.data[lowered->graph->outputs.data[i].tensor].elements <=
+        lowered->kept_outputs)
+      program.outputs[i] =
+          b.address[lowered
+                        ->step_tensor[graph_storage(lowered->graph, lowered->graph->outputs.data[i].tensor)]];
   if (lowered->graph->loss >= 0) program.loss = b.address[lowered->step_tensor[lowered->graph->loss]];
   if (lowered->graph->correct >= 0)
     program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];

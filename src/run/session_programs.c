@@ -1,5 +1,6 @@
 /* Making a session, and running its programs. */
 
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -13,7 +14,7 @@
 
 static neap_status lower_evaluation(const struct neap_graph *graph,
                                     const struct neap_session_options *options,
-                                    const struct lowered *training, bool outputs, struct lowered **out) {
+                                    const struct lowered *training, int64_t outputs, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
   struct neap_graph *fused = NULL, *evaluation = NULL;
   lowering.outputs = outputs;
@@ -25,17 +26,30 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
   return status;
 }
 
-/* Evaluation has to do with the arena of training. Where named outputs do not fit into it beside the rest, it
- * goes without them. */
+/* Elements of the largest output that has at most `limit`; 0: there is none. */
+static int64_t largest_output(const struct neap_graph *graph, int64_t limit) {
+  int64_t most = 0;
+  for (size_t i = 0; i < graph->outputs.count; i++) {
+    const int64_t elements = graph->tensors.data[graph->outputs.data[i].tensor].elements;
+    if (elements <= limit && elements > most) most = elements;
+  }
+  return most;
+}
+
+/* Evaluation has to do with the arena of training. Named outputs that do not fit into it beside the rest, the
+ * largest first, it goes without. */
 static neap_status make_evaluation(struct neap_session *s, const struct neap_graph *graph) {
   struct session_program *p = &s->programs[PROGRAM_EVALUATE];
   neap_status status = NEAP_OVER_BUDGET;
-  for (int outputs = graph->outputs.count > 0; outputs >= 0 && status == NEAP_OVER_BUDGET; outputs--) {
+  int64_t outputs = largest_output(graph, INT64_MAX);
+  for (bool last = false; !last && status == NEAP_OVER_BUDGET;) {
+    last = outputs == 0;
     lowered_free(p->lowered);
     p->lowered = NULL;
     TRY(lower_evaluation(graph, &s->options, s->main, outputs, &p->lowered));
     const uint64_t budget = p->lowered->step->resident_bytes + s->plan->arena_bytes;
     status = neap_plan_make(p->lowered->step, budget, "auto", NULL, &p->plan);
+    outputs = largest_output(graph, outputs - 1);
   }
   if (status != NEAP_OK) return status;
   struct neap_check_result result;
@@ -187,6 +201,8 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
 }
 
 neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_result *result) {
+  RETURN_IF(!isfinite(learning_rate), NEAP_INVALID_ARGUMENT,
+            "a learning rate of %g is no number to learn with", (double)learning_rate);
   TRY(run(s, PROGRAM_STEP, learning_rate, result));
   s->steps++;
   return NEAP_OK;
@@ -210,10 +226,6 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   while (i < graph->outputs.count && strcmp(graph->outputs.data[i].name, name) != 0) i++;
   RETURN_IF(i == graph->outputs.count, NEAP_INVALID_ARGUMENT, "graph '%s' has no output '%s'", graph->name,
             name);
-  RETURN_IF(p->program.outputs[i] == NULL, NEAP_OVER_BUDGET,
-            "output '%s' does not fit into this session's memory beside the rest: a session that only "
-            "predicts has it",
-            name);
   const int32_t id = graph->outputs.data[i].tensor;
   const struct tensor *tensor = &graph->tensors.data[id];
   if (shape != NULL) {
@@ -222,6 +234,10 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
     memcpy(shape->dims, tensor->dims, sizeof shape->dims);
   }
   if (data == NULL) return NEAP_OK;
+  RETURN_IF(p->program.outputs[i] == NULL, NEAP_OVER_BUDGET,
+            "output '%s' does not fit into this session's memory beside the rest: a session that only "
+            "predicts has it",
+            name);
   RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
             "output '%s' is not there: evaluate or predict first", name);
   RETURN_IF(!dtype_rows[tensor->dtype].real, NEAP_UNSUPPORTED,

@@ -73,7 +73,7 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
                                            s->main->formats[t], data, address(s, index));
 }
 
-neap_status session_scratch(const neap_session *s, float **buffer, float **allocated) {
+neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
   uint64_t most = 1;
   for (int32_t i = 0; i < s->variable_count; i++) {
     const uint64_t elements = (uint64_t)s->main->graph->tensors.data[s->variables[i]].elements;
@@ -85,6 +85,7 @@ neap_status session_scratch(const neap_session *s, float **buffer, float **alloc
 #if defined(__SANITIZE_ADDRESS__)
     ASAN_UNPOISON_MEMORY_REGION(arena, s->plan->arena_bytes);
 #endif
+    s->ran = PROGRAM_COUNT; /* its outputs are written over */
     *buffer = (void *)arena;
     return NEAP_OK;
   }

@@ -7,7 +7,7 @@
 #include "base/sha256.h"
 #include "run/variables.h"
 
-neap_status neap_session_digest(const neap_session *s, char digest[65]) {
+neap_status neap_session_digest(neap_session *s, char digest[65]) {
   float *buffer, *allocated;
   struct sha256 hash;
   neap_status status = NEAP_OK;
@@ -30,7 +30,7 @@ static neap_status read_variable(void *context, int32_t index, float *data) {
   return neap_session_read(*session, index, data);
 }
 
-neap_status neap_session_save(const neap_session *s, const char *path) {
+neap_status neap_session_save(neap_session *s, const char *path) {
   neap_status status;
   float *buffer, *allocated;
   char steps[24];

@@ -125,7 +125,7 @@ neap_status neap_checkpoint_command(const char *folder, char **text) {
 
 /* ---- The whole ---- */
 
-neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
+neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint) {
   struct region region = {0};
   neap_status status;
@@ -156,7 +156,7 @@ static bool all_finite(const float *data, int64_t count) {
   return true;
 }
 
-neap_status checkpoint_weights_are_finite(const neap_session *session, bool *finite) {
+neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite) {
   float *buffer, *allocated;
   neap_status status = NEAP_OK;
   *finite = true;

@@ -50,11 +50,11 @@ neap_status checkpoint_find_step(const char *folder, int64_t *step);
 
 /* Writes weights and state (epoch to test_accuracy are given, the rest is filled in), then removes older
  * weights. The folder is there. After a failure the former checkpoint is still whole. */
-neap_status checkpoint_save(const char *folder, json_t *settings, const neap_session *session,
+neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint);
 
 /* Whether every parameter, optimizer state and running statistic is finite, as the f32 that a file has. */
-neap_status checkpoint_weights_are_finite(const neap_session *session, bool *finite);
+neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite);
 
 /* Gives the session the weights that the state names, and compares their digest and their steps. */
 neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,

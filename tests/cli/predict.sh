@@ -27,6 +27,8 @@ says "--weights is missing"
 expect 2 "$neap" predict --model wrn-10-1 --weights "$weights" --data $data --output nothing -o none.npy
 says "no output 'nothing'"
 [ ! -e none.npy ] || fail "none.npy was written"
+expect 2 "$neap" predict --model wrn-10-1 --weights run --data $data -o none.npy
+says "is a folder"
 expect 1 "$neap" predict --model wrn-16-1 --weights "$weights" --data $data -o none.npy
 says "has no tensor"
 expect 3 "$neap" predict --model wrn-10-1 --weights "$weights" --data $data --budget 1KiB -o none.npy

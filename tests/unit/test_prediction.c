@@ -81,8 +81,13 @@ static void check_backend(neap_backend backend, float tolerance, const char *fil
     assert_int_equal(neap_session_output(predictions[p], "nothing", NULL, NULL), NEAP_INVALID_ARGUMENT);
     neap_session_free(predictions[p]);
   }
-  /* What a step has written over cannot be read. */
+  /* What a digest or a step has written over cannot be read. */
+  char digest[65];
   float data[BATCH * CLASSES];
+  ASSERT_OK(neap_session_digest(training, digest));
+  assert_int_equal(neap_session_output(training, "logits", NULL, data), NEAP_INVALID_ARGUMENT);
+  ASSERT_OK(neap_session_predict(training));
+  ASSERT_OK(neap_session_output(training, "logits", NULL, data));
   ASSERT_OK(neap_session_step(training, 0.05f, NULL));
   assert_int_equal(neap_session_output(training, "logits", NULL, data), NEAP_INVALID_ARGUMENT);
   neap_session_free(training);
@@ -122,6 +127,31 @@ static void test_missing_statistics(void **state) {
   unlink(file);
 }
 
+/* In training's least arena the large output has no place; the small one has, and both have shapes. */
+static void test_outputs_that_fit(void **state) {
+  (void)state;
+  neap_graph *graph = NULL;
+  neap_session *s = NULL;
+  neap_variable shape;
+  float small[4 * 3];
+  neap_builder *b = neap_builder_create("outputs");
+  const neap_tensor x = neap_input(b, "x", NEAP_F32, 2, (int64_t[]){4, 8});
+  const neap_tensor large =
+      neap_expand(b, neap_reshape(b, x, 3, (int64_t[]){4, 8, 1}), 3, (int64_t[]){4, 8, 5000});
+  const neap_tensor y = neap_linear(b, x, 3, true);
+  neap_output(b, "large", large);
+  neap_output(b, "small", y);
+  ASSERT_OK(neap_builder_finish(b, neap_mean(b, y, NULL, 0, false), &graph));
+  neap_builder_free(b);
+  ASSERT_OK(neap_session_create(graph, &(neap_session_options){.threads = 1}, NULL, &s));
+  ASSERT_OK(neap_session_predict(s));
+  ASSERT_OK(neap_session_output(s, "small", &shape, small));
+  ASSERT_OK(neap_session_output(s, "large", &shape, NULL));
+  assert_int_equal(shape.elements, 4 * 8 * 5000);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
 static void test_what_is_refused(void **state) {
   (void)state;
   neap_graph *graph = NULL;
@@ -136,8 +166,8 @@ static void test_what_is_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_prediction),
-                                     cmocka_unit_test(test_missing_statistics),
-                                     cmocka_unit_test(test_what_is_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_prediction), cmocka_unit_test(test_missing_statistics),
+      cmocka_unit_test(test_outputs_that_fit), cmocka_unit_test(test_what_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define NEAP_VERSION "0.1.0"
+#define NEAP_VERSION "0.2.0"
 
 /* NEAP_VERSION of the library that is linked, which may be another than that of the header. */
 const char *neap_version(void);

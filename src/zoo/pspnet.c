@@ -11,6 +11,13 @@ static int64_t depth_of(const struct blueprint *p) { return p->numbers[0] > 0 ? 
 neap_status check_pspnet(const struct blueprint *p) {
   RETURN_IF(resnet_find_depth(depth_of(p)) == NULL, NEAP_INVALID_ARGUMENT,
             "pspnet-N: N is 18, 34, 50, 101 or 152, not %lld", (long long)depth_of(p));
+  enum { REDUCED = 8, LARGEST_GRID = 6 }; /* by three strides of 2; what the pyramid divides an image into */
+  RETURN_IF((p->height + REDUCED - 1) / REDUCED < LARGEST_GRID ||
+                (p->width + REDUCED - 1) / REDUCED < LARGEST_GRID,
+            NEAP_INVALID_ARGUMENT,
+            "pspnet: images of %lldx%lld pixels do not leave the %d rows and columns that are pooled; %d is "
+            "the least",
+            (long long)p->height, (long long)p->width, LARGEST_GRID, (LARGEST_GRID - 1) * REDUCED + 1);
   return NEAP_OK;
 }
 

@@ -79,7 +79,7 @@ static void test_every_plan_gives_the_same_bits(void **state) {
     neap_row row;
     for (int32_t p = 0; neap_planner_at(p, &row); p++) {
       int met = 0;
-      for (int i = FIFTHS; i > 0; i -= 2) {
+      for (int i = FIFTHS; i > (quick_pass() ? 2 : 0); i -= 2) {
         const struct run_result r = run_with(graph, row.name, budgets[i], &feasible);
         if (!feasible) continue;
         met++;

@@ -134,6 +134,10 @@ typedef struct neap_conv_options {
   int64_t kernel_height, kernel_width, padding_height, padding_width;
 } neap_conv_options;
 neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options options);
+/* The same with parameters that exist: weight [filters, C / groups, R, S], bias [filters] or negative. Of the
+ * options stride, padding, dilation and groups count. */
+neap_tensor neap_conv_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
+                           neap_conv_options options);
 
 /* Transposed convolution of x [N, C, H, W]: the gradient of a convolution from `filters` channels to C by its
  * input, [N, filters, H', W'], H' = (H - 1) stride - 2 padding + size + output_padding, where output_padding

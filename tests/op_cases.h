@@ -250,9 +250,14 @@ static inline neap_tensor apply_outer(neap_builder *b, neap_tensor x, const stru
   (void)c;
   return neap_add(b, x, neap_multiply(b, rows, columns));
 }
-/* What is scaled by a parameter of a convolution, packed as its kernel likes it. */
+/* Two convolutions with one kernel and one bias: their gradients add up, packed as the kernel is. */
 static inline neap_tensor apply_shared_kernel(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_add(b, neap_conv(b, x, c->conv), neap_conv(b, neap_tanh(b, x), c->conv));
+  const int64_t dims[] = {c->conv.filters, c->dims[1], c->conv.size, c->conv.size};
+  const neap_tensor w = neap_parameter(b, "op.w", 4, dims,
+                                       (neap_parameter_options){NEAP_INITIAL_HE, 0, false}),
+                    v = neap_parameter(b, "op.v", 1, dims,
+                                       (neap_parameter_options){NEAP_INITIAL_NORMAL, 1, false});
+  return neap_add(b, neap_conv_with(b, x, w, v, c->conv), neap_conv_with(b, neap_tanh(b, x), w, v, c->conv));
 }
 
 static inline neap_tensor apply_masked(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -557,7 +562,7 @@ static const struct op_case op_cases[] = {
     {"broadcast", apply_broadcast, .dims = {2, 16, 5, 4}},
     {"broadcast of a matrix", apply_broadcast, .dims = {6, 9}},
     {"outer product", apply_outer, .dims = {6, 9}},
-    {"two convolutions of one input", apply_shared_kernel, .dims = {2, 16, 5, 4},
+    {"two convolutions with one kernel", apply_shared_kernel, .dims = {2, 16, 5, 4},
      .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"where", apply_masked, .dims = {2, 16, 5, 4}},
     {"where of a matrix", apply_masked, .dims = {6, 9}},

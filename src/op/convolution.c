@@ -32,9 +32,14 @@ static neap_status infer_conv(const struct neap_graph *graph, const struct node 
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
   const struct conv_attributes *a = &node->attributes.conv;
-  RETURN_IF(w->rank != 4 || w->dims[1] * a->groups != x->dims[1], NEAP_INVALID_ARGUMENT,
+  const struct tensor *bias = node_input(graph, node, CONV_BIAS);
+  RETURN_IF(w->rank != 4 || w->dims[1] * a->groups != x->dims[1] || w->dtype != x->dtype,
+            NEAP_INVALID_ARGUMENT,
             "Conv '%s': %lld channels in %lld groups do not fit a kernel for %lld a group", node->name,
             (long long)x->dims[1], (long long)a->groups, (long long)w->dims[1]);
+  RETURN_IF(bias != NULL && (bias->rank != 1 || bias->dims[0] != w->dims[0] || bias->dtype != x->dtype),
+            NEAP_INVALID_ARGUMENT, "Conv '%s': the bias '%s' must be [%lld] of the type of the rest",
+            node->name, bias->name, (long long)w->dims[0]);
   outputs[0] = value_like(x);
   outputs[0].dims[1] = w->dims[0];
   for (int i = 2; i < 4; i++) {
@@ -72,6 +77,34 @@ const struct op_row op_row_conv_backward_weights = {"ConvBackwardWeights",
                                                     "gradient of a convolution's kernels", .output_count = 1,
                                                     .flops = flops, ROW_ATTRIBUTES(attributes)};
 
+static neap_tensor refuse_filters(neap_builder *b, const struct tensor *x, int64_t filters, int64_t height,
+                                  int64_t width, int64_t groups) {
+  return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                   "Conv: %lld filters of %lld x %lld in %lld groups do not fit '%s' with "
+                                   "%d dimensions and %lld channels",
+                                   (long long)filters, (long long)height, (long long)width, (long long)groups,
+                                   x->name, x->rank, (long long)(x->rank > 1 ? x->dims[1] : 0)));
+}
+
+neap_tensor neap_conv_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
+                           neap_conv_options o) {
+  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
+                                    .dilation = o.dilation ? o.dilation : 1,
+                                    .groups = o.groups ? o.groups : 1,
+                                    .padding = {o.padding_height ? o.padding_height : o.padding,
+                                                o.padding_width ? o.padding_width : o.padding}};
+  if (!builder_usable(b, x) || !builder_usable(b, weight)) return FAILED;
+  const struct tensor *t = builder_tensor(b, x), *w = builder_tensor(b, weight);
+  if (a.groups < 1 || w->rank != 4 || w->dims[0] % a.groups)
+    return refuse_filters(b, t, w->dims[0], w->rank > 2 ? w->dims[2] : 0, w->rank > 3 ? w->dims[3] : 0,
+                          a.groups);
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_CONV, name);
+  return builder_apply(b, OP_CONV, name, (union attributes){.conv = a},
+                       (int32_t[]){x, weight, NO_TENSOR, bias}, 4, NULL);
+}
+
+/* The parameters take the name that the layer will get. */
 neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
@@ -79,25 +112,14 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
                 width = o.kernel_width ? o.kernel_width : o.size;
   if (t->rank != 4 || o.filters < 1 || height < 1 || width < 1 || groups < 1 || t->dims[1] % groups ||
       o.filters % groups)
-    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "Conv: %lld filters of %lld x %lld in %lld groups do not fit '%s' with "
-                                     "%d dimensions and %lld channels",
-                                     (long long)o.filters, (long long)height, (long long)width,
-                                     (long long)groups, t->name, t->rank,
-                                     (long long)(t->rank > 1 ? t->dims[1] : 0)));
-  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
-                                    .dilation = o.dilation ? o.dilation : 1,
-                                    .groups = groups,
-                                    .padding = {o.padding_height ? o.padding_height : o.padding,
-                                                o.padding_width ? o.padding_width : o.padding}};
+    return refuse_filters(b, t, o.filters, height, width, groups);
   const int64_t dims[] = {o.filters, t->dims[1] / groups, height, width};
   char name[2 * NAME_LIMIT];
-  builder_name(b, OP_CONV, name);
-  int32_t inputs[] = {x, builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims),
-                      NO_TENSOR, NO_TENSOR};
-  if (o.bias)
-    inputs[CONV_BIAS] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims);
-  return builder_apply(b, OP_CONV, name, (union attributes){.conv = a}, inputs, 4, NULL);
+  builder_peek(b, OP_CONV, name);
+  const neap_tensor weight = builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims);
+  const neap_tensor zeros =
+      o.bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims) : NO_TENSOR;
+  return neap_conv_with(b, x, weight, zeros, o);
 }
 
 /* ---- Transposed convolution ---- */

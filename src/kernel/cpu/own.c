@@ -2,15 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
 #include "kernel/random_stream.h"
-
-#define RUN(name)                                                                                            \
-  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
-                          const struct run_context *context)
-#define PREPARE(name)                                                                                        \
-  neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
-                   struct preparation *p)
 
 /* Elements in memory, padding lanes included. */
 static int64_t stored(struct activation a) {
@@ -33,10 +27,8 @@ static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
 }
 
-#define K          cpu_kernel(kernel)->kernels
-#define A          cpu_kernel(kernel)->a
-#define B          cpu_kernel(kernel)->b
-#define ATTRIBUTES kernel_node(kernel)->attributes
+#define A cpu_kernel(kernel)->a
+#define B cpu_kernel(kernel)->b
 
 /* ---- Batch norm ---- */
 

@@ -1,16 +1,7 @@
 /* Operators on tensors of any shape, with kernels of our own, in row-major order; what works element by
  * element on equal shapes takes any format. */
+#include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
-
-#define RUN(name)                                                                                            \
-  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
-                          const struct run_context *context)
-#define PREPARE(name)                                                                                        \
-  neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
-                   struct preparation *p)
-#define UNUSED     (void)in, (void)out, (void)workspace, (void)context
-#define K          cpu_kernel(kernel)->kernels
-#define ATTRIBUTES kernel_node(kernel)->attributes
 
 static const struct tensor *output(const struct neap_graph *graph, const struct node *node) {
   return &graph->tensors.data[node->outputs[0]];

@@ -1,0 +1,19 @@
+/* How operators on our own kernels are written: RUN(run_x) { ... } and PREPARE(prepare_x) { ... }. */
+#ifndef NEAP_KERNEL_CPU_OPERATOR_H
+#define NEAP_KERNEL_CPU_OPERATOR_H
+
+#include "kernel/cpu/cpu.h"
+
+#define RUN(name)                                                                                            \
+  static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
+                          const struct run_context *context)
+#define PREPARE(name)                                                                                        \
+  neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
+                   struct preparation *p)
+
+/* Inside of RUN. */
+#define UNUSED     (void)in, (void)out, (void)workspace, (void)context
+#define K          cpu_kernel(kernel)->kernels
+#define ATTRIBUTES kernel_node(kernel)->attributes
+
+#endif

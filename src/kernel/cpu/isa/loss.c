@@ -4,26 +4,6 @@
 
 #include "kernel/cpu/isa/math.h"
 
-/* e^x for x <= 0, to about a unit in the last place: x = n ln 2 + r, a polynomial in r (Cephes), n in the
- * exponent. Without branches, so that loops over it become vectors. */
-static inline __attribute__((always_inline)) float exponential_of_negative(float x) {
-  static const float lowest = -87, rounder = 0x1.8p23f;
-  const float bounded = x < lowest ? lowest : x;
-  const float n = multiply_add(bounded, 1.44269504f, rounder) - rounder;
-  const float r = multiply_add(n, 2.12194440e-4f, multiply_add(n, -0.693359375f, bounded));
-  float p = multiply_add(1.9875691500e-4f, r, 1.3981999507e-3f);
-  p = multiply_add(p, r, 8.3334519073e-3f);
-  p = multiply_add(p, r, 4.1665795894e-2f);
-  p = multiply_add(p, r, 1.6666665459e-1f);
-  p = multiply_add(p, r, 5.0000001201e-1f);
-  p = multiply_add(p, r * r, r + 1);
-  const union {
-    uint32_t bits;
-    float value;
-  } power = {((uint32_t)(int32_t)n + 127) << 23};
-  return x < lowest ? 0 : p * power.value;
-}
-
 struct softmax_row {
   float highest;
   double sum; /* of exp(x - highest) */

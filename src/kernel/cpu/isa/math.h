@@ -18,22 +18,34 @@ INLINE float with_sign(float magnitude, float sign) {
   return (union word){.bits = (union word){magnitude}.bits | ((union word){sign}.bits & INT32_MIN)}.value;
 }
 
-/* e^x: x = n ln 2 + r, a polynomial in r (Cephes), n in the exponent, in two halves so that neither end
- * overflows. */
-INLINE float exponential(float x) {
+/* e^x / 2^n of a bounded x = n ln 2 + r: a polynomial in r (Cephes). */
+INLINE float exponential_part(float x, float *n) {
   static const float rounder = 0x1.8p23f;
-  float bounded = x < -104 ? -104 : x;
-  bounded = bounded > 89 ? 89 : bounded;
-  const float n = multiply_add(bounded, 1.44269504f, rounder) - rounder;
-  const float r = multiply_add(n, 2.12194440e-4f, multiply_add(n, -0.693359375f, bounded));
+  *n = multiply_add(x, 1.44269504f, rounder) - rounder;
+  const float r = multiply_add(*n, 2.12194440e-4f, multiply_add(*n, -0.693359375f, x));
   float p = multiply_add(1.9875691500e-4f, r, 1.3981999507e-3f);
   p = multiply_add(p, r, 8.3334519073e-3f);
   p = multiply_add(p, r, 4.1665795894e-2f);
   p = multiply_add(p, r, 1.6666665459e-1f);
   p = multiply_add(p, r, 5.0000001201e-1f);
-  p = multiply_add(p, r * r, r + 1);
+  return multiply_add(p, r * r, r + 1);
+}
+
+/* e^x: 2^n in two halves, so that neither end overflows. */
+INLINE float exponential(float x) {
+  float bounded = x < -104 ? -104 : x, n;
+  bounded = bounded > 89 ? 89 : bounded;
+  const float p = exponential_part(bounded, &n);
   const int32_t whole = x == x ? (int32_t)n : 0, half = whole / 2;
   return p * power_of_two(half) * power_of_two(whole - half);
+}
+
+/* e^x for x <= 0: one product less. */
+INLINE float exponential_of_negative(float x) {
+  static const float lowest = -87;
+  float n;
+  const float p = exponential_part(x < lowest ? lowest : x, &n);
+  return x < lowest ? 0 : p * power_of_two((int32_t)n);
 }
 
 /* ln x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), a polynomial in m - 1 (Cephes). */

@@ -527,33 +527,31 @@ RUN(run_sgd) {
   return NEAP_OK;
 }
 
-RUN(run_adamw) {
-  UNUSED;
+/* Weight decay in the gradient, or decoupled: apart from it. */
+static void adam(const struct kernel *kernel, void *const *in, const struct run_context *context,
+                 bool decoupled) {
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[2], *v = in[3];
   const double *g = in[1], rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
-               b2 = (double)a->beta2, t = (double)context->step + 1;
+               b2 = (double)a->beta2, t = (double)context->step + 1, decay = (double)a->weight_decay;
   FOR(i, kernel_input(kernel, 0)->elements) {
-    m[i] = b1 * m[i] + (1 - b1) * g[i];
-    v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
-    w[i] -= rate * (double)a->weight_decay * w[i];
+    const double d = decoupled ? g[i] : g[i] + decay * w[i];
+    m[i] = b1 * m[i] + (1 - b1) * d;
+    v[i] = b2 * v[i] + (1 - b2) * d * d;
+    if (decoupled) w[i] -= rate * decay * w[i];
     w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
   }
+}
+
+RUN(run_adamw) {
+  UNUSED;
+  adam(kernel, in, context, true);
   return NEAP_OK;
 }
 
 RUN(run_adam) {
   UNUSED;
-  const struct update_attributes *a = &ATTRIBUTES->update;
-  double *w = in[0], *m = in[2], *v = in[3];
-  const double *g = in[1], rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
-               b2 = (double)a->beta2, t = (double)context->step + 1;
-  FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = g[i] + (double)a->weight_decay * w[i];
-    m[i] = b1 * m[i] + (1 - b1) * d;
-    v[i] = b2 * v[i] + (1 - b2) * d * d;
-    w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
-  }
+  adam(kernel, in, context, false);
   return NEAP_OK;
 }
 

@@ -20,7 +20,8 @@ struct prediction {
   int32_t *records, *labels;
   float *values; /* of a batch */
   neap_predict_result *result;
-  neap_status status; /* of the writing; the message is this thread's */
+  neap_status status; /* of a batch, with what it said */
+  char message[512];
 };
 
 static const char *output_name(const neap_predict_options *o) {
@@ -99,7 +100,10 @@ static bool write_values(FILE *file, const void *context) {
   for (int64_t first = 0; first < p->split->count; first += p->batch) {
     const int64_t count = p->split->count - first < p->batch ? p->split->count - first : p->batch;
     p->status = predict_batch(p, first, count);
-    if (p->status != NEAP_OK) return false;
+    if (p->status != NEAP_OK) {
+      snprintf(p->message, sizeof p->message, "%s", neap_error_message());
+      return false;
+    }
     if (by_class) right += count_right(p, count);
     const size_t values = (size_t)(count * each);
     if (fwrite(p->values, sizeof *p->values, values, file) != values) return false;
@@ -111,11 +115,9 @@ static bool write_values(FILE *file, const void *context) {
 static neap_status run(struct prediction *p) {
   TRY(open_all(p));
   struct prediction *const self = p;
-  char message[512];
   const neap_status written = file_write(p->options->out, write_values, &self);
-  snprintf(message, sizeof message, "%s", neap_error_message());
-  if (p->status != NEAP_OK) return neap_fail(p->status, "prediction of %s failed", p->options->data);
-  if (written != NEAP_OK) return neap_fail(written, "%s", message);
+  RETURN_IF(p->status != NEAP_OK, p->status, "%s", p->message);
+  if (written != NEAP_OK) return written;
   p->result->records = p->split->count;
   p->result->rank = p->output.rank;
   memcpy(p->result->dims, p->output.dims, sizeof p->result->dims);

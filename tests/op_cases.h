@@ -683,7 +683,7 @@ static inline void op_case_fill(const struct interpreter *m) {
     /* Weights keep the variance of what they multiply. */
     const double fan = t->rank > 1 ? (double)(t->elements / t->dims[0]) : 12,
                  scale = t->role == NEAP_ROLE_PARAMETER ? __builtin_sqrt(12 / fan) : 2,
-                 shift = t->initial == INITIAL_ONE ? 1 : 0;
+                 shift = t->initial == NEAP_INITIAL_ONE ? 1 : 0;
     double *values = malloc((size_t)t->elements * sizeof *values);
     assert_non_null(values);
     for (int64_t i = 0; i < t->elements; i++) {

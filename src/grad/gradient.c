@@ -22,7 +22,7 @@ static neap_status add_state(struct neap_graph *graph, int32_t parameter, const 
   snprintf(name, sizeof name, "%s.%s", state.name, suffix);
   state.name = name;
   state.role = NEAP_ROLE_STATE;
-  state.initial = INITIAL_ZERO;
+  state.initial = NEAP_INITIAL_ZERO;
   return graph_add_tensor(graph, state, id);
 }
 

@@ -9,15 +9,12 @@
 #include "graph/attributes.h"
 #include "step/step.h"
 
-/* How a variable begins. */
-enum initial { INITIAL_ZERO, INITIAL_ONE, INITIAL_HE, INITIAL_NORMAL, INITIAL_UNIFORM };
-
 struct tensor {
   const char *name;
   neap_dtype dtype;
   neap_role role;
-  enum initial initial; /* of a parameter or state */
-  float scale;          /* of INITIAL_NORMAL the deviation, of INITIAL_UNIFORM the largest size */
+  neap_initial initial; /* of a parameter or state */
+  float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];

@@ -92,7 +92,7 @@ static neap_tensor add_tensor(neap_builder *b, const char *owner, const char *pa
 }
 
 neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_role role,
-                             enum initial initial, int32_t rank, const int64_t *dims) {
+                             neap_initial initial, int32_t rank, const int64_t *dims) {
   struct tensor tensor = {.dtype = NEAP_F32,
                           .role = role,
                           .initial = initial,
@@ -145,11 +145,6 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
 
 neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const int64_t *dims,
                            neap_parameter_options o) {
-  static const enum initial initials[] = {[NEAP_INITIAL_ZERO] = INITIAL_ZERO,
-                                          [NEAP_INITIAL_ONE] = INITIAL_ONE,
-                                          [NEAP_INITIAL_HE] = INITIAL_HE,
-                                          [NEAP_INITIAL_NORMAL] = INITIAL_NORMAL,
-                                          [NEAP_INITIAL_UNIFORM] = INITIAL_UNIFORM};
   if (!builder_ready(b)) return FAILED;
   if (name == NULL || rank < 1 || rank > NEAP_MAX_RANK || dims == NULL ||
       (unsigned)o.initial > NEAP_INITIAL_UNIFORM || !(o.scale >= 0) ||
@@ -163,7 +158,7 @@ neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const in
   if (!fits(b, name)) return FAILED;
   struct tensor tensor = {.dtype = NEAP_F32,
                           .role = NEAP_ROLE_PARAMETER,
-                          .initial = initials[o.initial],
+                          .initial = o.initial,
                           .scale = o.scale != 0 ? o.scale : 1,
                           .frozen = o.frozen,
                           .rank = rank};

@@ -26,7 +26,7 @@ void builder_peek(const neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 
 /* "owner.part", a parameter or state of f32. */
 neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_role role,
-                             enum initial initial, int32_t rank, const int64_t *dims);
+                             neap_initial initial, int32_t rank, const int64_t *dims);
 
 /* Adds a node under that name; gives its first output. Inputs may be NO_TENSOR. `outputs` may be NULL. */
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,

@@ -116,9 +116,10 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
   const int64_t dims[] = {o.filters, t->dims[1] / groups, height, width};
   char name[2 * NAME_LIMIT];
   builder_peek(b, OP_CONV, name);
-  const neap_tensor weight = builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims);
+  const neap_tensor weight =
+      builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 4, dims);
   const neap_tensor zeros =
-      o.bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims) : NO_TENSOR;
+      o.bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, dims) : NO_TENSOR;
   return neap_conv_with(b, x, weight, zeros, o);
 }
 
@@ -191,8 +192,9 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
   const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_CONV_TRANSPOSED, name);
-  int32_t inputs[] = {x, builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 4, dims),
+  int32_t inputs[] = {x, builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 4, dims),
                       NO_TENSOR};
-  if (o.bias) inputs[2] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &dims[1]);
+  if (o.bias)
+    inputs[2] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &dims[1]);
   return builder_apply(b, OP_CONV_TRANSPOSED, name, (union attributes){.conv = a}, inputs, 3, NULL);
 }

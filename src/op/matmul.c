@@ -68,9 +68,10 @@ neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bi
   const int64_t dims[] = {outputs, t->dims[t->rank - 1]};
   char name[2 * NAME_LIMIT];
   builder_peek(b, OP_LINEAR, name);
-  const neap_tensor weight = builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_HE, 2, dims);
+  const neap_tensor weight =
+      builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 2, dims);
   const neap_tensor zeros =
-      bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, dims) : NO_TENSOR;
+      bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, dims) : NO_TENSOR;
   return neap_linear_with(b, x, weight, zeros);
 }
 

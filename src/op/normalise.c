@@ -77,12 +77,14 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
   if (builder_apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   const int64_t channels = t->dims[1], count = t->elements / channels;
-  const int32_t gamma = builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, INITIAL_ONE, 1, &channels),
-                beta = builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &channels),
-                running[] = {
-                    builder_variable(b, name, "running_mean", NEAP_ROLE_STATE, INITIAL_ZERO, 1, &channels),
-                    builder_variable(b, name, "running_variance", NEAP_ROLE_STATE, INITIAL_ONE, 1,
-                                     &channels)};
+  const int32_t gamma =
+                    builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels),
+                beta =
+                    builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels),
+                running[] = {builder_variable(b, name, "running_mean", NEAP_ROLE_STATE, NEAP_INITIAL_ZERO, 1,
+                                              &channels),
+                             builder_variable(b, name, "running_variance", NEAP_ROLE_STATE, NEAP_INITIAL_ONE,
+                                              1, &channels)};
   if (!builder_ready(b)) return FAILED;
   const int32_t inputs[] = {x, statistics[0], statistics[1], gamma, beta},
                 update[] = {statistics[0], statistics[1], running[0], running[1]};
@@ -160,9 +162,10 @@ static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attr
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "norm '%s': epsilon %g must not be negative",
                                      name, (double)a.epsilon));
   int32_t inputs[] = {x, NO_TENSOR, NO_TENSOR};
-  if (affine) inputs[1] = builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, INITIAL_ONE, 1, &channels);
+  if (affine)
+    inputs[1] = builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels);
   if (affine && a.centred)
-    inputs[2] = builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, INITIAL_ZERO, 1, &channels);
+    inputs[2] = builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels);
   return builder_apply(b, OP_ROW_NORM, name, (union attributes){.row_norm = a}, inputs, 3, NULL);
 }
 

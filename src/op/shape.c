@@ -205,7 +205,8 @@ neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_GATHER, name);
   const int64_t dims[] = {rows, width};
-  const neap_tensor table = builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, INITIAL_NORMAL, 2, dims);
+  const neap_tensor table =
+      builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_NORMAL, 2, dims);
   return builder_apply(b, OP_GATHER, name, (union attributes){0}, (int32_t[]){table, ids}, 2, NULL);
 }
 

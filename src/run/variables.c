@@ -109,21 +109,21 @@ static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_
 }
 
 static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64_t stream, float *data) {
-  if (tensor->initial == INITIAL_HE) {
+  if (tensor->initial == NEAP_INITIAL_HE) {
     /* Convolution [K, C, R, S]: fan out K R S. Linear [outputs, inputs]: fan in. */
     int64_t fan = tensor->rank == 2 ? tensor->dims[1] : tensor->dims[0];
     for (int32_t i = 2; i < tensor->rank; i++) fan *= tensor->dims[i];
     fill_normal(seed, stream, sqrt(2 / (double)fan), tensor->elements, data);
     return;
   }
-  if (tensor->initial == INITIAL_NORMAL) {
+  if (tensor->initial == NEAP_INITIAL_NORMAL) {
     fill_normal(seed, stream, (double)tensor->scale, tensor->elements, data);
     return;
   }
   for (int64_t i = 0; i < tensor->elements; i++) {
     uint32_t word[4];
-    data[i] = tensor->initial == INITIAL_ONE ? 1 : 0;
-    if (tensor->initial != INITIAL_UNIFORM) continue;
+    data[i] = tensor->initial == NEAP_INITIAL_ONE ? 1 : 0;
+    if (tensor->initial != NEAP_INITIAL_UNIFORM) continue;
     random_philox(seed, stream, (uint64_t)i, word);
     data[i] = tensor->scale * (2 * random_uniform(word[0]) - 1);
   }

@@ -30,9 +30,14 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
                                      infer_same,                                                             \
                                      gradient_##id,                                                          \
                                      ROW_INPLACE(inplace_first),                                             \
-                                     ROW_ATTRIBUTES(scalar_attributes)};                                     \
-  const struct op_row op_row_##id##_backward = {text "Backward", "gradient of " text, .output_count = 1,     \
-                                                IN_PLACE_##KEEPS, ROW_ATTRIBUTES(scalar_attributes)};
+                                     ROW_ATTRIBUTES(scalar_attributes),                                      \
+                                     .any_real = true};                                                      \
+  const struct op_row op_row_##id##_backward = {text "Backward",                                             \
+                                                "gradient of " text,                                         \
+                                                .output_count = 1,                                           \
+                                                IN_PLACE_##KEEPS,                                            \
+                                                ROW_ATTRIBUTES(scalar_attributes),                           \
+                                                .any_real = true};
 #include "op/elementwise_list.h"
 
 /* neap_<id> of what takes no number. */
@@ -153,8 +158,15 @@ static neap_status backward_divide(struct gradient *g, const struct node *n) {
 }
 
 #define BINARY(NAME, id, text, about, value)                                                                 \
-  const struct op_row op_row_##id = {                                                                        \
-      text, about, #id, 1, infer_binary, backward_##id, ROW_INPLACE(inplace_either)};                        \
+  const struct op_row op_row_##id = {text,                                                                   \
+                                     about,                                                                  \
+                                     #id,                                                                    \
+                                     1,                                                                      \
+                                     infer_binary,                                                           \
+                                     backward_##id,                                                          \
+                                     ROW_INPLACE(inplace_either),                                            \
+                                     .any_real = true,                                                       \
+                                     .any_place = true};                                                     \
   neap_tensor neap_##id(neap_builder *b, neap_tensor x, neap_tensor y) {                                     \
     return builder_next(b, OP_##NAME, (union attributes){0}, (int32_t[]){x, y}, 2);                          \
   }
@@ -233,8 +245,9 @@ static neap_status gradient_cast(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_CAST, &back, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-const struct op_row op_row_cast = {"Cast",        "the same elements in another type", "cast", 1, infer_cast,
-                                   gradient_cast, ROW_ATTRIBUTES(cast_attributes)};
+const struct op_row op_row_cast = {
+    "Cast",        "the same elements in another type", "cast",          1, infer_cast,
+    gradient_cast, ROW_ATTRIBUTES(cast_attributes),     .any_real = true};
 
 neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
   if (builder_ready(b) && dtype != NEAP_F32 && dtype != NEAP_BF16 && dtype != NEAP_F16)

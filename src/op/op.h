@@ -49,8 +49,10 @@ struct op_row {
   const struct attribute_row *attributes;
   int32_t attribute_count;
   enum evaluation evaluation;
-  bool seeds;    /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
-  int32_t slots; /* of inputs, where some are optional: graph_apply fills up what is not given */
+  bool any_real;  /* takes every type of real numbers; else f32 alone, and f64 in the reference backend */
+  bool any_place; /* takes elements as they lie, packed weights too: each is worked on by itself */
+  bool seeds;     /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
+  int32_t slots;  /* of inputs, where some are optional: graph_apply fills up what is not given */
 };
 
 enum { MAX_SLOTS = 8 };

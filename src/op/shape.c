@@ -220,7 +220,7 @@ const struct op_row op_row_fill = {"Fill", "one number everywhere; a gradient be
 /* ---- Memory ---- */
 
 const struct op_row op_row_reorder = {"Reorder", "the same tensor in another memory layout",
-                                      .output_count = 1};
+                                      .output_count = 1, .any_real = true, .any_place = true};
 
 /* ---- Views ---- */
 

@@ -165,20 +165,10 @@ static cpu_prepare *const prepares[OP_COUNT] = {
 #undef OP
 };
 
-/* What is element by element takes every type of storage; all else takes f32. */
-static bool takes_any_storage(const struct neap_graph *graph, const struct node *node) {
-  static const bool any[OP_COUNT] = {
-      [OP_CAST] = true,
-#define UNARY(NAME, id, ...)  [OP_##NAME] = true, [OP_##NAME##_BACKWARD] = true,
-#define BINARY(NAME, id, ...) [OP_##NAME] = true,
-#include "op/elementwise_list.h"
-  };
-  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
-  return any[node->op] && (y == NULL || same_shape(x, y));
-}
-
 static neap_status check_types(const struct neap_graph *graph, const struct node *node) {
-  const bool any = takes_any_storage(graph, node);
+  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
+  const bool any =
+      node_row(node)->any_real && (y == NULL || same_shape(x, y)); /* not where one is broadcast */
   for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
     const struct tensor *t = i < node->input_count
                                  ? node_input(graph, node, i)
@@ -192,22 +182,10 @@ static neap_status check_types(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
-/* What works on elements as they lie, in packed weights and in variables that are free to choose. */
-static bool takes_packed(int32_t op) {
-  static const bool any[OP_COUNT] = {
-      [OP_REORDER] = true,      [OP_SGD] = true,           [OP_ADAMW] = true,
-      [OP_ADAM] = true,         [OP_RMSPROP] = true,       [OP_LION] = true,
-      [OP_SQUARED_NORM] = true, [OP_CLIP_GRADIENT] = true, [OP_CLIP_COEFFICIENT] = true,
-#define BINARY(NAME, id, ...) [OP_##NAME] = true,
-#include "op/elementwise_list.h"
-  };
-  return any[op];
-}
-
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
-  if (node->op != OP_REORDER) TRY(check_types(graph, node));
-  for (int32_t i = 0; i < node->input_count && !takes_packed(node->op); i++)
+  TRY(check_types(graph, node));
+  for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
   return prepares[node->op](state, graph, node, p);
 }

@@ -12,7 +12,7 @@ union word {
   int32_t bits;
 };
 
-INLINE float power_of_two(int32_t n) { return (union word){.bits = (n + 127) << 23}.value; } /* -126 to 127 */
+INLINE float power_of_two(int32_t n) { return (union word){.bits = (n + 127) * (1 << 23)}.value; } /* -126 to 127 */
 INLINE float absolute(float x) { return (union word){.bits = (union word){x}.bits & 0x7FFFFFFF}.value; }
 INLINE float with_sign(float magnitude, float sign) {
   return (union word){.bits = (union word){magnitude}.bits | ((union word){sign}.bits & INT32_MIN)}.value;
@@ -45,7 +45,7 @@ INLINE float exponential_of_negative(float x) {
   static const float lowest = -87;
   float n;
   const float p = exponential_part(x < lowest ? lowest : x, &n);
-  return x < lowest ? 0 : p * power_of_two((int32_t)n);
+  return x < lowest ? 0 : p * power_of_two(x == x ? (int32_t)n : 0);
 }
 
 /* ln x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), a polynomial in m - 1 (Cephes). */

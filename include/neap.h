@@ -110,10 +110,11 @@ typedef enum neap_initial {
 typedef struct neap_parameter_options {
   neap_initial initial;
   float scale;
-  bool frozen; /* training leaves it as it is: no gradient, no optimizer state */
+  bool frozen;      /* training leaves it as it is: no gradient, no optimizer state */
+  neap_dtype dtype; /* F32, BF16 or F16 */
 } neap_parameter_options;
 
-/* A parameter that any number of operators may read: [dims...] of f32. Its name is as it is given, without
+/* A parameter that any number of operators may read: [dims...]. Its name is as it is given, without
  * the scope, and one of its own. */
 neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const int64_t *dims,
                            neap_parameter_options options);
@@ -180,8 +181,8 @@ neap_tensor neap_clip(neap_builder *b, neap_tensor x, float lowest, float highes
 neap_tensor neap_scale(neap_builder *b, neap_tensor x, float factor, float offset); /* factor x + offset */
 
 /* The same elements in f32, bf16 or f16, to the nearest; f16 keeps what is too large for it as its largest
- * number. What is element by element takes all three types, the rest takes f32: cast to bf16 what is to be
- * kept in half the memory, and back where it is read. */
+ * number. All operators take all three types, and compute in f32. What they make has the type of their first
+ * input, but for losses, which are f32. Layers on a tensor make parameters of its type; norms of f32. */
 neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype);
 
 /* Of two tensors, whose dimensions from the last one on are equal, or 1 in one of them. */
@@ -395,6 +396,8 @@ typedef struct neap_session_options {
   int threads;          /* 0: all cores of the machine */
   uint64_t seed;        /* initial parameters and random operators */
   bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
+  neap_dtype precision; /* BF16 or F16: values, parameters and optimizer states are stored in it; inputs,
+                           losses and what norms need in f32 */
 } neap_session_options;
 
 typedef struct neap_session neap_session;
@@ -457,6 +460,7 @@ typedef struct neap_variable {
   neap_variable_kind kind;
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;
+  neap_dtype dtype; /* of storage; values are read and written as f32 */
 } neap_variable;
 int32_t neap_session_variable_count(const neap_session *session);
 neap_status neap_session_variable(const neap_session *session, int32_t index, neap_variable *variable);

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 /* `make check` is a quick pass over every promise; sanitizers are slow enough by themselves. */
-static inline bool quick_pass(void) { return getenv("NEAP_QUICK") != NULL || getenv("NEAP_SANITIZED") != NULL; }
+static inline bool quick_pass(void) {
+  return getenv("NEAP_QUICK") != NULL || getenv("NEAP_SANITIZED") != NULL;
+}
 
 /* Rounds of a test that draws its cases. */
 static inline int shorten(int rounds) { return quick_pass() ? rounds / 10 : rounds; }

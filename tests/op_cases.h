@@ -43,7 +43,7 @@ static inline neap_tensor apply_conv_add(neap_builder *b, neap_tensor x, const s
 
 /* No addend, which would have to lie as the result does. */
 static inline neap_tensor apply_conv_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false};
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32};
   return neap_add(b, neap_conv(b, x, c->conv), neap_parameter(b, "op.v", 1, (int64_t[]){1}, normal));
 }
 
@@ -236,7 +236,7 @@ static inline neap_tensor apply_storage(neap_builder *b, neap_tensor x, const st
 /* With a vector of the last axis, and with one of the channels. */
 static inline neap_tensor apply_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t last = c->dims[3] ? c->dims[3] : c->dims[1], channels[] = {c->dims[1], 1, 1};
-  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false};
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32};
   const neap_tensor w = neap_parameter(b, "op.w", 1, &last, normal);
   x = neap_multiply(b, x, w);
   x = neap_subtract(b, x,
@@ -254,9 +254,9 @@ static inline neap_tensor apply_outer(neap_builder *b, neap_tensor x, const stru
 static inline neap_tensor apply_shared_kernel(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t dims[] = {c->conv.filters, c->dims[1], c->conv.size, c->conv.size};
   const neap_tensor w = neap_parameter(b, "op.w", 4, dims,
-                                       (neap_parameter_options){NEAP_INITIAL_HE, 0, false}),
+                                       (neap_parameter_options){NEAP_INITIAL_HE, 0, false, NEAP_F32}),
                     v = neap_parameter(b, "op.v", 1, dims,
-                                       (neap_parameter_options){NEAP_INITIAL_NORMAL, 1, false});
+                                       (neap_parameter_options){NEAP_INITIAL_NORMAL, 1, false, NEAP_F32});
   return neap_add(b, neap_conv_with(b, x, w, v, c->conv), neap_conv_with(b, neap_tanh(b, x), w, v, c->conv));
 }
 
@@ -320,14 +320,14 @@ static inline neap_tensor apply_matmul(neap_builder *b, neap_tensor x, const str
   const bool ta = c->align, tb = c->bias;
   const int64_t k = c->dims[ta ? 2 : 3], n = c->outputs, dims[] = {tb ? n : k, tb ? k : n};
   const neap_tensor w =
-      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false});
+      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false, NEAP_F32});
   return neap_matmul(b, x, w, ta, tb);
 }
 /* A batch of matrices of which each serves several: [1, C, K, n]. */
 static inline neap_tensor apply_matmul_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t dims[] = {c->dims[1], c->dims[3], c->outputs};
-  const neap_tensor w =
-      neap_parameter(b, "op.w", 3, dims, (neap_parameter_options){NEAP_INITIAL_NORMAL, 0.5f, false});
+  const neap_tensor w = neap_parameter(b, "op.w", 3, dims,
+                                       (neap_parameter_options){NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32});
   return neap_matmul(b, x, w, false, false);
 }
 static inline neap_tensor apply_linear_last(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -337,7 +337,7 @@ static inline neap_tensor apply_linear_last(neap_builder *b, neap_tensor x, cons
 static inline neap_tensor apply_tied(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t dims[] = {c->outputs, c->dims[1]};
   const neap_tensor w =
-      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false});
+      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false, NEAP_F32});
   return neap_matmul(b, neap_tanh(b, neap_linear_with(b, x, w, -1)), w, false, false);
 }
 /* Numbers between -1 and 4: of rows that are there and of one that is not. */
@@ -648,6 +648,16 @@ static inline struct neap_graph *op_case_training(const struct op_case *c, bool 
   struct neap_graph *graph = op_case_graph(c, fuse);
   assert_ok(graph_add_training(graph, optimizer));
   return graph;
+}
+
+/* The same with values and parameters stored in `dtype`. */
+static inline struct neap_graph *op_case_stored(const struct op_case *c, bool fuse, neap_dtype dtype,
+                                                const struct optimizer *optimizer) {
+  struct neap_graph *graph = op_case_graph(c, fuse), *stored = NULL;
+  assert_ok(rewrite_precision(graph, dtype, &stored));
+  neap_graph_free(graph);
+  assert_ok(graph_add_training(stored, optimizer));
+  return stored;
 }
 
 /* The same where ReLU keeps bits. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/half.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the format is little-endian and data is copied as it is");
@@ -35,12 +36,27 @@ static neap_status add_metadata(json_t *header, const char *path, const struct s
   return NEAP_OK;
 }
 
+/* Types that elements can be read and written in, as floats. */
+enum real { REAL_F32, REAL_BF16, REAL_F16, REALS };
+static const char *const real_names[REALS] = {"F32", "BF16", "F16"};
+
+static enum real real_of(const char *dtype) {
+  enum real r = REAL_F32;
+  if (dtype == NULL) return REAL_F32;
+  while (r < REALS && strcmp(dtype, real_names[r]) != 0) r++;
+  return r;
+}
+
+static size_t real_bytes(const char *dtype) { return real_of(dtype) == REAL_F32 ? 4 : 2; }
+
 static neap_status add_tensor(json_t *header, const char *path, const struct safetensors_tensor *tensor,
                               uint64_t *offset) {
   const uint64_t begin = *offset;
   RETURN_IF(json_object_get(header, tensor->name) != NULL, NEAP_INVALID_ARGUMENT,
             "%s: two tensors are named '%s'", path, tensor->name);
-  RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * sizeof(float), offset) ||
+  RETURN_IF(real_of(tensor->dtype) == REALS, NEAP_INVALID_ARGUMENT, "%s: tensor '%s' cannot be written as %s",
+            path, tensor->name, tensor->dtype);
+  RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * real_bytes(tensor->dtype), offset) ||
                 *offset > INT64_MAX,
             NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes", path);
   json_t *shape = json_array();
@@ -49,8 +65,8 @@ static neap_status add_tensor(json_t *header, const char *path, const struct saf
       json_decref(shape);
       shape = NULL;
     }
-  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                            (json_int_t)begin, (json_int_t)*offset);
+  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", real_names[real_of(tensor->dtype)], "shape",
+                            shape, "data_offsets", (json_int_t)begin, (json_int_t)*offset);
   RETURN_IF(entry == NULL || json_object_set_new(header, tensor->name, entry) != 0, NEAP_OUT_OF_MEMORY,
             "%s: tensor '%s' cannot be written: out of memory, or its name is not UTF-8", path, tensor->name);
   return NEAP_OK;
@@ -95,6 +111,15 @@ static int64_t largest_elements(const struct safetensors_content *content) {
   return largest;
 }
 
+/* To a type of 16 bits, in place. */
+static void narrow(const char *dtype, int64_t elements, float *data) {
+  uint16_t *half = (void *)data;
+  for (int64_t i = 0; i < elements && real_of(dtype) != REAL_F32; i++) {
+    const float value = data[i];
+    half[i] = real_of(dtype) == REAL_BF16 ? bf16_from_float(value) : f16_from_float(value);
+  }
+}
+
 neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content) {
   neap_status status;
   char *header = NULL;
@@ -111,7 +136,9 @@ neap_status safetensors_write(FILE *file, const char *path, const struct safeten
   }
   for (int32_t i = 0; i < content->tensor_count; i++) {
     TRY_DONE(content->read(content->context, i, data));
-    TRY_DONE(write_bytes(file, path, data, (size_t)content->tensors[i].elements * sizeof *data));
+    const struct safetensors_tensor *tensor = &content->tensors[i];
+    narrow(tensor->dtype, tensor->elements, data);
+    TRY_DONE(write_bytes(file, path, data, (size_t)tensor->elements * real_bytes(tensor->dtype)));
   }
 done:
   free(allocated);
@@ -308,11 +335,27 @@ const char *safetensors_metadata(const struct safetensors *tensors, const char *
   return NULL;
 }
 
+neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index) {
+  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+  RETURN_IF(real_of(tensor->dtype) == REALS, NEAP_UNSUPPORTED,
+            "%s: tensor '%s': dtype is %s, expected F32, BF16 or F16", tensors->path, tensor->name,
+            tensor->dtype);
+  return NEAP_OK;
+}
+
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  RETURN_IF(strcmp(tensor->dtype, "F32") != 0, NEAP_UNSUPPORTED, "%s: tensor '%s': dtype is %s, expected F32",
-            tensors->path, tensor->name, tensor->dtype);
+  TRY(safetensors_need_real(tensors, index));
   RETURN_IF(fseeko(tensors->file, (off_t)tensor->offset, SEEK_SET) != 0, NEAP_IO_FAILED,
             "%s: cannot be read: %s", tensors->path, strerror(errno));
-  return read_bytes(tensors, data, tensor->bytes);
+  if (real_of(tensor->dtype) == REAL_F32) return read_bytes(tensors, data, tensor->bytes);
+  /* The second half of `data` is read into; the elements spread from there over the whole. */
+  uint16_t *half = (uint16_t *)(void *)data + tensor->elements;
+  TRY(read_bytes(tensors, half, tensor->bytes));
+  for (int64_t i = 0; i < tensor->elements; i++) {
+    uint16_t bits;
+    memcpy(&bits, &half[i], sizeof bits);
+    data[i] = real_of(tensor->dtype) == REAL_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
+  }
+  return NEAP_OK;
 }

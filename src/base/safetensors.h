@@ -14,13 +14,14 @@ struct safetensors_text {
 };
 
 struct safetensors_tensor {
-  const char *name, *dtype; /* "F32", ...; ignored in writing, where all are F32 */
+  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16" or "F16" */
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;
   uint64_t offset, bytes; /* in the file; ignored in writing */
 };
 
-/* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...]. */
+/* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...], which
+ * are rounded to the type that they are written in. */
 struct safetensors_content {
   const struct safetensors_tensor *tensors;
   int32_t tensor_count;
@@ -57,7 +58,10 @@ void safetensors_close(struct safetensors *tensors);
 int32_t safetensors_find(const struct safetensors *tensors, const char *name);
 const char *safetensors_metadata(const struct safetensors *tensors, const char *key);
 
-/* Reads the elements of a tensor, which must be F32. */
+/* NEAP_UNSUPPORTED: the tensor is not of F32, BF16 or F16. */
+neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index);
+
+/* Reads the elements of a tensor of one of these types as floats. */
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
 
 #endif

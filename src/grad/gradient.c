@@ -139,8 +139,7 @@ static neap_status add_clipped_updates(struct neap_graph *graph, const struct op
                                        const struct pending_update *updates, size_t count) {
   int32_t total = NO_TENSOR;
   for (size_t i = 0; i < count; i++) {
-    const struct tensor like = {
-        .dtype = graph->tensors.data[updates[i].gradient].dtype, .rank = 1, .dims = {1}};
+    const struct tensor like = {.dtype = NEAP_F32, .rank = 1, .dims = {1}};
     const char *name = graph->tensors.data[updates[i].parameter].name;
     int32_t norm;
     TRY(add_node(graph, OP_SQUARED_NORM, name, (union attributes){0}, &updates[i].gradient, 1, like, &norm));

@@ -26,6 +26,7 @@ enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step
 struct run_context {
   uint64_t seed, step; /* step: from 0 */
   float learning_rate;
+  int64_t first_row; /* of a kernel that has some of the rows of its node: the first of them */
 };
 
 struct kernel;

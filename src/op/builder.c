@@ -91,9 +91,9 @@ static neap_tensor add_tensor(neap_builder *b, const char *owner, const char *pa
   return status == NEAP_OK ? id : builder_fail(b, status);
 }
 
-neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_role role,
-                             neap_initial initial, int32_t rank, const int64_t *dims) {
-  struct tensor tensor = {.dtype = NEAP_F32,
+neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_dtype dtype,
+                             neap_role role, neap_initial initial, int32_t rank, const int64_t *dims) {
+  struct tensor tensor = {.dtype = dtype,
                           .role = role,
                           .initial = initial,
                           .scale = 1,
@@ -143,20 +143,23 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
   return add_tensor(b, name, "", tensor);
 }
 
+static bool is_storage(neap_dtype dtype) {
+  return dtype == NEAP_F32 || dtype == NEAP_BF16 || dtype == NEAP_F16;
+}
+
 neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const int64_t *dims,
                            neap_parameter_options o) {
   if (!builder_ready(b)) return FAILED;
   if (name == NULL || rank < 1 || rank > NEAP_MAX_RANK || dims == NULL ||
-      (unsigned)o.initial > NEAP_INITIAL_UNIFORM || !(o.scale >= 0) ||
+      (unsigned)o.initial > NEAP_INITIAL_UNIFORM || !(o.scale >= 0) || !is_storage(o.dtype) ||
       (o.initial == NEAP_INITIAL_HE && rank < 2))
     return builder_fail(
-        b,
-        neap_fail(NEAP_INVALID_ARGUMENT,
-                  "parameter '%s': 1 to %d dimensions, a known way to begin (HE: 2 dimensions or more) and a "
-                  "scale that is not negative are possible",
-                  name != NULL ? name : "", NEAP_MAX_RANK));
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "parameter '%s': 1 to %d dimensions of f32, bf16 or f16, a known way to begin (HE: 2 "
+                     "dimensions or more) and a scale that is not negative are possible",
+                     name != NULL ? name : "", NEAP_MAX_RANK));
   if (!fits(b, name)) return FAILED;
-  struct tensor tensor = {.dtype = NEAP_F32,
+  struct tensor tensor = {.dtype = o.dtype,
                           .role = NEAP_ROLE_PARAMETER,
                           .initial = o.initial,
                           .scale = o.scale != 0 ? o.scale : 1,

@@ -24,9 +24,9 @@ void builder_name(neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 /* The name that builder_name would give next. */
 void builder_peek(const neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 
-/* "owner.part", a parameter or state of f32. */
-neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_role role,
-                             neap_initial initial, int32_t rank, const int64_t *dims);
+/* "owner.part", a parameter or state. */
+neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_dtype dtype,
+                             neap_role role, neap_initial initial, int32_t rank, const int64_t *dims);
 
 /* Adds a node under that name; gives its first output. Inputs may be NO_TENSOR. `outputs` may be NULL. */
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,

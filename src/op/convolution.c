@@ -69,13 +69,15 @@ const struct op_row op_row_conv = {"Conv",
                                    ROW_INPLACE(addend),
                                    .flops = flops,
                                    ROW_ATTRIBUTES(attributes),
-                                   .slots = 4};
-const struct op_row op_row_conv_backward_data = {"ConvBackwardData", "gradient of a convolution's input",
-                                                 .output_count = 1, .flops = flops,
-                                                 ROW_ATTRIBUTES(attributes)};
-const struct op_row op_row_conv_backward_weights = {"ConvBackwardWeights",
-                                                    "gradient of a convolution's kernels", .output_count = 1,
-                                                    .flops = flops, ROW_ATTRIBUTES(attributes)};
+                                   .slots = 4,
+                                   .split = {1 << CONV_X | 1 << CONV_ADDEND, 1, 0}};
+const struct op_row op_row_conv_backward_data = {
+    "ConvBackwardData", "gradient of a convolution's input", .output_count = 1,
+    .flops = flops,     ROW_ATTRIBUTES(attributes),          .split = {2, 1, 0}};
+const struct op_row op_row_conv_backward_weights = {
+    "ConvBackwardWeights",      "gradient of a convolution's kernels",
+    .output_count = 1,          .flops = flops,
+    ROW_ATTRIBUTES(attributes), .split = {3, 0, 1}};
 
 static neap_tensor refuse_filters(neap_builder *b, const struct tensor *x, int64_t filters, int64_t height,
                                   int64_t width, int64_t groups) {
@@ -114,12 +116,14 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
       o.filters % groups)
     return refuse_filters(b, t, o.filters, height, width, groups);
   const int64_t dims[] = {o.filters, t->dims[1] / groups, height, width};
+  const neap_dtype dtype = t->dtype;
   char name[2 * NAME_LIMIT];
   builder_peek(b, OP_CONV, name);
   const neap_tensor weight =
-      builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 4, dims);
+      builder_variable(b, name, "weight", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 4, dims);
   const neap_tensor zeros =
-      o.bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, dims) : NO_TENSOR;
+      o.bias ? builder_variable(b, name, "bias", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, dims)
+             : NO_TENSOR;
   return neap_conv_with(b, x, weight, zeros, o);
 }
 
@@ -132,7 +136,7 @@ static neap_status infer_conv_transposed(const struct neap_graph *graph, const s
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
   const struct conv_attributes *a = &node->attributes.conv;
-  RETURN_IF(w->rank != 4 || w->dims[0] != x->dims[1], NEAP_INVALID_ARGUMENT,
+  RETURN_IF(w->rank != 4 || w->dims[0] != x->dims[1] || w->dtype != x->dtype, NEAP_INVALID_ARGUMENT,
             "ConvTransposed '%s': %lld channels do not fit kernels for %lld", node->name,
             (long long)x->dims[1], (long long)w->dims[0]);
   RETURN_IF(a->output_padding < 0 || a->output_padding >= a->stride, NEAP_INVALID_ARGUMENT,
@@ -174,7 +178,8 @@ const struct op_row op_row_conv_transposed = {"ConvTransposed",
                                               gradient_conv_transposed,
                                               .flops = flops,
                                               ROW_ATTRIBUTES(attributes),
-                                              .slots = 3};
+                                              .slots = 3,
+                                              .split = {1, 1, 0}};
 
 neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_transposed_options o) {
   if (!builder_usable(b, x)) return FAILED;
@@ -190,11 +195,13 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
                                     .padding = {o.padding, o.padding},
                                     .output_padding = o.output_padding};
   const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
+  const neap_dtype dtype = t->dtype;
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_CONV_TRANSPOSED, name);
-  int32_t inputs[] = {x, builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 4, dims),
-                      NO_TENSOR};
+  int32_t inputs[] = {
+      x, builder_variable(b, name, "weight", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 4, dims),
+      NO_TENSOR};
   if (o.bias)
-    inputs[2] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &dims[1]);
+    inputs[2] = builder_variable(b, name, "bias", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &dims[1]);
   return builder_apply(b, OP_CONV_TRANSPOSED, name, (union attributes){.conv = a}, inputs, 3, NULL);
 }

@@ -30,14 +30,9 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
                                      infer_same,                                                             \
                                      gradient_##id,                                                          \
                                      ROW_INPLACE(inplace_first),                                             \
-                                     ROW_ATTRIBUTES(scalar_attributes),                                      \
-                                     .any_real = true};                                                      \
-  const struct op_row op_row_##id##_backward = {text "Backward",                                             \
-                                                "gradient of " text,                                         \
-                                                .output_count = 1,                                           \
-                                                IN_PLACE_##KEEPS,                                            \
-                                                ROW_ATTRIBUTES(scalar_attributes),                           \
-                                                .any_real = true};
+                                     ROW_ATTRIBUTES(scalar_attributes)};                                     \
+  const struct op_row op_row_##id##_backward = {text "Backward", "gradient of " text, .output_count = 1,     \
+                                                IN_PLACE_##KEEPS, ROW_ATTRIBUTES(scalar_attributes)};
 #include "op/elementwise_list.h"
 
 /* neap_<id> of what takes no number. */
@@ -79,9 +74,10 @@ neap_tensor neap_scale(neap_builder *b, neap_tensor x, float factor, float offse
 /* ---- ReLU that keeps bits ---- */
 
 const struct op_row op_row_relu_mask = {"ReluMask", "max(0, x), and a bit an element for its gradient",
-                                        .output_count = 2, ROW_INPLACE(inplace_first)};
+                                        .output_count = 2, ROW_INPLACE(inplace_first), .split = {1, 3, 0}};
 const struct op_row op_row_relu_mask_backward = {"ReluMaskBackward", "gradient of ReLU from its bits",
-                                                 .output_count = 1, ROW_INPLACE(inplace_second)};
+                                                 .output_count = 1, ROW_INPLACE(inplace_second),
+                                                 .split = {3, 1, 0}};
 
 /* ---- Two tensors ---- */
 
@@ -165,8 +161,9 @@ static neap_status backward_divide(struct gradient *g, const struct node *n) {
                                      infer_binary,                                                           \
                                      backward_##id,                                                          \
                                      ROW_INPLACE(inplace_either),                                            \
-                                     .any_real = true,                                                       \
-                                     .any_place = true};                                                     \
+                                     .any_place = true,                                                      \
+                                     .split = {3, 1, 0},                                                     \
+                                     .split_of = split_broadcast};                                           \
   neap_tensor neap_##id(neap_builder *b, neap_tensor x, neap_tensor y) {                                     \
     return builder_next(b, OP_##NAME, (union attributes){0}, (int32_t[]){x, y}, 2);                          \
   }
@@ -213,7 +210,9 @@ const struct op_row op_row_where = {"Where",
                                     gradient_where,
                                     ROW_INPLACE(where_pairs),
                                     ROW_ATTRIBUTES(scalar_attributes),
-                                    .slots = 3};
+                                    .slots = 3,
+                                    .split = {7, 1, 0},
+                                    .split_of = split_broadcast};
 
 neap_tensor neap_where(neap_builder *b, neap_tensor mask, neap_tensor x, neap_tensor y) {
   return builder_next(b, OP_WHERE, (union attributes){0}, (int32_t[]){mask, x, y}, 3);
@@ -245,9 +244,8 @@ static neap_status gradient_cast(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_CAST, &back, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-const struct op_row op_row_cast = {
-    "Cast",        "the same elements in another type", "cast",          1, infer_cast,
-    gradient_cast, ROW_ATTRIBUTES(cast_attributes),     .any_real = true};
+const struct op_row op_row_cast = {"Cast",        "the same elements in another type", "cast", 1, infer_cast,
+                                   gradient_cast, ROW_ATTRIBUTES(cast_attributes)};
 
 neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
   if (builder_ready(b) && dtype != NEAP_F32 && dtype != NEAP_BF16 && dtype != NEAP_F16)
@@ -282,7 +280,8 @@ const struct op_row op_row_dropout = {"Dropout",
                                       gradient_dropout,
                                       ROW_INPLACE(inplace_first),
                                       ROW_ATTRIBUTES(dropout_attributes),
-                                      .evaluation = EVALUATION_IDENTITY};
+                                      .evaluation = EVALUATION_IDENTITY,
+                                      .split = {1, 1, 0}};
 
 neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability) {
   const union attributes a = {.dropout = {.probability = probability, .stream = builder_stream(b)}};

@@ -24,7 +24,7 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
   const float s = node->attributes.loss.smoothing;
   RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "SoftmaxCrossEntropy: smoothing %g is not in [0, 1)",
             (double)s);
-  outputs[0] = value_of(x->dtype, 1, 1, 0);
+  outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   outputs[1] = value_of(NEAP_I32, 1, 1, 0);
   return NEAP_OK;
 }
@@ -78,7 +78,7 @@ static neap_status infer_pair(const struct neap_graph *graph, const struct node 
   TRY(need_real(graph, node, -1, "two tensors"));
   RETURN_IF(!same_shape(x, t), NEAP_INVALID_ARGUMENT, "%s '%s': '%s' and '%s' have different shapes or types",
             node_row(node)->name, node->name, x->name, t->name);
-  outputs[0] = value_of(x->dtype, 1, 1, 0);
+  outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   return NEAP_OK;
 }
 

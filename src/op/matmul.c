@@ -32,15 +32,17 @@ static neap_status gradient_linear(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_DATA, n, in[0], in[1], dy);
 }
 
-const struct op_row op_row_linear = {"Linear",        "x W^T + b",           "linear",  1, infer_linear,
-                                     gradient_linear, .flops = flops_linear, .slots = 3};
+const struct op_row op_row_linear = {
+    "Linear",   "x W^T + b",       "linear", 1, infer_linear, gradient_linear, .flops = flops_linear,
+    .slots = 3, .split = {1, 1, 0}};
 const struct op_row op_row_linear_backward_data = {"LinearBackwardData", "gradient of a linear layer's input",
-                                                   .output_count = 1, .flops = flops_linear};
-const struct op_row op_row_linear_backward_weights = {"LinearBackwardWeights",
-                                                      "gradient of a linear layer's weights",
-                                                      .output_count = 1, .flops = flops_linear};
+                                                   .output_count = 1, .flops = flops_linear,
+                                                   .split = {2, 1, 0}};
+const struct op_row op_row_linear_backward_weights = {
+    "LinearBackwardWeights", "gradient of a linear layer's weights", .output_count = 1, .flops = flops_linear,
+    .split = {3, 0, 1}};
 const struct op_row op_row_bias_backward = {"BiasBackward", "gradient of a bias: sum by channel",
-                                            .output_count = 1};
+                                            .output_count = 1, .split = {1, 0, 1}};
 
 neap_tensor neap_linear_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias) {
   if (!builder_usable(b, x) || !builder_usable(b, weight)) return FAILED;
@@ -66,12 +68,14 @@ neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bi
                                   "Linear to %lld outputs: '%s' must be [..., K] with 2 dimensions or more",
                                   (long long)outputs, t->name));
   const int64_t dims[] = {outputs, t->dims[t->rank - 1]};
+  const neap_dtype dtype = t->dtype;
   char name[2 * NAME_LIMIT];
   builder_peek(b, OP_LINEAR, name);
   const neap_tensor weight =
-      builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 2, dims);
+      builder_variable(b, name, "weight", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_HE, 2, dims);
   const neap_tensor zeros =
-      bias ? builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, dims) : NO_TENSOR;
+      bias ? builder_variable(b, name, "bias", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, dims)
+           : NO_TENSOR;
   return neap_linear_with(b, x, weight, zeros);
 }
 
@@ -148,6 +152,17 @@ static neap_status gradient_matmul(struct gradient *g, const struct node *n) {
                         : product(g, n, b, a, dy, !f.a_transposed, false);
 }
 
+/* Matrices of a batch; rows of a, with one b; or, where both are summed over their rows, some of these. */
+static void split_matmul(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
+  const struct matmul_attributes *flags = &node->attributes.matmul;
+  if (graph->tensors.data[node->outputs[0]].rank > 2)
+    split_broadcast(graph, node, split);
+  else if (!flags->a_transposed)
+    *split = (struct row_split){1, 1, 0};
+  else
+    *split = flags->b_transposed ? (struct row_split){0} : (struct row_split){3, 0, 1};
+}
+
 const struct op_row op_row_matmul = {"MatMul",
                                      "products of matrices, either transposed, with batches that broadcast",
                                      "matmul",
@@ -155,7 +170,9 @@ const struct op_row op_row_matmul = {"MatMul",
                                      infer_matmul,
                                      gradient_matmul,
                                      .flops = flops_matmul,
-                                     ROW_ATTRIBUTES(matmul_attributes)};
+                                     ROW_ATTRIBUTES(matmul_attributes),
+                                     .split = {3, 1, 0},
+                                     .split_of = split_matmul};
 
 neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed) {
   return builder_next(b, OP_MATMUL, (union attributes){.matmul = {x_transposed, y_transposed}},

@@ -16,7 +16,7 @@ static neap_status infer_statistics(const struct neap_graph *graph, const struct
   const struct tensor *x = node_input(graph, node, 0);
   RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT, "batch norm takes [N, C, ...], not '%s'", x->name);
   TRY(need_real(graph, node, -1, "[N, C, ...]"));
-  outputs[0] = outputs[1] = value_of(x->dtype, 1, x->dims[1], 0);
+  outputs[0] = outputs[1] = value_of(NEAP_F32, 1, x->dims[1], 0);
   return NEAP_OK;
 }
 
@@ -54,13 +54,14 @@ const struct op_row op_row_batch_norm = {"BatchNorm",
                                          gradient_batch_norm,
                                          ROW_INPLACE(inplace_first),
                                          ROW_ATTRIBUTES(batch_norm_attributes),
-                                         .evaluation = EVALUATION_RUNNING};
+                                         .evaluation = EVALUATION_RUNNING,
+                                         .statistics = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4};
 const struct op_row op_row_batch_norm_backward = {
     "BatchNormBackward", "gradients of batch norm and its ReLU, added to what is there", .output_count = 3,
     ROW_INPLACE(norm_backward), ROW_ATTRIBUTES(batch_norm_attributes)};
 const struct op_row op_row_running_statistics = {"RunningStatistics",
                                                  "update: running mean and variance, once a step",
-                                                 ROW_ATTRIBUTES(batch_norm_attributes)};
+                                                 ROW_ATTRIBUTES(batch_norm_attributes), .statistics = 15};
 
 /* Batch statistics, running ones that follow them, and the normalisation itself. */
 neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options o) {
@@ -77,14 +78,14 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
   if (builder_apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   const int64_t channels = t->dims[1], count = t->elements / channels;
-  const int32_t gamma =
-                    builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels),
-                beta =
-                    builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels),
-                running[] = {builder_variable(b, name, "running_mean", NEAP_ROLE_STATE, NEAP_INITIAL_ZERO, 1,
-                                              &channels),
-                             builder_variable(b, name, "running_variance", NEAP_ROLE_STATE, NEAP_INITIAL_ONE,
-                                              1, &channels)};
+  const int32_t gamma = builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1,
+                                         &channels),
+                beta = builder_variable(b, name, "beta", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1,
+                                        &channels),
+                running[] = {builder_variable(b, name, "running_mean", NEAP_F32, NEAP_ROLE_STATE,
+                                              NEAP_INITIAL_ZERO, 1, &channels),
+                             builder_variable(b, name, "running_variance", NEAP_F32, NEAP_ROLE_STATE,
+                                              NEAP_INITIAL_ONE, 1, &channels)};
   if (!builder_ready(b)) return FAILED;
   const int32_t inputs[] = {x, statistics[0], statistics[1], gamma, beta},
                 update[] = {statistics[0], statistics[1], running[0], running[1]};
@@ -115,7 +116,7 @@ static neap_status infer_row_norm(const struct neap_graph *graph, const struct n
   const struct tensor *x = node_input(graph, node, 0);
   TRY(need_real(graph, node, -1, "a tensor"));
   outputs[0] = value_like(x);
-  outputs[1] = outputs[2] = value_of(x->dtype, 1, x->elements / node->attributes.row_norm.length, 0);
+  outputs[1] = outputs[2] = value_of(NEAP_F32, 1, x->elements / node->attributes.row_norm.length, 0);
   return NEAP_OK;
 }
 
@@ -140,6 +141,13 @@ static neap_status gradient_row_norm(struct gradient *g, const struct node *n) {
   return gradient_add(g, in[0], outputs[0]);
 }
 
+/* Not where a normalised row is longer than one of the tensor. */
+static void split_row_norm(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
+  const struct tensor *x = node_input(graph, node, 0);
+  const struct row_norm_attributes *a = &node->attributes.row_norm;
+  if (x->elements / x->dims[0] % (a->length * a->groups) != 0) *split = (struct row_split){0};
+}
+
 const struct op_row op_row_row_norm = {"RowNorm",
                                        "rows over their deviation, scaled: layer, RMS and group norm",
                                        "row_norm",
@@ -148,10 +156,14 @@ const struct op_row op_row_row_norm = {"RowNorm",
                                        gradient_row_norm,
                                        ROW_INPLACE(inplace_first),
                                        ROW_ATTRIBUTES(row_norm_attributes),
-                                       .slots = 3};
-const struct op_row op_row_row_norm_backward = {"RowNormBackward", "gradients of a norm of rows",
-                                                .output_count = 3, ROW_INPLACE(inplace_later),
-                                                ROW_ATTRIBUTES(row_norm_attributes)};
+                                       .slots = 3,
+                                       .statistics = 6,
+                                       .split = {1, 7, 0},
+                                       .split_of = split_row_norm};
+const struct op_row op_row_row_norm_backward = {
+    "RowNormBackward",          "gradients of a norm of rows",       .output_count = 3,
+    ROW_INPLACE(inplace_later), ROW_ATTRIBUTES(row_norm_attributes), .split = {15, 1, 6},
+    .split_of = split_row_norm};
 
 /* With gamma and beta (where rows are centred) of `channels` elements. */
 static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, int64_t channels,
@@ -163,9 +175,11 @@ static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attr
                                      name, (double)a.epsilon));
   int32_t inputs[] = {x, NO_TENSOR, NO_TENSOR};
   if (affine)
-    inputs[1] = builder_variable(b, name, "gamma", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels);
+    inputs[1] =
+        builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels);
   if (affine && a.centred)
-    inputs[2] = builder_variable(b, name, "beta", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels);
+    inputs[2] =
+        builder_variable(b, name, "beta", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels);
   return builder_apply(b, OP_ROW_NORM, name, (union attributes){.row_norm = a}, inputs, 3, NULL);
 }
 
@@ -238,11 +252,13 @@ const struct op_row op_row_local_response_norm = {"LocalResponseNorm",
                                                   gradient_response,
                                                   ROW_INPLACE(inplace_first),
                                                   .flops = flops_response,
-                                                  ROW_ATTRIBUTES(response_attributes)};
+                                                  ROW_ATTRIBUTES(response_attributes),
+                                                  .split = {1, 1, 0}};
 const struct op_row op_row_local_response_norm_backward = {
     "LocalResponseNormBackward", "gradient of local response normalisation from its input",
     .output_count = 1,           ROW_INPLACE(inplace_later),
-    .flops = flops_response,     ROW_ATTRIBUTES(response_attributes)};
+    .flops = flops_response,     ROW_ATTRIBUTES(response_attributes),
+    .split = {3, 1, 0}};
 
 neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_response_norm_options o) {
   const struct response_attributes a = {.size = o.size ? o.size : 5,

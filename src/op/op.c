@@ -93,6 +93,27 @@ neap_status infer_same(const struct neap_graph *graph, const struct node *node, 
   return NEAP_OK;
 }
 
+/* ---- Parts ---- */
+
+struct row_split node_split(const struct neap_graph *graph, const struct node *node) {
+  struct row_split split = node_row(node)->split;
+  if (node_row(node)->split_of != NULL) node_row(node)->split_of(graph, node, &split);
+  return split;
+}
+
+void split_along_axis(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
+  (void)graph;
+  if (node->attributes.part.axis == 0) *split = (struct row_split){0};
+}
+
+void split_broadcast(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
+  const struct tensor *y = &graph->tensors.data[node->outputs[0]];
+  for (int32_t i = 0; i < node->input_count; i++) {
+    const struct tensor *x = node_input(graph, node, i);
+    if (x == NULL || x->rank < y->rank || x->dims[0] != y->dims[0]) split->inputs &= ~(1u << i);
+  }
+}
+
 /* ---- Costs ---- */
 
 double node_flops(const struct neap_graph *graph, const struct node *node) {

@@ -36,6 +36,19 @@ enum evaluation {
   EVALUATION_RUNNING   /* batch statistics among its inputs are replaced by the running ones */
 };
 
+/* How a node falls into nodes over some of the rows (dimension 0) of its operands. Bit i stands for operand
+ * i, all bits for any number of them; an operand that is not named is given whole to each part. Zeroed: it
+ * does not. */
+struct row_split {
+  uint32_t inputs, outputs; /* that are cut into rows */
+  uint32_t sums;            /* outputs that are the sum of what the parts give */
+};
+
+enum { ALL_OPERANDS = -1 };
+
+/* Where the split hangs on shapes and attributes: changes the row's, or zeroes it. */
+typedef void op_split(const struct neap_graph *graph, const struct node *node, struct row_split *split);
+
 struct op_row {
   const char *name, *summary;
   const char
@@ -49,10 +62,12 @@ struct op_row {
   const struct attribute_row *attributes;
   int32_t attribute_count;
   enum evaluation evaluation;
-  bool any_real;  /* takes every type of real numbers; else f32 alone, and f64 in the reference backend */
-  bool any_place; /* takes elements as they lie, packed weights too: each is worked on by itself */
-  bool seeds;     /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
-  int32_t slots;  /* of inputs, where some are optional: graph_apply fills up what is not given */
+  bool any_place;      /* takes elements as they lie, packed weights too: each is worked on by itself */
+  bool seeds;          /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
+  int32_t slots;       /* of inputs, where some are optional: graph_apply fills up what is not given */
+  uint32_t statistics; /* inputs, a bit each, that are f32 whatever the type of the rest */
+  struct row_split split;
+  op_split *split_of; /* NULL: always as `split` says */
 };
 
 enum { MAX_SLOTS = 8 };
@@ -78,6 +93,13 @@ static inline const struct op_row *node_row(const struct node *node) { return op
 neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
                         const union attributes *attributes, const int32_t *inputs, int32_t input_count,
                         int32_t *outputs);
+
+/* How a node falls into parts. */
+struct row_split node_split(const struct neap_graph *graph, const struct node *node);
+
+/* Splits that several operators have. Along an axis: not where that is dimension 0. Broadcast: an input whose
+ * dimension 0 is not that of the output is given whole. */
+op_split split_along_axis, split_broadcast;
 
 /* FLOPs of a node, and bytes that it reads and writes. */
 double node_flops(const struct neap_graph *graph, const struct node *node);

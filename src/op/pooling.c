@@ -43,18 +43,22 @@ const struct op_row op_row_max_pool = {"MaxPool",
                                        2,
                                        infer_pool,
                                        gradient_max_pool,
-                                       ROW_ATTRIBUTES(attributes)};
+                                       ROW_ATTRIBUTES(attributes),
+                                       .split = {1, 3, 0}};
 const struct op_row op_row_max_pool_backward = {"MaxPoolBackward", "gradient of a max pool from its indices",
-                                                .output_count = 1, ROW_ATTRIBUTES(attributes)};
+                                                .output_count = 1, ROW_ATTRIBUTES(attributes),
+                                                .split = {3, 1, 0}};
 const struct op_row op_row_average_pool = {"AveragePool",
                                            "mean over windows, with or without padding",
                                            "average_pool",
                                            1,
                                            infer_pool,
                                            gradient_average_pool,
-                                           ROW_ATTRIBUTES(attributes)};
+                                           ROW_ATTRIBUTES(attributes),
+                                           .split = {1, 1, 0}};
 const struct op_row op_row_average_pool_backward = {"AveragePoolBackward", "gradient of an average pool",
-                                                    .output_count = 1, ROW_ATTRIBUTES(attributes)};
+                                                    .output_count = 1, ROW_ATTRIBUTES(attributes),
+                                                    .split = {1, 1, 0}};
 
 static union attributes pool_attributes(neap_pool_options o) {
   return (union attributes){.pool = {.size = o.size,
@@ -88,11 +92,11 @@ static neap_status gradient_global(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_GLOBAL_AVERAGE_POOL_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-const struct op_row op_row_global_average_pool = {"GlobalAveragePool",   "mean over all pixels",
-                                                  "global_average_pool", 1,
-                                                  infer_global,          .gradient = gradient_global};
+const struct op_row op_row_global_average_pool = {
+    "GlobalAveragePool", "mean over all pixels",      "global_average_pool", 1,
+    infer_global,        .gradient = gradient_global, .split = {1, 1, 0}};
 const struct op_row op_row_global_average_pool_backward = {
-    "GlobalAveragePoolBackward", "gradient of a global average pool", .output_count = 1};
+    "GlobalAveragePoolBackward", "gradient of a global average pool", .output_count = 1, .split = {1, 1, 0}};
 
 neap_tensor neap_global_average_pool(neap_builder *b, neap_tensor x) {
   return builder_next(b, OP_GLOBAL_AVERAGE_POOL, (union attributes){0}, &x, 1);
@@ -121,10 +125,10 @@ static neap_status gradient_adaptive(struct gradient *g, const struct node *n) {
 
 const struct op_row op_row_adaptive_average_pool = {
     "AdaptiveAveragePool", "mean over k x k regions of any image", "adaptive_average_pool", 1, infer_adaptive,
-    gradient_adaptive,     ROW_ATTRIBUTES(adaptive_attributes)};
+    gradient_adaptive,     ROW_ATTRIBUTES(adaptive_attributes),    .split = {1, 1, 0}};
 const struct op_row op_row_adaptive_average_pool_backward = {
     "AdaptiveAveragePoolBackward", "gradient of an adaptive average pool", .output_count = 1,
-    ROW_ATTRIBUTES(adaptive_attributes)};
+    ROW_ATTRIBUTES(adaptive_attributes), .split = {1, 1, 0}};
 
 neap_tensor neap_adaptive_average_pool(neap_builder *b, neap_tensor x, int64_t size) {
   return builder_next(b, OP_ADAPTIVE_AVERAGE_POOL, (union attributes){.size = size}, &x, 1);

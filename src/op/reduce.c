@@ -29,8 +29,21 @@ static neap_status gradient_sum(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_EXPAND, &back, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-const struct op_row op_row_sum = {"Sum",        "sum over axes, times a number", "sum", 1, infer_sum,
-                                  gradient_sum, ROW_ATTRIBUTES(axes_attributes)};
+/* Rows that are summed over are summed up by part. */
+static void split_sum(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
+  (void)graph;
+  if (node->attributes.axes.axes & 1) *split = (struct row_split){1, 0, 1};
+}
+
+const struct op_row op_row_sum = {"Sum",
+                                  "sum over axes, times a number",
+                                  "sum",
+                                  1,
+                                  infer_sum,
+                                  gradient_sum,
+                                  ROW_ATTRIBUTES(axes_attributes),
+                                  .split = {1, 1, 0},
+                                  .split_of = split_sum};
 
 static neap_tensor sum_or_mean(neap_builder *b, neap_tensor x, const int *axes, int count, bool keep,
                                bool mean) {
@@ -106,9 +119,15 @@ static neap_status gradient_expand(struct gradient *g, const struct node *n) {
   return gradient_add(g, x, share);
 }
 
-const struct op_row op_row_expand = {
-    "Expand",        "axes of 1 made longer, times a number", "expand", 1, infer_expand,
-    gradient_expand, ROW_ATTRIBUTES(expand_attributes)};
+const struct op_row op_row_expand = {"Expand",
+                                     "axes of 1 made longer, times a number",
+                                     "expand",
+                                     1,
+                                     infer_expand,
+                                     gradient_expand,
+                                     ROW_ATTRIBUTES(expand_attributes),
+                                     .split = {1, 1, 0},
+                                     .split_of = split_broadcast};
 
 neap_tensor neap_expand(neap_builder *b, neap_tensor x, int rank, const int64_t *dims) {
   if (!builder_usable(b, x)) return FAILED;
@@ -152,10 +171,13 @@ const struct op_row op_row_softmax = {"Softmax",
                                       infer_softmax,
                                       gradient_softmax,
                                       ROW_INPLACE(inplace_first),
-                                      ROW_ATTRIBUTES(softmax_attributes)};
-const struct op_row op_row_softmax_backward = {"SoftmaxBackward", "gradient of softmax from its output",
-                                               .output_count = 1, ROW_INPLACE(inplace_later),
-                                               ROW_ATTRIBUTES(softmax_attributes)};
+                                      ROW_ATTRIBUTES(softmax_attributes),
+                                      .split = {1, 1, 0},
+                                      .split_of = split_along_axis};
+const struct op_row op_row_softmax_backward = {
+    "SoftmaxBackward",           "gradient of softmax from its output", .output_count = 1,
+    ROW_INPLACE(inplace_later),  ROW_ATTRIBUTES(softmax_attributes),    .split = {3, 1, 0},
+    .split_of = split_along_axis};
 
 neap_tensor neap_softmax(neap_builder *b, neap_tensor x, int axis) {
   if (!builder_usable(b, x)) return FAILED;

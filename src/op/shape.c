@@ -55,7 +55,9 @@ const struct op_row op_row_concat = {"Concat",
                                      1,
                                      infer_concat,
                                      gradient_concat,
-                                     ROW_ATTRIBUTES(part_attributes)};
+                                     ROW_ATTRIBUTES(part_attributes),
+                                     .split = {(uint32_t)ALL_OPERANDS, 1, 0},
+                                     .split_of = split_along_axis};
 
 neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, int axis) {
   if (!builder_ready(b)) return FAILED;
@@ -97,9 +99,12 @@ const struct op_row op_row_slice = {"Slice",
                                     gradient_slice,
                                     ROW_INPLACE(inplace_second),
                                     ROW_ATTRIBUTES(part_attributes),
-                                    .slots = 2};
-const struct op_row op_row_slice_backward = {"SliceBackward", "gradient of a slice: zeros around it",
-                                             .output_count = 1, ROW_ATTRIBUTES(part_attributes)};
+                                    .slots = 2,
+                                    .split = {3, 1, 0},
+                                    .split_of = split_along_axis};
+const struct op_row op_row_slice_backward = {"SliceBackward",    "gradient of a slice: zeros around it",
+                                             .output_count = 1,  ROW_ATTRIBUTES(part_attributes),
+                                             .split = {1, 1, 0}, .split_of = split_along_axis};
 
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count) {
   const union attributes a = {.part = {.axis = axis, .first = first, .count = count}};
@@ -155,9 +160,22 @@ static neap_status gradient_transpose(struct gradient *g, const struct node *n) 
   return GRADIENT_EMIT(g, OP_TRANSPOSE, &back, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-const struct op_row op_row_transpose = {
-    "Transpose",        "axes in another order; its own gradient", "transpose", 1, infer_transpose,
-    gradient_transpose, ROW_ATTRIBUTES(order_attributes)};
+/* Not where dimension 0 moves. */
+static void split_transpose(const struct neap_graph *graph, const struct node *node,
+                            struct row_split *split) {
+  (void)graph;
+  if (node->attributes.order.order[0] != 0) *split = (struct row_split){0};
+}
+
+const struct op_row op_row_transpose = {"Transpose",
+                                        "axes in another order; its own gradient",
+                                        "transpose",
+                                        1,
+                                        infer_transpose,
+                                        gradient_transpose,
+                                        ROW_ATTRIBUTES(order_attributes),
+                                        .split = {1, 1, 0},
+                                        .split_of = split_transpose};
 
 neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order) {
   if (!builder_usable(b, x)) return FAILED;
@@ -186,9 +204,10 @@ static neap_status gradient_gather(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_GATHER_BACKWARD, n, n->inputs[0], n->inputs[1], g->of[n->outputs[0]]);
 }
 
-const struct op_row op_row_gather = {"Gather",     "rows of a table by their numbers: embedding",
-                                     "embedding",  1,
-                                     infer_gather, .gradient = gradient_gather};
+const struct op_row op_row_gather = {"Gather",          "rows of a table by their numbers: embedding",
+                                     "embedding",       1,
+                                     infer_gather,      .gradient = gradient_gather,
+                                     .split = {2, 1, 0}};
 const struct op_row op_row_gather_backward = {"GatherBackward", "gradient of gathered rows: sums by row",
                                               .output_count = 1};
 
@@ -206,7 +225,7 @@ neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64
   builder_name(b, OP_GATHER, name);
   const int64_t dims[] = {rows, width};
   const neap_tensor table =
-      builder_variable(b, name, "weight", NEAP_ROLE_PARAMETER, NEAP_INITIAL_NORMAL, 2, dims);
+      builder_variable(b, name, "weight", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_NORMAL, 2, dims);
   return builder_apply(b, OP_GATHER, name, (union attributes){0}, (int32_t[]){table, ids}, 2, NULL);
 }
 
@@ -215,12 +234,12 @@ neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64
 static const struct attribute_row fill_attributes[] = {ATTRIBUTE(scalar.a, REAL)};
 
 const struct op_row op_row_fill = {"Fill", "one number everywhere; a gradient begins with 1",
-                                   .output_count = 1, ROW_ATTRIBUTES(fill_attributes)};
+                                   .output_count = 1, ROW_ATTRIBUTES(fill_attributes), .split = {0, 1, 0}};
 
 /* ---- Memory ---- */
 
 const struct op_row op_row_reorder = {"Reorder", "the same tensor in another memory layout",
-                                      .output_count = 1, .any_real = true, .any_place = true};
+                                      .output_count = 1, .any_place = true, .split = {1, 1, 0}};
 
 /* ---- Views ---- */
 

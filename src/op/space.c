@@ -31,11 +31,20 @@ static neap_status gradient_crop(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_CROP_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]], before);
 }
 
-const struct op_row op_row_crop = {"Crop",        "a rectangle of pixels",        "crop", 1, infer_crop,
-                                   gradient_crop, ROW_ATTRIBUTES(crop_attributes)};
-const struct op_row op_row_crop_backward = {
-    "CropBackward", "gradient of a crop: zeros around, added to what is there", .output_count = 1,
-    ROW_INPLACE(inplace_second), ROW_ATTRIBUTES(crop_attributes)};
+const struct op_row op_row_crop = {"Crop",
+                                   "a rectangle of pixels",
+                                   "crop",
+                                   1,
+                                   infer_crop,
+                                   gradient_crop,
+                                   ROW_ATTRIBUTES(crop_attributes),
+                                   .split = {1, 1, 0}};
+const struct op_row op_row_crop_backward = {"CropBackward",
+                                            "gradient of a crop: zeros around, added to what is there",
+                                            .output_count = 1,
+                                            ROW_INPLACE(inplace_second),
+                                            ROW_ATTRIBUTES(crop_attributes),
+                                            .split = {3, 1, 0}};
 
 neap_tensor neap_crop(neap_builder *b, neap_tensor x, neap_crop_options o) {
   return builder_next(b, OP_CROP, (union attributes){.crop = {o.top, o.left, o.height, o.width}}, &x, 1);
@@ -66,9 +75,11 @@ const struct op_row op_row_resize = {"Resize",
                                      1,
                                      infer_resize,
                                      gradient_resize,
-                                     ROW_ATTRIBUTES(resize_attributes)};
+                                     ROW_ATTRIBUTES(resize_attributes),
+                                     .split = {1, 1, 0}};
 const struct op_row op_row_resize_backward = {"ResizeBackward", "gradient of a bilinear resize",
-                                              .output_count = 1, ROW_ATTRIBUTES(resize_attributes)};
+                                              .output_count = 1, ROW_ATTRIBUTES(resize_attributes),
+                                              .split = {1, 1, 0}};
 
 neap_tensor neap_resize(neap_builder *b, neap_tensor x, int64_t height, int64_t width, bool align_corners) {
   return builder_next(b, OP_RESIZE, (union attributes){.resize = {height, width, align_corners}}, &x, 1);

@@ -8,15 +8,15 @@ static const struct attribute_row attributes[] = {
 };
 
 const struct op_row op_row_sgd = {"SGD", "update: momentum, Nesterov, weight decay",
-                                  ROW_ATTRIBUTES(attributes), .any_place = true};
+                                  ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_adamw = {"AdamW", "update: Adam with decoupled weight decay",
-                                    ROW_ATTRIBUTES(attributes), .any_place = true};
+                                    ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_adam = {"Adam", "update: moments of the gradient, weight decay in it",
-                                   ROW_ATTRIBUTES(attributes), .any_place = true};
+                                   ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_rmsprop = {"RMSprop", "update: gradient over its root mean square, momentum",
-                                      ROW_ATTRIBUTES(attributes), .any_place = true};
+                                      ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_lion = {"Lion", "update: sign of an interpolated momentum",
-                                   ROW_ATTRIBUTES(attributes), .any_place = true};
+                                   ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
 
 /* ---- Clipping ---- */
 
@@ -27,9 +27,11 @@ const struct op_row op_row_clip_gradient = {"ClipGradient",
                                             .output_count = 1,
                                             ROW_INPLACE(inplace_first),
                                             ROW_ATTRIBUTES(clip_attributes),
-                                            .any_place = true};
-const struct op_row op_row_squared_norm = {"SquaredNorm", "sum of squares", .output_count = 1,
-                                           ROW_ATTRIBUTES(clip_attributes), .any_place = true};
+                                            .any_place = true,
+                                            .split = {1, 1, 0}};
+const struct op_row op_row_squared_norm = {"SquaredNorm",     "sum of squares",
+                                           .output_count = 1, ROW_ATTRIBUTES(clip_attributes),
+                                           .any_place = true, .split = {1, 0, 1}};
 const struct op_row op_row_clip_coefficient = {
     "ClipCoefficient",          "what scales gradients down to a norm", .output_count = 1,
     ROW_INPLACE(inplace_first), ROW_ATTRIBUTES(clip_attributes),        .any_place = true};

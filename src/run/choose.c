@@ -42,6 +42,9 @@ neap_status check_session_options(const struct neap_session_options *o) {
             NEAP_INVALID_ARGUMENT,
             "session options: optimizer %d, convolution %d, backend %d or costs %d is none",
             (int)o->optimizer, (int)o->convolution, (int)o->backend, (int)o->costs);
+  RETURN_IF(o->precision != NEAP_F32 && o->precision != NEAP_BF16 && o->precision != NEAP_F16,
+            NEAP_INVALID_ARGUMENT, "session options: a precision is f32, bf16 or f16, not type %d",
+            (int)o->precision);
   RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
             "there is no variant %d of a graph", (int)o->variant);
   RETURN_IF(!in_range(o->budget_fraction, 0, DBL_MAX) || !in_range(o->plan_seconds, 0, DBL_MAX),
@@ -73,24 +76,37 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
   return o->predict || graph->loss < 0;
 }
 
-/* Fused and differentiated; or what predicts. */
+neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
+                               struct neap_graph **out) {
+  struct neap_graph *fused;
+  TRY(rewrite_fuse(graph, &fused));
+  if (options->precision == NEAP_F32) {
+    *out = fused;
+    return NEAP_OK;
+  }
+  const neap_status status = rewrite_precision(fused, options->precision, out);
+  neap_graph_free(fused);
+  return status;
+}
+
+/* With gradients and updates; or what predicts. */
 static neap_status make_main_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                    struct neap_graph **out) {
   TRY(check_session_options(options));
   const struct optimizer optimizer = optimizer_of(options);
-  struct neap_graph *fused;
-  TRY(rewrite_fuse(graph, &fused));
+  struct neap_graph *forward;
+  TRY(make_forward_graph(graph, options, &forward));
   if (predicts_only(graph, options)) {
-    const neap_status status = rewrite_prediction(fused, out);
-    neap_graph_free(fused);
+    const neap_status status = rewrite_prediction(forward, out);
+    neap_graph_free(forward);
     return status;
   }
-  const neap_status status = graph_add_training(fused, &optimizer);
+  const neap_status status = graph_add_training(forward, &optimizer);
   if (status != NEAP_OK) {
-    neap_graph_free(fused);
+    neap_graph_free(forward);
     return status;
   }
-  *out = fused;
+  *out = forward;
   return NEAP_OK;
 }
 

@@ -8,6 +8,10 @@
 const struct backend *backend_of(const struct neap_session_options *options);
 struct lower_options lower_options_of(const struct neap_session_options *options);
 
+/* The forward graph as it is lowered: fused, in the precision of the options. */
+neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
+                               struct neap_graph **out);
+
 /* Without gradients: a graph that has no loss, or options that ask for it. */
 bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *options);
 

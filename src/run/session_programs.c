@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/half.h"
 #include "base/memory_status.h"
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
@@ -16,13 +17,13 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
                                     const struct neap_session_options *options,
                                     const struct lowered *training, int64_t outputs, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
-  struct neap_graph *fused = NULL, *evaluation = NULL;
+  struct neap_graph *forward = NULL, *evaluation = NULL;
   lowering.outputs = outputs;
-  TRY(rewrite_fuse(graph, &fused));
-  neap_status status = rewrite_evaluation(fused, &evaluation);
+  TRY(make_forward_graph(graph, options, &forward));
+  neap_status status = rewrite_evaluation(forward, &evaluation);
   if (status == NEAP_OK) status = lower(evaluation, backend_of(options), &lowering, training, out);
   neap_graph_free(evaluation);
-  neap_graph_free(fused);
+  neap_graph_free(forward);
   return status;
 }
 
@@ -179,7 +180,10 @@ void *neap_session_input(neap_session *s, const char *name) {
 
 /* A scalar of real numbers as it stands in memory. */
 static double scalar_at(const void *data, neap_dtype dtype) {
-  return dtype == NEAP_F64 ? *(const double *)data : (double)*(const float *)data;
+  return dtype == NEAP_F64    ? *(const double *)data
+         : dtype == NEAP_BF16 ? (double)bf16_to_float(*(const uint16_t *)data)
+         : dtype == NEAP_F16  ? (double)f16_to_float(*(const uint16_t *)data)
+                              : (double)*(const float *)data;
 }
 
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate,

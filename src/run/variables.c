@@ -48,7 +48,8 @@ neap_status neap_session_variable(const neap_session *s, int32_t index, neap_var
   *variable = (neap_variable){.name = tensor->name,
                               .kind = kind_of(s, s->variables[index]),
                               .rank = tensor->rank,
-                              .elements = tensor->elements};
+                              .elements = tensor->elements,
+                              .dtype = tensor->dtype == NEAP_F64 ? NEAP_F32 : tensor->dtype};
   memcpy(variable->dims, tensor->dims, sizeof variable->dims);
   return NEAP_OK;
 }

@@ -39,8 +39,10 @@ neap_status neap_session_save(neap_session *s, const char *path) {
   for (int32_t i = 0; i < s->variable_count; i++) {
     neap_variable variable;
     neap_session_variable(s, i, &variable); /* the index is valid */
-    tensors[i] = (struct safetensors_tensor){
-        .name = variable.name, .rank = variable.rank, .elements = variable.elements};
+    tensors[i] = (struct safetensors_tensor){.name = variable.name,
+                                             .dtype = dtype_rows[variable.dtype].safetensors,
+                                             .rank = variable.rank,
+                                             .elements = variable.elements};
     memcpy(tensors[i].dims, variable.dims, sizeof tensors[i].dims);
   }
   snprintf(steps, sizeof steps, "%" PRIu64, s->steps);
@@ -72,8 +74,7 @@ static neap_status check_file(const neap_session *s, const struct safetensors *f
               "%s: has no tensor '%s', a parameter or statistic of this model", file->path, variable.name);
     if (index < 0) continue;
     const struct safetensors_tensor *tensor = &file->tensors[index];
-    RETURN_IF(strcmp(tensor->dtype, "F32") != 0, NEAP_UNSUPPORTED,
-              "%s: tensor '%s': dtype is %s, expected F32", file->path, tensor->name, tensor->dtype);
+    TRY(safetensors_need_real(file, index));
     bool same = tensor->rank == variable.rank;
     for (int d = 0; same && d < variable.rank; d++) same = tensor->dims[d] == variable.dims[d];
     RETURN_IF(!same, NEAP_BAD_FORMAT,

@@ -50,7 +50,7 @@ static void run_relu_mask_backward(const struct cpu_kernels *k, struct buffers *
 
 /* `size` lanes in these. */
 static struct activation shape(int64_t size, int64_t height, int64_t width) {
-  return (struct activation){2, size, height, width, size};
+  return (struct activation){2, size, height, width, size, STORAGE_F32};
 }
 
 static void run_crop(const struct cpu_kernels *k, struct buffers *b, int64_t size) {

@@ -4,6 +4,8 @@
 #include <omp.h>
 #include <stdio.h>
 
+#include "base/half.h"
+#include "kernel/cpu/cpu.h"
 #include "op_cases.h"
 
 static const struct run_context context = {.seed = 7, .step = 3, .learning_rate = 0.1f};
@@ -38,6 +40,13 @@ static neap_dtype type_before(const struct interpreter *whole, const struct neap
   return typed->tensors.data[output ? before->outputs[operand] : before->inputs[operand]].dtype;
 }
 
+/* What is left of a number that is stored in a type. */
+static float stored_as(neap_dtype dtype, float x) {
+  return dtype == NEAP_BF16  ? bf16_to_float(bf16_from_float(x))
+         : dtype == NEAP_F16 ? f16_to_float(f16_from_float(x))
+                             : x;
+}
+
 /* Cuts a node out of a graph that has run. Values become inputs, rounded to multiples of `quantum`, where
  * that is not 0, and to what a float holds. `typed`: the graph before the reference widened it. */
 static struct single cut(const struct op_case *c, const struct interpreter *whole,
@@ -61,8 +70,8 @@ static struct single cut(const struct op_case *c, const struct interpreter *whol
     assert_ok(graph_add_tensor(s.graph, tensor, &inputs[i]));
     double *values = interpreter_read(whole, graph_storage(from, node->inputs[i]));
     for (int64_t e = 0; e < tensor.elements; e++) {
-      if (quantum > 0 && tensor.dtype == NEAP_F32) values[e] = quantum * round(values[e] / quantum);
-      values[e] = (double)(float)values[e];
+      if (quantum > 0 && dtype_rows[tensor.dtype].real) values[e] = quantum * round(values[e] / quantum);
+      values[e] = (double)stored_as(tensor.dtype, (float)values[e]);
     }
     s.inputs[s.input_count++] = values;
   }
@@ -257,11 +266,16 @@ static void check_reference_in_place(const struct single *s, const struct lowere
   }
 }
 
-/* Of a node's results, by the type that they are stored in. */
+/* Of a node's results, by the types that they are stored in. */
 static double tolerance_of(const struct single *s) {
   const struct node *node = &s->graph->nodes.data[0];
-  const neap_dtype dtype = node->output_count > 0 ? s->graph->tensors.data[node->outputs[0]].dtype : NEAP_F32;
-  return dtype == NEAP_BF16 ? 0x1p-8 : dtype == NEAP_F16 ? 0x1p-11 : 1e-6;
+  double tolerance = 1e-6;
+  for (int32_t i = 0; i < node->output_count + node->update_count; i++) {
+    const int32_t id = i < node->output_count ? node->outputs[i] : node->updates[i - node->output_count];
+    const neap_dtype dtype = s->graph->tensors.data[id].dtype;
+    tolerance = fmax(tolerance, dtype == NEAP_BF16 ? 0x1p-8 : dtype == NEAP_F16 ? 0x1p-11 : 0);
+  }
+  return tolerance;
 }
 
 static bool is_convolution(enum op op) {
@@ -274,10 +288,10 @@ static bool has_ties(enum op op) {
          op == OP_RELU_MASK || op == OP_MAX_POOL || op == OP_SOFTMAX_CROSS_ENTROPY;
 }
 
-/* `cpu`: states with direct and with Winograd convolutions. */
+/* `cpu`: states with direct and with Winograd convolutions, and with small parts of nodes. */
 static void check_node(const struct op_case *c, const struct interpreter *whole,
                        const struct neap_graph *typed, const struct node *node, double quantum,
-                       void *const *cpu) {
+                       void *const *cpu, bool in_parts) {
   struct single s = cut(c, whole, typed, node, quantum);
   struct lowered *reference = NULL;
   const struct lower_options o = options(NEAP_CONV_AUTO);
@@ -285,8 +299,10 @@ static void check_node(const struct op_case *c, const struct interpreter *whole,
   struct results expected = run_single(&s, reference, 0, 0xFF, NULL);
   check_reference_in_place(&s, reference, &expected);
   for (int i = 0; i < VARIANTS; i++) {
-    check_variant(&s, &expected, cpu[0], &variants[i], tolerance_of(&s));
-    if (is_convolution(node->op)) check_variant(&s, &expected, cpu[1], &variants[i], 5e-6);
+    const double tolerance = tolerance_of(&s);
+    check_variant(&s, &expected, cpu[0], &variants[i], tolerance);
+    if (is_convolution(node->op)) check_variant(&s, &expected, cpu[1], &variants[i], fmax(tolerance, 5e-6));
+    if (in_parts) check_variant(&s, &expected, cpu[2], &variants[i], tolerance);
   }
   results_free(&expected);
   lowered_free(reference);
@@ -294,12 +310,14 @@ static void check_node(const struct op_case *c, const struct interpreter *whole,
 }
 
 /* All nodes of the case's operator in the step that trains its network. Frees the graph. */
-static void check_graph(const struct op_case *c, struct neap_graph *graph) {
+static void check_graph(const struct op_case *c, struct neap_graph *graph, bool in_parts) {
   struct lowered *lowered = NULL;
-  const struct lower_options o[] = {options(NEAP_CONV_DIRECT), options(NEAP_CONV_WINOGRAD)};
+  const struct lower_options o[] = {options(NEAP_CONV_DIRECT), options(NEAP_CONV_WINOGRAD),
+                                    options(NEAP_CONV_DIRECT)};
   assert_ok(lower(graph, &reference_backend, &o[0], NULL, &lowered));
-  void *cpu[2];
-  for (int i = 0; i < 2; i++) assert_ok(cpu_backend.create_state(graph, &o[i], &cpu[i]));
+  void *cpu[3];
+  for (int i = 0; i < 3; i++) assert_ok(cpu_backend.create_state(graph, &o[i], &cpu[i]));
+  ((struct cpu *)cpu[2])->part_bytes = 256;
   struct interpreter whole = interpreter_create(lowered, 0, 0xFF);
   op_case_fill(&whole);
   interpreter_run(&whole, &context);
@@ -309,19 +327,19 @@ static void check_graph(const struct op_case *c, struct neap_graph *graph) {
   for (size_t v = 0; v < lowered->graph->nodes.count; v++) {
     const struct node *node = &lowered->graph->nodes.data[v];
     if (strncmp(node->name, scope, strlen(scope)) != 0 || (size_t)v < casts) continue;
-    check_node(c, &whole, graph, node, 0, cpu);
-    if (has_ties(node->op)) check_node(c, &whole, graph, node, 0.5, cpu);
+    check_node(c, &whole, graph, node, 0, cpu, in_parts);
+    if (has_ties(node->op)) check_node(c, &whole, graph, node, 0.5, cpu, in_parts);
     checked++;
   }
   assert_true(checked > 0);
   interpreter_free(&whole);
   lowered_free(lowered);
-  for (int i = 0; i < 2; i++) cpu_backend.free_state(cpu[i]);
+  for (int i = 0; i < 3; i++) cpu_backend.free_state(cpu[i]);
   neap_graph_free(graph);
 }
 
 static void check_case(const struct op_case *c, bool fuse, const struct optimizer *optimizer) {
-  check_graph(c, op_case_training(c, fuse, optimizer));
+  check_graph(c, op_case_training(c, fuse, optimizer), false);
 }
 
 static const struct optimizer plain_sgd = {.kind = NEAP_SGD};
@@ -337,6 +355,20 @@ static void test_fused_operators(void **state) {
     if (op_case_fuses(&op_cases[i])) check_case(&op_cases[i], true, &plain_sgd);
 }
 
+static void check_stored(bool fuse, neap_dtype dtype) {
+  for (int i = 0; i < OP_CASES; i++)
+    if (!fuse || op_case_fuses(&op_cases[i]))
+      check_graph(&op_cases[i], op_case_stored(&op_cases[i], fuse, dtype, &plain_sgd), true);
+}
+
+static void test_operators_in_16_bits(void **state) {
+  (void)state;
+  for (int fuse = 0; fuse < 2; fuse++) {
+    check_stored(fuse, NEAP_BF16);
+    check_stored(fuse, NEAP_F16);
+  }
+}
+
 static void test_masked_operators(void **state) {
   (void)state;
   int masked = 0;
@@ -345,7 +377,7 @@ static void test_masked_operators(void **state) {
     const bool any = count_nodes(graph, OP_RELU_MASK) > 0;
     masked += any;
     if (any)
-      check_graph(&op_cases[i], graph);
+      check_graph(&op_cases[i], graph, false);
     else
       neap_graph_free(graph);
   }
@@ -464,7 +496,8 @@ static double *drop_ones(const struct backend *backend, int64_t count, float pro
 static void expect_dropout(const struct backend *backend) {
   enum { COUNT = 40000, DRAWS = 4 };
   static const double probability = 0.25;
-  const struct run_context contexts[DRAWS] = {{1, 5, 0}, {2, 5, 0}, {1, 6, 0}, {1, 5, 0}}; /* seed, step */
+  const struct run_context contexts[DRAWS] = {
+      {1, 5, 0, 0}, {2, 5, 0, 0}, {1, 6, 0, 0}, {1, 5, 0, 0}}; /* seed, step */
   static const int32_t streams[DRAWS] = {0, 0, 0, 1};
   double *drawn[DRAWS];
   for (int d = 0; d < DRAWS; d++) {
@@ -635,6 +668,7 @@ static void test_optimizers(void **state) {
   for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
     for (size_t k = 0; k < sizeof layers / sizeof *layers; k++) {
       check_case(&layers[k], false, &optimizers[i]);
+      check_graph(&layers[k], op_case_stored(&layers[k], false, NEAP_BF16, &optimizers[i]), true);
       compare_steps(&layers[k], &optimizers[i], 2e-6);
     }
 }
@@ -663,11 +697,15 @@ static void test_workspaces(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_operators),        cmocka_unit_test(test_fused_operators),
-      cmocka_unit_test(test_masked_operators), cmocka_unit_test(test_loss),
-      cmocka_unit_test(test_dropout),          cmocka_unit_test(test_first_updates),
-      cmocka_unit_test(test_optimizers),       cmocka_unit_test(test_whole_steps),
-      cmocka_unit_test(test_workspaces)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators),
+                                     cmocka_unit_test(test_fused_operators),
+                                     cmocka_unit_test(test_operators_in_16_bits),
+                                     cmocka_unit_test(test_masked_operators),
+                                     cmocka_unit_test(test_loss),
+                                     cmocka_unit_test(test_dropout),
+                                     cmocka_unit_test(test_first_updates),
+                                     cmocka_unit_test(test_optimizers),
+                                     cmocka_unit_test(test_whole_steps),
+                                     cmocka_unit_test(test_workspaces)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,6 +232,36 @@ static void test_damage(void **state) {
   }
 }
 
+/* What 16 bits hold is read as it was given, the rest rounded. */
+static neap_status give_halves(void *context, int32_t index, float *data) {
+  (void)context, (void)index;
+  for (int i = 0; i < 5; i++) data[i] = (float)i - 1.5f;
+  data[5] = 1.0001f;
+  return NEAP_OK;
+}
+
+static void test_16_bits(void **state) {
+  (void)state;
+  const struct safetensors_tensor halves[] = {
+      {.name = "b", .dtype = "BF16", .rank = 2, .dims = {2, 3}, .elements = 6},
+      {.name = "h", .dtype = "F16", .rank = 1, .dims = {6}, .elements = 6}};
+  const struct safetensors_content content = {.tensors = halves, .tensor_count = 2, .read = give_halves};
+  assert_int_equal(safetensors_save(path, &content), NEAP_OK);
+  struct safetensors tensors;
+  assert_int_equal(safetensors_open(path, &tensors), NEAP_OK);
+  for (int32_t i = 0; i < 2; i++) {
+    float wanted[6], got[6];
+    const int32_t k = safetensors_find(&tensors, halves[i].name);
+    assert_string_equal(tensors.tensors[k].dtype, halves[i].dtype);
+    assert_int_equal(tensors.tensors[k].bytes, 12);
+    assert_int_equal(safetensors_read(&tensors, k, got), NEAP_OK);
+    give_halves(NULL, i, wanted);
+    wanted[5] = 1;
+    assert_memory_equal(got, wanted, sizeof got);
+  }
+  safetensors_close(&tensors);
+}
+
 static void test_other_dtypes(void **state) {
   (void)state;
   const char *header = "{" TENSOR("b", "I64", "[]", 8, 16) "," TENSOR("a", "F32", "[2]", 0, 8) "}";
@@ -264,7 +294,8 @@ int main(void) {
       cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_write_failures),
       cmocka_unit_test(test_two_of_one_name), cmocka_unit_test(test_save),
       cmocka_unit_test(test_bad_headers),     cmocka_unit_test(test_bad_lengths),
-      cmocka_unit_test(test_damage),          cmocka_unit_test(test_other_dtypes),
+      cmocka_unit_test(test_damage),          cmocka_unit_test(test_16_bits),
+      cmocka_unit_test(test_other_dtypes),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);
 }

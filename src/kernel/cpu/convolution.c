@@ -308,7 +308,7 @@ static neap_status run_reorder(const struct kernel *kernel, void *const *in, voi
                                void *workspace, const struct run_context *context) {
   (void)workspace, (void)context;
   const struct cpu_kernel *k = cpu_kernel(kernel);
-  if (kernel_input(kernel, 0)->dtype == NEAP_F32)
+  if (k->a.storage == STORAGE_F32)
     k->kernels->reorder(k->a, k->b, in[0], out[0]);
   else
     k->kernels->reorder_half(k->a, k->b, in[0], out[0]);
@@ -322,7 +322,6 @@ neap_status prepare_reorder(void *state, const struct neap_graph *graph, const s
   const struct dnn_layout *from = p->inputs[0].packed, *to = p->outputs[0].packed;
   if (from == NULL && to == NULL) {
     const struct tensor *x = tensor(graph, node->inputs[0]);
-    TRY(need_storage(x));
     kernel.a = activation_of(x, p->inputs[0]);
     kernel.b = activation_of(x, p->outputs[0]);
     return cpu_finish(cpu, p, run_reorder, kernel);

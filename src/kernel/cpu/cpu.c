@@ -5,7 +5,12 @@
 #include <string.h>
 
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
-  struct activation a = {.images = 1, .channels = 1, .height = 1, .width = 1, .lanes = format.lanes};
+  struct activation a = {.images = 1,
+                         .channels = 1,
+                         .height = 1,
+                         .width = 1,
+                         .lanes = format.lanes,
+                         .storage = storage_of(tensor->dtype)};
   if (tensor->rank > 0) a.images = tensor->dims[0];
   if (tensor->rank > 1) a.channels = tensor->dims[1];
   if (tensor->rank > 2) a.height = tensor->dims[2];
@@ -68,6 +73,9 @@ static double largest_node(const struct neap_graph *graph) {
   return most;
 }
 
+/* Stays in a second-level cache. */
+enum { PART_BYTES = 1 << 20 };
+
 static neap_status create_state(const struct neap_graph *graph, const struct lower_options *options,
                                 void **state) {
   struct cpu *cpu = calloc(1, sizeof *cpu);
@@ -78,6 +86,7 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
     return status;
   }
   cpu->kernels = cpu_kernels_best();
+  cpu->part_bytes = PART_BYTES;
   cpu->convolution = options->convolution;
   cpu->threads = options->threads;
   cpu->largest_node = largest_node(graph);
@@ -94,6 +103,8 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
 static void free_state(void *state) {
   struct cpu *cpu = state;
   if (cpu == NULL) return;
+  for (size_t i = 0; i < cpu->parts.count; i++) neap_graph_free(cpu->parts.data[i]);
+  vector_free(&cpu->parts);
   dnn_free(cpu->dnn);
   free(cpu);
 }
@@ -107,7 +118,8 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
 }
 
 static uint64_t format_bytes(const struct tensor *t, struct memory_format f) {
-  if (f.packed != NULL) return dnn_layout_bytes(f.packed);
+  if (f.packed != NULL) /* of f32: what is stored in fewer bits lies in the same order */
+    return dtype_bytes(t->dtype, dnn_layout_bytes(f.packed) / sizeof(float));
   uint64_t elements = (uint64_t)t->elements;
   if (t->rank >= 2 && f.lanes > 1) {
     const int64_t padded = (t->dims[1] + f.lanes - 1) / f.lanes * f.lanes;
@@ -129,7 +141,7 @@ static bool same_place(const struct tensor *t, struct memory_format a, struct me
   return canonical_lanes(t, a) == canonical_lanes(t, b);
 }
 
-/* Between a variable's own format and row-major. */
+/* Between a variable's own format and row-major, both of f32. */
 static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct memory_format format,
                            const void *from, void *to, bool out) {
   if (format.packed == NULL) {
@@ -149,14 +161,38 @@ static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct 
   return status;
 }
 
+/* `*f32`: where a variable lies as f32; allocated, and to be freed, where its own type is another. */
+static neap_status as_f32(const struct tensor *tensor, struct memory_format format, void *data, float **f32,
+                          int64_t *elements) {
+  *elements = (int64_t)(format_bytes(tensor, format) / dtype_bytes(tensor->dtype, 1));
+  *f32 = tensor->dtype == NEAP_F32 ? data : malloc((size_t)*elements * sizeof **f32);
+  RETURN_IF_NULL(*f32);
+  return NEAP_OK;
+}
+
 static neap_status export_variable(void *state, const struct tensor *tensor, struct memory_format format,
                                    const void *data, float *plain) {
-  return convert(state, tensor, format, data, plain, true);
+  struct cpu *cpu = state;
+  float *f32;
+  int64_t elements;
+  TRY(as_f32(tensor, format, (void *)data, &f32, &elements));
+  if (f32 != data) cpu->kernels->widen(storage_of(tensor->dtype), elements, data, f32);
+  const neap_status status = convert(cpu, tensor, format, f32, plain, true);
+  if (f32 != data) free(f32);
+  return status;
 }
 
 static neap_status import_variable(void *state, const struct tensor *tensor, struct memory_format format,
                                    const float *plain, void *data) {
-  return convert(state, tensor, format, plain, data, false);
+  struct cpu *cpu = state;
+  float *f32;
+  int64_t elements;
+  TRY(as_f32(tensor, format, data, &f32, &elements));
+  const neap_status status = convert(cpu, tensor, format, plain, f32, false);
+  if (f32 == data) return status;
+  if (status == NEAP_OK) cpu->kernels->narrow(storage_of(tensor->dtype), elements, f32, data);
+  free(f32);
+  return status;
 }
 
 static cpu_prepare *const prepares[OP_COUNT] = {
@@ -165,29 +201,48 @@ static cpu_prepare *const prepares[OP_COUNT] = {
 #undef OP
 };
 
-static neap_status check_types(const struct neap_graph *graph, const struct node *node) {
+/* Kernels that take operands of 16 bits themselves. */
+static const bool takes_storage[OP_COUNT] = {
+#define UNARY(NAME, id, ...)  [OP_##NAME] = true, [OP_##NAME##_BACKWARD] = true,
+#define BINARY(NAME, id, ...) [OP_##NAME] = true,
+#include "op/elementwise_list.h"
+    [OP_CAST] = true,       [OP_REORDER] = true,
+    [OP_GATHER] = true,     [OP_BATCH_NORM_STATISTICS] = true,
+    [OP_BATCH_NORM] = true, [OP_BATCH_NORM_BACKWARD] = true,
+};
+
+static const struct tensor *operand(const struct neap_graph *graph, const struct node *node, int32_t i) {
+  return i < node->input_count ? node_input(graph, node, i)
+                               : &graph->tensors.data[node->outputs[i - node->input_count]];
+}
+
+/* Whether an operand is of 16 bits and the kernel does not take it so. NEAP_UNSUPPORTED: a type that no
+ * kernel knows. */
+static neap_status needs_split(const struct neap_graph *graph, const struct node *node,
+                               const struct preparation *p, bool *needs) {
   const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
-  const bool any =
-      node_row(node)->any_real && (y == NULL || same_shape(x, y)); /* not where one is broadcast */
+  const bool broadcast = node_row(node)->any_place && node->output_count == 1 && y != NULL &&
+                         node->input_count == 2 && !same_shape(x, y),
+             packed = node->op == OP_REORDER && (p->inputs[0].packed != NULL || p->outputs[0].packed != NULL);
+  *needs = false;
   for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
-    const struct tensor *t = i < node->input_count
-                                 ? node_input(graph, node, i)
-                                 : &graph->tensors.data[node->outputs[i - node->input_count]];
-    if (t == NULL || !dtype_rows[t->dtype].real) continue;
-    RETURN_IF(t->dtype != NEAP_F32 && !(any && (t->dtype == NEAP_BF16 || t->dtype == NEAP_F16)),
-              NEAP_UNSUPPORTED,
-              "the cpu backend has no kernel for '%s' in %s; cast it to f32 before (neap_cast)", t->name,
-              dtype_rows[t->dtype].name);
+    const struct tensor *t = operand(graph, node, i);
+    if (t == NULL || !dtype_rows[t->dtype].real || t->dtype == NEAP_F32) continue;
+    RETURN_IF(t->dtype != NEAP_BF16 && t->dtype != NEAP_F16, NEAP_UNSUPPORTED,
+              "the cpu backend has no kernel for '%s' in %s", t->name, dtype_rows[t->dtype].name);
+    *needs = *needs || !takes_storage[node->op] || broadcast || packed;
   }
   return NEAP_OK;
 }
 
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
-  TRY(check_types(graph, node));
+  bool split;
+  TRY(needs_split(graph, node, p, &split));
   for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
-  return prepares[node->op](state, graph, node, p);
+  return split ? prepare_split(state, graph, node, p, prepares[node->op])
+               : prepares[node->op](state, graph, node, p);
 }
 
 const struct backend cpu_backend = {

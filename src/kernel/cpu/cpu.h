@@ -12,8 +12,12 @@ struct cpu {
   int64_t block; /* channels a block: 16, 8; 0: channels last */
   neap_convolution convolution;
   int threads;
-  double largest_node; /* bytes of its operands */
+  double largest_node;               /* bytes of its operands */
+  uint64_t part_bytes;               /* of f32 that the rows of a part may take */
+  VECTOR(struct neap_graph *) parts; /* of one node each, which nodes that run in parts are made of */
 };
+
+struct split_kernel;
 
 /* The state of a kernel. */
 struct cpu_kernel {
@@ -22,6 +26,7 @@ struct cpu_kernel {
   struct activation a, b;                /* of the operator's main tensors */
   uint64_t count;                        /* elements of a variable, as it lies in memory */
   struct strides strides;                /* of operands in row-major order */
+  const struct split_kernel *split;      /* of a node that runs in parts */
 };
 
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,
@@ -29,6 +34,11 @@ typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, con
 
 /* A tensor in a format, as our own kernels see it. Where there is one pixel, channels lie side by side. */
 struct activation activation_of(const struct tensor *tensor, struct memory_format format);
+
+/* How elements of real numbers are stored; of the others, which are moved only, nothing is said. */
+static inline enum storage storage_of(neap_dtype dtype) {
+  return dtype == NEAP_BF16 ? STORAGE_BF16 : dtype == NEAP_F16 ? STORAGE_F16 : STORAGE_F32;
+}
 
 /* The format that convolutions of this graph like for a tensor. */
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor);
@@ -38,6 +48,11 @@ neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run 
                        struct cpu_kernel kernel);
 
 static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) { return kernel->state; }
+
+/* Prepares a node with operands of 16 bits whose kernel knows f32 alone: it gets them as f32, some rows at a
+ * time where the operator falls into parts, so that the copies stay small. `prepare`: the operator's. */
+neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                          struct preparation *p, cpu_prepare *prepare);
 
 /* One for each operator: prepare_conv, ... */
 #define OP(NAME, id) cpu_prepare prepare_##id;

@@ -164,16 +164,13 @@ RUN(run_cast) {
   run_typed(kernel, in, out, stored(A), chunk_cast);
   return NEAP_OK;
 }
-PREPARE(prepare_cast) {
-  TRY(need_storage(node_input(graph, node, 0)));
-  TRY(need_storage(&graph->tensors.data[node->outputs[0]]));
-  return prepare_alike(state, graph, node, p, run_cast, 1, false);
-}
+PREPARE(prepare_cast) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }
 
 RUN(run_dropout) {
   (void)workspace;
   const struct random_key key = {context->seed, random_stream(context->step, ATTRIBUTES.dropout.stream)};
-  K->dropout(A, key, ATTRIBUTES.dropout.probability, in[0], out[0]);
+  const int64_t row = A.channels * A.height * A.width;
+  K->dropout(A, key, context->first_row * row, ATTRIBUTES.dropout.probability, in[0], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_dropout) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }

@@ -151,7 +151,8 @@ PREPARE(prepare_fill) {
 RUN(run_gather) {
   UNUSED;
   const struct tensor *table = kernel_input(kernel, 0);
-  K->gather(table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements, in[0], in[1], out[0]);
+  K->gather(storage_of(table->dtype), table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements,
+            in[0], in[1], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_gather) {

@@ -19,7 +19,4 @@ void run_typed(const struct kernel *kernel, void *const *in, void *const *out, i
 /* Whether all inputs and the output are f32. */
 bool is_f32(const struct kernel *kernel);
 
-/* NEAP_UNSUPPORTED: not of real numbers of 16 or 32 bits. */
-neap_status need_storage(const struct tensor *t);
-
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/isa.h"
+#include "kernel/cpu/isa/storage.h"
 
 /* A tensor is walked in slices: some pixels of one channel block of one image. */
 enum { SLICE_ROWS = 128, TILE = 64 };
@@ -21,6 +21,35 @@ static struct slice slice_at(struct activation a, int64_t block, int64_t i) {
                 left = pixels_of(a) - first;
   return (struct slice){((image * blocks_of(a) + block) * pixels_of(a) + first) * a.lanes,
                         left < SLICE_ROWS ? left : SLICE_ROWS};
+}
+
+/* Columns of a slice as floats: where they lie, or converted, side by side, in `buffer`. */
+struct columns {
+  const float *data;
+  int64_t stride; /* between rows */
+};
+
+enum { BUFFER = SLICE_ROWS * TILE };
+
+static inline struct columns columns_at(struct activation a, const void *x, int64_t at, int64_t rows,
+                                        int64_t width, float *buffer) {
+  if (a.storage == STORAGE_F32) return (struct columns){(const float *)x + at, a.lanes};
+  const int64_t runs = width == a.lanes ? 1 : rows, length = width == a.lanes ? rows * width : width;
+  for (int64_t r = 0; r < runs; r++)
+    widen_run(a.storage, length, element_at(x, a.storage, at + r * a.lanes), buffer + r * width);
+  return (struct columns){buffer, width};
+}
+
+/* Where columns of a slice are to be made: where they belong, or in `buffer`; and back from there. */
+static inline float *made_at(struct activation a, void *y, int64_t at, float *buffer) {
+  return a.storage == STORAGE_F32 ? (float *)y + at : buffer;
+}
+static inline void finish_columns(struct activation a, void *y, int64_t at, int64_t rows, int64_t width,
+                                  const float *buffer) {
+  if (a.storage == STORAGE_F32) return;
+  const int64_t runs = width == a.lanes ? 1 : rows, length = width == a.lanes ? rows * width : width;
+  for (int64_t r = 0; r < runs; r++)
+    narrow_run(a.storage, length, buffer + r * width, (void *)element_at(y, a.storage, at + r * a.lanes));
 }
 
 /* What a channel's values are measured against and scaled with, and where they are cut. */
@@ -165,7 +194,7 @@ static int64_t tile_width(struct activation a, int64_t block, int64_t column) {
 typedef void tile_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t);
 
 /* This thread's share of a block's sums. */
-static void sum_block(struct activation a, int64_t block, const float *x, const float *dy, column_sums *sums,
+static void sum_block(struct activation a, int64_t block, const void *x, const void *dy, column_sums *sums,
                       tile_terms *terms, const void *context, int thread, int threads, void *workspace) {
   double *first = thread_sums(workspace, a, thread) + block * a.lanes,
          *second = first + blocks_of(a) * a.lanes;
@@ -175,11 +204,14 @@ static void sum_block(struct activation a, int64_t block, const float *x, const 
   int64_t width;
   for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes; column += width) {
     struct channel_terms t;
+    float x_buffer[BUFFER], dy_buffer[BUFFER];
     terms(context, block * a.lanes + column, width, &t);
     for (int64_t i = mine.begin; i < mine.end; i++) {
       const struct slice s = slice_at(a, block, i);
       const int64_t at = s.offset + column;
-      sums(x + at, dy != NULL ? dy + at : NULL, s.rows, a.lanes, width, &t, first + column, second + column);
+      const struct columns from = columns_at(a, x, at, s.rows, width, x_buffer);
+      sums(from.data, dy != NULL ? columns_at(a, dy, at, s.rows, width, dy_buffer).data : NULL, s.rows,
+           from.stride, width, &t, first + column, second + column);
     }
   }
 }
@@ -200,18 +232,19 @@ static void total(struct activation a, int64_t channel, int threads, void *works
  * summed. */
 struct first_elements {
   struct activation a;
-  const float *x;
+  const void *x;
 };
 
 static void centre_on_first(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
   const struct first_elements *f = context;
   for (int64_t c = 0; c < count; c++) {
     const int64_t k = channel + c;
-    t->centre[c] = f->x[k / f->a.lanes * pixels_of(f->a) * f->a.lanes + k % f->a.lanes];
+    const int64_t at = k / f->a.lanes * pixels_of(f->a) * f->a.lanes + k % f->a.lanes;
+    widen_run(f->a.storage, 1, element_at(f->x, f->a.storage, at), &t->centre[c]);
   }
 }
 
-void ISA(batch_norm_statistics)(struct activation a, const float *x, float *mean, float *variance,
+void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean, float *variance,
                                 void *workspace) {
   const struct first_elements first = {a, x};
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
@@ -257,14 +290,15 @@ static inline __attribute__((always_inline)) void apply_rows(const float *x, flo
 }
 
 /* Padding lanes of a blocked tensor hold zeros. */
-static void clear_padding(struct activation a, int64_t block, struct slice s, float *y) {
+static void clear_padding(struct activation a, int64_t block, struct slice s, void *y) {
   const int64_t used = a.channels - block * a.lanes;
   for (int64_t r = 0; used < a.lanes && r < s.rows; r++)
-    memset(y + s.offset + r * a.lanes + used, 0, (size_t)(a.lanes - used) * sizeof *y);
+    memset((void *)element_at(y, a.storage, s.offset + r * a.lanes + used), 0,
+           (size_t)(a.lanes - used) * bytes_of(a.storage));
 }
 
-void ISA(batch_norm)(struct activation a, const float *x, const float *mean, const float *variance,
-                     const float *gamma, const float *beta, float epsilon, float ceiling, float *y) {
+void ISA(batch_norm)(struct activation a, const void *x, const float *mean, const float *variance,
+                     const float *gamma, const float *beta, float epsilon, float ceiling, void *y) {
   const bool relu = ceiling != 0;
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
@@ -275,18 +309,22 @@ void ISA(batch_norm)(struct activation a, const float *x, const float *mean, con
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct channel_terms t;
+        float buffer[BUFFER]; /* in place */
         affine_terms(mean, variance, gamma, beta, epsilon, ceiling, block * a.lanes + column, width, &t);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
-          if (width == 16 && a.lanes == 16 && relu)
-            apply_rows(x + at, y + at, s.rows, 16, 16, &t, true);
-          else if (width == 16 && a.lanes == 16)
-            apply_rows(x + at, y + at, s.rows, 16, 16, &t, false);
+          const struct columns from = columns_at(a, x, at, s.rows, width, buffer);
+          float *to = made_at(a, y, at, buffer);
+          if (width == 16 && from.stride == 16 && relu)
+            apply_rows(from.data, to, s.rows, 16, 16, &t, true);
+          else if (width == 16 && from.stride == 16)
+            apply_rows(from.data, to, s.rows, 16, 16, &t, false);
           else if (relu)
-            apply_rows(x + at, y + at, s.rows, a.lanes, width, &t, true);
+            apply_rows(from.data, to, s.rows, from.stride, width, &t, true);
           else
-            apply_rows(x + at, y + at, s.rows, a.lanes, width, &t, false);
+            apply_rows(from.data, to, s.rows, from.stride, width, &t, false);
+          finish_columns(a, y, at, s.rows, width, buffer);
         }
       }
       for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), y);
@@ -363,9 +401,9 @@ static void backward_tile_terms(struct activation a, const struct norm *n, int64
   }
 }
 
-void ISA(batch_norm_backward)(struct activation a, const float *x, const float *dy, const float *mean,
+void ISA(batch_norm_backward)(struct activation a, const void *x, const void *dy, const float *mean,
                               const float *variance, const float *gamma, const float *beta, float epsilon,
-                              float ceiling, const float *addend, float *dx, float *dgamma, float *dbeta,
+                              float ceiling, const void *addend, void *dx, float *dgamma, float *dbeta,
                               void *workspace) {
   const struct norm n = {mean, variance, gamma, beta, epsilon, ceiling};
   const bool relu = ceiling != 0;
@@ -385,11 +423,15 @@ void ISA(batch_norm_backward)(struct activation a, const float *x, const float *
         struct backward_terms b;
         backward_tile_terms(a, &n, block * a.lanes + column, width, threads, workspace, &b,
                             thread == 0 ? dgamma : NULL, dbeta);
+        float x_buffer[BUFFER], dy_buffer[BUFFER], addend_buffer[BUFFER];
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
-          backward_slice(x + at, dy + at, addend != NULL ? addend + at : NULL, dx + at, s.rows, a.lanes,
-                         width, &b, relu);
+          const struct columns from = columns_at(a, x, at, s.rows, width, x_buffer);
+          backward_slice(from.data, columns_at(a, dy, at, s.rows, width, dy_buffer).data,
+                         addend != NULL ? columns_at(a, addend, at, s.rows, width, addend_buffer).data : NULL,
+                         made_at(a, dx, at, dy_buffer), s.rows, from.stride, width, &b, relu);
+          finish_columns(a, dx, at, s.rows, width, dy_buffer);
         }
       }
       for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), dx);

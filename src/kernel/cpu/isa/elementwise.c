@@ -159,22 +159,25 @@ void ISA(clip_gradient)(int64_t count, float limit, const float *coefficient, co
 /* ---- Dropout ---- */
 
 /* Where memory is in row-major order a counter serves four elements. */
-static void dropout_row_major(int64_t count, struct random_key key, float probability, const float *x,
-                              float *y) {
+static void dropout_row_major(int64_t count, struct random_key key, int64_t first, float probability,
+                              const float *x, float *y) {
   const float kept = 1 / (1 - probability);
 #pragma omp parallel for if (count >= PARALLEL_FROM)
-  for (int64_t group = 0; group < (count + 3) / 4; group++) {
+  for (int64_t group = first / 4; group < (first + count + 3) / 4; group++) {
     uint32_t word[4];
     random_philox(key.seed, key.stream, (uint64_t)group, word);
-    for (int64_t k = 0; k < 4 && 4 * group + k < count; k++)
-      y[4 * group + k] = random_uniform(word[k]) >= probability ? x[4 * group + k] * kept : 0;
+    for (int64_t k = 0; k < 4; k++) {
+      const int64_t at = 4 * group + k - first;
+      if (at >= 0 && at < count) y[at] = random_uniform(word[k]) >= probability ? x[at] * kept : 0;
+    }
   }
 }
 
-void ISA(dropout)(struct activation a, struct random_key key, float probability, const float *x, float *y) {
+void ISA(dropout)(struct activation a, struct random_key key, int64_t begin, float probability,
+                  const float *x, float *y) {
   const int64_t pixels = pixels_of(a), slabs = a.images * blocks_of(a);
   if (a.lanes == 1 || (pixels == 1 && a.lanes == a.channels)) {
-    dropout_row_major(stored_elements(a), key, probability, x, y);
+    dropout_row_major(stored_elements(a), key, begin, probability, x, y);
     return;
   }
   const float kept = 1 / (1 - probability);
@@ -182,8 +185,8 @@ void ISA(dropout)(struct activation a, struct random_key key, float probability,
   for (int64_t slab = 0; slab < slabs; slab++)
     for (int64_t l = 0; l < a.lanes; l++) {
       const int64_t channel = slab % blocks_of(a) * a.lanes + l;
-      const int64_t first =
-          (slab / blocks_of(a) * a.channels + channel) * pixels; /* of this channel, in row-major order */
+      const int64_t first = begin + (slab / blocks_of(a) * a.channels + channel) *
+                                        pixels; /* of this channel, in row-major order */
       uint32_t word[4];
       for (int64_t p = 0; p < pixels; p++) {
         const int64_t at = (slab * pixels + p) * a.lanes + l, i = first + p;

@@ -2,11 +2,9 @@
  * the declarations and each instruction set's functions are made from it. What holds for all of them stands
  * in kernels.h. */
 
-/* Numbers of 16 bits (base/half.h) to floats, and back. */
-KERNEL(void, bf16_widen, (int64_t count, const uint16_t *x, float *y))
-KERNEL(void, bf16_narrow, (int64_t count, const float *x, uint16_t *y))
-KERNEL(void, f16_widen, (int64_t count, const uint16_t *x, float *y))
-KERNEL(void, f16_narrow, (int64_t count, const float *x, uint16_t *y))
+/* Elements of any type of storage to floats, and back to the nearest (base/half.h). */
+KERNEL(void, widen, (enum storage storage, int64_t count, const void *x, float *y))
+KERNEL(void, narrow, (enum storage storage, int64_t count, const float *x, void *y))
 
 /* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
  * it keeps nothing). In place; in place of dy and of what is kept. */
@@ -24,18 +22,18 @@ KERNEL(void, f16_narrow, (int64_t count, const float *x, uint16_t *y))
  * passes (chunks centred on their own mean, merged in double: Chan et al. 1979). `workspace`:
  * batch_norm_workspace bytes. */
 KERNEL(void, batch_norm_statistics,
-       (struct activation a, const float *x, float *mean, float *variance, void *workspace))
+       (struct activation a, const void *x, float *mean, float *variance, void *workspace))
 /* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then, where `ceiling` is not 0, cut to
  * [0, ceiling]: ReLU with an infinite one. In place. */
 KERNEL(void, batch_norm,
-       (struct activation a, const float *x, const float *mean, const float *variance, const float *gamma,
-        const float *beta, float epsilon, float ceiling, float *y))
+       (struct activation a, const void *x, const float *mean, const float *variance, const float *gamma,
+        const float *beta, float epsilon, float ceiling, void *y))
 /* Gradients of the above through the batch statistics. With a ceiling, dy counts only where the forward
  * result (recomputed from x, exactly as batch_norm computes it) is inside; beta is read only then. dx may
  * be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of it too. */
 KERNEL(void, batch_norm_backward,
-       (struct activation a, const float *x, const float *dy, const float *mean, const float *variance,
-        const float *gamma, const float *beta, float epsilon, float ceiling, const float *addend, float *dx,
+       (struct activation a, const void *x, const void *dy, const float *mean, const float *variance,
+        const float *gamma, const float *beta, float epsilon, float ceiling, const void *addend, void *dx,
         float *dgamma, float *dbeta, void *workspace))
 /* Bytes of workspace that the kernels of one activation with this many channels (rounded up to lanes) take.
  */
@@ -109,9 +107,10 @@ KERNEL(void, softmax_cross_entropy_backward,
 #include "op/loss_list.h"
 
 /* y[i] = u(i) >= probability ? x[i] / (1 - probability) : 0, u in [0, 1) from the counter i: the element's
- * place in row-major order, whatever the layout. In place. */
+ * place in row-major order, whatever the layout, counted from `first`. In place. */
 KERNEL(void, dropout,
-       (struct activation a, struct random_key key, float probability, const float *x, float *y))
+       (struct activation a, struct random_key key, int64_t first, float probability, const float *x,
+        float *y))
 
 /* g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m), as PyTorch. m
  * may be NULL (momentum 0). */
@@ -191,6 +190,7 @@ KERNEL(void, row_norm_backward,
 KERNEL(size_t, row_norm_workspace, (struct row_norm n))
 /* y[i] = table[ids[i]], 0 where that is no row; dtable: sums of dy by row, in the order of ids. */
 KERNEL(void, gather,
-       (int64_t rows, int64_t width, int64_t count, const float *table, const int32_t *ids, float *y))
+       (enum storage storage, int64_t rows, int64_t width, int64_t count, const void *table,
+        const int32_t *ids, void *y))
 KERNEL(void, gather_backward,
        (int64_t rows, int64_t width, int64_t count, const int32_t *ids, const float *dy, float *dtable))

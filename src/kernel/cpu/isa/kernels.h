@@ -14,11 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How an element is stored; all arithmetic is in f32. */
+enum storage { STORAGE_F32, STORAGE_BF16, STORAGE_F16 };
+
 /* How a tensor [images, channels, pixels...] lies in memory: channel c of pixel p of image n stands at
  *     ((n * blocks + c / lanes) * pixels + p) * lanes + c % lanes,   blocks = ceil(channels / lanes).
  * lanes = 1: row-major (NCHW); lanes = channels: channels last (NHWC); 8 or 16: channel blocks (nChw16c). */
 struct activation {
   int64_t images, channels, height, width, lanes; /* pixels = height * width */
+  enum storage storage;                           /* of kernels that take it as `void *` */
 };
 
 struct window { /* of a pooling */

@@ -12,7 +12,9 @@ union word {
   int32_t bits;
 };
 
-INLINE float power_of_two(int32_t n) { return (union word){.bits = (n + 127) * (1 << 23)}.value; } /* -126 to 127 */
+INLINE float power_of_two(int32_t n) {
+  return (union word){.bits = (n + 127) * (1 << 23)}.value;
+} /* -126 to 127 */
 INLINE float absolute(float x) { return (union word){.bits = (union word){x}.bits & 0x7FFFFFFF}.value; }
 INLINE float with_sign(float magnitude, float sign) {
   return (union word){.bits = (union word){magnitude}.bits | ((union word){sign}.bits & INT32_MIN)}.value;

@@ -1,7 +1,7 @@
 /* Tensors of any shape in row-major order: other orders, choices, sums, rows by number. */
 #include <string.h>
 
-#include "kernel/cpu/isa/isa.h"
+#include "kernel/cpu/isa/storage.h"
 
 #define PRAGMA(text) _Pragma(#text)
 
@@ -137,14 +137,16 @@ void ISA(sum)(struct sum_axes a, float scale, const float *x, float *y) {
 
 /* ---- Rows by number ---- */
 
-void ISA(gather)(int64_t rows, int64_t width, int64_t count, const float *table, const int32_t *ids,
-                 float *y) {
+void ISA(gather)(enum storage storage, int64_t rows, int64_t width, int64_t count, const void *table,
+                 const int32_t *ids, void *y) {
+  const size_t row = (size_t)width * bytes_of(storage);
 #pragma omp parallel for if (count * width >= PARALLEL_FROM)
   for (int64_t i = 0; i < count; i++) {
+    unsigned char *to = (unsigned char *)y + (size_t)i * row;
     if (ids[i] >= 0 && ids[i] < rows)
-      memcpy(y + i * width, table + ids[i] * width, (size_t)width * sizeof *y);
+      memcpy(to, (const unsigned char *)table + (size_t)ids[i] * row, row);
     else
-      memset(y + i * width, 0, (size_t)width * sizeof *y);
+      memset(to, 0, row);
   }
 }
 

@@ -1,0 +1,74 @@
+/* Elements of any type of storage, as floats: conversions of runs that stay in the cache. */
+#ifndef NEAP_KERNEL_CPU_ISA_STORAGE_H
+#define NEAP_KERNEL_CPU_ISA_STORAGE_H
+
+#include <string.h>
+
+#include "base/half.h"
+#include "kernel/cpu/isa/isa.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+static inline size_t bytes_of(enum storage storage) { return storage == STORAGE_F32 ? 4 : 2; }
+
+static inline const void *element_at(const void *x, enum storage storage, int64_t i) {
+  return (const unsigned char *)x + (size_t)i * bytes_of(storage);
+}
+
+static inline void widen_f16(int64_t count, const uint16_t *x, float *y) {
+  int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(x + i))));
+#endif
+#pragma omp simd
+  for (int64_t k = i; k < count; k++) y[k] = f16_to_float(x[k]);
+}
+
+/* What is finite and too large is cut before it is converted. */
+static inline void narrow_f16(int64_t count, const float *x, uint16_t *y) {
+  int64_t i = 0;
+#if defined(__F16C__)
+  const __m256 most = _mm256_set1_ps(65504), least = _mm256_set1_ps(-65504), sign = _mm256_set1_ps(-0.0f),
+               infinity = _mm256_set1_ps(__builtin_inff());
+  for (; i + 8 <= count; i += 8) {
+    const __m256 v = _mm256_loadu_ps(x + i), size = _mm256_andnot_ps(sign, v),
+                 finite = _mm256_cmp_ps(size, infinity, _CMP_LT_OQ),
+                 bounded = _mm256_max_ps(_mm256_min_ps(v, most), least);
+    const __m128i h = _mm256_cvtps_ph(_mm256_blendv_ps(v, bounded, finite), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128((__m128i *)(void *)(y + i), h);
+  }
+#endif
+#pragma omp simd
+  for (int64_t k = i; k < count; k++) y[k] = f16_from_float(x[k]);
+}
+
+/* y = x. */
+static inline void widen_run(enum storage storage, int64_t count, const void *x, float *y) {
+  const uint16_t *half = x;
+  if (storage == STORAGE_F32) {
+    memcpy(y, x, (size_t)count * sizeof *y);
+  } else if (storage == STORAGE_F16) {
+    widen_f16(count, half, y);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) y[i] = bf16_to_float(half[i]);
+  }
+}
+
+/* y = x to the nearest. */
+static inline void narrow_run(enum storage storage, int64_t count, const float *x, void *y) {
+  uint16_t *half = y;
+  if (storage == STORAGE_F32) {
+    memcpy(y, x, (size_t)count * sizeof *x);
+  } else if (storage == STORAGE_F16) {
+    narrow_f16(count, x, half);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) half[i] = bf16_from_float(x[i]);
+  }
+}
+
+#endif

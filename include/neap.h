@@ -729,6 +729,7 @@ typedef struct neap_plan_arrays {
 neap_status neap_plan_create(const neap_plan_arrays *arrays, neap_plan **plan);
 
 neap_status neap_plan_read(const char *path, neap_plan **plan);
+/* NEAP_INVALID_PLAN: the plan, made by neap_plan_create, has a number that no plan file can hold. */
 neap_status neap_plan_write(const neap_plan *plan, const char *path);
 
 /* The independent checker: is the plan valid for the step, by the rules of the formats alone? With

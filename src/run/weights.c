@@ -1,6 +1,8 @@
 /* The variables of a session as a file and as a digest. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/safetensors.h"
@@ -88,9 +90,11 @@ static neap_status check_file(const neap_session *s, const struct safetensors *f
 static neap_status read_steps(const struct safetensors *file, uint64_t *steps) {
   const char *text = safetensors_metadata(file, "steps");
   if (text == NULL) return NEAP_OK;
-  int length = 0;
-  RETURN_IF(sscanf(text, "%" SCNu64 "%n", steps, &length) != 1 || text[length] != '\0', NEAP_BAD_FORMAT,
-            "%s: __metadata__ 'steps' is '%s', no number", file->path, text);
+  errno = 0;
+  const long long number = strtoll(text, NULL, 10);
+  RETURN_IF(text[0] == '\0' || text[strspn(text, "0123456789")] != '\0' || errno != 0, NEAP_BAD_FORMAT,
+            "%s: __metadata__ 'steps' is '%s', no number from 0 to 2^63 - 1", file->path, text);
+  *steps = (uint64_t)number;
   return NEAP_OK;
 }
 

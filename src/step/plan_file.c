@@ -1,4 +1,5 @@
 /* Plan files (docs/formats.md). */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/json.h"
@@ -69,7 +70,27 @@ neap_status neap_plan_read(const char *path, neap_plan **plan) {
   return status;
 }
 
+/* What a reader refuses is not written. */
+static neap_status check_numbers(const neap_plan *plan, const char *path) {
+  const uint64_t most = INT64_MAX;
+  RETURN_IF(plan->resident_bytes > most || plan->peak_bytes > most || plan->arena_bytes > most,
+            NEAP_INVALID_PLAN, "%s: cannot be written: the plan's bytes are 2^63 or more", path);
+  RETURN_IF(!isfinite(plan->cost) || !isfinite(plan->base_cost), NEAP_INVALID_PLAN,
+            "%s: cannot be written: a cost of the plan is not finite", path);
+  for (int32_t i = 0; i < plan->length; i++)
+    RETURN_IF(plan->schedule[i] < 0, NEAP_INVALID_PLAN, "%s: cannot be written: schedule[%d] is %d, no node",
+              path, i, plan->schedule[i]);
+  for (int32_t i = 0; i < plan->instance_count; i++) {
+    const struct placed *p = &plan->instances[i];
+    RETURN_IF(p->at < 0 || p->tensor < -1 || p->offset > most || p->bytes > most, NEAP_INVALID_PLAN,
+              "%s: cannot be written: instances[%d] has a negative position or tensor, or 2^63 bytes or more",
+              path, i);
+  }
+  return NEAP_OK;
+}
+
 neap_status neap_plan_write(const neap_plan *plan, const char *path) {
+  TRY(check_numbers(plan, path));
   json_t *schedule = json_array(), *instances = json_array();
   bool good = schedule != NULL && instances != NULL;
   for (int32_t i = 0; good && i < plan->length; i++)

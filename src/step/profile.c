@@ -14,6 +14,15 @@ static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, const int
                                                                                : NEAP_KIND_GRADIENT;
 }
 
+/* Whether an instance lies in the bytes of the one that it may take over, at their beginning or further on.
+ */
+static bool is_in_place(const struct instance *simulated, const struct placed *placed, int32_t i) {
+  const int32_t host = simulated[i].takes_over;
+  return host >= 0 && placed[i].offset >= placed[host].offset &&
+         simulated[i].bytes <= simulated[host].bytes &&
+         placed[i].offset - placed[host].offset <= simulated[host].bytes - simulated[i].bytes;
+}
+
 /* The simulated instances with the plan's offsets. */
 static neap_status place_instances(const neap_step *step, const neap_plan *plan,
                                    const struct instance *simulated, int32_t count, int32_t *made,
@@ -31,8 +40,7 @@ static neap_status place_instances(const neap_step *step, const neap_plan *plan,
     out[i] = (neap_instance){.tensor = instance->tensor,
                              .first = instance->at,
                              .last = instance->last,
-                             .in_place = instance->takes_over >= 0 &&
-                                         plan->instances[instance->takes_over].offset == placed->offset,
+                             .in_place = is_in_place(simulated, plan->instances, i),
                              .kind = kind_of(step, instance->tensor, made),
                              .offset = placed->offset,
                              .bytes = instance->bytes};

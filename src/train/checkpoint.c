@@ -107,7 +107,8 @@ static neap_status find_command(const char *folder, struct region *region, char 
              *path = path_in(folder, command_file, region);
   RETURN_IF(next == NULL || path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   TRY(checkpoint_read_state(folder, NULL, &checkpoint));
-  TRY(read_command(next, text));
+  const neap_status status = read_command(next, text);
+  if (status != NEAP_BAD_FORMAT) TRY(status); /* an empty one is not the one */
   if (*text != NULL) digest_text(*text, digest);
   if (*text != NULL && strcmp(digest, checkpoint.command_sha256) == 0) return NEAP_OK;
   free(*text);

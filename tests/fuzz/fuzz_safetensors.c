@@ -1,0 +1,149 @@
+/* Files of safetensors. What can be opened gives every f32 tensor as the bytes of the file, and is the same
+ * after its f32 tensors were written and opened again. A session takes the file whole, and is then what it is
+ * after it was saved and loaded again; or it refuses it and has not changed. Whatever is refused gives a
+ * message that names the file. Taken is what the session takes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/safetensors.h"
+#include "run/session.h"
+#include "support.h"
+
+/* ---- The file ---- */
+
+static float *read_tensor(const struct safetensors *file, int32_t index) {
+  float *data = calloc((size_t)file->tensors[index].elements + 1, sizeof *data);
+  CHECK(data != NULL);
+  CHECK_OK(safetensors_read(file, index, data));
+  return data;
+}
+
+struct copying {
+  const struct safetensors *file;
+  const int32_t *indices;
+};
+
+static neap_status copy_tensor(void *context, int32_t index, float *data) {
+  const struct copying *copying = context;
+  return safetensors_read(copying->file, copying->indices[index], data);
+}
+
+static void check_same(const struct safetensors *file, const char *path,
+                       const struct safetensors_tensor *tensors, const int32_t *indices, int32_t count) {
+  struct safetensors again;
+  CHECK_OK(safetensors_open(path, &again));
+  CHECK(again.tensor_count == count && again.metadata_count == file->metadata_count);
+  for (int32_t i = 0; i < count; i++) {
+    const int32_t k = safetensors_find(&again, tensors[i].name);
+    CHECK(k >= 0 && again.tensors[k].rank == tensors[i].rank && again.tensors[k].bytes == tensors[i].bytes);
+    for (int d = 0; d < tensors[i].rank; d++) CHECK(again.tensors[k].dims[d] == tensors[i].dims[d]);
+    float *was = read_tensor(file, indices[i]), *is = read_tensor(&again, k);
+    CHECK(memcmp(was, is, tensors[i].bytes) == 0);
+    free(was);
+    free(is);
+  }
+  for (int32_t i = 0; i < file->metadata_count; i++) {
+    const char *value = safetensors_metadata(&again, file->metadata[i].key);
+    CHECK(value != NULL && strcmp(value, file->metadata[i].value) == 0);
+  }
+  safetensors_close(&again);
+}
+
+static void check_file(const struct safetensors *file, const uint8_t *data, size_t size) {
+  const char *path = fuzz_path("copy.safetensors");
+  struct safetensors_tensor *tensors = calloc((size_t)file->tensor_count + 1, sizeof *tensors);
+  int32_t *indices = calloc((size_t)file->tensor_count + 1, sizeof *indices), count = 0;
+  uint64_t bytes = 0;
+  CHECK(tensors != NULL && indices != NULL);
+  for (int32_t i = 0; i < file->tensor_count; i++) {
+    const struct safetensors_tensor *tensor = &file->tensors[i];
+    CHECK(tensor->offset <= size && tensor->bytes <= size - tensor->offset);
+    CHECK(safetensors_find(file, tensor->name) == i);
+    bytes += tensor->bytes;
+    if (strcmp(tensor->dtype, "F32") != 0) continue;
+    float *read = read_tensor(file, i);
+    CHECK(memcmp(read, data + tensor->offset, tensor->bytes) == 0);
+    free(read);
+    tensors[count] = *tensor;
+    indices[count++] = i;
+  }
+  CHECK(bytes < size && (file->tensor_count == 0 || bytes == size - file->tensors[0].offset));
+  struct copying copying = {file, indices};
+  const struct safetensors_content content = {.tensors = tensors,
+                                              .tensor_count = count,
+                                              .metadata = file->metadata,
+                                              .metadata_count = file->metadata_count,
+                                              .read = copy_tensor,
+                                              .context = &copying};
+  CHECK_OK(safetensors_save(path, &content));
+  check_same(file, path, tensors, indices, count);
+  free(tensors);
+  free(indices);
+}
+
+/* ---- The session ---- */
+
+static void check_variables(neap_session *session, const struct safetensors *file) {
+  for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
+    neap_variable variable;
+    float has[64] = {0};
+    CHECK_OK(neap_session_variable(session, i, &variable));
+    CHECK(variable.elements <= 64);
+    const int32_t k = safetensors_find(file, variable.name);
+    if (k < 0) continue;
+    CHECK_OK(neap_session_read(session, i, has));
+    float *read = read_tensor(file, k);
+    for (int64_t n = 0; n < variable.elements; n++)
+      CHECK(read[n] == has[n] ||
+            (isnan(read[n]) && isnan(has[n]))); /* f64 between them makes a NaN a quiet one */
+    free(read);
+  }
+}
+
+static bool check_session(const char *path, const struct safetensors *file) {
+  neap_session *session = fuzz_session();
+  const char *before = fuzz_path("before.safetensors"), *after = fuzz_path("after.safetensors");
+  char was[65], is[65];
+  const uint64_t steps = session_steps(session);
+  CHECK_OK(neap_session_save(session, before));
+  CHECK_OK(neap_session_digest(session, was));
+  const neap_status status = neap_session_load(session, path);
+  if (status != NEAP_OK) {
+    CHECK(status == NEAP_BAD_FORMAT || status == NEAP_UNSUPPORTED);
+    fuzz_check_refused(status, path);
+    CHECK_OK(neap_session_digest(session, is));
+    CHECK(strcmp(was, is) == 0 && session_steps(session) == steps);
+    return false;
+  }
+  CHECK(file != NULL);
+  check_variables(session, file);
+  const uint64_t loaded = session_steps(session);
+  const char *said = safetensors_metadata(file, "steps");
+  CHECK(said == NULL ? loaded == steps : strtoull(said, NULL, 10) == loaded && said[0] != '-');
+  CHECK(loaded <= INT64_MAX); /* what a checkpoint can say */
+  CHECK_OK(neap_session_digest(session, was));
+  CHECK_OK(neap_session_save(session, after));
+  CHECK_OK(neap_session_load(session, after));
+  CHECK_OK(neap_session_digest(session, is));
+  CHECK(strcmp(was, is) == 0 && session_steps(session) == loaded);
+  CHECK_OK(neap_session_load(session, before));
+  return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const char *path = fuzz_path("input.safetensors");
+  struct safetensors file;
+  fuzz_write(path, data, size);
+  const neap_status status = safetensors_open(path, &file);
+  if (status == NEAP_OK) {
+    check_file(&file, data, size);
+  } else {
+    CHECK(status == NEAP_BAD_FORMAT || status == NEAP_UNSUPPORTED);
+    fuzz_check_refused(status, path);
+  }
+  fuzz_taken = check_session(path, status == NEAP_OK ? &file : NULL);
+  CHECK(!fuzz_taken || status == NEAP_OK);
+  safetensors_close(&file);
+  return 0;
+}

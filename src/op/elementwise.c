@@ -88,20 +88,8 @@ const struct op_row op_row_relu_mask_backward = {"ReluMaskBackward", "gradient o
 /* Dimensions from the last one on are equal, or 1 in one of the two. */
 static neap_status infer_binary(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
-  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1),
-                      *longer = x->rank >= y->rank ? x : y, *other = longer == x ? y : x;
   TRY(need_real(graph, node, -1, "tensors"));
-  outputs[0] = value_like(longer);
-  bool fits = x->dtype == y->dtype;
-  for (int32_t i = 0; i < other->rank; i++) {
-    int64_t *to = &outputs[0].dims[longer->rank - other->rank + i];
-    fits = fits && (*to == other->dims[i] || *to == 1 || other->dims[i] == 1);
-    if (*to == 1) *to = other->dims[i];
-  }
-  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-            "%s: '%s' and '%s' have different shapes or types, and neither can be broadcast to the other",
-            node_row(node)->name, x->name, y->name);
-  return NEAP_OK;
+  return infer_broadcast(node, node_input(graph, node, 0), node_input(graph, node, 1), 0, &outputs[0]);
 }
 
 static neap_status binary(struct gradient *g, const struct node *n, enum op op, int32_t x, int32_t y,
@@ -178,14 +166,15 @@ static neap_status infer_where(const struct neap_graph *graph, const struct node
                                struct tensor *outputs) {
   const struct tensor *mask = node_input(graph, node, 0), *x = node_input(graph, node, 1),
                       *y = node_input(graph, node, 2), *like = x != NULL ? x : y;
-  bool fits = like != NULL && mask->dtype == NEAP_U8 && mask->rank <= like->rank &&
-              (x == NULL || y == NULL || same_shape(x, y));
+  RETURN_IF(like == NULL, NEAP_INVALID_ARGUMENT, "Where '%s': there is no tensor to choose from", node->name);
+  if (x != NULL && y != NULL) TRY(need_same_shape(node, x, y));
+  bool fits = mask->dtype == NEAP_U8 && mask->rank <= like->rank;
   for (int32_t i = 0; fits && i < mask->rank; i++)
     fits = mask->dims[i] == 1 || mask->dims[i] == like->dims[like->rank - mask->rank + i];
   RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-            "Where '%s': the mask must be u8 of a shape that can be broadcast to the tensors', which are of "
-            "one shape",
-            node->name);
+            "Where '%s': the mask '%s' is %s of %s; it must be of u8 and broadcast to %s of '%s'", node->name,
+            mask->name, shape_text(mask).text, dtype_rows[mask->dtype].name, shape_text(like).text,
+            like->name);
   outputs[0] = value_like(like);
   return NEAP_OK;
 }
@@ -266,7 +255,8 @@ static const struct attribute_row dropout_attributes[] = {
 static neap_status infer_dropout(const struct neap_graph *graph, const struct node *node,
                                  struct tensor *outputs) {
   const float p = node->attributes.dropout.probability;
-  RETURN_IF(!(p >= 0 && p < 1), NEAP_INVALID_ARGUMENT, "Dropout: probability %g is not in [0, 1)", (double)p);
+  RETURN_IF(!(p >= 0 && p < 1), NEAP_INVALID_ARGUMENT, "Dropout '%s': probability %g is not in [0, 1)",
+            node->name, (double)p);
   return infer_same(graph, node, outputs);
 }
 

@@ -14,16 +14,16 @@ static const struct attribute_row loss_attributes[] = {
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
-  RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy takes logits [N, classes, pixels...], not '%s'", x->name);
-  TRY(need_real(graph, node, -1, "logits [N, classes, pixels...]"));
-  bool fits = y->rank == x->rank - 1 && y->dtype == NEAP_I32 && y->dims[0] == x->dims[0];
-  for (int32_t i = 1; fits && i < y->rank; i++) fits = y->dims[i] == x->dims[i + 1];
-  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy: '%s' must be i32, a label for each row or pixel of '%s'", y->name, x->name);
+  TRY(need_real(graph, node, -2, "logits [N, classes, pixels...]"));
+  struct tensor labels = value_of(NEAP_I32, x->rank - 1, x->dims[0], 0);
+  for (int32_t i = 1; i < labels.rank; i++) labels.dims[i] = x->dims[i + 1];
+  RETURN_IF(!same_shape(y, &labels), NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': the labels of '%s' %s must be %s of i32, but '%s' is %s of %s",
+            node->name, x->name, shape_text(x).text, shape_text(&labels).text, y->name, shape_text(y).text,
+            dtype_rows[y->dtype].name);
   const float s = node->attributes.loss.smoothing;
-  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "SoftmaxCrossEntropy: smoothing %g is not in [0, 1)",
-            (double)s);
+  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': smoothing %g is not in [0, 1)", node->name, (double)s);
   outputs[0] = value_of(x->dtype, 1, 1, 0);
   outputs[1] = value_of(NEAP_I32, 1, 1, 0);
   return NEAP_OK;
@@ -76,8 +76,7 @@ static neap_status infer_pair(const struct neap_graph *graph, const struct node 
                               struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0), *t = node_input(graph, node, 1);
   TRY(need_real(graph, node, -1, "two tensors"));
-  RETURN_IF(!same_shape(x, t), NEAP_INVALID_ARGUMENT, "%s '%s': '%s' and '%s' have different shapes or types",
-            node_row(node)->name, node->name, x->name, t->name);
+  TRY(need_same_shape(node, x, t));
   outputs[0] = value_of(x->dtype, 1, 1, 0);
   return NEAP_OK;
 }

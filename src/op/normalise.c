@@ -14,8 +14,7 @@ static const struct attribute_row batch_norm_attributes[] = {
 static neap_status infer_statistics(const struct neap_graph *graph, const struct node *node,
                                     struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT, "batch norm takes [N, C, ...], not '%s'", x->name);
-  TRY(need_real(graph, node, -1, "[N, C, ...]"));
+  TRY(need_real(graph, node, -2, "[N, C, ...]"));
   outputs[0] = outputs[1] = value_of(x->dtype, 1, x->dims[1], 0);
   return NEAP_OK;
 }
@@ -188,9 +187,10 @@ neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, floa
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (t->rank < 2 || groups < 1 || t->dims[1] % groups != 0)
-    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "group norm: '%s' does not have channels for %lld groups", t->name,
-                                     (long long)groups));
+    return builder_fail(b,
+                        neap_fail(NEAP_INVALID_ARGUMENT,
+                                  "group norm: '%s' %s must be [N, C, ...] with a C that %lld groups divide",
+                                  t->name, shape_text(t).text, (long long)groups));
   const int64_t channels = t->dims[1], inner = t->elements / t->dims[0] / channels;
   const struct row_norm_attributes a = {channels / groups * inner, groups, inner,
                                         epsilon != 0 ? epsilon : 1e-5f, true};

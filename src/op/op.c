@@ -81,9 +81,58 @@ struct tensor value_of(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1) {
 neap_status need_real(const struct neap_graph *graph, const struct node *node, int32_t rank,
                       const char *shape) {
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF((rank >= 0 && x->rank != rank) || !dtype_rows[x->dtype].real, NEAP_INVALID_ARGUMENT,
-            "%s '%s' takes %s of real numbers, but '%s' has %d dimensions of %s", node_row(node)->name,
-            node->name, shape, x->name, x->rank, dtype_rows[x->dtype].name);
+  RETURN_IF((rank >= 0 ? x->rank != rank : x->rank < -rank) || !dtype_rows[x->dtype].real,
+            NEAP_INVALID_ARGUMENT, "%s '%s' takes %s of real numbers, but '%s' is %s of %s",
+            node_row(node)->name, node->name, shape, x->name, shape_text(x).text, dtype_rows[x->dtype].name);
+  return NEAP_OK;
+}
+
+neap_status need_same_type(const struct node *node, const struct tensor *x, const struct tensor *y) {
+  RETURN_IF(x->dtype != y->dtype, NEAP_INVALID_ARGUMENT,
+            "%s '%s': '%s' %s is of %s and '%s' %s of %s, but both must be of one type", node_row(node)->name,
+            node->name, x->name, shape_text(x).text, dtype_rows[x->dtype].name, y->name, shape_text(y).text,
+            dtype_rows[y->dtype].name);
+  return NEAP_OK;
+}
+
+neap_status need_same_shape(const struct node *node, const struct tensor *x, const struct tensor *y) {
+  TRY(need_same_type(node, x, y));
+  RETURN_IF(!same_shape(x, y), NEAP_INVALID_ARGUMENT,
+            "%s '%s': '%s' is %s and '%s' is %s, but both must be of one shape", node_row(node)->name,
+            node->name, x->name, shape_text(x).text, y->name, shape_text(y).text);
+  return NEAP_OK;
+}
+
+neap_status need_axis(const struct node *node, const struct tensor *x, int64_t axis) {
+  RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
+            "%s '%s': '%s' %s has no axis %lld; 0 to %d are possible", node_row(node)->name, node->name,
+            x->name, shape_text(x).text, (long long)axis, x->rank - 1);
+  return NEAP_OK;
+}
+
+neap_status need_bias(const struct node *node, const struct tensor *bias, const struct tensor *x,
+                      int64_t channels) {
+  if (bias == NULL) return NEAP_OK;
+  RETURN_IF(bias->rank != 1 || bias->dims[0] != channels, NEAP_INVALID_ARGUMENT,
+            "%s '%s': the bias must be [%lld], but '%s' is %s", node_row(node)->name, node->name,
+            (long long)channels, bias->name, shape_text(bias).text);
+  return need_same_type(node, x, bias);
+}
+
+neap_status infer_broadcast(const struct node *node, const struct tensor *x, const struct tensor *y,
+                            int32_t kept, struct tensor *output) {
+  const struct tensor *longer = x->rank >= y->rank ? x : y, *other = longer == x ? y : x;
+  TRY(need_same_type(node, x, y));
+  *output = value_like(longer);
+  for (int32_t i = 0; i < other->rank - kept; i++) {
+    const int32_t at = longer->rank - other->rank + i;
+    const int64_t a = longer->dims[at], b = other->dims[i];
+    RETURN_IF(a != b && a != 1 && b != 1, NEAP_INVALID_ARGUMENT,
+              "%s '%s': shapes %s of '%s' and %s of '%s' do not broadcast; dimension %d is %lld and %lld",
+              node_row(node)->name, node->name, shape_text(x).text, x->name, shape_text(y).text, y->name, at,
+              (long long)(longer == x ? a : b), (long long)(longer == x ? b : a));
+    if (a == 1) output->dims[at] = b;
+  }
   return NEAP_OK;
 }
 

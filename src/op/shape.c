@@ -15,19 +15,19 @@ static neap_status infer_concat(const struct neap_graph *graph, const struct nod
   const struct tensor *x = node_input(graph, node, 0);
   const int64_t axis = node->attributes.part.axis;
   TRY(need_real(graph, node, -1, "tensors"));
-  RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "Concat '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
-            (long long)axis);
+  TRY(need_axis(node, x, axis));
   int64_t total = 0;
   for (int32_t i = 0; i < node->input_count; i++) {
     const struct tensor *part = node_input(graph, node, i);
-    bool fits = part->dtype == x->dtype && part->rank == x->rank;
+    bool fits = part->rank == x->rank;
     for (int32_t d = 0; fits && d < x->rank; d++) fits = d == axis || part->dims[d] == x->dims[d];
     RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-              "Concat '%s' takes tensors equal in all but axis %lld; '%s' and '%s' are not", node->name,
-              (long long)axis, x->name, part->name);
+              "Concat '%s': '%s' %s and '%s' %s must be equal in all but axis %lld", node->name, x->name,
+              shape_text(x).text, part->name, shape_text(part).text, (long long)axis);
+    TRY(need_same_type(node, x, part));
     RETURN_IF(__builtin_add_overflow(total, part->dims[axis], &total), NEAP_TOO_LARGE,
-              "Concat '%s': an axis longer than 64 bits count", node->name);
+              "Concat '%s': with '%s' %s axis %lld is longer than 64 bits count", node->name, part->name,
+              shape_text(part).text, (long long)axis);
   }
   outputs[0] = value_like(x);
   outputs[0].dims[axis] = total;
@@ -72,14 +72,13 @@ static neap_status infer_slice(const struct neap_graph *graph, const struct node
   const struct tensor *x = node_input(graph, node, 0);
   const struct part_attributes *a = &node->attributes.part;
   TRY(need_real(graph, node, -1, "a tensor"));
-  RETURN_IF(a->axis < 0 || a->axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "Slice '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
-            (long long)a->axis);
-  RETURN_IF(
-      a->first < 0 || a->count < 1 || a->count > x->dims[a->axis] || a->first > x->dims[a->axis] - a->count,
-      NEAP_INVALID_ARGUMENT,
-      "Slice '%s': axis %lld of '%s' has %lld elements; there are no %lld from %lld on", node->name,
-      (long long)a->axis, x->name, (long long)x->dims[a->axis], (long long)a->count, (long long)a->first);
+  TRY(need_axis(node, x, a->axis));
+  RETURN_IF(a->first < 0 || a->count < 1 || a->count > x->dims[a->axis] ||
+                a->first > x->dims[a->axis] - a->count,
+            NEAP_INVALID_ARGUMENT,
+            "Slice '%s': axis %lld of '%s' %s has %lld elements; there are no %lld from %lld on", node->name,
+            (long long)a->axis, x->name, shape_text(x).text, (long long)x->dims[a->axis], (long long)a->count,
+            (long long)a->first);
   outputs[0] = value_like(x);
   outputs[0].dims[a->axis] = a->count;
   return NEAP_OK;
@@ -113,8 +112,8 @@ void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor
   if (axis < 0) axis += t.rank;
   if (parts == NULL || axis < 0 || axis >= t.rank || count < 1 || t.dims[axis] % count != 0) {
     builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                              "split of '%s' along axis %d: %d equal parts are not possible", t.name, axis,
-                              count));
+                              "split of '%s' %s along axis %d: %d equal parts are not possible", t.name,
+                              shape_text(&t).text, axis, count));
     return;
   }
   const int64_t size = t.dims[axis] / count;
@@ -139,8 +138,8 @@ static neap_status infer_transpose(const struct neap_graph *graph, const struct 
   for (int32_t i = 0; i < x->rank; i++) {
     const int64_t axis = node->attributes.order.order[i];
     RETURN_IF(axis < 0 || axis >= x->rank || seen >> axis & 1, NEAP_INVALID_ARGUMENT,
-              "Transpose '%s': axis %lld is not one of '%s', or stands twice", node->name, (long long)axis,
-              x->name);
+              "Transpose '%s': the order %s must have each axis of '%s' %s once", node->name,
+              dims_text(x->rank, node->attributes.order.order).text, x->name, shape_text(x).text);
     seen |= 1u << axis;
     outputs[0].dims[i] = x->dims[axis];
   }
@@ -174,8 +173,8 @@ static neap_status infer_gather(const struct neap_graph *graph, const struct nod
   const struct tensor *table = node_input(graph, node, 0), *ids = node_input(graph, node, 1);
   TRY(need_real(graph, node, 2, "a table [rows, width]"));
   RETURN_IF(ids->dtype != NEAP_I32 || ids->rank >= NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
-            "Gather '%s': '%s' must be i32 of fewer than %d dimensions", node->name, ids->name,
-            NEAP_MAX_RANK);
+            "Gather '%s': numbers of rows must be of i32 with fewer than %d dimensions, but '%s' is %s of %s",
+            node->name, NEAP_MAX_RANK, ids->name, shape_text(ids).text, dtype_rows[ids->dtype].name);
   outputs[0] = value_like(ids);
   outputs[0].dtype = table->dtype;
   outputs[0].dims[outputs[0].rank++] = table->dims[1];
@@ -228,9 +227,9 @@ neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (rank < 1 || rank > NEAP_MAX_RANK || dims == NULL)
-    return builder_fail(b,
-                        neap_fail(NEAP_INVALID_ARGUMENT, "reshape of '%s': 1 to %d dimensions are possible",
-                                  t->name, NEAP_MAX_RANK));
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "reshape of '%s' %s to %d dimensions: 1 to %d are possible", t->name,
+                                     shape_text(t).text, rank, NEAP_MAX_RANK));
   int64_t shape[NEAP_MAX_RANK], known = 1;
   int open = -1;
   bool fits = true;
@@ -248,9 +247,10 @@ neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t
     fits = fits && known == t->elements;
   }
   if (!fits)
-    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "reshape of '%s': the new shape does not have its %lld elements",
-                                     t->name, (long long)t->elements));
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "reshape of '%s' %s to %s: the new shape does not have its %lld elements", t->name,
+                     shape_text(t).text, dims_text(rank, dims).text, (long long)t->elements));
   return builder_view(b, x, rank, shape);
 }
 

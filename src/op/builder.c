@@ -51,6 +51,11 @@ const struct tensor *builder_tensor(const neap_builder *b, neap_tensor x) {
   return &b->graph->tensors.data[x];
 }
 
+int64_t builder_axis(neap_builder *b, neap_tensor x, int axis) {
+  const int32_t rank = builder_usable(b, x) ? builder_tensor(b, x)->rank : 0;
+  return axis < 0 && axis >= -rank ? axis + rank : axis;
+}
+
 struct neap_graph *builder_graph(neap_builder *b) {
   return b->graph;
 }

@@ -15,6 +15,10 @@ bool builder_usable(neap_builder *b, neap_tensor x);
 /* Tensor `x`, which is usable; valid until the next tensor is added. */
 const struct tensor *builder_tensor(const neap_builder *b, neap_tensor x);
 
+/* An axis of `x` counted from the front, as attributes have it: negative ones are given from the end. One
+ * that is not there stays as it is, for need_axis to refuse. */
+int64_t builder_axis(neap_builder *b, neap_tensor x, int axis);
+
 /* Keeps the first failure, with the message of this thread; gives FAILED. */
 neap_tensor builder_fail(neap_builder *b, neap_status status);
 

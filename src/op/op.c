@@ -105,8 +105,8 @@ neap_status need_same_shape(const struct node *node, const struct tensor *x, con
 
 neap_status need_axis(const struct node *node, const struct tensor *x, int64_t axis) {
   RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "%s '%s': '%s' %s has no axis %lld; 0 to %d are possible", node_row(node)->name, node->name,
-            x->name, shape_text(x).text, (long long)axis, x->rank - 1);
+            "%s '%s': '%s' %s has no axis %lld; %d to %d are possible", node_row(node)->name, node->name,
+            x->name, shape_text(x).text, (long long)axis, -x->rank, x->rank - 1);
   return NEAP_OK;
 }
 

@@ -103,7 +103,7 @@ neap_status need_same_type(const struct node *node, const struct tensor *x, cons
 /* Both have one shape and one type. */
 neap_status need_same_shape(const struct node *node, const struct tensor *x, const struct tensor *y);
 
-/* There is such an axis. */
+/* There is such an axis, counted from the front. */
 neap_status need_axis(const struct node *node, const struct tensor *x, int64_t axis);
 
 /* A bias, where it is given, is [channels] of the type of `x`. */

@@ -42,7 +42,7 @@ static neap_tensor sum_or_mean(neap_builder *b, neap_tensor x, const int *axes, 
   const struct node node = {.name = name, .op = OP_SUM};
   for (int32_t i = 0; axes == NULL && i < t.rank; i++) a.axes.axes |= 1 << i;
   for (int i = 0; axes != NULL && i < count; i++) {
-    const int axis = axes[i] < 0 ? axes[i] + t.rank : axes[i];
+    const int64_t axis = builder_axis(b, x, axes[i]);
     const neap_status status = need_axis(&node, &t, axis);
     if (status != NEAP_OK) return builder_fail(b, status);
     if (a.axes.axes >> axis & 1)
@@ -160,7 +160,6 @@ const struct op_row op_row_softmax_backward = {"SoftmaxBackward", "gradient of s
                                                ROW_ATTRIBUTES(softmax_attributes)};
 
 neap_tensor neap_softmax(neap_builder *b, neap_tensor x, int axis) {
-  if (!builder_usable(b, x)) return FAILED;
-  if (axis < 0) axis += builder_tensor(b, x)->rank;
-  return builder_next(b, OP_SOFTMAX, (union attributes){.part = {.axis = axis}}, &x, 1);
+  const union attributes a = {.part = {.axis = builder_axis(b, x, axis)}};
+  return builder_next(b, OP_SOFTMAX, a, &x, 1);
 }

@@ -62,7 +62,8 @@ neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, in
   if (parts == NULL || count < 1)
     return builder_fail(b,
                         neap_fail(NEAP_INVALID_ARGUMENT, "Concat of %d tensors: give one at least", count));
-  return builder_next(b, OP_CONCAT, (union attributes){.part = {.axis = axis}}, parts, count);
+  const union attributes a = {.part = {.axis = builder_axis(b, parts[0], axis)}};
+  return builder_next(b, OP_CONCAT, a, parts, count);
 }
 
 /* ---- Slices ---- */
@@ -101,7 +102,7 @@ const struct op_row op_row_slice_backward = {"SliceBackward", "gradient of a sli
                                              .output_count = 1, ROW_ATTRIBUTES(part_attributes)};
 
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count) {
-  const union attributes a = {.part = {.axis = axis, .first = first, .count = count}};
+  const union attributes a = {.part = {.axis = builder_axis(b, x, axis), .first = first, .count = count}};
   return builder_next(b, OP_SLICE, a, (int32_t[]){x, NO_TENSOR}, 2);
 }
 
@@ -109,14 +110,19 @@ void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor
   for (int i = 0; parts != NULL && i < count; i++) parts[i] = FAILED;
   if (!builder_usable(b, x)) return;
   const struct tensor t = *builder_tensor(b, x);
-  if (axis < 0) axis += t.rank;
-  if (parts == NULL || axis < 0 || axis >= t.rank || count < 1 || t.dims[axis] % count != 0) {
-    builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                              "split of '%s' %s along axis %d: %d equal parts are not possible", t.name,
-                              shape_text(&t).text, axis, count));
+  const int64_t at = builder_axis(b, x, axis);
+  char name[2 * NAME_LIMIT];
+  builder_peek(b, OP_SLICE, name);
+  neap_status status = need_axis(&(struct node){.name = name, .op = OP_SLICE}, &t, at);
+  if (status == NEAP_OK && (parts == NULL || count < 1 || t.dims[at] % count != 0))
+    status =
+        neap_fail(NEAP_INVALID_ARGUMENT, "split of '%s' %s along axis %d: %d equal parts are not possible",
+                  t.name, shape_text(&t).text, axis, count);
+  if (status != NEAP_OK) {
+    builder_fail(b, status);
     return;
   }
-  const int64_t size = t.dims[axis] / count;
+  const int64_t size = t.dims[at] / count;
   for (int i = 0; i < count; i++) parts[i] = neap_slice(b, x, axis, i * size, size);
 }
 
@@ -162,7 +168,8 @@ neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order) {
   if (!builder_usable(b, x)) return FAILED;
   const int32_t rank = builder_tensor(b, x)->rank;
   union attributes a = {0};
-  for (int32_t i = 0; i < rank; i++) a.order.order[i] = order != NULL ? order[i] : rank - 1 - i;
+  for (int32_t i = 0; i < rank; i++)
+    a.order.order[i] = order != NULL ? builder_axis(b, x, order[i]) : rank - 1 - i;
   return builder_next(b, OP_TRANSPOSE, a, &x, 1);
 }
 

@@ -152,7 +152,7 @@ REFUSED = [
     call("expand", "line", [0, 7]), call("expand", "line", [HUGE, HUGE, 7]), call("expand", "line", [1, 1, 1, 1, 1, 1, 1, 1, 7]),
     call("expand", "numbers", [3, 2, 6, 8, 10]), call("expand", "line", [1152921504606846976, 7]),
     call("softmax", "image", 4), call("softmax", "image", -5), call("softmax", "numbers", 0), call("softmax", "image", -(2**31)),
-    call("transpose", "image", [0, 0, 1, 2]), call("transpose", "image", [0, 1, 2, 4]), call("transpose", "image", [0, 1, 2, -1]),
+    call("transpose", "image", [0, 0, 1, 2]), call("transpose", "image", [0, 1, 2, 4]), call("transpose", "image", [0, 1, 2, -2]),
     call("transpose", "numbers", None), call("transpose", "image", [0, 1, 2, -(2**31)]),
     call("gather", "matrix", "line"), call("gather", "cube", "ids"), call("gather", "numbers", "ids"), call("gather", "matrix", "mask"),
     call("gather", "matrix", "deep"),
@@ -161,10 +161,10 @@ REFUSED = [
     call("matmul", "matrix", "matrix", False, False), call("matmul", "line", "matrix", False, False),
     call("matmul", "image", "other", False, True), call("matmul", "numbers", "numbers", False, True),
     call("concat", ["image", "other"], 2), call("concat", [], 0), call("concat", None, 0), call("concat", ["image", "image"], 4),
-    call("concat", ["image", "image"], -1), call("concat", ["image", "cube"], 0), call("concat", ["image", "numbers"], 0),
+    call("concat", ["image", "image"], -5), call("concat", ["image", "cube"], 0), call("concat", ["image", "numbers"], 0),
     call("concat", ["numbers", "numbers"], 0), call("concat", ["image", "image"], 2**31 - 1),
     call("slice", "image", 1, 0, 0), call("slice", "image", 1, 3, 4), call("slice", "image", 1, -1, 2), call("slice", "image", 1, 2, -1),
-    call("slice", "image", 4, 0, 1), call("slice", "image", -1, 0, 1), call("slice", "image", 1, MOST, 2),
+    call("slice", "image", 4, 0, 1), call("slice", "image", -5, 0, 1), call("slice", "image", 1, MOST, 2),
     call("slice", "image", 1, 2, MOST), call("slice", "numbers", 1, 0, 1), call("slice", "image", -(2**31), 0, 1),
     call("local_response_norm", "cube"), call("local_response_norm", "image", size=-1), call("local_response_norm", "image", alpha=NAN),
     call("local_response_norm", "image", k=-1), call("local_response_norm", "image", size=MOST), call("local_response_norm", "numbers"),
@@ -237,7 +237,9 @@ MESSAGES = [
     (call("sum", "image", [], False), "Sum 'sum1': give one or more of the 4 axes of 'image' [2, 6, 8, 10]"),
     (call("expand", "image", [2, 7, 8, 10]), "'image' [2, 6, 8, 10] cannot be made [2, 7, 8, 10]; dimension 1 is 6, and only 1 can be made longer"),
     (call("expand", "image", [8, 10]), "expand of 'image' [2, 6, 8, 10] to 2 dimensions: 4 to 8 are possible"),
-    (call("softmax", "image", 4), "Softmax 'softmax1': 'image' [2, 6, 8, 10] has no axis 4"),
+    (call("softmax", "image", 4), "Softmax 'softmax1': 'image' [2, 6, 8, 10] has no axis 4; -4 to 3 are possible"),
+    (call("slice", "image", -5, 0, 1), "Slice 'slice1': 'image' [2, 6, 8, 10] has no axis -5; -4 to 3 are possible"),
+    (call("concat", ["line", "line"], -2), "Concat 'concat1': 'line' [7] has no axis -2; -1 to 0 are possible"),
     (call("transpose", "image", [0, 0, 1, 2]), "the order [0, 0, 1, 2] must have each axis of 'image' [2, 6, 8, 10] once"),
     (call("concat", ["image", "other"], 2), "'image' [2, 6, 8, 10] and 'other' [3, 6, 8, 10] must be equal in all but axis 2"),
     (call("slice", "image", 1, 3, 4), "axis 1 of 'image' [2, 6, 8, 10] has 6 elements; there are no 4 from 3 on"),
@@ -291,7 +293,7 @@ def test_refused_by_linear_with(library: native.Library, row: Call) -> None:
         refused(n, row.run(n, declare(n)))
 
 
-@pytest.mark.parametrize("axis,count", [(1, 4), (1, 0), (1, -3), (4, 2)])
+@pytest.mark.parametrize("axis,count", [(1, 4), (1, 0), (1, -3), (4, 2), (-3, 4), (-5, 2), (-(2**31), 2)])
 def test_refused_split(library: native.Library, axis: int, count: int) -> None:
     with native.network(library) as n:
         parts = n.split(declare(n)["image"], axis, count)

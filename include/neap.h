@@ -761,16 +761,27 @@ neap_status neap_layout_write_csv(const char *path, const char *source, const ne
 
 typedef struct neap_row {
   const char *name, *summary;
-  const char *source;  /* the paper, or NULL */
-  const char *graphs;  /* of a planner: which it takes */
-  const char *promise; /* of a planner: what holds for its plans, beyond being valid */
-  int32_t auto_limit;  /* of a planner: "auto" asks it for steps of at most so many nodes */
+  const char *source;       /* the paper, or NULL */
+  const char *graphs;       /* of a planner: which it takes */
+  const char *promise;      /* of a planner: what holds for its plans, beyond being valid */
+  int32_t auto_limit;       /* of a planner: "auto" asks it for steps of at most so many nodes */
+  const char *const *types; /* of an operator: the types of real numbers that it takes, and then NULL */
 } neap_row;
 /* Row `index` of each table; false past its end. */
 bool neap_planner_at(int32_t index, neap_row *row);
 bool neap_operator_at(int32_t index, neap_row *row);
 bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_optimizer */
 bool neap_model_at(int32_t index, neap_row *row);
+
+/* What an operator is given besides tensors. */
+typedef struct neap_attribute {
+  char name[32];
+  const char *type; /* "integer", "real" or "flag" */
+  int32_t count;    /* of an array; else 1 */
+  double usual;     /* what 0 stands for; 0: itself, or the operator's call in this header says what */
+} neap_attribute;
+/* Attribute `index` of row `op` of neap_operator_at; false past the last. */
+bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute);
 
 /* ---- 9. Files ---- */
 

@@ -114,6 +114,11 @@ neap_tensor builder_view(neap_builder *b, neap_tensor x, int32_t rank, const int
   return status == NEAP_OK ? id : builder_fail(b, status);
 }
 
+union attributes builder_attributes(enum op op, union attributes given) {
+  attributes_complete(&given, op_rows[op]->attributes, op_rows[op]->attribute_count);
+  return given;
+}
+
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,
                           const int32_t *inputs, int32_t count, int32_t *outputs) {
   int32_t own[NODE_MAX_OUTPUTS];

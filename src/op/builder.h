@@ -32,6 +32,9 @@ void builder_peek(const neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_role role,
                              neap_initial initial, int32_t rank, const int64_t *dims);
 
+/* The attributes with what their zeros stand for, by the rows of the operator. */
+union attributes builder_attributes(enum op op, union attributes given);
+
 /* Adds a node under that name; gives its first output. Inputs may be NO_TENSOR. `outputs` may be NULL. */
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,
                           const int32_t *inputs, int32_t count, int32_t *outputs);

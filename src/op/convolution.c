@@ -3,9 +3,9 @@
 #include "op/window.h"
 
 static const struct attribute_row attributes[] = {
-    ATTRIBUTE(conv.stride, INTEGER),     ATTRIBUTE(conv.dilation, INTEGER),
-    ATTRIBUTE(conv.groups, INTEGER),     ATTRIBUTE(conv.padding[0], INTEGER),
-    ATTRIBUTE(conv.padding[1], INTEGER), ATTRIBUTE(conv.output_padding, INTEGER),
+    ATTRIBUTE_USUAL(conv.stride, INTEGER, 1), ATTRIBUTE_USUAL(conv.dilation, INTEGER, 1),
+    ATTRIBUTE_USUAL(conv.groups, INTEGER, 1), ATTRIBUTE(conv.padding[0], INTEGER),
+    ATTRIBUTE(conv.padding[1], INTEGER),      ATTRIBUTE(conv.output_padding, INTEGER),
 };
 
 /* Of a convolution in any direction: 2 N K H' W' (C / groups) R S, from the larger pair of its tensors. */
@@ -89,20 +89,20 @@ static neap_tensor refuse_filters(neap_builder *b, const struct tensor *x, int64
 
 neap_tensor neap_conv_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                            neap_conv_options o) {
-  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
-                                    .dilation = o.dilation ? o.dilation : 1,
-                                    .groups = o.groups ? o.groups : 1,
-                                    .padding = {o.padding_height ? o.padding_height : o.padding,
-                                                o.padding_width ? o.padding_width : o.padding}};
+  const struct conv_attributes given = {.stride = o.stride,
+                                        .dilation = o.dilation,
+                                        .groups = o.groups,
+                                        .padding = {o.padding_height ? o.padding_height : o.padding,
+                                                    o.padding_width ? o.padding_width : o.padding}};
+  const union attributes a = builder_attributes(OP_CONV, (union attributes){.conv = given});
   if (!builder_usable(b, x) || !builder_usable(b, weight)) return FAILED;
   const struct tensor *t = builder_tensor(b, x), *w = builder_tensor(b, weight);
-  if (a.groups < 1 || w->rank != 4 || w->dims[0] % a.groups)
+  if (a.conv.groups < 1 || w->rank != 4 || w->dims[0] % a.conv.groups)
     return refuse_filters(b, t, w->dims[0], w->rank > 2 ? w->dims[2] : 0, w->rank > 3 ? w->dims[3] : 0,
-                          a.groups);
+                          a.conv.groups);
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_CONV, name);
-  return builder_apply(b, OP_CONV, name, (union attributes){.conv = a},
-                       (int32_t[]){x, weight, NO_TENSOR, bias}, 4, NULL);
+  return builder_apply(b, OP_CONV, name, a, (int32_t[]){x, weight, NO_TENSOR, bias}, 4, NULL);
 }
 
 /* The parameters take the name that the layer will get. */
@@ -186,11 +186,9 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
         neap_fail(NEAP_INVALID_ARGUMENT,
                   "ConvTransposed: %lld filters of size %lld do not fit '%s' %s, which must be [N, C, H, W]",
                   (long long)o.filters, (long long)o.size, t->name, shape_text(t).text));
-  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
-                                    .dilation = 1,
-                                    .groups = 1,
-                                    .padding = {o.padding, o.padding},
-                                    .output_padding = o.output_padding};
+  const struct conv_attributes given = {
+      .stride = o.stride, .padding = {o.padding, o.padding}, .output_padding = o.output_padding};
+  const union attributes a = builder_attributes(OP_CONV_TRANSPOSED, (union attributes){.conv = given});
   const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_CONV_TRANSPOSED, name);
@@ -198,5 +196,5 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
                       NO_TENSOR};
   if (o.bias)
     inputs[2] = builder_variable(b, name, "bias", NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &dims[1]);
-  return builder_apply(b, OP_CONV_TRANSPOSED, name, (union attributes){.conv = a}, inputs, 3, NULL);
+  return builder_apply(b, OP_CONV_TRANSPOSED, name, a, inputs, 3, NULL);
 }

@@ -6,6 +6,9 @@
 static const struct attribute_row scalar_attributes[] = {ATTRIBUTE(scalar.a, REAL),
                                                          ATTRIBUTE(scalar.b, REAL)};
 
+/* The numbers that an operator is given. */
+#define NUMBERS(op) ((op) == OP_CLIP || (op) == OP_SCALE ? 2 : (op) == OP_POWER ? 1 : 0)
+
 enum keeps { KEEPS_X, KEEPS_Y, KEEPS_NOTHING };
 
 static neap_status gradient_unary(struct gradient *g, const struct node *n, enum op backward,
@@ -30,13 +33,15 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
                                      infer_same,                                                             \
                                      gradient_##id,                                                          \
                                      ROW_INPLACE(inplace_first),                                             \
-                                     ROW_ATTRIBUTES(scalar_attributes),                                      \
+                                     .attributes = scalar_attributes,                                        \
+                                     .attribute_count = NUMBERS(OP_##NAME),                                  \
                                      .any_real = true};                                                      \
   const struct op_row op_row_##id##_backward = {text "Backward",                                             \
                                                 "gradient of " text,                                         \
                                                 .output_count = 1,                                           \
                                                 IN_PLACE_##KEEPS,                                            \
-                                                ROW_ATTRIBUTES(scalar_attributes),                           \
+                                                .attributes = scalar_attributes,                             \
+                                                .attribute_count = NUMBERS(OP_##NAME),                       \
                                                 .any_real = true};
 #include "op/elementwise_list.h"
 
@@ -201,7 +206,8 @@ const struct op_row op_row_where = {"Where",
                                     infer_where,
                                     gradient_where,
                                     ROW_INPLACE(where_pairs),
-                                    ROW_ATTRIBUTES(scalar_attributes),
+                                    .attributes = scalar_attributes,
+                                    .attribute_count = 1, /* the number */
                                     .slots = 3};
 
 neap_tensor neap_where(neap_builder *b, neap_tensor mask, neap_tensor x, neap_tensor y) {
@@ -249,7 +255,7 @@ neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
 
 static const struct attribute_row dropout_attributes[] = {
     ATTRIBUTE(dropout.probability, REAL),
-    {"dropout.stream", ATTRIBUTE_INT32, offsetof(union attributes, dropout.stream), true},
+    {"dropout.stream", ATTRIBUTE_INT32, offsetof(union attributes, dropout.stream), true, 0},
 };
 
 static neap_status infer_dropout(const struct neap_graph *graph, const struct node *node,

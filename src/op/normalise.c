@@ -6,8 +6,10 @@
 /* ---- Batch norm ---- */
 
 static const struct attribute_row batch_norm_attributes[] = {
-    ATTRIBUTE(batch_norm.epsilon, REAL),  ATTRIBUTE(batch_norm.momentum, REAL),
-    ATTRIBUTE(batch_norm.relu, FLAG),     ATTRIBUTE(batch_norm.ceiling, REAL),
+    ATTRIBUTE_USUAL(batch_norm.epsilon, REAL, 1e-5),
+    ATTRIBUTE_USUAL(batch_norm.momentum, REAL, 0.1),
+    ATTRIBUTE(batch_norm.relu, FLAG),
+    ATTRIBUTE(batch_norm.ceiling, REAL),
     ATTRIBUTE(batch_norm.count, INTEGER),
 };
 
@@ -70,8 +72,8 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
                                      "BatchNorm '%s': epsilon %g must not be negative, momentum %g in [0, 1]",
                                      name, (double)o.epsilon, (double)o.momentum));
-  const union attributes a = {.batch_norm = {.epsilon = o.epsilon != 0 ? o.epsilon : 1e-5f,
-                                             .momentum = o.momentum != 0 ? o.momentum : 0.1f}};
+  const union attributes a = builder_attributes(
+      OP_BATCH_NORM, (union attributes){.batch_norm = {.epsilon = o.epsilon, .momentum = o.momentum}});
   int32_t statistics[2];
   if (builder_apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
@@ -200,10 +202,10 @@ neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, floa
 /* ---- Local response normalisation ---- */
 
 static const struct attribute_row response_attributes[] = {
-    ATTRIBUTE(response.size, INTEGER),
-    ATTRIBUTE(response.alpha, REAL),
-    ATTRIBUTE(response.beta, REAL),
-    ATTRIBUTE(response.k, REAL),
+    ATTRIBUTE_USUAL(response.size, INTEGER, 5),
+    ATTRIBUTE_USUAL(response.alpha, REAL, 1e-4),
+    ATTRIBUTE_USUAL(response.beta, REAL, 0.75),
+    ATTRIBUTE_USUAL(response.k, REAL, 1),
 };
 
 static neap_status infer_response(const struct neap_graph *graph, const struct node *node,
@@ -245,9 +247,7 @@ const struct op_row op_row_local_response_norm_backward = {
     .flops = flops_response,     ROW_ATTRIBUTES(response_attributes)};
 
 neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_response_norm_options o) {
-  const struct response_attributes a = {.size = o.size ? o.size : 5,
-                                        .alpha = o.alpha != 0 ? o.alpha : 1e-4f,
-                                        .beta = o.beta != 0 ? o.beta : 0.75f,
-                                        .k = o.k != 0 ? o.k : 1};
-  return builder_next(b, OP_LOCAL_RESPONSE_NORM, (union attributes){.response = a}, &x, 1);
+  const union attributes a = builder_attributes(
+      OP_LOCAL_RESPONSE_NORM, (union attributes){.response = {o.size, o.alpha, o.beta, o.k}});
+  return builder_next(b, OP_LOCAL_RESPONSE_NORM, a, &x, 1);
 }

@@ -2,6 +2,8 @@
 #include "op/op.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const struct op_row *const op_rows[OP_COUNT] = {
 #define OP(NAME, id) [OP_##NAME] = &op_row_##id,
@@ -12,10 +14,41 @@ const struct op_row *const op_rows[OP_COUNT] = {
 const struct inplace_pair inplace_first[1] = {{0, 0}}, inplace_second[1] = {{0, 1}},
                           inplace_either[2] = {{0, 0}, {0, 1}}, inplace_later[2] = {{0, 1}, {0, 0}};
 
+/* Of the types of real numbers those that a graph can have (neap_cast). */
+static const char *const any_real[] = {"f32", "bf16", "f16", NULL}, *const f32_alone[] = {"f32", NULL};
+
 bool neap_operator_at(int32_t index, neap_row *row) {
   if (index < 0 || index >= OP_COUNT) return false;
-  *row = (neap_row){.name = op_rows[index]->name, .summary = op_rows[index]->summary};
+  const struct op_row *op = op_rows[index];
+  *row = (neap_row){.name = op->name, .summary = op->summary, .types = op->any_real ? any_real : f32_alone};
   return true;
+}
+
+/* "padding" of "conv.padding[1]", of which element 1; else element 0. */
+static int split_name(const char *row, char *name, size_t size) {
+  const char *dot = strchr(row, '.'), *from = dot != NULL ? dot + 1 : row, *bracket = strchr(from, '[');
+  snprintf(name, size, "%.*s", (int)(bracket != NULL ? (size_t)(bracket - from) : strlen(from)), from);
+  return bracket != NULL ? atoi(bracket + 1) : 0;
+}
+
+bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute) {
+  if (op < 0 || op >= OP_COUNT || index < 0) return false;
+  static const char *const types[] = {[ATTRIBUTE_INTEGER] = "integer",
+                                      [ATTRIBUTE_INT32] = "integer",
+                                      [ATTRIBUTE_REAL] = "real",
+                                      [ATTRIBUTE_FLAG] = "flag"};
+  int32_t seen = -1;
+  for (int32_t i = 0; i < op_rows[op]->attribute_count && seen <= index; i++) {
+    const struct attribute_row *row = &op_rows[op]->attributes[i];
+    neap_attribute next = {.type = types[row->type], .count = 1, .usual = row->usual};
+    const int element = split_name(row->name, next.name, sizeof next.name);
+    if (element == 0)
+      seen++;
+    else if (seen == index)
+      attribute->count = element + 1;
+    if (element == 0 && seen == index) *attribute = next;
+  }
+  return seen >= index;
 }
 
 static neap_status apply(struct neap_graph *graph, enum op op, neap_pass pass, const char *name,

@@ -55,7 +55,8 @@ const struct op_row op_row_concat = {"Concat",
                                      1,
                                      infer_concat,
                                      gradient_concat,
-                                     ROW_ATTRIBUTES(part_attributes)};
+                                     .attributes = part_attributes,
+                                     .attribute_count = 1 /* the axis */};
 
 neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, int axis) {
   if (!builder_ready(b)) return FAILED;

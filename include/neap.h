@@ -30,7 +30,6 @@ extern "C" {
 #endif
 
 #define NEAP_VERSION "0.2.0"
-
 /* NEAP_VERSION of the library that is linked, which may be another than that of the header. */
 const char *neap_version(void);
 
@@ -58,7 +57,6 @@ typedef enum neap_status {
 
 /* What the status means, in a few words. Never NULL. */
 const char *neap_status_text(neap_status status);
-
 /* What failed last in this thread: what, where, what to do about it. Valid until the next failure. */
 const char *neap_error_message(void);
 
@@ -66,7 +64,7 @@ const char *neap_error_message(void);
  *
  * neap_builder_create; neap_input for what changes from step to step; operators, each of which takes tensors
  * and gives one; neap_output for what is to be read; neap_builder_finish with the loss. Dimensions are in
- * row-major order, the batch first; axes count from 0.
+ * row-major order, the batch first. Axes count from 0; negative ones from the end, where -1 is the last.
  *
  * Parameters and running statistics have names, by which they are saved, loaded and grouped. Operators are
  * counted by kind, those of a scope apart: "conv1.weight", "block2.linear1.bias". Kinds with parameters:
@@ -92,13 +90,11 @@ void neap_builder_free(neap_builder *builder);
 /* The shape of a tensor: its number of dimensions; 0 after a failure, and `dims` is left as it was. */
 int neap_shape(const neap_builder *b, neap_tensor x, int64_t dims[NEAP_MAX_RANK]);
 
-/* What the caller fills before each step: [dims...] of f32, i32 or u8; a batch, or what stays the same, such
- * as the mask of an attention. */
+/* What the caller fills before each step: [dims...] of f32, i32 or u8; it keeps what was filled in. */
 neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
 
-/* How a parameter begins. HE: normal with He et al. 2015's deviation, by fan in for matrices [outputs,
- * inputs], by fan out for convolutions [K, C, R, S]. NORMAL: deviation `scale` (0: 1). UNIFORM: in [-scale,
- * scale) (0: 1). */
+/* How a parameter begins. HE: He et al. 2015, normal, by fan in for [outputs, inputs], by fan out for
+ * [K, C, R, S]. NORMAL: deviation `scale` (0: 1). UNIFORM: in [-scale, scale) (0: 1). */
 typedef enum neap_initial {
   NEAP_INITIAL_ZERO,
   NEAP_INITIAL_ONE,
@@ -114,16 +110,14 @@ typedef struct neap_parameter_options {
   neap_dtype dtype; /* F32, BF16 or F16 */
 } neap_parameter_options;
 
-/* A parameter that any number of operators may read: [dims...]. Its name is as it is given, without
- * the scope, and one of its own. */
+/* A parameter for any number of operators: [dims...]. Its name is its own, and gets no scope. */
 neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const int64_t *dims,
                            neap_parameter_options options);
 
 /* Whether the parameters that layers make from here on are frozen. Running statistics move all the same. */
 void neap_freeze(neap_builder *b, bool frozen);
 
-/* Gives a tensor of real numbers a name under which it can be read after evaluation and prediction
- * (neap_session_output). */
+/* Names a tensor of real numbers that is read after evaluation and prediction (neap_session_output). */
 void neap_output(neap_builder *b, const char *name, neap_tensor x);
 
 /* Convolution of x [N, C, H, W] with `filters` kernels of size x size: [N, filters, H', W'],
@@ -157,8 +151,7 @@ typedef struct neap_batch_norm_options {
 } neap_batch_norm_options;
 neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options);
 
-/* (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis of x [..., K]: gamma and beta [K].
- * Zero means 1e-5. */
+/* As batch norm computes, over the last axis of x [..., K]: gamma and beta [K]. Zero means 1e-5. */
 neap_tensor neap_layer_norm(neap_builder *b, neap_tensor x, float epsilon);
 /* x / sqrt(mean of squares + epsilon) * gamma over the last axis. Zero means 2^-23, as in PyTorch. */
 neap_tensor neap_rms_norm(neap_builder *b, neap_tensor x, float epsilon);
@@ -191,32 +184,28 @@ neap_tensor neap_subtract(neap_builder *b, neap_tensor x, neap_tensor y);
 neap_tensor neap_multiply(neap_builder *b, neap_tensor x, neap_tensor y);
 neap_tensor neap_divide(neap_builder *b, neap_tensor x, neap_tensor y);
 
-/* x where the mask (u8, broadcast) is not 0, else y, which has the shape of x; and x with a number, which may
- * be -INFINITY, in the places where the mask is not 0. */
+/* Where the mask (u8, broadcast) is not 0: x, else y of its shape; `value`, or -INFINITY, else x. */
 neap_tensor neap_where(neap_builder *b, neap_tensor mask, neap_tensor x, neap_tensor y);
 neap_tensor neap_masked_fill(neap_builder *b, neap_tensor x, neap_tensor mask, float value);
 
-/* Over `count` axes, negative ones counted from the end; NULL: all. `keep`: these axes stay, as 1. A sum over
- * all is [1]. */
+/* Over `count` axes; NULL: all. `keep`: these axes stay, as 1. A sum over all is [1]. */
 neap_tensor neap_sum(neap_builder *b, neap_tensor x, const int *axes, int count, bool keep);
 neap_tensor neap_mean(neap_builder *b, neap_tensor x, const int *axes, int count, bool keep);
 /* Axes of 1, and new ones in front, made as long as `dims` says. */
 neap_tensor neap_expand(neap_builder *b, neap_tensor x, int rank, const int64_t *dims);
-/* e^x over its sum along an axis, negative ones counted from the end. */
+/* e^x over its sum along an axis. */
 neap_tensor neap_softmax(neap_builder *b, neap_tensor x, int axis);
 /* Axis i of the result is axis order[i] of x. NULL: all axes reversed. */
 neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order);
-/* Equal parts along an axis (negative: from the end): parts[count], all negative after a failure. */
+/* Equal parts along an axis: parts[count], all negative after a failure. */
 void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor *parts);
 
 /* Rows of a table [rows, width] by numbers ids [...] of i32: [..., width]. A number that is no row gives 0.
- * neap_embedding makes the table, normal with deviation 1; with another beginning, or shared: neap_parameter
- * and neap_gather. */
+ * neap_embedding makes the table, normal with deviation 1; another one: neap_parameter and neap_gather. */
 neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids);
 neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64_t width);
 
-/* Products of matrices x [..., m, k] and y [..., k, n], either of them as its transpose: [..., m, n]. The
- * dimensions before the last two are broadcast. */
+/* Products of x [..., m, k] and y [..., k, n], either as its transpose: [..., m, n]. Batches broadcast. */
 neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed);
 
 /* `count` tensors, equal in all but one axis, one after the other along it: channels are axis 1. */
@@ -234,8 +223,7 @@ neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_respon
 
 /* Pooling of x [N, C, H, W] over windows of size x size, stride apart (0: size): [N, C, H', W'],
  * H' = (H + 2 padding - size) / stride + 1, rounded down, or up where `ceil` (then a last window must begin
- * inside the image or the padding before it). The average leaves padding out of its count, or counts it as
- * zeros where `count_padding`. */
+ * inside the image or the padding before it). The average counts padding, as zeros, with `count_padding`. */
 typedef struct neap_pool_options {
   int64_t size, stride, padding;
   bool ceil, count_padding;
@@ -259,8 +247,7 @@ neap_tensor neap_crop(neap_builder *b, neap_tensor x, neap_crop_options options)
  * (i + 1/2) H / height - 1/2, not below 0, as PyTorch's interpolate. */
 neap_tensor neap_resize(neap_builder *b, neap_tensor x, int64_t height, int64_t width, bool align_corners);
 
-/* x W^T + b of x [..., K]: [..., outputs]. With parameters that exist: weight [outputs, K], bias [outputs] or
- * negative. */
+/* x W^T + b of x [..., K]: [..., outputs]; with W [outputs, K] and b [outputs], or none (negative). */
 neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias);
 neap_tensor neap_linear_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias);
 
@@ -278,7 +265,6 @@ neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
  * with none of the classes, such as -1 or 255, does not count. */
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing);
-
 /* The same where one of the classes is ignored, too. */
 neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 float smoothing, int32_t ignored);
@@ -291,9 +277,8 @@ neap_tensor neap_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target);
 neap_tensor neap_smooth_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target, float beta);
 neap_tensor neap_binary_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor target);
 
-/* Names the parameters made from here on "scope.…", each kind counted from 1; NULL ends it, and
- * what is named outside of scopes counts on. A scope is given once: parameters and inputs have names of their
- * own, of up to 127 bytes. */
+/* Names what is made from here on "scope.…", each kind counted from 1; NULL ends it, and the count outside
+ * goes on. A scope is given once: parameters and inputs have names of their own, of up to 127 bytes. */
 void neap_scope(neap_builder *b, const char *scope);
 
 /* Ends construction: the graph of `loss`, a tensor of one element, made of any operators (the sum of several
@@ -330,16 +315,13 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
 #define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
 #define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
 
-/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min" (-> bytes) or "80%" (-> fraction 0.8, bytes 0).
- */
+/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min" (-> bytes), "80%" (-> fraction 0.8, bytes 0). */
 neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
-
 /* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */
 uint64_t neap_budget_share(double fraction, uint64_t everything);
 
-/* Update rules, as PyTorch has them: SGD with momentum; Adam with decoupled decay (Loshchilov and Hutter
- * 2019) and with decay in the gradient (Kingma and Ba 2015); RMSprop; Lion (Chen et al. 2023).
- * neap_optimizer_at lists them. */
+/* Update rules, as PyTorch has them; neap_optimizer_at lists them, with their papers. ADAMW has decoupled
+ * decay, ADAM decay in the gradient. */
 typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW, NEAP_ADAM, NEAP_RMSPROP, NEAP_LION } neap_optimizer;
 
 /* Parameters whose names match a pattern of the shell ("*.bias", "*norm*") get a learning rate and a weight
@@ -351,8 +333,7 @@ typedef struct neap_parameter_group {
 } neap_parameter_group;
 typedef enum neap_convolution { NEAP_CONV_AUTO, NEAP_CONV_DIRECT, NEAP_CONV_WINOGRAD } neap_convolution;
 typedef enum neap_backend { NEAP_CPU, NEAP_REFERENCE } neap_backend; /* fast f32; plain C in double */
-/* Costs of nodes: from FLOPs and bytes alone; or timed on this machine, and kept for the next time in the
- * user's cache directory. */
+/* Costs of nodes: from FLOPs and bytes alone; or timed here, and kept in the user's cache directory. */
 typedef enum neap_costs { NEAP_COSTS_ROOFLINE, NEAP_COSTS_MEASURED } neap_costs;
 
 /* Where the search for a plan stands. */
@@ -382,11 +363,10 @@ typedef struct neap_session_options {
   neap_optimizer optimizer;
   float momentum, weight_decay; /* momentum: SGD and RMSprop; weight_decay: all */
   bool nesterov;                /* SGD */
-  float beta1, beta2, epsilon;  /* Adam, AdamW; zeros: 0.9, 0.999, 1e-8. RMSprop: beta2 is its alpha, 0.99.
-                                   Lion:  0.9, 0.99 */
-  float clip_value;             /* not 0: gradients are cut to [-clip_value, clip_value]; then */
-  float clip_norm; /* not 0: all gradients together are scaled so that their norm is at most this. All of them
-                      live until it is known */
+  /* Zeros: 0.9, 0.999, 1e-8 for Adam and AdamW; 0.9, 0.99 for Lion. RMSprop: beta2 is its alpha, 0.99. */
+  float beta1, beta2, epsilon;
+  float clip_value; /* not 0: gradients are cut to [-clip_value, clip_value]; then */
+  float clip_norm;  /* not 0: the norm of all together is cut to this; all live until it is known */
   const neap_parameter_group *groups; /* borrowed until the session is made */
   int group_count;
   neap_convolution convolution;
@@ -410,9 +390,8 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
                                 uint64_t *smallest, neap_session **session);
 void neap_session_free(neap_session *session);
 
-/* The memory of an input by name, [dims...] in row-major order, to be filled before a step; NULL when there
- * is none of that name, such as labels in a session that only predicts. It keeps what was filled in. Owned by
- * the session. */
+/* The memory of an input by name, [dims...] in row-major order, to be filled before a step; owned by the
+ * session. NULL when there is none of that name, such as labels in a session that only predicts. */
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
@@ -420,16 +399,13 @@ typedef struct neap_step_result {
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
 } neap_step_result;
 
-/* One training step: forward, backward, update. A loss that is not finite is no failure: look at it.
- * `result` may be NULL. */
+/* One training step. A loss that is not finite is no failure: look at it. `result` may be NULL. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
 
-/* Loss and accuracy of the batch that is in the inputs, with running statistics and without dropout, inside
- * the same memory. Changes no variable. */
+/* Loss and accuracy of the batch by running statistics, without dropout. Changes no variable. */
 neap_status neap_session_evaluate(neap_session *session, neap_step_result *result);
 
-/* Computes the graph's outputs from what is in the inputs, as an evaluation does; labels do not matter. In
- * any session. */
+/* Computes the graph's outputs from the inputs, as an evaluation does; labels do not matter. */
 neap_status neap_session_predict(neap_session *session);
 
 /* What a session uses. Bytes. */
@@ -453,8 +429,7 @@ typedef enum neap_variable_kind {
   NEAP_VARIABLE_RUNNING_STATISTIC
 } neap_variable_kind;
 
-/* Parameters, optimizer states and running statistics, in graph order. Data is copied as f32 in row-major
- * order, whatever the layout in memory. */
+/* Parameters, optimizer states, running statistics, in graph order; data is f32, in row-major order. */
 typedef struct neap_variable {
   const char *name; /* borrowed from the session */
   neap_variable_kind kind;
@@ -473,15 +448,14 @@ neap_status neap_session_write(neap_session *session, int32_t index, const float
 neap_status neap_session_output(const neap_session *session, const char *name, neap_variable *shape,
                                 float *data);
 
-/* SHA-256 over all variables, f32 row-major: parameters, optimizer states, running statistics; as
- * hexadecimal. */
+/* SHA-256, as hexadecimal, over all variables, f32 row-major. */
 neap_status neap_session_digest(neap_session *session, char digest[65]);
 
 /* All variables as safetensors, with the number of steps done, written whole or not at all; and back, so that
  * training of the same seed and options goes on with the same bits. Reading takes what the file has by name
  * and shape: every parameter must be there, and where a session only predicts every running statistic; other
- * states may be missing (they keep their values). A file that
- * does not suit changes nothing; one that cannot be read to its end leaves what was read. */
+ * states may be missing (they keep their values). A file that does not suit changes nothing; one that cannot
+ * be read to its end leaves what was read. */
 neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 
@@ -507,17 +481,14 @@ typedef struct neap_train_options {
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
   double warmup_epochs;
-  double step_epochs,
-      step_factor; /* NEAP_LR_STEP: times factor every so many epochs; 0: thirds of the run, 0.1 */
+  double step_epochs, step_factor; /* NEAP_LR_STEP: times factor every so many; 0: thirds of the run, 0.1 */
   bool no_shuffle, no_augment, no_evaluation;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
   const char *initial;      /* a safetensors file with the parameters to start from */
-  const char *metrics;      /* a JSON line a step is written here: a new file, or the lines of a run that is
-                               resumed go on */
+  const char *metrics;      /* a JSON line a step, in a new file or behind the lines of the resumed run */
   const char *save_plan;    /* the plan that is used is written here */
-  /* A checkpoint of another run beyond its step 0 in `out`, and metrics that are there, give way; else they
-   * are NEAP_INVALID_ARGUMENT. */
+  /* Another run's checkpoint beyond step 0 in `out`, and metrics, give way; else NEAP_INVALID_ARGUMENT. */
   bool replace;
   const char *command; /* a text that is kept in `out`, as command.json; see neap_checkpoint_command */
   /* Called before step 1 (progress->step is 0), when nothing of the run is in `out` yet, and after each
@@ -531,9 +502,8 @@ typedef struct neap_train_result {
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
   neap_memory memory;
-  /* Beyond the session's own bytes after the first step; and what the process grew by at most from where the
-   * session was made. That it is counted from there, without what planning took, resets the process's peak as
-   * the system tells it (VmHWM). */
+  /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
+   * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
   uint64_t process_overhead_bytes, rss_growth_bytes;
   char weights_sha256[65];
   /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
@@ -556,8 +526,7 @@ typedef struct neap_evaluation {
 } neap_evaluation;
 
 /* Evaluates the checkpoint in `options->resume` on the test set. Of the options those of a session, the
- * model, its shape and the data count; nothing is written. Another batch gives the same accuracy but for
- * rounding. */
+ * model, its shape and the data count; nothing is written. Another batch changes no more than rounding. */
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result);
 
 /* What to predict. Zeroed but for model, weights, data and out it is usable. */
@@ -582,21 +551,18 @@ typedef struct neap_predict_result {
 /* Runs a model over all records of a set, in their order. The file is written whole or not at all. */
 neap_status neap_predict(const neap_predict_options *options, neap_predict_result *result);
 
-/* The text that was kept with the checkpoint in a folder (neap_train_options.command); the caller frees it.
- * NULL: none was. */
+/* The text kept with a checkpoint (neap_train_options.command), or NULL; the caller frees it. */
 neap_status neap_checkpoint_command(const char *folder, char **text);
 
 /* The largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the options; 0:
- * none does. Only plans, by the options' planner. Takes it that a larger batch needs no less memory; a batch
- * that it gives was planned. A budget that is a fraction is one of what keeping everything needs at
- * `shape->batch`. */
+ * none does. Plans by the options' planner; a larger batch is taken to need no less memory. A budget's
+ * fraction is one of what keeping everything needs at `shape->batch`. */
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
                                const neap_session_options *options, int64_t *largest);
 
 /* ---- 6. Plan without data ---- */
 
-typedef struct neap_step
-    neap_step; /* a training step as planners see it: bytes, costs, edges (a graph file) */
+typedef struct neap_step neap_step; /* as planners see it: bytes, costs, edges (a graph file) */
 typedef struct neap_plan neap_plan; /* a schedule with its offsets (a plan file) */
 
 neap_status neap_step_read(const char *path, neap_step **step);
@@ -623,15 +589,14 @@ typedef struct neap_inplace {
 typedef struct neap_step_arrays {
   const char *name;
   int32_t tensor_count, node_count, step_output_count;
-  const uint64_t *tensor_bytes;    /* [tensor_count] */
-  const neap_role *tensor_roles;   /* [tensor_count]; NULL: what a node makes is a value, what one updates a
-                                      parameter, the rest are inputs. All but values are resident */
-  const char *const *tensor_names; /* [tensor_count]; NULL: "tensor 0", ... */
-  const double *node_costs;        /* [node_count], any unit; NULL: 1 each */
-  const uint64_t *node_workspaces; /* [node_count], bytes while the node runs; NULL: 0 */
-  const neap_pass
-      *node_passes;            /* [node_count]; NULL: all forward, and then no planner of chains has a plan */
-  const bool *node_repeatable; /* [node_count]; NULL: all may run again (one with updates never does) */
+  const uint64_t *tensor_bytes;      /* [tensor_count] */
+  const neap_role *tensor_roles;     /* [tensor_count]; NULL: what a node makes is a value, what one updates a
+                                        parameter, the rest are inputs. All but values are resident */
+  const char *const *tensor_names;   /* [tensor_count]; NULL: "tensor 0", ... */
+  const double *node_costs;          /* [node_count], any unit; NULL: 1 each */
+  const uint64_t *node_workspaces;   /* [node_count], bytes while the node runs; NULL: 0 */
+  const neap_pass *node_passes;      /* [node_count]; NULL: all forward, which no planner of chains takes */
+  const bool *node_repeatable;       /* [node_count]; NULL: all may run again (one with updates never does) */
   const char *const *node_names;     /* [node_count]; NULL: "node 0", ... */
   const char *const *node_operators; /* [node_count]; NULL: "" */
   neap_lists inputs, outputs;        /* tensor ids that a node reads, and makes */
@@ -642,12 +607,10 @@ typedef struct neap_step_arrays {
 } neap_step_arrays;
 
 /* Copies and checks. NEAP_INVALID_ARGUMENT names the node or tensor: a cycle or wrong order, a value with two
- * producers or none, an id that is out of range, a sum that overflows, a negative cost. Linear in the sizes.
- */
+ * producers or none, an id out of range, a sum that overflows, a negative cost. Linear in the sizes. */
 neap_status neap_step_create(const neap_step_arrays *arrays, neap_step **step);
 
-/* The training step of a graph, lowered to real layouts, bytes and costs as a session would run it; the base
- * where options say NEAP_VARIANT_AUTO. */
+/* The training step of a graph as a session would run it: real layouts, bytes and costs. AUTO: the base. */
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step);
 
@@ -677,8 +640,7 @@ typedef struct neap_plan_info {
  * NEAP_BUDGET_MAX keeps everything, whichever is named. Offsets are multiples of 64 bytes where all sizes
  * are, else of what divides all sizes, down to 1: give sizes that are multiples of the alignment that your
  * kernels need. NEAP_OVER_BUDGET: `*smallest` is set to the smallest budget found that can be met, or to 0
- * where the planner has no plan for such a step under any budget; the message says why. NULL: it is not asked
- * for, and an answer that needs none of it comes at once. */
+ * where the planner has no plan for such a step under any budget; the message says why. NULL: not sought. */
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 
@@ -686,13 +648,11 @@ neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *p
 typedef struct neap_plan_options {
   const char *planner; /* NULL: "auto" */
   bool quick;     /* any plan within the budget will do; where none is found `*smallest` is 0, not sought */
-  double seconds; /* above 0: the search goes on for so long at the most, and what it finds hangs on the
-                     machine */
+  double seconds; /* above 0: the search takes so many at most, and what it finds hangs on the machine */
   neap_plan_progress_function *progress; /* called a few times a second while a search goes on; NULL: not */
   void *context;                         /* handed to it */
-  /* Planning ends with NEAP_INTERRUPTED soon, well within a second, after what this points to is set to other
-   * than 0, by another thread or a signal handler, to stay so. The solver of the planner checkmate does not
-   * look. NULL: never. */
+  /* Set to other than 0, to stay so, by another thread or a signal handler: planning ends within a second,
+   * with NEAP_INTERRUPTED, but for the solver of the planner checkmate. NULL: never. */
   const volatile int *stop;
 } neap_plan_options;
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
@@ -732,8 +692,7 @@ neap_status neap_plan_read(const char *path, neap_plan **plan);
 /* NEAP_INVALID_PLAN: the plan, made by neap_plan_create, has a number that no plan file can hold. */
 neap_status neap_plan_write(const neap_plan *plan, const char *path);
 
-/* The independent checker: is the plan valid for the step, by the rules of the formats alone? With
- * NEAP_INVALID_PLAN `reason` names the rule. */
+/* The independent checker, by the rules of the formats alone. NEAP_INVALID_PLAN: `reason` names the rule. */
 typedef struct neap_check_result {
   bool valid;
   uint64_t peak_bytes; /* resident + the largest live bytes, as in a plan file: without gaps in the arena */
@@ -755,8 +714,7 @@ typedef enum neap_memory_kind {
   NEAP_KIND_COUNT
 } neap_memory_kind;
 
-/* A value made at one position of the schedule (a repeated node makes another instance), or the workspace of
- * that position, and where it lies in the arena. */
+/* A value made at one position of the schedule (again where its node repeats), or its workspace. */
 typedef struct neap_instance {
   int32_t tensor;         /* -1: workspace */
   int32_t first, last;    /* positions: it is made, it is read last */
@@ -770,14 +728,11 @@ typedef struct neap_instance {
 neap_status neap_plan_instances(const neap_step *step, const neap_plan *plan, neap_instance **instances,
                                 int64_t *count);
 
-/* Live bytes at each position of a plan, by kind: `live` has neap_plan_schedule's length rows of
- * NEAP_KIND_COUNT byte counts. What `neap show` draws. */
+/* Live bytes by kind, what `neap show` draws: `live` is [length of neap_plan_schedule][NEAP_KIND_COUNT]. */
 neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint64_t *live);
 
-/* Name and bytes of a tensor; borrowed from the step. */
+/* Name and bytes of a tensor, name and operator of a node; names are borrowed from the step. */
 neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes);
-
-/* Name and operator of a node; borrowed from the step. */
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op);
 
 /* ---- 7. Layout ---- */
@@ -801,8 +756,7 @@ typedef struct neap_layout_result {
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 
-/* CSV of minimalloc: id,lower,upper,size in, blanks around them allowed. The array belongs to the caller,
- * free() it. */
+/* CSV of minimalloc: id,lower,upper,size in, blanks around them allowed. The caller frees the array. */
 neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count);
 /* The same with offset out. `source`: the file that the buffers were read from, whose ids its rows get. */
 neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
@@ -812,10 +766,11 @@ neap_status neap_layout_write_csv(const char *path, const char *source, const ne
 
 typedef struct neap_row {
   const char *name, *summary;
-  const char *source;  /* the paper, or NULL */
-  const char *graphs;  /* of a planner: which it takes */
-  const char *promise; /* of a planner: what holds for its plans, beyond being valid */
-  int32_t auto_limit;  /* of a planner: "auto" asks it for steps of at most so many nodes */
+  const char *source;       /* the paper, or NULL */
+  const char *graphs;       /* of a planner: which it takes */
+  const char *promise;      /* of a planner: what holds for its plans, beyond being valid */
+  int32_t auto_limit;       /* of a planner: "auto" asks it for steps of at most so many nodes */
+  const char *const *types; /* of an operator: the types of real numbers that it takes, and then NULL */
 } neap_row;
 /* Row `index` of each table; false past its end. */
 bool neap_planner_at(int32_t index, neap_row *row);
@@ -823,10 +778,20 @@ bool neap_operator_at(int32_t index, neap_row *row);
 bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_optimizer */
 bool neap_model_at(int32_t index, neap_row *row);
 
+/* What an operator is given besides tensors. */
+typedef struct neap_attribute {
+  char name[32];
+  const char *type; /* "integer", "real" or "flag" */
+  int32_t count;    /* of an array; else 1 */
+  double usual;     /* what 0 stands for; 0: itself, or the operator's call in this header says what */
+} neap_attribute;
+/* Attribute `index` of row `op` of neap_operator_at; false past the last. */
+bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute);
+
 /* ---- 9. Files ---- */
 
-/* Writes bytes to a file as every file of Neap is written: whole, under a temporary name that then takes the
- * place of `path`, or not at all; a device, a pipe and what standard output goes to as they are. */
+/* Whole, under a temporary name that then takes the place of `path`, or not at all; a device, a pipe and what
+ * standard output goes to as they are. */
 neap_status neap_write_file(const char *path, const char *bytes, size_t count);
 
 #ifdef __cplusplus

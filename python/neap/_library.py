@@ -158,6 +158,7 @@ class Row(ctypes.Structure):
         ("graphs", c_char_p),
         ("promise", c_char_p),
         ("auto_limit", c_int32),
+        ("types", POINTER(c_char_p)),
     ]
 
 

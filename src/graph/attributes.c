@@ -23,6 +23,37 @@ static int64_t integer_at(const unsigned char *place, enum attribute_type type) 
   return 0;
 }
 
+static void put(unsigned char *place, enum attribute_type type, double value) {
+  const int64_t wide = (int64_t)value;
+  const int32_t narrow = (int32_t)value;
+  const float real = (float)value;
+  const bool flag = value != 0;
+  switch (type) {
+  case ATTRIBUTE_INTEGER:
+    memcpy(place, &wide, sizeof wide);
+    break;
+  case ATTRIBUTE_INT32:
+    memcpy(place, &narrow, sizeof narrow);
+    break;
+  case ATTRIBUTE_REAL:
+    memcpy(place, &real, sizeof real);
+    break;
+  case ATTRIBUTE_FLAG:
+    memcpy(place, &flag, sizeof flag);
+    break;
+  }
+}
+
+void attributes_complete(union attributes *attributes, const struct attribute_row *rows, int32_t count) {
+  for (int32_t i = 0; i < count; i++) {
+    unsigned char *place = (unsigned char *)attributes + rows[i].offset;
+    float real = 0;
+    if (rows[i].type == ATTRIBUTE_REAL) memcpy(&real, place, sizeof real);
+    if (rows[i].usual != 0 && real == 0 && integer_at(place, rows[i].type) == 0)
+      put(place, rows[i].type, rows[i].usual);
+  }
+}
+
 void attributes_print(FILE *file, const union attributes *attributes, const struct attribute_row *rows,
                       int32_t count, bool cost) {
   for (int32_t i = 0; i < count; i++) {

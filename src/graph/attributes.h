@@ -128,11 +128,16 @@ struct attribute_row {
   enum attribute_type type;
   size_t offset;
   bool no_cost; /* says which of equal nodes it is: no kernel's time hangs on it */
+  double usual; /* what 0 stands for in a call of the builder */
 };
 
-/* The row of a member of the union: ATTRIBUTE(pool.stride, INTEGER). */
-#define ATTRIBUTE(member, kind)                                                                              \
-  { #member, ATTRIBUTE_##kind, offsetof(union attributes, member), false }
+/* The row of a member of the union: ATTRIBUTE(pool.stride, INTEGER). An array has a row an element. */
+#define ATTRIBUTE(member, kind) ATTRIBUTE_USUAL(member, kind, 0)
+#define ATTRIBUTE_USUAL(member, kind, usual)                                                                 \
+  { #member, ATTRIBUTE_##kind, offsetof(union attributes, member), false, usual }
+
+/* Replaces what is 0 by what it stands for. */
+void attributes_complete(union attributes *attributes, const struct attribute_row *rows, int32_t count);
 
 /* " pool.size 3 pool.stride 2 ..." of what is not 0. `cost`: only what a kernel's time may hang on. */
 void attributes_print(FILE *file, const union attributes *attributes, const struct attribute_row *rows,

@@ -1,5 +1,6 @@
 #include "graph/graph.h"
 
+#include <stdio.h>
 #include <string.h>
 
 neap_status graph_create(const char *name, struct neap_graph **out) {
@@ -24,6 +25,16 @@ void neap_graph_free(neap_graph *graph) {
   free(graph);
 }
 
+struct shape_text dims_text(int32_t rank, const int64_t *dims) {
+  struct shape_text shape = {"["};
+  size_t length = 1;
+  for (int32_t i = 0; i < rank && i < NEAP_MAX_RANK; i++)
+    length += (size_t)snprintf(shape.text + length, sizeof shape.text - length, "%s%lld", i > 0 ? ", " : "",
+                               (long long)dims[i]);
+  snprintf(shape.text + length, sizeof shape.text - length, "]");
+  return shape;
+}
+
 static const int64_t ELEMENTS_LIMIT = (int64_t)1 << 44;
 
 neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int32_t *id) {
@@ -32,18 +43,19 @@ neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int
   int64_t elements = 1;
   for (int32_t i = 0; i < tensor.rank; i++) {
     RETURN_IF(tensor.dims[i] < 1, NEAP_INVALID_ARGUMENT,
-              "tensor '%s': dimension %d is %lld, but must be at least 1", tensor.name, i,
-              (long long)tensor.dims[i]);
+              "tensor '%s' %s: dimension %d is %lld, but must be at least 1", tensor.name,
+              shape_text(&tensor).text, i, (long long)tensor.dims[i]);
     RETURN_IF(tensor.dims[i] > INT32_MAX, NEAP_TOO_LARGE, /* kernels count them in 32 bits */
-              "tensor '%s': dimension %d is %lld; at most %d is possible", tensor.name, i,
-              (long long)tensor.dims[i], INT32_MAX);
+              "tensor '%s' %s: dimension %d is %lld; at most %d is possible", tensor.name,
+              shape_text(&tensor).text, i, (long long)tensor.dims[i], INT32_MAX);
     RETURN_IF(__builtin_mul_overflow(elements, tensor.dims[i], &elements), NEAP_TOO_LARGE,
-              "tensor '%s' has more elements than 64 bits count", tensor.name);
+              "tensor '%s' %s has more elements than 64 bits count", tensor.name, shape_text(&tensor).text);
   }
   /* More than any machine can map; no later size of the tensor overflows: an element takes at most 8 bytes, a
    * layout at most pads 16-fold. */
   RETURN_IF(elements > ELEMENTS_LIMIT, NEAP_TOO_LARGE,
-            "tensor '%s' has %lld elements; at most 2^44 are possible", tensor.name, (long long)elements);
+            "tensor '%s' %s has %lld elements; at most 2^44 are possible", tensor.name,
+            shape_text(&tensor).text, (long long)elements);
   RETURN_IF(graph->tensors.count >= INT32_MAX - 1, NEAP_TOO_LARGE, "graph '%s' has too many tensors",
             graph->name);
   tensor.elements = elements;

@@ -24,6 +24,13 @@ struct tensor {
                        Never itself a view. */
 };
 
+/* A shape as messages have it: "[32, 10]". */
+struct shape_text {
+  char text[24 * NEAP_MAX_RANK];
+};
+struct shape_text dims_text(int32_t rank, const int64_t *dims);
+static inline struct shape_text shape_text(const struct tensor *t) { return dims_text(t->rank, t->dims); }
+
 enum { NODE_MAX_OUTPUTS = 4, NO_TENSOR = -1 /* in the place of an optional input that is not given */ };
 
 struct node {

@@ -7,7 +7,7 @@
 struct neap_builder {
   struct neap_graph *graph;
   neap_status status; /* the first failure */
-  char message[512];
+  char message[MESSAGE_BYTES];
   char scope[NAME_LIMIT];
   bool frozen;                   /* what layers make */
   int32_t streams;               /* random streams given out */
@@ -49,6 +49,11 @@ bool builder_usable(neap_builder *b, neap_tensor x) {
 
 const struct tensor *builder_tensor(const neap_builder *b, neap_tensor x) {
   return &b->graph->tensors.data[x];
+}
+
+int64_t builder_axis(neap_builder *b, neap_tensor x, int axis) {
+  const int32_t rank = builder_usable(b, x) ? builder_tensor(b, x)->rank : 0;
+  return axis < 0 && axis >= -rank ? axis + rank : axis;
 }
 
 struct neap_graph *builder_graph(neap_builder *b) {
@@ -109,6 +114,11 @@ neap_tensor builder_view(neap_builder *b, neap_tensor x, int32_t rank, const int
   return status == NEAP_OK ? id : builder_fail(b, status);
 }
 
+union attributes builder_attributes(enum op op, union attributes given) {
+  attributes_complete(&given, op_rows[op]->attributes, op_rows[op]->attribute_count);
+  return given;
+}
+
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,
                           const int32_t *inputs, int32_t count, int32_t *outputs) {
   int32_t own[NODE_MAX_OUTPUTS];
@@ -134,9 +144,11 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
   if (!builder_ready(b)) return FAILED;
   if (name == NULL || rank < 1 || rank > NEAP_MAX_RANK || dims == NULL ||
       (dtype != NEAP_F32 && dtype != NEAP_I32 && dtype != NEAP_U8))
-    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "input '%s': 1 to %d dimensions of f32, i32 or u8 are possible",
-                                     name != NULL ? name : "", NEAP_MAX_RANK));
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "input '%s': 1 to %d dimensions of f32, i32 or u8 are possible, not %d of %s",
+                     name != NULL ? name : "", NEAP_MAX_RANK, rank,
+                     (uint32_t)dtype < (uint32_t)dtype_count ? dtype_rows[dtype].name : "another type"));
   if (!fits(b, name)) return FAILED;
   struct tensor tensor = {.dtype = dtype, .role = NEAP_ROLE_INPUT, .rank = rank};
   memcpy(tensor.dims, dims, (size_t)rank * sizeof *dims);
@@ -237,9 +249,9 @@ neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **
     const int32_t storage = graph_storage(g, loss);
     const struct tensor *t = &g->tensors.data[storage];
     RETURN_IF(t->elements != 1 || t->producer < 0 || !dtype_rows[t->dtype].real, NEAP_INVALID_ARGUMENT,
-              "graph '%s': '%s' is not a loss, which is one real number that an operator makes; a mean or "
+              "graph '%s': '%s' %s is not a loss, which is one real number that an operator makes; a mean or "
               "neap_softmax_cross_entropy gives one",
-              g->name, t->name);
+              g->name, t->name, shape_text(t).text);
     loss = storage;
   }
   TRY(check_names(g));

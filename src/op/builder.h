@@ -15,6 +15,10 @@ bool builder_usable(neap_builder *b, neap_tensor x);
 /* Tensor `x`, which is usable; valid until the next tensor is added. */
 const struct tensor *builder_tensor(const neap_builder *b, neap_tensor x);
 
+/* An axis of `x` counted from the front, as attributes have it: negative ones are given from the end. One
+ * that is not there stays as it is, for need_axis to refuse. */
+int64_t builder_axis(neap_builder *b, neap_tensor x, int axis);
+
 /* Keeps the first failure, with the message of this thread; gives FAILED. */
 neap_tensor builder_fail(neap_builder *b, neap_status status);
 
@@ -27,6 +31,9 @@ void builder_peek(const neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 /* "owner.part", a parameter or state. */
 neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_dtype dtype,
                              neap_role role, neap_initial initial, int32_t rank, const int64_t *dims);
+
+/* The attributes with what their zeros stand for, by the rows of the operator. */
+union attributes builder_attributes(enum op op, union attributes given);
 
 /* Adds a node under that name; gives its first output. Inputs may be NO_TENSOR. `outputs` may be NULL. */
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,

@@ -3,9 +3,9 @@
 #include "op/window.h"
 
 static const struct attribute_row attributes[] = {
-    ATTRIBUTE(conv.stride, INTEGER),     ATTRIBUTE(conv.dilation, INTEGER),
-    ATTRIBUTE(conv.groups, INTEGER),     ATTRIBUTE(conv.padding[0], INTEGER),
-    ATTRIBUTE(conv.padding[1], INTEGER), ATTRIBUTE(conv.output_padding, INTEGER),
+    ATTRIBUTE_USUAL(conv.stride, INTEGER, 1), ATTRIBUTE_USUAL(conv.dilation, INTEGER, 1),
+    ATTRIBUTE_USUAL(conv.groups, INTEGER, 1), ATTRIBUTE(conv.padding[0], INTEGER),
+    ATTRIBUTE(conv.padding[1], INTEGER),      ATTRIBUTE(conv.output_padding, INTEGER),
 };
 
 /* Of a convolution in any direction: 2 N K H' W' (C / groups) R S, from the larger pair of its tensors. */
@@ -32,20 +32,19 @@ static neap_status infer_conv(const struct neap_graph *graph, const struct node 
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
   const struct conv_attributes *a = &node->attributes.conv;
-  const struct tensor *bias = node_input(graph, node, CONV_BIAS);
-  RETURN_IF(w->rank != 4 || w->dims[1] * a->groups != x->dims[1] || w->dtype != x->dtype,
-            NEAP_INVALID_ARGUMENT,
-            "Conv '%s': %lld channels in %lld groups do not fit a kernel for %lld a group", node->name,
-            (long long)x->dims[1], (long long)a->groups, (long long)w->dims[1]);
-  RETURN_IF(bias != NULL && (bias->rank != 1 || bias->dims[0] != w->dims[0] || bias->dtype != x->dtype),
-            NEAP_INVALID_ARGUMENT, "Conv '%s': the bias '%s' must be [%lld] of the type of the rest",
-            node->name, bias->name, (long long)w->dims[0]);
+  RETURN_IF(
+      w->rank != 4 || w->dims[1] * a->groups != x->dims[1], NEAP_INVALID_ARGUMENT,
+      "Conv '%s': '%s' %s with %lld groups takes weights [filters, channels / groups, rows, columns], but "
+      "'%s' is %s",
+      node->name, x->name, shape_text(x).text, (long long)a->groups, w->name, shape_text(w).text);
+  TRY(need_same_type(node, x, w));
+  TRY(need_bias(node, node_input(graph, node, CONV_BIAS), x, w->dims[0]));
   outputs[0] = value_like(x);
   outputs[0].dims[1] = w->dims[0];
   for (int i = 2; i < 4; i++) {
     const struct window_axis axis = {x->dims[i],        w->dims[i],  a->stride,
                                      a->padding[i - 2], a->dilation, false};
-    TRY(window_count(node, axis, &outputs[0].dims[i]));
+    TRY(window_count(node, x, axis, &outputs[0].dims[i]));
   }
   return NEAP_OK;
 }
@@ -81,29 +80,31 @@ const struct op_row op_row_conv_backward_weights = {
 
 static neap_tensor refuse_filters(neap_builder *b, const struct tensor *x, int64_t filters, int64_t height,
                                   int64_t width, int64_t groups) {
-  return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                   "Conv: %lld filters of %lld x %lld in %lld groups do not fit '%s' with "
-                                   "%d dimensions and %lld channels",
-                                   (long long)filters, (long long)height, (long long)width, (long long)groups,
-                                   x->name, x->rank, (long long)(x->rank > 1 ? x->dims[1] : 0)));
+  return builder_fail(
+      b, neap_fail(NEAP_INVALID_ARGUMENT,
+                   "Conv: %lld filters of %lld x %lld in %lld groups do not fit '%s' %s, "
+                   "which must be [N, C, H, W]; all numbers are 1 or more, and the groups divide "
+                   "C and the filters",
+                   (long long)filters, (long long)height, (long long)width, (long long)groups, x->name,
+                   shape_text(x).text));
 }
 
 neap_tensor neap_conv_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                            neap_conv_options o) {
-  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
-                                    .dilation = o.dilation ? o.dilation : 1,
-                                    .groups = o.groups ? o.groups : 1,
-                                    .padding = {o.padding_height ? o.padding_height : o.padding,
-                                                o.padding_width ? o.padding_width : o.padding}};
+  const struct conv_attributes given = {.stride = o.stride,
+                                        .dilation = o.dilation,
+                                        .groups = o.groups,
+                                        .padding = {o.padding_height ? o.padding_height : o.padding,
+                                                    o.padding_width ? o.padding_width : o.padding}};
+  const union attributes a = builder_attributes(OP_CONV, (union attributes){.conv = given});
   if (!builder_usable(b, x) || !builder_usable(b, weight)) return FAILED;
   const struct tensor *t = builder_tensor(b, x), *w = builder_tensor(b, weight);
-  if (a.groups < 1 || w->rank != 4 || w->dims[0] % a.groups)
+  if (a.conv.groups < 1 || w->rank != 4 || w->dims[0] % a.conv.groups)
     return refuse_filters(b, t, w->dims[0], w->rank > 2 ? w->dims[2] : 0, w->rank > 3 ? w->dims[3] : 0,
-                          a.groups);
+                          a.conv.groups);
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_CONV, name);
-  return builder_apply(b, OP_CONV, name, (union attributes){.conv = a},
-                       (int32_t[]){x, weight, NO_TENSOR, bias}, 4, NULL);
+  return builder_apply(b, OP_CONV, name, a, (int32_t[]){x, weight, NO_TENSOR, bias}, 4, NULL);
 }
 
 /* The parameters take the name that the layer will get. */
@@ -136,12 +137,13 @@ static neap_status infer_conv_transposed(const struct neap_graph *graph, const s
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
   const struct conv_attributes *a = &node->attributes.conv;
-  RETURN_IF(w->rank != 4 || w->dims[0] != x->dims[1] || w->dtype != x->dtype, NEAP_INVALID_ARGUMENT,
-            "ConvTransposed '%s': %lld channels do not fit kernels for %lld", node->name,
-            (long long)x->dims[1], (long long)w->dims[0]);
+  TRY(need_same_type(node, x, w));
+  RETURN_IF(w->rank != 4 || w->dims[0] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "ConvTransposed '%s': '%s' %s takes weights [channels, filters, rows, columns], but '%s' is %s",
+            node->name, x->name, shape_text(x).text, w->name, shape_text(w).text);
   RETURN_IF(a->output_padding < 0 || a->output_padding >= a->stride, NEAP_INVALID_ARGUMENT,
-            "ConvTransposed '%s': output padding %lld must be less than the stride of %lld", node->name,
-            (long long)a->output_padding, (long long)a->stride);
+            "ConvTransposed '%s': output padding %lld must be at least 0 and less than the stride of %lld",
+            node->name, (long long)a->output_padding, (long long)a->stride);
   outputs[0] = value_like(x);
   outputs[0].dims[1] = w->dims[1];
   for (int i = 2; i < 4; i++) {
@@ -153,9 +155,9 @@ static neap_status infer_conv_transposed(const struct neap_graph *graph, const s
                           __builtin_add_overflow(size, w->dims[i], &size) ||
                           __builtin_add_overflow(size, a->output_padding, &size);
     RETURN_IF(overflow || size < 1, NEAP_INVALID_ARGUMENT,
-              "ConvTransposed '%s': padding %lld leaves nothing of %lld pixels", node->name,
-              (long long)padding, (long long)x->dims[i]);
-    TRY(window_count(node, (struct window_axis){size, w->dims[i], a->stride, padding, 1, false}, &count));
+              "ConvTransposed '%s': padding %lld leaves nothing of the %lld pixels of '%s' %s", node->name,
+              (long long)padding, (long long)x->dims[i], x->name, shape_text(x).text);
+    TRY(window_count(node, x, (struct window_axis){size, w->dims[i], a->stride, padding, 1, false}, &count));
     outputs[0].dims[i] = size;
   }
   return NEAP_OK;
@@ -186,14 +188,13 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
   const struct tensor *t = builder_tensor(b, x);
   if (t->rank != 4 || o.filters < 1 || o.size < 1)
     return builder_fail(
-        b, neap_fail(NEAP_INVALID_ARGUMENT,
-                     "ConvTransposed: %lld filters of size %lld do not fit '%s' with %d dimensions",
-                     (long long)o.filters, (long long)o.size, t->name, t->rank));
-  const struct conv_attributes a = {.stride = o.stride ? o.stride : 1,
-                                    .dilation = 1,
-                                    .groups = 1,
-                                    .padding = {o.padding, o.padding},
-                                    .output_padding = o.output_padding};
+        b,
+        neap_fail(NEAP_INVALID_ARGUMENT,
+                  "ConvTransposed: %lld filters of size %lld do not fit '%s' %s, which must be [N, C, H, W]",
+                  (long long)o.filters, (long long)o.size, t->name, shape_text(t).text));
+  const struct conv_attributes given = {
+      .stride = o.stride, .padding = {o.padding, o.padding}, .output_padding = o.output_padding};
+  const union attributes a = builder_attributes(OP_CONV_TRANSPOSED, (union attributes){.conv = given});
   const int64_t dims[] = {t->dims[1], o.filters, o.size, o.size};
   const neap_dtype dtype = t->dtype;
   char name[2 * NAME_LIMIT];
@@ -203,5 +204,5 @@ neap_tensor neap_conv_transposed(neap_builder *b, neap_tensor x, neap_conv_trans
       NO_TENSOR};
   if (o.bias)
     inputs[2] = builder_variable(b, name, "bias", dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &dims[1]);
-  return builder_apply(b, OP_CONV_TRANSPOSED, name, (union attributes){.conv = a}, inputs, 3, NULL);
+  return builder_apply(b, OP_CONV_TRANSPOSED, name, a, inputs, 3, NULL);
 }

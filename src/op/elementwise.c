@@ -6,6 +6,9 @@
 static const struct attribute_row scalar_attributes[] = {ATTRIBUTE(scalar.a, REAL),
                                                          ATTRIBUTE(scalar.b, REAL)};
 
+/* The numbers that an operator is given. */
+#define NUMBERS(op) ((op) == OP_CLIP || (op) == OP_SCALE ? 2 : (op) == OP_POWER ? 1 : 0)
+
 enum keeps { KEEPS_X, KEEPS_Y, KEEPS_NOTHING };
 
 static neap_status gradient_unary(struct gradient *g, const struct node *n, enum op backward,
@@ -30,9 +33,14 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
                                      infer_same,                                                             \
                                      gradient_##id,                                                          \
                                      ROW_INPLACE(inplace_first),                                             \
-                                     ROW_ATTRIBUTES(scalar_attributes)};                                     \
-  const struct op_row op_row_##id##_backward = {text "Backward", "gradient of " text, .output_count = 1,     \
-                                                IN_PLACE_##KEEPS, ROW_ATTRIBUTES(scalar_attributes)};
+                                     .attributes = scalar_attributes,                                        \
+                                     .attribute_count = NUMBERS(OP_##NAME)};                                 \
+  const struct op_row op_row_##id##_backward = {text "Backward",                                             \
+                                                "gradient of " text,                                         \
+                                                .output_count = 1,                                           \
+                                                IN_PLACE_##KEEPS,                                            \
+                                                .attributes = scalar_attributes,                             \
+                                                .attribute_count = NUMBERS(OP_##NAME)};
 #include "op/elementwise_list.h"
 
 /* neap_<id> of what takes no number. */
@@ -84,20 +92,8 @@ const struct op_row op_row_relu_mask_backward = {"ReluMaskBackward", "gradient o
 /* Dimensions from the last one on are equal, or 1 in one of the two. */
 static neap_status infer_binary(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
-  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1),
-                      *longer = x->rank >= y->rank ? x : y, *other = longer == x ? y : x;
   TRY(need_real(graph, node, -1, "tensors"));
-  outputs[0] = value_like(longer);
-  bool fits = x->dtype == y->dtype;
-  for (int32_t i = 0; i < other->rank; i++) {
-    int64_t *to = &outputs[0].dims[longer->rank - other->rank + i];
-    fits = fits && (*to == other->dims[i] || *to == 1 || other->dims[i] == 1);
-    if (*to == 1) *to = other->dims[i];
-  }
-  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-            "%s: '%s' and '%s' have different shapes or types, and neither can be broadcast to the other",
-            node_row(node)->name, x->name, y->name);
-  return NEAP_OK;
+  return infer_broadcast(node, node_input(graph, node, 0), node_input(graph, node, 1), 0, &outputs[0]);
 }
 
 static neap_status binary(struct gradient *g, const struct node *n, enum op op, int32_t x, int32_t y,
@@ -175,14 +171,15 @@ static neap_status infer_where(const struct neap_graph *graph, const struct node
                                struct tensor *outputs) {
   const struct tensor *mask = node_input(graph, node, 0), *x = node_input(graph, node, 1),
                       *y = node_input(graph, node, 2), *like = x != NULL ? x : y;
-  bool fits = like != NULL && mask->dtype == NEAP_U8 && mask->rank <= like->rank &&
-              (x == NULL || y == NULL || same_shape(x, y));
+  RETURN_IF(like == NULL, NEAP_INVALID_ARGUMENT, "Where '%s': there is no tensor to choose from", node->name);
+  if (x != NULL && y != NULL) TRY(need_same_shape(node, x, y));
+  bool fits = mask->dtype == NEAP_U8 && mask->rank <= like->rank;
   for (int32_t i = 0; fits && i < mask->rank; i++)
     fits = mask->dims[i] == 1 || mask->dims[i] == like->dims[like->rank - mask->rank + i];
   RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-            "Where '%s': the mask must be u8 of a shape that can be broadcast to the tensors', which are of "
-            "one shape",
-            node->name);
+            "Where '%s': the mask '%s' is %s of %s; it must be of u8 and broadcast to %s of '%s'", node->name,
+            mask->name, shape_text(mask).text, dtype_rows[mask->dtype].name, shape_text(like).text,
+            like->name);
   outputs[0] = value_like(like);
   return NEAP_OK;
 }
@@ -209,7 +206,8 @@ const struct op_row op_row_where = {"Where",
                                     infer_where,
                                     gradient_where,
                                     ROW_INPLACE(where_pairs),
-                                    ROW_ATTRIBUTES(scalar_attributes),
+                                    .attributes = scalar_attributes,
+                                    .attribute_count = 1, /* the number */
                                     .slots = 3,
                                     .split = {7, 1, 0},
                                     .split_of = split_broadcast};
@@ -258,13 +256,14 @@ neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
 
 static const struct attribute_row dropout_attributes[] = {
     ATTRIBUTE(dropout.probability, REAL),
-    {"dropout.stream", ATTRIBUTE_INT32, offsetof(union attributes, dropout.stream), true},
+    {"dropout.stream", ATTRIBUTE_INT32, offsetof(union attributes, dropout.stream), true, 0},
 };
 
 static neap_status infer_dropout(const struct neap_graph *graph, const struct node *node,
                                  struct tensor *outputs) {
   const float p = node->attributes.dropout.probability;
-  RETURN_IF(!(p >= 0 && p < 1), NEAP_INVALID_ARGUMENT, "Dropout: probability %g is not in [0, 1)", (double)p);
+  RETURN_IF(!(p >= 0 && p < 1), NEAP_INVALID_ARGUMENT, "Dropout '%s': probability %g is not in [0, 1)",
+            node->name, (double)p);
   return infer_same(graph, node, outputs);
 }
 

@@ -1,12 +1,10 @@
 /* Losses: scalars that training makes smaller. */
 #include "op/builder.h"
 
-static const struct attribute_row loss_attributes[] = {
-    ATTRIBUTE(loss.smoothing, REAL),
-    ATTRIBUTE(loss.ignored, INTEGER),
-    ATTRIBUTE(loss.beta, REAL),
-    ATTRIBUTE(loss.by_target, FLAG),
-};
+static const struct attribute_row entropy_attributes[] = {ATTRIBUTE(loss.smoothing, REAL),
+                                                          ATTRIBUTE(loss.ignored, INTEGER)};
+static const struct attribute_row pair_attributes[] = {ATTRIBUTE_USUAL(loss.beta, REAL, 1),
+                                                       ATTRIBUTE(loss.by_target, FLAG)};
 
 /* ---- Cross-entropy ---- */
 
@@ -14,16 +12,16 @@ static const struct attribute_row loss_attributes[] = {
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
-  RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy takes logits [N, classes, pixels...], not '%s'", x->name);
-  TRY(need_real(graph, node, -1, "logits [N, classes, pixels...]"));
-  bool fits = y->rank == x->rank - 1 && y->dtype == NEAP_I32 && y->dims[0] == x->dims[0];
-  for (int32_t i = 1; fits && i < y->rank; i++) fits = y->dims[i] == x->dims[i + 1];
-  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy: '%s' must be i32, a label for each row or pixel of '%s'", y->name, x->name);
+  TRY(need_real(graph, node, -2, "logits [N, classes, pixels...]"));
+  struct tensor labels = value_of(NEAP_I32, x->rank - 1, x->dims[0], 0);
+  for (int32_t i = 1; i < labels.rank; i++) labels.dims[i] = x->dims[i + 1];
+  RETURN_IF(!same_shape(y, &labels), NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': the labels of '%s' %s must be %s of i32, but '%s' is %s of %s",
+            node->name, x->name, shape_text(x).text, shape_text(&labels).text, y->name, shape_text(y).text,
+            dtype_rows[y->dtype].name);
   const float s = node->attributes.loss.smoothing;
-  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "SoftmaxCrossEntropy: smoothing %g is not in [0, 1)",
-            (double)s);
+  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': smoothing %g is not in [0, 1)", node->name, (double)s);
   outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   outputs[1] = value_of(NEAP_I32, 1, 1, 0);
   return NEAP_OK;
@@ -40,11 +38,11 @@ const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
                                                     2,
                                                     infer_cross_entropy,
                                                     gradient_cross_entropy,
-                                                    ROW_ATTRIBUTES(loss_attributes),
+                                                    ROW_ATTRIBUTES(entropy_attributes),
                                                     .seeds = true};
 const struct op_row op_row_softmax_cross_entropy_backward = {
     "SoftmaxCrossEntropyBackward", "gradient of the loss by the logits", .output_count = 1,
-    ROW_INPLACE(inplace_first), ROW_ATTRIBUTES(loss_attributes)};
+    ROW_INPLACE(inplace_first), ROW_ATTRIBUTES(entropy_attributes)};
 
 static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                  struct loss_attributes a) {
@@ -76,8 +74,7 @@ static neap_status infer_pair(const struct neap_graph *graph, const struct node 
                               struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0), *t = node_input(graph, node, 1);
   TRY(need_real(graph, node, -1, "two tensors"));
-  RETURN_IF(!same_shape(x, t), NEAP_INVALID_ARGUMENT, "%s '%s': '%s' and '%s' have different shapes or types",
-            node_row(node)->name, node->name, x->name, t->name);
+  TRY(need_same_shape(node, x, t));
   outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   return NEAP_OK;
 }
@@ -90,19 +87,32 @@ static neap_status gradient_pair(struct gradient *g, const struct node *n, enum 
   return GRADIENT_EMIT(g, backward, &by_target, in[1], in[0], in[1], dloss);
 }
 
+/* Smooth L1 alone has a beta; gradients alone have a side. */
 #define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
   static neap_status gradient_##id(struct gradient *g, const struct node *n) {                               \
     return gradient_pair(g, n, OP_##NAME##_BACKWARD);                                                        \
   }                                                                                                          \
-  const struct op_row op_row_##id = {                                                                        \
-      text, about, #id, 1, infer_pair, gradient_##id, ROW_ATTRIBUTES(loss_attributes), .seeds = true};       \
-  const struct op_row op_row_##id##_backward = {text "Backward", "gradient of " text, .output_count = 1,     \
+  enum { BETAS_##NAME = OP_##NAME == OP_SMOOTH_L1_LOSS };                                                    \
+  const struct op_row op_row_##id = {text,                                                                   \
+                                     about,                                                                  \
+                                     #id,                                                                    \
+                                     1,                                                                      \
+                                     infer_pair,                                                             \
+                                     gradient_##id,                                                          \
+                                     .attributes = pair_attributes,                                          \
+                                     .attribute_count = BETAS_##NAME,                                        \
+                                     .seeds = true};                                                         \
+  const struct op_row op_row_##id##_backward = {text "Backward",                                             \
+                                                "gradient of " text,                                         \
+                                                .output_count = 1,                                           \
                                                 ROW_INPLACE(inplace_either),                                 \
-                                                ROW_ATTRIBUTES(loss_attributes)};
+                                                .attributes = pair_attributes + 1 - BETAS_##NAME,            \
+                                                .attribute_count = 1 + BETAS_##NAME};
 #include "op/loss_list.h"
 
 static neap_tensor pair(neap_builder *b, enum op op, neap_tensor x, neap_tensor target, float beta) {
-  return builder_next(b, op, (union attributes){.loss = {.beta = beta}}, (int32_t[]){x, target}, 2);
+  const union attributes a = builder_attributes(op, (union attributes){.loss = {.beta = beta}});
+  return builder_next(b, op, a, (int32_t[]){x, target}, 2);
 }
 
 neap_tensor neap_mse_loss(neap_builder *b, neap_tensor x, neap_tensor target) {
@@ -116,7 +126,7 @@ neap_tensor neap_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target) {
 neap_tensor neap_smooth_l1_loss(neap_builder *b, neap_tensor x, neap_tensor target, float beta) {
   if (builder_ready(b) && !(beta >= 0))
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "SmoothL1: beta %g is negative", (double)beta));
-  return pair(b, OP_SMOOTH_L1_LOSS, x, target, beta != 0 ? beta : 1);
+  return pair(b, OP_SMOOTH_L1_LOSS, x, target, beta);
 }
 
 neap_tensor neap_binary_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor target) {

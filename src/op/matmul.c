@@ -14,13 +14,11 @@ static neap_status infer_linear(const struct neap_graph *graph, const struct nod
                                 struct tensor *outputs) {
   TRY(need_real(graph, node, 2, "[N, K]"));
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
-  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1] || w->dtype != x->dtype, NEAP_INVALID_ARGUMENT,
-            "Linear '%s': [N, %lld] does not fit the weights '%s'", node->name, (long long)x->dims[1],
-            w->name);
-  const struct tensor *bias = node_input(graph, node, 2);
-  RETURN_IF(bias != NULL && (bias->rank != 1 || bias->dims[0] != w->dims[0] || bias->dtype != x->dtype),
-            NEAP_INVALID_ARGUMENT, "Linear '%s': the bias '%s' must be [%lld] of the type of the rest",
-            node->name, bias->name, (long long)w->dims[0]);
+  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "Linear '%s': '%s' %s takes weights [outputs, %lld], but '%s' is %s", node->name, x->name,
+            shape_text(x).text, (long long)x->dims[1], w->name, shape_text(w).text);
+  TRY(need_same_type(node, x, w));
+  TRY(need_bias(node, node_input(graph, node, 2), x, w->dims[0]));
   outputs[0] = value_of(x->dtype, 2, x->dims[0], w->dims[0]);
   return NEAP_OK;
 }
@@ -63,10 +61,11 @@ neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bi
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (t->rank < 2 || outputs < 1)
-    return builder_fail(b,
-                        neap_fail(NEAP_INVALID_ARGUMENT,
-                                  "Linear to %lld outputs: '%s' must be [..., K] with 2 dimensions or more",
-                                  (long long)outputs, t->name));
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "Linear to %lld outputs of '%s' %s: it must be [..., K] with 2 dimensions or "
+                     "more, and the outputs 1 or more",
+                     (long long)outputs, t->name, shape_text(t).text));
   const int64_t dims[] = {outputs, t->dims[t->rank - 1]};
   const neap_dtype dtype = t->dtype;
   char name[2 * NAME_LIMIT];
@@ -91,27 +90,17 @@ static int64_t matrix_dim(const struct tensor *t, bool transposed, int i) {
 
 static neap_status infer_matmul(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
-  const struct tensor *a = node_input(graph, node, 0), *b = node_input(graph, node, 1),
-                      *longer = a->rank >= b->rank ? a : b, *other = longer == a ? b : a;
+  const struct tensor *a = node_input(graph, node, 0), *b = node_input(graph, node, 1);
   const struct matmul_attributes *flags = &node->attributes.matmul;
-  TRY(need_real(graph, node, -1, "matrices"));
-  bool fits = a->rank >= 2 && b->rank >= 2 && a->dtype == b->dtype &&
-              matrix_dim(a, flags->a_transposed, 1) == matrix_dim(b, flags->b_transposed, 0);
-  if (fits) {
-    outputs[0] = value_like(longer);
-    for (int32_t i = 0; i < other->rank - 2; i++) {
-      int64_t *to = &outputs[0].dims[longer->rank - other->rank + i];
-      fits = fits && (*to == other->dims[i] || *to == 1 || other->dims[i] == 1);
-      if (*to == 1) *to = other->dims[i];
-    }
-    outputs[0].dims[longer->rank - 2] = matrix_dim(a, flags->a_transposed, 0);
-    outputs[0].dims[longer->rank - 1] = matrix_dim(b, flags->b_transposed, 1);
-  }
-  RETURN_IF(
-      !fits, NEAP_INVALID_ARGUMENT,
-      "MatMul '%s': '%s' and '%s' must be [..., m, k] and [..., k, n], as the transpose flags say, with "
-      "batches that can be broadcast",
-      node->name, a->name, b->name);
+  TRY(need_real(graph, node, -2, "matrices [..., m, k]"));
+  RETURN_IF(b->rank < 2 || matrix_dim(a, flags->a_transposed, 1) != matrix_dim(b, flags->b_transposed, 0),
+            NEAP_INVALID_ARGUMENT,
+            "MatMul '%s': '%s' %s%s and '%s' %s%s must be [..., m, k] and [..., k, n] with one k", node->name,
+            a->name, shape_text(a).text, flags->a_transposed ? " as its transpose" : "", b->name,
+            shape_text(b).text, flags->b_transposed ? " as its transpose" : "");
+  TRY(infer_broadcast(node, a, b, 2, &outputs[0]));
+  outputs[0].dims[outputs[0].rank - 2] = matrix_dim(a, flags->a_transposed, 0);
+  outputs[0].dims[outputs[0].rank - 1] = matrix_dim(b, flags->b_transposed, 1);
   return NEAP_OK;
 }
 

@@ -6,16 +6,17 @@
 /* ---- Batch norm ---- */
 
 static const struct attribute_row batch_norm_attributes[] = {
-    ATTRIBUTE(batch_norm.epsilon, REAL),  ATTRIBUTE(batch_norm.momentum, REAL),
-    ATTRIBUTE(batch_norm.relu, FLAG),     ATTRIBUTE(batch_norm.ceiling, REAL),
+    ATTRIBUTE_USUAL(batch_norm.epsilon, REAL, 1e-5),
+    ATTRIBUTE_USUAL(batch_norm.momentum, REAL, 0.1),
+    ATTRIBUTE(batch_norm.relu, FLAG),
+    ATTRIBUTE(batch_norm.ceiling, REAL),
     ATTRIBUTE(batch_norm.count, INTEGER),
 };
 
 static neap_status infer_statistics(const struct neap_graph *graph, const struct node *node,
                                     struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF(x->rank < 2, NEAP_INVALID_ARGUMENT, "batch norm takes [N, C, ...], not '%s'", x->name);
-  TRY(need_real(graph, node, -1, "[N, C, ...]"));
+  TRY(need_real(graph, node, -2, "[N, C, ...]"));
   outputs[0] = outputs[1] = value_of(NEAP_F32, 1, x->dims[1], 0);
   return NEAP_OK;
 }
@@ -72,8 +73,8 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
                                      "BatchNorm '%s': epsilon %g must not be negative, momentum %g in [0, 1]",
                                      name, (double)o.epsilon, (double)o.momentum));
-  const union attributes a = {.batch_norm = {.epsilon = o.epsilon != 0 ? o.epsilon : 1e-5f,
-                                             .momentum = o.momentum != 0 ? o.momentum : 0.1f}};
+  const union attributes a = builder_attributes(
+      OP_BATCH_NORM, (union attributes){.batch_norm = {.epsilon = o.epsilon, .momentum = o.momentum}});
   int32_t statistics[2];
   if (builder_apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
@@ -202,9 +203,10 @@ neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, floa
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (t->rank < 2 || groups < 1 || t->dims[1] % groups != 0)
-    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "group norm: '%s' does not have channels for %lld groups", t->name,
-                                     (long long)groups));
+    return builder_fail(b,
+                        neap_fail(NEAP_INVALID_ARGUMENT,
+                                  "group norm: '%s' %s must be [N, C, ...] with a C that %lld groups divide",
+                                  t->name, shape_text(t).text, (long long)groups));
   const int64_t channels = t->dims[1], inner = t->elements / t->dims[0] / channels;
   const struct row_norm_attributes a = {channels / groups * inner, groups, inner,
                                         epsilon != 0 ? epsilon : 1e-5f, true};
@@ -214,10 +216,10 @@ neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, floa
 /* ---- Local response normalisation ---- */
 
 static const struct attribute_row response_attributes[] = {
-    ATTRIBUTE(response.size, INTEGER),
-    ATTRIBUTE(response.alpha, REAL),
-    ATTRIBUTE(response.beta, REAL),
-    ATTRIBUTE(response.k, REAL),
+    ATTRIBUTE_USUAL(response.size, INTEGER, 5),
+    ATTRIBUTE_USUAL(response.alpha, REAL, 1e-4),
+    ATTRIBUTE_USUAL(response.beta, REAL, 0.75),
+    ATTRIBUTE_USUAL(response.k, REAL, 1),
 };
 
 static neap_status infer_response(const struct neap_graph *graph, const struct node *node,
@@ -261,9 +263,7 @@ const struct op_row op_row_local_response_norm_backward = {
     .split = {3, 1, 0}};
 
 neap_tensor neap_local_response_norm(neap_builder *b, neap_tensor x, neap_response_norm_options o) {
-  const struct response_attributes a = {.size = o.size ? o.size : 5,
-                                        .alpha = o.alpha != 0 ? o.alpha : 1e-4f,
-                                        .beta = o.beta != 0 ? o.beta : 0.75f,
-                                        .k = o.k != 0 ? o.k : 1};
-  return builder_next(b, OP_LOCAL_RESPONSE_NORM, (union attributes){.response = a}, &x, 1);
+  const union attributes a = builder_attributes(
+      OP_LOCAL_RESPONSE_NORM, (union attributes){.response = {o.size, o.alpha, o.beta, o.k}});
+  return builder_next(b, OP_LOCAL_RESPONSE_NORM, a, &x, 1);
 }

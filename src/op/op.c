@@ -2,6 +2,8 @@
 #include "op/op.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const struct op_row *const op_rows[OP_COUNT] = {
 #define OP(NAME, id) [OP_##NAME] = &op_row_##id,
@@ -12,10 +14,42 @@ const struct op_row *const op_rows[OP_COUNT] = {
 const struct inplace_pair inplace_first[1] = {{0, 0}}, inplace_second[1] = {{0, 1}},
                           inplace_either[2] = {{0, 0}, {0, 1}}, inplace_later[2] = {{0, 1}, {0, 0}};
 
+/* Of the types of real numbers those that a graph can have (neap_cast). */
+static const char *const any_real[] = {"f32", "bf16", "f16", NULL}, *const f32_alone[] = {"f32", NULL};
+
 bool neap_operator_at(int32_t index, neap_row *row) {
   if (index < 0 || index >= OP_COUNT) return false;
-  *row = (neap_row){.name = op_rows[index]->name, .summary = op_rows[index]->summary};
+  const struct op_row *op = op_rows[index];
+  *row = (neap_row){
+      .name = op->name, .summary = op->summary, .types = op->statistics & 1 ? f32_alone : any_real};
   return true;
+}
+
+/* "padding" of "conv.padding[1]", of which element 1; else element 0. */
+static int split_name(const char *row, char *name, size_t size) {
+  const char *dot = strchr(row, '.'), *from = dot != NULL ? dot + 1 : row, *bracket = strchr(from, '[');
+  snprintf(name, size, "%.*s", (int)(bracket != NULL ? (size_t)(bracket - from) : strlen(from)), from);
+  return bracket != NULL ? atoi(bracket + 1) : 0;
+}
+
+bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute) {
+  if (op < 0 || op >= OP_COUNT || index < 0) return false;
+  static const char *const types[] = {[ATTRIBUTE_INTEGER] = "integer",
+                                      [ATTRIBUTE_INT32] = "integer",
+                                      [ATTRIBUTE_REAL] = "real",
+                                      [ATTRIBUTE_FLAG] = "flag"};
+  int32_t seen = -1;
+  for (int32_t i = 0; i < op_rows[op]->attribute_count && seen <= index; i++) {
+    const struct attribute_row *row = &op_rows[op]->attributes[i];
+    neap_attribute next = {.type = types[row->type], .count = 1, .usual = row->usual};
+    const int element = split_name(row->name, next.name, sizeof next.name);
+    if (element == 0)
+      seen++;
+    else if (seen == index)
+      attribute->count = element + 1;
+    if (element == 0 && seen == index) *attribute = next;
+  }
+  return seen >= index;
 }
 
 static neap_status apply(struct neap_graph *graph, enum op op, neap_pass pass, const char *name,
@@ -81,9 +115,58 @@ struct tensor value_of(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1) {
 neap_status need_real(const struct neap_graph *graph, const struct node *node, int32_t rank,
                       const char *shape) {
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF((rank >= 0 && x->rank != rank) || !dtype_rows[x->dtype].real, NEAP_INVALID_ARGUMENT,
-            "%s '%s' takes %s of real numbers, but '%s' has %d dimensions of %s", node_row(node)->name,
-            node->name, shape, x->name, x->rank, dtype_rows[x->dtype].name);
+  RETURN_IF((rank >= 0 ? x->rank != rank : x->rank < -rank) || !dtype_rows[x->dtype].real,
+            NEAP_INVALID_ARGUMENT, "%s '%s' takes %s of real numbers, but '%s' is %s of %s",
+            node_row(node)->name, node->name, shape, x->name, shape_text(x).text, dtype_rows[x->dtype].name);
+  return NEAP_OK;
+}
+
+neap_status need_same_type(const struct node *node, const struct tensor *x, const struct tensor *y) {
+  RETURN_IF(x->dtype != y->dtype, NEAP_INVALID_ARGUMENT,
+            "%s '%s': '%s' %s is of %s and '%s' %s of %s, but both must be of one type", node_row(node)->name,
+            node->name, x->name, shape_text(x).text, dtype_rows[x->dtype].name, y->name, shape_text(y).text,
+            dtype_rows[y->dtype].name);
+  return NEAP_OK;
+}
+
+neap_status need_same_shape(const struct node *node, const struct tensor *x, const struct tensor *y) {
+  TRY(need_same_type(node, x, y));
+  RETURN_IF(!same_shape(x, y), NEAP_INVALID_ARGUMENT,
+            "%s '%s': '%s' is %s and '%s' is %s, but both must be of one shape", node_row(node)->name,
+            node->name, x->name, shape_text(x).text, y->name, shape_text(y).text);
+  return NEAP_OK;
+}
+
+neap_status need_axis(const struct node *node, const struct tensor *x, int64_t axis) {
+  RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
+            "%s '%s': '%s' %s has no axis %lld; %d to %d are possible", node_row(node)->name, node->name,
+            x->name, shape_text(x).text, (long long)axis, -x->rank, x->rank - 1);
+  return NEAP_OK;
+}
+
+neap_status need_bias(const struct node *node, const struct tensor *bias, const struct tensor *x,
+                      int64_t channels) {
+  if (bias == NULL) return NEAP_OK;
+  RETURN_IF(bias->rank != 1 || bias->dims[0] != channels, NEAP_INVALID_ARGUMENT,
+            "%s '%s': the bias must be [%lld], but '%s' is %s", node_row(node)->name, node->name,
+            (long long)channels, bias->name, shape_text(bias).text);
+  return need_same_type(node, x, bias);
+}
+
+neap_status infer_broadcast(const struct node *node, const struct tensor *x, const struct tensor *y,
+                            int32_t kept, struct tensor *output) {
+  const struct tensor *longer = x->rank >= y->rank ? x : y, *other = longer == x ? y : x;
+  TRY(need_same_type(node, x, y));
+  *output = value_like(longer);
+  for (int32_t i = 0; i < other->rank - kept; i++) {
+    const int32_t at = longer->rank - other->rank + i;
+    const int64_t a = longer->dims[at], b = other->dims[i];
+    RETURN_IF(a != b && a != 1 && b != 1, NEAP_INVALID_ARGUMENT,
+              "%s '%s': shapes %s of '%s' and %s of '%s' do not broadcast; dimension %d is %lld and %lld",
+              node_row(node)->name, node->name, shape_text(x).text, x->name, shape_text(y).text, y->name, at,
+              (long long)(longer == x ? a : b), (long long)(longer == x ? b : a));
+    if (a == 1) output->dims[at] = b;
+  }
   return NEAP_OK;
 }
 

@@ -114,9 +114,28 @@ const struct tensor *node_input(const struct neap_graph *graph, const struct nod
 struct tensor value_like(const struct tensor *t);
 struct tensor value_of(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1);
 
-/* Input 0 is real and has `rank` dimensions (-1: any number); the message says `shape`. */
+/* Input 0 is real and has `rank` dimensions, or where that is negative at least -rank; the message says
+ * `shape`. */
 neap_status need_real(const struct neap_graph *graph, const struct node *node, int32_t rank,
                       const char *shape);
+
+/* Both have one type. */
+neap_status need_same_type(const struct node *node, const struct tensor *x, const struct tensor *y);
+
+/* Both have one shape and one type. */
+neap_status need_same_shape(const struct node *node, const struct tensor *x, const struct tensor *y);
+
+/* There is such an axis, counted from the front. */
+neap_status need_axis(const struct node *node, const struct tensor *x, int64_t axis);
+
+/* A bias, where it is given, is [channels] of the type of `x`. */
+neap_status need_bias(const struct node *node, const struct tensor *bias, const struct tensor *x,
+                      int64_t channels);
+
+/* Fills `output` with the shape that both are broadcast to; both must be of one type, which it gets. The last
+ * `kept` dimensions are not compared: it gets those of the longer one. */
+neap_status infer_broadcast(const struct node *node, const struct tensor *x, const struct tensor *y,
+                            int32_t kept, struct tensor *output);
 
 /* Shape inference of what gives the shape and type of its first input. */
 op_infer infer_same;

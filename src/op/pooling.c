@@ -14,13 +14,16 @@ static neap_status infer_pool(const struct neap_graph *graph, const struct node 
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0);
   const struct pool_attributes *a = &node->attributes.pool;
-  RETURN_IF(a->size > 15 || a->padding >= a->size, NEAP_INVALID_ARGUMENT,
-            "%s '%s': the window may be 15 pixels wide at most and must be larger than its padding",
-            node_row(node)->name, node->name);
+  RETURN_IF(
+      a->size > 15 || a->padding >= a->size, NEAP_INVALID_ARGUMENT,
+      "%s '%s' of '%s' %s: the window is %lld pixels wide and its padding %lld; it may be 15 wide at most "
+      "and must be wider than its padding",
+      node_row(node)->name, node->name, x->name, shape_text(x).text, (long long)a->size,
+      (long long)a->padding);
   outputs[0] = value_like(x);
   for (int i = 2; i < 4; i++) {
     const struct window_axis axis = {x->dims[i], a->size, a->stride, a->padding, 1, a->ceil};
-    TRY(window_count(node, axis, &outputs[0].dims[i]));
+    TRY(window_count(node, x, axis, &outputs[0].dims[i]));
   }
   if (node->op == OP_MAX_POOL) {
     outputs[1] = outputs[0];
@@ -81,9 +84,7 @@ neap_tensor neap_average_pool(neap_builder *b, neap_tensor x, neap_pool_options 
 static neap_status infer_global(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF(x->rank < 3, NEAP_INVALID_ARGUMENT, "GlobalAveragePool takes [N, C, pixels...], not '%s'",
-            x->name);
-  TRY(need_real(graph, node, -1, "[N, C, pixels...]"));
+  TRY(need_real(graph, node, -3, "[N, C, pixels...]"));
   outputs[0] = value_of(x->dtype, 2, x->dims[0], x->dims[1]);
   return NEAP_OK;
 }
@@ -112,8 +113,8 @@ static neap_status infer_adaptive(const struct neap_graph *graph, const struct n
   const struct tensor *x = node_input(graph, node, 0);
   const int64_t size = node->attributes.size;
   RETURN_IF(size < 1 || size > INT32_MAX, NEAP_INVALID_ARGUMENT,
-            "AdaptiveAveragePool '%s': %lldx%lld pixels do not make %lld rows and columns", node->name,
-            (long long)x->dims[2], (long long)x->dims[3], (long long)size);
+            "AdaptiveAveragePool '%s': '%s' %s cannot be made %lld rows and columns; 1 to %d are possible",
+            node->name, x->name, shape_text(x).text, (long long)size, INT32_MAX);
   outputs[0] = value_like(x);
   outputs[0].dims[2] = outputs[0].dims[3] = size;
   return NEAP_OK;

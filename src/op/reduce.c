@@ -13,8 +13,8 @@ static neap_status infer_sum(const struct neap_graph *graph, const struct node *
   const int64_t axes = node->attributes.axes.axes;
   TRY(need_real(graph, node, -1, "a tensor"));
   RETURN_IF(axes <= 0 || axes >= (int64_t)1 << x->rank, NEAP_INVALID_ARGUMENT,
-            "%s '%s': give one or more of the %d axes of '%s'", node_row(node)->name, node->name, x->rank,
-            x->name);
+            "%s '%s': give one or more of the %d axes of '%s' %s", node_row(node)->name, node->name, x->rank,
+            x->name, shape_text(x).text);
   outputs[0] = value_like(x);
   for (int32_t i = 0; i < x->rank; i++)
     if (axes >> i & 1) outputs[0].dims[i] = 1;
@@ -50,14 +50,17 @@ static neap_tensor sum_or_mean(neap_builder *b, neap_tensor x, const int *axes, 
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor t = *builder_tensor(b, x);
   union attributes a = {.axes = {.scale = 1}};
+  char name[2 * NAME_LIMIT];
+  builder_peek(b, OP_SUM, name);
+  const struct node node = {.name = name, .op = OP_SUM};
   for (int32_t i = 0; axes == NULL && i < t.rank; i++) a.axes.axes |= 1 << i;
   for (int i = 0; axes != NULL && i < count; i++) {
-    const int axis = axes[i] < 0 ? axes[i] + t.rank : axes[i];
-    if (axis < 0 || axis >= t.rank || a.axes.axes >> axis & 1)
-      return builder_fail(b,
-                          neap_fail(NEAP_INVALID_ARGUMENT,
-                                    "sum or mean of '%s' with %d dimensions: axis %d is not there, or twice",
-                                    t.name, t.rank, axes[i]));
+    const int64_t axis = builder_axis(b, x, axes[i]);
+    const neap_status status = need_axis(&node, &t, axis);
+    if (status != NEAP_OK) return builder_fail(b, status);
+    if (a.axes.axes >> axis & 1)
+      return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "Sum '%s': axis %d of '%s' %s stands twice",
+                                       name, axes[i], t.name, shape_text(&t).text));
     a.axes.axes |= 1 << axis;
   }
   double elements = 1;
@@ -96,8 +99,9 @@ static neap_status infer_expand(const struct neap_graph *graph, const struct nod
   for (int32_t i = 0; i < x->rank; i++) {
     const int64_t wanted = node->attributes.expand.dims[i];
     RETURN_IF(x->dims[i] != wanted && x->dims[i] != 1, NEAP_INVALID_ARGUMENT,
-              "Expand '%s': axis %d of '%s' is %lld and cannot be made %lld", node->name, i, x->name,
-              (long long)x->dims[i], (long long)wanted);
+              "Expand '%s': '%s' %s cannot be made %s; dimension %d is %lld, and only 1 can be made longer",
+              node->name, x->name, shape_text(x).text, dims_text(x->rank, node->attributes.expand.dims).text,
+              i, (long long)x->dims[i]);
     outputs[0].dims[i] = wanted;
   }
   return NEAP_OK;
@@ -134,8 +138,8 @@ neap_tensor neap_expand(neap_builder *b, neap_tensor x, int rank, const int64_t 
   const struct tensor t = *builder_tensor(b, x);
   if (dims == NULL || rank < t.rank || rank > NEAP_MAX_RANK)
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "expand of '%s' to %d dimensions: %d to %d are possible", t.name, rank,
-                                     t.rank, NEAP_MAX_RANK));
+                                     "expand of '%s' %s to %d dimensions: %d to %d are possible", t.name,
+                                     shape_text(&t).text, rank, t.rank, NEAP_MAX_RANK));
   int64_t shape[NEAP_MAX_RANK];
   union attributes a = {.expand = {.scale = 1}};
   for (int i = 0; i < rank; i++) {
@@ -154,9 +158,7 @@ static neap_status infer_softmax(const struct neap_graph *graph, const struct no
                                  struct tensor *outputs) {
   const int64_t axis = node->attributes.part.axis;
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "Softmax '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
-            (long long)axis);
+  TRY(need_axis(node, x, axis));
   return infer_same(graph, node, outputs);
 }
 
@@ -180,7 +182,6 @@ const struct op_row op_row_softmax_backward = {
     .split_of = split_along_axis};
 
 neap_tensor neap_softmax(neap_builder *b, neap_tensor x, int axis) {
-  if (!builder_usable(b, x)) return FAILED;
-  if (axis < 0) axis += builder_tensor(b, x)->rank;
-  return builder_next(b, OP_SOFTMAX, (union attributes){.part = {.axis = axis}}, &x, 1);
+  const union attributes a = {.part = {.axis = builder_axis(b, x, axis)}};
+  return builder_next(b, OP_SOFTMAX, a, &x, 1);
 }

@@ -15,19 +15,19 @@ static neap_status infer_concat(const struct neap_graph *graph, const struct nod
   const struct tensor *x = node_input(graph, node, 0);
   const int64_t axis = node->attributes.part.axis;
   TRY(need_real(graph, node, -1, "tensors"));
-  RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "Concat '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
-            (long long)axis);
+  TRY(need_axis(node, x, axis));
   int64_t total = 0;
   for (int32_t i = 0; i < node->input_count; i++) {
     const struct tensor *part = node_input(graph, node, i);
-    bool fits = part->dtype == x->dtype && part->rank == x->rank;
+    bool fits = part->rank == x->rank;
     for (int32_t d = 0; fits && d < x->rank; d++) fits = d == axis || part->dims[d] == x->dims[d];
     RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
-              "Concat '%s' takes tensors equal in all but axis %lld; '%s' and '%s' are not", node->name,
-              (long long)axis, x->name, part->name);
+              "Concat '%s': '%s' %s and '%s' %s must be equal in all but axis %lld", node->name, x->name,
+              shape_text(x).text, part->name, shape_text(part).text, (long long)axis);
+    TRY(need_same_type(node, x, part));
     RETURN_IF(__builtin_add_overflow(total, part->dims[axis], &total), NEAP_TOO_LARGE,
-              "Concat '%s': an axis longer than 64 bits count", node->name);
+              "Concat '%s': with '%s' %s axis %lld is longer than 64 bits count", node->name, part->name,
+              shape_text(part).text, (long long)axis);
   }
   outputs[0] = value_like(x);
   outputs[0].dims[axis] = total;
@@ -55,7 +55,8 @@ const struct op_row op_row_concat = {"Concat",
                                      1,
                                      infer_concat,
                                      gradient_concat,
-                                     ROW_ATTRIBUTES(part_attributes),
+                                     .attributes = part_attributes,
+                                     .attribute_count = 1, /* the axis */
                                      .split = {(uint32_t)ALL_OPERANDS, 1, 0},
                                      .split_of = split_along_axis};
 
@@ -64,7 +65,8 @@ neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, in
   if (parts == NULL || count < 1)
     return builder_fail(b,
                         neap_fail(NEAP_INVALID_ARGUMENT, "Concat of %d tensors: give one at least", count));
-  return builder_next(b, OP_CONCAT, (union attributes){.part = {.axis = axis}}, parts, count);
+  const union attributes a = {.part = {.axis = builder_axis(b, parts[0], axis)}};
+  return builder_next(b, OP_CONCAT, a, parts, count);
 }
 
 /* ---- Slices ---- */
@@ -74,14 +76,13 @@ static neap_status infer_slice(const struct neap_graph *graph, const struct node
   const struct tensor *x = node_input(graph, node, 0);
   const struct part_attributes *a = &node->attributes.part;
   TRY(need_real(graph, node, -1, "a tensor"));
-  RETURN_IF(a->axis < 0 || a->axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "Slice '%s': '%s' has %d dimensions, there is no axis %lld", node->name, x->name, x->rank,
-            (long long)a->axis);
-  RETURN_IF(
-      a->first < 0 || a->count < 1 || a->count > x->dims[a->axis] || a->first > x->dims[a->axis] - a->count,
-      NEAP_INVALID_ARGUMENT,
-      "Slice '%s': axis %lld of '%s' has %lld elements; there are no %lld from %lld on", node->name,
-      (long long)a->axis, x->name, (long long)x->dims[a->axis], (long long)a->count, (long long)a->first);
+  TRY(need_axis(node, x, a->axis));
+  RETURN_IF(a->first < 0 || a->count < 1 || a->count > x->dims[a->axis] ||
+                a->first > x->dims[a->axis] - a->count,
+            NEAP_INVALID_ARGUMENT,
+            "Slice '%s': axis %lld of '%s' %s has %lld elements; there are no %lld from %lld on", node->name,
+            (long long)a->axis, x->name, shape_text(x).text, (long long)x->dims[a->axis], (long long)a->count,
+            (long long)a->first);
   outputs[0] = value_like(x);
   outputs[0].dims[a->axis] = a->count;
   return NEAP_OK;
@@ -107,7 +108,7 @@ const struct op_row op_row_slice_backward = {"SliceBackward",    "gradient of a 
                                              .split = {1, 1, 0}, .split_of = split_along_axis};
 
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count) {
-  const union attributes a = {.part = {.axis = axis, .first = first, .count = count}};
+  const union attributes a = {.part = {.axis = builder_axis(b, x, axis), .first = first, .count = count}};
   return builder_next(b, OP_SLICE, a, (int32_t[]){x, NO_TENSOR}, 2);
 }
 
@@ -115,14 +116,19 @@ void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor
   for (int i = 0; parts != NULL && i < count; i++) parts[i] = FAILED;
   if (!builder_usable(b, x)) return;
   const struct tensor t = *builder_tensor(b, x);
-  if (axis < 0) axis += t.rank;
-  if (parts == NULL || axis < 0 || axis >= t.rank || count < 1 || t.dims[axis] % count != 0) {
-    builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                              "split of '%s' along axis %d: %d equal parts are not possible", t.name, axis,
-                              count));
+  const int64_t at = builder_axis(b, x, axis);
+  char name[2 * NAME_LIMIT];
+  builder_peek(b, OP_SLICE, name);
+  neap_status status = need_axis(&(struct node){.name = name, .op = OP_SLICE}, &t, at);
+  if (status == NEAP_OK && (parts == NULL || count < 1 || t.dims[at] % count != 0))
+    status =
+        neap_fail(NEAP_INVALID_ARGUMENT, "split of '%s' %s along axis %d: %d equal parts are not possible",
+                  t.name, shape_text(&t).text, axis, count);
+  if (status != NEAP_OK) {
+    builder_fail(b, status);
     return;
   }
-  const int64_t size = t.dims[axis] / count;
+  const int64_t size = t.dims[at] / count;
   for (int i = 0; i < count; i++) parts[i] = neap_slice(b, x, axis, i * size, size);
 }
 
@@ -144,8 +150,8 @@ static neap_status infer_transpose(const struct neap_graph *graph, const struct 
   for (int32_t i = 0; i < x->rank; i++) {
     const int64_t axis = node->attributes.order.order[i];
     RETURN_IF(axis < 0 || axis >= x->rank || seen >> axis & 1, NEAP_INVALID_ARGUMENT,
-              "Transpose '%s': axis %lld is not one of '%s', or stands twice", node->name, (long long)axis,
-              x->name);
+              "Transpose '%s': the order %s must have each axis of '%s' %s once", node->name,
+              dims_text(x->rank, node->attributes.order.order).text, x->name, shape_text(x).text);
     seen |= 1u << axis;
     outputs[0].dims[i] = x->dims[axis];
   }
@@ -181,7 +187,8 @@ neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order) {
   if (!builder_usable(b, x)) return FAILED;
   const int32_t rank = builder_tensor(b, x)->rank;
   union attributes a = {0};
-  for (int32_t i = 0; i < rank; i++) a.order.order[i] = order != NULL ? order[i] : rank - 1 - i;
+  for (int32_t i = 0; i < rank; i++)
+    a.order.order[i] = order != NULL ? builder_axis(b, x, order[i]) : rank - 1 - i;
   return builder_next(b, OP_TRANSPOSE, a, &x, 1);
 }
 
@@ -192,8 +199,8 @@ static neap_status infer_gather(const struct neap_graph *graph, const struct nod
   const struct tensor *table = node_input(graph, node, 0), *ids = node_input(graph, node, 1);
   TRY(need_real(graph, node, 2, "a table [rows, width]"));
   RETURN_IF(ids->dtype != NEAP_I32 || ids->rank >= NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
-            "Gather '%s': '%s' must be i32 of fewer than %d dimensions", node->name, ids->name,
-            NEAP_MAX_RANK);
+            "Gather '%s': numbers of rows must be of i32 with fewer than %d dimensions, but '%s' is %s of %s",
+            node->name, NEAP_MAX_RANK, ids->name, shape_text(ids).text, dtype_rows[ids->dtype].name);
   outputs[0] = value_like(ids);
   outputs[0].dtype = table->dtype;
   outputs[0].dims[outputs[0].rank++] = table->dims[1];
@@ -247,9 +254,9 @@ neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (rank < 1 || rank > NEAP_MAX_RANK || dims == NULL)
-    return builder_fail(b,
-                        neap_fail(NEAP_INVALID_ARGUMENT, "reshape of '%s': 1 to %d dimensions are possible",
-                                  t->name, NEAP_MAX_RANK));
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "reshape of '%s' %s to %d dimensions: 1 to %d are possible", t->name,
+                                     shape_text(t).text, rank, NEAP_MAX_RANK));
   int64_t shape[NEAP_MAX_RANK], known = 1;
   int open = -1;
   bool fits = true;
@@ -267,9 +274,10 @@ neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t
     fits = fits && known == t->elements;
   }
   if (!fits)
-    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "reshape of '%s': the new shape does not have its %lld elements",
-                                     t->name, (long long)t->elements));
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "reshape of '%s' %s to %s: the new shape does not have its %lld elements", t->name,
+                     shape_text(t).text, dims_text(rank, dims).text, (long long)t->elements));
   return builder_view(b, x, rank, shape);
 }
 

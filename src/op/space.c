@@ -17,9 +17,9 @@ static neap_status infer_crop(const struct neap_graph *graph, const struct node 
                       a->height <= x->dims[2] && a->top <= x->dims[2] - a->height && a->width <= x->dims[3] &&
                       a->left <= x->dims[3] - a->width;
   RETURN_IF(!inside, NEAP_INVALID_ARGUMENT,
-            "Crop '%s': %lldx%lld pixels from (%lld, %lld) are not inside '%s' of %lldx%lld", node->name,
+            "Crop '%s': %lldx%lld pixels from (%lld, %lld) are not inside '%s' %s", node->name,
             (long long)a->height, (long long)a->width, (long long)a->top, (long long)a->left, x->name,
-            (long long)x->dims[2], (long long)x->dims[3]);
+            shape_text(x).text);
   outputs[0] = value_like(x);
   outputs[0].dims[2] = a->height;
   outputs[0].dims[3] = a->width;

@@ -1,22 +1,38 @@
 /* Optimizers: updates of a parameter and its states. */
 #include "op/op.h"
 
-static const struct attribute_row attributes[] = {
-    ATTRIBUTE(update.rate, REAL),     ATTRIBUTE(update.momentum, REAL), ATTRIBUTE(update.weight_decay, REAL),
-    ATTRIBUTE(update.beta1, REAL),    ATTRIBUTE(update.beta2, REAL),    ATTRIBUTE(update.epsilon, REAL),
+static const struct attribute_row sgd_attributes[] = {
+    ATTRIBUTE(update.rate, REAL),
+    ATTRIBUTE(update.weight_decay, REAL),
+    ATTRIBUTE(update.momentum, REAL),
     ATTRIBUTE(update.nesterov, FLAG),
+};
+static const struct attribute_row adam_attributes[] = {
+    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.beta1, REAL),
+    ATTRIBUTE(update.beta2, REAL), ATTRIBUTE(update.epsilon, REAL),
+};
+static const struct attribute_row rmsprop_attributes[] = {
+    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.momentum, REAL),
+    ATTRIBUTE(update.beta2, REAL), ATTRIBUTE(update.epsilon, REAL),
+};
+static const struct attribute_row lion_attributes[] = {
+    ATTRIBUTE(update.rate, REAL),
+    ATTRIBUTE(update.weight_decay, REAL),
+    ATTRIBUTE(update.beta1, REAL),
+    ATTRIBUTE(update.beta2, REAL),
 };
 
 const struct op_row op_row_sgd = {"SGD", "update: momentum, Nesterov, weight decay",
-                                  ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
+                                  ROW_ATTRIBUTES(sgd_attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_adamw = {"AdamW", "update: Adam with decoupled weight decay",
-                                    ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
+                                    ROW_ATTRIBUTES(adam_attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_adam = {"Adam", "update: moments of the gradient, weight decay in it",
-                                   ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
+                                   ROW_ATTRIBUTES(adam_attributes), .any_place = true, .split = {15, 0, 0}};
 const struct op_row op_row_rmsprop = {"RMSprop", "update: gradient over its root mean square, momentum",
-                                      ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
+                                      ROW_ATTRIBUTES(rmsprop_attributes), .any_place = true,
+                                      .split = {15, 0, 0}};
 const struct op_row op_row_lion = {"Lion", "update: sign of an interpolated momentum",
-                                   ROW_ATTRIBUTES(attributes), .any_place = true, .split = {15, 0, 0}};
+                                   ROW_ATTRIBUTES(lion_attributes), .any_place = true, .split = {15, 0, 0}};
 
 /* ---- Clipping ---- */
 
@@ -32,6 +48,10 @@ const struct op_row op_row_clip_gradient = {"ClipGradient",
 const struct op_row op_row_squared_norm = {"SquaredNorm",     "sum of squares",
                                            .output_count = 1, ROW_ATTRIBUTES(clip_attributes),
                                            .any_place = true, .split = {1, 0, 1}};
-const struct op_row op_row_clip_coefficient = {
-    "ClipCoefficient",          "what scales gradients down to a norm", .output_count = 1,
-    ROW_INPLACE(inplace_first), ROW_ATTRIBUTES(clip_attributes),        .any_place = true};
+const struct op_row op_row_clip_coefficient = {"ClipCoefficient",
+                                               "what scales gradients down to a norm",
+                                               .output_count = 1,
+                                               ROW_INPLACE(inplace_first),
+                                               ROW_ATTRIBUTES(clip_attributes),
+                                               .any_place = true,
+                                               .statistics = 1};

@@ -9,8 +9,10 @@ struct window_axis {
   bool ceil;
 };
 
-/* Windows along an axis: (size + 2 padding - dilation (window - 1) - 1) / stride + 1, or an error that names
- * the node. Rounded up, a last window must still begin inside the image or the padding before it. */
-neap_status window_count(const struct node *node, struct window_axis axis, int64_t *count);
+/* Windows along an axis of `x`: (size + 2 padding - dilation (window - 1) - 1) / stride + 1, or an error that
+ * names the node and the shape. Rounded up, a last window must still begin inside the image or the padding
+ * before it. */
+neap_status window_count(const struct node *node, const struct tensor *x, struct window_axis axis,
+                         int64_t *count);
 
 #endif

@@ -93,3 +93,11 @@ for table in models planners ops; do
   expect 0 "$neap" $table --json
   has $table.0.name $table.0.summary
 done
+
+# The operators: what they take and are given, in columns.
+has ops.0.types.0 ops.0.attributes.0.name ops.0.attributes.0.type ops.0.attributes.0.count
+same "$(field ops.0.name) $(field ops.0.attributes.0.name) $(field ops.0.attributes.0.default)" "Conv stride 1" "the first operator"
+expect 0 "$neap" ops
+grep -q '^Relu  *f32 bf16 f16  max(0, x)$' out || fail "neap ops: Relu has no types"
+grep -q '^  *stride integer = 1, dilation integer = 1' out || fail "neap ops: Conv has no attributes"
+[ "$(awk 'length > 120' out | wc -l)" = 0 ] || fail "neap ops: a line is longer than 120 columns"

@@ -119,6 +119,7 @@ OPERATORS: dict[str, list[Any]] = {
     "input": [c_char_p, c_int, c_int, Dims],
     "parameter": [c_char_p, c_int, Dims, ParameterOptions],
     "conv": [Tensor, ConvOptions],
+    "conv_with": [Tensor, Tensor, Tensor, ConvOptions],
     "conv_transposed": [Tensor, ConvTransposedOptions],
     "batch_norm": [Tensor, BatchNormOptions],
     "layer_norm": [Tensor, c_float],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ TENSORS = {
     "image": (native.F32, [2, 6, 8, 10]),
     "other": (native.F32, [3, 6, 8, 10]),
     "channel": (native.F32, [2, 1, 8, 10]),
+    "kernels": (native.F32, [3, 6, 3, 3]),
     "cube": (native.F32, [4, 5, 6]),
     "matrix": (native.F32, [4, 5]),
     "wide": (native.F32, [4, 7]),
@@ -65,7 +67,8 @@ def call(name: str, *arguments: Any, **options: Any) -> Call:
 
 # One of each operator that is as it should be.
 ALLOWED = [
-    call("conv", "image", filters=3, size=3), call("conv_transposed", "image", filters=3, size=3), call("batch_norm", "image"),
+    call("conv", "image", filters=3, size=3), call("conv_with", "image", "kernels", -1), call("conv_transposed", "image", filters=3, size=3),
+    call("batch_norm", "image"),
     call("layer_norm", "image", 0), call("rms_norm", "image", 0), call("group_norm", "image", 3, 0),
     call("relu", "image"), call("relu6", "image"), call("gelu", "image"), call("gelu_tanh", "image"), call("silu", "image"),
     call("sigmoid", "image"), call("tanh", "image"), call("exp", "image"), call("log", "image"), call("sqrt", "image"),
@@ -149,7 +152,7 @@ REFUSED = [
     call("expand", "line", [0, 7]), call("expand", "line", [HUGE, HUGE, 7]), call("expand", "line", [1, 1, 1, 1, 1, 1, 1, 1, 7]),
     call("expand", "numbers", [3, 2, 6, 8, 10]), call("expand", "line", [1152921504606846976, 7]),
     call("softmax", "image", 4), call("softmax", "image", -5), call("softmax", "numbers", 0), call("softmax", "image", -(2**31)),
-    call("transpose", "image", [0, 0, 1, 2]), call("transpose", "image", [0, 1, 2, 4]), call("transpose", "image", [0, 1, 2, -1]),
+    call("transpose", "image", [0, 0, 1, 2]), call("transpose", "image", [0, 1, 2, 4]), call("transpose", "image", [0, 1, 2, -2]),
     call("transpose", "numbers", None), call("transpose", "image", [0, 1, 2, -(2**31)]),
     call("gather", "matrix", "line"), call("gather", "cube", "ids"), call("gather", "numbers", "ids"), call("gather", "matrix", "mask"),
     call("gather", "matrix", "deep"),
@@ -158,10 +161,10 @@ REFUSED = [
     call("matmul", "matrix", "matrix", False, False), call("matmul", "line", "matrix", False, False),
     call("matmul", "image", "other", False, True), call("matmul", "numbers", "numbers", False, True),
     call("concat", ["image", "other"], 2), call("concat", [], 0), call("concat", None, 0), call("concat", ["image", "image"], 4),
-    call("concat", ["image", "image"], -1), call("concat", ["image", "cube"], 0), call("concat", ["image", "numbers"], 0),
+    call("concat", ["image", "image"], -5), call("concat", ["image", "cube"], 0), call("concat", ["image", "numbers"], 0),
     call("concat", ["numbers", "numbers"], 0), call("concat", ["image", "image"], 2**31 - 1),
     call("slice", "image", 1, 0, 0), call("slice", "image", 1, 3, 4), call("slice", "image", 1, -1, 2), call("slice", "image", 1, 2, -1),
-    call("slice", "image", 4, 0, 1), call("slice", "image", -1, 0, 1), call("slice", "image", 1, MOST, 2),
+    call("slice", "image", 4, 0, 1), call("slice", "image", -5, 0, 1), call("slice", "image", 1, MOST, 2),
     call("slice", "image", 1, 2, MOST), call("slice", "numbers", 1, 0, 1), call("slice", "image", -(2**31), 0, 1),
     call("local_response_norm", "cube"), call("local_response_norm", "image", size=-1), call("local_response_norm", "image", alpha=NAN),
     call("local_response_norm", "image", k=-1), call("local_response_norm", "image", size=MOST), call("local_response_norm", "numbers"),
@@ -201,6 +204,49 @@ REFUSED = [
     call("smooth_l1_loss", "matrix", "matrix", NAN), call("smooth_l1_loss", "numbers", "image", 1),
 ]  # fmt: skip
 
+# What the messages say of shapes: one row of each kind.
+MESSAGES = [
+    (call("add", "matrix", "wide"), "Add 'add1': shapes [4, 5] of 'matrix' and [4, 7] of 'wide' do not broadcast; dimension 1 is 5 and 7"),
+    (call("multiply", "matrix", "image"), "shapes [4, 5] of 'matrix' and [2, 6, 8, 10] of 'image' do not broadcast; dimension 2 is 4 and 8"),
+    (call("divide", "image", "numbers"), "'image' [2, 6, 8, 10] is of f32 and 'numbers' [2, 6, 8, 10] of i32, but both must be of one type"),
+    (call("relu", "mask"), "Relu 'relu1' takes a tensor of real numbers, but 'mask' is [4] of u8"),
+    (call("where", "mask", "image", "matrix"), "'image' is [2, 6, 8, 10] and 'matrix' is [4, 5], but both must be of one shape"),
+    (call("where", "mask", "matrix", "matrix"), "the mask 'mask' is [4] of u8; it must be of u8 and broadcast to [4, 5] of 'matrix'"),
+    (call("mse_loss", "image", "channel"), "'image' is [2, 6, 8, 10] and 'channel' is [2, 1, 8, 10], but both must be of one shape"),
+    (call("softmax_cross_entropy", "cube", "ids", 0), "the labels of 'cube' [4, 5, 6] must be [4, 6] of i32, but 'ids' is [4] of i32"),
+    (call("softmax_cross_entropy", "line", "ids", 0), "takes logits [N, classes, pixels...] of real numbers, but 'line' is [7] of f32"),
+    (call("conv_with", "image", "channel", -1), "'image' [2, 6, 8, 10] with 1 groups takes weights [filters, channels / groups, rows, columns], but 'channel' is [2, 1, 8, 10]"),
+    (call("conv", "cube", filters=3, size=3), "Conv: 3 filters of 3 x 3 in 1 groups do not fit 'cube' [4, 5, 6], which must be [N, C, H, W]"),
+    (call("conv", "image", filters=3, size=9), "does not fit the 8 pixels of 'image' [2, 6, 8, 10]"),
+    (call("conv_transposed", "cube", filters=3, size=3), "do not fit 'cube' [4, 5, 6], which must be [N, C, H, W]"),
+    (call("conv_transposed", "image", filters=3, size=1, padding=40), "padding 40 leaves nothing of the 8 pixels of 'image' [2, 6, 8, 10]"),
+    (call("linear_with", "matrix", "wide", -1), "'matrix' [4, 5] takes weights [outputs, 5], but 'wide' is [4, 7]"),
+    (call("linear_with", "matrix", "matrix", "line"), "the bias must be [4], but 'line' is [7]"),
+    (call("linear", "line", 3, True), "Linear to 3 outputs of 'line' [7]: it must be [..., K] with 2 dimensions or more"),
+    (call("matmul", "matrix", "wide", False, True), "'matrix' [4, 5] and 'wide' [4, 7] as its transpose must be [..., m, k] and [..., k, n] with one k"),
+    (call("matmul", "image", "other", False, True), "shapes [2, 6, 8, 10] of 'image' and [3, 6, 8, 10] of 'other' do not broadcast; dimension 0 is 2 and 3"),
+    (call("batch_norm", "line"), "takes [N, C, ...] of real numbers, but 'line' is [7] of f32"),
+    (call("group_norm", "image", 4, 0), "'image' [2, 6, 8, 10] must be [N, C, ...] with a C that 4 groups divide"),
+    (call("max_pool", "image", size=2, padding=2), "MaxPool 'max_pool1' of 'image' [2, 6, 8, 10]: the window is 2 pixels wide and its padding 2"),
+    (call("global_average_pool", "matrix"), "takes [N, C, pixels...] of real numbers, but 'matrix' is [4, 5] of f32"),
+    (call("adaptive_average_pool", "image", 0), "'image' [2, 6, 8, 10] cannot be made 0 rows and columns"),
+    (call("crop", "image", top=7, height=2, width=1), "2x1 pixels from (7, 0) are not inside 'image' [2, 6, 8, 10]"),
+    (call("resize", "image", 0, 3, False), "'resize1' [2, 6, 0, 3]: dimension 2 is 0, but must be at least 1"),
+    (call("sum", "image", [4], False), "Sum 'sum1': 'image' [2, 6, 8, 10] has no axis 4"),
+    (call("sum", "image", [1, 1], False), "Sum 'sum1': axis 1 of 'image' [2, 6, 8, 10] stands twice"),
+    (call("sum", "image", [], False), "Sum 'sum1': give one or more of the 4 axes of 'image' [2, 6, 8, 10]"),
+    (call("expand", "image", [2, 7, 8, 10]), "'image' [2, 6, 8, 10] cannot be made [2, 7, 8, 10]; dimension 1 is 6, and only 1 can be made longer"),
+    (call("expand", "image", [8, 10]), "expand of 'image' [2, 6, 8, 10] to 2 dimensions: 4 to 8 are possible"),
+    (call("softmax", "image", 4), "Softmax 'softmax1': 'image' [2, 6, 8, 10] has no axis 4; -4 to 3 are possible"),
+    (call("slice", "image", -5, 0, 1), "Slice 'slice1': 'image' [2, 6, 8, 10] has no axis -5; -4 to 3 are possible"),
+    (call("concat", ["line", "line"], -2), "Concat 'concat1': 'line' [7] has no axis -2; -1 to 0 are possible"),
+    (call("transpose", "image", [0, 0, 1, 2]), "the order [0, 0, 1, 2] must have each axis of 'image' [2, 6, 8, 10] once"),
+    (call("concat", ["image", "other"], 2), "'image' [2, 6, 8, 10] and 'other' [3, 6, 8, 10] must be equal in all but axis 2"),
+    (call("slice", "image", 1, 3, 4), "axis 1 of 'image' [2, 6, 8, 10] has 6 elements; there are no 4 from 3 on"),
+    (call("gather", "matrix", "line"), "numbers of rows must be of i32 with fewer than 8 dimensions, but 'line' is [7] of f32"),
+    (call("reshape", "image", [7, -1]), "reshape of 'image' [2, 6, 8, 10] to [7, -1]: the new shape does not have its 960 elements"),
+]  # fmt: skip
+
 NO_TENSORS = (-1, -(2**31), 999, 2**31 - 1)
 
 # What should be refused: a bias of fewer elements is read past its end, integers are read as if they were real.
@@ -235,13 +281,19 @@ def test_refused(library: native.Library, row: Call) -> None:
         refused(n, row.run(n, declare(n)), (native.INVALID_ARGUMENT, TOO_LARGE))
 
 
+@pytest.mark.parametrize("row,message", MESSAGES, ids=str)
+def test_message(library: native.Library, row: Call, message: str) -> None:
+    with native.network(library) as n, pytest.raises(native.Failed, match=re.escape(message)):
+        n.finish(row.run(n, declare(n)))
+
+
 @pytest.mark.parametrize("row", UNCHECKED, ids=str)
 def test_refused_by_linear_with(library: native.Library, row: Call) -> None:
     with native.network(library) as n:
         refused(n, row.run(n, declare(n)))
 
 
-@pytest.mark.parametrize("axis,count", [(1, 4), (1, 0), (1, -3), (4, 2)])
+@pytest.mark.parametrize("axis,count", [(1, 4), (1, 0), (1, -3), (4, 2), (-3, 4), (-5, 2), (-(2**31), 2)])
 def test_refused_split(library: native.Library, axis: int, count: int) -> None:
     with native.network(library) as n:
         parts = n.split(declare(n)["image"], axis, count)

@@ -126,9 +126,13 @@ int write_text_file(const char *path, const char *text, size_t length);
 struct source {
   const char *model, *file;
   int64_t batch, image[3], classes; /* 0: the model's usual */
-  int optimizer, convolution, backend, costs, variant, threads;
+  int optimizer, convolution, backend, costs, variant, precision, threads;
   double momentum;
 };
+
+#define PRECISION_WORDS "f32|bf16|f16"
+neap_dtype precision_dtype(int word);
+const char *precision_name(int word);
 
 /* In the order of neap_optimizer. */
 #define OPTIMIZER_WORDS "sgd|adamw|adam|rmsprop|lion"
@@ -150,6 +154,7 @@ struct source {
   SOURCE_OPTION(settings, "--costs", "roofline|measured", "where the costs come from (roofline)", OPTION_WORD, costs, 0), \
   SOURCE_OPTION(settings, "--variant", "auto|base|mask", \
                 "what ReLU keeps: its output, or bits where they do (auto, by plan)", OPTION_WORD, variant, 0), \
+  SOURCE_OPTION(settings, "--precision", PRECISION_WORDS, "storage of values, parameters and optimizer states (f32)", OPTION_WORD, precision, 0), \
   SOURCE_OPTION(settings, "--threads", "N", "threads that it will run on (all cores)", OPTION_INT, threads, 1)
 /* clang-format on */
 

@@ -3,6 +3,14 @@
 
 #include "cli.h"
 
+static const struct {
+  neap_dtype dtype;
+  const char *name;
+} precisions[] = {{NEAP_F32, "f32"}, {NEAP_BF16, "bf16"}, {NEAP_F16, "f16"}};
+
+neap_dtype precision_dtype(int word) { return precisions[word].dtype; }
+const char *precision_name(int word) { return precisions[word].name; }
+
 static neap_session_options source_session(const struct source *source) {
   return (neap_session_options){.optimizer = (neap_optimizer)source->optimizer,
                                 .momentum = (float)source->momentum,
@@ -10,7 +18,8 @@ static neap_session_options source_session(const struct source *source) {
                                 .backend = (neap_backend)source->backend,
                                 .costs = (neap_costs)source->costs,
                                 .variant = (neap_variant)source->variant,
-                                .threads = source->threads};
+                                .threads = source->threads,
+                                .precision = precision_dtype(source->precision)};
 }
 
 static neap_model_options source_shape(const struct source *source) {
@@ -54,6 +63,7 @@ static const char *option_for_model(const struct source *source) {
          : source->backend != usual.backend         ? "--backend"
          : source->costs != usual.costs             ? "--costs"
          : source->variant != usual.variant         ? "--variant"
+         : source->precision != usual.precision     ? "--precision"
                                                     : NULL;
 }
 

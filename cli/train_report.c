@@ -40,9 +40,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (s->optimizer == NEAP_SGD || (s->optimizer == NEAP_RMSPROP && s->momentum > 0))
     fprintf(f, ", %s %g", s->nesterov ? "Nesterov momentum" : "momentum", s->momentum);
   fprintf(f, ", weight decay %g\n", s->weight_decay);
-  fprintf(f, "arithmetic    %s, convolutions %s, seed %lld\n",
-          s->backend == NEAP_CPU ? "f32" : "double, plain C", convolutions[s->convolution],
-          (long long)s->seed);
+  fprintf(f, "arithmetic    %s, stored in %s, convolutions %s, seed %lld\n",
+          s->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(s->precision),
+          convolutions[s->convolution], (long long)s->seed);
 }
 
 static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
@@ -200,6 +200,7 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                 (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
                 (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
                 "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  json_object_set_new(memory, "precision", json_string(precision_name(s->precision)));
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",
                         costs_too_much(m->cost, m->base_cost) && report->affordable > 0

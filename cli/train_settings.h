@@ -12,7 +12,7 @@ struct train_settings {
   int64_t batch, image[3], classes, steps, epochs, seed, checkpoint_steps;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, time_limit;
-  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, threads;
+  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision, threads;
   bool nesterov, force, json;
 };
 

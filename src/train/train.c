@@ -109,11 +109,13 @@ static json_t *mean_of_data(const struct data_set *data) {
   return mean;
 }
 
-/* What was not asked for leaves no trace: a checkpoint of before there was clipping stays what it was. */
-static bool add_clipping(json_t *settings, const neap_session_options *s) {
+/* What was not asked for leaves no trace: a checkpoint of before there was such a thing stays what it was. */
+static bool add_unusual(json_t *settings, const neap_session_options *s) {
   bool ok = true;
+  if (s->precision != NEAP_F32)
+    ok = json_object_set_new(settings, "precision", json_string(dtype_rows[s->precision].name)) == 0;
   if (s->clip_value != 0)
-    ok = json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
+    ok = ok && json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
   if (s->clip_norm != 0)
     ok = ok && json_object_set_new(settings, "clip_norm", json_real((double)s->clip_norm)) == 0;
   for (int i = 0; ok && i < s->group_count; i++) {
@@ -154,7 +156,7 @@ static neap_status make_settings(struct training *t) {
                 "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
                 t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
                 "drop_factor", t->rate.drop_factor);
-  bool ok = t->settings != NULL && add_clipping(t->settings, s);
+  bool ok = t->settings != NULL && add_unusual(t->settings, s);
   if (ok && learning_rate_depends_on_length(o))
     ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
   RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,

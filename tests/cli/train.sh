@@ -130,6 +130,23 @@ if grep -q -- "--conv direct" err; then fail "direct would not fit it either"; f
 expect 0 "${train[@]}" --steps 3 --budget 85% --time-limit 0.5 --json
 same "$(field weights_sha256)" "$weights" "weights with a plan that had its time"
 
+# Storage in 16 bits: two thirds of the memory at most, the same bits with every budget, and the plan of "neap plan".
+for precision in bf16 f16; do
+  expect 0 "${train[@]}" --steps 3 --precision $precision --json
+  stored=$(field weights_sha256) most=$(field planned_peak_bytes)
+  [ "$stored" != "$weights" ] && same "$(field precision)" $precision "the precision"
+  [ $((3 * most)) -lt $((2 * everything)) ] || fail "$precision takes $most of $everything bytes"
+  expect 0 "${train[@]}" --steps 3 --precision $precision --budget min --json
+  same "$(field weights_sha256)" "$stored" "weights in $precision with the least budget"
+  expect 0 "${train[@]}" --steps 2 --schedule constant --precision $precision --out $precision-run
+  expect 0 "$neap" train --resume $precision-run --steps 3 --json
+  resumed=$(field weights_sha256)
+  expect 0 "${train[@]}" --steps 3 --schedule constant --precision $precision --json
+  same "$(field weights_sha256)" "$resumed" "weights in $precision of a run that is resumed"
+done
+expect 2 "${train[@]}" --precision f8
+says f32
+
 # Data and files that are not there.
 expect 1 "${train[@]}" --data cifar10:missing --steps 1
 says missing

@@ -23,6 +23,7 @@ enum option_kind {
   OPTION_SWITCH,  /* bool; takes no value */
   OPTION_TEXT,    /* const char * */
   OPTION_INTEGER, /* int64_t, at least `least` */
+  OPTION_AUTO,    /* the same, or "auto": -1 */
   OPTION_INT,     /* int, at least `least` */
   OPTION_NUMBER,  /* double, at least `least`, and below `below` where that is not 0 */
   OPTION_IMAGE,   /* int64_t[3]: "CxHxW", each at least 1 */
@@ -126,6 +127,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 struct source {
   const char *model, *file;
   int64_t batch, image[3], classes; /* 0: the model's usual */
+  int64_t micro_batch;              /* 0: the batch */
   int optimizer, convolution, backend, costs, variant, precision, threads;
   double momentum;
 };
@@ -145,6 +147,7 @@ const char *precision_name(int word);
 #define SOURCE_OPTIONS(settings) \
   SOURCE_OPTION(settings, "--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0), \
   SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
+  SOURCE_OPTION(settings, "--micro-batch", "N", "images of a micro-batch, several of which make a step (the batch)", OPTION_INTEGER, micro_batch, 1), \
   SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
   SOURCE_OPTION(settings, "--classes", "N", "of labels, or of pixels with the background (the model's usual)", OPTION_INTEGER, classes, 1), \
   SOURCE_OPTION(settings, "--optimizer", OPTIMIZER_WORDS, "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \

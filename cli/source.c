@@ -12,18 +12,20 @@ neap_dtype precision_dtype(int word) { return precisions[word].dtype; }
 const char *precision_name(int word) { return precisions[word].name; }
 
 static neap_session_options source_session(const struct source *source) {
-  return (neap_session_options){.optimizer = (neap_optimizer)source->optimizer,
-                                .momentum = (float)source->momentum,
-                                .convolution = (neap_convolution)source->convolution,
-                                .backend = (neap_backend)source->backend,
-                                .costs = (neap_costs)source->costs,
-                                .variant = (neap_variant)source->variant,
-                                .threads = source->threads,
-                                .precision = precision_dtype(source->precision)};
+  return (neap_session_options){
+      .optimizer = (neap_optimizer)source->optimizer,
+      .momentum = (float)source->momentum,
+      .convolution = (neap_convolution)source->convolution,
+      .backend = (neap_backend)source->backend,
+      .costs = (neap_costs)source->costs,
+      .variant = (neap_variant)source->variant,
+      .threads = source->threads,
+      .micro_batches = source->micro_batch > 0 ? (int32_t)(source->batch / source->micro_batch) : 1,
+      .precision = precision_dtype(source->precision)};
 }
 
 static neap_model_options source_shape(const struct source *source) {
-  return (neap_model_options){.batch = source->batch,
+  return (neap_model_options){.batch = source->micro_batch > 0 ? source->micro_batch : source->batch,
                               .image = {source->image[0], source->image[1], source->image[2]},
                               .classes = source->classes};
 }
@@ -55,6 +57,7 @@ static const struct source usual = SOURCE_DEFAULTS;
  */
 static const char *option_for_model(const struct source *source) {
   return source->batch != usual.batch               ? "--batch"
+         : source->micro_batch != usual.micro_batch ? "--micro-batch"
          : source->image[0] != usual.image[0]       ? "--image"
          : source->classes != usual.classes         ? "--classes"
          : source->optimizer != usual.optimizer     ? "--optimizer"
@@ -84,6 +87,9 @@ int source_open(const struct verb *verb, struct source *source, const char *file
     status = neap_step_read(file, step);
   } else {
     if (source->batch == 0) status = usual_batch(source);
+    if (status == NEAP_OK && source->micro_batch > 0 && source->batch % source->micro_batch != 0)
+      return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld",
+                          (long long)source->micro_batch, (long long)source->batch);
     if (status == NEAP_OK) status = source_step(source, step);
   }
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);

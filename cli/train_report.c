@@ -24,7 +24,10 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   static const char *const convolutions[] = {"auto", "direct", "winograd"};
   const struct train_settings *s = r->settings;
   FILE *f = r->file;
-  fprintf(f, "model         %s, batch %lld\n", s->model, (long long)s->batch);
+  fprintf(f, "model         %s, batch %lld", s->model, (long long)s->batch);
+  if (s->micro_batch > 0) fprintf(f, " in micro-batches of %lld", (long long)s->micro_batch);
+  if (s->micro_batch == NEAP_MICRO_BATCH_AUTO) fputs(" in the largest micro-batches that fit", f);
+  fputc('\n', f);
   fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
           s->augment == 0 ? "crops and flips where the data has them" : "not augmented");
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
@@ -200,6 +203,7 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                 (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
                 (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
                 "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
   json_object_set_new(memory, "precision", json_string(precision_name(s->precision)));
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",

@@ -9,10 +9,11 @@ enum { TRAIN_OPTION_LIMIT = 48 };
 struct train_settings {
   const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan;
   struct budget budget;
-  int64_t batch, image[3], classes, steps, epochs, seed, checkpoint_steps;
+  int64_t batch, micro_batch, image[3], classes, steps, epochs, seed, checkpoint_steps;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, time_limit;
-  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision, threads;
+  int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision,
+      threads;
   bool nesterov, force, json;
 };
 

@@ -376,6 +376,7 @@ typedef struct neap_session_options {
   int threads;          /* 0: all cores of the machine */
   uint64_t seed;        /* initial parameters and random operators */
   bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
+  int32_t micro_batches; /* that a step has, each as large as the graph's batch; 0: 1 */
   neap_dtype precision; /* BF16 or F16: values, parameters and optimizer states are stored in it; inputs,
                            losses and what norms need in f32 */
 } neap_session_options;
@@ -401,6 +402,12 @@ typedef struct neap_step_result {
 
 /* One training step. A loss that is not finite is no failure: look at it. `result` may be NULL. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
+
+/* One of the micro-batches of a step, each with inputs of its own; the last one updates. `share`: of the whole
+ * step's loss, which this one's counts as: its labels that count by those of all. neap_session_step takes equal
+ * shares. In between nothing can be saved, loaded or digested. `result` is the micro-batch's. */
+neap_status neap_session_micro_step(neap_session *session, float learning_rate, float share,
+                                    neap_step_result *result);
 
 /* Loss and accuracy of the batch by running statistics, without dropout. Changes no variable. */
 neap_status neap_session_evaluate(neap_session *session, neap_step_result *result);
@@ -472,11 +479,15 @@ typedef struct neap_train_progress {
   const neap_memory *memory;
 } neap_train_progress;
 
+enum { NEAP_MICRO_BATCH_AUTO = -1 };
+
 typedef struct neap_train_options {
   const char *model, *data; /* "wrn-28-2"; "cifar10:DIR", "mnist:DIR", "synthetic" */
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
+  int64_t micro_batch;   /* images; divides the batch. 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit. The
+                            session's own number of micro-batches follows from it */
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
@@ -498,7 +509,7 @@ typedef struct neap_train_options {
 } neap_train_options;
 
 typedef struct neap_train_result {
-  int64_t batch, parameters, steps;
+  int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
   neap_memory memory;
@@ -559,6 +570,11 @@ neap_status neap_checkpoint_command(const char *folder, char **text);
  * fraction is one of what keeping everything needs at `shape->batch`. */
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
                                const neap_session_options *options, int64_t *largest);
+
+/* The largest micro-batch, a divisor of `shape->batch`, with which a ready-made model fits the budget; 1 where
+ * none does. A fraction is one of what keeping everything needs with the whole batch. */
+neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
+                                     const neap_session_options *options, int64_t *largest);
 
 /* ---- 6. Plan without data ---- */
 

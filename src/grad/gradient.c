@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Marks what a gradient flows to: parameters that are not frozen, and values that are made from such. */
 static void mark_needed(const struct neap_graph *graph, bool *needed) {
@@ -16,10 +17,18 @@ static void mark_needed(const struct neap_graph *graph, bool *needed) {
   }
 }
 
+/* The state of a parameter by its name, made where there is none. */
 static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix, int32_t *id) {
   struct tensor state = graph->tensors.data[parameter];
   char name[512];
   snprintf(name, sizeof name, "%s.%s", state.name, suffix);
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const struct tensor *known = &graph->tensors.data[t];
+    *id = (int32_t)t;
+    if (known->role == NEAP_ROLE_STATE && known->state_of != NULL && strcmp(known->name, name) == 0)
+      return NEAP_OK;
+  }
+  state.state_of = state.name;
   state.name = name;
   state.role = NEAP_ROLE_STATE;
   state.initial = NEAP_INITIAL_ZERO;
@@ -97,15 +106,8 @@ static neap_status clip(struct neap_graph *graph, float value, int32_t coefficie
                   like, gradient);
 }
 
-static neap_status add_update(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
-                              int32_t gradient) {
-  int32_t inputs[4] = {parameter, gradient, NO_TENSOR, NO_TENSOR}, updates[3] = {parameter}, count = 1;
-  const struct optimizer_row *row = &optimizer_rows[o->kind];
-  for (int32_t k = 0; k < 2 && row->states[k] != NULL; k++) {
-    if (k == row->momentum_state && o->momentum == 0) continue;
-    TRY(add_state(graph, parameter, row->states[k], &inputs[2 + k]));
-    updates[count++] = inputs[2 + k];
-  }
+/* Numbers of the optimizer for a parameter: those of the first group that it is in, or the usual ones. */
+static struct update_attributes numbers_for(const struct optimizer *o, const char *parameter) {
   struct update_attributes a = {.rate = 1,
                                 .momentum = o->momentum,
                                 .weight_decay = o->weight_decay,
@@ -114,18 +116,72 @@ static neap_status add_update(struct neap_graph *graph, const struct optimizer *
                                 .epsilon = o->epsilon,
                                 .nesterov = o->nesterov};
   for (int i = o->group_count; i-- > 0;)
-    if (fnmatch(o->groups[i].pattern, graph->tensors.data[parameter].name, 0) == 0) {
+    if (fnmatch(o->groups[i].pattern, parameter, 0) == 0) {
       a.rate = o->groups[i].rate;
       a.weight_decay = o->groups[i].weight_decay;
     }
-  return graph_add_node(graph, (struct node){.name = graph->tensors.data[parameter].name,
-                                             .op = row->op,
+  return a;
+}
+
+static neap_status add_update_node(struct neap_graph *graph, enum op op, const struct optimizer *o,
+                                   const int32_t *inputs, int32_t input_count, const int32_t *updates,
+                                   int32_t update_count) {
+  const char *name = graph->tensors.data[inputs[0]].name;
+  return graph_add_node(graph, (struct node){.name = name,
+                                             .op = op,
                                              .pass = NEAP_PASS_UPDATE,
-                                             .attributes.update = a,
+                                             .attributes.update = numbers_for(o, name),
                                              .inputs = inputs,
-                                             .input_count = row->states[1] != NULL ? 4 : 3,
+                                             .input_count = input_count,
                                              .updates = updates,
-                                             .update_count = count});
+                                             .update_count = update_count});
+}
+
+/* The states that the rule has for a parameter; NO_TENSOR: not that one. */
+static neap_status add_states(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                              int32_t states[2]) {
+  const struct optimizer_row *row = &optimizer_rows[o->kind];
+  for (int32_t k = 0; k < 2; k++) {
+    states[k] = NO_TENSOR;
+    if (row->states[k] != NULL && (k != row->momentum_state || o->momentum != 0))
+      TRY(add_state(graph, parameter, row->states[k], &states[k]));
+  }
+  return NEAP_OK;
+}
+
+static neap_status add_update(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                              int32_t gradient) {
+  int32_t inputs[4] = {parameter, gradient}, updates[3] = {parameter}, count = 1;
+  const struct optimizer_row *row = &optimizer_rows[o->kind];
+  TRY(add_states(graph, o, parameter, &inputs[2]));
+  for (int32_t k = 2; k < 4; k++)
+    if (inputs[k] != NO_TENSOR) updates[count++] = inputs[k];
+  return add_update_node(graph, row->op, o, inputs, row->states[1] != NULL ? 4 : 3, updates, count);
+}
+
+/* ---- A step of several micro-batches ---- */
+
+static bool in_parts(const struct optimizer *o) { return o->micro_batches > 1; }
+
+/* SGD with momentum adds gradients to the momentum itself: it is scaled before and read after them. */
+static bool sums_in_momentum(const struct optimizer *o) {
+  return o->kind == NEAP_SGD && o->momentum != 0 && !o->nesterov && o->clip_value == 0 && o->clip_norm == 0;
+}
+
+static neap_status add_sum(struct neap_graph *graph, int32_t parameter, int32_t *sum) {
+  TRY(add_state(graph, parameter, "gradient_sum", sum));
+  graph->tensors.data[*sum].sum = true;
+  graph->tensors.data[*sum].dtype = NEAP_F32;
+  return NEAP_OK;
+}
+
+static neap_status accumulate(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                              int32_t gradient) {
+  int32_t states[2], sum;
+  TRY(add_states(graph, o, parameter, states));
+  sum = states[0];
+  if (!sums_in_momentum(o)) TRY(add_sum(graph, parameter, &sum));
+  return add_update_node(graph, OP_ACCUMULATE, o, (int32_t[]){parameter, gradient, sum}, 3, &sum, 1);
 }
 
 /* Parameters with their gradients, in the order in which these are complete. */
@@ -159,14 +215,15 @@ static neap_status add_clipped_updates(struct neap_graph *graph, const struct op
   return NEAP_OK;
 }
 
-/* d loss / d loss = 1, as a tensor where the loss does not take that for granted. */
-static neap_status seed(struct gradient *g, const struct node *node) {
-  if (node_row(node)->seeds || g->of[node->outputs[0]] != NO_TENSOR || !g->needed[node->outputs[0]])
+/* d loss / d loss, as a tensor: 1 where the loss does not take that for granted; a micro-batch's share. */
+static neap_status seed(struct gradient *g, const struct node *node, bool parts) {
+  if ((node_row(node)->seeds && !parts) || g->of[node->outputs[0]] != NO_TENSOR ||
+      !g->needed[node->outputs[0]])
     return NEAP_OK;
   int32_t one;
   TRY(graph_add_like(g->graph, node->outputs[0], node->name, &one));
   TRY(graph_add_node(g->graph, (struct node){.name = node->name,
-                                             .op = OP_FILL,
+                                             .op = parts ? OP_LOSS_SHARE : OP_FILL,
                                              .pass = NEAP_PASS_BACKWARD,
                                              .attributes.scalar = {.a = 1},
                                              .outputs = &one,
@@ -185,7 +242,7 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
         pending[graph_storage(graph, graph->nodes.data[v].inputs[i])]++;
   for (size_t v = forward; v-- > 0;) {
     const struct node node = graph->nodes.data[v]; /* a copy: the array grows */
-    if (node.output_count > 0 && node.outputs[0] == graph->loss) TRY(seed(g, &node));
+    if (node.output_count > 0 && node.outputs[0] == graph->loss) TRY(seed(g, &node, in_parts(optimizer)));
     bool reached = node.output_count > 0 && node.outputs[0] == graph->loss;
     for (int32_t i = 0; i < node.output_count; i++) reached = reached || g->of[node.outputs[i]] >= 0;
     if (reached && node_row(&node)->gradient != NULL) TRY(node_row(&node)->gradient(g, &node));
@@ -193,6 +250,10 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
       if (node.inputs[i] == NO_TENSOR) continue;
       const int32_t t = graph_storage(graph, node.inputs[i]);
       if (--pending[t] != 0 || graph->tensors.data[t].role != NEAP_ROLE_PARAMETER || g->of[t] < 0) continue;
+      if (in_parts(optimizer)) {
+        TRY(accumulate(graph, optimizer, t, g->of[t]));
+        continue;
+      }
       if (optimizer->clip_value != 0) TRY(clip(graph, optimizer->clip_value, NO_TENSOR, &g->of[t]));
       if (optimizer->clip_norm != 0)
         updates[complete++] = (struct pending_update){t, g->of[t]};
@@ -222,4 +283,82 @@ neap_status graph_add_training(struct neap_graph *graph, const struct optimizer 
   free(pending);
   free(updates);
   return status;
+}
+
+/* ---- Before and after the micro-batches ---- */
+
+/* A graph with the parameters and states of the training graph, and for each of its sums, in order, what
+ * `add` appends. */
+typedef neap_status add_for_sum(struct neap_graph *graph, const struct optimizer *optimizer,
+                                int32_t parameter, int32_t sum, struct pending_update *updates,
+                                size_t *count);
+
+static neap_status copy_variables(const struct neap_graph *from, struct neap_graph *to, int32_t *map) {
+  for (size_t t = 0; t < from->tensors.count; t++) {
+    const struct tensor *tensor = &from->tensors.data[t];
+    const bool variable = tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE;
+    if (variable && tensor->view_of < 0) TRY(graph_add_tensor(to, *tensor, &map[t]));
+  }
+  return NEAP_OK;
+}
+
+static neap_status add_all(const struct neap_graph *training, const struct optimizer *optimizer,
+                           add_for_sum *add, struct neap_graph *graph, int32_t *map,
+                           struct pending_update *updates) {
+  size_t count = 0;
+  TRY(copy_variables(training, graph, map));
+  for (size_t v = 0; v < training->nodes.count; v++) {
+    const struct node *node = &training->nodes.data[v];
+    if (node->op == OP_ACCUMULATE)
+      TRY(add(graph, optimizer, map[node->inputs[0]], map[node->inputs[2]], updates, &count));
+  }
+  return add_clipped_updates(graph, optimizer, updates, count);
+}
+
+static neap_status make_around(const struct neap_graph *training, const struct optimizer *optimizer,
+                               add_for_sum *add, struct neap_graph **out) {
+  struct neap_graph *graph;
+  TRY(graph_create(training->name, &graph));
+  graph->loss = graph->correct = -1;
+  int32_t *map = malloc((training->tensors.count + 1) * sizeof *map);
+  struct pending_update *updates = calloc(training->tensors.count + 1, sizeof *updates);
+  const neap_status status = map != NULL && updates != NULL
+                                 ? add_all(training, optimizer, add, graph, map, updates)
+                                 : neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", training->name);
+  free(map);
+  free(updates);
+  if (status != NEAP_OK) {
+    neap_graph_free(graph);
+    return status;
+  }
+  *out = graph;
+  return NEAP_OK;
+}
+
+static neap_status add_begin(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                             int32_t sum, struct pending_update *updates, size_t *count) {
+  (void)updates, (void)count;
+  if (sums_in_momentum(o))
+    return add_update_node(graph, OP_MOMENTUM_BEGIN, o, (int32_t[]){parameter, sum}, 2, &sum, 1);
+  return add_update_node(graph, OP_CLEAR, o, &sum, 1, &sum, 1);
+}
+
+static neap_status add_end(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                           int32_t sum, struct pending_update *updates, size_t *count) {
+  if (sums_in_momentum(o))
+    return add_update_node(graph, OP_MOMENTUM_END, o, (int32_t[]){parameter, sum}, 2, &parameter, 1);
+  if (o->clip_value != 0) TRY(clip(graph, o->clip_value, NO_TENSOR, &sum));
+  if (o->clip_norm == 0) return add_update(graph, o, parameter, sum);
+  updates[(*count)++] = (struct pending_update){parameter, sum};
+  return NEAP_OK;
+}
+
+neap_status graph_begin_step(const struct neap_graph *training, const struct optimizer *optimizer,
+                             struct neap_graph **out) {
+  return make_around(training, optimizer, add_begin, out);
+}
+
+neap_status graph_end_step(const struct neap_graph *training, const struct optimizer *optimizer,
+                           struct neap_graph **out) {
+  return make_around(training, optimizer, add_end, out);
 }

@@ -11,6 +11,7 @@ struct optimizer {
   float clip_value, clip_norm;        /* 0: none */
   const neap_parameter_group *groups; /* borrowed */
   int group_count;
+  int32_t micro_batches; /* that a step has; 0: 1 */
 };
 
 /* One row an update rule, by neap_optimizer. */
@@ -29,5 +30,13 @@ extern const struct optimizer_row optimizer_rows[OPTIMIZERS];
  * that gradients never add up to a second copy of the model; where they are clipped by their norm, behind all
  * of them. On failure the graph is half made: free it. */
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer);
+
+/* With several micro-batches that graph is what each of them runs: it adds gradients up, where it can in the
+ * momentum itself, else in sums of f32, and takes the loss as the share of the whole that LossShare tells.
+ * Before the first and after the last come these two, whose residents are the training graph's. */
+neap_status graph_begin_step(const struct neap_graph *training, const struct optimizer *optimizer,
+                             struct neap_graph **out);
+neap_status graph_end_step(const struct neap_graph *training, const struct optimizer *optimizer,
+                           struct neap_graph **out);
 
 #endif

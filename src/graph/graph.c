@@ -62,6 +62,10 @@ neap_status graph_add_tensor(struct neap_graph *graph, struct tensor tensor, int
   tensor.producer = -1;
   tensor.name = region_string(&graph->region, tensor.name);
   RETURN_IF_NULL(tensor.name);
+  if (tensor.state_of != NULL) {
+    tensor.state_of = region_string(&graph->region, tensor.state_of);
+    RETURN_IF_NULL(tensor.state_of);
+  }
   TRY(vector_push(&graph->tensors, tensor));
   *id = (int32_t)graph->tensors.count - 1;
   return NEAP_OK;

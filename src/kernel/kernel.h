@@ -26,8 +26,17 @@ enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step
 struct run_context {
   uint64_t seed, step; /* step: from 0 */
   float learning_rate;
+  int32_t micro_batch, micro_batches; /* of the step, from 0; of so many (0: 1) */
+  float loss_share;                   /* of the whole step's loss, which this micro-batch's is */
   int64_t first_row; /* of a kernel that has some of the rows of its node: the first of them */
 };
+
+/* What random operators count: micro-batches since the first step. */
+static inline uint64_t run_draw(const struct run_context *context) {
+  return context->micro_batches > 1
+             ? context->step * (uint64_t)context->micro_batches + (uint64_t)context->micro_batch
+             : context->step;
+}
 
 struct kernel;
 

@@ -167,6 +167,18 @@ static struct memory_format format_like(const struct lowered *like, const struct
   return format;
 }
 
+/* What nothing has read lies in row-major order, but the states of a parameter as that does: another program
+ * updates them together. */
+static void choose_the_rest(struct lowering *l) {
+  const struct tensor *tensors = l->to->graph->tensors.data;
+  for (size_t t = 0; t < l->format.count; t++) {
+    for (size_t p = 0; !format_chosen(l->format.data[t]) && tensors[t].state_of != NULL && p < t; p++)
+      if (tensors[p].role == NEAP_ROLE_PARAMETER && strcmp(tensors[p].name, tensors[t].state_of) == 0)
+        l->format.data[t] = l->format.data[p];
+    if (!format_chosen(l->format.data[t])) l->format.data[t] = ROW_MAJOR;
+  }
+}
+
 static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
   const size_t tensors = l->from->tensors.count;
   size_t theirs = 0; /* the next resident tensor of `like` */
@@ -175,8 +187,7 @@ static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
     if (is_resident(tensor)) TRY(add_tensor(l, *tensor, format_like(like, tensor, &theirs), &l->map[t]));
   }
   for (size_t v = 0; v < l->from->nodes.count; v++) TRY(lower_node(l, &l->from->nodes.data[v]));
-  for (size_t t = 0; t < l->format.count; t++)
-    if (!format_chosen(l->format.data[t])) l->format.data[t] = ROW_MAJOR;
+  choose_the_rest(l);
   for (size_t i = 0; i < l->from->outputs.count; i++) {
     int32_t tensor;
     TRY(mapped(l, l->from->outputs.data[i].tensor, &tensor));

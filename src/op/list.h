@@ -56,6 +56,7 @@ OP(EXPAND, expand)                   /* x -> y: axes of 1 made longer, times a n
 OP(GATHER, gather)                   /* table, ids -> its rows */
 OP(GATHER_BACKWARD, gather_backward) /* ids, dy -> dtable */
 OP(FILL, fill)                       /* -> y: one number everywhere */
+OP(LOSS_SHARE, loss_share)           /* -> [1]: the micro-batch's share of the loss */
 OP(REORDER, reorder)                 /* x -> x in another memory layout; made in lowering */
 /* reduce.c */
 OP(SUM, sum)                           /* x -> y: sums over axes, times a number */
@@ -73,6 +74,10 @@ OP(ADAMW, adamw)                       /* w, dw, m, v; updates w, m, v */
 OP(ADAM, adam)                         /* w, dw, m, v; updates w, m, v */
 OP(RMSPROP, rmsprop)                   /* w, dw, v, [m]; updates w, v, m */
 OP(LION, lion)                         /* w, dw, m; updates w, m */
+OP(ACCUMULATE, accumulate)             /* w, dw, sum; updates sum: what micro-batches add up to */
+OP(CLEAR, clear)                       /* sum; updates it: 0 */
+OP(MOMENTUM_BEGIN, momentum_begin)     /* w, m; updates m: what SGD begins a step of micro-batches with */
+OP(MOMENTUM_END, momentum_end)         /* w, m; updates w: what it ends with */
 OP(SQUARED_NORM, squared_norm)         /* dw -> [1] */
 OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */

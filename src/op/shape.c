@@ -243,6 +243,9 @@ static const struct attribute_row fill_attributes[] = {ATTRIBUTE(scalar.a, REAL)
 const struct op_row op_row_fill = {"Fill", "one number everywhere; a gradient begins with 1",
                                    .output_count = 1, ROW_ATTRIBUTES(fill_attributes), .split = {0, 1, 0}};
 
+const struct op_row op_row_loss_share = {"LossShare", "a micro-batch's share of the loss: its gradient",
+                                         .output_count = 1};
+
 /* ---- Memory ---- */
 
 const struct op_row op_row_reorder = {"Reorder", "the same tensor in another memory layout",

@@ -34,6 +34,19 @@ const struct op_row op_row_rmsprop = {"RMSprop", "update: gradient over its root
 const struct op_row op_row_lion = {"Lion", "update: sign of an interpolated momentum",
                                    ROW_ATTRIBUTES(lion_attributes), .any_place = true, .split = {15, 0, 0}};
 
+/* ---- A step of several micro-batches ---- */
+
+const struct op_row op_row_accumulate = {"Accumulate", "update: a gradient added to a sum", .any_place = true,
+                                         .split = {7, 0, 0}};
+const struct op_row op_row_clear = {"Clear", "update: a sum that begins with 0", .any_place = true,
+                                    .split = {1, 0, 0}};
+const struct op_row op_row_momentum_begin = {
+    "MomentumBegin", "update: momentum and weight decay, before gradients", ROW_ATTRIBUTES(sgd_attributes),
+    .any_place = true, .split = {3, 0, 0}};
+const struct op_row op_row_momentum_end = {"MomentumEnd", "update: weights by their momentum",
+                                           ROW_ATTRIBUTES(sgd_attributes), .any_place = true,
+                                           .split = {3, 0, 0}};
+
 /* ---- Clipping ---- */
 
 static const struct attribute_row clip_attributes[] = {ATTRIBUTE(scalar.a, REAL), ATTRIBUTE(scalar.b, REAL)};

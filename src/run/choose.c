@@ -16,7 +16,7 @@ const struct backend *backend_of(const struct neap_session_options *o) {
   return o->backend == NEAP_REFERENCE ? &reference_backend : &cpu_backend;
 }
 
-static struct optimizer optimizer_of(const struct neap_session_options *o) {
+struct optimizer optimizer_of(const struct neap_session_options *o) {
   return (struct optimizer){.kind = o->optimizer,
                             .momentum = o->momentum,
                             .weight_decay = o->weight_decay,
@@ -27,12 +27,15 @@ static struct optimizer optimizer_of(const struct neap_session_options *o) {
                             .clip_value = o->clip_value,
                             .clip_norm = o->clip_norm,
                             .groups = o->groups,
-                            .group_count = o->group_count};
+                            .group_count = o->group_count,
+                            .micro_batches = o->micro_batches};
 }
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
   return (struct lower_options){.convolution = o->convolution, .threads = o->threads};
 }
+
+enum { MICRO_BATCH_LIMIT = 1 << 20 };
 
 static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
 
@@ -45,6 +48,8 @@ neap_status check_session_options(const struct neap_session_options *o) {
   RETURN_IF(o->precision != NEAP_F32 && o->precision != NEAP_BF16 && o->precision != NEAP_F16,
             NEAP_INVALID_ARGUMENT, "session options: a precision is f32, bf16 or f16, not type %d",
             (int)o->precision);
+  RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
+            "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
   RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
             "there is no variant %d of a graph", (int)o->variant);
   RETURN_IF(!in_range(o->budget_fraction, 0, DBL_MAX) || !in_range(o->plan_seconds, 0, DBL_MAX),

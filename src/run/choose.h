@@ -2,11 +2,14 @@
 #ifndef NEAP_RUN_CHOOSE_H
 #define NEAP_RUN_CHOOSE_H
 
+#include "grad/gradient.h"
 #include "kernel/kernel.h"
 #include "step/plan.h"
 
 const struct backend *backend_of(const struct neap_session_options *options);
 struct lower_options lower_options_of(const struct neap_session_options *options);
+
+struct optimizer optimizer_of(const struct neap_session_options *options);
 
 /* The forward graph as it is lowered: fused, in the precision of the options. */
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,

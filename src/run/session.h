@@ -5,8 +5,16 @@
 #include "run/program.h"
 
 /* The programs of a session, over one memory: a training session has STEP and EVALUATE, one that only
- * predicts PREDICT. */
-enum program_kind { PROGRAM_STEP, PROGRAM_EVALUATE, PROGRAM_PREDICT, PROGRAM_COUNT };
+ * predicts PREDICT. Where a step has several micro-batches STEP runs for each of them, BEGIN before the first
+ * and END after the last. */
+enum program_kind {
+  PROGRAM_STEP,
+  PROGRAM_BEGIN,
+  PROGRAM_END,
+  PROGRAM_EVALUATE,
+  PROGRAM_PREDICT,
+  PROGRAM_COUNT
+};
 
 struct session_program {
   struct lowered *lowered; /* NULL: the session does not have it */
@@ -28,6 +36,7 @@ struct neap_session {
   uint64_t measured;     /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
   uint64_t steps;           /* done */
+  int32_t micro_batch;      /* of the step in hand, that comes next; 0: none is in hand */
   uint64_t resident_before; /* of the process, before the memory was mapped */
   int32_t variable_count;
   const int32_t *variables; /* graph tensors of `main`: parameters, optimizer states, running statistics */

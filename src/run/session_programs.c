@@ -57,6 +57,37 @@ static neap_status make_evaluation(struct neap_session *s, const struct neap_gra
   return neap_plan_check(p->lowered->step, p->plan, &result);
 }
 
+/* ---- Before and after the micro-batches ---- */
+
+/* Inside the memory of the step. `*smallest` (may be NULL): where that is too little. */
+static neap_status plan_around(struct neap_session *s, enum program_kind kind, const struct neap_graph *graph,
+                               uint64_t *smallest) {
+  struct session_program *p = &s->programs[kind];
+  const struct lower_options lowering = lower_options_of(&s->options);
+  TRY(lower(graph, backend_of(&s->options), &lowering, s->main, &p->lowered));
+  uint64_t least = 0;
+  const uint64_t resident = p->lowered->step->resident_bytes;
+  const neap_status status =
+      neap_plan_make(p->lowered->step, resident + s->plan->arena_bytes, "auto", &least, &p->plan);
+  if (status == NEAP_OVER_BUDGET && smallest != NULL) *smallest = least - resident + s->plan->resident_bytes;
+  if (status != NEAP_OK) return status;
+  struct neap_check_result result;
+  return neap_plan_check(p->lowered->step, p->plan, &result);
+}
+
+static neap_status make_around(struct neap_session *s, uint64_t *smallest) {
+  if (s->options.micro_batches <= 1) return NEAP_OK;
+  const struct optimizer optimizer = optimizer_of(&s->options);
+  struct neap_graph *begin = NULL, *end = NULL;
+  neap_status status = graph_begin_step(s->main->graph, &optimizer, &begin);
+  if (status == NEAP_OK) status = graph_end_step(s->main->graph, &optimizer, &end);
+  if (status == NEAP_OK) status = plan_around(s, PROGRAM_BEGIN, begin, smallest);
+  if (status == NEAP_OK) status = plan_around(s, PROGRAM_END, end, smallest);
+  neap_graph_free(begin);
+  neap_graph_free(end);
+  return status;
+}
+
 /* ---- Memory ---- */
 
 static neap_status map_memory(struct neap_session *s) {
@@ -140,7 +171,9 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   s->keep_all = choice.keep_all;
   s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_STEP] =
       (struct session_program){.lowered = choice.lowered, .plan = choice.plan};
-  return predicts ? NEAP_OK : make_evaluation(s, graph);
+  if (predicts) return NEAP_OK;
+  TRY(make_around(s, smallest));
+  return make_evaluation(s, graph);
 }
 
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
@@ -186,14 +219,18 @@ static double scalar_at(const void *data, neap_dtype dtype) {
                               : (double)*(const float *)data;
 }
 
-static neap_status run(neap_session *s, enum program_kind kind, float learning_rate,
+static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
                        neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   const struct program *program = &s->programs[kind].program;
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
-  const struct run_context context = {
-      .seed = s->options.seed, .step = s->steps, .learning_rate = learning_rate};
+  const struct run_context context = {.seed = s->options.seed,
+                                      .step = s->steps,
+                                      .learning_rate = learning_rate,
+                                      .micro_batch = s->micro_batch,
+                                      .micro_batches = s->options.micro_batches,
+                                      .loss_share = share};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
   TRY(program_run(program, &context, s->memory, &s->measured));
@@ -204,21 +241,35 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   return NEAP_OK;
 }
 
-neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_result *result) {
+neap_status neap_session_micro_step(neap_session *s, float learning_rate, float share,
+                                    neap_step_result *result) {
   RETURN_IF(!isfinite(learning_rate), NEAP_INVALID_ARGUMENT,
             "a learning rate of %g is no number to learn with", (double)learning_rate);
-  TRY(run(s, PROGRAM_STEP, learning_rate, result));
+  RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT, "a share of %g of a loss cannot be",
+            (double)share);
+  const bool parts = s != NULL && s->programs[PROGRAM_BEGIN].lowered != NULL;
+  if (parts && s->micro_batch == 0) TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
+  TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
+  if (parts && ++s->micro_batch < s->options.micro_batches) return NEAP_OK;
+  s->micro_batch = 0;
+  if (parts) TRY(run(s, PROGRAM_END, learning_rate, share, NULL));
   s->steps++;
   return NEAP_OK;
 }
 
+neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_result *result) {
+  const int32_t count = s != NULL && s->options.micro_batches > 1 ? s->options.micro_batches : 1;
+  return neap_session_micro_step(s, learning_rate, 1 / (float)count, result);
+}
+
 neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) {
-  return run(s, PROGRAM_EVALUATE, 0, result);
+  return run(s, PROGRAM_EVALUATE, 0, 1, result);
 }
 
 neap_status neap_session_predict(neap_session *s) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  return run(s, s->programs[PROGRAM_PREDICT].lowered != NULL ? PROGRAM_PREDICT : PROGRAM_EVALUATE, 0, NULL);
+  return run(s, s->programs[PROGRAM_PREDICT].lowered != NULL ? PROGRAM_PREDICT : PROGRAM_EVALUATE, 0, 1,
+             NULL);
 }
 
 neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {

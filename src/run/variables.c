@@ -11,10 +11,8 @@
 
 static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
   if (s->main->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
-  const int32_t updater = s->main->step->tensors[s->main->step_tensor[tensor]].updater;
-  /* In a session that only predicts nothing updates, and there are no other states. */
-  const bool running = updater < 0 || s->main->graph->nodes.data[updater].op == OP_RUNNING_STATISTICS;
-  return running ? NEAP_VARIABLE_RUNNING_STATISTIC : NEAP_VARIABLE_STATE;
+  return s->main->graph->tensors.data[tensor].state_of != NULL ? NEAP_VARIABLE_STATE
+                                                               : NEAP_VARIABLE_RUNNING_STATISTIC;
 }
 
 neap_status list_variables(struct neap_session *s) {
@@ -25,7 +23,7 @@ neap_status list_variables(struct neap_session *s) {
     for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
       const struct tensor *tensor = &graph->tensors.data[t];
       if ((tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE) && tensor->view_of < 0 &&
-          kind_of(s, t) == kind)
+          kind_of(s, t) == kind && !tensor->sum)
         list[count++] = t;
     }
   s->variables = list;
@@ -76,6 +74,9 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
   uint64_t most = 1;
+  RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT,
+            "a step is in hand: %d of its %d micro-batches are still to come",
+            s->options.micro_batches - s->micro_batch, s->options.micro_batches);
   for (int32_t i = 0; i < s->variable_count; i++) {
     const uint64_t elements = (uint64_t)s->main->graph->tensors.data[s->variables[i]].elements;
     if (elements > most) most = elements;

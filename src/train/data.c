@@ -94,14 +94,15 @@ void data_fill(const struct data_set *set, const struct data_split *split, const
   for (int64_t i = 0; i < batch->count; i++) {
     int64_t record = batch->records[i];
     if (record < 0) {
-      memset(images + i * elements, 0, (size_t)elements * sizeof *images);
+      if (images != NULL) memset(images + i * elements, 0, (size_t)elements * sizeof *images);
       for (int64_t k = 0; k < each; k++) labels[i * each + k] = -1;
       continue;
     }
     const struct placement at = place(set, batch, record);
     const int64_t number = split->first + record;
     const struct data_part *part = find_part(split, &record);
-    fill_image(set, part->pixels + (size_t)record * part->pixel_stride, at, images + i * elements);
+    if (images != NULL)
+      fill_image(set, part->pixels + (size_t)record * part->pixel_stride, at, images + i * elements);
     if (map > 0)
       fill_map(set, batch, number, data_label(part, record), at, labels + i * map);
     else

@@ -111,3 +111,27 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   *largest = fits;
   return NEAP_OK;
 }
+
+/* ---- Micro-batches ---- */
+
+neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
+                                     const neap_session_options *session, int64_t *largest) {
+  const int64_t batch = shape->batch;
+  RETURN_IF(batch < 1, NEAP_INVALID_ARGUMENT, "micro-batches of %lld images cannot be", (long long)batch);
+  neap_session_options parts = *session;
+  struct batch_search search = {
+      .model = model, .shape = *shape, .session = session, .budget = session->budget};
+  if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
+  search.session = &parts;
+  for (int64_t count = 1; count < batch; count++) {
+    bool fits = false;
+    if (batch % count != 0) continue;
+    parts.micro_batches = (int32_t)count;
+    for (int quick = 1; quick >= 0 && !fits; quick--) /* a quick look may miss what is just met */
+      TRY(try_batch(&search, batch / count, quick, &fits));
+    *largest = batch / count;
+    if (fits) return NEAP_OK;
+  }
+  *largest = 1;
+  return NEAP_OK;
+}

@@ -37,6 +37,9 @@ struct training {
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;
+  int32_t micro_batches;
+  int64_t micro;      /* images of a micro-batch, which is the batch of the graph */
+  uint64_t budget;    /* of a step of several micro-batches */
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
   float *images;      /* the session's inputs */
@@ -56,8 +59,9 @@ static neap_status check_options(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || options->data == NULL, NEAP_INVALID_ARGUMENT,
             "a run needs a model and data");
   RETURN_IF(options->steps < 0 || options->epochs < 0 || options->checkpoint_steps < 0 ||
-                options->shape.batch < 0 || options->shape.classes < 0 || options->shape.image[0] < 0 ||
-                options->shape.image[1] < 0 || options->shape.image[2] < 0,
+                options->micro_batch < NEAP_MICRO_BATCH_AUTO || options->shape.batch < 0 ||
+                options->shape.classes < 0 || options->shape.image[0] < 0 || options->shape.image[1] < 0 ||
+                options->shape.image[2] < 0,
             NEAP_INVALID_ARGUMENT,
             "steps, epochs, batch, image, classes and steps between checkpoints must not be negative");
   RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
@@ -83,11 +87,42 @@ static int64_t labels_per_image(const struct training *t) {
   return t->map[0] > 0 ? t->map[0] * t->map[1] : 1;
 }
 
+/* In bytes; a share is one of what the graph's step needs. 0: not known. */
+static uint64_t budget_of(const struct training *t, const neap_session_options *session) {
+  neap_step *step = NULL;
+  uint64_t everything = 0;
+  if (session->budget_fraction <= 0) return session->budget;
+  const bool known = neap_step_from_graph(t->graph, session, &step) == NEAP_OK &&
+                     neap_step_keep_all_bytes(step, &everything) == NEAP_OK;
+  neap_step_free(step);
+  return known ? neap_budget_share(session->budget_fraction, everything) : 0;
+}
+
+/* The graph is a micro-batch's. */
+static neap_status settle_micro_batch(struct training *t) {
+  neap_session_options session = t->options->session;
+  session.threads = t->threads;
+  t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch;
+  if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
+    TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
+  t->micro_batches = (int32_t)(t->batch / t->micro);
+  if (t->micro < t->batch) t->budget = budget_of(t, &session); /* a share is one of the whole batch's */
+  RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
+            "micro-batches of %lld images do not make up a batch of %lld", (long long)t->micro,
+            (long long)t->batch);
+  if (t->micro == t->batch) return NEAP_OK;
+  neap_graph_free(t->graph);
+  t->graph = NULL;
+  t->shape.batch = t->micro;
+  return neap_model_build(t->options->model, &t->shape, &t->graph);
+}
+
 static neap_status build_model(struct training *t) {
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
-  find_map(t);
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
+  TRY(settle_micro_batch(t));
+  find_map(t);
   t->epoch_steps = t->data.train.count / t->batch;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
             "a batch of %lld, but %s has only %lld training images", (long long)t->batch, t->options->data,
@@ -110,10 +145,12 @@ static json_t *mean_of_data(const struct data_set *data) {
 }
 
 /* What was not asked for leaves no trace: a checkpoint of before there was such a thing stays what it was. */
-static bool add_unusual(json_t *settings, const neap_session_options *s) {
+static bool add_unusual(json_t *settings, const neap_session_options *s, int32_t micro_batches) {
   bool ok = true;
+  if (micro_batches > 1)
+    ok = json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;
   if (s->precision != NEAP_F32)
-    ok = json_object_set_new(settings, "precision", json_string(dtype_rows[s->precision].name)) == 0;
+    ok = ok && json_object_set_new(settings, "precision", json_string(dtype_rows[s->precision].name)) == 0;
   if (s->clip_value != 0)
     ok = ok && json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
   if (s->clip_norm != 0)
@@ -156,7 +193,7 @@ static neap_status make_settings(struct training *t) {
                 "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
                 t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
                 "drop_factor", t->rate.drop_factor);
-  bool ok = t->settings != NULL && add_unusual(t->settings, s);
+  bool ok = t->settings != NULL && add_unusual(t->settings, s, t->micro_batches);
   if (ok && learning_rate_depends_on_length(o))
     ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
   RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,
@@ -181,20 +218,14 @@ static bool direct_fits(const struct training *t, const neap_session_options *as
   return fits;
 }
 
-/* Of a session that could not be made, in bytes. 0: not known. */
-static uint64_t budget_of(const struct training *t, const neap_session_options *session) {
-  neap_step *step = NULL;
-  uint64_t everything = 0;
-  if (session->budget_fraction <= 0) return session->budget;
-  const bool known = neap_step_from_graph(t->graph, session, &step) == NEAP_OK &&
-                     neap_step_keep_all_bytes(step, &everything) == NEAP_OK;
-  neap_step_free(step);
-  return known ? neap_budget_share(session->budget_fraction, everything) : 0;
-}
-
 static neap_status create_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
+  session.micro_batches = t->micro_batches;
+  if (t->micro_batches > 1) {
+    session.budget = t->budget;
+    session.budget_fraction = 0;
+  }
   const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
@@ -242,7 +273,7 @@ static neap_status claim_places(struct training *t) {
 /* Everything that a run holds besides the session's memory. */
 static neap_status allocate(struct training *t) {
   t->order = malloc((size_t)t->data.train.count * sizeof *t->order);
-  t->records = malloc((size_t)t->batch * sizeof *t->records);
+  t->records = malloc((size_t)t->micro * sizeof *t->records);
   RETURN_IF(t->order == NULL || t->records == NULL, NEAP_OUT_OF_MEMORY,
             "out of memory for the order of %lld images", (long long)t->data.train.count);
   return NEAP_OK;
@@ -270,12 +301,12 @@ static neap_status load_weights(struct training *t) {
 /* ---- The run --------------------------------------------------------------------------------------------
  */
 
-static void fill_batch(struct training *t) {
-  const int64_t epoch = t->state.step / t->epoch_steps, first = t->state.step % t->epoch_steps * t->batch;
+/* `images` may be NULL: labels alone. */
+static void fill_micro_batch(struct training *t, int32_t part, float *images) {
+  const int64_t epoch = t->state.step / t->epoch_steps,
+                first = t->state.step % t->epoch_steps * t->batch + part * t->micro;
   const uint64_t seed = t->options->session.seed;
-  if (first == 0 || t->steps_here == 0)
-    data_order(seed, epoch, !t->options->no_shuffle, t->data.train.count, t->order);
-  const struct data_batch batch = {.count = t->batch,
+  const struct data_batch batch = {.count = t->micro,
                                    .records = t->order + first,
                                    .augment = !t->options->no_augment,
                                    .seed = seed,
@@ -283,7 +314,48 @@ static void fill_batch(struct training *t) {
                                    .threads = t->threads,
                                    .map_height = t->map[0],
                                    .map_width = t->map[1]};
-  data_fill(&t->data, &t->data.train, &batch, t->images, t->labels);
+  data_fill(&t->data, &t->data.train, &batch, images, t->labels);
+}
+
+/* Labels of the micro-batch that are those of a class. */
+static double count_labels(const struct training *t) {
+  double counted = 0;
+  for (int64_t i = 0; i < t->micro * labels_per_image(t); i++)
+    counted += t->labels[i] >= 0 && t->labels[i] < t->shape.classes;
+  return counted;
+}
+
+/* Over all of a step's micro-batches: what counts may be spread unevenly. */
+static double count_all_labels(struct training *t) {
+  double counted = 0;
+  if (t->map[0] == 0 || t->micro_batches == 1) return (double)(t->batch * labels_per_image(t));
+  for (int32_t part = 0; part < t->micro_batches; part++) {
+    fill_micro_batch(t, part, NULL);
+    counted += count_labels(t);
+  }
+  return counted;
+}
+
+/* One step, micro-batch by micro-batch: its loss and right answers. */
+static neap_status train_step(struct training *t, double rate, neap_step_result *result) {
+  const int64_t first = t->state.step % t->epoch_steps;
+  if (first == 0 || t->steps_here == 0)
+    data_order(t->options->session.seed, t->state.step / t->epoch_steps, !t->options->no_shuffle,
+               t->data.train.count, t->order);
+  const double all = count_all_labels(t);
+  *result = (neap_step_result){0};
+  for (int32_t part = 0; part < t->micro_batches; part++) {
+    neap_step_result micro;
+    fill_micro_batch(t, part, t->images);
+    const double share = t->micro_batches == 1 ? 1
+                         : t->map[0] == 0      ? 1 / (double)t->micro_batches
+                         : all > 0             ? count_labels(t) / all
+                                               : 0;
+    TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
+    result->loss += share * micro.loss;
+    result->correct += micro.correct;
+  }
+  return NEAP_OK;
 }
 
 /* What the process took up to the end of the first step, if there is one, beyond the session's own bytes:
@@ -302,8 +374,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   neap_step_result result;
   const double begin = clock_seconds(), rate = learning_rate_at(&t->rate, t->state.step);
   if (t->state.step % t->epoch_steps == 0) t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
-  fill_batch(t);
-  TRY(neap_session_step(t->session, (float)rate, &result));
+  TRY(train_step(t, rate, &result));
   const double seconds = clock_seconds() - begin;
   if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
   t->steps_here++;
@@ -327,9 +398,9 @@ static neap_status evaluate(struct training *t, double *loss) {
   const int64_t count = t->data.test.count;
   int64_t correct = 0;
   *loss = 0;
-  for (int64_t first = 0; first < count; first += t->batch) {
-    for (int64_t i = 0; i < t->batch; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
-    const struct data_batch batch = {.count = t->batch,
+  for (int64_t first = 0; first < count; first += t->micro) {
+    for (int64_t i = 0; i < t->micro; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
+    const struct data_batch batch = {.count = t->micro,
                                      .records = t->records,
                                      .threads = t->threads,
                                      .map_height = t->map[0],
@@ -338,7 +409,7 @@ static neap_status evaluate(struct training *t, double *loss) {
     data_fill(&t->data, &t->data.test, &batch, t->images, t->labels);
     TRY(neap_session_evaluate(t->session, &result));
     correct += result.correct;
-    *loss += result.loss * (double)(first + t->batch <= count ? t->batch : count - first) / (double)count;
+    *loss += result.loss * (double)(first + t->micro <= count ? t->micro : count - first) / (double)count;
   }
   t->state.test_accuracy = (double)correct / (double)(count * labels_per_image(t));
   return NEAP_OK;
@@ -459,6 +530,7 @@ static double median_seconds(struct training *t) {
 
 static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->batch = t->batch;
+  result->micro_batches = t->micro_batches;
   result->test_accuracy = t->state.test_accuracy;
   result->steps = t->state.step;
   result->steps_here = t->steps_here;

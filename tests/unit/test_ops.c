@@ -496,12 +496,14 @@ static double *drop_ones(const struct backend *backend, int64_t count, float pro
 static void expect_dropout(const struct backend *backend) {
   enum { COUNT = 40000, DRAWS = 4 };
   static const double probability = 0.25;
-  const struct run_context contexts[DRAWS] = {
-      {1, 5, 0, 0}, {2, 5, 0, 0}, {1, 6, 0, 0}, {1, 5, 0, 0}}; /* seed, step */
+  static const uint64_t seeds[DRAWS] = {1, 2, 1, 1}, steps[DRAWS] = {5, 5, 6, 5}; /* seed, step */
   static const int32_t streams[DRAWS] = {0, 0, 0, 1};
   double *drawn[DRAWS];
   for (int d = 0; d < DRAWS; d++) {
-    drawn[d] = drop_ones(backend, COUNT, (float)probability, streams[d], &contexts[d]);
+    struct run_context at = context;
+    at.seed = seeds[d];
+    at.step = steps[d];
+    drawn[d] = drop_ones(backend, COUNT, (float)probability, streams[d], &at);
     int zeros = 0;
     for (int i = 0; i < COUNT; i++) {
       zeros += drawn[d][i] == 0;

@@ -65,9 +65,10 @@ PREPARE(prepare_batch_norm_backward) {
 }
 
 RUN(run_running_statistics) {
-  (void)out, (void)workspace, (void)context;
+  (void)out, (void)workspace;
   K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1],
-                        ATTRIBUTES.batch_norm.momentum, ATTRIBUTES.batch_norm.count);
+                        ATTRIBUTES.batch_norm.momentum, ATTRIBUTES.batch_norm.count, context->micro_batch,
+                        context->micro_batches);
   return NEAP_OK;
 }
 PREPARE(prepare_running_statistics) {
@@ -168,7 +169,7 @@ PREPARE(prepare_cast) { return prepare_alike(state, graph, node, p, run_cast, 1,
 
 RUN(run_dropout) {
   (void)workspace;
-  const struct random_key key = {context->seed, random_stream(context->step, ATTRIBUTES.dropout.stream)};
+  const struct random_key key = {context->seed, random_stream(run_draw(context), ATTRIBUTES.dropout.stream)};
   const int64_t row = A.channels * A.height * A.width;
   K->dropout(A, key, context->first_row * row, ATTRIBUTES.dropout.probability, in[0], out[0]);
   return NEAP_OK;
@@ -375,7 +376,7 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
     const struct update_attributes *a = &ATTRIBUTES.update;                                                  \
     const float rate = context->learning_rate * a->rate;                                                     \
     const int64_t number = (int64_t)context->step + 1;                                                       \
-    (void)number;                                                                                            \
+    (void)number, (void)rate;                                                                                \
     K->id((int64_t)cpu_kernel(kernel)->count, __VA_ARGS__);                                                  \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
@@ -386,6 +387,11 @@ UPDATE(adamw, in[0], in[2], in[3], in[1], rate, a->beta1, a->beta2, a->epsilon, 
 UPDATE(adam, in[0], in[2], in[3], in[1], rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
 UPDATE(rmsprop, in[0], in[2], in[3], in[1], rate, a->beta2, a->epsilon, a->momentum, a->weight_decay)
 UPDATE(lion, in[0], in[2], in[1], rate, a->beta1, a->beta2, a->weight_decay)
+
+UPDATE(accumulate, in[2], in[1])
+UPDATE(clear, in[0])
+UPDATE(momentum_begin, in[0], in[1], a->momentum, a->weight_decay)
+UPDATE(momentum_end, in[0], in[1], rate)
 
 /* ---- Clipping: of gradients as they lie ---- */
 

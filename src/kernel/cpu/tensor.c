@@ -146,6 +146,17 @@ PREPARE(prepare_fill) {
   return prepare_row_major(state, node, p, run_fill, (struct cpu_kernel){0});
 }
 
+RUN(run_loss_share) {
+  UNUSED;
+  (void)kernel;
+  *(float *)out[0] = context->loss_share;
+  return NEAP_OK;
+}
+PREPARE(prepare_loss_share) {
+  (void)graph;
+  return prepare_row_major(state, node, p, run_loss_share, (struct cpu_kernel){0});
+}
+
 /* ---- Rows by number ---- */
 
 RUN(run_gather) {

@@ -215,10 +215,12 @@ RUN(run_running_statistics) {
   const double *mean = in[0], *variance = in[1], momentum = (double)ATTRIBUTES->batch_norm.momentum,
                count = (double)ATTRIBUTES->batch_norm.count;
   double *running_mean = in[2], *running_variance = in[3];
+  const double kept = context->micro_batch > 0 ? 1 : 1 - momentum,
+               share = momentum / (context->micro_batches > 1 ? context->micro_batches : 1);
   FOR(c, kernel_input(kernel, 0)->elements) {
-    running_mean[c] += momentum * (mean[c] - running_mean[c]);
-    running_variance[c] +=
-        momentum * (variance[c] * (count > 1 ? count / (count - 1) : 1) - running_variance[c]);
+    running_mean[c] = kept * running_mean[c] + share * mean[c];
+    running_variance[c] =
+        kept * running_variance[c] + share * variance[c] * (count > 1 ? count / (count - 1) : 1);
   }
   return NEAP_OK;
 }
@@ -309,8 +311,8 @@ RUN(run_dropout) {
   double *y = out[0];
   FOR(i, kernel_output(kernel, 0)->elements) {
     uint32_t word[4];
-    random_philox(context->seed, random_stream(context->step, ATTRIBUTES->dropout.stream), (uint64_t)i / 4,
-                  word);
+    random_philox(context->seed, random_stream(run_draw(context), ATTRIBUTES->dropout.stream),
+                  (uint64_t)i / 4, word);
     y[i] = (double)random_uniform(word[i % 4]) >= p ? x[i] / (1 - p) : 0;
   }
   return NEAP_OK;
@@ -524,6 +526,34 @@ RUN(run_sgd) {
     }
     w[i] -= (double)(context->learning_rate * a->rate) * step;
   }
+  return NEAP_OK;
+}
+
+RUN(run_accumulate) {
+  UNUSED;
+  FOR(i, kernel_input(kernel, 0)->elements)((double *)in[2])[i] += ((const double *)in[1])[i];
+  return NEAP_OK;
+}
+
+RUN(run_clear) {
+  UNUSED;
+  FOR(i, kernel_input(kernel, 0)->elements)((double *)in[0])[i] = 0;
+  return NEAP_OK;
+}
+
+RUN(run_momentum_begin) {
+  UNUSED;
+  const struct update_attributes *a = &ATTRIBUTES->update;
+  double *w = in[0], *m = in[1];
+  FOR(i, kernel_input(kernel, 0)->elements)
+  m[i] = (double)a->momentum * m[i] + (double)a->weight_decay * w[i];
+  return NEAP_OK;
+}
+
+RUN(run_momentum_end) {
+  UNUSED;
+  const double rate = (double)(context->learning_rate * ATTRIBUTES->update.rate);
+  FOR(i, kernel_input(kernel, 0)->elements)((double *)in[0])[i] -= rate * ((const double *)in[1])[i];
   return NEAP_OK;
 }
 

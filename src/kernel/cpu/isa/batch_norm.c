@@ -440,8 +440,17 @@ void ISA(batch_norm_backward)(struct activation a, const void *x, const void *dy
 }
 
 void ISA(running_statistics)(int64_t channels, float *running_mean, float *running_variance,
-                             const float *mean, const float *variance, float momentum, int64_t count) {
+                             const float *mean, const float *variance, float momentum, int64_t count,
+                             int32_t micro_batch, int32_t micro_batches) {
   const float unbiased = count > 1 ? (float)((double)count / (double)(count - 1)) : 1;
+  if (micro_batches > 1) {
+    const float kept = micro_batch > 0 ? 1 : 1 - momentum, share = momentum / (float)micro_batches;
+    for (int64_t c = 0; c < channels; c++) {
+      running_mean[c] = kept * running_mean[c] + share * mean[c];
+      running_variance[c] = kept * running_variance[c] + share * (variance[c] * unbiased);
+    }
+    return;
+  }
   for (int64_t c = 0; c < channels; c++) {
     running_mean[c] += momentum * (mean[c] - running_mean[c]);
     running_variance[c] += momentum * (variance[c] * unbiased - running_variance[c]);

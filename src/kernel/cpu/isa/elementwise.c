@@ -89,6 +89,18 @@ void ISA(sgd)(int64_t count, float *w, float *m, const float *g, float rate, flo
   }
 }
 
+void ISA(accumulate)(int64_t count, float *sum, const float *g) { FOR_ELEMENTS(count) sum[i] += g[i]; }
+
+void ISA(clear)(int64_t count, float *sum) { FOR_ELEMENTS(count) sum[i] = 0; }
+
+void ISA(momentum_begin)(int64_t count, const float *w, float *m, float momentum, float weight_decay) {
+  FOR_ELEMENTS(count) m[i] = momentum * m[i] + weight_decay * w[i];
+}
+
+void ISA(momentum_end)(int64_t count, float *w, const float *m, float rate) {
+  FOR_ELEMENTS(count) w[i] -= rate * m[i];
+}
+
 void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1,
                 float beta2, float epsilon, float weight_decay, int64_t step) {
   const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));

@@ -137,10 +137,16 @@ KERNEL(void, lion,
 KERNEL(void, squared_norm, (int64_t count, const float *x, float *sum, double *parts))
 /* y = x cut to [-limit, limit] (0: not), times *coefficient (NULL: 1); in place. */
 KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficient, const float *x, float *y))
-/* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). */
+/* Of a step of micro-batches: sum += g; sum = 0; m = momentum * m + weight_decay * w; w -= rate * m. */
+KERNEL(void, accumulate, (int64_t count, float *sum, const float *g))
+KERNEL(void, clear, (int64_t count, float *sum))
+KERNEL(void, momentum_begin, (int64_t count, const float *w, float *m, float momentum, float weight_decay))
+KERNEL(void, momentum_end, (int64_t count, float *w, const float *m, float rate))
+/* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). With
+ * several micro-batches, of which this is number `micro_batch`, their mean stands for the batch. */
 KERNEL(void, running_statistics,
        (int64_t channels, float *running_mean, float *running_variance, const float *mean,
-        const float *variance, float momentum, int64_t count))
+        const float *variance, float momentum, int64_t count, int32_t micro_batch, int32_t micro_batches))
 
 /* Copies rows of `length` elements that begin x_stride and y_stride apart; or adds them to the rows of
  * `addend`, which lie as y's do and where y may be in place. */

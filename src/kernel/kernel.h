@@ -6,6 +6,7 @@
 #ifndef NEAP_KERNEL_KERNEL_H
 #define NEAP_KERNEL_KERNEL_H
 
+#include "kernel/device.h"
 #include "op/op.h"
 
 /* How a tensor lies in memory, in the terms of its backend, which alone knows what it means. Zeroed: not
@@ -84,6 +85,7 @@ struct lower_options {
 
 struct backend {
   const char *name;
+  const struct device *device; /* where operands and workspaces are */
   /* Looks at the whole graph to choose what all nodes share. `state` is freed with free_state (which takes
    * NULL). */
   neap_status (*create_state)(const struct neap_graph *graph, const struct lower_options *options,

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/half.h"
 #include "base/memory_status.h"
@@ -103,13 +102,7 @@ static neap_status map_memory(struct neap_session *s) {
   }
   memory_status_forget_peak(); /* what planning took is no part of what training takes */
   s->resident_before = memory_status_read().resident_bytes;
-  void *memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  RETURN_IF(memory == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system has no %zu bytes for this session",
-            s->mapped);
-  s->memory = memory;
-  madvise(s->memory, s->mapped,
-          MADV_HUGEPAGE); /* fewer page faults and TLB misses; where it fails nothing is lost */
-  memset(s->memory, 0, s->mapped);
+  TRY(s->main->backend->device->map(s->mapped, &s->memory));
   return NEAP_OK;
 }
 
@@ -150,7 +143,7 @@ void neap_session_free(neap_session *s) {
   if (s == NULL) return;
   if (s->memory != NULL) {
     program_release(s->memory, s->mapped);
-    munmap(s->memory, s->mapped);
+    s->main->backend->device->unmap(s->memory, s->mapped);
   }
   for (int kind = PROGRAM_COUNT; kind-- > 0;) { /* the main one, which owns the backend's state, last */
     neap_plan_free(s->programs[kind].plan);
@@ -211,12 +204,18 @@ void *neap_session_input(neap_session *s, const char *name) {
   return NULL;
 }
 
-/* A scalar of real numbers as it stands in memory. */
-static double scalar_at(const void *data, neap_dtype dtype) {
-  return dtype == NEAP_F64    ? *(const double *)data
-         : dtype == NEAP_BF16 ? (double)bf16_to_float(*(const uint16_t *)data)
-         : dtype == NEAP_F16  ? (double)f16_to_float(*(const uint16_t *)data)
-                              : (double)*(const float *)data;
+/* A scalar of real numbers as it stands in the session's memory. */
+static double read_scalar(const struct neap_session *s, const void *data, neap_dtype dtype) {
+  union {
+    double f64;
+    float f32;
+    uint16_t half;
+  } value;
+  s->main->backend->device->read(data, &value, dtype_bytes(dtype, 1));
+  return dtype == NEAP_F64    ? value.f64
+         : dtype == NEAP_BF16 ? (double)bf16_to_float(value.half)
+         : dtype == NEAP_F16  ? (double)f16_to_float(value.half)
+                              : (double)value.f32;
 }
 
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
@@ -235,9 +234,11 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   s->ran = PROGRAM_COUNT;
   TRY(program_run(program, &context, s->memory, &s->measured));
   s->ran = kind;
-  if (result != NULL)
-    *result = (neap_step_result){.loss = scalar_at(program->loss, graph->tensors.data[graph->loss].dtype),
-                                 .correct = program->correct != NULL ? *program->correct : 0};
+  if (result == NULL) return NEAP_OK;
+  int32_t correct = 0;
+  if (program->correct != NULL) s->main->backend->device->read(program->correct, &correct, sizeof correct);
+  *result = (neap_step_result){.loss = read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype),
+                               .correct = correct};
   return NEAP_OK;
 }
 

@@ -247,6 +247,7 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
 
 const struct backend cpu_backend = {
     .name = "cpu",
+    .device = &host_device,
     .create_state = create_state,
     .free_state = free_state,
     .describe = describe,

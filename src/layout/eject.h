@@ -7,16 +7,6 @@
 #include "base/status.h"
 #include "layout/shape.h"
 
-/* What is to be placed. */
-struct packing {
-  const struct shape *shapes;
-  int32_t count;
-  const struct span *spans;
-  const int32_t *heir_of; /* by shape, the one whose bytes it may take over where its last span overlaps this
-                             one's first: the two may overlap by having equal offsets; -1: none; NULL: none
-                             at all */
-};
-
 /* Mends a placement that is too high. What sticks out of the capacity is taken out; then, shape by shape,
  * each goes where it displaces least, and what it displaces goes to a new place in turn. A shape weighs the
  * more the more often it was displaced, so no two chase each other for ever. A step looks only at what lives

@@ -282,8 +282,11 @@ neap_status search_placement(const struct sections *sections, uint64_t capacity,
   }
   if (status == NEAP_OK) status = try_orders(&tries, load, work, &last);
   const enum progress progress = tries.progress[last];
-  if (status == NEAP_OK && progress == FOUND)
-    for (int32_t i = 0; i < sections->item_count; i++) offsets[i] = tries.searches[last].offset[i];
+  if (status == NEAP_OK && progress == FOUND) {
+    for (int32_t i = 0; i < sections->shape_count; i++) offsets[i] = 0;
+    for (int32_t i = 0; i < sections->item_count; i++)
+      offsets[sections->items[i].shape] = tries.searches[last].offset[i];
+  }
   *outcome = progress == FOUND ? SEARCH_FOUND : progress == REFUTED ? SEARCH_NONE : SEARCH_STOPPED;
   for (int k = 0; k < AT_ONCE; k++) {
     vector_free(&tries.searches[k].lists);

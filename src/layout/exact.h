@@ -17,8 +17,8 @@ enum search_outcome {
  * the fewest answers comes first, and an answer whose refutation does not touch it ends its siblings too.
  *
  * `work`: how many section and item visits it may use up; falls by what it used, so the outcome is the same
- * on every machine. `offsets` (one per item of `sections`) are set where the outcome is SEARCH_FOUND. Sizes
- * whose sum in any section overflows must have been refused before. */
+ * on every machine. `offsets` (one per shape; of those without bytes 0) are set where the outcome is
+ * SEARCH_FOUND. Sizes whose sum in any section overflows must have been refused before. */
 neap_status search_placement(const struct sections *sections, uint64_t capacity, int64_t *work,
                              uint64_t *offsets, enum search_outcome *outcome);
 

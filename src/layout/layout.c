@@ -4,14 +4,13 @@
 
 #include "base/region.h"
 #include "base/stop.h"
-#include "layout/bulk.h"
-#include "layout/core.h"
-#include "layout/solver.h"
+#include "layout/eject.h"
+#include "layout/stages.h"
 #include "step/tuning.h"
 
 /* Seconds at the most. */
 static const struct placement_limits FOR_BUFFERS = {
-    .searched = 1500000000, .tiered = 1500000000, .climbed = 100000, .closing = 1500000000};
+    .searched = 1500000000, .staged = 1500000000, .closing = 1500000000};
 
 /* The largest unit up to LAYOUT_ALIGNMENT, a power of two, that divides all sizes. */
 static uint64_t alignment_of(const struct instance *instances, int32_t count) {
@@ -107,6 +106,11 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
   out->arena_bytes = highest;
 }
 
+/* By shape: where the layout in hand has it. */
+static void give_offsets(const struct fitting *f, const struct layout *in_hand, uint64_t *offsets) {
+  for (int32_t i = 0; i < f->count; i++) offsets[f->shape_of[i]] = in_hand->offsets[i];
+}
+
 static struct placement_limits limits_for(const struct fitting *f) {
   const int64_t more = f->limits->effort >= LAYOUT_LARGE ? LAYOUT_MORE : 1,
                 most = f->limits->effort >= LAYOUT_LARGEST ? LAYOUT_MORE : 1;
@@ -120,12 +124,11 @@ static struct packing packing_of(const struct fitting *f, const int32_t *heir_of
 }
 
 /* Takes over what ejection makes of the layout in hand within the capacity. */
-static neap_status eject(struct fitting *f, const int32_t *heir_of, uint64_t capacity, int64_t work,
+static neap_status eject(struct fitting *f, const struct packing *packing, uint64_t capacity, int64_t work,
                          uint64_t *offsets, struct layout *out) {
-  const struct packing packing = packing_of(f, heir_of);
   bool found = false;
-  for (int32_t i = 0; i < f->count; i++) offsets[f->shape_of[i]] = out->offsets[i];
-  TRY(place_by_ejection(&packing, NULL, capacity, &work, offsets, &found));
+  give_offsets(f, out, offsets);
+  TRY(place_by_ejection(packing, NULL, capacity, &work, offsets, &found));
   if (found) take_offsets(f, offsets, out);
   return NEAP_OK;
 }
@@ -136,32 +139,47 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
 }
 
 /* Places the shapes, now parted, the large ones apart, and takes that over where it is lower. */
-static neap_status place_parted(struct fitting *f, uint64_t *offsets, struct layout *out) {
+static neap_status place_parted(struct fitting *f, const struct packing *packing, uint64_t *offsets,
+                                struct layout *out) {
   struct placement_limits limits = limits_for(f);
   struct placement_result result;
-  limits.tiered = f->limits->effort == LAYOUT_LARGEST ? LAYOUT_TIERED_MOST : LAYOUT_TIERED;
+  limits.staged = f->limits->effort == LAYOUT_LARGEST ? LAYOUT_STAGED_MOST : LAYOUT_STAGED;
   limits.closing = 0;
-  TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
-  if (result.height >= out->arena_bytes) return NEAP_OK;
-  for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
-  take_offsets(f, offsets, out);
+  TRY(place_shapes(packing, &limits, offsets, &result));
+  if (result.height < out->arena_bytes) take_offsets(f, offsets, out);
   return NEAP_OK;
 }
 
-/* Takes over what is found from a core on, where that is lower. Where a core is not found another hardly is:
- * they are for the most effort. */
-static neap_status try_cores(struct fitting *f, const int32_t *heir_of, uint64_t capacity, uint64_t *offsets,
-                             struct layout *out) {
-  static const int shares[] = {97, 95, 90};
-  const int count = f->limits->effort == LAYOUT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
-  const struct packing packing = packing_of(f, heir_of);
-  for (int i = 0; i < count && out->arena_bytes > capacity; i++) {
-    int64_t work = CORE_WORK;
-    uint64_t height;
-    TRY(place_by_core(&packing, shares[i], capacity, &work, offsets, &height));
-    if (height < out->arena_bytes) take_offsets(f, offsets, out);
-  }
+/* Takes over what is found in stages, where that is not above `highest`. */
+static neap_status place_staged(struct fitting *f, const struct packing *packing, enum staging staging,
+                                uint64_t threshold, int64_t work, uint64_t highest, uint64_t *offsets,
+                                struct layout *out) {
+  uint64_t height;
+  give_offsets(f, out, offsets);
+  TRY(place_in_stages(packing, staging, threshold, goal_of(f, out), &work, offsets, &height));
+  if (height <= highest) take_offsets(f, offsets, out);
   return NEAP_OK;
+}
+
+/* The usual effort has one threshold. Where the tightest shapes are not placed with it, they hardly are with
+ * another. */
+static neap_status place_tight_first(struct fitting *f, const struct packing *packing, uint64_t *offsets,
+                                     struct layout *out) {
+  static const uint64_t shares[] = {97, 95, 90};
+  const int count = f->limits->effort == LAYOUT_LARGEST ? (int)(sizeof shares / sizeof *shares) : 1;
+  const uint64_t goal = goal_of(f, out);
+  for (int i = 0; i < count && out->arena_bytes > goal; i++)
+    TRY(place_staged(f, packing, TIGHT_FIRST, goal / 100 * shares[i], TIGHT_WORK, out->arena_bytes - 1,
+                     offsets, out));
+  return NEAP_OK;
+}
+
+/* What is not within the goal is not taken over. Plans get dearer where it is, though it is lower. */
+static neap_status place_large_first(struct fitting *f, const struct packing *packing, uint64_t *offsets,
+                                     struct layout *out) {
+  const uint64_t goal = goal_of(f, out);
+  return place_staged(f, packing, LARGE_BY_EJECTION, goal / LARGE_MANY_SHARE, work_for(f, 0, 0) / 3, goal,
+                      offsets, out);
 }
 
 /* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
@@ -177,24 +195,25 @@ static neap_status mend(struct fitting *f, struct region *region, struct layout 
     else if (f->instances[i].takes_over < 0)
       heir_of[f->shape_of[i]] = -1;
   }
+  const struct packing packing = packing_of(f, heir_of);
   uint64_t capacity = goal_of(f, out);
   const bool many = f->shape_count >= MANY_SHAPES;
-  if (!many) TRY(try_cores(f, heir_of, capacity, offsets, out));
+  if (!many) TRY(place_tight_first(f, &packing, offsets, out));
   /* The usual effort says how near it comes, so that a repair knows what is lacking; more is for what came
    * near. */
   const bool tells_how_near =
       f->limits->effort == LAYOUT_USUAL ? f->limits->closest : f->limits->effort == LAYOUT_LARGEST;
-  if (!many && tells_how_near && out->arena_bytes > capacity) TRY(place_parted(f, offsets, out));
+  if (!many && tells_how_near && out->arena_bytes > capacity) TRY(place_parted(f, &packing, offsets, out));
   if (out->arena_bytes <= capacity) return NEAP_OK;
   const bool least = f->limits->enough <= out->live_bytes;
   const int64_t work = least ? work_for_least(f) : work_for(f, capacity, out->arena_bytes);
-  TRY(eject(f, heir_of, capacity, work, offsets, out));
+  TRY(eject(f, &packing, capacity, work, offsets, out));
   const int halvings = !least                              ? 0
                        : f->limits->effort >= LAYOUT_LARGE ? EJECT_HALVINGS_MORE * EJECT_HALVINGS
                                                            : EJECT_HALVINGS;
   for (int i = 0; i < halvings && out->arena_bytes > capacity + f->alignment; i++) {
     const uint64_t middle = capacity + (out->arena_bytes - capacity) / 2 / f->alignment * f->alignment;
-    TRY(eject(f, heir_of, middle, work / 2, offsets, out));
+    TRY(eject(f, &packing, middle, work / 2, offsets, out));
     if (out->arena_bytes > middle) capacity = middle;
   }
   return NEAP_OK;
@@ -215,18 +234,15 @@ static neap_status solve(struct fitting *f, struct region *region, struct layout
   const bool many = f->shape_count >= MANY_SHAPES;
   const uint64_t enough = f->limits->enough;
   const struct placement_limits limits = many ? (struct placement_limits){.enough = enough} : limits_for(f);
-  TRY(place_shapes(f->shapes, f->shape_count, f->spans, &limits, &result));
-  for (int32_t i = 0; i < f->shape_count; i++) offsets[i] = f->shapes[i].offset;
+  const struct packing packing = packing_of(f, NULL);
+  TRY(place_shapes(&packing, &limits, offsets, &result));
   out->offsets = malloc((n + 1) * sizeof *out->offsets);
   RETURN_IF_NULL(out->offsets);
   out->live_bytes = result.lower_bound;
   take_offsets(f, offsets, out);
   if (out->arena_bytes <= enough || out->arena_bytes == out->live_bytes) return NEAP_OK;
-  bool found = false;
-  const struct packing packing = packing_of(f, NULL);
-  if (many) TRY(place_by_bulk(&packing, goal_of(f, out), work_for(f, 0, 0) / 3, offsets, &found));
-  if (found) take_offsets(f, offsets, out);
-  return found ? NEAP_OK : mend(f, region, out);
+  if (many) TRY(place_large_first(f, &packing, offsets, out));
+  return out->arena_bytes <= goal_of(f, out) ? NEAP_OK : mend(f, region, out);
 }
 
 neap_status layout_instances(const struct instance *instances, int32_t count,
@@ -247,8 +263,9 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
   struct region region = {0};
   struct shape *shapes = region_alloc(&region, (size_t)count, sizeof *shapes);
   struct span *spans = region_alloc(&region, (size_t)count, sizeof *spans);
+  uint64_t *offsets = region_alloc(&region, (size_t)count, sizeof *offsets);
   neap_status status = NEAP_OK;
-  if (!shapes || !spans) status = neap_fail(NEAP_OUT_OF_MEMORY, "layout: out of memory");
+  if (!shapes || !spans || !offsets) status = neap_fail(NEAP_OUT_OF_MEMORY, "layout: out of memory");
   for (int64_t i = 0; status == NEAP_OK && i < count; i++) {
     if (buffers[i].upper <= buffers[i].lower)
       status = neap_fail(NEAP_INVALID_ARGUMENT, "layout: buffer %lld lives from %lld up to %lld",
@@ -260,9 +277,10 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
   struct placement_limits limits = FOR_BUFFERS;
   limits.enough = capacity;
   const volatile int *before = stop_listen(NULL);
-  if (status == NEAP_OK) status = place_shapes(shapes, (int32_t)count, spans, &limits, &found);
+  const struct packing packing = {shapes, (int32_t)count, spans, NULL};
+  if (status == NEAP_OK) status = place_shapes(&packing, &limits, offsets, &found);
   stop_listen(before);
-  for (int64_t i = 0; status == NEAP_OK && i < count; i++) buffers[i].offset = shapes[i].offset;
+  for (int64_t i = 0; status == NEAP_OK && i < count; i++) buffers[i].offset = offsets[i];
   region_free(&region);
   if (status != NEAP_OK) return status;
   *result = (neap_layout_result){found.height, found.lower_bound, found.height == found.least};

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
@@ -25,9 +24,7 @@ struct shelf {
 };
 
 struct solver {
-  const struct shape *shapes;
-  int32_t count;
-  const struct span *spans;
+  const struct packing *packing;
   int64_t start;  /* of time */
   uint64_t width; /* positions a bucket covers */
   int buckets;
@@ -35,6 +32,7 @@ struct solver {
   const bool *fixed; /* by shape: has its offset already; NULL: none has */
   uint64_t *offset;  /* by shape */
   double *key;       /* by shape: larger is placed earlier */
+  int32_t *order;    /* shapes as they are placed */
 };
 
 static int bucket_of(const struct solver *s, int64_t position) {
@@ -83,13 +81,13 @@ static uint64_t lowest_free_in_all(const struct solver *s, const struct span *sp
 
 /* `fits`: whether the top is below 2^64. */
 static neap_status place(struct solver *s, int32_t i, bool *fits) {
-  const struct shape *shape = &s->shapes[i];
+  const struct shape *shape = &s->packing->shapes[i];
   uint64_t offset = is_fixed(s, i) ? s->offset[i] : 0;
   /* Where one span moves up, the others have to be looked at again. */
   for (bool moved = !is_fixed(s, i); moved;) {
     moved = false;
     for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
-      const struct span *span = &s->spans[k];
+      const struct span *span = &s->packing->spans[k];
       if (span->size == 0) continue;
       const uint64_t next = lowest_free_in_all(s, span, offset);
       moved = moved || (next != offset && shape->count > 1);
@@ -100,7 +98,7 @@ static neap_status place(struct solver *s, int32_t i, bool *fits) {
   }
   s->offset[i] = offset;
   for (int32_t k = shape->first; k < shape->first + shape->count; k++) {
-    const struct span *span = &s->spans[k];
+    const struct span *span = &s->packing->spans[k];
     if (span->size == 0) continue;
     const struct block block = {offset, offset + span->size, span->lower, span->upper};
     for (int b = bucket_of(s, span->lower); b <= bucket_of(s, span->upper - 1); b++)
@@ -109,23 +107,20 @@ static neap_status place(struct solver *s, int32_t i, bool *fits) {
   return NEAP_OK;
 }
 
-static uint64_t top_of(const struct solver *s, int32_t i) {
-  return s->offset[i] + shape_size(&s->shapes[i], s->spans);
-}
-
 /* `height`: UINT64_MAX where an offset gets too large. */
-static neap_status place_in_order(struct solver *s, const int32_t *order, uint64_t *height) {
+static neap_status place_in_order(struct solver *s, uint64_t *height) {
   for (int b = 0; b < s->buckets; b++) s->bucket[b].blocks.count = 0;
   *height = 0;
-  for (int32_t i = 0; i < s->count; i++) {
+  for (int32_t k = 0; k < s->packing->count; k++) {
+    const int32_t i = s->order[k];
     bool fits = true;
     TRY(stop_check());
-    TRY(place(s, order[i], &fits));
+    TRY(place(s, i, &fits));
     if (!fits) {
       *height = UINT64_MAX;
       return NEAP_OK;
     }
-    const uint64_t top = top_of(s, order[i]);
+    const uint64_t top = s->offset[i] + shape_size(&s->packing->shapes[i], s->packing->spans);
     if (top > *height) *height = top;
   }
   return NEAP_OK;
@@ -141,158 +136,64 @@ static int compare_keys(const void *a, const void *b, void *key) {
 
 enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_START, BY_END, ORDERS };
 
-static void rank(struct solver *s, enum order order) {
-  for (int32_t i = 0; i < s->count; i++) {
-    const struct shape *shape = &s->shapes[i];
-    const struct span *first = &s->spans[shape->first], *last = &s->spans[shape->first + shape->count - 1];
+static void put_in_order(struct solver *s, enum order order) {
+  for (int32_t i = 0; i < s->packing->count; i++) {
+    const struct shape *shape = &s->packing->shapes[i];
+    const struct span *first = &s->packing->spans[shape->first], *last = first + shape->count - 1;
     const double length = (double)last->upper - (double)first->lower,
-                 size = (double)shape_size(shape, s->spans);
+                 size = (double)shape_size(shape, s->packing->spans);
     const double keys[ORDERS] = {size, size * length, length, -(double)first->lower, (double)last->upper};
     s->key[i] = is_fixed(s, i) ? INFINITY : keys[order];
+    s->order[i] = i;
   }
+  qsort_r(s->order, (size_t)s->packing->count, sizeof *s->order, compare_keys, s->key);
 }
 
-/* ---- Climbing ---- */
-
-struct climb {
-  struct solver *solver;
-  int32_t *order;
-  uint64_t goal, best; /* a height that ends the search; the least so far */
-  uint64_t *best_offsets;
-  uint32_t random; /* xorshift: the search is the same every time */
-};
-
-/* Places all by the keys. `overflow`: what sticks out above the goal, added up. */
-static neap_status try_keys(struct climb *x, double *overflow) {
-  struct solver *s = x->solver;
-  uint64_t height;
-  for (int32_t i = 0; i < s->count; i++) x->order[i] = i;
-  qsort_r(x->order, (size_t)s->count, sizeof *x->order, compare_keys, s->key);
-  TRY(place_in_order(s, x->order, &height));
-  *overflow = height == UINT64_MAX ? INFINITY : 0;
-  if (height == UINT64_MAX) return NEAP_OK;
-  for (int32_t i = 0; i < s->count; i++)
-    if (top_of(s, i) > x->goal) *overflow += (double)(top_of(s, i) - x->goal);
-  if (height < x->best) {
-    x->best = height;
-    for (int32_t i = 0; i < s->count; i++) x->best_offsets[i] = s->offset[i];
+static neap_status try_orders(struct solver *s, uint64_t goal, uint64_t *offsets, uint64_t *best) {
+  const int orders = s->packing->count > MANY_SHAPES ? BY_AREA + 1 : ORDERS;
+  *best = UINT64_MAX;
+  for (int o = 0; o < orders; o++) {
+    uint64_t height;
+    if (*best <= goal) break;
+    put_in_order(s, (enum order)o);
+    TRY(place_in_order(s, &height));
+    if (height >= *best) continue;
+    *best = height;
+    memcpy(offsets, s->offset, (size_t)s->packing->count * sizeof *offsets);
   }
   return NEAP_OK;
 }
 
-static bool overlap_in_time(const struct solver *s, int32_t a, int32_t b) {
-  const struct span *spans = s->spans;
-  const struct shape *x = &s->shapes[a], *y = &s->shapes[b];
-  return spans[x->first].lower < spans[y->first + y->count - 1].upper &&
-         spans[y->first].lower < spans[x->first + x->count - 1].upper;
-}
-
-/* One of those that stick out, and one that lives at the same time and was placed before it: -1 where there
- * is none. */
-static int32_t choose_move(struct climb *x, int32_t *before) {
-  const struct solver *s = x->solver;
-  int32_t chosen = -1, seen = 0;
-  for (int32_t i = 0; i < s->count; i++)
-    if (top_of(s, i) > x->goal && random_next(&x->random) % (uint32_t)++seen == 0) chosen = i;
-  if (chosen < 0) return -1;
-  *before = -1;
-  seen = 0;
-  for (int32_t i = 0; i < s->count; i++)
-    if (i != chosen && s->key[i] >= s->key[chosen] && overlap_in_time(s, i, chosen) &&
-        random_next(&x->random) % (uint32_t)++seen == 0)
-      *before = i;
-  return *before < 0 ? -1 : chosen;
-}
-
-/* Shapes that stick out move before others until nothing does, or the moves are used up. */
-static neap_status climb(struct climb *x, int64_t moves) {
-  struct solver *s = x->solver;
-  double overflow, next;
-  TRY(try_keys(x, &overflow));
-  for (int64_t m = 0; m < moves && x->best > x->goal; m++) {
-    int32_t before = -1;
-    const int32_t i = choose_move(x, &before);
-    if (i < 0) break;
-    const double old = s->key[i];
-    s->key[i] = s->key[before] + (s->key[before] > 0 ? s->key[before] : 1) * 1e-9 * (double)(1 + m % 5);
-    TRY(try_keys(x, &next));
-    /* A little worse is taken now and then, the less the later. */
-    const double slack = 1 + 0.3 * (1 - (double)m / (double)moves) * (random_next(&x->random) % 4 == 0);
-    if (next <= overflow * slack)
-      overflow = next;
-    else
-      s->key[i] = old;
-  }
-  return NEAP_OK;
-}
-
-static neap_status try_orders(struct solver *s, uint64_t goal, int64_t climbed, uint64_t *best_offsets,
-                              uint64_t *best) {
-  struct climb x = {.solver = s,
-                    .goal = goal,
-                    .best = UINT64_MAX,
-                    .best_offsets = best_offsets,
-                    .random = 2463534242u,
-                    .order = malloc(((size_t)s->count + 1) * sizeof *x.order)};
-  RETURN_IF_NULL(x.order);
-  neap_status status = NEAP_OK;
-  double overflow;
-  const int orders = s->count > MANY_SHAPES ? BY_AREA + 1 : ORDERS;
-  for (int o = 0; status == NEAP_OK && climbed == 0 && o < orders && x.best > x.goal; o++) {
-    rank(s, (enum order)o);
-    status = try_keys(&x, &overflow);
-  }
-  /* Work is counted in placed shapes, so that the result does not hang on the clock. */
-  const int64_t moves = climbed / (s->count + 1) + 10 < 800 ? climbed / (s->count + 1) + 10 : 800;
-  static const enum order starts[] = {BY_AREA, BY_SIZE, BY_LENGTH};
-  for (int i = 0; status == NEAP_OK && climbed > 0 && i < 3 && x.best > x.goal; i++) {
-    rank(s, starts[i]);
-    status = climb(&x, moves);
-  }
-  free(x.order);
-  *best = x.best;
-  return status;
-}
-
-static neap_status solve(struct solver *s, struct region *region, uint64_t goal, int64_t climbed,
-                         uint64_t *offsets, uint64_t *height) {
-  s->key = region_alloc(region, (size_t)s->count, sizeof *s->key);
-  s->offset = region_alloc(region, (size_t)s->count, sizeof *s->offset);
-  RETURN_IF(!s->key || !s->offset, NEAP_OUT_OF_MEMORY, "layout: out of memory");
+static neap_status solve(struct solver *s, struct region *region, uint64_t goal, uint64_t *offsets,
+                         uint64_t *height) {
+  const struct packing *packing = s->packing;
+  const size_t count = (size_t)packing->count;
+  s->key = region_alloc(region, count, sizeof *s->key);
+  s->order = region_alloc(region, count, sizeof *s->order);
+  s->offset = region_alloc(region, count, sizeof *s->offset);
+  RETURN_IF(!s->key || !s->order || !s->offset, NEAP_OUT_OF_MEMORY, "layout: out of memory");
   int64_t end = INT64_MIN;
   s->start = INT64_MAX;
-  for (int32_t i = 0; i < s->count; i++)
-    for (int32_t k = s->shapes[i].first; k < s->shapes[i].first + s->shapes[i].count; k++) {
-      if (s->spans[k].lower < s->start) s->start = s->spans[k].lower;
-      if (s->spans[k].upper > end) end = s->spans[k].upper;
-    }
+  for (int32_t k = 0; k < span_count(packing); k++) {
+    if (packing->spans[k].lower < s->start) s->start = packing->spans[k].lower;
+    if (packing->spans[k].upper > end) end = packing->spans[k].upper;
+  }
   /* A shape is entered in every bucket that it lives in: few shapes are looked through faster than entered.
    */
-  const int32_t wanted = s->count / SHAPES_A_BUCKET + 1;
+  const int32_t wanted = packing->count / SHAPES_A_BUCKET + 1;
   s->buckets = wanted < BUCKETS ? wanted : BUCKETS;
   s->width = ((uint64_t)end - (uint64_t)s->start) / (uint64_t)s->buckets;
   if (s->width < UINT64_MAX) s->width++;
-  for (int32_t i = 0; s->fixed != NULL && i < s->count; i++) s->offset[i] = offsets[i];
-  return try_orders(s, goal, climbed, offsets, height);
+  if (s->fixed != NULL) memcpy(s->offset, offsets, count * sizeof *offsets);
+  return try_orders(s, goal, offsets, height);
 }
 
-static neap_status solve_and_free(struct solver s, uint64_t goal, int64_t climbed, uint64_t *offsets,
-                                  uint64_t *height) {
+neap_status place_by_orders(const struct packing *packing, const bool *fixed, uint64_t goal,
+                            uint64_t *offsets, uint64_t *height) {
+  struct solver s = {.packing = packing, .fixed = fixed};
   struct region region = {0};
-  const neap_status status = solve(&s, &region, goal, climbed, offsets, height);
+  const neap_status status = solve(&s, &region, goal, offsets, height);
   for (int b = 0; b < BUCKETS; b++) vector_free(&s.bucket[b].blocks);
   region_free(&region);
   return status;
-}
-
-neap_status place_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
-                            uint64_t goal, int64_t climbed, uint64_t *offsets, uint64_t *height) {
-  return solve_and_free((struct solver){.shapes = shapes, .count = count, .spans = spans}, goal, climbed,
-                        offsets, height);
-}
-
-neap_status fill_by_orders(const struct shape *shapes, int32_t count, const struct span *spans,
-                           const bool *fixed, uint64_t goal, uint64_t *offsets, uint64_t *height) {
-  return solve_and_free((struct solver){.shapes = shapes, .count = count, .spans = spans, .fixed = fixed},
-                        goal, 0, offsets, height);
 }

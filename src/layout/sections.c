@@ -103,17 +103,17 @@ static void find_twins(struct sections *sections, int32_t *order) {
         i > 0 && compare_alike(&order[i - 1], &order[i], sections) == 0 ? order[i - 1] : -1;
 }
 
-neap_status sections_make(const struct shape *shapes, int32_t count, const struct span *spans,
-                          struct region *region, struct sections *out) {
-  *out = (struct sections){0};
-  const size_t span_count = count > 0 ? (size_t)(shapes[count - 1].first + shapes[count - 1].count) : 0;
-  struct point *points = region_alloc(region, span_count * 2, sizeof *points);
+neap_status sections_make(const struct packing *packing, struct region *region, struct sections *out) {
+  const struct span *spans = packing->spans;
+  const int32_t count = packing->count, span_total = span_count(packing);
+  *out = (struct sections){.shape_count = count};
+  struct point *points = region_alloc(region, (size_t)span_total * 2, sizeof *points);
   int32_t *order = region_alloc(region, (size_t)count, sizeof *order);
   out->items = region_alloc(region, (size_t)count + 1, sizeof *out->items);
-  out->pieces = region_alloc(region, span_count * 2, sizeof *out->pieces);
+  out->pieces = region_alloc(region, (size_t)span_total * 2, sizeof *out->pieces);
   RETURN_IF(!points || !order || !out->items || !out->pieces, NEAP_OUT_OF_MEMORY, "layout: out of memory");
   size_t point_count = 0;
-  for (size_t k = 0; k < span_count; k++) {
+  for (int32_t k = 0; k < span_total; k++) {
     if (spans[k].size == 0) continue;
     points[point_count++] = (struct point){.at = spans[k].lower, .begins = true};
     points[point_count++] = (struct point){.at = spans[k].upper, .ends = true};
@@ -123,7 +123,7 @@ neap_status sections_make(const struct shape *shapes, int32_t count, const struc
   for (int32_t i = 0; i < count; i++) {
     struct item *item = &out->items[out->item_count];
     *item = (struct item){.shape = i, .first = filled};
-    add_item(out, &shapes[i], spans, points, point_count);
+    add_item(out, &packing->shapes[i], spans, points, point_count);
     filled = item->first + item->count;
   }
   find_twins(out, order);

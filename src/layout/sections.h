@@ -24,7 +24,7 @@ struct item {
 
 struct sections {
   int32_t count; /* sections: any set of shapes that live at one position lives in one of them */
-  int32_t item_count;
+  int32_t shape_count, item_count;
   struct item *items;
   struct piece *pieces;
   int64_t covered; /* sections of each item, added up */
@@ -33,8 +33,7 @@ struct sections {
 /* Cuts time just before a beginning that follows an end: what lives at any other position is part of what
  * lives in one of these sections. Where a shape has no bytes between two spans it keeps its sections, with a
  * size of 0. The arrays belong to the region. */
-neap_status sections_make(const struct shape *shapes, int32_t count, const struct span *spans,
-                          struct region *region, struct sections *out);
+neap_status sections_make(const struct packing *packing, struct region *region, struct sections *out);
 
 /* By section: the sum of sizes, which must not overflow. The array belongs to the region. */
 neap_status sections_load(const struct sections *sections, struct region *region, uint64_t **load);

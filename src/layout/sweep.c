@@ -1,14 +1,15 @@
 #include "layout/sweep.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/region.h"
 #include "base/vector.h"
 
+/* A shape or a span begins or ends. */
 struct event {
   int64_t at;
-  int32_t shape;
+  int32_t index;
   bool begins;
 };
 
@@ -17,8 +18,44 @@ static int compare_events(const void *a, const void *b) {
   const struct event *x = a, *y = b;
   if (x->at != y->at) return x->at < y->at ? -1 : 1;
   if (x->begins != y->begins) return x->begins ? 1 : -1;
-  return (x->shape > y->shape) - (x->shape < y->shape);
+  return (x->index > y->index) - (x->index < y->index);
 }
+
+/* ---- What lives at once ---- */
+
+static neap_status add_up(const struct span *spans, const struct event *events, size_t event_count,
+                          uint64_t *most) {
+  uint64_t live = 0;
+  bool overflow = false;
+  *most = 0;
+  for (size_t e = 0; e < event_count && !overflow; e++) {
+    const uint64_t size = spans[events[e].index].size;
+    if (events[e].begins)
+      overflow = __builtin_add_overflow(live, size, &live);
+    else
+      live -= size;
+    if (live > *most) *most = live;
+  }
+  RETURN_IF(overflow || *most == UINT64_MAX, NEAP_TOO_LARGE,
+            "layout: the sizes of buffers that live at once overflow 64 bits");
+  return NEAP_OK;
+}
+
+neap_status sweep_live(const struct packing *packing, uint64_t *live) {
+  const int32_t count = span_count(packing);
+  struct event *events = calloc((size_t)count * 2 + 1, sizeof *events);
+  RETURN_IF_NULL(events);
+  for (int32_t i = 0; i < count; i++) {
+    events[2 * (size_t)i] = (struct event){packing->spans[i].lower, i, true};
+    events[2 * (size_t)i + 1] = (struct event){packing->spans[i].upper, i, false};
+  }
+  qsort(events, 2 * (size_t)count, sizeof *events, compare_events);
+  const neap_status status = add_up(packing->spans, events, 2 * (size_t)count, live);
+  free(events);
+  return status;
+}
+
+/* ---- Offsets ---- */
 
 struct hole {
   uint64_t begin, end;
@@ -71,13 +108,13 @@ static neap_status give_back(struct holes *holes, uint64_t offset, uint64_t size
   return NEAP_OK;
 }
 
-static neap_status sweep(const struct shape *shapes, const struct span *spans, const struct event *events,
-                         size_t event_count, struct holes *holes, uint64_t *offsets, uint64_t *height) {
+static neap_status sweep(const struct packing *packing, const struct event *events, size_t event_count,
+                         struct holes *holes, uint64_t *offsets, uint64_t *height) {
   TRY(vector_push(&holes->list, (struct hole){0, UINT64_MAX}));
   *height = 0;
   for (size_t e = 0; e < event_count; e++) {
-    const int32_t i = events[e].shape;
-    const uint64_t size = shape_size(&shapes[i], spans);
+    const int32_t i = events[e].index;
+    const uint64_t size = shape_size(&packing->shapes[i], packing->spans);
     if (!events[e].begins) {
       TRY(give_back(holes, offsets[i], size));
       continue;
@@ -91,19 +128,19 @@ static neap_status sweep(const struct shape *shapes, const struct span *spans, c
   return NEAP_OK;
 }
 
-neap_status sweep_place(const struct shape *shapes, int32_t count, const struct span *spans,
-                        uint64_t *offsets, uint64_t *height) {
-  const size_t event_count = 2 * (size_t)count;
-  struct event *events = malloc((event_count + 1) * sizeof *events);
+neap_status sweep_place(const struct packing *packing, uint64_t *offsets, uint64_t *height) {
+  const size_t event_count = 2 * (size_t)packing->count;
+  struct event *events = calloc(event_count + 1, sizeof *events);
   RETURN_IF_NULL(events);
-  for (int32_t i = 0; i < count; i++) {
-    const struct shape *shape = &shapes[i];
-    events[2 * (size_t)i] = (struct event){spans[shape->first].lower, i, true};
-    events[2 * (size_t)i + 1] = (struct event){spans[shape->first + shape->count - 1].upper, i, false};
+  for (int32_t i = 0; i < packing->count; i++) {
+    const struct shape *shape = &packing->shapes[i];
+    const struct span *first = &packing->spans[shape->first], *last = first + shape->count - 1;
+    events[2 * (size_t)i] = (struct event){first->lower, i, true};
+    events[2 * (size_t)i + 1] = (struct event){last->upper, i, false};
   }
   qsort(events, event_count, sizeof *events, compare_events);
   struct holes holes = {0};
-  const neap_status status = sweep(shapes, spans, events, event_count, &holes, offsets, height);
+  const neap_status status = sweep(packing, events, event_count, &holes, offsets, height);
   vector_free(&holes.list);
   free(events);
   return status;

@@ -93,24 +93,24 @@ static const double ROTOR_BEYOND = 1.15;    /* the tables count some bytes that 
 /* ---- Layout ---- */
 
 /* Of the search for what is enough, the one among the large shapes, and the one that halves the gap
- * (layout/solver.h). */
+ * (layout/stages.h). */
 enum {
   LAYOUT_SEARCHED = 20000000,
-  LAYOUT_TIERED = 6000000,
-  LAYOUT_TIERED_MOST = 256000000, /* with the largest effort */
+  LAYOUT_STAGED = 6000000,
+  LAYOUT_STAGED_MOST = 256000000, /* with the largest effort */
   LAYOUT_CLOSING = 8000000,
   LAYOUT_MORE = 16,   /* times: of the first two with a large effort, of the last with the largest */
   CLOSE_SHARES = 4,   /* halvings of the gap that get all of it between them, at the least */
   MANY_SHAPES = 5000, /* from there on each has thousands of neighbours and the search no end; of the orders
                          only the first two are tried, which are the best by far */
   SWEPT_ONLY_SHAPES = 100000, /* more are placed in the order of time only: all else looks at all for each */
-  TIER_FIRST_SHARE = 16,      /* of the goal: what is as large is placed first, then what is half as large, */
-  TIER_LAST_SHARE = 2048,     /* down to this, */
-  TIER_STEPS = 2,             /* from their live bytes to the goal in so many steps */
-  CORE_SEARCHED = 2000000,    /* some hundredths of a second */
-  CORE_WORK = 600000,         /* of ejection */
-  CORE_STAGES = 4,            /* in which the others follow */
-  BULK_SHARE = 256            /* of the capacity: what is as large is placed first */
+  LARGE_FIRST_SHARE = 16,     /* of the goal: what is as large is placed first, then what is half as large, */
+  LARGE_LAST_SHARE = 2048,    /* down to this, */
+  LARGE_STEPS = 2,            /* from their live bytes to the goal in so many steps */
+  LARGE_MANY_SHARE = 256,     /* of the capacity: what is placed first of many shapes */
+  TIGHT_SEARCHED = 2000000,   /* some hundredths of a second */
+  TIGHT_WORK = 600000,        /* of ejection */
+  LATER_STAGES = 4            /* in which the others follow the first by ejection */
 };
 
 /* Of ejection: some hundredths of a second, as a plan lays out again and again; seconds where the least is

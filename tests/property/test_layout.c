@@ -13,8 +13,7 @@
 
 #include "effort.h"
 #include "layout/layout.h"
-#include "layout/solver.h"
-#include "layout/tiers.h"
+#include "layout/stages.h"
 #include "neap.h"
 
 enum { LIMIT = 4000, SMALL = 20 };
@@ -195,7 +194,8 @@ static void test_small_shapes(void **state) {
     const uint64_t least = least_pile(shapes, count, spans, offsets, 0, 0, UINT64_MAX);
     struct placement_result result;
     const struct placement_limits limits = {.searched = 50000000, .closing = 50000000};
-    assert_int_equal(place_shapes(shapes, count, spans, &limits, &result), NEAP_OK);
+    const struct packing packing = {shapes, count, spans, NULL};
+    assert_int_equal(place_shapes(&packing, &limits, offsets, &result), NEAP_OK);
     assert_int_equal(result.height, least);
     assert_int_equal(result.least, least);
     above += least > result.lower_bound;
@@ -204,8 +204,7 @@ static void test_small_shapes(void **state) {
         for (int32_t p = shapes[a].first; p < shapes[a].first + shapes[a].count; p++)
           for (int32_t q = shapes[b].first; q < shapes[b].first + shapes[b].count; q++)
             assert_true(spans[p].lower >= spans[q].upper || spans[q].lower >= spans[p].upper ||
-                        shapes[a].offset + spans[p].size <= shapes[b].offset ||
-                        shapes[b].offset + spans[q].size <= shapes[a].offset);
+                        offsets[a] + spans[p].size <= offsets[b] || offsets[b] + spans[q].size <= offsets[a]);
   }
   assert_true(above >= shorten(60));
 }
@@ -288,29 +287,31 @@ static void test_full(void **state) {
 static void test_any_number_of_threads(void **state) {
   (void)state;
   enum { COUNT = 120 };
-  const struct placement_limits limits = {.searched = 40000000, .tiered = 4000000, .closing = 16000000};
+  const struct placement_limits limits = {.searched = 40000000, .staged = 4000000, .closing = 16000000};
   const int usual = omp_get_max_threads();
   int met = 0, missed = 0;
   for (int i = 0; i < 20; i += shorten(10) < 10 ? 3 : 1) {
     uint32_t random = (uint32_t)i + 31;
     neap_buffer buffers[COUNT];
-    struct shape shapes[2][COUNT];
+    struct shape shapes[COUNT];
     struct span spans[COUNT];
+    uint64_t offsets[2][COUNT];
     struct placement_result result[2];
     cut(&random, COUNT, buffers);
     for (int k = 0; k < COUNT && i % 2 == 1; k++) buffers[k].size += draw(&random, 4096); /* full no longer */
     for (int32_t k = 0; k < COUNT; k++) {
       spans[k] = (struct span){buffers[k].lower, buffers[k].upper, buffers[k].size};
-      shapes[0][k] = shapes[1][k] = (struct shape){.first = k, .count = 1};
+      shapes[k] = (struct shape){.first = k, .count = 1};
     }
+    const struct packing packing = {shapes, COUNT, spans, NULL};
     for (int r = 0; r < 2; r++) {
       omp_set_num_threads(r == 0 ? 1 : 3);
-      assert_int_equal(place_shapes(shapes[r], COUNT, spans, &limits, &result[r]), NEAP_OK);
+      assert_int_equal(place_shapes(&packing, &limits, offsets[r], &result[r]), NEAP_OK);
     }
     omp_set_num_threads(usual);
     assert_int_equal(result[0].height, result[1].height);
     assert_int_equal(result[0].least, result[1].least);
-    assert_memory_equal(shapes[0], shapes[1], sizeof *shapes);
+    assert_memory_equal(offsets[0], offsets[1], sizeof *offsets);
     *(result[0].height == result[0].lower_bound ? &met : &missed) += 1;
   }
   assert_true(met > 0 && missed > 0);
@@ -412,13 +413,13 @@ static void test_dies_in_place(void **state) {
   free(layout.offsets);
 }
 
-/* A few large shapes among many small ones: whatever the tiers place lies apart and below the height that
- * they say, however little work they may do. */
-static void test_tiers(void **state) {
+/* A few large shapes among many small ones: whatever is placed in stages lies apart and below the height that
+ * is said, however little work may be done. */
+static void test_stages(void **state) {
   (void)state;
   enum { COUNT = 120 };
   uint32_t random = 5;
-  int placed = 0;
+  int placed[STAGINGS] = {0}, kept[STAGINGS] = {0};
   for (int round = 0; round < shorten(60); round++) {
     struct shape shapes[COUNT];
     struct span spans[COUNT];
@@ -430,17 +431,28 @@ static void test_tiers(void **state) {
       shapes[i] = (struct shape){.first = i, .count = 1};
       spans[i] = (struct span){lower, upper, size};
     }
+    const struct packing packing = {shapes, COUNT, spans, NULL};
+    const enum staging staging = round % STAGINGS;
     const uint64_t goal = 4000 + draw(&random, 4000);
+    const uint64_t threshold = staging == TIGHT_FIRST ? goal / 100 * (50 + draw(&random, 50)) : goal / 128;
     int64_t work = 1 + draw(&random, 4000000);
     int64_t rest = work;
     const int64_t given = work;
-    assert_int_equal(place_by_tiers(shapes, COUNT, spans, goal, &work, offsets, &height), NEAP_OK);
-    assert_int_equal(place_by_tiers(shapes, COUNT, spans, goal, &rest, again, &same), NEAP_OK);
+    /* They lie nowhere, or one above the other. */
+    const bool lies = draw(&random, 2) == 0;
+    for (int32_t i = 0; i < COUNT; i++) {
+      offsets[i] = again[i] = lies ? highest : UINT64_MAX;
+      highest += spans[i].size;
+    }
+    highest = 0;
+    assert_int_equal(place_in_stages(&packing, staging, threshold, goal, &work, offsets, &height), NEAP_OK);
+    assert_int_equal(place_in_stages(&packing, staging, threshold, goal, &rest, again, &same), NEAP_OK);
     assert_true(work <= given);
     assert_int_equal(work, rest);
     assert_int_equal(height, same);
     if (height == UINT64_MAX) continue;
-    placed++;
+    placed[staging]++;
+    kept[staging] += height <= goal;
     assert_memory_equal(offsets, again, sizeof offsets);
     for (int32_t i = 0; i < COUNT; i++) {
       buffers[i] = (neap_buffer){spans[i].lower, spans[i].upper, spans[i].size, offsets[i]};
@@ -450,7 +462,7 @@ static void test_tiers(void **state) {
     expect_valid(buffers, COUNT, &result);
     assert_int_equal(height, highest);
   }
-  assert_true(placed > 0);
+  for (int s = 0; s < STAGINGS; s++) assert_true(placed[s] > 0 && kept[s] > 0);
 }
 
 int main(void) {
@@ -462,7 +474,7 @@ int main(void) {
                                      cmocka_unit_test(test_equal),
                                      cmocka_unit_test(test_edges),
                                      cmocka_unit_test(test_extremes),
-                                     cmocka_unit_test(test_tiers),
+                                     cmocka_unit_test(test_stages),
                                      cmocka_unit_test(test_dies_in_place),
                                      cmocka_unit_test(test_any_number_of_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,8 +6,9 @@
 
 #include <omp.h>
 
-#include "layout/core.h"
+#include "layout/eject.h"
 #include "layout/layout.h"
+#include "layout/stages.h"
 #include "plan/planners.h"
 #include "plan/repair.h"
 #include "step/lower_bound.h"
@@ -299,7 +300,7 @@ static void test_stages(void **state) {
 
 /* Full at both ends of the time and not in between. What is found is right, whether it keeps the capacity or
  * not. */
-static void test_core(void **state) {
+static void test_tight_first(void **state) {
   (void)state;
   int kept = 0;
   const int count = shorten(500);
@@ -307,8 +308,9 @@ static void test_core(void **state) {
     uint32_t random = (uint32_t)i * 2654435761u + 5;
     struct pile pile;
     uint64_t offsets[SHAPES], height;
-    const uint64_t capacity = 16 + draw(&random, 32);
+    const uint64_t capacity = 16 + draw(&random, 32), threshold = capacity * (50 + (uint64_t)i % 50) / 100;
     fill_pile(&random, capacity, 40, &pile);
+    for (int32_t k = 0; k < pile.count; k++) offsets[k] = UINT64_MAX;
     for (int32_t k = 0; k < pile.count; k++)
       for (int32_t l = pile.shapes[k].first; l < pile.shapes[k].first + pile.shapes[k].count; l++)
         if (pile.spans[l].lower >= 8 && pile.spans[l].upper <= 32)
@@ -317,7 +319,8 @@ static void test_core(void **state) {
     const struct packing packing = {pile.shapes, pile.count, pile.spans, i % 2 ? pile.heir_of : NULL};
     if (packing.heir_of == NULL)
       for (int32_t k = 0; k < pile.count; k++) pile.heir_of[k] = -1;
-    assert_int_equal(place_by_core(&packing, 50 + i % 50, capacity, &work, offsets, &height), NEAP_OK);
+    assert_int_equal(place_in_stages(&packing, TIGHT_FIRST, threshold, capacity, &work, offsets, &height),
+                     NEAP_OK);
     if (height < UINT64_MAX) expect_placed(&pile, height, offsets);
     kept += height <= capacity;
   }
@@ -330,6 +333,6 @@ int main(void) {
                                      cmocka_unit_test(test_any_number_of_threads),
                                      cmocka_unit_test(test_ejection),
                                      cmocka_unit_test(test_stages),
-                                     cmocka_unit_test(test_core)};
+                                     cmocka_unit_test(test_tight_first)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,56 @@
+/* Placement of shapes, all at once or in stages. A stage is some of the shapes, placed by one method within
+ * one effort, around those that stand already. */
+#ifndef NEAP_LAYOUT_STAGES_H
+#define NEAP_LAYOUT_STAGES_H
+
+#include "base/status.h"
+#include "layout/shape.h"
+
+struct placement_result {
+  uint64_t height;
+  uint64_t lower_bound; /* the largest sum of sizes at one position */
+  uint64_t least;       /* no placement is lower: the bound, or more where the search proved it */
+};
+
+/* When to stop and how much to do: the result is the same on every machine. */
+struct placement_limits {
+  uint64_t enough;  /* a height that will do; below the lower bound: that one */
+  int64_t searched; /* work of the search (exact.h) for what is enough; 0: none */
+  int64_t staged;   /* of the searches among the large shapes (LARGE_BY_SEARCH); 0: none */
+  int64_t closing;  /* of the searches that halve the gap between what is enough and what is found */
+};
+
+/* Sets every offset (a sum of sizes, so a multiple of what divides all of them) so that no spans overlap, as
+ * low as it can: in the order of time, in several other orders, by the search for what is enough, with the
+ * large shapes first, then by the search between what was not found and what was. NEAP_TOO_LARGE: sizes at
+ * one position overflow 64 bits, or every layout that was tried does. */
+neap_status place_shapes(const struct packing *packing, const struct placement_limits *limits,
+                         uint64_t *offsets, struct placement_result *result);
+
+/* Which shapes go first, and how they are placed. */
+enum staging {
+  /* The large ones, by the search. Steps have a few hundred large values, which decide how high an arena
+   * gets. They have many times as many small ones, which fit almost anywhere but make the search for all
+   * hopeless. `work` is of the search. */
+  LARGE_BY_SEARCH,
+  /* The large ones, whose neighbours are few, by ejection. `work` is of ejection. */
+  LARGE_BY_EJECTION,
+  /* Those that live where it is tightest. A plan that uses its budget is tight at a few positions of a long
+   * step, far apart and tied to each other by what is kept from one to the next; the rest of the step has
+   * room. They are placed as place_shapes does it, else by ejection. `work` is of ejection. */
+  TIGHT_FIRST,
+  STAGINGS
+};
+
+/* Places some shapes alone, then the others around them in several orders. Those whose size (TIGHT_FIRST: the
+ * most live bytes at a position of theirs) is at least `threshold` go first. Where the others get too high
+ * around a first stage that is not, all are mended by ejection, except with LARGE_BY_SEARCH.
+ *
+ * `work` falls by what was used. `offsets` are where the shapes lie now, without an overlap, UINT64_MAX where
+ * one lies nowhere: ejection starts from there. They are replaced by the lowest that is found, whose height
+ * may be above the capacity. `height` is UINT64_MAX where nothing was found; the offsets are then as they
+ * were. */
+neap_status place_in_stages(const struct packing *packing, enum staging staging, uint64_t threshold,
+                            uint64_t capacity, int64_t *work, uint64_t *offsets, uint64_t *height);
+
+#endif

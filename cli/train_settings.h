@@ -11,10 +11,10 @@ struct train_settings {
   struct budget budget;
   int64_t batch, micro_batch, image[3], classes, steps, epochs, seed, checkpoint_steps;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
-      clip_value, clip_norm, smoothing, time_limit;
+      clip_value, clip_norm, smoothing, time_limit, loss_scale;
   int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision,
       threads;
-  bool nesterov, force, json;
+  bool nesterov, master, force, json;
 };
 
 /* Settings and what they point to. */

@@ -377,8 +377,10 @@ typedef struct neap_session_options {
   uint64_t seed;        /* initial parameters and random operators */
   bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
   int32_t micro_batches; /* that a step has, each as large as the graph's batch; 0: 1 */
-  neap_dtype precision; /* BF16 or F16: values, parameters and optimizer states are stored in it; inputs,
-                           losses and what norms need in f32 */
+  neap_dtype precision;  /* BF16 or F16: storage of values, parameters and optimizer states (losses, and what
+                            norms  need, in f32); updates round at random, so that the mean is exact */
+  bool master;           /* parameters and optimizer states stay f32 beside values of 16 bits */
+  float loss_scale;      /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
 } neap_session_options;
 
 typedef struct neap_session neap_session;
@@ -403,9 +405,9 @@ typedef struct neap_step_result {
 /* One training step. A loss that is not finite is no failure: look at it. `result` may be NULL. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
 
-/* One of the micro-batches of a step, each with inputs of its own; the last one updates. `share`: of the whole
- * step's loss, which this one's counts as: its labels that count by those of all. neap_session_step takes equal
- * shares. In between nothing can be saved, loaded or digested. `result` is the micro-batch's. */
+/* One of the micro-batches of a step, each with inputs of its own; the last one updates. `share`: of the
+ * whole step's loss, which this one's counts as: its labels that count by those of all. neap_session_step
+ * takes equal shares. In between nothing can be saved, loaded or digested. `result` is the micro-batch's. */
 neap_status neap_session_micro_step(neap_session *session, float learning_rate, float share,
                                     neap_step_result *result);
 
@@ -486,8 +488,8 @@ typedef struct neap_train_options {
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
-  int64_t micro_batch;   /* images; divides the batch. 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit. The
-                            session's own number of micro-batches follows from it */
+  int64_t micro_batch;   /* images; divides the batch. 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit.
+                            The   session's own number of micro-batches follows from it */
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
@@ -571,8 +573,8 @@ neap_status neap_checkpoint_command(const char *folder, char **text);
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
                                const neap_session_options *options, int64_t *largest);
 
-/* The largest micro-batch, a divisor of `shape->batch`, with which a ready-made model fits the budget; 1 where
- * none does. A fraction is one of what keeping everything needs with the whole batch. */
+/* The largest micro-batch, a divisor of `shape->batch`, with which a ready-made model fits the budget; 1
+ * where none does. A fraction is one of what keeping everything needs with the whole batch. */
 neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
                                      const neap_session_options *options, int64_t *largest);
 

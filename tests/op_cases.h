@@ -654,7 +654,7 @@ static inline struct neap_graph *op_case_training(const struct op_case *c, bool 
 static inline struct neap_graph *op_case_stored(const struct op_case *c, bool fuse, neap_dtype dtype,
                                                 const struct optimizer *optimizer) {
   struct neap_graph *graph = op_case_graph(c, fuse), *stored = NULL;
-  assert_ok(rewrite_precision(graph, dtype, &stored));
+  assert_ok(rewrite_precision(graph, dtype, false, &stored));
   neap_graph_free(graph);
   assert_ok(graph_add_training(stored, optimizer));
   return stored;

@@ -44,4 +44,24 @@ static inline uint16_t f16_from_float(float x) {
   return (uint16_t)(sign | (rest > 0x7F800000 ? 0x7E00 : rest == 0x7F800000 ? 0x7C00 : cut));
 }
 
+/* To one of the two neighbours of x, the nearer the likelier: `random` is uniform in [0, 2^16). What is
+ * finite stays finite. */
+static inline uint16_t bf16_from_float_randomly(float x, uint32_t random) {
+  const uint32_t bits = half_bits_of(x), finite = (bits & 0x7F800000) != 0x7F800000;
+  const uint32_t rounded = (bits + (finite ? random : 0)) >> 16;
+  const uint32_t bounded = finite && (rounded & 0x7FFF) > 0x7F7F ? (rounded & 0x8000) | 0x7F7F : rounded;
+  return (uint16_t)(x == x ? bounded : (bits >> 16 | 0x40));
+}
+
+static inline uint16_t f16_from_float_randomly(float x, uint32_t random) {
+  const uint32_t bits = half_bits_of(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
+  /* Subnormal numbers are multiples of 2^-24. Their 10 bits and 13 of the random ones fit a float. */
+  const float steps = half_float_of(rest < 0x38800000 ? rest : 0) * 0x1p24f;
+  const uint32_t small = (uint32_t)(steps + (float)(random >> 3) * 0x1p-13f);
+  const uint32_t normal = (rest - 0x38000000 + (random >> 3)) >> 13;
+  const uint32_t finite = rest < 0x38800000 ? small : normal;
+  const uint32_t cut = finite > 0x7BFF ? 0x7BFF : finite;
+  return (uint16_t)(sign | (rest > 0x7F800000 ? 0x7E00 : rest == 0x7F800000 ? 0x7C00 : cut));
+}
+
 #endif

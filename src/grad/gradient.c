@@ -215,15 +215,16 @@ static neap_status add_clipped_updates(struct neap_graph *graph, const struct op
   return NEAP_OK;
 }
 
-/* d loss / d loss, as a tensor: 1 where the loss does not take that for granted; a micro-batch's share. */
-static neap_status seed(struct gradient *g, const struct node *node, bool parts) {
-  if ((node_row(node)->seeds && !parts) || g->of[node->outputs[0]] != NO_TENSOR ||
+/* d loss / d loss, as a tensor: 1 where the loss does not take that for granted; what the run tells
+ * (a micro-batch's share, a loss scale). */
+static neap_status seed(struct gradient *g, const struct node *node, bool told) {
+  if ((node_row(node)->seeds && !told) || g->of[node->outputs[0]] != NO_TENSOR ||
       !g->needed[node->outputs[0]])
     return NEAP_OK;
   int32_t one;
   TRY(graph_add_like(g->graph, node->outputs[0], node->name, &one));
   TRY(graph_add_node(g->graph, (struct node){.name = node->name,
-                                             .op = parts ? OP_LOSS_SHARE : OP_FILL,
+                                             .op = told ? OP_LOSS_SHARE : OP_FILL,
                                              .pass = NEAP_PASS_BACKWARD,
                                              .attributes.scalar = {.a = 1},
                                              .outputs = &one,
@@ -242,7 +243,8 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
         pending[graph_storage(graph, graph->nodes.data[v].inputs[i])]++;
   for (size_t v = forward; v-- > 0;) {
     const struct node node = graph->nodes.data[v]; /* a copy: the array grows */
-    if (node.output_count > 0 && node.outputs[0] == graph->loss) TRY(seed(g, &node, in_parts(optimizer)));
+    if (node.output_count > 0 && node.outputs[0] == graph->loss)
+      TRY(seed(g, &node, in_parts(optimizer) || optimizer->scaled));
     bool reached = node.output_count > 0 && node.outputs[0] == graph->loss;
     for (int32_t i = 0; i < node.output_count; i++) reached = reached || g->of[node.outputs[i]] >= 0;
     if (reached && node_row(&node)->gradient != NULL) TRY(node_row(&node)->gradient(g, &node));

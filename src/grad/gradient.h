@@ -12,6 +12,7 @@ struct optimizer {
   const neap_parameter_group *groups; /* borrowed */
   int group_count;
   int32_t micro_batches; /* that a step has; 0: 1 */
+  bool scaled;           /* gradients are larger by a loss scale */
 };
 
 /* One row an update rule, by neap_optimizer. */

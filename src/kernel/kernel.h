@@ -29,8 +29,17 @@ struct run_context {
   float learning_rate;
   int32_t micro_batch, micro_batches; /* of the step, from 0; of so many (0: 1) */
   float loss_share;                   /* of the whole step's loss, which this micro-batch's is */
+  float loss_scale;                   /* what gradients are larger by; 0: 1 */
   int64_t first_row; /* of a kernel that has some of the rows of its node: the first of them */
 };
+
+/* What a gradient of 1 stands for; and d loss / d loss. */
+static inline float run_gradient_unit(const struct run_context *context) {
+  return context->loss_scale > 0 ? 1 / context->loss_scale : 1;
+}
+static inline float run_loss_gradient(const struct run_context *context) {
+  return context->loss_share * (context->loss_scale > 0 ? context->loss_scale : 1);
+}
 
 /* What random operators count: micro-batches since the first step. */
 static inline uint64_t run_draw(const struct run_context *context) {

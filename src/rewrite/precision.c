@@ -78,16 +78,17 @@ static neap_status store_node(struct precision *p, const struct node *node) {
   return graph_add_node(c->to, copy);
 }
 
-static neap_status store_all(struct precision *p) {
-  TRY(store_variables(p));
+static neap_status store_all(struct precision *p, bool master) {
+  if (!master) TRY(store_variables(p));
   for (size_t v = 0; v < p->copy.from->nodes.count; v++) TRY(store_node(p, &p->copy.from->nodes.data[v]));
   return NEAP_OK;
 }
 
-neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, struct neap_graph **out) {
+neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, bool master,
+                              struct neap_graph **out) {
   struct precision p = {.dtype = dtype};
   TRY(copy_begin(&p.copy, graph, NULL));
-  const neap_status status = store_all(&p);
+  const neap_status status = store_all(&p, master);
   vector_free(&p.casts);
   return copy_end(&p.copy, status, out);
 }

@@ -26,9 +26,10 @@ neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Values and variables are stored in `dtype` (bf16 or f16), but for inputs, which are cast where they are
- * read, for losses, and for what an operator needs in f32, such as statistics (op_row.statistics). On a
- * forward graph. */
-neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, struct neap_graph **out);
+ * read, for losses, and for what an operator needs in f32, such as statistics (op_row.statistics).
+ * `master`: variables stay f32 and are cast where they are read. On a forward graph. */
+neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, bool master,
+                              struct neap_graph **out);
 
 /* Graphs for one training step that leave the same bits behind. Which has the cheapest plan hangs on the
  * budget. Rows by neap_variant. */

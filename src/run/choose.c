@@ -28,7 +28,13 @@ struct optimizer optimizer_of(const struct neap_session_options *o) {
                             .clip_norm = o->clip_norm,
                             .groups = o->groups,
                             .group_count = o->group_count,
-                            .micro_batches = o->micro_batches};
+                            .micro_batches = o->micro_batches,
+                            .scaled = loss_scale_of(o) != 1};
+}
+
+float loss_scale_of(const struct neap_session_options *o) {
+  static const float usual = 1024; /* of f16 */
+  return o->loss_scale > 0 ? o->loss_scale : o->precision == NEAP_F16 ? usual : 1;
 }
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
@@ -48,6 +54,8 @@ neap_status check_session_options(const struct neap_session_options *o) {
   RETURN_IF(o->precision != NEAP_F32 && o->precision != NEAP_BF16 && o->precision != NEAP_F16,
             NEAP_INVALID_ARGUMENT, "session options: a precision is f32, bf16 or f16, not type %d",
             (int)o->precision);
+  RETURN_IF(!in_range((double)o->loss_scale, 0, FLT_MAX), NEAP_INVALID_ARGUMENT,
+            "session options: a loss scale of %g; it must not be negative", (double)o->loss_scale);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
   RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
@@ -89,7 +97,7 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     *out = fused;
     return NEAP_OK;
   }
-  const neap_status status = rewrite_precision(fused, options->precision, out);
+  const neap_status status = rewrite_precision(fused, options->precision, options->master, out);
   neap_graph_free(fused);
   return status;
 }

@@ -11,6 +11,9 @@ struct lower_options lower_options_of(const struct neap_session_options *options
 
 struct optimizer optimizer_of(const struct neap_session_options *options);
 
+/* What gradients are multiplied by, so that f16 does not lose them. */
+float loss_scale_of(const struct neap_session_options *options);
+
 /* The forward graph as it is lowered: fused, in the precision of the options. */
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out);

@@ -229,7 +229,8 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .learning_rate = learning_rate,
                                       .micro_batch = s->micro_batch,
                                       .micro_batches = s->options.micro_batches,
-                                      .loss_share = share};
+                                      .loss_share = share,
+                                      .loss_scale = kind == PROGRAM_STEP ? loss_scale_of(&s->options) : 1};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
   TRY(program_run(program, &context, s->memory, &s->measured));

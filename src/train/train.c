@@ -151,6 +151,9 @@ static bool add_unusual(json_t *settings, const neap_session_options *s, int32_t
     ok = json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;
   if (s->precision != NEAP_F32)
     ok = ok && json_object_set_new(settings, "precision", json_string(dtype_rows[s->precision].name)) == 0;
+  if (s->master) ok = ok && json_object_set_new(settings, "master", json_true()) == 0;
+  if (s->loss_scale != 0)
+    ok = ok && json_object_set_new(settings, "loss_scale", json_real((double)s->loss_scale)) == 0;
   if (s->clip_value != 0)
     ok = ok && json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
   if (s->clip_norm != 0)

@@ -144,6 +144,11 @@ for precision in bf16 f16; do
   expect 0 "${train[@]}" --steps 3 --schedule constant --precision $precision --json
   same "$(field weights_sha256)" "$resumed" "weights in $precision of a run that is resumed"
 done
+# Weights in f32 beside values of 16 bits; another loss scale.
+expect 0 "${train[@]}" --steps 3 --precision f16 --master --json
+[ "$(field weights_sha256)" != "$stored" ] && [ "$(field planned_peak_bytes)" -gt "$most" ] || fail "--master does nothing"
+expect 0 "${train[@]}" --steps 3 --precision f16 --loss-scale 2 --json
+[ "$(field weights_sha256)" != "$stored" ] || fail "--loss-scale does nothing"
 expect 2 "${train[@]}" --precision f8
 says f32
 

@@ -266,14 +266,15 @@ static void check_reference_in_place(const struct single *s, const struct lowere
   }
 }
 
-/* Of a node's results, by the types that they are stored in. */
+/* Of a node's results, by the types that they are stored in. Variables are rounded to either neighbour. */
 static double tolerance_of(const struct single *s) {
   const struct node *node = &s->graph->nodes.data[0];
   double tolerance = 1e-6;
   for (int32_t i = 0; i < node->output_count + node->update_count; i++) {
     const int32_t id = i < node->output_count ? node->outputs[i] : node->updates[i - node->output_count];
     const neap_dtype dtype = s->graph->tensors.data[id].dtype;
-    tolerance = fmax(tolerance, dtype == NEAP_BF16 ? 0x1p-8 : dtype == NEAP_F16 ? 0x1p-11 : 0);
+    const double nearest = dtype == NEAP_BF16 ? 0x1p-8 : dtype == NEAP_F16 ? 0x1p-11 : 0;
+    tolerance = fmax(tolerance, i < node->output_count ? nearest : 2 * nearest);
   }
   return tolerance;
 }

@@ -1,7 +1,9 @@
 /* A tensor kept in 16 bits: the network trains, takes less memory, has the same bits with every plan, and
  * goes on from a file as if it had not stopped. */
+#include <math.h>
 #include <unistd.h>
 
+#include "base/half.h"
 #include "session_help.h"
 
 enum { BATCH = 16, CLASSES = 5, STEPS = 4 };
@@ -108,7 +110,43 @@ static void test_precision(void **state) {
   neap_graph_free(graph);
 }
 
+/* The two neighbours of a number, each as often as it is near; what a type holds stays, large numbers
+ * saturate. */
+static void test_random_rounding(void **state) {
+  (void)state;
+  static const float numbers[] = {1.001f, -3.1415927f, 0.3333f, 1e-6f, -2.5e-7f, 6e-8f, 65519, 1000.3f};
+  for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+    for (int type = 0; type < 2; type++) {
+      const float x = numbers[n];
+      double sum = 0, least = INFINITY, most = -INFINITY;
+      for (uint32_t random = 0; random < 65536; random++) {
+        const double y = type == 0 ? (double)bf16_to_float(bf16_from_float_randomly(x, random))
+                                   : (double)f16_to_float(f16_from_float_randomly(x, random));
+        sum += y / 65536;
+        least = fmin(least, y);
+        most = fmax(most, y);
+      }
+      if (type == 1 && x > 65504) {
+        assert_true(most == 65504);
+        continue;
+      }
+      assert_true(least <= (double)x && (double)x <= most);
+      if (!(fabs(sum - (double)x) <= (most - least) * 1e-3)) fail_msg("%g is %g in the mean", (double)x, sum);
+    }
+  for (uint32_t bits = 0; bits < 65536; bits++) /* what can be held */
+    for (uint32_t random = 0; random < 65536; random += 21845) {
+      if ((bits & 0x7C00) != 0x7C00)
+        assert_int_equal(f16_from_float_randomly(f16_to_float((uint16_t)bits), random), bits);
+      if ((bits & 0x7F80) != 0x7F80)
+        assert_int_equal(bf16_from_float_randomly(bf16_to_float((uint16_t)bits), random), bits);
+    }
+  assert_true(isinf(f16_to_float(f16_from_float_randomly(INFINITY, 65535))));
+  assert_true(isnan(bf16_to_float(bf16_from_float_randomly(NAN, 65535))));
+  assert_int_equal(bf16_from_float_randomly(3.4028235e38f, 65535), 0x7F7F);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_storage), cmocka_unit_test(test_precision)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_storage), cmocka_unit_test(test_precision),
+                                     cmocka_unit_test(test_random_rounding)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ Tensors = POINTER(Tensor)
 
 
 class ParameterOptions(ctypes.Structure):
-    _fields_ = [("initial", c_int), ("scale", c_float), ("frozen", c_bool)]
+    _fields_ = [("initial", c_int), ("scale", c_float), ("frozen", c_bool), ("dtype", c_int)]
 
 
 class ConvOptions(ctypes.Structure):
@@ -103,6 +103,10 @@ class SessionOptions(ctypes.Structure):
         ("threads", c_int),
         ("seed", c_uint64),
         ("predict", c_bool),
+        ("micro_batches", c_int32),
+        ("precision", c_int),
+        ("master", c_bool),
+        ("loss_scale", c_float),
     ]
 
 
@@ -111,7 +115,7 @@ class StepResult(ctypes.Structure):
 
 
 class Variable(ctypes.Structure):
-    _fields_ = [("name", c_char_p), ("kind", c_int), ("rank", c_int), ("dims", c_int64 * 8), ("elements", c_int64)]
+    _fields_ = [("name", c_char_p), ("kind", c_int), ("rank", c_int), ("dims", c_int64 * 8), ("elements", c_int64), ("dtype", c_int)]
 
 
 # Operators: what each takes after the builder. All but split give a tensor.

@@ -376,19 +376,20 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
     const struct update_attributes *a = &ATTRIBUTES.update;                                                  \
     const float rate = context->learning_rate * a->rate;                                                     \
     const int64_t number = (int64_t)context->step + 1;                                                       \
-    (void)number, (void)rate;                                                                                \
+    const float unit = run_gradient_unit(context);                                                           \
+    (void)number, (void)rate, (void)unit;                                                                    \
     K->id((int64_t)cpu_kernel(kernel)->count, __VA_ARGS__);                                                  \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id) { return prepare_update(state, graph, node, p, run_##id); }
 
-UPDATE(sgd, in[0], in[2], in[1], rate, a->momentum, a->weight_decay, a->nesterov)
-UPDATE(adamw, in[0], in[2], in[3], in[1], rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
-UPDATE(adam, in[0], in[2], in[3], in[1], rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
-UPDATE(rmsprop, in[0], in[2], in[3], in[1], rate, a->beta2, a->epsilon, a->momentum, a->weight_decay)
-UPDATE(lion, in[0], in[2], in[1], rate, a->beta1, a->beta2, a->weight_decay)
+UPDATE(sgd, in[0], in[2], in[1], unit, rate, a->momentum, a->weight_decay, a->nesterov)
+UPDATE(adamw, in[0], in[2], in[3], in[1], unit, rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
+UPDATE(adam, in[0], in[2], in[3], in[1], unit, rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
+UPDATE(rmsprop, in[0], in[2], in[3], in[1], unit, rate, a->beta2, a->epsilon, a->momentum, a->weight_decay)
+UPDATE(lion, in[0], in[2], in[1], unit, rate, a->beta1, a->beta2, a->weight_decay)
 
-UPDATE(accumulate, in[2], in[1])
+UPDATE(accumulate, in[2], in[1], unit)
 UPDATE(clear, in[0])
 UPDATE(momentum_begin, in[0], in[1], a->momentum, a->weight_decay)
 UPDATE(momentum_end, in[0], in[1], rate)
@@ -396,8 +397,9 @@ UPDATE(momentum_end, in[0], in[1], rate)
 /* ---- Clipping: of gradients as they lie ---- */
 
 RUN(run_squared_norm) {
-  (void)context;
+  const float unit = run_gradient_unit(context);
   K->squared_norm((int64_t)cpu_kernel(kernel)->count, in[0], out[0], workspace);
+  *(float *)out[0] *= unit * unit;
   return NEAP_OK;
 }
 PREPARE(prepare_squared_norm) {
@@ -406,8 +408,9 @@ PREPARE(prepare_squared_norm) {
 }
 
 RUN(run_clip_gradient) {
-  (void)workspace, (void)context;
-  K->clip_gradient((int64_t)cpu_kernel(kernel)->count, ATTRIBUTES.scalar.a, in[1], in[0], out[0]);
+  (void)workspace;
+  const float limit = ATTRIBUTES.scalar.a / run_gradient_unit(context);
+  K->clip_gradient((int64_t)cpu_kernel(kernel)->count, limit, in[1], in[0], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_clip_gradient) {

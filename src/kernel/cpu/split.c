@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernel/cpu/cpu.h"
+#include "kernel/random_stream.h"
 
 enum how { WHOLE, CUT, SUMMED };
 
@@ -65,8 +66,22 @@ static void narrow(const struct running *r, const struct part_operand *o, void *
   r->kernels->narrow(storage_of(o->dtype), o->stored[r->last], buffer_of(r, o), place(data, o->dtype, first));
 }
 
-static neap_status run_part(const struct running *r, void *const *in, void *const *out, void **given,
-                            const struct run_context *context) {
+/* Variables are rounded at random, the same whatever the plan: by step, name and operand. Otherwise an update
+ * smaller than half a step of the type would be lost each time. */
+static void narrow_variable(const struct running *r, const struct part_operand *o, int32_t operand,
+                            void *data, const struct kernel *kernel, const struct run_context *context) {
+  const int64_t first = o->how == CUT ? r->part * o->stored[0] : 0;
+  uint64_t hash = 14695981039346656037u; /* FNV-1a (Fowler, Noll and Vo 1991) */
+  for (const char *c = kernel_input(kernel, operand)->name; *c != '\0'; c++)
+    hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+  const struct random_key key = {context->seed ^ hash,
+                                 random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op)};
+  r->kernels->narrow_randomly(storage_of(o->dtype), o->stored[r->last], buffer_of(r, o),
+                              place(data, o->dtype, first), key, first);
+}
+
+static neap_status run_part(const struct running *r, const struct kernel *outer, void *const *in,
+                            void *const *out, void **given, const struct run_context *context) {
   const struct split_kernel *s = r->split;
   void **outputs = given + s->input_count;
   for (int32_t i = 0; i < s->input_count; i++) {
@@ -82,7 +97,7 @@ static neap_status run_part(const struct running *r, void *const *in, void *cons
   TRY(kernel->run(kernel, given, outputs, r->work + s->workspace, &at));
   for (int32_t i = 0; i < s->input_count; i++)
     if (s->operands[i].updated && s->operands[i].converted && s->operands[i].how == CUT)
-      narrow(r, &s->operands[i], in[i]);
+      narrow_variable(r, &s->operands[i], i, in[i], outer, context);
   for (int32_t i = 0; i < s->output_count; i++) {
     const struct part_operand *o = &s->operands[s->input_count + i];
     if (o->how == SUMMED && r->part > 0) {
@@ -101,12 +116,12 @@ static neap_status run_split(const struct kernel *kernel, void *const *in, void 
   void **given = workspace; /* pointers of a part's operands */
   for (; r.part < s->parts; r.part++) {
     r.last = r.part == s->parts - 1;
-    TRY(run_part(&r, in, out, given, context));
+    TRY(run_part(&r, kernel, in, out, given, context));
   }
   for (int32_t i = 0; i < s->input_count; i++)
     if (s->operands[i].updated && s->operands[i].converted && s->operands[i].how != CUT) {
       r.part = 0;
-      narrow(&r, &s->operands[i], in[i]);
+      narrow_variable(&r, &s->operands[i], i, in[i], kernel, context);
     }
   return NEAP_OK;
 }

@@ -149,7 +149,7 @@ PREPARE(prepare_fill) {
 RUN(run_loss_share) {
   UNUSED;
   (void)kernel;
-  *(float *)out[0] = context->loss_share;
+  *(float *)out[0] = run_loss_gradient(context);
   return NEAP_OK;
 }
 PREPARE(prepare_loss_share) {

@@ -516,9 +516,9 @@ RUN(run_sgd) {
   UNUSED;
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[2];
-  const double *g = in[1];
+  const double *g = in[1], unit = (double)run_gradient_unit(context);
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = g[i] + (double)a->weight_decay * w[i];
+    const double d = unit * g[i] + (double)a->weight_decay * w[i];
     double step = d;
     if (m != NULL) {
       m[i] = (double)a->momentum * m[i] + d;
@@ -531,7 +531,8 @@ RUN(run_sgd) {
 
 RUN(run_accumulate) {
   UNUSED;
-  FOR(i, kernel_input(kernel, 0)->elements)((double *)in[2])[i] += ((const double *)in[1])[i];
+  FOR(i, kernel_input(kernel, 0)->elements)
+  ((double *)in[2])[i] += (double)run_gradient_unit(context) * ((const double *)in[1])[i];
   return NEAP_OK;
 }
 
@@ -562,10 +563,11 @@ static void adam(const struct kernel *kernel, void *const *in, const struct run_
                  bool decoupled) {
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[2], *v = in[3];
-  const double *g = in[1], rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
+  const double *g = in[1], unit = (double)run_gradient_unit(context),
+               rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
                b2 = (double)a->beta2, t = (double)context->step + 1, decay = (double)a->weight_decay;
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = decoupled ? g[i] : g[i] + decay * w[i];
+    const double d = decoupled ? unit * g[i] : unit * g[i] + decay * w[i];
     m[i] = b1 * m[i] + (1 - b1) * d;
     v[i] = b2 * v[i] + (1 - b2) * d * d;
     if (decoupled) w[i] -= rate * decay * w[i];
@@ -589,9 +591,9 @@ RUN(run_rmsprop) {
   UNUSED;
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *v = in[2], *m = in[3];
-  const double *g = in[1];
+  const double *g = in[1], unit = (double)run_gradient_unit(context);
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = g[i] + (double)a->weight_decay * w[i];
+    const double d = unit * g[i] + (double)a->weight_decay * w[i];
     v[i] = (double)a->beta2 * v[i] + (1 - (double)a->beta2) * d * d;
     double moved = d / (sqrt(v[i]) + (double)a->epsilon);
     if (m != NULL) m[i] = moved = (double)a->momentum * m[i] + moved;
@@ -604,11 +606,11 @@ RUN(run_lion) {
   UNUSED;
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[2];
-  const double *g = in[1];
+  const double *g = in[1], unit = (double)run_gradient_unit(context);
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double u = (double)a->beta1 * m[i] + (1 - (double)a->beta1) * g[i];
+    const double u = (double)a->beta1 * m[i] + (1 - (double)a->beta1) * unit * g[i];
     w[i] -= (double)(context->learning_rate * a->rate) * ((u > 0) - (u < 0) + (double)a->weight_decay * w[i]);
-    m[i] = (double)a->beta2 * m[i] + (1 - (double)a->beta2) * g[i];
+    m[i] = (double)a->beta2 * m[i] + (1 - (double)a->beta2) * unit * g[i];
   }
   return NEAP_OK;
 }
@@ -618,7 +620,8 @@ RUN(run_squared_norm) {
   const double *x = in[0];
   double sum = 0;
   FOR(i, kernel_input(kernel, 0)->elements) sum += x[i] * x[i];
-  *(double *)out[0] = sum;
+  const double unit = (double)run_gradient_unit(context);
+  *(double *)out[0] = sum * unit * unit;
   return NEAP_OK;
 }
 
@@ -630,7 +633,8 @@ RUN(run_clip_coefficient) {
 
 RUN(run_clip_gradient) {
   UNUSED;
-  const double limit = ATTRIBUTES->scalar.a != 0 ? (double)ATTRIBUTES->scalar.a : INFINITY;
+  const double limit =
+      ATTRIBUTES->scalar.a != 0 ? (double)(ATTRIBUTES->scalar.a / run_gradient_unit(context)) : INFINITY;
   FOR(i, kernel_output(kernel, 0)->elements)
   ((double *)out[0])[i] =
       fmax(-limit, fmin(limit, ((const double *)in[0])[i])) * (in[1] != NULL ? *(const double *)in[1] : 1);

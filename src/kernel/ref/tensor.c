@@ -78,7 +78,7 @@ RUN(run_fill) {
 RUN(run_loss_share) {
   UNUSED;
   (void)kernel;
-  *(double *)out[0] = (double)context->loss_share;
+  *(double *)out[0] = (double)run_loss_gradient(context);
   return NEAP_OK;
 }
 

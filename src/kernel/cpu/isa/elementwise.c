@@ -76,20 +76,26 @@ typedef float real;
 
 /* ---- Optimizers ---- */
 
-void ISA(sgd)(int64_t count, float *w, float *m, const float *g, float rate, float momentum,
+/* The gradient that `g` stands for. With a unit of 1 it is g itself, so that no product changes how the
+ * compiler fuses the others. */
+static inline float in_units(float g, float unit) { return unit == 1 ? g : g * unit; }
+
+void ISA(sgd)(int64_t count, float *w, float *m, const float *g, float unit, float rate, float momentum,
               float weight_decay, bool nesterov) {
   if (m == NULL) {
-    FOR_ELEMENTS(count) w[i] -= rate * (g[i] + weight_decay * w[i]);
+    FOR_ELEMENTS(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * w[i]);
     return;
   }
   FOR_ELEMENTS(count) {
-    const float d = g[i] + weight_decay * w[i], moved = momentum * m[i] + d;
+    const float d = in_units(g[i], unit) + weight_decay * w[i], moved = momentum * m[i] + d;
     m[i] = moved;
     w[i] -= rate * (nesterov ? d + momentum * moved : moved);
   }
 }
 
-void ISA(accumulate)(int64_t count, float *sum, const float *g) { FOR_ELEMENTS(count) sum[i] += g[i]; }
+void ISA(accumulate)(int64_t count, float *sum, const float *g, float unit) {
+  FOR_ELEMENTS(count) sum[i] += in_units(g[i], unit);
+}
 
 void ISA(clear)(int64_t count, float *sum) { FOR_ELEMENTS(count) sum[i] = 0; }
 
@@ -101,34 +107,34 @@ void ISA(momentum_end)(int64_t count, float *w, const float *m, float rate) {
   FOR_ELEMENTS(count) w[i] -= rate * m[i];
 }
 
-void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1,
-                float beta2, float epsilon, float weight_decay, int64_t step) {
+void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate,
+                float beta1, float beta2, float epsilon, float weight_decay, int64_t step) {
   const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));
   const float second = (float)(1 / sqrt(1 - pow((double)beta2, (double)step)));
   FOR_ELEMENTS(count) {
-    m[i] += (1 - beta1) * (g[i] - m[i]);
-    v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+    m[i] += (1 - beta1) * (in_units(g[i], unit) - m[i]);
+    v[i] = beta2 * v[i] + (1 - beta2) * in_units(g[i], unit) * in_units(g[i], unit);
     w[i] -= rate * weight_decay * w[i];
     w[i] -= rate * first * m[i] / (__builtin_sqrtf(v[i]) * second + epsilon);
   }
 }
 
-void ISA(adam)(int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1,
-               float beta2, float epsilon, float weight_decay, int64_t step) {
+void ISA(adam)(int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate,
+               float beta1, float beta2, float epsilon, float weight_decay, int64_t step) {
   const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));
   const float second = (float)(1 / sqrt(1 - pow((double)beta2, (double)step)));
   FOR_ELEMENTS(count) {
-    const float d = g[i] + weight_decay * w[i];
+    const float d = in_units(g[i], unit) + weight_decay * w[i];
     m[i] += (1 - beta1) * (d - m[i]);
     v[i] = beta2 * v[i] + (1 - beta2) * d * d;
     w[i] -= rate * first * m[i] / (__builtin_sqrtf(v[i]) * second + epsilon);
   }
 }
 
-void ISA(rmsprop)(int64_t count, float *w, float *v, float *m, const float *g, float rate, float alpha,
-                  float epsilon, float momentum, float weight_decay) {
+void ISA(rmsprop)(int64_t count, float *w, float *v, float *m, const float *g, float unit, float rate,
+                  float alpha, float epsilon, float momentum, float weight_decay) {
   FOR_ELEMENTS(count) {
-    const float d = g[i] + weight_decay * w[i];
+    const float d = in_units(g[i], unit) + weight_decay * w[i];
     v[i] = alpha * v[i] + (1 - alpha) * d * d;
     float moved = d / (__builtin_sqrtf(v[i]) + epsilon);
     if (m != NULL) m[i] = moved = momentum * m[i] + moved;
@@ -136,12 +142,12 @@ void ISA(rmsprop)(int64_t count, float *w, float *v, float *m, const float *g, f
   }
 }
 
-void ISA(lion)(int64_t count, float *w, float *m, const float *g, float rate, float beta1, float beta2,
-               float weight_decay) {
+void ISA(lion)(int64_t count, float *w, float *m, const float *g, float unit, float rate, float beta1,
+               float beta2, float weight_decay) {
   FOR_ELEMENTS(count) {
-    const float u = beta1 * m[i] + (1 - beta1) * g[i];
+    const float u = beta1 * m[i] + (1 - beta1) * in_units(g[i], unit);
     w[i] -= rate * (weight_decay * w[i] + (float)((u > 0) - (u < 0)));
-    m[i] = beta2 * m[i] + (1 - beta2) * g[i];
+    m[i] = beta2 * m[i] + (1 - beta2) * in_units(g[i], unit);
   }
 }
 

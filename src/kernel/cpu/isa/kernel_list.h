@@ -5,6 +5,10 @@
 /* Elements of any type of storage to floats, and back to the nearest (base/half.h). */
 KERNEL(void, widen, (enum storage storage, int64_t count, const void *x, float *y))
 KERNEL(void, narrow, (enum storage storage, int64_t count, const float *x, void *y))
+/* To one of the two neighbours, the nearer the likelier, so that the mean is x: by 16 random bits of the
+ * counter that is the element's place, counted from `first`. */
+KERNEL(void, narrow_randomly,
+       (enum storage storage, int64_t count, const float *x, void *y, struct random_key key, int64_t first))
 
 /* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
  * it keeps nothing). In place; in place of dy and of what is kept. */
@@ -112,33 +116,33 @@ KERNEL(void, dropout,
        (struct activation a, struct random_key key, int64_t first, float probability, const float *x,
         float *y))
 
-/* g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m), as PyTorch. m
- * may be NULL (momentum 0). */
+/* Updates; gradients are in units of `unit`. g += weight_decay * w; m = momentum * m + g; w -= rate *
+ * (nesterov ? g + momentum * m : m), as PyTorch. m may be NULL (momentum 0). */
 KERNEL(void, sgd,
-       (int64_t count, float *w, float *m, const float *g, float rate, float momentum, float weight_decay,
-        bool nesterov))
+       (int64_t count, float *w, float *m, const float *g, float unit, float rate, float momentum,
+        float weight_decay, bool nesterov))
 /* Loshchilov & Hutter 2019, decoupled decay, bias correction for update number `step` (from 1), as PyTorch.
  */
 KERNEL(void, adamw,
-       (int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1, float beta2,
-        float epsilon, float weight_decay, int64_t step))
+       (int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate, float beta1,
+        float beta2, float epsilon, float weight_decay, int64_t step))
 /* As PyTorch: Adam with weight decay in the gradient; RMSprop (m NULL: momentum 0); and Lion: u = beta1 m +
  * (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 - beta2) g. */
 KERNEL(void, adam,
-       (int64_t count, float *w, float *m, float *v, const float *g, float rate, float beta1, float beta2,
-        float epsilon, float weight_decay, int64_t step))
+       (int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate, float beta1,
+        float beta2, float epsilon, float weight_decay, int64_t step))
 KERNEL(void, rmsprop,
-       (int64_t count, float *w, float *v, float *m, const float *g, float rate, float alpha, float epsilon,
-        float momentum, float weight_decay))
+       (int64_t count, float *w, float *v, float *m, const float *g, float unit, float rate, float alpha,
+        float epsilon, float momentum, float weight_decay))
 KERNEL(void, lion,
-       (int64_t count, float *w, float *m, const float *g, float rate, float beta1, float beta2,
+       (int64_t count, float *w, float *m, const float *g, float unit, float rate, float beta1, float beta2,
         float weight_decay))
 /* Sum of squares, added up in double. parts: [LOSS_PARTS], workspace. */
 KERNEL(void, squared_norm, (int64_t count, const float *x, float *sum, double *parts))
 /* y = x cut to [-limit, limit] (0: not), times *coefficient (NULL: 1); in place. */
 KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficient, const float *x, float *y))
 /* Of a step of micro-batches: sum += g; sum = 0; m = momentum * m + weight_decay * w; w -= rate * m. */
-KERNEL(void, accumulate, (int64_t count, float *sum, const float *g))
+KERNEL(void, accumulate, (int64_t count, float *sum, const float *g, float unit))
 KERNEL(void, clear, (int64_t count, float *sum))
 KERNEL(void, momentum_begin, (int64_t count, const float *w, float *m, float momentum, float weight_decay))
 KERNEL(void, momentum_end, (int64_t count, float *w, const float *m, float rate))

@@ -132,6 +132,9 @@ struct source {
   double momentum;
 };
 
+/* "micro,f16" as NEAP_ALLOW_... of neap.h. False after a message. */
+bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed);
+
 #define PRECISION_WORDS "f32|bf16|f16"
 neap_dtype precision_dtype(int word);
 const char *precision_name(int word);
@@ -166,6 +169,13 @@ int source_open(const struct verb *verb, struct source *source, const char *file
 
 /* The step of a model, whose batch may be left open. */
 neap_status source_step(const struct source *source, neap_step **step);
+
+/* Sets the batch that a model has by itself. */
+neap_status source_usual_batch(struct source *source);
+
+/* neap_combinations of a model. */
+neap_status source_combinations(const struct source *source, const struct budget *budget, unsigned allowed,
+                                neap_combination *list, int *count);
 
 /* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
  * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.

@@ -7,7 +7,8 @@
 struct settings {
   struct source source;
   struct budget budget;
-  const char *planner, *out;
+  const char *planner, *out, *allow;
+  int prefer;
   double time_limit;
   bool json;
 };
@@ -18,6 +19,11 @@ const struct option plan_options[] = {
      offsetof(struct settings, budget), 0, 0},
     {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
      offsetof(struct settings, planner), 0, 0},
+    {"--allow", "micro,bf16,f16", "plan a model's step in each combination of these techniques", OPTION_TEXT,
+     offsetof(struct settings, allow), 0, 0},
+    {"--prefer", "fidelity|time",
+     "of --allow: take the first that fits, or the one that costs least (fidelity)", OPTION_WORD,
+     offsetof(struct settings, prefer), 0, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
     {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0, 0},
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
@@ -144,6 +150,60 @@ static int plan_all(const struct verb *verb, const struct settings *s, const nea
   return printed != EXIT_DONE ? printed : met ? EXIT_DONE : EXIT_OVER_BUDGET;
 }
 
+/* ---- Techniques ---- */
+
+static json_t *combination_json(const neap_combination *c) {
+  return json_pack("{s:s, s:I, s:b, s:I, s:o, s:o}", "combination", c->name, "micro_batch",
+                   (json_int_t)c->micro_batch, "feasible", c->fits, "peak_bytes", (json_int_t)c->peak_bytes,
+                   "cost", c->fits ? json_real(c->cost) : json_null(), "overhead",
+                   c->fits ? json_real(c->overhead) : json_null());
+}
+
+static json_t *combinations_json(const neap_combination *list, int count, int best) {
+  json_t *combinations = json_array();
+  for (int i = 0; i < count; i++) json_array_append_new(combinations, combination_json(&list[i]));
+  return json_pack("{s:o, s:o}", "combination", best >= 0 ? json_string(list[best].name) : json_null(),
+                   "combinations", combinations);
+}
+
+static void print_combinations(const neap_combination *list, int count, int best) {
+  printf("%-16s %12s %14s %16s\n", "combination", "peak", "recomputation", "cost of a step");
+  for (int i = 0; i < count; i++) {
+    if (list[i].fits)
+      printf("%-16s %12s %14s %13.2f ms%s\n", list[i].name, bytes_text(list[i].peak_bytes).text,
+             percent_text(list[i].overhead).text, 1e3 * list[i].cost, i == best ? "  taken" : "");
+    else
+      printf("%-16s does not fit; the least that it needs: %s (%llu)\n", list[i].name,
+             bytes_text(list[i].peak_bytes).text, (unsigned long long)list[i].peak_bytes);
+  }
+}
+
+static int plan_combinations(const struct verb *verb, const struct settings *s) {
+  unsigned allowed;
+  neap_combination list[NEAP_COMBINATIONS];
+  int count;
+  if (!read_allowed(verb, s->allow, &allowed)) return EXIT_USAGE;
+  if (s->source.model == NULL) return report_usage(verb, "--allow %s goes with --model", s->allow);
+  if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --allow makes several", s->out);
+  if (s->source.micro_batch != 0 || s->source.precision != 0)
+    return report_usage(verb, "--allow %s chooses: --precision and --micro-batch have no use", s->allow);
+  struct source source = s->source;
+  neap_status status = source.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
+  if (status == NEAP_OK) status = source_combinations(&source, &s->budget, allowed, list, &count);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  const int best =
+      neap_best_combination(list, count,
+                            s->budget.bytes == NEAP_BUDGET_MIN && s->budget.fraction <= 0 ? NEAP_PREFER_MEMORY
+                            : s->prefer == 1                                              ? NEAP_PREFER_TIME
+                                             : NEAP_PREFER_FIDELITY);
+  if (!s->json) {
+    print_combinations(list, count, best);
+  } else if (print_json(combinations_json(list, count, best)) != EXIT_DONE) {
+    return EXIT_FAILED;
+  }
+  return best >= 0 ? EXIT_DONE : EXIT_OVER_BUDGET;
+}
+
 int run_plan(const struct verb *verb, int count, char **arguments) {
   struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}, .planner = "auto"};
   struct operands operands;
@@ -155,6 +215,7 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
   tell_budget(&s.budget);
+  if (s.allow != NULL) return plan_combinations(verb, &s);
   neap_step *step;
   int result = source_open(verb, &s.source, operands.values[0], &step);
   if (result != EXIT_DONE) return result;

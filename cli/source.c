@@ -8,6 +8,29 @@ static const struct {
   const char *name;
 } precisions[] = {{NEAP_F32, "f32"}, {NEAP_BF16, "bf16"}, {NEAP_F16, "f16"}};
 
+bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed) {
+  static const struct {
+    const char *name;
+    unsigned bit;
+  } techniques[] = {{"micro", NEAP_ALLOW_MICRO}, {"bf16", NEAP_ALLOW_BF16}, {"f16", NEAP_ALLOW_F16}};
+  *allowed = 0;
+  for (const char *at = text; text != NULL; at += *at == ',') {
+    const size_t length = strcspn(at, ",");
+    unsigned bit = 0;
+    for (size_t i = 0; i < sizeof techniques / sizeof *techniques; i++)
+      if (strlen(techniques[i].name) == length && strncmp(techniques[i].name, at, length) == 0)
+        bit = techniques[i].bit;
+    if (bit == 0) {
+      report_usage(verb, "--allow %s: '%.*s' is none of micro, bf16, f16", text, (int)length, at);
+      return false;
+    }
+    *allowed |= bit;
+    at += length;
+    if (*at == '\0') break;
+  }
+  return true;
+}
+
 neap_dtype precision_dtype(int word) { return precisions[word].dtype; }
 const char *precision_name(int word) { return precisions[word].name; }
 
@@ -41,7 +64,7 @@ neap_status source_step(const struct source *source, neap_step **step) {
   return status;
 }
 
-static neap_status usual_batch(struct source *source) {
+neap_status source_usual_batch(struct source *source) {
   const neap_model_options shape = source_shape(source);
   neap_graph *graph;
   const neap_status status = neap_model_build(source->model, &shape, &graph);
@@ -86,13 +109,22 @@ int source_open(const struct verb *verb, struct source *source, const char *file
   if (file != NULL) {
     status = neap_step_read(file, step);
   } else {
-    if (source->batch == 0) status = usual_batch(source);
+    if (source->batch == 0) status = source_usual_batch(source);
     if (status == NEAP_OK && source->micro_batch > 0 && source->batch % source->micro_batch != 0)
       return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld",
                           (long long)source->micro_batch, (long long)source->batch);
     if (status == NEAP_OK) status = source_step(source, step);
   }
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+}
+
+neap_status source_combinations(const struct source *source, const struct budget *budget, unsigned allowed,
+                                neap_combination *list, int *count) {
+  const neap_model_options shape = source_shape(source);
+  neap_session_options session = source_session(source);
+  session.budget = budget->bytes;
+  session.budget_fraction = budget->fraction;
+  return neap_combinations(source->model, &shape, &session, allowed, list, count);
 }
 
 /* `how`: a session's options beyond the source's. */

@@ -203,8 +203,9 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                 (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
                 (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
                 "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+  json_object_set_new(memory, "combination", json_string(r->combination));
   json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
-  json_object_set_new(memory, "precision", json_string(precision_name(s->precision)));
+  json_object_set_new(memory, "precision", json_string(r->precision));
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",
                         costs_too_much(m->cost, m->base_cost) && report->affordable > 0

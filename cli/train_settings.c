@@ -71,6 +71,10 @@ const struct option train_options[] = {
     OPTION("--variant", "auto|base|mask",
            "what ReLU keeps: its output, or bits where they do (auto, by plan; --plan has its own)",
            OPTION_WORD, variant, 0),
+    OPTION("--allow", "micro,bf16,f16", "techniques to choose from; the first combination that fits is taken",
+           OPTION_TEXT, allow, 0),
+    OPTION("--prefer", "fidelity|time",
+           "of --allow: the first that fits, or the one that costs least (fidelity)", OPTION_WORD, prefer, 0),
     OPTION("--precision", PRECISION_WORDS,
            "storage of values, parameters and optimizer states; arithmetic is in f32 (f32)", OPTION_WORD,
            precision, 0),
@@ -271,6 +275,9 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   if (s->resume == NULL && s->plan != NULL && (strcmp(s->planner, "auto") != 0 || s->time_limit > 0))
     return report_usage(verb, "--plan %s: nothing is planned, so that --planner and --time-limit have no use",
                         s->plan);
+  if (s->allow != NULL && !read_allowed(verb, s->allow, &s->allowed)) return EXIT_USAGE;
+  if (s->allow != NULL && (s->precision != 0 || s->micro_batch != 0))
+    return report_usage(verb, "--allow %s chooses: --precision and --micro-batch have no use", s->allow);
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
     return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
   if (s->resume == NULL && refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
@@ -340,6 +347,8 @@ neap_train_options train_library_options(const struct train_settings *s) {
                   .master = s->master,
                   .loss_scale = (float)s->loss_scale},
       .micro_batch = s->micro_batch,
+      .allow = s->allowed,
+      .allow_by_time = s->prefer == 1,
       .steps = s->steps,
       .epochs = s->epochs,
       .learning_rate = s->learning_rate,

@@ -4,16 +4,18 @@
 
 #include "cli.h"
 
-enum { TRAIN_OPTION_LIMIT = 48 };
+enum { TRAIN_OPTION_LIMIT = 64 };
 
 struct train_settings {
-  const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan;
+  const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan, *allow;
   struct budget budget;
   int64_t batch, micro_batch, image[3], classes, steps, epochs, seed, checkpoint_steps;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, time_limit, loss_scale;
   int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision,
       threads;
+  int prefer;
+  unsigned allowed; /* of `allow` */
   bool nesterov, master, force, json;
 };
 

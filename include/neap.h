@@ -488,8 +488,12 @@ typedef struct neap_train_options {
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
-  int64_t micro_batch;   /* images; divides the batch. 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit.
-                            The   session's own number of micro-batches follows from it */
+  int64_t micro_batch; /* images; divides the batch. 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit.
+                          The   session's own number of micro-batches follows from it */
+  unsigned
+      allow; /* NEAP_ALLOW_...: takes the micro-batch and precision of a combination that fits the budget: the
+                first, or the one that costs least (allow_by_time); for the least budget the smallest */
+  bool allow_by_time;
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
@@ -511,6 +515,7 @@ typedef struct neap_train_options {
 } neap_train_options;
 
 typedef struct neap_train_result {
+  char combination[48], precision[8]; /* of techniques, "none"; "f32" */
   int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
@@ -577,6 +582,27 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
  * where none does. A fraction is one of what keeping everything needs with the whole batch. */
 neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
                                      const neap_session_options *options, int64_t *largest);
+
+/* Techniques that make a step smaller, and may be taken together. */
+enum { NEAP_ALLOW_MICRO = 1, NEAP_ALLOW_BF16 = 2, NEAP_ALLOW_F16 = 4, NEAP_COMBINATIONS = 6 };
+typedef struct neap_combination {
+  char name[48];       /* "none", "micro=10+f16" */
+  int64_t micro_batch; /* images; 0: the batch */
+  neap_dtype precision;
+  bool fits;
+  uint64_t peak_bytes; /* of its plan; the least that it needs, where it does not fit */
+  double cost,
+      overhead; /* of the whole step, by the costs of planning; of its plan over keeping everything */
+} neap_combination;
+
+/* Plans a model's step in each combination that is allowed, from the least change to the most: none, micro,
+ * bf16, f16, then pairs. list[NEAP_COMBINATIONS]. A budget's fraction is one of the whole step's in f32. */
+neap_status neap_combinations(const char *model, const neap_model_options *shape,
+                              const neap_session_options *options, unsigned allowed, neap_combination *list,
+                              int *count);
+/* Of those that fit the first, the one that costs least, or the one with the least peak; -1: none fits. */
+typedef enum neap_prefer { NEAP_PREFER_FIDELITY, NEAP_PREFER_TIME, NEAP_PREFER_MEMORY } neap_prefer;
+int neap_best_combination(const neap_combination *list, int count, neap_prefer prefer);
 
 /* ---- 6. Plan without data ---- */
 

@@ -24,7 +24,9 @@ enum {
 };
 
 struct training {
-  const neap_train_options *options;
+  const neap_train_options *options; /* `own` */
+  neap_train_options own;            /* as they were given, with the combination that was chosen */
+  char combination[48];
   struct data_set data;
   neap_model_options shape;
   neap_graph *graph;
@@ -98,6 +100,29 @@ static uint64_t budget_of(const struct training *t, const neap_session_options *
   return known ? neap_budget_share(session->budget_fraction, everything) : 0;
 }
 
+/* With a micro-batch and a precision that fit, where that is left open. Where nothing fits the last one,
+ * which needs the least, is what will be refused. */
+static neap_status choose_combination(struct training *t) {
+  neap_combination list[NEAP_COMBINATIONS];
+  neap_session_options session = t->own.session;
+  int count;
+  session.threads = t->threads;
+  snprintf(t->combination, sizeof t->combination, "none");
+  if (t->own.allow == 0) return NEAP_OK;
+  t->own.session.budget = session.budget = budget_of(t, &session);
+  t->own.session.budget_fraction = session.budget_fraction = 0;
+  TRY(neap_combinations(t->own.model, &t->shape, &session, t->own.allow, list, &count));
+  const int best = neap_best_combination(list, count,
+                                         session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
+                                         : t->own.allow_by_time            ? NEAP_PREFER_TIME
+                                                                           : NEAP_PREFER_FIDELITY);
+  const neap_combination *taken = &list[best >= 0 ? best : count - 1];
+  t->own.session.precision = taken->precision;
+  t->own.micro_batch = taken->micro_batch;
+  snprintf(t->combination, sizeof t->combination, "%s", taken->name);
+  return NEAP_OK;
+}
+
 /* The graph is a micro-batch's. */
 static neap_status settle_micro_batch(struct training *t) {
   neap_session_options session = t->options->session;
@@ -121,6 +146,7 @@ static neap_status build_model(struct training *t) {
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
+  TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
   find_map(t);
   t->epoch_steps = t->data.train.count / t->batch;
@@ -534,6 +560,8 @@ static double median_seconds(struct training *t) {
 static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->batch = t->batch;
   result->micro_batches = t->micro_batches;
+  memcpy(result->combination, t->combination, sizeof result->combination);
+  snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[t->own.session.precision].name);
   result->test_accuracy = t->state.test_accuracy;
   result->steps = t->state.step;
   result->steps_here = t->steps_here;
@@ -581,7 +609,8 @@ static void release(struct training *t) {
 }
 
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
-  struct training t = {.options = options, .saved_step = -1, .state.test_accuracy = -1};
+  struct training t = {.own = *options, .saved_step = -1, .state.test_accuracy = -1};
+  t.options = &t.own;
   *result = (neap_train_result){.test_accuracy = -1};
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
@@ -619,7 +648,8 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
 }
 
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
-  struct training t = {.options = options, .saved_step = -1, .state.test_accuracy = -1};
+  struct training t = {.own = *options, .saved_step = -1, .state.test_accuracy = -1};
+  t.options = &t.own;
   neap_train_result unused = {0};
   *result = (neap_evaluation){0};
   t.threads = team_size(options->session.threads);

@@ -168,6 +168,23 @@ same "$(field weights_sha256)" "$split" "weights of micro-batches of a run that 
 expect 0 "${train[@]}" --steps 1 --micro-batch auto --budget 32% --json
 [ "$(field micro_batches)" -gt 1 ] && [ "$(field planned_peak_bytes)" -le $((everything * 32 / 100)) ] ||
   fail "micro-batches that fit: $(field micro_batches) in $(field planned_peak_bytes) of $everything bytes"
+# Techniques to choose from: the first that fits, and in the end the smallest.
+expect 0 "${train[@]}" --steps 1 --allow micro,f16 --budget max --json
+same "$(field combination)" none "what is taken where everything fits"
+expect 0 "${train[@]}" --steps 1 --precision bf16 --budget min --json
+least=$(field planned_peak_bytes)
+expect 0 "${train[@]}" --steps 1 --allow bf16,f16 --budget "$least" --json
+same "$(field combination)" bf16 "what is taken where f32 does not fit"
+expect 0 "${train[@]}" --steps 1 --allow micro,f16 --budget min --json
+same "$(field combination)" micro=1+f16 "the smallest combination"
+same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of a combination"
+expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16,f16 --budget "$least" --json
+has combinations
+same "$(field combination)" bf16 "the combination that is planned"
+expect 3 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16 --budget 1MB
+expect 2 "${train[@]}" --allow micro,f8
+says f8
+expect 2 "${train[@]}" --allow micro --micro-batch 2
 expect 2 "${train[@]}" --steps 1 --micro-batch 3
 says "micro-batches of 3 images"
 

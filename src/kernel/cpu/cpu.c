@@ -73,8 +73,13 @@ static double largest_node(const struct neap_graph *graph) {
   return most;
 }
 
-/* Stays in a second-level cache. */
-enum { PART_BYTES = 1 << 20 };
+/* Bytes of f32 that a part's rows may take: little beside what the largest node needs, which no budget can be
+ * below; few enough to stay in a second-level cache, and enough to be worth a team's while. */
+static uint64_t choose_part_bytes(double largest_node) {
+  static const double share = 1.0 / 16, least = 64 << 10, most = 1 << 20;
+  const double bytes = share * largest_node;
+  return (uint64_t)(bytes < least ? least : bytes > most ? most : bytes);
+}
 
 static neap_status create_state(const struct neap_graph *graph, const struct lower_options *options,
                                 void **state) {
@@ -86,10 +91,10 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
     return status;
   }
   cpu->kernels = cpu_kernels_best();
-  cpu->part_bytes = PART_BYTES;
   cpu->convolution = options->convolution;
   cpu->threads = options->threads;
   cpu->largest_node = largest_node(graph);
+  cpu->part_bytes = choose_part_bytes(cpu->largest_node);
 #if defined(__x86_64__)
   const int64_t widest = __builtin_cpu_supports("avx512f") ? 16 : __builtin_cpu_supports("avx2") ? 8 : 0;
   cpu->block = widest == 0 ? 0 : choose_block(graph, widest);

@@ -23,7 +23,7 @@ enum option_kind {
   OPTION_SWITCH,  /* bool; takes no value */
   OPTION_TEXT,    /* const char * */
   OPTION_INTEGER, /* int64_t, at least `least` */
-  OPTION_AUTO,    /* the same, or "auto": -1 */
+  OPTION_OR_WORD, /* the same, or the word behind | in `value`: -1 */
   OPTION_INT,     /* int, at least `least` */
   OPTION_NUMBER,  /* double, at least `least`, and below `below` where that is not 0 */
   OPTION_IMAGE,   /* int64_t[3]: "CxHxW", each at least 1 */
@@ -129,15 +129,20 @@ struct source {
   int64_t batch, image[3], classes; /* 0: the model's usual */
   int64_t micro_batch;              /* 0: the batch */
   int optimizer, convolution, backend, costs, variant, precision, threads;
-  double momentum;
+  double momentum, sparse; /* sparse: density; 0: dense */
+  const char *sparse_layers;
 };
 
-/* "micro,f16" as NEAP_ALLOW_... of neap.h. False after a message. */
-bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed);
+/* "micro,f16,sparse=0.3" as NEAP_ALLOW_... of neap.h and a density. False after a message. */
+bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed, double *density);
+#define ALLOW_VALUES "micro,bf16,f16,sparse=0.3"
 
 #define PRECISION_WORDS "f32|bf16|f16"
 neap_dtype precision_dtype(int word);
 const char *precision_name(int word);
+
+#define LEAST_DENSITY      1e-6
+#define SPARSE_LAYERS_HELP "names of the sparse parameters, with * and ? (convolutions but the first)"
 
 /* In the order of neap_optimizer. */
 #define OPTIMIZER_WORDS "sgd|adamw|adam|rmsprop|lion"
@@ -161,6 +166,8 @@ const char *precision_name(int word);
   SOURCE_OPTION(settings, "--variant", "auto|base|mask", \
                 "what ReLU keeps: its output, or bits where they do (auto, by plan)", OPTION_WORD, variant, 0), \
   SOURCE_OPTION(settings, "--precision", PRECISION_WORDS, "storage of values, parameters and optimizer states (f32)", OPTION_WORD, precision, 0), \
+  {"--sparse", "DENSITY", "the share of their values that sparse parameters keep (dense)", OPTION_NUMBER, offsetof(settings, source.sparse), LEAST_DENSITY, 1}, \
+  SOURCE_OPTION(settings, "--sparse-layers", "PATTERN", SPARSE_LAYERS_HELP, OPTION_TEXT, sparse_layers, 0), \
   SOURCE_OPTION(settings, "--threads", "N", "threads that it will run on (all cores)", OPTION_INT, threads, 1)
 /* clang-format on */
 

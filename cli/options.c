@@ -80,15 +80,17 @@ static bool read_value(const struct verb *verb, const struct option *option, con
   case OPTION_TEXT:
     *(const char **)field = text;
     return true;
-  case OPTION_AUTO:
-    if (strcmp(text, "auto") == 0) {
+  case OPTION_OR_WORD: {
+    const char *word = strchr(option->value, '|') + 1;
+    if (strcmp(text, word) == 0) {
       *(int64_t *)field = -1;
       return true;
     }
     if (read_integer(text, option->least, field)) return true;
-    report_usage(verb, "%s %s: a whole number of at least %.0f, or auto, is needed", option->name, text,
-                 option->least);
+    report_usage(verb, "%s %s: a whole number of at least %.0f, or %s, is needed", option->name, text,
+                 option->least, word);
     return false;
+  }
   case OPTION_INTEGER:
     if (read_integer(text, option->least, field)) return true;
     report_usage(verb, "%s %s: a whole number of at least %.0f is needed", option->name, text, option->least);

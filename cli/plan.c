@@ -19,7 +19,7 @@ const struct option plan_options[] = {
      offsetof(struct settings, budget), 0, 0},
     {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
      offsetof(struct settings, planner), 0, 0},
-    {"--allow", "micro,bf16,f16", "plan a model's step in each combination of these techniques", OPTION_TEXT,
+    {"--allow", ALLOW_VALUES, "plan a model's step in each combination of these techniques", OPTION_TEXT,
      offsetof(struct settings, allow), 0, 0},
     {"--prefer", "fidelity|time",
      "of --allow: take the first that fits, or the one that costs least (fidelity)", OPTION_WORD,
@@ -167,13 +167,13 @@ static json_t *combinations_json(const neap_combination *list, int count, int be
 }
 
 static void print_combinations(const neap_combination *list, int count, int best) {
-  printf("%-16s %12s %14s %16s\n", "combination", "peak", "recomputation", "cost of a step");
+  printf("%-24s %12s %14s %16s\n", "combination", "peak", "recomputation", "cost of a step");
   for (int i = 0; i < count; i++) {
     if (list[i].fits)
-      printf("%-16s %12s %14s %13.2f ms%s\n", list[i].name, bytes_text(list[i].peak_bytes).text,
+      printf("%-24s %12s %14s %13.2f ms%s\n", list[i].name, bytes_text(list[i].peak_bytes).text,
              percent_text(list[i].overhead).text, 1e3 * list[i].cost, i == best ? "  taken" : "");
     else
-      printf("%-16s does not fit; the least that it needs: %s (%llu)\n", list[i].name,
+      printf("%-24s does not fit; the least that it needs: %s (%llu)\n", list[i].name,
              bytes_text(list[i].peak_bytes).text, (unsigned long long)list[i].peak_bytes);
   }
 }
@@ -182,12 +182,13 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
   unsigned allowed;
   neap_combination list[NEAP_COMBINATIONS];
   int count;
-  if (!read_allowed(verb, s->allow, &allowed)) return EXIT_USAGE;
   if (s->source.model == NULL) return report_usage(verb, "--allow %s goes with --model", s->allow);
   if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --allow makes several", s->out);
-  if (s->source.micro_batch != 0 || s->source.precision != 0)
-    return report_usage(verb, "--allow %s chooses: --precision and --micro-batch have no use", s->allow);
+  if (s->source.micro_batch != 0 || s->source.precision != 0 || s->source.sparse != 0)
+    return report_usage(verb, "--allow %s chooses: --precision, --micro-batch and --sparse have no use",
+                        s->allow);
   struct source source = s->source;
+  if (!read_allowed(verb, s->allow, &allowed, &source.sparse)) return EXIT_USAGE;
   neap_status status = source.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
   if (status == NEAP_OK) status = source_combinations(&source, &s->budget, allowed, list, &count);
   if (status != NEAP_OK) return report_failure(verb, status);

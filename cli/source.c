@@ -1,4 +1,5 @@
 /* A training step to plan: a model's, or a graph file's. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -8,20 +9,27 @@ static const struct {
   const char *name;
 } precisions[] = {{NEAP_F32, "f32"}, {NEAP_BF16, "bf16"}, {NEAP_F16, "f16"}};
 
-bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed) {
+bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed, double *density) {
   static const struct {
     const char *name;
     unsigned bit;
   } techniques[] = {{"micro", NEAP_ALLOW_MICRO}, {"bf16", NEAP_ALLOW_BF16}, {"f16", NEAP_ALLOW_F16}};
+  static const char sparse[] = "sparse=";
   *allowed = 0;
   for (const char *at = text; text != NULL; at += *at == ',') {
     const size_t length = strcspn(at, ",");
     unsigned bit = 0;
+    char *end;
     for (size_t i = 0; i < sizeof techniques / sizeof *techniques; i++)
       if (strlen(techniques[i].name) == length && strncmp(techniques[i].name, at, length) == 0)
         bit = techniques[i].bit;
+    if (strncmp(at, sparse, sizeof sparse - 1) == 0) {
+      *density = strtod(at + sizeof sparse - 1, &end);
+      if (end == at + length && *density >= LEAST_DENSITY && *density < 1) bit = NEAP_ALLOW_SPARSE;
+    }
     if (bit == 0) {
-      report_usage(verb, "--allow %s: '%.*s' is none of micro, bf16, f16", text, (int)length, at);
+      report_usage(verb, "--allow %s: '%.*s' is none of micro, bf16, f16, sparse=DENSITY (below 1)", text,
+                   (int)length, at);
       return false;
     }
     *allowed |= bit;
@@ -44,7 +52,9 @@ static neap_session_options source_session(const struct source *source) {
       .variant = (neap_variant)source->variant,
       .threads = source->threads,
       .micro_batches = source->micro_batch > 0 ? (int32_t)(source->batch / source->micro_batch) : 1,
-      .precision = precision_dtype(source->precision)};
+      .precision = precision_dtype(source->precision),
+      .sparse_density = source->sparse,
+      .sparse_layers = source->sparse_layers};
 }
 
 static neap_model_options source_shape(const struct source *source) {
@@ -90,6 +100,8 @@ static const char *option_for_model(const struct source *source) {
          : source->costs != usual.costs             ? "--costs"
          : source->variant != usual.variant         ? "--variant"
          : source->precision != usual.precision     ? "--precision"
+         : source->sparse != usual.sparse           ? "--sparse"
+         : source->sparse_layers != NULL            ? "--sparse-layers"
                                                     : NULL;
 }
 

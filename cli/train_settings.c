@@ -19,7 +19,7 @@ const struct option train_options[] = {
     OPTION("--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1),
     OPTION("--micro-batch", "N|auto",
            "images of a micro-batch, several of which make a step; auto: the most that fit (the batch)",
-           OPTION_AUTO, micro_batch, 1),
+           OPTION_OR_WORD, micro_batch, 1),
     OPTION("--image", "CxHxW", "of the data; what synthetic draws (the model's usual)", OPTION_IMAGE, image,
            0),
     OPTION("--classes", "N", "at least those of the data; what synthetic draws (the model's usual)",
@@ -71,7 +71,7 @@ const struct option train_options[] = {
     OPTION("--variant", "auto|base|mask",
            "what ReLU keeps: its output, or bits where they do (auto, by plan; --plan has its own)",
            OPTION_WORD, variant, 0),
-    OPTION("--allow", "micro,bf16,f16", "techniques to choose from; the first combination that fits is taken",
+    OPTION("--allow", ALLOW_VALUES, "techniques to choose from; the first combination that fits is taken",
            OPTION_TEXT, allow, 0),
     OPTION("--prefer", "fidelity|time",
            "of --allow: the first that fits, or the one that costs least (fidelity)", OPTION_WORD, prefer, 0),
@@ -82,6 +82,12 @@ const struct option train_options[] = {
            master, 0),
     OPTION("--loss-scale", "X", "gradients are larger by it until the update (1024 with f16, else 1)",
            OPTION_NUMBER, loss_scale, 0),
+    {"--sparse", "DENSITY", "the share of their values that sparse parameters keep (dense)", OPTION_NUMBER,
+     offsetof(struct train_settings, sparse), LEAST_DENSITY, 1},
+    OPTION("--sparse-layers", "PATTERN", SPARSE_LAYERS_HELP, OPTION_TEXT, sparse_layers, 0),
+    OPTION("--rewire-every", "N|off",
+           "steps until small sparse values first change places; more rarely later (100)", OPTION_OR_WORD,
+           rewire_every, 1),
     OPTION("--threads", "N", "fixed for a run (all cores)", OPTION_INT, threads, 1),
     OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
     {0},
@@ -275,9 +281,13 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   if (s->resume == NULL && s->plan != NULL && (strcmp(s->planner, "auto") != 0 || s->time_limit > 0))
     return report_usage(verb, "--plan %s: nothing is planned, so that --planner and --time-limit have no use",
                         s->plan);
-  if (s->allow != NULL && !read_allowed(verb, s->allow, &s->allowed)) return EXIT_USAGE;
-  if (s->allow != NULL && (s->precision != 0 || s->micro_batch != 0))
-    return report_usage(verb, "--allow %s chooses: --precision and --micro-batch have no use", s->allow);
+  if (s->allow != NULL && (s->precision != 0 || s->micro_batch != 0 || s->sparse != 0))
+    return report_usage(verb, "--allow %s chooses: --precision, --micro-batch and --sparse have no use",
+                        s->allow);
+  if (s->allow != NULL && !read_allowed(verb, s->allow, &s->allowed, &s->sparse)) return EXIT_USAGE;
+  if (s->sparse == 0 && (s->sparse_layers != NULL || s->rewire_every != 0))
+    return report_usage(verb, "%s goes with --sparse",
+                        s->sparse_layers != NULL ? "--sparse-layers" : "--rewire-every");
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
     return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
   if (s->resume == NULL && refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
@@ -345,10 +355,13 @@ neap_train_options train_library_options(const struct train_settings *s) {
                   .seed = (uint64_t)s->seed,
                   .precision = precision_dtype(s->precision),
                   .master = s->master,
-                  .loss_scale = (float)s->loss_scale},
+                  .loss_scale = (float)s->loss_scale,
+                  .sparse_density = s->sparse,
+                  .sparse_layers = s->sparse_layers},
       .micro_batch = s->micro_batch,
       .allow = s->allowed,
       .allow_by_time = s->prefer == 1,
+      .rewire_every = s->rewire_every,
       .steps = s->steps,
       .epochs = s->epochs,
       .learning_rate = s->learning_rate,

@@ -381,6 +381,11 @@ typedef struct neap_session_options {
                             norms  need, in f32); updates round at random, so that the mean is exact */
   bool master;           /* parameters and optimizer states stay f32 beside values of 16 bits */
   float loss_scale;      /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
+  /* Not 0: the share of their values that sparse parameters keep, with their optimizer states; the rest is 0
+   * and not stored. Which ones: those whose names match sparse_layers, with * and ?; NULL: the weights of all
+   * convolutions but the first; where there is none, of all linear layers but the last. */
+  double sparse_density;
+  const char *sparse_layers; /* borrowed until the session is made */
 } neap_session_options;
 
 typedef struct neap_session neap_session;
@@ -417,6 +422,12 @@ neap_status neap_session_evaluate(neap_session *session, neap_step_result *resul
 /* Computes the graph's outputs from the inputs, as an evaluation does; labels do not matter. */
 neap_status neap_session_predict(neap_session *session);
 
+/* Sparse parameters change places (dynamic sparse reparameterization: Mostafa and Wang 2019): values below a
+ * threshold are dropped, as many new ones begin with 0 at random places, more of them where more values are
+ * left; their number in all, and so the memory, stays. The threshold is doubled or halved where less or more
+ * than `share` (within a tenth) of all values were dropped. Takes no memory; between steps only. */
+neap_status neap_session_rewire(neap_session *session, double share, int64_t *moved);
+
 /* What a session uses. Bytes. */
 typedef struct neap_memory {
   uint64_t budget;        /* what was asked for: resolved to bytes */
@@ -435,10 +446,13 @@ void neap_session_memory(const neap_session *session, neap_memory *memory);
 typedef enum neap_variable_kind {
   NEAP_VARIABLE_PARAMETER,
   NEAP_VARIABLE_STATE, /* of the optimizer */
-  NEAP_VARIABLE_RUNNING_STATISTIC
+  NEAP_VARIABLE_RUNNING_STATISTIC,
+  NEAP_VARIABLE_POSITIONS /* of a sparse parameter: 1 where it has a value, else 0 */
 } neap_variable_kind;
 
-/* Parameters, optimizer states, running statistics, in graph order; data is f32, in row-major order. */
+/* Parameters, optimizer states, running statistics, in graph order; data is f32, in row-major order. Sparse
+ * ones, and their states, are read as dense tensors; of what is written, the values at their positions are
+ * taken. */
 typedef struct neap_variable {
   const char *name; /* borrowed from the session */
   neap_variable_kind kind;
@@ -481,7 +495,7 @@ typedef struct neap_train_progress {
   const neap_memory *memory;
 } neap_train_progress;
 
-enum { NEAP_MICRO_BATCH_AUTO = -1 };
+enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };
 
 typedef struct neap_train_options {
   const char *model, *data; /* "wrn-28-2"; "cifar10:DIR", "mnist:DIR", "synthetic" */
@@ -494,6 +508,8 @@ typedef struct neap_train_options {
       allow; /* NEAP_ALLOW_...: takes the micro-batch and precision of a combination that fits the budget: the
                 first, or the one that costs least (allow_by_time); for the least budget the smallest */
   bool allow_by_time;
+  int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
+                           is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
@@ -584,11 +600,18 @@ neap_status neap_largest_micro_batch(const char *model, const neap_model_options
                                      const neap_session_options *options, int64_t *largest);
 
 /* Techniques that make a step smaller, and may be taken together. */
-enum { NEAP_ALLOW_MICRO = 1, NEAP_ALLOW_BF16 = 2, NEAP_ALLOW_F16 = 4, NEAP_COMBINATIONS = 6 };
+enum {
+  NEAP_ALLOW_MICRO = 1,
+  NEAP_ALLOW_BF16 = 2,
+  NEAP_ALLOW_F16 = 4,
+  NEAP_ALLOW_SPARSE = 8, /* with the density and layers of the session options; else these are not used */
+  NEAP_COMBINATIONS = 12
+};
 typedef struct neap_combination {
-  char name[48];       /* "none", "micro=10+f16" */
+  char name[48];       /* "none", "micro=10+f16+sparse=0.3" */
   int64_t micro_batch; /* images; 0: the batch */
   neap_dtype precision;
+  double sparse_density;
   bool fits;
   uint64_t peak_bytes; /* of its plan; the least that it needs, where it does not fit */
   double cost,
@@ -596,7 +619,8 @@ typedef struct neap_combination {
 } neap_combination;
 
 /* Plans a model's step in each combination that is allowed, from the least change to the most: none, micro,
- * bf16, f16, then pairs. list[NEAP_COMBINATIONS]. A budget's fraction is one of the whole step's in f32. */
+ * bf16, f16, sparse, then pairs, then all three. list[NEAP_COMBINATIONS]. A budget's fraction is one of the
+ * whole, dense step's in f32. */
 neap_status neap_combinations(const char *model, const neap_model_options *shape,
                               const neap_session_options *options, unsigned allowed, neap_combination *list,
                               int *count);

@@ -36,27 +36,27 @@ static neap_status add_metadata(json_t *header, const char *path, const struct s
   return NEAP_OK;
 }
 
-/* Types that elements can be read and written in, as floats. */
-enum real { REAL_F32, REAL_BF16, REAL_F16, REALS };
-static const char *const real_names[REALS] = {"F32", "BF16", "F16"};
+/* Types that elements can be read and written in, as floats: those of real numbers first. */
+enum real { REAL_F32, REAL_BF16, REAL_F16, REALS, REAL_U8 = REALS, READABLE };
+static const char *const real_names[READABLE] = {"F32", "BF16", "F16", "U8"};
+static const size_t real_sizes[READABLE] = {4, 2, 2, 1};
 
 static enum real real_of(const char *dtype) {
   enum real r = REAL_F32;
   if (dtype == NULL) return REAL_F32;
-  while (r < REALS && strcmp(dtype, real_names[r]) != 0) r++;
+  while (r < READABLE && strcmp(dtype, real_names[r]) != 0) r++;
   return r;
 }
-
-static size_t real_bytes(const char *dtype) { return real_of(dtype) == REAL_F32 ? 4 : 2; }
 
 static neap_status add_tensor(json_t *header, const char *path, const struct safetensors_tensor *tensor,
                               uint64_t *offset) {
   const uint64_t begin = *offset;
   RETURN_IF(json_object_get(header, tensor->name) != NULL, NEAP_INVALID_ARGUMENT,
             "%s: two tensors are named '%s'", path, tensor->name);
-  RETURN_IF(real_of(tensor->dtype) == REALS, NEAP_INVALID_ARGUMENT, "%s: tensor '%s' cannot be written as %s",
-            path, tensor->name, tensor->dtype);
-  RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * real_bytes(tensor->dtype), offset) ||
+  RETURN_IF(real_of(tensor->dtype) == READABLE, NEAP_INVALID_ARGUMENT,
+            "%s: tensor '%s' cannot be written as %s", path, tensor->name, tensor->dtype);
+  RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * real_sizes[real_of(tensor->dtype)],
+                                   offset) ||
                 *offset > INT64_MAX,
             NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes", path);
   json_t *shape = json_array();
@@ -111,12 +111,17 @@ static int64_t largest_elements(const struct safetensors_content *content) {
   return largest;
 }
 
-/* To a type of 16 bits, in place. */
+/* To a type of fewer bits, in place. */
 static void narrow(const char *dtype, int64_t elements, float *data) {
   uint16_t *half = (void *)data;
-  for (int64_t i = 0; i < elements && real_of(dtype) != REAL_F32; i++) {
+  uint8_t *byte = (void *)data;
+  const enum real real = real_of(dtype);
+  for (int64_t i = 0; i < elements && real != REAL_F32; i++) {
     const float value = data[i];
-    half[i] = real_of(dtype) == REAL_BF16 ? bf16_from_float(value) : f16_from_float(value);
+    if (real == REAL_U8)
+      byte[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    else
+      half[i] = real == REAL_BF16 ? bf16_from_float(value) : f16_from_float(value);
   }
 }
 
@@ -138,7 +143,7 @@ neap_status safetensors_write(FILE *file, const char *path, const struct safeten
     TRY_DONE(content->read(content->context, i, data));
     const struct safetensors_tensor *tensor = &content->tensors[i];
     narrow(tensor->dtype, tensor->elements, data);
-    TRY_DONE(write_bytes(file, path, data, (size_t)tensor->elements * real_bytes(tensor->dtype)));
+    TRY_DONE(write_bytes(file, path, data, (size_t)tensor->elements * real_sizes[real_of(tensor->dtype)]));
   }
 done:
   free(allocated);
@@ -337,7 +342,7 @@ const char *safetensors_metadata(const struct safetensors *tensors, const char *
 
 neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  RETURN_IF(real_of(tensor->dtype) == REALS, NEAP_UNSUPPORTED,
+  RETURN_IF(real_of(tensor->dtype) >= REALS, NEAP_UNSUPPORTED,
             "%s: tensor '%s': dtype is %s, expected F32, BF16 or F16", tensors->path, tensor->name,
             tensor->dtype);
   return NEAP_OK;
@@ -345,17 +350,19 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
 
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  TRY(safetensors_need_real(tensors, index));
+  const enum real real = real_of(tensor->dtype);
+  if (real != REAL_U8) TRY(safetensors_need_real(tensors, index));
   RETURN_IF(fseeko(tensors->file, (off_t)tensor->offset, SEEK_SET) != 0, NEAP_IO_FAILED,
             "%s: cannot be read: %s", tensors->path, strerror(errno));
-  if (real_of(tensor->dtype) == REAL_F32) return read_bytes(tensors, data, tensor->bytes);
-  /* The second half of `data` is read into; the elements spread from there over the whole. */
-  uint16_t *half = (uint16_t *)(void *)data + tensor->elements;
-  TRY(read_bytes(tensors, half, tensor->bytes));
+  if (real == REAL_F32) return read_bytes(tensors, data, tensor->bytes);
+  /* The end of `data` is read into; the elements spread from there over the whole. */
+  const unsigned char *from =
+      (unsigned char *)data + (size_t)tensor->elements * (sizeof *data - real_sizes[real]);
+  TRY(read_bytes(tensors, (void *)from, tensor->bytes));
   for (int64_t i = 0; i < tensor->elements; i++) {
-    uint16_t bits;
-    memcpy(&bits, &half[i], sizeof bits);
-    data[i] = real_of(tensor->dtype) == REAL_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
+    uint16_t bits = 0;
+    memcpy(&bits, from + (size_t)i * real_sizes[real], real_sizes[real]);
+    data[i] = real == REAL_U8 ? (float)bits : real == REAL_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
   }
   return NEAP_OK;
 }

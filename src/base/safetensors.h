@@ -14,7 +14,7 @@ struct safetensors_text {
 };
 
 struct safetensors_tensor {
-  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16" or "F16" */
+  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16" or "U8" */
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;
   uint64_t offset, bytes; /* in the file; ignored in writing */
@@ -61,7 +61,7 @@ const char *safetensors_metadata(const struct safetensors *tensors, const char *
 /* NEAP_UNSUPPORTED: the tensor is not of F32, BF16 or F16. */
 neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index);
 
-/* Reads the elements of a tensor of one of these types as floats. */
+/* Reads the elements of a tensor of one of these types, or of U8, as floats. */
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
 
 #endif

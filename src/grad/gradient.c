@@ -161,7 +161,7 @@ static neap_status add_update(struct neap_graph *graph, const struct optimizer *
 
 /* ---- A step of several micro-batches ---- */
 
-static bool in_parts(const struct optimizer *o) { return o->micro_batches > 1; }
+bool step_in_parts(const struct optimizer *o) { return o->micro_batches > 1 || o->sparse; }
 
 /* SGD with momentum adds gradients to the momentum itself: it is scaled before and read after them. */
 static bool sums_in_momentum(const struct optimizer *o) {
@@ -175,13 +175,36 @@ static neap_status add_sum(struct neap_graph *graph, int32_t parameter, int32_t 
   return NEAP_OK;
 }
 
+/* Where the gradients of a parameter are added up. */
+static neap_status find_sum(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                            int32_t *sum) {
+  int32_t states[2];
+  TRY(add_states(graph, o, parameter, states));
+  *sum = states[0];
+  return sums_in_momentum(o) ? NEAP_OK : add_sum(graph, parameter, sum);
+}
+
 static neap_status accumulate(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
                               int32_t gradient) {
-  int32_t states[2], sum;
-  TRY(add_states(graph, o, parameter, states));
-  sum = states[0];
-  if (!sums_in_momentum(o)) TRY(add_sum(graph, parameter, &sum));
+  int32_t sum;
+  TRY(find_sum(graph, o, parameter, &sum));
   return add_update_node(graph, OP_ACCUMULATE, o, (int32_t[]){parameter, gradient, sum}, 3, &sum, 1);
+}
+
+/* The same for a dense gradient of what a node has made dense. */
+static neap_status accumulate_sparse(struct neap_graph *graph, const struct optimizer *o,
+                                     const struct node *densify, int32_t gradient) {
+  const int32_t *in = densify->inputs;
+  const struct update_attributes own = numbers_for(o, densify->name),
+                                 all = numbers_for(o, graph->tensors.data[in[DENSIFY_VALUES]].name);
+  RETURN_IF(
+      own.rate != all.rate || own.weight_decay != all.weight_decay, NEAP_UNSUPPORTED,
+      "a group of parameters takes '%s', which is sparse: sparse parameters have one rate and one decay, "
+      "those of the group that '%s' is in",
+      densify->name, graph->tensors.data[in[DENSIFY_VALUES]].name);
+  int32_t inputs[] = {in[DENSIFY_VALUES], gradient, NO_TENSOR, in[DENSIFY_OFFSET], in[DENSIFY_POSITIONS]};
+  TRY(find_sum(graph, o, in[DENSIFY_VALUES], &inputs[SPARSE_SUM]));
+  return add_update_node(graph, OP_ACCUMULATE_SPARSE, o, inputs, 5, &inputs[SPARSE_OFFSET], 1);
 }
 
 /* Parameters with their gradients, in the order in which these are complete. */
@@ -244,15 +267,17 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
   for (size_t v = forward; v-- > 0;) {
     const struct node node = graph->nodes.data[v]; /* a copy: the array grows */
     if (node.output_count > 0 && node.outputs[0] == graph->loss)
-      TRY(seed(g, &node, in_parts(optimizer) || optimizer->scaled));
+      TRY(seed(g, &node, step_in_parts(optimizer) || optimizer->scaled));
     bool reached = node.output_count > 0 && node.outputs[0] == graph->loss;
     for (int32_t i = 0; i < node.output_count; i++) reached = reached || g->of[node.outputs[i]] >= 0;
     if (reached && node_row(&node)->gradient != NULL) TRY(node_row(&node)->gradient(g, &node));
+    if (node.op == OP_DENSIFY && reached)
+      TRY(accumulate_sparse(graph, optimizer, &node, g->of[node.outputs[0]]));
     for (int32_t i = 0; i < node.input_count; i++) {
       if (node.inputs[i] == NO_TENSOR) continue;
       const int32_t t = graph_storage(graph, node.inputs[i]);
       if (--pending[t] != 0 || graph->tensors.data[t].role != NEAP_ROLE_PARAMETER || g->of[t] < 0) continue;
-      if (in_parts(optimizer)) {
+      if (step_in_parts(optimizer)) {
         TRY(accumulate(graph, optimizer, t, g->of[t]));
         continue;
       }
@@ -290,7 +315,7 @@ neap_status graph_add_training(struct neap_graph *graph, const struct optimizer 
 /* ---- Before and after the micro-batches ---- */
 
 /* A graph with the parameters and states of the training graph, and for each of its sums, in order, what
- * `add` appends. */
+ * `add` appends. The pool of sparse parameters has one, which several nodes add to. */
 typedef neap_status add_for_sum(struct neap_graph *graph, const struct optimizer *optimizer,
                                 int32_t parameter, int32_t sum, struct pending_update *updates,
                                 size_t *count);
@@ -308,10 +333,14 @@ static neap_status add_all(const struct neap_graph *training, const struct optim
                            add_for_sum *add, struct neap_graph *graph, int32_t *map,
                            struct pending_update *updates) {
   size_t count = 0;
+  bool pool_done = false;
   TRY(copy_variables(training, graph, map));
   for (size_t v = 0; v < training->nodes.count; v++) {
     const struct node *node = &training->nodes.data[v];
-    if (node->op == OP_ACCUMULATE)
+    const bool sparse = node->op == OP_ACCUMULATE_SPARSE;
+    if (sparse && pool_done) continue;
+    pool_done = pool_done || sparse;
+    if (node->op == OP_ACCUMULATE || sparse)
       TRY(add(graph, optimizer, map[node->inputs[0]], map[node->inputs[2]], updates, &count));
   }
   return add_clipped_updates(graph, optimizer, updates, count);

@@ -13,6 +13,7 @@ struct optimizer {
   int group_count;
   int32_t micro_batches; /* that a step has; 0: 1 */
   bool scaled;           /* gradients are larger by a loss scale */
+  bool sparse;           /* some parameters are: a step is in three parts, whatever their number */
 };
 
 /* One row an update rule, by neap_optimizer. */
@@ -32,7 +33,10 @@ extern const struct optimizer_row optimizer_rows[OPTIMIZERS];
  * of them. On failure the graph is half made: free it. */
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer);
 
-/* With several micro-batches that graph is what each of them runs: it adds gradients up, where it can in the
+/* Whether something comes before and after the micro-batches, of which there may be one alone. */
+bool step_in_parts(const struct optimizer *optimizer);
+
+/* In such a step that graph is what each of them runs: it adds gradients up, where it can in the
  * momentum itself, else in sums of f32, and takes the loss as the share of the whole that LossShare tells.
  * Before the first and after the last come these two, whose residents are the training graph's. */
 neap_status graph_begin_step(const struct neap_graph *training, const struct optimizer *optimizer,

@@ -13,7 +13,8 @@ struct lowering {
   const struct lower_options *options;
   neap_pass pass;                      /* of the node in hand */
   int32_t *map;                        /* tensor of `from` -> tensor of to->graph; -1: not there yet */
-  VECTOR(struct memory_format) format; /* by tensor of to->graph, of its storage */
+  VECTOR(struct memory_format) format; /* by tensor of to->graph; read it with format_of */
+  VECTOR(int32_t) lies_as; /* whose format a tensor has: its own, its storage's, op_row.lies_as's */
   VECTOR(int32_t) variant; /* the next tensor with the same elements in another format; -1: none */
   VECTOR(struct kernel) kernels;
   VECTOR(double) seconds;
@@ -33,12 +34,13 @@ static uint64_t round_up(uint64_t bytes) {
 static neap_status add_tensor(struct lowering *l, struct tensor tensor, struct memory_format format,
                               int32_t *id) {
   TRY(graph_add_tensor(l->to->graph, tensor, id));
+  TRY(vector_push(&l->lies_as, graph_storage(l->to->graph, *id)));
   TRY(vector_push(&l->format, format));
   return vector_push(&l->variant, -1);
 }
 
 static struct memory_format *format_of(struct lowering *l, int32_t id) {
-  return &l->format.data[graph_storage(l->to->graph, id)];
+  return &l->format.data[l->lies_as.data[l->lies_as.data[id]]];
 }
 
 static neap_status add_prepared(struct lowering *l, struct node node, const struct preparation *p) {
@@ -78,7 +80,7 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
                             .input_count = 1,
                             .outputs = out,
                             .output_count = 1};
-  struct memory_format have = l->format.data[id];
+  struct memory_format have = *format_of(l, id);
   struct preparation p = {.inputs = &have, .outputs = {want}, .region = &l->to->region};
   TRY(prepare(l, graph, &node, &p));
   TRY(add_prepared(l, node, &p));
@@ -87,11 +89,22 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
   return NEAP_OK;
 }
 
+/* A variable takes the format of its first reader. So does what lies as one (op_row.lies_as), where that has
+ * room for its elements and no others. */
+static struct memory_format first_format(struct lowering *l, int32_t id, struct memory_format want) {
+  const struct tensor *tensor = &l->to->graph->tensors.data[id];
+  const int32_t storage = graph_storage(l->to->graph, id);
+  if (l->lies_as.data[storage] == storage) return want;
+  const bool fills = tensor->view_of < 0 && l->to->backend->format_bytes(tensor, want) ==
+                                                l->to->backend->format_bytes(tensor, ROW_MAJOR);
+  return fills ? want : ROW_MAJOR;
+}
+
 /* The tensor in the format that a reader wants: itself, an earlier reordering, or a new one. */
 static neap_status provide(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct tensor tensor = l->to->graph->tensors.data[id];
   struct memory_format *have = format_of(l, id);
-  if (!format_chosen(*have)) *have = want; /* a variable takes the format of its first reader */
+  if (!format_chosen(*have)) *have = first_format(l, id, want);
   if (tensor.view_of >= 0) { /* the same elements in the same order: row-major under either shape */
     int32_t base;
     TRY(provide(l, tensor.view_of, ROW_MAJOR, &base));
@@ -100,9 +113,10 @@ static neap_status provide(struct lowering *l, int32_t id, struct memory_format 
       TRY(add_tensor(l, tensor, ROW_MAJOR, &id));
     }
     l->format.data[id] = ROW_MAJOR;
+    l->lies_as.data[id] = id;
   }
   for (int32_t v = id; v >= 0; v = l->variant.data[v])
-    if (l->to->backend->same_place(&tensor, l->format.data[v], want)) {
+    if (l->to->backend->same_place(&tensor, *format_of(l, v), want)) {
       *out = v;
       return NEAP_OK;
     }
@@ -138,10 +152,13 @@ static neap_status lower_node(struct lowering *l, const struct node *node) {
   for (int32_t i = 0; i < NODE_MAX_OUTPUTS; i++) p.outputs[i] = ROW_MAJOR;
   TRY(prepare(l, l->from, node, &p));
   for (int32_t i = 0; i < node->input_count; i++)
-    if (inputs[i] != NO_TENSOR) TRY(provide(l, inputs[i], p.inputs[i], &inputs[i]));
+    if (inputs[i] != NO_TENSOR && format_chosen(p.inputs[i])) /* else as it lies, or will lie */
+      TRY(provide(l, inputs[i], p.inputs[i], &inputs[i]));
   for (int32_t i = 0; i < node->output_count; i++) {
     TRY(add_tensor(l, l->from->tensors.data[node->outputs[i]], p.outputs[i], &outputs[i]));
     l->map[node->outputs[i]] = outputs[i];
+    if (i == 0 && node_row(node)->lies_as > 0)
+      l->lies_as.data[outputs[0]] = inputs[node_row(node)->lies_as - 1];
   }
   for (int32_t i = 0; i < node->update_count; i++) updates[i] = l->map[node->updates[i]];
   struct node copy = *node;
@@ -296,10 +313,10 @@ static neap_status make_step(struct lowering *l) {
     const struct tensor *tensor = &graph->tensors.data[t];
     map[t] = tensor->view_of >= 0 ? map[tensor->view_of] : draft.tensor_count;
     if (tensor->view_of >= 0) continue;
-    draft.tensors[draft.tensor_count++] =
-        (struct step_tensor){.name = tensor->name,
-                             .role = tensor->role,
-                             .bytes = round_up(l->to->backend->format_bytes(tensor, l->format.data[t]))};
+    draft.tensors[draft.tensor_count++] = (struct step_tensor){
+        .name = tensor->name,
+        .role = tensor->role,
+        .bytes = round_up(l->to->backend->format_bytes(tensor, *format_of(l, (int32_t)t)))};
   }
   if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
   if (status == NEAP_OK) status = step_outputs(l, &region, map, &draft);
@@ -333,7 +350,9 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
     TRY(to->backend->create_state(l->from, l->options, &to->state));
   TRY(lower_graph(l, like));
   TRY(make_step(l));
-  to->formats = region_copy(&to->region, l->format.data, l->format.count, sizeof *to->formats);
+  to->formats = region_alloc(&to->region, l->format.count, sizeof *to->formats);
+  for (size_t t = 0; to->formats != NULL && t < l->format.count; t++)
+    to->formats[t] = *format_of(l, (int32_t)t);
   to->kernels = region_copy(&to->region, l->kernels.data, l->kernels.count, sizeof *to->kernels);
   RETURN_IF(!to->formats || !to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");
   return NEAP_OK;
@@ -359,6 +378,7 @@ done:
   neap_graph_free(rewritten);
   free(l.map);
   vector_free(&l.format);
+  vector_free(&l.lies_as);
   vector_free(&l.variant);
   vector_free(&l.kernels);
   vector_free(&l.seconds);

@@ -14,6 +14,14 @@ enum op {
 /* Slots of the inputs of OP_CONV. */
 enum { CONV_X, CONV_WEIGHTS, CONV_ADDEND, CONV_BIAS };
 
+/* Slots of the inputs of OP_DENSIFY: the values of all sparse parameters, where this one's begin [1] i32, and
+ * a bit an element, in the order in which the dense tensor lies in memory. */
+enum { DENSIFY_VALUES, DENSIFY_OFFSET, DENSIFY_POSITIONS };
+
+/* Slots of OP_ACCUMULATE_SPARSE. It changes a part of the sums that no other node reads or changes before the
+ * step ends; the offset is marked as updated in their place, so that what reads this part comes before. */
+enum { SPARSE_VALUES, SPARSE_GRADIENT, SPARSE_SUM, SPARSE_OFFSET, SPARSE_POSITIONS };
+
 /* What a gradient builder works with (src/grad drives it). */
 struct gradient {
   struct neap_graph *graph;
@@ -66,6 +74,7 @@ struct op_row {
   bool seeds;          /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
   int32_t slots;       /* of inputs, where some are optional: graph_apply fills up what is not given */
   uint32_t statistics; /* inputs, a bit each, that are f32 whatever the type of the rest */
+  int32_t lies_as;     /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */
 };

@@ -31,6 +31,19 @@ neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **ou
 neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, bool master,
                               struct neap_graph **out);
 
+/* Trained parameters of two dimensions or more whose names match `pattern` keep a share `density` of their
+ * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of bits
+ * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node
+ * (op/sparse.c) before it is read. NULL: the weights of all convolutions but the first; where there is none,
+ * of all linear layers but the last. On a forward graph. NEAP_INVALID_ARGUMENT: there is no such parameter.
+ */
+neap_status rewrite_sparse(const struct neap_graph *graph, double density, const char *pattern,
+                           struct neap_graph **out);
+#define SPARSE_POOL "sparse.values"
+
+/* Of so many elements those that are kept: at least one. */
+int64_t sparse_count(int64_t elements, double density);
+
 /* Graphs for one training step that leave the same bits behind. Which has the cheapest plan hangs on the
  * budget. Rows by neap_variant. */
 struct graph_variant {

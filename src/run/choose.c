@@ -16,6 +16,8 @@ const struct backend *backend_of(const struct neap_session_options *o) {
   return o->backend == NEAP_REFERENCE ? &reference_backend : &cpu_backend;
 }
 
+bool is_sparse(const struct neap_session_options *o) { return o->sparse_density != 0 && !o->predict; }
+
 struct optimizer optimizer_of(const struct neap_session_options *o) {
   return (struct optimizer){.kind = o->optimizer,
                             .momentum = o->momentum,
@@ -29,7 +31,8 @@ struct optimizer optimizer_of(const struct neap_session_options *o) {
                             .groups = o->groups,
                             .group_count = o->group_count,
                             .micro_batches = o->micro_batches,
-                            .scaled = loss_scale_of(o) != 1};
+                            .scaled = loss_scale_of(o) != 1,
+                            .sparse = is_sparse(o)};
 }
 
 float loss_scale_of(const struct neap_session_options *o) {
@@ -56,6 +59,9 @@ neap_status check_session_options(const struct neap_session_options *o) {
             (int)o->precision);
   RETURN_IF(!in_range((double)o->loss_scale, 0, FLT_MAX), NEAP_INVALID_ARGUMENT,
             "session options: a loss scale of %g; it must not be negative", (double)o->loss_scale);
+  RETURN_IF(!in_range(o->sparse_density, 0, 1) || o->sparse_density == 1, NEAP_INVALID_ARGUMENT,
+            "session options: a sparse density of %g; it lies between 0 and 1, and 0 means dense",
+            o->sparse_density);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
   RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
@@ -91,15 +97,22 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
 
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out) {
-  struct neap_graph *fused;
-  TRY(rewrite_fuse(graph, &fused));
-  if (options->precision == NEAP_F32) {
-    *out = fused;
-    return NEAP_OK;
+  struct neap_graph *made, *next;
+  TRY(rewrite_fuse(graph, &made));
+  if (options->precision != NEAP_F32) {
+    const neap_status status = rewrite_precision(made, options->precision, options->master, &next);
+    neap_graph_free(made);
+    if (status != NEAP_OK) return status;
+    made = next;
   }
-  const neap_status status = rewrite_precision(fused, options->precision, options->master, out);
-  neap_graph_free(fused);
-  return status;
+  if (is_sparse(options) && !predicts_only(graph, options)) {
+    const neap_status status = rewrite_sparse(made, options->sparse_density, options->sparse_layers, &next);
+    neap_graph_free(made);
+    if (status != NEAP_OK) return status;
+    made = next;
+  }
+  *out = made;
+  return NEAP_OK;
 }
 
 /* With gradients and updates; or what predicts. */

@@ -22,6 +22,45 @@ struct session_program {
   struct program program;
 };
 
+/* ---- Sparse parameters (run/sparse.h) ---- */
+
+struct sparse_layer {
+  const char *name;
+  int32_t dense;   /* graph tensor of `main` that the values stand for */
+  int32_t *offset; /* of its first value, in the session's memory */
+  uint8_t *bits;   /* an element each, in the order in which the dense tensor lies */
+  int64_t elements;
+};
+
+/* The values, and the optimizer states that go with them. */
+struct sparse_pool {
+  const char *suffix; /* of the name: "", "momentum" */
+  neap_variable_kind kind;
+  neap_dtype dtype;
+  unsigned char *data;
+  bool sum; /* holds something within a step alone */
+};
+
+enum { SPARSE_POOLS = 4 };
+
+struct sparse {
+  struct sparse_layer *layers;
+  int32_t layer_count, pool_count;
+  struct sparse_pool pools[SPARSE_POOLS]; /* the first: the values */
+  int64_t capacity;                       /* values that there is room for */
+  double threshold;                       /* of rewiring */
+  int64_t *has, *counts;                  /* [layer_count], for the while of a change */
+};
+
+/* What is saved and loaded under a name. */
+struct session_variable {
+  const char *name;
+  neap_variable_kind kind;
+  int32_t tensor; /* graph tensor of `main` that has its shape */
+  int32_t layer;  /* of sparse parameters; -1: not sparse */
+  int32_t pool;   /* which values of that layer; -1: their positions */
+};
+
 struct neap_session {
   struct region region;
   struct neap_session_options options;
@@ -39,7 +78,8 @@ struct neap_session {
   int32_t micro_batch;      /* of the step in hand, that comes next; 0: none is in hand */
   uint64_t resident_before; /* of the process, before the memory was mapped */
   int32_t variable_count;
-  const int32_t *variables; /* graph tensors of `main`: parameters, optimizer states, running statistics */
+  const struct session_variable *variables;
+  struct sparse sparse; /* without layers where there are none */
 };
 
 /* The plan that a session runs; borrowed. */

@@ -75,8 +75,8 @@ static neap_status plan_around(struct neap_session *s, enum program_kind kind, c
 }
 
 static neap_status make_around(struct neap_session *s, uint64_t *smallest) {
-  if (s->options.micro_batches <= 1) return NEAP_OK;
   const struct optimizer optimizer = optimizer_of(&s->options);
+  if (!step_in_parts(&optimizer)) return NEAP_OK;
   struct neap_graph *begin = NULL, *end = NULL;
   neap_status status = graph_begin_step(s->main->graph, &optimizer, &begin);
   if (status == NEAP_OK) status = graph_end_step(s->main->graph, &optimizer, &end);

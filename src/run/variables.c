@@ -8,24 +8,58 @@
 #endif
 
 #include "base/random.h"
+#include "rewrite/rewrite.h"
+#include "run/sparse.h"
 
-static neap_variable_kind kind_of(const struct neap_session *s, int32_t tensor) {
-  if (s->main->graph->tensors.data[tensor].role == NEAP_ROLE_PARAMETER) return NEAP_VARIABLE_PARAMETER;
-  return s->main->graph->tensors.data[tensor].state_of != NULL ? NEAP_VARIABLE_STATE
-                                                               : NEAP_VARIABLE_RUNNING_STATISTIC;
+static neap_variable_kind kind_of(const struct tensor *tensor) {
+  return tensor->role == NEAP_ROLE_PARAMETER ? NEAP_VARIABLE_PARAMETER
+         : tensor->state_of != NULL          ? NEAP_VARIABLE_STATE
+                                             : NEAP_VARIABLE_RUNNING_STATISTIC;
+}
+
+static const struct tensor *tensor_of(const struct neap_session *s, int32_t index) {
+  return &s->main->graph->tensors.data[s->variables[index].tensor];
+}
+
+/* Whether a tensor of the graph is a variable as it is, and not what sparse ones are made of. */
+static bool stands_alone(const struct tensor *t) {
+  return (t->role == NEAP_ROLE_PARAMETER || t->role == NEAP_ROLE_STATE) && t->view_of < 0 && !t->sum &&
+         dtype_rows[t->dtype].real && strcmp(t->name, SPARSE_POOL) != 0 &&
+         (t->state_of == NULL || strcmp(t->state_of, SPARSE_POOL) != 0);
+}
+
+/* The sparse variables of one kind. */
+static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, struct session_variable *list,
+                               int32_t *count) {
+  for (int32_t k = 0; k < s->sparse.layer_count; k++)
+    for (int32_t p = -1; p < s->sparse.pool_count; p++) {
+      const char *suffix = p < 0 ? ".positions" : s->sparse.pools[p].suffix;
+      if ((p < 0 ? NEAP_VARIABLE_POSITIONS : s->sparse.pools[p].kind) != kind) continue;
+      if (p >= 0 && s->sparse.pools[p].sum) continue;
+      struct session_variable *v = &list[(*count)++];
+      *v = (struct session_variable){region_format(&s->region, "%s%s", s->sparse.layers[k].name, suffix),
+                                     kind, s->sparse.layers[k].dense, k, p};
+      RETURN_IF_NULL(v->name);
+    }
+  return NEAP_OK;
 }
 
 neap_status list_variables(struct neap_session *s) {
   const struct neap_graph *graph = s->main->graph;
-  int32_t *list = region_alloc(&s->region, graph->tensors.count, sizeof *list), count = 0;
+  TRY(sparse_find(s));
+  const size_t most =
+      graph->tensors.count + (size_t)s->sparse.layer_count * (size_t)(s->sparse.pool_count + 1);
+  struct session_variable *list = region_alloc(&s->region, most, sizeof *list);
+  int32_t count = 0;
   RETURN_IF_NULL(list);
-  for (neap_variable_kind kind = 0; kind <= NEAP_VARIABLE_RUNNING_STATISTIC; kind++)
+  for (neap_variable_kind kind = 0; kind <= NEAP_VARIABLE_POSITIONS; kind++) {
     for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
       const struct tensor *tensor = &graph->tensors.data[t];
-      if ((tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE) && tensor->view_of < 0 &&
-          kind_of(s, t) == kind && !tensor->sum)
-        list[count++] = t;
+      if (stands_alone(tensor) && kind_of(tensor) == kind)
+        list[count++] = (struct session_variable){tensor->name, kind, t, -1, 0};
     }
+    TRY(list_sparse(s, kind, list, &count));
+  }
   s->variables = list;
   s->variable_count = count;
   return NEAP_OK;
@@ -42,34 +76,42 @@ static neap_status need_index(const neap_session *s, int32_t index) {
 
 neap_status neap_session_variable(const neap_session *s, int32_t index, neap_variable *variable) {
   TRY(need_index(s, index));
-  const struct tensor *tensor = &s->main->graph->tensors.data[s->variables[index]];
-  *variable = (neap_variable){.name = tensor->name,
-                              .kind = kind_of(s, s->variables[index]),
+  const struct session_variable *v = &s->variables[index];
+  const struct tensor *tensor = tensor_of(s, index);
+  const neap_dtype dtype = v->layer < 0   ? tensor->dtype
+                           : v->pool >= 0 ? s->sparse.pools[v->pool].dtype
+                                          : NEAP_U8;
+  *variable = (neap_variable){.name = v->name,
+                              .kind = v->kind,
                               .rank = tensor->rank,
                               .elements = tensor->elements,
-                              .dtype = tensor->dtype == NEAP_F64 ? NEAP_F32 : tensor->dtype};
+                              .dtype = dtype == NEAP_F64 ? NEAP_F32 : dtype};
   memcpy(variable->dims, tensor->dims, sizeof variable->dims);
   return NEAP_OK;
 }
 
 static unsigned char *address(const neap_session *s, int32_t index) {
-  return s->memory + s->resident[s->main->step_tensor[s->variables[index]]];
+  return s->memory + s->resident[s->main->step_tensor[s->variables[index].tensor]];
 }
 
 neap_status neap_session_read(const neap_session *s, int32_t index, float *data) {
   TRY(need_index(s, index));
   RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there is no place for its values", index);
-  const int32_t t = s->variables[index];
-  return s->main->backend->export_variable(s->main->state, &s->main->graph->tensors.data[t],
-                                           s->main->formats[t], address(s, index), data);
+  const struct session_variable *v = &s->variables[index];
+  if (v->layer >= 0)
+    return v->pool < 0 ? sparse_read_positions(s, v->layer, data) : sparse_read(s, v->layer, v->pool, data);
+  return s->main->backend->export_variable(s->main->state, tensor_of(s, index), s->main->formats[v->tensor],
+                                           address(s, index), data);
 }
 
 neap_status neap_session_write(neap_session *s, int32_t index, const float *data) {
   TRY(need_index(s, index));
   RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there are no values", index);
-  const int32_t t = s->variables[index];
-  return s->main->backend->import_variable(s->main->state, &s->main->graph->tensors.data[t],
-                                           s->main->formats[t], data, address(s, index));
+  const struct session_variable *v = &s->variables[index];
+  if (v->layer >= 0)
+    return v->pool < 0 ? sparse_write_positions(s, v->layer, data) : sparse_write(s, v->layer, v->pool, data);
+  return s->main->backend->import_variable(s->main->state, tensor_of(s, index), s->main->formats[v->tensor],
+                                           data, address(s, index));
 }
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
@@ -78,7 +120,7 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
             "a step is in hand: %d of its %d micro-batches are still to come",
             s->options.micro_batches - s->micro_batch, s->options.micro_batches);
   for (int32_t i = 0; i < s->variable_count; i++) {
-    const uint64_t elements = (uint64_t)s->main->graph->tensors.data[s->variables[i]].elements;
+    const uint64_t elements = (uint64_t)tensor_of(s, i)->elements;
     if (elements > most) most = elements;
   }
   unsigned char *arena = s->memory + s->plan->resident_bytes;
@@ -135,10 +177,10 @@ neap_status initialise_variables(struct neap_session *s) {
   static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
   float *data, *allocated;
   TRY(session_scratch(s, &data, &allocated));
-  neap_status status = NEAP_OK;
+  neap_status status = sparse_draw_positions(s, data);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
-    fill_first_values(&s->main->graph->tensors.data[s->variables[i]], s->options.seed,
-                      first_stream + (uint64_t)i, data);
+    if (s->variables[i].layer >= 0 && s->variables[i].pool != 0) continue; /* 0, but for positions */
+    fill_first_values(tensor_of(s, i), s->options.seed, first_stream + (uint64_t)i, data);
     status = neap_session_write(s, i, data);
   }
   free(allocated);

@@ -7,6 +7,8 @@
 
 #include "base/safetensors.h"
 #include "base/sha256.h"
+#include "rewrite/rewrite.h"
+#include "run/sparse.h"
 #include "run/variables.h"
 
 neap_status neap_session_digest(neap_session *s, char digest[65]) {
@@ -17,7 +19,7 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
   sha256_start(&hash);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     status = neap_session_read(s, i, buffer);
-    const int64_t elements = s->main->graph->tensors.data[s->variables[i]].elements;
+    const int64_t elements = s->main->graph->tensors.data[s->variables[i].tensor].elements;
     if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
   }
   if (status == NEAP_OK) sha256_finish(&hash, digest);
@@ -35,7 +37,7 @@ static neap_status read_variable(void *context, int32_t index, float *data) {
 neap_status neap_session_save(neap_session *s, const char *path) {
   neap_status status;
   float *buffer, *allocated;
-  char steps[24];
+  char steps[24], threshold[40];
   struct safetensors_tensor *tensors = calloc((size_t)s->variable_count + 1, sizeof *tensors);
   RETURN_IF_NULL(tensors);
   for (int32_t i = 0; i < s->variable_count; i++) {
@@ -48,15 +50,18 @@ neap_status neap_session_save(neap_session *s, const char *path) {
     memcpy(tensors[i].dims, variable.dims, sizeof tensors[i].dims);
   }
   snprintf(steps, sizeof steps, "%" PRIu64, s->steps);
-  const struct safetensors_text metadata[] = {{"format", "neap"}, {"steps", steps}};
+  snprintf(threshold, sizeof threshold, "%a", s->sparse.threshold);
+  const struct safetensors_text metadata[] = {
+      {"format", "neap"}, {"steps", steps}, {"sparse_threshold", threshold}};
   TRY_DONE(session_scratch(s, &buffer, &allocated));
-  status = safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
-                                                                .tensor_count = s->variable_count,
-                                                                .metadata = metadata,
-                                                                .metadata_count = 2,
-                                                                .read = read_variable,
-                                                                .context = &s,
-                                                                .buffer = buffer});
+  status = safetensors_save(path,
+                            &(struct safetensors_content){.tensors = tensors,
+                                                          .tensor_count = s->variable_count,
+                                                          .metadata = metadata,
+                                                          .metadata_count = s->sparse.layer_count > 0 ? 3 : 2,
+                                                          .read = read_variable,
+                                                          .context = &s,
+                                                          .buffer = buffer});
   free(allocated);
 done:
   free(tensors);
@@ -71,12 +76,14 @@ static neap_status check_file(const neap_session *s, const struct safetensors *f
     neap_variable variable;
     TRY(neap_session_variable(s, i, &variable));
     const int32_t index = safetensors_find(file, variable.name);
-    const bool needed = variable.kind == NEAP_VARIABLE_PARAMETER || s->programs[PROGRAM_STEP].lowered == NULL;
+    const bool needed =
+        variable.kind == NEAP_VARIABLE_PARAMETER ||
+        (variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC && s->programs[PROGRAM_STEP].lowered == NULL);
     RETURN_IF(index < 0 && needed, NEAP_BAD_FORMAT,
               "%s: has no tensor '%s', a parameter or statistic of this model", file->path, variable.name);
     if (index < 0) continue;
     const struct safetensors_tensor *tensor = &file->tensors[index];
-    TRY(safetensors_need_real(file, index));
+    if (variable.kind != NEAP_VARIABLE_POSITIONS) TRY(safetensors_need_real(file, index));
     bool same = tensor->rank == variable.rank;
     for (int d = 0; same && d < variable.rank; d++) same = tensor->dims[d] == variable.dims[d];
     RETURN_IF(!same, NEAP_BAD_FORMAT,
@@ -98,10 +105,42 @@ static neap_status read_steps(const struct safetensors *file, uint64_t *steps) {
   return NEAP_OK;
 }
 
+/* Rewiring goes on with the threshold that it had. */
+static neap_status read_threshold(const struct safetensors *file, double *threshold) {
+  const char *text = safetensors_metadata(file, "sparse_threshold");
+  if (text == NULL) return NEAP_OK;
+  char *end;
+  const double value = strtod(text, &end);
+  RETURN_IF(end == text || *end != '\0' || !(value > 0 && value < 1e30), NEAP_BAD_FORMAT,
+            "%s: __metadata__ 'sparse_threshold' is '%s', no number above 0", file->path, text);
+  *threshold = value;
+  return NEAP_OK;
+}
+
+/* Positions come before values. Where the file has none, a parameter keeps its largest values. */
+static neap_status load_positions(neap_session *s, const struct safetensors *file, float *buffer) {
+  sparse_clear(s);
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const struct session_variable *v = &s->variables[i];
+    if (v->kind != NEAP_VARIABLE_POSITIONS) continue;
+    const struct sparse_layer *layer = &s->sparse.layers[v->layer];
+    int32_t index = safetensors_find(file, v->name);
+    const bool given = index >= 0;
+    if (!given) index = safetensors_find(file, layer->name);
+    TRY(safetensors_read(file, index, buffer));
+    if (!given)
+      sparse_largest(layer->elements, sparse_count(layer->elements, s->options.sparse_density), buffer);
+    TRY(sparse_write_positions(s, v->layer, buffer));
+  }
+  return NEAP_OK;
+}
+
 static neap_status load_variables(neap_session *s, const struct safetensors *file, float *buffer) {
+  TRY(load_positions(s, file, buffer));
   for (int32_t i = 0; i < s->variable_count; i++) {
     neap_variable variable;
     TRY(neap_session_variable(s, i, &variable));
+    if (variable.kind == NEAP_VARIABLE_POSITIONS) continue;
     const int32_t index = safetensors_find(file, variable.name);
     if (index < 0) continue;
     TRY(safetensors_read(file, index, buffer));
@@ -114,13 +153,18 @@ neap_status neap_session_load(neap_session *s, const char *path) {
   struct safetensors file;
   float *buffer, *allocated;
   uint64_t steps = s->steps;
+  double threshold = s->sparse.threshold;
   neap_status status;
   TRY_DONE(safetensors_open(path, &file));
   TRY_DONE(check_file(s, &file));
   TRY_DONE(read_steps(&file, &steps));
+  TRY_DONE(read_threshold(&file, &threshold));
   TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = load_variables(s, &file, buffer);
-  if (status == NEAP_OK) s->steps = steps;
+  if (status == NEAP_OK) {
+    s->steps = steps;
+    s->sparse.threshold = threshold;
+  }
   free(allocated);
 done:
   safetensors_close(&file);

@@ -30,12 +30,24 @@ static neap_status keep_all_bytes(const struct search *s, uint64_t *bytes) {
   return status;
 }
 
+/* Appends a technique to the name. */
+static void name_with(neap_combination *c, const char *technique) {
+  const size_t length = strlen(c->name);
+  snprintf(c->name + length, sizeof c->name - length, "%s%s", length > 0 ? "+" : "", technique);
+}
+
 static void name_of(neap_combination *c, int precision) {
-  char micro[32] = "";
-  if (c->micro_batch > 0) snprintf(micro, sizeof micro, "micro=%lld", (long long)c->micro_batch);
-  snprintf(c->name, sizeof c->name, "%s%s%s", micro, micro[0] != '\0' && precision > 0 ? "+" : "",
-           precisions[precision].name);
-  if (c->name[0] == '\0') snprintf(c->name, sizeof c->name, "none");
+  char text[32];
+  if (c->micro_batch > 0) {
+    snprintf(text, sizeof text, "micro=%lld", (long long)c->micro_batch);
+    name_with(c, text);
+  }
+  if (precision > 0) name_with(c, precisions[precision].name);
+  if (c->sparse_density > 0) {
+    snprintf(text, sizeof text, "sparse=%g", c->sparse_density);
+    name_with(c, text);
+  }
+  if (c->name[0] == '\0') name_with(c, "none");
 }
 
 /* Plans a step of so many images in the search's session. */
@@ -68,16 +80,38 @@ static neap_status plan_step(const struct search *s, int64_t images, neap_combin
   return status;
 }
 
-static neap_status make(struct search *s, bool micro, int precision, neap_combination *c) {
-  *c = (neap_combination){.precision = precisions[precision].dtype};
+/* Techniques that are taken: micro-batches, a row of `precisions`, sparse parameters. */
+struct techniques {
+  bool micro;
+  int precision;
+  bool sparse;
+};
+
+enum { F32, BF16, F16 }; /* rows of `precisions` */
+
+/* From the least change to the most. */
+static const struct techniques combinations[NEAP_COMBINATIONS] = {
+    {false, F32, false}, {true, F32, false},  {false, BF16, false}, {false, F16, false},
+    {false, F32, true},  {true, BF16, false}, {true, F16, false},   {true, F32, true},
+    {false, BF16, true}, {false, F16, true},  {true, BF16, true},   {true, F16, true}};
+
+static unsigned needs(struct techniques t) {
+  return (t.micro ? NEAP_ALLOW_MICRO : 0) | precisions[t.precision].allowed |
+         (t.sparse ? NEAP_ALLOW_SPARSE : 0);
+}
+
+static neap_status make(struct search *s, struct techniques t, double density, neap_combination *c) {
+  *c = (neap_combination){.precision = precisions[t.precision].dtype,
+                          .sparse_density = t.sparse ? density : 0};
   s->session.precision = c->precision;
+  s->session.sparse_density = c->sparse_density;
   int64_t images = s->shape->batch;
-  if (micro && s->session.budget == NEAP_BUDGET_MIN)
+  if (t.micro && s->session.budget == NEAP_BUDGET_MIN)
     images = 1;
-  else if (micro)
+  else if (t.micro)
     TRY(neap_largest_micro_batch(s->model, s->shape, &s->session, &images));
   c->micro_batch = images < s->shape->batch ? images : 0;
-  name_of(c, precision);
+  name_of(c, t.precision);
   return plan_step(s, images, c);
 }
 
@@ -86,7 +120,10 @@ neap_status neap_combinations(const char *model, const neap_model_options *shape
                               int *count) {
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "combinations: %lld images are no batch to plan",
             (long long)shape->batch);
+  RETURN_IF((allowed & NEAP_ALLOW_SPARSE) != 0 && options->sparse_density == 0, NEAP_INVALID_ARGUMENT,
+            "combinations: sparse parameters are allowed, but their density is not given");
   struct search s = {model, shape, *options};
+  s.session.sparse_density = 0;
   if (options->budget_fraction > 0) {
     uint64_t everything = 0;
     TRY(keep_all_bytes(&s, &everything));
@@ -94,17 +131,13 @@ neap_status neap_combinations(const char *model, const neap_model_options *shape
     s.session.budget_fraction = 0;
   }
   *count = 0;
-  for (int techniques = 0; techniques <= 2; techniques++) /* alone before pairs */
-    for (int micro = 1; micro >= 0; micro--)
-      for (int p = 0; p < PRECISIONS; p++) {
-        if (micro + (p > 0) != techniques || (micro && !(allowed & NEAP_ALLOW_MICRO)) ||
-            (precisions[p].allowed & ~allowed) != 0)
-          continue;
-        TRY(make(&s, micro, p, &list[*count]));
-        /* Micro-batches as large as the batch are none. */
-        const bool again = micro && list[*count].micro_batch == 0;
-        if (!again) ++*count;
-      }
+  for (int i = 0; i < NEAP_COMBINATIONS; i++) {
+    if ((needs(combinations[i]) & ~allowed) != 0) continue;
+    TRY(make(&s, combinations[i], options->sparse_density, &list[*count]));
+    /* Micro-batches as large as the batch are none. */
+    const bool again = combinations[i].micro && list[*count].micro_batch == 0;
+    if (!again) ++*count;
+  }
   return NEAP_OK;
 }
 

@@ -16,6 +16,7 @@
 #include "train/learning_rate.h"
 #include "train/metrics.h"
 #include "train/model_data.h"
+#include "train/rewiring.h"
 #include "zoo/zoo.h"
 
 enum {
@@ -41,7 +42,6 @@ struct training {
   int64_t batch, epoch_steps, steps;
   int32_t micro_batches;
   int64_t micro;      /* images of a micro-batch, which is the batch of the graph */
-  uint64_t budget;    /* of a step of several micro-batches */
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
   float *images;      /* the session's inputs */
@@ -73,6 +73,8 @@ static neap_status check_options(const neap_train_options *options) {
             "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
             options->initial, options->resume);
   RETURN_IF(options->session.threads < 0, NEAP_INVALID_ARGUMENT, "threads must not be negative");
+  RETURN_IF(options->rewire_every < NEAP_REWIRE_OFF, NEAP_INVALID_ARGUMENT,
+            "rewiring every %lld steps cannot be", (long long)options->rewire_every);
   return check_session_options(&options->session);
 }
 
@@ -89,18 +91,22 @@ static int64_t labels_per_image(const struct training *t) {
   return t->map[0] > 0 ? t->map[0] * t->map[1] : 1;
 }
 
-/* In bytes; a share is one of what the graph's step needs. 0: not known. */
-static uint64_t budget_of(const struct training *t, const neap_session_options *session) {
+/* In bytes; a share is one of what the whole, dense batch needs in f32. 0: not known. */
+static uint64_t budget_of(const struct training *t) {
+  neap_session_options session = t->options->session;
   neap_step *step = NULL;
   uint64_t everything = 0;
-  if (session->budget_fraction <= 0) return session->budget;
-  const bool known = neap_step_from_graph(t->graph, session, &step) == NEAP_OK &&
+  if (session.budget_fraction <= 0) return session.budget;
+  session.threads = t->threads;
+  session.precision = NEAP_F32;
+  session.sparse_density = 0;
+  const bool known = neap_step_from_graph(t->graph, &session, &step) == NEAP_OK &&
                      neap_step_keep_all_bytes(step, &everything) == NEAP_OK;
   neap_step_free(step);
-  return known ? neap_budget_share(session->budget_fraction, everything) : 0;
+  return known ? neap_budget_share(session.budget_fraction, everything) : 0;
 }
 
-/* With a micro-batch and a precision that fit, where that is left open. Where nothing fits the last one,
+/* With the techniques that fit, where that is left open. Where nothing fits the last one,
  * which needs the least, is what will be refused. */
 static neap_status choose_combination(struct training *t) {
   neap_combination list[NEAP_COMBINATIONS];
@@ -109,8 +115,6 @@ static neap_status choose_combination(struct training *t) {
   session.threads = t->threads;
   snprintf(t->combination, sizeof t->combination, "none");
   if (t->own.allow == 0) return NEAP_OK;
-  t->own.session.budget = session.budget = budget_of(t, &session);
-  t->own.session.budget_fraction = session.budget_fraction = 0;
   TRY(neap_combinations(t->own.model, &t->shape, &session, t->own.allow, list, &count));
   const int best = neap_best_combination(list, count,
                                          session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
@@ -118,6 +122,7 @@ static neap_status choose_combination(struct training *t) {
                                                                            : NEAP_PREFER_FIDELITY);
   const neap_combination *taken = &list[best >= 0 ? best : count - 1];
   t->own.session.precision = taken->precision;
+  t->own.session.sparse_density = taken->sparse_density;
   t->own.micro_batch = taken->micro_batch;
   snprintf(t->combination, sizeof t->combination, "%s", taken->name);
   return NEAP_OK;
@@ -131,7 +136,6 @@ static neap_status settle_micro_batch(struct training *t) {
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   t->micro_batches = (int32_t)(t->batch / t->micro);
-  if (t->micro < t->batch) t->budget = budget_of(t, &session); /* a share is one of the whole batch's */
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
             "micro-batches of %lld images do not make up a batch of %lld", (long long)t->micro,
             (long long)t->batch);
@@ -146,6 +150,8 @@ static neap_status build_model(struct training *t) {
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
+  t->own.session.budget = budget_of(t);
+  t->own.session.budget_fraction = 0;
   TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
   find_map(t);
@@ -170,11 +176,26 @@ static json_t *mean_of_data(const struct data_set *data) {
   return mean;
 }
 
+static bool rewires(const neap_train_options *o) {
+  return o->session.sparse_density != 0 && o->rewire_every != NEAP_REWIRE_OFF;
+}
+
+static int64_t rewire_every(const neap_train_options *o) {
+  static const int64_t usual = 100;
+  return o->rewire_every != 0 ? o->rewire_every : usual;
+}
+
 /* What was not asked for leaves no trace: a checkpoint of before there was such a thing stays what it was. */
-static bool add_unusual(json_t *settings, const neap_session_options *s, int32_t micro_batches) {
+static bool add_unusual(json_t *settings, const neap_train_options *o, int32_t micro_batches) {
+  const neap_session_options *s = &o->session;
   bool ok = true;
+  if (s->sparse_density != 0)
+    ok = json_object_set_new(settings, "sparse_density", json_real(s->sparse_density)) == 0 &&
+         json_object_set_new(settings, "rewire_every", json_integer(rewire_every(o))) == 0 &&
+         (s->sparse_layers == NULL ||
+          json_object_set_new(settings, "sparse_layers", json_string(s->sparse_layers)) == 0);
   if (micro_batches > 1)
-    ok = json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;
+    ok = ok && json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;
   if (s->precision != NEAP_F32)
     ok = ok && json_object_set_new(settings, "precision", json_string(dtype_rows[s->precision].name)) == 0;
   if (s->master) ok = ok && json_object_set_new(settings, "master", json_true()) == 0;
@@ -222,8 +243,8 @@ static neap_status make_settings(struct training *t) {
                 "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
                 t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
                 "drop_factor", t->rate.drop_factor);
-  bool ok = t->settings != NULL && add_unusual(t->settings, s, t->micro_batches);
-  if (ok && learning_rate_depends_on_length(o))
+  bool ok = t->settings != NULL && add_unusual(t->settings, o, t->micro_batches);
+  if (ok && (learning_rate_depends_on_length(o) || rewires(o)))
     ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
   RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,
             "out of memory for the settings, or one of them is not UTF-8 or not finite");
@@ -251,15 +272,11 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   neap_session_options session = t->options->session;
   session.threads = t->threads;
   session.micro_batches = t->micro_batches;
-  if (t->micro_batches > 1) {
-    session.budget = t->budget;
-    session.budget_fraction = 0;
-  }
   const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
     ending_keep(&ending, status);
-    result->memory.budget = budget_of(t, &session);
+    result->memory.budget = session.budget;
     /* The answer stands without this part of it. A saved plan is for one batch only. */
     if (session.plan_file == NULL &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
@@ -400,10 +417,13 @@ static void measure_overhead(struct training *t) {
 }
 
 static neap_status run_step(struct training *t, neap_train_progress *progress) {
+  static const double share = 0.05; /* of the values of sparse parameters, that change places at once */
   neap_step_result result;
   const double begin = clock_seconds(), rate = learning_rate_at(&t->rate, t->state.step);
   if (t->state.step % t->epoch_steps == 0) t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
   TRY(train_step(t, rate, &result));
+  if (rewires(t->options) && rewiring_due(t->state.step + 1, t->steps, rewire_every(t->options)))
+    TRY(neap_session_rewire(t->session, share, NULL));
   const double seconds = clock_seconds() - begin;
   if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
   t->steps_here++;

@@ -188,6 +188,30 @@ expect 2 "${train[@]}" --allow micro --micro-batch 2
 expect 2 "${train[@]}" --steps 1 --micro-batch 3
 says "micro-batches of 3 images"
 
+# Sparse parameters: less memory, the same bits with every budget and after a stop; dense files in and out.
+expect 0 "${train[@]}" --steps 1 --micro-batch 2 --precision f16 --budget min --json
+most=$(field planned_peak_bytes)
+sparse=("${train[@]}" --micro-batch 2 --precision f16 --sparse 0.3 --rewire-every 2)
+expect 0 "${sparse[@]}" --steps 12 --budget min --json
+[ "$(field planned_peak_bytes)" -lt "$most" ] || fail "sparse: $(field planned_peak_bytes) of $most bytes"
+same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of sparse parameters"
+pruned=$(field weights_sha256)
+expect 0 "${sparse[@]}" --steps 12 --out sparse-run --json
+same "$(field weights_sha256)" "$pruned" "weights of sparse parameters with the least budget"
+expect 0 "${sparse[@]}" --steps 12 --rewire-every off --json
+[ "$(field weights_sha256)" != "$pruned" ] || fail "--rewire-every off does nothing"
+expect 0 "$neap" evaluate sparse-run --json
+expect 0 "$neap" predict --model wrn-10-1 --weights sparse-run/weights-*.safetensors --data synthetic -o logits.npy
+expect 0 "${sparse[@]}" --steps 1 --init sparse-run/weights-*.safetensors --force --json
+expect 0 "${train[@]}" --steps 1 --allow micro,sparse=0.3 --budget min --json
+same "$(field combination)" micro=1+sparse=0.3 "the smallest combination with sparse parameters"
+for wrong in "--sparse 0" "--sparse 1" "--sparse-layers x" "--sparse 0.3 --allow micro" "--allow sparse=2"; do
+  # shellcheck disable=SC2086
+  expect 2 "${train[@]}" --steps 1 $wrong
+done
+expect 2 "${train[@]}" --steps 1 --sparse 0.3 --sparse-layers 'none*'
+says "none*"
+
 # Data and files that are not there.
 expect 1 "${train[@]}" --data cifar10:missing --steps 1
 says missing

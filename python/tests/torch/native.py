@@ -107,6 +107,8 @@ class SessionOptions(ctypes.Structure):
         ("precision", c_int),
         ("master", c_bool),
         ("loss_scale", c_float),
+        ("sparse_density", c_double),
+        ("sparse_layers", c_char_p),
     ]
 
 

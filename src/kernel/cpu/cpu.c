@@ -214,6 +214,7 @@ static const bool takes_storage[OP_COUNT] = {
     [OP_CAST] = true,       [OP_REORDER] = true,
     [OP_GATHER] = true,     [OP_BATCH_NORM_STATISTICS] = true,
     [OP_BATCH_NORM] = true, [OP_BATCH_NORM_BACKWARD] = true,
+    [OP_DENSIFY] = true,    [OP_ACCUMULATE_SPARSE] = true,
 };
 
 static const struct tensor *operand(const struct neap_graph *graph, const struct node *node, int32_t i) {

@@ -542,6 +542,25 @@ RUN(run_clear) {
   return NEAP_OK;
 }
 
+static bool is_set(const unsigned char *bits, int64_t i) { return bits[i / 8] >> i % 8 & 1; }
+
+RUN(run_densify) {
+  UNUSED;
+  const double *next = (const double *)in[DENSIFY_VALUES] + *(const int32_t *)in[DENSIFY_OFFSET];
+  FOR(i, kernel_output(kernel, 0)->elements)
+  ((double *)out[0])[i] = is_set(in[DENSIFY_POSITIONS], i) ? *next++ : 0;
+  return NEAP_OK;
+}
+
+RUN(run_accumulate_sparse) {
+  UNUSED;
+  double *next = (double *)in[SPARSE_SUM] + *(const int32_t *)in[SPARSE_OFFSET];
+  FOR(i, kernel_input(kernel, SPARSE_GRADIENT)->elements)
+  if (is_set(in[SPARSE_POSITIONS], i))
+    *next++ += (double)run_gradient_unit(context) * ((const double *)in[SPARSE_GRADIENT])[i];
+  return NEAP_OK;
+}
+
 RUN(run_momentum_begin) {
   UNUSED;
   const struct update_attributes *a = &ATTRIBUTES->update;

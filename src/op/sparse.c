@@ -1,0 +1,8 @@
+/* Sparse weights: the values at nonzeros, in one pool that all layers share; where they are is a bit an
+ * element of each layer. A rewrite makes these nodes (rewrite/sparse.c). */
+#include "op/op.h"
+
+const struct op_row op_row_densify = {"Densify", "sparse weights as a dense tensor", .output_count = 1,
+                                      .any_place = true, .lies_as = 1 + DENSIFY_POSITIONS};
+const struct op_row op_row_accumulate_sparse = {
+    "AccumulateSparse", "update: a dense gradient added to sums at nonzeros", .any_place = true};

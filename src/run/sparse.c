@@ -1,0 +1,415 @@
+#include "run/sparse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "rewrite/rewrite.h"
+
+/* ---- Bits ---- */
+
+static bool is_set(const uint8_t *bits, int64_t i) { return bits[i / 8] >> i % 8 & 1; }
+
+static void set_bit(uint8_t *bits, int64_t i, bool value) {
+  const uint8_t bit = (uint8_t)(1u << i % 8);
+  bits[i / 8] = (uint8_t)(value ? bits[i / 8] | bit : bits[i / 8] & ~bit);
+}
+
+static int64_t count_bits(const struct sparse_layer *l) {
+  int64_t count = 0, i = 0;
+  for (; i + 64 <= l->elements; i += 64) {
+    uint64_t word;
+    memcpy(&word, l->bits + i / 8, sizeof word);
+    count += __builtin_popcountll(word);
+  }
+  for (; i < l->elements; i++) count += is_set(l->bits, i);
+  return count;
+}
+
+/* ---- Values ---- */
+
+static unsigned char *element(const struct sparse_pool *p, int64_t i) {
+  return p->data + dtype_bytes(p->dtype, (uint64_t)i);
+}
+
+static void move(struct sparse *sparse, int64_t from, int64_t to, int64_t count) {
+  for (int32_t p = 0; p < sparse->pool_count && from != to; p++)
+    memmove(element(&sparse->pools[p], to), element(&sparse->pools[p], from),
+            dtype_bytes(sparse->pools[p].dtype, (uint64_t)count));
+}
+
+static void zero(struct sparse *sparse, int64_t at) {
+  for (int32_t p = 0; p < sparse->pool_count; p++)
+    memset(element(&sparse->pools[p], at), 0, dtype_bytes(sparse->pools[p].dtype, 1));
+}
+
+static double value_at(const struct sparse_pool *p, int64_t i) {
+  union {
+    double f64;
+    float f32;
+    uint16_t half;
+  } value;
+  memcpy(&value, element(p, i), dtype_bytes(p->dtype, 1));
+  return p->dtype == NEAP_F64    ? value.f64
+         : p->dtype == NEAP_BF16 ? (double)bf16_to_float(value.half)
+         : p->dtype == NEAP_F16  ? (double)f16_to_float(value.half)
+                                 : (double)value.f32;
+}
+
+/* ---- Changing positions, in place ---- */
+
+/* Whether the element `i` of a layer, whose value stands at `at` (-1: it has none), is to have one. */
+typedef bool has_value(void *context, int64_t i, int64_t at);
+
+/* Drops the values that `kept` does not keep; the others move to the front of the layer's. */
+static int64_t drop(struct sparse *sparse, struct sparse_layer *l, has_value *kept, void *context) {
+  int64_t from = *l->offset, to = from;
+  for (int64_t i = 0; i < l->elements; i++) {
+    if (!is_set(l->bits, i)) continue;
+    if (kept(context, i, from)) {
+      if (from != to) move(sparse, from, to, 1);
+      to++;
+    } else {
+      set_bit(l->bits, i, false);
+    }
+    from++;
+  }
+  return to - *l->offset;
+}
+
+/* Gives each layer room for counts[] values, which are no fewer than it has: has[]. */
+static void make_room(struct sparse *sparse, const int64_t *has, const int64_t *counts) {
+  int64_t at = 0, end = 0;
+  for (int32_t k = 0; k < sparse->layer_count; k++) {
+    struct sparse_layer *l = &sparse->layers[k];
+    move(sparse, *l->offset, at, has[k]);
+    *l->offset = (int32_t)at;
+    at += has[k];
+    end += counts[k];
+  }
+  for (int32_t k = sparse->layer_count; k-- > 0;) {
+    struct sparse_layer *l = &sparse->layers[k];
+    end -= counts[k];
+    move(sparse, *l->offset, end, has[k]);
+    *l->offset = (int32_t)end;
+  }
+}
+
+/* Gives those of the layer's elements without a value that `wanted` names one of 0, from its last element to
+ * its first. It has `has` values and room for `count`, which it fills. */
+static void grow(struct sparse *sparse, struct sparse_layer *l, int64_t has, int64_t count, has_value *wanted,
+                 void *context) {
+  int64_t from = *l->offset + has, to = *l->offset + count;
+  for (int64_t i = l->elements; i-- > 0 && from != to;) {
+    if (is_set(l->bits, i)) {
+      move(sparse, --from, --to, 1);
+    } else if (wanted(context, i, -1)) {
+      set_bit(l->bits, i, true);
+      zero(sparse, --to);
+    }
+  }
+}
+
+/* ---- Rewiring ---- */
+
+struct threshold {
+  const struct sparse_pool *values;
+  double least;
+  int64_t largest; /* place of the value that stays in any case */
+};
+
+static bool is_large(void *context, int64_t i, int64_t at) {
+  const struct threshold *t = context;
+  (void)i;
+  return at == t->largest || fabs(value_at(t->values, at)) >= t->least;
+}
+
+static int64_t drop_small(struct sparse *sparse, struct sparse_layer *l, int64_t has) {
+  struct threshold t = {&sparse->pools[0], sparse->threshold, *l->offset};
+  for (int64_t at = *l->offset; at < *l->offset + has; at++)
+    if (fabs(value_at(t.values, at)) > fabs(value_at(t.values, t.largest))) t.largest = at;
+  return drop(sparse, l, is_large, &t);
+}
+
+/* Draws `left` of `among` elements, as they pass by (selection sampling: Knuth, The Art of Computer
+ * Programming 2, 3.4.2 S). */
+struct draw {
+  uint64_t seed, stream;
+  int64_t left, among;
+};
+
+static bool is_drawn(void *context, int64_t i, int64_t at) {
+  struct draw *d = context;
+  uint32_t word[4];
+  (void)at;
+  random_philox(d->seed, d->stream, (uint64_t)i, word);
+  const uint64_t wide = (uint64_t)word[0] << 21 | word[1] >> 11; /* 53 bits */
+  const bool drawn = (double)wide * 0x1p-53 * (double)d->among-- < (double)d->left;
+  d->left -= drawn;
+  return drawn;
+}
+
+/* Shares `dropped` new values out by the values that layers have; what rounding leaves, and what finds no
+ * room in a layer, goes to the first that have room. */
+static void share_out(const struct sparse *sparse, const int64_t *has, int64_t dropped, int64_t *counts) {
+  int64_t all = 0, left = dropped;
+  for (int32_t k = 0; k < sparse->layer_count; k++) all += has[k];
+  for (int32_t k = 0; k < sparse->layer_count; k++) {
+    const int64_t room = sparse->layers[k].elements - has[k];
+    const int64_t share = (int64_t)((double)has[k] / (double)all * (double)dropped);
+    counts[k] = has[k] + (share < room ? share : room);
+    left -= counts[k] - has[k];
+  }
+  for (int32_t k = 0; left > 0 && k < sparse->layer_count; k++) {
+    const int64_t room = sparse->layers[k].elements - counts[k], given = left < room ? left : room;
+    counts[k] += given;
+    left -= given;
+  }
+}
+
+neap_status neap_session_rewire(neap_session *s, double share, int64_t *moved) {
+  static const double tolerance = 0.1;             /* of what is dropped */
+  static const uint64_t apart = 0x52657769726531u; /* from what others draw */
+  RETURN_IF(s == NULL || s->sparse.layer_count == 0, NEAP_INVALID_ARGUMENT,
+            "rewiring: this session has no sparse parameters");
+  RETURN_IF(!(share > 0 && share < 1), NEAP_INVALID_ARGUMENT,
+            "rewiring: a share of %g of all values; it lies between 0 and 1", share);
+  RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT, "rewiring: a step is in hand");
+  struct sparse *sparse = &s->sparse;
+  int64_t *has = sparse->has, *counts = sparse->counts, all = 0, dropped = 0;
+  for (int32_t k = 0; k < sparse->layer_count; k++) {
+    const int64_t before = count_bits(&sparse->layers[k]);
+    has[k] = drop_small(sparse, &sparse->layers[k], before);
+    all += before;
+    dropped += before - has[k];
+  }
+  share_out(sparse, has, dropped, counts);
+  make_room(sparse, has, counts);
+  for (int32_t k = 0; k < sparse->layer_count; k++) {
+    struct sparse_layer *l = &sparse->layers[k];
+    struct draw draw = {s->options.seed ^ apart, s->steps << 20 | (uint64_t)k, counts[k] - has[k],
+                        l->elements - has[k]};
+    grow(sparse, l, has[k], counts[k], is_drawn, &draw);
+  }
+  const double wanted = share * (double)all;
+  if ((double)dropped < (1 - tolerance) * wanted) sparse->threshold *= 2;
+  if ((double)dropped > (1 + tolerance) * wanted) sparse->threshold /= 2;
+  if (moved != NULL) *moved = dropped;
+  return NEAP_OK;
+}
+
+/* ---- As dense tensors ---- */
+
+/* A dense tensor of the layer as it lies in memory; allocated. */
+static neap_status allocate_dense(const struct neap_session *s, const struct sparse_layer *l,
+                                  neap_dtype dtype, struct tensor *tensor, unsigned char **data) {
+  *tensor = s->main->graph->tensors.data[l->dense];
+  tensor->dtype = dtype;
+  *data = calloc((size_t)l->elements, dtype_bytes(dtype, 1));
+  RETURN_IF_NULL(*data);
+  return NEAP_OK;
+}
+
+neap_status sparse_read(const struct neap_session *s, int32_t layer, int32_t pool, float *data) {
+  const struct sparse_layer *l = &s->sparse.layers[layer];
+  const struct sparse_pool *p = &s->sparse.pools[pool];
+  const size_t bytes = dtype_bytes(p->dtype, 1);
+  struct tensor tensor;
+  unsigned char *dense;
+  TRY(allocate_dense(s, l, p->dtype, &tensor, &dense));
+  int64_t at = *l->offset;
+  for (int64_t i = 0; i < l->elements; i++)
+    if (is_set(l->bits, i)) memcpy(dense + (size_t)i * bytes, element(p, at++), bytes);
+  const neap_status status =
+      s->main->backend->export_variable(s->main->state, &tensor, s->main->formats[l->dense], dense, data);
+  free(dense);
+  return status;
+}
+
+neap_status sparse_write(struct neap_session *s, int32_t layer, int32_t pool, const float *data) {
+  const struct sparse_layer *l = &s->sparse.layers[layer];
+  const struct sparse_pool *p = &s->sparse.pools[pool];
+  const size_t bytes = dtype_bytes(p->dtype, 1);
+  struct tensor tensor;
+  unsigned char *dense;
+  TRY(allocate_dense(s, l, p->dtype, &tensor, &dense));
+  const neap_status status =
+      s->main->backend->import_variable(s->main->state, &tensor, s->main->formats[l->dense], data, dense);
+  int64_t at = *l->offset;
+  for (int64_t i = 0; status == NEAP_OK && i < l->elements; i++)
+    if (is_set(l->bits, i)) memcpy(element(p, at++), dense + (size_t)i * bytes, bytes);
+  free(dense);
+  return status;
+}
+
+/* What the backend keeps real numbers of this session in, without rounding. */
+static neap_dtype exact(const struct neap_session *s) {
+  return s->sparse.pools[0].dtype == NEAP_F64 ? NEAP_F64 : NEAP_F32;
+}
+
+static bool is_nonzero(const unsigned char *dense, neap_dtype dtype, int64_t i) {
+  float f32;
+  double f64;
+  if (dtype == NEAP_F64) {
+    memcpy(&f64, dense + 8 * i, sizeof f64);
+    return f64 != 0;
+  }
+  memcpy(&f32, dense + 4 * i, sizeof f32);
+  return f32 != 0;
+}
+
+neap_status sparse_read_positions(const struct neap_session *s, int32_t layer, float *data) {
+  const struct sparse_layer *l = &s->sparse.layers[layer];
+  struct tensor tensor;
+  unsigned char *dense;
+  TRY(allocate_dense(s, l, exact(s), &tensor, &dense));
+  for (int64_t i = 0; i < l->elements; i++) {
+    const double one = is_set(l->bits, i);
+    const float narrow = (float)one;
+    if (tensor.dtype == NEAP_F64)
+      memcpy(dense + 8 * i, &one, sizeof one);
+    else
+      memcpy(dense + 4 * i, &narrow, sizeof narrow);
+  }
+  const neap_status status =
+      s->main->backend->export_variable(s->main->state, &tensor, s->main->formats[l->dense], dense, data);
+  free(dense);
+  return status;
+}
+
+struct given_positions {
+  const unsigned char *dense;
+  neap_dtype dtype;
+};
+
+static bool is_given(void *context, int64_t i, int64_t at) {
+  const struct given_positions *g = context;
+  (void)at;
+  return is_nonzero(g->dense, g->dtype, i);
+}
+
+static neap_status set_positions(struct neap_session *s, int32_t layer, struct given_positions *given) {
+  struct sparse *sparse = &s->sparse;
+  struct sparse_layer *l = &sparse->layers[layer];
+  int64_t all = 0, count = 0;
+  for (int64_t i = 0; i < l->elements; i++) count += is_given(given, i, -1);
+  for (int32_t k = 0; k < sparse->layer_count; k++) {
+    sparse->has[k] = sparse->counts[k] = count_bits(&sparse->layers[k]);
+    all += k == layer ? count : sparse->counts[k];
+  }
+  RETURN_IF(all > sparse->capacity, NEAP_INVALID_ARGUMENT,
+            "'%s': with %lld values there would be %lld in all; the density leaves room for %lld", l->name,
+            (long long)count, (long long)all, (long long)sparse->capacity);
+  sparse->has[layer] = drop(sparse, l, is_given, given);
+  sparse->counts[layer] = count;
+  make_room(sparse, sparse->has, sparse->counts);
+  grow(sparse, l, sparse->has[layer], count, is_given, given);
+  return NEAP_OK;
+}
+
+neap_status sparse_write_positions(struct neap_session *s, int32_t layer, const float *data) {
+  const struct sparse_layer *l = &s->sparse.layers[layer];
+  struct tensor tensor;
+  unsigned char *dense;
+  TRY(allocate_dense(s, l, exact(s), &tensor, &dense));
+  neap_status status =
+      s->main->backend->import_variable(s->main->state, &tensor, s->main->formats[l->dense], data, dense);
+  if (status == NEAP_OK) status = set_positions(s, layer, &(struct given_positions){dense, tensor.dtype});
+  free(dense);
+  return status;
+}
+
+void sparse_clear(struct neap_session *s) {
+  for (int32_t k = 0; k < s->sparse.layer_count; k++) {
+    struct sparse_layer *l = &s->sparse.layers[k];
+    memset(l->bits, 0, dtype_bytes(NEAP_BIT, (uint64_t)l->elements));
+    *l->offset = 0;
+  }
+}
+
+neap_status sparse_draw_positions(struct neap_session *s, float *data) {
+  static const uint64_t apart = 0x506F736974696Fu; /* from what others draw */
+  sparse_clear(s);
+  for (int32_t k = 0; k < s->sparse.layer_count; k++) {
+    const struct sparse_layer *l = &s->sparse.layers[k];
+    struct draw draw = {s->options.seed ^ apart, (uint64_t)k,
+                        sparse_count(l->elements, s->options.sparse_density), l->elements};
+    for (int64_t i = 0; i < l->elements; i++) data[i] = is_drawn(&draw, i, -1);
+    TRY(sparse_write_positions(s, k, data));
+  }
+  return NEAP_OK;
+}
+
+/* By halving the range of bit patterns, whose order is that of sizes. */
+void sparse_largest(int64_t elements, int64_t count, float *data) {
+  uint32_t *size = (void *)data, least = 0, above = UINT32_MAX; /* `least` is reached by `count` or more */
+  for (int64_t i = 0; i < elements; i++) size[i] &= INT32_MAX;
+  while (above - least > 1) {
+    const uint32_t middle = least + (above - least) / 2;
+    int64_t reached = 0;
+    for (int64_t i = 0; i < elements; i++) reached += size[i] >= middle;
+    if (reached >= count)
+      least = middle;
+    else
+      above = middle;
+  }
+  int64_t ties = count;
+  for (int64_t i = 0; i < elements; i++) ties -= size[i] > least;
+  for (int64_t i = 0; i < elements; i++) {
+    const bool tie = size[i] == least && ties > 0;
+    ties -= tie;
+    data[i] = tie || size[i] > least;
+  }
+}
+
+/* ---- Finding them ---- */
+
+static void *address_of(const struct neap_session *s, int32_t tensor) {
+  return s->memory + s->resident[s->main->step_tensor[tensor]];
+}
+
+static neap_status add_pools(struct neap_session *s, int32_t values) {
+  const struct neap_graph *graph = s->main->graph;
+  const struct tensor *pool = &graph->tensors.data[values];
+  s->sparse.capacity = pool->elements;
+  for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    const bool state = tensor->role == NEAP_ROLE_STATE && tensor->state_of != NULL &&
+                       strcmp(tensor->state_of, pool->name) == 0;
+    if (tensor->view_of >= 0 || (t != values && !state)) continue;
+    RETURN_IF(s->sparse.pool_count == SPARSE_POOLS, NEAP_INTERNAL, "sparse parameters have too many states");
+    s->sparse.pools[s->sparse.pool_count++] =
+        (struct sparse_pool){.suffix = state ? tensor->name + strlen(pool->name) : "",
+                             .kind = state ? NEAP_VARIABLE_STATE : NEAP_VARIABLE_PARAMETER,
+                             .dtype = tensor->dtype,
+                             .data = address_of(s, t),
+                             .sum = tensor->sum};
+  }
+  return NEAP_OK;
+}
+
+neap_status sparse_find(struct neap_session *s) {
+  static const double first_threshold = 1e-3; /* Mostafa and Wang 2019 */
+  const struct neap_graph *graph = s->main->graph;
+  struct sparse *sparse = &s->sparse;
+  sparse->threshold = first_threshold;
+  sparse->layers = region_alloc(&s->region, graph->nodes.count, sizeof *sparse->layers);
+  sparse->has = region_alloc(&s->region, graph->nodes.count, sizeof *sparse->has);
+  sparse->counts = region_alloc(&s->region, graph->nodes.count, sizeof *sparse->counts);
+  RETURN_IF(!sparse->layers || !sparse->has || !sparse->counts, NEAP_OUT_OF_MEMORY, "session: out of memory");
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->op != OP_DENSIFY) continue;
+    if (sparse->layer_count == 0) TRY(add_pools(s, node->inputs[DENSIFY_VALUES]));
+    const struct tensor *dense = &graph->tensors.data[node->outputs[0]];
+    sparse->layers[sparse->layer_count++] =
+        (struct sparse_layer){.name = dense->name,
+                              .dense = node->outputs[0],
+                              .offset = address_of(s, node->inputs[DENSIFY_OFFSET]),
+                              .bits = address_of(s, node->inputs[DENSIFY_POSITIONS]),
+                              .elements = dense->elements};
+  }
+  return NEAP_OK;
+}

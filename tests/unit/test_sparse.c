@@ -1,0 +1,392 @@
+/* Sparse parameters: a step is that of the dense network under a mask, bit for bit; it has the same bits with
+ * every plan and goes on from a file; rewiring keeps the number of values and what it does not drop. */
+#include <math.h>
+#include <unistd.h>
+
+#include "session_help.h"
+
+enum { BATCH = 8, CLASSES = 5, SIDE = 8, FILTERS = 32, PIXELS = 3 * SIDE * SIDE };
+static const double density = 0.3;
+
+static neap_graph *build(int64_t batch, int64_t filters) {
+  neap_graph *graph = NULL;
+  neap_builder *b = neap_builder_create("sparse");
+  neap_tensor x = neap_input(b, "image", NEAP_F32, 4, (int64_t[]){batch, 3, SIDE, SIDE});
+  const neap_tensor label = neap_input(b, "label", NEAP_I32, 1, &batch);
+  for (int layer = 0; layer < 4; layer++) {
+    x = neap_conv(b, x,
+                  (neap_conv_options){.filters = filters, .size = layer == 2 ? 1 : 3, .padding = layer != 2});
+    x = neap_relu(b, neap_batch_norm(b, x, (neap_batch_norm_options){0}));
+  }
+  x = neap_linear(b, neap_global_average_pool(b, x), CLASSES, true);
+  ASSERT_OK(neap_builder_finish(b, neap_softmax_cross_entropy(b, x, label, 0), &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+static void draw(neap_session *s, uint64_t seed) {
+  float *image = neap_session_input(s, "image");
+  int32_t *label = neap_session_input(s, "label");
+  for (int64_t i = 0; i < BATCH * PIXELS; i++) {
+    uint32_t word[4];
+    random_philox(seed, 1, (uint64_t)i, word);
+    image[i] = 2 * random_uniform(word[0]) - 1;
+    if (i < BATCH) label[i] = (int32_t)(word[2] % CLASSES);
+  }
+}
+
+static neap_session *open_session(const neap_graph *graph, neap_session_options options, uint64_t budget) {
+  neap_session *s = NULL;
+  options.budget = budget;
+  options.threads = 2;
+  options.seed = 3;
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  return s;
+}
+
+/* Steps of two micro-batches each, or of one. */
+static void train(neap_session *s, int first, int steps, bool rewire) {
+  const int parts = s->options.micro_batches > 1 ? s->options.micro_batches : 1;
+  for (int step = first; step < first + steps; step++) {
+    for (int part = 0; part < parts; part++) {
+      draw(s, (uint64_t)(step * 16 + part));
+      ASSERT_OK(neap_session_micro_step(s, 0.05f, 1 / (float)parts, NULL));
+    }
+    if (rewire) ASSERT_OK(neap_session_rewire(s, 0.05, NULL));
+  }
+}
+
+static int32_t find(const neap_session *s, const char *name) {
+  neap_variable v;
+  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
+    ASSERT_OK(neap_session_variable(s, i, &v));
+    if (strcmp(v.name, name) == 0) return i;
+  }
+  return -1;
+}
+
+/* The elements of a variable; to be freed. */
+static float *values_of(const neap_session *s, int32_t index, int64_t *count) {
+  neap_variable v;
+  ASSERT_OK(neap_session_variable(s, index, &v));
+  float *data = malloc((size_t)v.elements * sizeof *data);
+  assert_non_null(data);
+  ASSERT_OK(neap_session_read(s, index, data));
+  *count = v.elements;
+  return data;
+}
+
+/* The positions of the parameter that a variable is or belongs to; NULL: it is dense. To be freed. */
+static float *positions_for(const neap_session *s, const char *name) {
+  char text[128];
+  int64_t count;
+  snprintf(text, sizeof text, "%s", name);
+  char *end = strstr(text, ".weight");
+  if (end == NULL) return NULL;
+  snprintf(end, sizeof text - (size_t)(end - text), ".weight.positions");
+  const int32_t index = find(s, text);
+  return index < 0 ? NULL : values_of(s, index, &count);
+}
+
+/* ---- Beside a dense network under a mask ---- */
+
+/* Makes the dense session's variables those of the sparse one. */
+static void copy_variables(const neap_session *from, neap_session *to) {
+  neap_variable v;
+  for (int32_t i = 0; i < neap_session_variable_count(to); i++) {
+    int64_t count;
+    ASSERT_OK(neap_session_variable(to, i, &v));
+    float *data = values_of(from, find(from, v.name), &count);
+    ASSERT_OK(neap_session_write(to, i, data));
+    free(data);
+  }
+}
+
+static void mask_variables(neap_session *dense, const neap_session *sparse) {
+  neap_variable v;
+  for (int32_t i = 0; i < neap_session_variable_count(dense); i++) {
+    int64_t count;
+    ASSERT_OK(neap_session_variable(dense, i, &v));
+    float *positions = positions_for(sparse, v.name), *data = values_of(dense, i, &count);
+    for (int64_t e = 0; positions != NULL && e < count; e++) data[e] = positions[e] != 0 ? data[e] : 0;
+    ASSERT_OK(neap_session_write(dense, i, data));
+    free(positions);
+    free(data);
+  }
+}
+
+static void assert_same_values(const neap_session *dense, const neap_session *sparse) {
+  neap_variable v;
+  for (int32_t i = 0; i < neap_session_variable_count(dense); i++) {
+    int64_t count;
+    ASSERT_OK(neap_session_variable(dense, i, &v));
+    float *a = values_of(dense, i, &count), *b = values_of(sparse, find(sparse, v.name), &count);
+    for (int64_t e = 0; e < count; e++)
+      if (a[e] != b[e])
+        fail_msg("%s[%lld]: %g dense, %g sparse", v.name, (long long)e, (double)a[e], (double)b[e]);
+    free(a);
+    free(b);
+  }
+}
+
+static void test_like_a_mask(void **state) {
+  (void)state;
+  static const neap_session_options optimizers[] = {
+      {.optimizer = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f},
+      {.optimizer = NEAP_SGD, .momentum = 0.9f, .nesterov = true},
+      {.optimizer = NEAP_ADAM, .weight_decay = 0.01f},
+      {.optimizer = NEAP_SGD, .momentum = 0.9f, .clip_value = 0.01f},
+  };
+  neap_graph *graph = build(BATCH, FILTERS);
+  for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
+    neap_session_options options = optimizers[o];
+    options.micro_batches = 2;
+    neap_session *dense = open_session(graph, options, NEAP_BUDGET_MAX);
+    options.sparse_density = density;
+    neap_session *sparse = open_session(graph, options, NEAP_BUDGET_MAX);
+    copy_variables(sparse, dense);
+    for (int step = 0; step < 4; step++) {
+      train(dense, step, 1, false);
+      mask_variables(dense, sparse);
+      train(sparse, step, 1, false);
+    }
+    assert_same_values(dense, sparse);
+    neap_session_free(dense);
+    neap_session_free(sparse);
+  }
+  neap_graph_free(graph);
+}
+
+/* ---- Budgets, types, files ---- */
+
+static void digest_after(const neap_graph *graph, neap_session_options options, uint64_t budget,
+                         char digest[65]) {
+  neap_session *s = open_session(graph, options, budget);
+  neap_memory memory;
+  train(s, 0, 4, true);
+  ASSERT_OK(neap_session_evaluate(s, NULL));
+  neap_session_memory(s, &memory);
+  assert_int_equal(memory.planned_peak, memory.measured_peak);
+  ASSERT_OK(neap_session_digest(s, digest));
+  neap_session_free(s);
+}
+
+static const neap_session_options sparse_options[] = {
+    {.momentum = 0.9f, .weight_decay = 0.01f, .sparse_density = 0.3},
+    {.momentum = 0.9f, .weight_decay = 0.01f, .sparse_density = 0.02, .micro_batches = 2},
+    {.momentum = 0.9f, .sparse_density = 0.3, .precision = NEAP_F16, .micro_batches = 2},
+    {.momentum = 0.9f, .sparse_density = 0.3, .precision = NEAP_BF16},
+    {.optimizer = NEAP_ADAMW, .sparse_density = 0.5, .precision = NEAP_F16, .master = true},
+    {.optimizer = NEAP_ADAM, .sparse_density = 0.3, .clip_norm = 0.1f, .sparse_layers = "*.weight"},
+};
+enum { SPARSE_OPTIONS = sizeof sparse_options / sizeof *sparse_options };
+
+static void test_same_bits(void **state) {
+  (void)state;
+  for (int odd = 0; odd < 2; odd++) { /* channels that do not fill blocks, too */
+    neap_graph *graph = build(BATCH, odd ? 20 : FILTERS);
+    for (int o = 0; o < SPARSE_OPTIONS; o++) {
+      char most[65], least[65];
+      digest_after(graph, sparse_options[o], NEAP_BUDGET_MAX, most);
+      digest_after(graph, sparse_options[o], NEAP_BUDGET_MIN, least);
+      assert_string_equal(most, least);
+    }
+    neap_graph_free(graph);
+  }
+}
+
+static void test_saved(void **state) {
+  (void)state;
+  char path[] = "/tmp/neap-sparse-XXXXXX", straight[65], resumed[65], before[65];
+  const int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  neap_graph *graph = build(BATCH, FILTERS);
+  for (int o = 0; o < SPARSE_OPTIONS; o++) {
+    neap_session *a = open_session(graph, sparse_options[o], NEAP_BUDGET_MAX);
+    train(a, 0, 3, true);
+    ASSERT_OK(neap_session_save(a, path));
+    ASSERT_OK(neap_session_digest(a, before));
+    train(a, 3, 3, true);
+    ASSERT_OK(neap_session_digest(a, straight));
+    neap_session *b = open_session(graph, sparse_options[o], NEAP_BUDGET_MIN);
+    ASSERT_OK(neap_session_load(b, path));
+    ASSERT_OK(neap_session_digest(b, resumed));
+    assert_string_equal(before, resumed);
+    train(b, 3, 3, true);
+    ASSERT_OK(neap_session_digest(b, resumed));
+    assert_string_equal(straight, resumed);
+    neap_session_free(a);
+    neap_session_free(b);
+  }
+  neap_graph_free(graph);
+  unlink(path);
+}
+
+/* A dense file gives its largest values; what is sparse is read as dense. */
+static void test_dense_file(void **state) {
+  (void)state;
+  char path[] = "/tmp/neap-sparse-XXXXXX";
+  const int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  neap_graph *graph = build(BATCH, FILTERS);
+  neap_session *dense = open_session(graph, (neap_session_options){.momentum = 0.9f}, NEAP_BUDGET_MAX);
+  neap_session *sparse = open_session(graph, sparse_options[0], NEAP_BUDGET_MAX);
+  ASSERT_OK(neap_session_save(dense, path));
+  ASSERT_OK(neap_session_load(sparse, path));
+  int64_t count, kept = 0;
+  const int32_t index = find(sparse, "conv2.weight");
+  float *a = values_of(dense, find(dense, "conv2.weight"), &count), *b = values_of(sparse, index, &count);
+  float least = INFINITY, most = 0;
+  for (int64_t i = 0; i < count; i++) {
+    assert_true(b[i] == 0 || b[i] == a[i]);
+    kept += b[i] != 0;
+    if (b[i] != 0)
+      least = fminf(least, fabsf(a[i]));
+    else
+      most = fmaxf(most, fabsf(a[i]));
+  }
+  assert_int_equal(kept, (int64_t)(density * (double)count + 0.5));
+  assert_true(least >= most);
+  ASSERT_OK(neap_session_save(sparse, path));
+  ASSERT_OK(neap_session_load(dense, path));
+  float *c = values_of(dense, find(dense, "conv2.weight"), &count);
+  assert_memory_equal(b, c, (size_t)count * sizeof *b);
+  free(a), free(b), free(c);
+  neap_session_free(dense);
+  neap_session_free(sparse);
+  neap_graph_free(graph);
+  unlink(path);
+}
+
+/* ---- Rewiring ---- */
+
+static void test_rewiring(void **state) {
+  (void)state;
+  static const char *const names[] = {"conv2.weight", "conv3.weight", "conv4.weight"};
+  neap_graph *graph = build(BATCH, FILTERS);
+  neap_session *s = open_session(graph, sparse_options[0], NEAP_BUDGET_MIN);
+  int64_t all = 0, elements, went = 0;
+  for (int k = 0; k < 3; k++) {
+    float *p = positions_for(s, names[k]);
+    values_of(s, find(s, names[k]), &elements);
+    for (int64_t i = 0; i < elements; i++) all += p[i] != 0;
+    free(p);
+  }
+  assert_int_equal(all, s->sparse.capacity);
+  for (int round = 0; round < 12; round++) {
+    float *before[3], *momentum[3], *at[3];
+    int64_t moved, dropped = 0, now = 0;
+    train(s, round, 1, false);
+    const double threshold = s->sparse.threshold;
+    for (int k = 0; k < 3; k++) {
+      char name[64];
+      snprintf(name, sizeof name, "%s.momentum", names[k]);
+      before[k] = values_of(s, find(s, names[k]), &elements);
+      momentum[k] = values_of(s, find(s, name), &elements);
+      at[k] = positions_for(s, names[k]);
+    }
+    ASSERT_OK(neap_session_rewire(s, 0.05, &moved));
+    for (int k = 0; k < 3; k++) {
+      char name[64];
+      int64_t left = 0;
+      snprintf(name, sizeof name, "%s.momentum", names[k]);
+      float *after = values_of(s, find(s, names[k]), &elements), *m = values_of(s, find(s, name), &elements),
+            *p = positions_for(s, names[k]);
+      for (int64_t i = 0; i < elements; i++) {
+        const bool large = at[k][i] != 0 && fabs((double)before[k][i]) >= threshold;
+        now += p[i] != 0;
+        left += p[i] != 0;
+        if (large) { /* stays as it is */
+          assert_true(p[i] != 0 && after[i] == before[k][i] && m[i] == momentum[k][i]);
+        } else if (at[k][i] != 0 && !(p[i] != 0 && after[i] == before[k][i] && before[k][i] != 0)) {
+          dropped++;
+          assert_true(after[i] == 0 && m[i] == 0);
+        } else if (at[k][i] == 0) {
+          assert_true(after[i] == 0 && m[i] == 0);
+        }
+      }
+      assert_true(left > 0);
+      free(after), free(m), free(p), free(before[k]), free(momentum[k]), free(at[k]);
+    }
+    assert_int_equal(now, all);
+    assert_int_equal(dropped, moved);
+    went += moved;
+  }
+  assert_true(went > 0);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
+static void test_reference(void **state) {
+  (void)state;
+  neap_graph *graph = build(BATCH, FILTERS);
+  neap_session_options options = sparse_options[0];
+  neap_session *fast = open_session(graph, options, NEAP_BUDGET_MAX);
+  options.backend = NEAP_REFERENCE;
+  neap_session *exact = open_session(graph, options, NEAP_BUDGET_MAX);
+  train(fast, 0, 2, false);
+  train(exact, 0, 2, false);
+  for (int32_t i = 0; i < neap_session_variable_count(fast); i++) {
+    int64_t count;
+    double most = 1e-3, off = 0;
+    float *a = values_of(fast, i, &count), *b = values_of(exact, i, &count);
+    for (int64_t e = 0; e < count; e++) {
+      most = fmax(most, fabs((double)b[e]));
+      off = fmax(off, fabs((double)a[e] - (double)b[e]));
+    }
+    assert_true(off <= 2e-4 * most);
+    free(a), free(b);
+  }
+  neap_session_free(fast);
+  neap_session_free(exact);
+  neap_graph_free(graph);
+}
+
+static void test_errors(void **state) {
+  (void)state;
+  static const neap_session_options wrong[] = {{.sparse_density = -0.1},
+                                               {.sparse_density = 1},
+                                               {.sparse_density = NAN},
+                                               {.sparse_density = 0.5, .sparse_layers = "none*"},
+                                               {.sparse_density = 0.5, .sparse_layers = "*.gamma"}};
+  neap_graph *graph = build(BATCH, FILTERS);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    neap_session *s = NULL;
+    assert_int_equal(neap_session_create(graph, &wrong[i], NULL, &s), NEAP_INVALID_ARGUMENT);
+    assert_null(s);
+  }
+  static const neap_parameter_group one[] = {{"conv2.weight", 0.5f, 0}}, all[] = {{"*", 0.5f, 0}};
+  neap_session *s = NULL;
+  neap_session_options grouped = {.sparse_density = 0.5, .groups = one, .group_count = 1};
+  assert_int_equal(neap_session_create(graph, &grouped, NULL, &s), NEAP_UNSUPPORTED);
+  grouped.groups = all;
+  neap_session_free(open_session(graph, grouped, NEAP_BUDGET_MAX));
+  s = open_session(graph, (neap_session_options){0}, NEAP_BUDGET_MAX);
+  assert_int_equal(neap_session_rewire(s, 0.1, NULL), NEAP_INVALID_ARGUMENT);
+  neap_session_free(s);
+  s = open_session(graph, sparse_options[0], NEAP_BUDGET_MAX);
+  assert_int_equal(neap_session_rewire(s, 0, NULL), NEAP_INVALID_ARGUMENT);
+  int64_t count;
+  const int32_t index = find(s, "conv2.weight.positions");
+  float *p = values_of(s, index, &count);
+  for (int64_t i = 0; i < count; i++) p[i] = 1;
+  char before[65], after[65];
+  ASSERT_OK(neap_session_digest(s, before));
+  assert_int_equal(neap_session_write(s, index, p), NEAP_INVALID_ARGUMENT); /* too many */
+  ASSERT_OK(neap_session_digest(s, after));
+  assert_string_equal(before, after);
+  free(p);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_like_a_mask), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_saved),
+      cmocka_unit_test(test_dense_file),  cmocka_unit_test(test_rewiring),  cmocka_unit_test(test_reference),
+      cmocka_unit_test(test_errors),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

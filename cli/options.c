@@ -138,7 +138,7 @@ void tell_budget(const struct budget *budget) {
   const size_t length = budget->text != NULL ? strlen(budget->text) : 0;
   if (length < 2 || strchr("KMGTkmgt", budget->text[length - 1]) == NULL) return;
   const char unit = (char)toupper((unsigned char)budget->text[length - 1]);
-  fprintf(stderr, "neap: --budget %s is read as %.*s %ciB (%llu bytes)\n", budget->text, (int)length - 1,
+  fprintf(stderr, "neap: a budget of %s is read as %.*s %ciB (%llu bytes)\n", budget->text, (int)length - 1,
           budget->text, unit, (unsigned long long)budget->bytes);
 }
 

@@ -35,8 +35,13 @@ static void look_for_affordable(struct train_report *report) {
                                 .backend = s->backend,
                                 .costs = s->costs,
                                 .threads = s->threads,
-                                .momentum = s->momentum};
+                                .momentum = s->momentum,
+                                .micro_batch = s->micro_batch > 0 ? s->micro_batch : 0,
+                                .precision = s->precision,
+                                .sparse = s->sparse,
+                                .sparse_layers = s->sparse_layers};
   neap_step *step;
+  if (s->allow != NULL || s->micro_batch < 0) return; /* what is planned is not known yet */
   if (s->plan != NULL || s->budget.bytes != NEAP_BUDGET_MIN || s->budget.fraction > 0) return;
   if (source_step(&source, &step) != NEAP_OK) return; /* the run says why */
   report->affordable = affordable_budget(step, s->planner);

@@ -181,6 +181,12 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     fprintf(f, "saved         nothing: everything was kept\n");
   fprintf(f, "process       grew by %s, of them %s for code, stacks and libraries\n",
           bytes_text(result->rss_growth_bytes).text, bytes_text(result->process_overhead_bytes).text);
+  const neap_process *p = &result->process;
+  fprintf(f,
+          "              at most %s in all: code and libraries %s, data %s, graphs, kernels and plan %s; %s "
+          "while planning\n",
+          bytes_text(p->peak).text, bytes_text(p->code).text, bytes_text(p->data).text,
+          bytes_text(p->kernels).text, bytes_text(p->planning).text);
   fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
   if (r->settings->out != NULL) fprintf(f, "checkpoint    %s\n", r->settings->out);
 }
@@ -206,6 +212,11 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
   json_object_set_new(memory, "combination", json_string(r->combination));
   json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
   json_object_set_new(memory, "precision", json_string(r->precision));
+  json_object_set_new(memory, "process",
+                      json_pack("{s:I, s:I, s:I, s:I, s:I}", "peak_bytes", (json_int_t)r->process.peak,
+                                "code_bytes", (json_int_t)r->process.code, "data_bytes",
+                                (json_int_t)r->process.data, "kernels_bytes", (json_int_t)r->process.kernels,
+                                "planning_bytes", (json_int_t)r->process.planning));
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",
                         costs_too_much(m->cost, m->base_cost) && report->affordable > 0
@@ -228,8 +239,11 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
             s->planner, neap_error_message(), planner_graphs(s->planner));
     return EXIT_FAILED;
   }
-  fprintf(stderr, "neap: --budget %s: %s\n", s->budget.text, neap_error_message());
-  fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
+  const bool process = s->process_budget.text != NULL;
+  const char *option = process ? "--process-budget" : "--budget";
+  fprintf(stderr, "neap: %s %s: %s\n", option, process ? s->process_budget.text : s->budget.text,
+          neap_error_message());
+  fprintf(stderr, "  the smallest that can: %s %llu (%s)\n", option,
           (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);

@@ -16,6 +16,8 @@ const struct option train_options[] = {
     OPTION("--data", "SET", "cifar10:DIR, mnist:DIR or synthetic", OPTION_TEXT, data, 0),
     OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
            0),
+    OPTION("--process-budget", "B", "bytes that the whole process may take, code and data too", OPTION_BUDGET,
+           process_budget, 0),
     OPTION("--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1),
     OPTION("--micro-batch", "N|auto",
            "images of a micro-batch, several of which make a step; auto: the most that fit (the batch)",
@@ -294,6 +296,14 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
   tell_budget(&s->budget);
+  if (s->process_budget.text != NULL && (s->budget.bytes != NEAP_BUDGET_MAX || s->budget.fraction > 0))
+    return report_usage(verb, "--budget %s and --process-budget %s: give one of them", s->budget.text,
+                        s->process_budget.text);
+  if (s->process_budget.text != NULL &&
+      (s->process_budget.fraction > 0 || s->process_budget.bytes == NEAP_BUDGET_MIN ||
+       s->process_budget.bytes == NEAP_BUDGET_MAX))
+    return report_usage(verb, "--process-budget %s: a number of bytes is needed", s->process_budget.text);
+  tell_budget(&s->process_budget);
   static const struct {
     double learning_rate, weight_decay, momentum;
   } usual[] = {[NEAP_SGD] = {0.1, 0.0005, 0.9},
@@ -335,6 +345,7 @@ neap_train_options train_library_options(const struct train_settings *s) {
       .shape = train_shape(s),
       .session = {.budget = s->budget.bytes,
                   .budget_fraction = s->budget.fraction,
+                  .process_budget = s->process_budget.bytes,
                   .planner = s->planner,
                   .plan_file = s->plan,
                   .plan_seconds = s->time_limit,

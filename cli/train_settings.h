@@ -9,7 +9,7 @@ enum { TRAIN_OPTION_LIMIT = 64 };
 struct train_settings {
   const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan, *allow,
       *sparse_layers;
-  struct budget budget;
+  struct budget budget, process_budget;
   int64_t batch, micro_batch, image[3], classes, steps, epochs, seed, checkpoint_steps, rewire_every;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, time_limit, loss_scale, sparse;

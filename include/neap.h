@@ -353,10 +353,13 @@ typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_M
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
-  const char *planner;    /* NULL: "auto" */
-  const char *plan_file;  /* replay this plan instead of planning; borrowed */
-  bool plan_quick;        /* as neap_plan_options.quick */
-  double plan_seconds;    /* as neap_plan_options.seconds */
+  /* Not 0: instead of these, bytes that the whole process may take, code, libraries and planning included
+   * (the system's VmHWM). What is smallest is then such a number too. */
+  uint64_t process_budget;
+  const char *planner;                        /* NULL: "auto" */
+  const char *plan_file;                      /* replay this plan instead of planning; borrowed */
+  bool plan_quick;                            /* as neap_plan_options.quick */
+  double plan_seconds;                        /* as neap_plan_options.seconds */
   neap_plan_progress_function *plan_progress; /* as neap_plan_options.progress; NULL: not called */
   void *plan_context;                         /* handed to it */
   const volatile int *plan_stop;              /* as neap_plan_options.stop; NULL: never */
@@ -530,6 +533,15 @@ typedef struct neap_train_options {
   void *context;
 } neap_train_options;
 
+/* What the process takes. Bytes; zeros where the system does not say. */
+typedef struct neap_process {
+  uint64_t peak;     /* the most so far (VmHWM) */
+  uint64_t code;     /* at the start: code, libraries, what the caller has */
+  uint64_t data;     /* the data set */
+  uint64_t kernels;  /* graphs, kernels and the plan, which stay */
+  uint64_t planning; /* the most while planning, all included; given back before training */
+} neap_process;
+
 typedef struct neap_train_result {
   char combination[48], precision[8]; /* of techniques, "none"; "f32" */
   int64_t batch, micro_batches, parameters, steps;
@@ -539,9 +551,10 @@ typedef struct neap_train_result {
   /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
   uint64_t process_overhead_bytes, rss_growth_bytes;
+  neap_process process;
   char weights_sha256[65];
   /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
-  uint64_t smallest_budget; /* that would do */
+  uint64_t smallest_budget; /* that would do; of the process, where its budget was given */
   int64_t largest_batch;    /* that fits the budget; 0: none does */
   bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 static uint64_t field_bytes(const char *text, const char *name) {
   const char *field = strstr(text, name);
@@ -22,6 +25,12 @@ struct memory_status memory_status_read(void) {
   status.resident_bytes = field_bytes(text, "\nVmRSS:");
   status.peak_resident_bytes = field_bytes(text, "\nVmHWM:");
   return status;
+}
+
+void memory_status_trim(void) {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 void memory_status_forget_peak(void) {

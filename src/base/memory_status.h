@@ -12,6 +12,9 @@ struct memory_status {
 /* Zeros where the system does not say (no /proc). Allocates nothing. */
 struct memory_status memory_status_read(void);
 
+/* Gives what the heap has free back to the system, where the C library can. */
+void memory_status_trim(void);
+
 /* From now on the peak is the most since now (proc(5), clear_refs). Where the system does not allow that, it
  * stays the most since the process began. */
 void memory_status_forget_peak(void);

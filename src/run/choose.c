@@ -3,6 +3,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "base/memory_status.h"
 #include "grad/gradient.h"
 #include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
@@ -198,9 +199,17 @@ neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_opt
 
 /* ---- One variant's plan ---- */
 
-static neap_status resolve_budget(struct choice *c, const struct neap_session_options *o) {
+/* With a budget for the process: what the rest of it takes, now that graphs and kernels are there, and what
+ * it grows by later. Not all of it can be known before: what turns out too small is taken again with more of
+ * `process_reserve`. */
+static neap_status resolve_budget(struct choice *c, const struct neap_session_options *o, uint64_t reserve) {
   TRY(neap_step_keep_all_bytes(c->lowered->step, &c->keep_all));
   c->budget = o->budget_fraction > 0 ? neap_budget_share(o->budget_fraction, c->keep_all) : o->budget;
+  if (o->process_budget == 0) return NEAP_OK;
+  memory_status_trim();
+  c->rest = memory_status_read().resident_bytes + reserve;
+  c->budget = o->process_budget > c->rest ? o->process_budget - c->rest : 1;
+  if (c->budget > c->keep_all) c->budget = c->keep_all;
   return NEAP_OK;
 }
 
@@ -333,18 +342,19 @@ static neap_status plan_all(struct choice *c, const struct neap_session_options 
 }
 
 static neap_status make_plan(struct choice *c, const struct neap_graph *training,
-                             const struct neap_session_options *options, uint64_t *smallest) {
+                             const struct neap_session_options *options, uint64_t reserve,
+                             uint64_t *smallest) {
   uint64_t least = UINT64_MAX;
   struct candidates candidates = {0};
   c->variant = options->variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : options->variant;
   TRY(lower_as(training, options, &c->variant, &c->lowered));
-  TRY(resolve_budget(c, options));
+  TRY(resolve_budget(c, options, reserve));
   neap_status status = find_candidates(c, training, options, &candidates);
   if (status == NEAP_OK) status = plan_all(c, options, &candidates, smallest != NULL ? &least : NULL);
   for (int32_t v = 0; v < graph_variant_count; v++) lowered_free(candidates.lowered[v]);
   if (status != NEAP_OK) return status;
   if (c->plan != NULL) return check(c->lowered->step, c->plan);
-  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least;
+  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least + c->rest;
   RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
             "no plan was found within %llu bytes", (unsigned long long)c->budget);
   return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
@@ -376,15 +386,16 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
               (unsigned long long)c->plan->instances[i].offset, MEMORY_ALIGNMENT);
   const uint64_t peak = plan_bytes(c->plan);
   if (c->budget == NEAP_BUDGET_MIN || peak <= c->budget) return NEAP_OK;
-  if (smallest != NULL) *smallest = peak;
+  if (smallest != NULL) *smallest = peak + c->rest;
   return neap_fail(NEAP_OVER_BUDGET, "the plan in %s needs %llu bytes, more than the budget of %llu", file,
                    (unsigned long long)peak, (unsigned long long)c->budget);
 }
 
 static neap_status read_plan(struct choice *c, const struct neap_graph *training,
-                             const struct neap_session_options *options, uint64_t *smallest) {
+                             const struct neap_session_options *options, uint64_t reserve,
+                             uint64_t *smallest) {
   TRY(lower_with_costs(training, options, &c->lowered));
-  TRY(resolve_budget(c, options));
+  TRY(resolve_budget(c, options, reserve));
   TRY(neap_plan_read(options->plan_file, &c->plan));
   struct lowered *other;
   const neap_variant variant = variant_of_name(training->name, c->plan->graph);
@@ -405,12 +416,13 @@ void choice_free(struct choice *choice) {
 }
 
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
-                        uint64_t *smallest, struct choice *out) {
+                        uint64_t reserve, uint64_t *smallest, struct choice *out) {
   struct neap_graph *training = NULL;
   struct choice choice = {0};
   TRY(make_main_graph(graph, options, &training));
-  const neap_status status = options->plan_file != NULL ? read_plan(&choice, training, options, smallest)
-                                                        : make_plan(&choice, training, options, smallest);
+  const neap_status status = options->plan_file != NULL
+                                 ? read_plan(&choice, training, options, reserve, smallest)
+                                 : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
   if (status != NEAP_OK) {
     choice_free(&choice);
@@ -426,7 +438,7 @@ neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options 
                             neap_step **step, neap_plan **plan) {
   struct choice choice;
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs options and a graph");
-  TRY(choose_plan(graph, options, smallest, &choice));
+  TRY(choose_plan(graph, options, PROCESS_RESERVE, smallest, &choice));
   *step = choice.lowered->step;
   *plan = choice.plan;
   choice.lowered->step = NULL;

@@ -38,16 +38,22 @@ struct choice {
   struct lowered *lowered;
   struct neap_plan *plan; /* valid by the checker, within the budget */
   uint64_t budget, keep_all;
+  uint64_t rest; /* of the process, which its budget has room for too; 0: it has none */
 };
+
+/* What a process grows by once it trains, by measurement: stacks, buffers of files, pages of code that had
+ * not been touched. And that with the evaluation's graph and the plans. Bytes. */
+enum { PROCESS_GROWTH = 3 << 20, PROCESS_RESERVE = 2 * PROCESS_GROWTH };
 
 /* Plans the step of a graph in the variant that options name; for AUTO in each, of which it takes the one
  * with the cheapest plan, for the least budget the one with the least peak, the base where they are equal.
  * What cannot be cheaper is not planned: nothing where the base recomputes nothing, no variant whose step
  * costs more as it is, and none that hardly saves memory where everything is kept. A plan file has its
  * variant in the name of its graph. `out` is freed with choice_free. NEAP_OVER_BUDGET: `*smallest` (may be
- * NULL) is the smallest budget that one of them meets. */
+ * NULL) is the smallest budget that one of them meets. `reserve`: of a budget for the process, what comes to
+ * the rest later. */
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
-                        uint64_t *smallest, struct choice *out);
+                        uint64_t reserve, uint64_t *smallest, struct choice *out);
 
 void choice_free(struct choice *choice);
 

@@ -77,6 +77,7 @@ struct neap_session {
   uint64_t steps;           /* done */
   int32_t micro_batch;      /* of the step in hand, that comes next; 0: none is in hand */
   uint64_t resident_before; /* of the process, before the memory was mapped */
+  uint64_t planning_peak;   /* the most that it was until then */
   int32_t variable_count;
   const struct session_variable *variables;
   struct sparse sparse; /* without layers where there are none */
@@ -89,6 +90,10 @@ static inline const struct neap_plan *session_plan(const struct neap_session *se
 /* VmRSS of the process just before the session's memory was mapped. Bytes. */
 static inline uint64_t session_resident_before(const struct neap_session *session) {
   return session->resident_before;
+}
+/* VmHWM of the process until then. Bytes. */
+static inline uint64_t session_planning_peak(const struct neap_session *session) {
+  return session->planning_peak;
 }
 /* Steps done, those of the weights that it began with included. */
 static inline uint64_t session_steps(const struct neap_session *session) { return session->steps; }

@@ -100,8 +100,7 @@ static neap_status map_memory(struct neap_session *s) {
     s->resident[t] = offset;
     offset += step->tensors[t].bytes; /* multiples of the alignment */
   }
-  memory_status_forget_peak(); /* what planning took is no part of what training takes */
-  s->resident_before = memory_status_read().resident_bytes;
+  memory_status_forget_peak();
   TRY(s->main->backend->device->map(s->mapped, &s->memory));
   return NEAP_OK;
 }
@@ -153,10 +152,11 @@ void neap_session_free(neap_session *s) {
   free(s);
 }
 
-static neap_status plan_main(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
+static neap_status plan_main(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
+                             uint64_t *smallest) {
   struct choice choice;
   const bool predicts = predicts_only(graph, &s->options);
-  TRY(choose_plan(graph, &s->options, smallest, &choice));
+  TRY(choose_plan(graph, &s->options, reserve, smallest, &choice));
   s->main = choice.lowered;
   s->plan = choice.plan;
   s->variant = choice.variant;
@@ -169,9 +169,23 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   return make_evaluation(s, graph);
 }
 
-static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t *smallest) {
+/* Before the memory is mapped: by how much the process would go beyond its budget. */
+static uint64_t beyond_process(struct neap_session *s) {
+  memory_status_trim(); /* what planning took is no part of what training takes */
+  const struct memory_status status = memory_status_read();
+  const uint64_t whole = s->options.process_budget, needed = status.resident_bytes + s->plan->resident_bytes +
+                                                             s->plan->arena_bytes + PROCESS_GROWTH;
+  s->planning_peak = status.peak_resident_bytes;
+  s->resident_before = status.resident_bytes;
+  return whole > 0 && needed > whole ? needed - whole : 0;
+}
+
+static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
+                          uint64_t *smallest, uint64_t *beyond) {
   s->ran = PROGRAM_COUNT;
-  TRY(plan_main(s, graph, smallest));
+  TRY(plan_main(s, graph, reserve, smallest));
+  *beyond = beyond_process(s);
+  if (*beyond > 0) return NEAP_OVER_BUDGET;
   TRY(map_memory(s));
   TRY(make_programs(s));
   TRY(list_variables(s));
@@ -180,17 +194,26 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
 
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
                                 uint64_t *smallest, neap_session **session) {
+  enum { ATTEMPTS = 3 }; /* within a budget for the process */
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a session needs options and a graph");
-  struct neap_session *s = calloc(1, sizeof *s);
-  RETURN_IF_NULL(s);
-  s->options = *options;
-  const neap_status status = create(s, graph, smallest);
-  if (status != NEAP_OK) {
+  uint64_t reserve = PROCESS_RESERVE, beyond = 0;
+  for (int i = 0; i < ATTEMPTS; i++) {
+    struct neap_session *s = calloc(1, sizeof *s);
+    RETURN_IF_NULL(s);
+    s->options = *options;
+    beyond = 0;
+    const neap_status status = create(s, graph, reserve, smallest, &beyond);
+    if (status == NEAP_OK) {
+      *session = s;
+      return NEAP_OK;
+    }
     neap_session_free(s);
-    return status;
+    if (beyond == 0) return status;
+    reserve += beyond;
   }
-  *session = s;
-  return NEAP_OK;
+  if (smallest != NULL) *smallest = options->process_budget + beyond;
+  return neap_fail(NEAP_OVER_BUDGET, "the process would take %llu bytes more than its budget of %llu",
+                   (unsigned long long)beyond, (unsigned long long)options->process_budget);
 }
 
 /* ---- Steps ---- */

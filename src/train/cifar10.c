@@ -7,19 +7,23 @@
 enum { PIXELS = 3 * 32 * 32, RECORD = 1 + PIXELS, TRAINING_FILES = 5 };
 
 static neap_status add_file(struct data_set *set, const char *path, struct data_split *split) {
-  const uint8_t *bytes;
+  int file;
   size_t size;
-  TRY(data_map_file(set, path, &bytes, &size));
+  TRY(data_open_file(set, path, &file, &size));
   RETURN_IF(
       size % RECORD != 0, NEAP_BAD_FORMAT,
       "%s: %zu bytes are no whole number of records of %d bytes (the last begins at offset %zu); is it the "
       "binary version of CIFAR-10, completely copied?",
       path, size, RECORD, size / RECORD * RECORD);
+  uint8_t *labels = region_alloc(&set->region, size / RECORD, 1);
+  RETURN_IF_NULL(labels);
+  TRY(data_read_file(path, file, 0, (int64_t)(size / RECORD), RECORD, 1, labels));
   const struct data_part part = {.file = path,
-                                 .labels = bytes,
-                                 .pixels = bytes + 1,
+                                 .descriptor = file,
                                  .count = (int64_t)(size / RECORD),
+                                 .pixel_offset = 1,
                                  .pixel_stride = RECORD,
+                                 .labels = labels,
                                  .label_stride = RECORD};
   return data_add_part(split, &part);
 }

@@ -1,12 +1,14 @@
 #include "train/data.h"
 
+#include <errno.h>
+#include <omp.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include "train/data_random.h"
 
 void data_close(struct data_set *set) {
-  for (int i = 0; i < set->mapped_count; i++) munmap(set->mapped[i].memory, set->mapped[i].bytes);
+  for (int i = 0; i < set->file_count; i++) close(set->files[i]);
   region_free(&set->region);
   *set = (struct data_set){0};
 }
@@ -28,6 +30,45 @@ static const struct data_part *find_part(const struct data_split *split, int64_t
   const struct data_part *part = split->parts;
   while (*record >= part->count) *record -= part++->count;
   return part;
+}
+
+enum { CUT_SHORT = -1 };
+
+/* Reads record `i` of a part, which is number `number` of its source. 0, an errno, or CUT_SHORT. */
+static int read_pixels(const struct data_set *set, const struct data_part *part, int64_t i, int64_t number,
+                       uint8_t *pixels) {
+  const size_t bytes = data_image_bytes(set);
+  if (part->descriptor < 0) {
+    set->draw(set, number, data_label(part, i), pixels);
+    return 0;
+  }
+  for (size_t done = 0; done < bytes;) {
+    const size_t at = part->pixel_offset + (size_t)i * part->pixel_stride + done;
+    const ssize_t got = pread(part->descriptor, pixels + done, bytes - done, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got < 0 ? errno : CUT_SHORT;
+    done += (size_t)got;
+  }
+  return 0;
+}
+
+static neap_status fail_reading(const struct data_split *split, int64_t record, int error) {
+  const struct data_part *part = find_part(split, &record);
+  const size_t at = part->pixel_offset + (size_t)record * part->pixel_stride;
+  RETURN_IF(error == CUT_SHORT, NEAP_BAD_FORMAT,
+            "%s: record %lld at offset %zu is not whole any more: the file was cut short since it was opened",
+            part->file, (long long)record, at);
+  return neap_fail(NEAP_IO_FAILED, "%s: record %lld at offset %zu cannot be read: %s", part->file,
+                   (long long)record, at, strerror(error));
+}
+
+neap_status data_read(const struct data_set *set, const struct data_split *split, int64_t record,
+                      uint8_t *pixels, int *label) {
+  int64_t i = record;
+  const struct data_part *part = find_part(split, &i);
+  const int error = read_pixels(set, part, i, split->first + record, pixels);
+  *label = data_label(part, i);
+  return error == 0 ? NEAP_OK : fail_reading(split, record, error);
 }
 
 /* An image is moved by (down, right) pixels, then mirrored. */
@@ -86,26 +127,43 @@ static struct placement place(const struct data_set *set, const struct data_batc
                             .mirror = set->flip && bits[2] >> 31};
 }
 
-void data_fill(const struct data_set *set, const struct data_split *split, const struct data_batch *batch,
-               float *images, int32_t *labels) {
-  const int64_t elements = set->image[0] * set->image[1] * set->image[2];
-  const int64_t map = batch->map_height * batch->map_width, each = map > 0 ? map : 1;
-#pragma omp parallel for num_threads(batch->threads)
-  for (int64_t i = 0; i < batch->count; i++) {
-    int64_t record = batch->records[i];
-    if (record < 0) {
-      if (images != NULL) memset(images + i * elements, 0, (size_t)elements * sizeof *images);
-      for (int64_t k = 0; k < each; k++) labels[i * each + k] = -1;
-      continue;
-    }
-    const struct placement at = place(set, batch, record);
-    const int64_t number = split->first + record;
-    const struct data_part *part = find_part(split, &record);
-    if (images != NULL)
-      fill_image(set, part->pixels + (size_t)record * part->pixel_stride, at, images + i * elements);
-    if (map > 0)
-      fill_map(set, batch, number, data_label(part, record), at, labels + i * map);
-    else
-      labels[i] = data_label(part, record);
+/* Fills image `i` of the batch through a buffer for its pixels. Gives what read_pixels does. */
+static int fill_record(const struct data_set *set, const struct data_split *split,
+                       const struct data_batch *batch, int64_t i, uint8_t *buffer, float *images,
+                       int32_t *labels) {
+  const int64_t elements = (int64_t)data_image_bytes(set), map = batch->map_height * batch->map_width,
+                each = map > 0 ? map : 1;
+  int64_t record = batch->records[i];
+  if (record < 0) {
+    if (images != NULL) memset(images + i * elements, 0, (size_t)elements * sizeof *images);
+    for (int64_t k = 0; k < each; k++) labels[i * each + k] = -1;
+    return 0;
   }
+  const struct placement at = place(set, batch, record);
+  const int64_t number = split->first + record;
+  const struct data_part *part = find_part(split, &record);
+  if (map > 0)
+    fill_map(set, batch, number, data_label(part, record), at, labels + i * map);
+  else
+    labels[i] = data_label(part, record);
+  if (images == NULL) return 0;
+  const int error = read_pixels(set, part, record, number, buffer);
+  if (error == 0) fill_image(set, buffer, at, images + i * elements);
+  return error;
+}
+
+neap_status data_fill(const struct data_set *set, const struct data_split *split,
+                      const struct data_batch *batch, float *images, int32_t *labels) {
+  const int threads = batch->threads < set->readers ? batch->threads : set->readers;
+  int64_t failed = batch->count; /* the first that did, and why */
+  int error = 0;
+#pragma omp parallel for num_threads(threads)
+  for (int64_t i = 0; i < batch->count; i++) {
+    uint8_t *buffer = set->buffers + (size_t)omp_get_thread_num() * data_image_bytes(set);
+    const int why = fill_record(set, split, batch, i, buffer, images, labels);
+    if (why == 0) continue;
+#pragma omp critical
+    if (i < failed) failed = i, error = why;
+  }
+  return error == 0 ? NEAP_OK : fail_reading(split, batch->records[failed], error);
 }

@@ -1,10 +1,10 @@
 /* Data sets of labelled images, and batches of them.
  *
  * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:side=32,classes=10,images=10000,seed=0]",
- * which draws what is wished where its name leaves it open. Its images stay 8 bits a pixel in the process:
- * files that are not compressed are mapped (and must not be cut short while they are), the others are held.
- * That memory is the data set's, not training's, and no part of a budget; it is all in place when data_open
- * returns, and nothing is allocated afterwards. */
+ * which draws what is wished where its name leaves it open. Images are read, or drawn, when a batch is filled
+ * with them: the process holds one for each thread, and all labels. Compressed files are unpacked into a
+ * temporary one. That memory is the data set's, not training's, and no part of a budget; it is all in place
+ * when data_open returns, and nothing is allocated afterwards. */
 #ifndef NEAP_TRAIN_DATA_H
 #define NEAP_TRAIN_DATA_H
 
@@ -13,14 +13,15 @@
 
 enum { DATA_MAX_CHANNELS = 4, DATA_MAX_FILES = 8, DATA_MAX_SIDE = 4096 };
 
-/* Consecutive records of one file: pixels [count, C, H, W] and labels [count], either with a stride in bytes.
- */
+/* Consecutive records of one file. */
 struct data_part {
   const char *file;
-  const uint8_t *pixels, *labels;
+  int descriptor; /* of the file that has the pixels; negative: they are drawn */
   int64_t count;
-  size_t pixel_stride, label_stride, label_offset; /* of the first label in the file */
-  bool wide_labels;                                /* two bytes, little-endian; else one */
+  size_t pixel_offset, pixel_stride; /* of [C, H, W] in the file */
+  const uint8_t *labels;             /* [count], in memory */
+  bool wide_labels;                  /* two bytes each, little-endian; else one */
+  size_t label_offset, label_stride; /* of labels in the file: where a wrong one is */
 };
 
 struct data_split {
@@ -35,6 +36,7 @@ struct data_wish {
   int64_t image[3], classes; /* of labels; those of pixels with the background */
   int64_t batch;             /* there are some batches, whatever they take */
   bool pixels;               /* labels by pixel are needed */
+  int threads;               /* that fill batches; 0: as many as there are processors */
 };
 
 struct data_set {
@@ -49,22 +51,29 @@ struct data_set {
   /* Private. */
   struct region region;
   struct data_wish wish;
-  const void *source; /* for label_row */
+  const void *source; /* for label_row and draw */
+  void (*draw)(const struct data_set *set, int64_t number, int label, uint8_t *pixels); /* NULL: from files */
   void (*label_row)(const struct data_set *set, int64_t number, int label, int64_t row,
-                    int32_t *labels); /* of the pixels of a row, [width] */
-  struct {
-    void *memory;
-    size_t bytes;
-  } mapped[DATA_MAX_FILES];
-  int mapped_count;
+                    int32_t *labels);    /* of the pixels of a row, [width] */
+  int files[DATA_MAX_FILES], file_count; /* that are open */
+  uint8_t *buffers;                      /* [readers][C, H, W] */
+  int readers;
   float normal[DATA_MAX_CHANNELS][256]; /* (pixel - mean) / deviation */
 };
 
 /* Of record `i` of a part. */
 static inline int data_label(const struct data_part *part, int64_t i) {
-  const uint8_t *label = part->labels + (size_t)i * part->label_stride;
-  return part->wide_labels ? label[0] | label[1] << 8 : label[0];
+  return part->wide_labels ? part->labels[2 * i] | part->labels[2 * i + 1] << 8 : part->labels[i];
 }
+
+static inline size_t data_image_bytes(const struct data_set *set) {
+  return (size_t)(set->image[0] * set->image[1] * set->image[2]);
+}
+
+/* The pixels [C, H, W] and the label of a record. NEAP_IO_FAILED, NEAP_BAD_FORMAT: its file cannot be read,
+ * or was cut short since it was opened. */
+neap_status data_read(const struct data_set *set, const struct data_split *split, int64_t record,
+                      uint8_t *pixels, int *label);
 
 /* A set that was opened (data_open.h), or a zeroed one. */
 void data_close(struct data_set *set);
@@ -83,10 +92,10 @@ struct data_batch {
   int64_t map_height, map_width; /* of label maps; 0: a label an image */
 };
 
-/* Fills images [count, C, H, W], normalised, and labels [count]; or label maps [count, map_height,
- * map_width], those of the pixels in the middle of the image, moved and mirrored as they are. A crop's zeros
- * are zeros after normalisation, and background. */
-void data_fill(const struct data_set *set, const struct data_split *split, const struct data_batch *batch,
-               float *images, int32_t *labels);
+/* Fills images [count, C, H, W] (NULL: none), normalised, and labels [count]; or label maps [count,
+ * map_height, map_width], those of the pixels in the middle of the image, moved and mirrored as they are. A
+ * crop's zeros are zeros after normalisation, and background. Errors are those of data_read. */
+neap_status data_fill(const struct data_set *set, const struct data_split *split,
+                      const struct data_batch *batch, float *images, int32_t *labels);
 
 #endif

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,29 +11,38 @@ bool data_file_exists(const char *path) {
   return stat(path, &status) == 0;
 }
 
-neap_status data_map_file(struct data_set *set, const char *path, const uint8_t **bytes, size_t *size) {
-  RETURN_IF(set->mapped_count == DATA_MAX_FILES, NEAP_UNSUPPORTED, "%s: a data set has at most %d files",
-            path, DATA_MAX_FILES);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  RETURN_IF(file < 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+neap_status data_keep_file(struct data_set *set, const char *path, int descriptor) {
+  if (set->file_count == DATA_MAX_FILES) {
+    close(descriptor);
+    return neap_fail(NEAP_UNSUPPORTED, "%s: a data set has at most %d files", path, DATA_MAX_FILES);
+  }
+  set->files[set->file_count++] = descriptor;
+  return NEAP_OK;
+}
+
+neap_status data_open_file(struct data_set *set, const char *path, int *descriptor, size_t *size) {
   struct stat status;
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(file);
-    return neap_fail(NEAP_IO_FAILED, "%s: is not a regular file", path);
-  }
-  if (status.st_size <= 0) {
-    close(file);
-    return neap_fail(NEAP_BAD_FORMAT, "%s: is empty", path);
-  }
-  /* Read now, not at the first use: what a session adds to the process must not include the data. */
-  void *memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file, 0);
-  const int error = errno;
-  close(file);
-  RETURN_IF(memory == MAP_FAILED, NEAP_IO_FAILED, "%s: cannot be mapped: %s", path, strerror(error));
-  set->mapped[set->mapped_count].memory = memory;
-  set->mapped[set->mapped_count++].bytes = (size_t)status.st_size;
-  *bytes = memory;
+  *descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+  TRY(data_keep_file(set, path, *descriptor));
+  RETURN_IF(fstat(*descriptor, &status) != 0 || !S_ISREG(status.st_mode), NEAP_IO_FAILED,
+            "%s: is not a regular file", path);
+  RETURN_IF(status.st_size <= 0, NEAP_BAD_FORMAT, "%s: is empty", path);
   *size = (size_t)status.st_size;
+  return NEAP_OK;
+}
+
+neap_status data_read_file(const char *path, int descriptor, size_t offset, int64_t count, size_t stride,
+                           size_t bytes, uint8_t *data) {
+  for (int64_t i = 0; i < count; i++, data += bytes)
+    for (size_t done = 0; done < bytes;) {
+      const size_t at = offset + (size_t)i * stride + done;
+      const ssize_t got = pread(descriptor, data + done, bytes - done, (off_t)at);
+      if (got < 0 && errno == EINTR) continue;
+      RETURN_IF(got < 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+      RETURN_IF(got == 0, NEAP_BAD_FORMAT, "%s: ends at offset %zu, while it is read", path, at);
+      done += (size_t)got;
+    }
   return NEAP_OK;
 }
 

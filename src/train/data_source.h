@@ -10,8 +10,15 @@ neap_status cifar10_open(const char *argument, struct data_set *set);
 neap_status mnist_open(const char *argument, struct data_set *set);
 neap_status synthetic_open(const char *argument, struct data_set *set);
 
-/* Maps a file for reading until data_close. An empty file is an error. */
-neap_status data_map_file(struct data_set *set, const char *path, const uint8_t **bytes, size_t *size);
+/* Opens a file for reading until data_close. An empty file is an error. */
+neap_status data_open_file(struct data_set *set, const char *path, int *descriptor, size_t *size);
+
+/* Has data_close close what is open; on failure it is closed now. `path` is for messages. */
+neap_status data_keep_file(struct data_set *set, const char *path, int descriptor);
+
+/* Reads `count` pieces of `bytes`, `stride` apart from `offset` on. NEAP_BAD_FORMAT: the file ends before. */
+neap_status data_read_file(const char *path, int descriptor, size_t offset, int64_t count, size_t stride,
+                           size_t bytes, uint8_t *data);
 
 neap_status data_add_part(struct data_split *split, const struct data_part *part);
 

@@ -1,19 +1,23 @@
 /* MNIST: idx files of images and labels, compressed with gzip (.gz) or not. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "train/data_source.h"
 
 enum { MAGIC_LABELS = 0x801, MAGIC_IMAGES = 0x803, DEFLATE_RATIO = 1032 };
 
-/* An idx file of bytes: dims [count] or [count, height, width]. */
+/* An idx file of bytes: dims [count] or [count, height, width]. A compressed one is unpacked into a temporary
+ * file without its header. */
 struct idx {
   const char *path;
   int64_t dims[3];
-  const uint8_t *data;
-  size_t header_bytes;
+  int descriptor;
+  size_t header_bytes, offset; /* of the data in the open file */
 };
 
 static uint32_t big_endian_32(const uint8_t *p) {
@@ -59,25 +63,51 @@ static neap_status gzip_read(gzFile file, const char *path, void *data, size_t b
   return NEAP_OK;
 }
 
+static neap_status open_temporary(struct data_set *set, const char *path, int *descriptor) {
+  const char *folder = getenv("TMPDIR");
+  char *name = region_format(&set->region, "%s/neap-data-XXXXXX", folder != NULL ? folder : "/tmp");
+  RETURN_IF_NULL(name);
+  *descriptor = mkostemp(name, O_CLOEXEC);
+  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: no temporary file to unpack it into: %s: %s (TMPDIR?)",
+            path, name, strerror(errno));
+  unlink(name); /* it lives as long as it is open */
+  return data_keep_file(set, path, *descriptor);
+}
+
+static neap_status write_all(const char *path, int descriptor, const uint8_t *data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t put = write(descriptor, data, bytes);
+    if (put < 0 && errno == EINTR) continue;
+    RETURN_IF(put < 0, NEAP_IO_FAILED, "%s: its temporary file cannot be written: %s (TMPDIR?)", path,
+              strerror(errno));
+    data += put;
+    bytes -= (size_t)put;
+  }
+  return NEAP_OK;
+}
+
 static neap_status read_gzip(struct data_set *set, gzFile file, uint64_t compressed, uint32_t magic,
                              struct idx *idx) {
-  uint8_t header[16], more;
+  enum { PIECE = 1 << 16 };
+  uint8_t header[16], piece[PIECE], more;
   size_t got, bytes;
   TRY(gzip_read(file, idx->path, header, magic == MAGIC_IMAGES ? 16 : 8, &got));
   TRY(read_header(idx, header, got, magic, &bytes));
   RETURN_IF(bytes / DEFLATE_RATIO > compressed, NEAP_BAD_FORMAT,
             "%s: the header asks for %zu bytes, which %llu compressed ones cannot hold", idx->path, bytes,
             (unsigned long long)compressed);
-  uint8_t *data = region_alloc(&set->region, bytes, 1);
-  RETURN_IF(data == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %zu bytes", idx->path, bytes);
-  TRY(gzip_read(file, idx->path, data, bytes, &got));
-  RETURN_IF(got < bytes, NEAP_BAD_FORMAT, "%s: has %zu bytes after its header, which asks for %zu", idx->path,
-            got, bytes);
+  TRY(open_temporary(set, idx->path, &idx->descriptor));
+  for (size_t done = 0; done < bytes; done += got) {
+    const size_t wanted = bytes - done < PIECE ? bytes - done : PIECE;
+    TRY(gzip_read(file, idx->path, piece, wanted, &got));
+    RETURN_IF(got < wanted, NEAP_BAD_FORMAT, "%s: has %zu bytes after its header, which asks for %zu",
+              idx->path, done + got, bytes);
+    TRY(write_all(idx->path, idx->descriptor, piece, got));
+  }
   /* Reading past the end makes zlib compare the checksum, too. */
   TRY(gzip_read(file, idx->path, &more, 1, &got));
   RETURN_IF(got != 0, NEAP_BAD_FORMAT, "%s: has more than the %zu bytes its header asks for", idx->path,
             bytes);
-  idx->data = data;
   return NEAP_OK;
 }
 
@@ -93,14 +123,16 @@ static neap_status open_gzip(struct data_set *set, uint32_t magic, struct idx *i
 }
 
 static neap_status open_plain(struct data_set *set, uint32_t magic, struct idx *idx) {
-  const uint8_t *file;
+  uint8_t header[16];
   size_t size, bytes;
-  TRY(data_map_file(set, idx->path, &file, &size));
-  TRY(read_header(idx, file, size, magic, &bytes));
+  TRY(data_open_file(set, idx->path, &idx->descriptor, &size));
+  const size_t held = size < sizeof header ? size : sizeof header;
+  TRY(data_read_file(idx->path, idx->descriptor, 0, 1, 0, held, header));
+  TRY(read_header(idx, header, held, magic, &bytes));
   RETURN_IF(size - idx->header_bytes != bytes, NEAP_BAD_FORMAT,
             "%s: has %zu bytes after its header, which asks for %zu", idx->path, size - idx->header_bytes,
             bytes);
-  idx->data = file + idx->header_bytes;
+  idx->offset = idx->header_bytes;
   return NEAP_OK;
 }
 
@@ -130,11 +162,15 @@ static neap_status open_split(struct data_set *set, const char *folder, const ch
   set->image[0] = 1;
   set->image[1] = images.dims[1];
   set->image[2] = images.dims[2];
+  uint8_t *held = region_alloc(&set->region, (size_t)labels.dims[0], 1);
+  RETURN_IF_NULL(held);
+  TRY(data_read_file(labels.path, labels.descriptor, labels.offset, 1, 0, (size_t)labels.dims[0], held));
   const struct data_part part = {.file = labels.path,
-                                 .pixels = images.data,
-                                 .labels = labels.data,
+                                 .descriptor = images.descriptor,
                                  .count = images.dims[0],
+                                 .pixel_offset = images.offset,
                                  .pixel_stride = (size_t)(images.dims[1] * images.dims[2]),
+                                 .labels = held,
                                  .label_stride = 1,
                                  .label_offset = labels.header_bytes};
   return data_add_part(split, &part);

@@ -3,14 +3,15 @@
 #include "train/data_open.h"
 #include "zoo/zoo.h"
 
-neap_status open_data(const char *model, const char *name, const neap_model_options *asked,
+neap_status open_data(const char *model, const char *name, const neap_model_options *asked, int threads,
                       struct data_set *data) {
   neap_model_options usual;
   bool pixels;
   TRY(model_usual(model, &usual, &pixels));
   struct data_wish wish = {.classes = asked->classes > 0 ? asked->classes : usual.classes,
                            .batch = asked->batch > 0 ? asked->batch : usual.batch,
-                           .pixels = pixels};
+                           .pixels = pixels,
+                           .threads = threads};
   for (int i = 0; i < 3; i++) wish.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
   return data_open_as(name, &wish, data);
 }

@@ -32,7 +32,7 @@ static neap_status open_all(struct prediction *p) {
   const neap_predict_options *o = p->options;
   RETURN_IF(o->model == NULL || o->weights == NULL || o->data == NULL || o->out == NULL,
             NEAP_INVALID_ARGUMENT, "a prediction needs a model, weights, data and a file to write");
-  TRY(open_data(o->model, o->data, &o->shape, &p->data));
+  TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), &p->data));
   TRY(settle_shape(o->model, o->data, &o->shape, &p->data, &p->shape));
   TRY(neap_model_build(o->model, &p->shape, &p->graph));
   p->split = o->training_records ? &p->data.train : &p->data.test;
@@ -85,7 +85,7 @@ static neap_status predict_batch(struct prediction *p, int64_t first, int64_t co
   for (int64_t i = 0; i < p->batch; i++) p->records[i] = i < count ? (int32_t)(first + i) : -1;
   const struct data_batch batch = {
       .count = p->batch, .records = p->records, .threads = team_size(p->options->session.threads)};
-  data_fill(&p->data, p->split, &batch, neap_session_input(p->session, "image"), p->labels);
+  TRY(data_fill(&p->data, p->split, &batch, neap_session_input(p->session, "image"), p->labels));
   TRY(neap_session_predict(p->session));
   return neap_session_output(p->session, p->output.name, NULL, p->values);
 }

@@ -105,26 +105,25 @@ static void label_row(const struct data_set *set, int64_t number, int label, int
     labels[column] = is_inside(&scene, label, row, column) ? 1 + label : 0;
 }
 
-static neap_status draw_split(struct data_set *set, const struct drawing *drawing, int64_t first,
-                              int64_t count, struct data_split *split) {
-  const size_t bytes = (size_t)(drawing->channels * drawing->height * drawing->width);
-  uint8_t *pixels = region_alloc(&set->region, (size_t)count, bytes);
+static void draw_image(const struct data_set *set, int64_t number, int label, uint8_t *pixels) {
+  draw(set->source, (uint64_t)number, label, pixels);
+}
+
+static neap_status add_split(struct data_set *set, const struct drawing *drawing, int64_t first,
+                             int64_t count, struct data_split *split) {
   uint8_t *labels = region_alloc(&set->region, (size_t)count, 2);
-  RETURN_IF(pixels == NULL || labels == NULL, NEAP_OUT_OF_MEMORY,
-            "out of memory for %lld synthetic images of %zu bytes", (long long)count, bytes);
-#pragma omp parallel for
+  RETURN_IF(labels == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the labels of %lld synthetic images",
+            (long long)count);
   for (int64_t i = 0; i < count; i++) {
     const int label = (int)(i % drawing->classes);
     labels[2 * i] = (uint8_t)label;
     labels[2 * i + 1] = (uint8_t)(label >> 8);
-    draw(drawing, (uint64_t)(first + i), label, pixels + (size_t)i * bytes);
   }
   split->first = first;
   const struct data_part part = {.file = "synthetic",
-                                 .pixels = pixels,
+                                 .descriptor = -1,
                                  .labels = labels,
                                  .count = count,
-                                 .pixel_stride = bytes,
                                  .label_stride = 2,
                                  .wide_labels = true};
   return data_add_part(split, &part);
@@ -202,10 +201,11 @@ neap_status synthetic_open(const char *argument, struct data_set *set) {
   set->classes = drawing.classes;
   set->pixel_classes = drawing.classes + 1;
   set->label_row = label_row;
+  set->draw = draw_image;
   set->source = region_copy(&set->region, &drawing, 1, sizeof drawing);
   RETURN_IF_NULL(set->source);
   set->crop_padding = least(drawing.height, drawing.width) / 8;
   set->flip = true;
-  TRY(draw_split(set, &drawing, 0, drawing.images, &set->train));
-  return draw_split(set, &drawing, drawing.images, (drawing.images + TEST_PART - 1) / TEST_PART, &set->test);
+  TRY(add_split(set, &drawing, 0, drawing.images, &set->train));
+  return add_split(set, &drawing, drawing.images, (drawing.images + TEST_PART - 1) / TEST_PART, &set->test);
 }

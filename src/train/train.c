@@ -51,6 +51,7 @@ struct training {
   double seconds[TIMED_STEPS]; /* a ring */
   int64_t steps_here;          /* by this process */
   double started;
+  neap_process process;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
 };
 
@@ -268,6 +269,19 @@ static bool direct_fits(const struct training *t, const neap_session_options *as
   return fits;
 }
 
+/* Where a budget for the process was kept so far; else its run ends. */
+static neap_status check_process(const struct training *t, neap_train_result *result) {
+  const uint64_t peak = memory_status_read().peak_resident_bytes, planning = t->process.planning,
+                 most = peak > planning ? peak : planning, whole = t->options->session.process_budget;
+  if (whole == 0 || most <= whole) return NEAP_OK;
+  result->memory.budget = whole;
+  result->smallest_budget = most + PROCESS_GROWTH;
+  return neap_fail(NEAP_OVER_BUDGET, "the process took %llu bytes %s, more than its budget of %llu",
+                   (unsigned long long)most,
+                   planning > peak ? "while it planned (a saved plan, --plan, needs less)" : "in a step",
+                   (unsigned long long)whole);
+}
+
 static neap_status create_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -276,7 +290,7 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
     ending_keep(&ending, status);
-    result->memory.budget = session.budget;
+    result->memory.budget = session.process_budget > 0 ? session.process_budget : session.budget;
     /* The answer stands without this part of it. A saved plan is for one batch only. */
     if (session.plan_file == NULL &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
@@ -286,6 +300,9 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   }
   if (status != NEAP_OK) return status;
   t->resident_before = session_resident_before(t->session);
+  t->process.planning = session_planning_peak(t->session);
+  if (t->resident_before > t->process.code + t->process.data)
+    t->process.kernels = t->resident_before - t->process.code - t->process.data;
   t->images = neap_session_input(t->session, "image");
   t->labels = neap_session_input(t->session, "label");
   RETURN_IF(t->images == NULL || t->labels == NULL, NEAP_INTERNAL,
@@ -348,7 +365,7 @@ static neap_status load_weights(struct training *t) {
  */
 
 /* `images` may be NULL: labels alone. */
-static void fill_micro_batch(struct training *t, int32_t part, float *images) {
+static neap_status fill_micro_batch(struct training *t, int32_t part, float *images) {
   const int64_t epoch = t->state.step / t->epoch_steps,
                 first = t->state.step % t->epoch_steps * t->batch + part * t->micro;
   const uint64_t seed = t->options->session.seed;
@@ -360,7 +377,7 @@ static void fill_micro_batch(struct training *t, int32_t part, float *images) {
                                    .threads = t->threads,
                                    .map_height = t->map[0],
                                    .map_width = t->map[1]};
-  data_fill(&t->data, &t->data.train, &batch, images, t->labels);
+  return data_fill(&t->data, &t->data.train, &batch, images, t->labels);
 }
 
 /* Labels of the micro-batch that are those of a class. */
@@ -372,14 +389,15 @@ static double count_labels(const struct training *t) {
 }
 
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
-static double count_all_labels(struct training *t) {
-  double counted = 0;
-  if (t->map[0] == 0 || t->micro_batches == 1) return (double)(t->batch * labels_per_image(t));
+static neap_status count_all_labels(struct training *t, double *counted) {
+  *counted = (double)(t->batch * labels_per_image(t));
+  if (t->map[0] == 0 || t->micro_batches == 1) return NEAP_OK;
+  *counted = 0;
   for (int32_t part = 0; part < t->micro_batches; part++) {
-    fill_micro_batch(t, part, NULL);
-    counted += count_labels(t);
+    TRY(fill_micro_batch(t, part, NULL));
+    *counted += count_labels(t);
   }
-  return counted;
+  return NEAP_OK;
 }
 
 /* One step, micro-batch by micro-batch: its loss and right answers. */
@@ -388,11 +406,12 @@ static neap_status train_step(struct training *t, double rate, neap_step_result 
   if (first == 0 || t->steps_here == 0)
     data_order(t->options->session.seed, t->state.step / t->epoch_steps, !t->options->no_shuffle,
                t->data.train.count, t->order);
-  const double all = count_all_labels(t);
+  double all;
+  TRY(count_all_labels(t, &all));
   *result = (neap_step_result){0};
   for (int32_t part = 0; part < t->micro_batches; part++) {
     neap_step_result micro;
-    fill_micro_batch(t, part, t->images);
+    TRY(fill_micro_batch(t, part, t->images));
     const double share = t->micro_batches == 1 ? 1
                          : t->map[0] == 0      ? 1 / (double)t->micro_batches
                          : all > 0             ? count_labels(t) / all
@@ -455,7 +474,7 @@ static neap_status evaluate(struct training *t, double *loss) {
                                      .map_height = t->map[0],
                                      .map_width = t->map[1]};
     neap_step_result result;
-    data_fill(&t->data, &t->data.test, &batch, t->images, t->labels);
+    TRY(data_fill(&t->data, &t->data.test, &batch, t->images, t->labels));
     TRY(neap_session_evaluate(t->session, &result));
     correct += result.correct;
     *loss += result.loss * (double)(first + t->micro <= count ? t->micro : count - first) / (double)count;
@@ -529,7 +548,7 @@ static neap_status warm_up(struct training *t) {
   return t->options->no_evaluation ? NEAP_OK : neap_session_evaluate(t->session, &unused);
 }
 
-static neap_status run_steps(struct training *t) {
+static neap_status run_steps(struct training *t, neap_train_result *result) {
   neap_train_progress progress = {.epoch = t->state.epoch + 1,
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,
@@ -554,7 +573,10 @@ static neap_status run_steps(struct training *t) {
     progress.seconds_left =
         (clock_seconds() - t->started) / (double)t->steps_here * (double)(t->steps - step);
     const neap_status reported = report(t, &progress);
-    if (t->steps_here == 1) measure_overhead(t);
+    if (t->steps_here == 1) {
+      measure_overhead(t);
+      TRY(check_process(t, result));
+    }
     if (reported != NEAP_OK) return reported;
   }
   return NEAP_OK;
@@ -599,13 +621,17 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->process_overhead_bytes = t->overhead;
   const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */
   result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
+  result->process = t->process;
+  result->process.peak = peak > t->process.planning ? peak : t->process.planning;
   return NEAP_OK;
 }
 
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(check_options(t->options));
   TRY(claim_places(t));
-  TRY(open_data(t->options->model, t->options->data, &t->options->shape, &t->data));
+  t->process.code = memory_status_read().resident_bytes;
+  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, &t->data));
+  t->process.data = memory_status_read().resident_bytes - t->process.code;
   TRY(build_model(t));
   TRY(make_settings(t));
   TRY(allocate(t));
@@ -614,7 +640,8 @@ static neap_status run(struct training *t, neap_train_result *result) {
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(load_weights(t));
   TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
-  return run_steps(t);
+  TRY(run_steps(t, result));
+  return check_process(t, result);
 }
 
 static void release(struct training *t) {
@@ -648,7 +675,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   const char *folder = t->options->resume;
   RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
   TRY(check_options(t->options));
-  TRY(open_data(t->options->model, t->options->data, &t->options->shape, &t->data));
+  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, &t->data));
   TRY(build_model(t));
   TRY(allocate(t));
   TRY(checkpoint_read_state(folder, NULL, &t->state));

@@ -117,7 +117,7 @@ expect 0 "$neap" plan g.json --budget 85% -o -
 expect 2 "$neap" plan g.json -o - --json
 expect 0 "$neap" plan g.json --budget 900M --json
 same "$(field budget_bytes)" $((900 << 20)) "900M"
-says "--budget 900M is read as 900 MiB (943718400 bytes)"
+says "a budget of 900M is read as 900 MiB (943718400 bytes)"
 expect 0 "$neap" plan g.json --budget 900MiB
 [ ! -s err ] || fail "a message about a unit that is clear"
 

@@ -212,6 +212,19 @@ done
 expect 2 "${train[@]}" --steps 1 --sparse 0.3 --sparse-layers 'none*'
 says "none*"
 
+# A budget for the whole process is kept, with the same bits; one that cannot be is told with one that can.
+expect 0 "${train[@]}" --steps 3 --json
+whole=$(($(field process.peak_bytes) * 5 / 4 + 8000000))
+expect 0 "${train[@]}" --steps 3 --process-budget $whole --json
+same "$(field weights_sha256)" "$weights" "weights with a budget for the process"
+[ "$(field process.peak_bytes)" -le $whole ] || fail "the process took $(field process.peak_bytes) of $whole bytes"
+expect 3 "${train[@]}" --steps 1 --process-budget 1MB
+least=$(sed -n 's/.*the smallest that can: --process-budget \([0-9]*\).*/\1/p' err)
+expect 0 "${train[@]}" --steps 3 --process-budget $((least * 5 / 4 + 4000000)) --json
+same "$(field weights_sha256)" "$weights" "weights with a small budget for the process"
+expect 2 "${train[@]}" --steps 1 --process-budget 80MB --budget 1MB
+expect 2 "${train[@]}" --steps 1 --process-budget 50%
+
 # Data and files that are not there.
 expect 1 "${train[@]}" --data cifar10:missing --steps 1
 says missing

@@ -9,12 +9,16 @@
 #include "support.h"
 #include "train/data_open.h"
 
-/* A record of a split, as its part has it. */
-static inline const uint8_t *record_pixels(const struct data_split *split, int64_t record, int *label) {
-  const struct data_part *part = split->parts;
-  while (record >= part->count) record -= part++->count;
-  *label = data_label(part, record);
-  return part->pixels + (size_t)record * part->pixel_stride;
+/* A record of a split; valid until the second call after this one. */
+static inline const uint8_t *record_pixels(const struct data_set *set, const struct data_split *split,
+                                           int64_t record, int *label) {
+  static uint8_t *buffers[2];
+  static int turn;
+  turn = !turn;
+  buffers[turn] = realloc(buffers[turn], data_image_bytes(set));
+  CHECK(buffers[turn] != NULL);
+  CHECK_OK(data_read(set, split, record, buffers[turn], label));
+  return buffers[turn];
 }
 
 /* Two sets are the same. */
@@ -27,7 +31,8 @@ static inline void check_same_set(const struct data_set *a, const struct data_se
     const struct data_split *x = s == 0 ? &a->train : &a->test, *y = s == 0 ? &b->train : &b->test;
     for (int64_t i = 0; i < x->count; i++) {
       int label, other;
-      CHECK(memcmp(record_pixels(x, i, &label), record_pixels(y, i, &other), pixels) == 0 && label == other);
+      CHECK(memcmp(record_pixels(a, x, i, &label), record_pixels(b, y, i, &other), pixels) == 0 &&
+            label == other);
     }
   }
 }
@@ -42,13 +47,13 @@ static inline void check_batches(const struct data_set *set, const struct data_s
     const int32_t record = (int32_t)i;
     int32_t filled = -2;
     int label;
-    const uint8_t *bytes = record_pixels(split, i, &label);
+    const uint8_t *bytes = record_pixels(set, split, i, &label);
     struct data_batch batch = {.count = 1, .records = &record, .threads = 1, .augment = true, .seed = 5};
-    data_fill(set, split, &batch, image, &filled);
+    CHECK_OK(data_fill(set, split, &batch, image, &filled));
     CHECK(filled == label && label >= 0 && label < set->classes);
     for (int64_t k = 0; k < pixels; k++) CHECK(isfinite(image[k]));
     batch.augment = false;
-    data_fill(set, split, &batch, image, &filled);
+    CHECK_OK(data_fill(set, split, &batch, image, &filled));
     CHECK(filled == label);
     for (int64_t k = 0; k < pixels; k++) {
       const double wanted = (bytes[k] - set->mean[k / plane]) / set->deviation[k / plane];

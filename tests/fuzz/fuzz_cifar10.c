@@ -27,13 +27,14 @@ static bool is_good(const struct fuzz_bytes parts[FILES]) {
   return parts[0].text != NULL && parts[FILES - 1].text != NULL && is_whole(parts[FILES - 1]);
 }
 
-static void check_records(const struct data_split *split, const struct fuzz_bytes *parts, int count) {
+static void check_records(const struct data_set *set, const struct data_split *split,
+                          const struct fuzz_bytes *parts, int count) {
   int64_t record = 0;
   for (int i = 0; i < count; i++)
     for (size_t at = 0; parts[i].text != NULL && at < parts[i].size; at += RECORD) {
       int label;
       CHECK(record < split->count);
-      const uint8_t *pixels = record_pixels(split, record++, &label);
+      const uint8_t *pixels = record_pixels(set, split, record++, &label);
       CHECK(label == parts[i].text[at] && memcmp(pixels, parts[i].text + at + 1, RECORD - 1) == 0);
     }
   CHECK(record == split->count);
@@ -51,8 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_taken = status == NEAP_OK;
   CHECK(fuzz_taken == is_good(parts));
   if (fuzz_taken) {
-    check_records(&set.train, parts, TRAINING_FILES);
-    check_records(&set.test, &parts[FILES - 1], 1);
+    check_records(&set, &set.train, parts, TRAINING_FILES);
+    check_records(&set, &set.test, &parts[FILES - 1], 1);
     check_batches(&set, &set.train);
     check_batches(&set, &set.test);
   } else {

@@ -60,7 +60,7 @@ static void write_split(const struct data_set *set, const struct data_split *spl
   put_words(labels_out, (const uint32_t[]){0x801, count}, 2);
   for (int64_t i = 0; i < split->count; i++) {
     int label;
-    const uint8_t *pixels = record_pixels(split, i, &label);
+    const uint8_t *pixels = record_pixels(set, split, i, &label);
     CHECK(fwrite(pixels, 1, (size_t)height * width, pixels_out) == (size_t)height * width);
     fputc(label, labels_out);
   }

@@ -153,7 +153,7 @@ static void test_cifar_records(void **state) {
   static float images[5 * IMAGE];
   int32_t labels[5];
   const struct data_batch batch = {.count = 5, .records = records, .threads = 2};
-  data_fill(&set, &set.train, &batch, images, labels);
+  assert_int_equal(data_fill(&set, &set.train, &batch, images, labels), NEAP_OK);
   for (int i = 0; i < 5; i++) {
     assert_int_equal(labels[i], records[i] < 0 ? -1 : records[i] % 10);
     for (int k = 0; k < IMAGE; k++) {
@@ -163,8 +163,10 @@ static void test_cifar_records(void **state) {
     }
   }
   const int32_t last = TEST - 1;
-  data_fill(&set, &set.test, &(struct data_batch){.count = 1, .records = &last, .threads = 1}, images,
-            labels);
+  assert_int_equal(data_fill(&set, &set.test,
+                             &(struct data_batch){.count = 1, .records = &last, .threads = 1}, images,
+                             labels),
+                   NEAP_OK);
   assert_int_equal(labels[0], (TRAIN + last) % 10);
   data_close(&set);
 }
@@ -188,12 +190,12 @@ static void test_augmentation(void **state) {
   static float plain[IMAGE], image[IMAGE], again[2 * IMAGE];
   int32_t label[2];
   struct data_batch batch = {.count = 1, .records = &record, .seed = 3, .threads = 1};
-  data_fill(&set, &set.train, &batch, plain, label);
+  assert_int_equal(data_fill(&set, &set.train, &batch, plain, label), NEAP_OK);
   batch.augment = true;
   int seen[9][9][2] = {0};
   for (int epoch = 0; epoch < EPOCHS; epoch++) {
     batch.epoch = epoch;
-    data_fill(&set, &set.train, &batch, image, label);
+    assert_int_equal(data_fill(&set, &set.train, &batch, image, label), NEAP_OK);
     int found = 0;
     for (int m = 0; m < 162; m++)
       if (is_moved(image, plain, m % 9 - 4, m / 9 % 9 - 4, m / 81)) found++, seen[m % 9][m / 9 % 9][m / 81]++;
@@ -203,7 +205,7 @@ static void test_augmentation(void **state) {
     const int32_t two[] = {9, record};
     const struct data_batch other = {
         .count = 2, .records = two, .augment = true, .seed = 3, .epoch = epoch, .threads = 2};
-    data_fill(&set, &set.train, &other, again, label);
+    assert_int_equal(data_fill(&set, &set.train, &other, again, label), NEAP_OK);
     assert_memory_equal(again + IMAGE, image, sizeof image);
   }
   int rows[9] = {0}, columns[9] = {0}, mirrored = 0;
@@ -262,7 +264,7 @@ static void test_mnist_records(void **state) {
   const struct data_batch batch = {
       .count = DIGITS, .records = records, .augment = true, .epoch = 5, .threads = 1};
   for (int split = 0; split < 2; split++) {
-    data_fill(&set, split == 0 ? &set.train : &set.test, &batch, images, labels);
+    assert_int_equal(data_fill(&set, split == 0 ? &set.train : &set.test, &batch, images, labels), NEAP_OK);
     for (int i = 0; i < DIGITS; i++) {
       assert_int_equal(labels[i], 9 - records[i]);
       for (int k = 0; k < DIGIT; k++)
@@ -273,25 +275,37 @@ static void test_mnist_records(void **state) {
   data_close(&set);
 }
 
+/* The pixels of a synthetic image. */
+static const uint8_t *drawn(const struct data_set *set, const struct data_split *split, int64_t record) {
+  static uint8_t pixels[2][IMAGE];
+  static int turn;
+  int label;
+  turn = !turn;
+  assert_int_equal(data_read(set, split, record, pixels[turn], &label), NEAP_OK);
+  assert_int_equal(label, record % 10);
+  return pixels[turn];
+}
+
 /* Another seed or split is other images; the same is the same; classes are equally frequent. */
 static void test_synthetic(void **state) {
   (void)state;
-  struct data_set set, other;
+  struct data_set set, other, same;
   assert_int_equal(data_open("synthetic", &set), NEAP_OK);
-  const struct data_part *part = &set.train.parts[0];
   assert_int_equal(data_open("synthetic:seed=8", &other), NEAP_OK);
-  assert_memory_not_equal(part->pixels, other.train.parts[0].pixels, IMAGE);
-  data_close(&other);
-  assert_int_equal(data_open("synthetic:seed=0,images=10000", &other), NEAP_OK);
-  assert_memory_equal(part->pixels, other.train.parts[0].pixels, (size_t)set.train.count * IMAGE);
-  data_close(&other);
+  assert_int_equal(data_open("synthetic:seed=0,images=10000", &same), NEAP_OK);
+  for (int64_t i = 0; i < set.train.count; i += 89) {
+    assert_memory_not_equal(drawn(&set, &set.train, i), drawn(&other, &other.train, i), IMAGE);
+    assert_memory_equal(drawn(&set, &set.train, i), drawn(&same, &same.train, i), IMAGE);
+  }
   for (int64_t i = 0; i < set.test.count; i += 97)
-    for (int64_t j = 0; j < 1000; j++)
-      assert_memory_not_equal(set.test.parts[0].pixels + i * IMAGE, part->pixels + j * IMAGE, IMAGE);
+    for (int64_t j = 0; j < 1000; j += 10)
+      assert_memory_not_equal(drawn(&set, &set.test, i), drawn(&set, &set.train, j), IMAGE);
   int per_class[10] = {0};
-  for (int64_t i = 0; i < set.train.count; i++) per_class[part->labels[2 * i]]++;
+  for (int64_t i = 0; i < set.train.count; i++) per_class[data_label(&set.train.parts[0], i)]++;
   for (int c = 0; c < 10; c++) assert_int_equal(per_class[c], set.train.count / 10);
   data_close(&set);
+  data_close(&other);
+  data_close(&same);
 }
 
 /* Any side, and more classes than a byte holds. */
@@ -308,8 +322,10 @@ static void test_synthetic_sizes(void **state) {
   static float images[2 * 3 * SIDE * SIDE];
   const int32_t records[] = {CLASSES - 1, IMAGES - 1};
   int32_t labels[2];
-  data_fill(&set, &set.train, &(struct data_batch){.count = 2, .records = records, .threads = 1}, images,
-            labels);
+  assert_int_equal(data_fill(&set, &set.train,
+                             &(struct data_batch){.count = 2, .records = records, .threads = 1}, images,
+                             labels),
+                   NEAP_OK);
   assert_int_equal(labels[0], CLASSES - 1);
   assert_int_equal(labels[1], CLASSES - 1);
   data_close(&set);
@@ -352,11 +368,11 @@ static void test_label_maps(void **state) {
                                .threads = 2,
                                .map_height = MAP_SIDE,
                                .map_width = MAP_SIDE};
-    data_fill(&set, &set.train, &batch, images, maps);
+    assert_int_equal(data_fill(&set, &set.train, &batch, images, maps), NEAP_OK);
     for (int i = 0; i < MAPS; i++)
       expect_shape(&set, images + i * 3 * MAP_PLANE, maps + i * MAP_PLANE, records[i] % 10);
     batch.map_height = batch.map_width = SMALL;
-    data_fill(&set, &set.train, &batch, images, centres);
+    assert_int_equal(data_fill(&set, &set.train, &batch, images, centres), NEAP_OK);
     for (int i = 0; i < MAPS; i++)
       for (int k = 0; k < SMALL * SMALL; k++)
         assert_int_equal(centres[i * SMALL * SMALL + k],
@@ -364,13 +380,31 @@ static void test_label_maps(void **state) {
   }
   /* Test images have scenes of their own; no image has no labels. */
   const int32_t some[] = {4, -1};
-  data_fill(&set, &set.test,
-            &(struct data_batch){
-                .count = 2, .records = some, .threads = 1, .map_height = MAP_SIDE, .map_width = MAP_SIDE},
-            images, maps);
+  assert_int_equal(
+      data_fill(&set, &set.test,
+                &(struct data_batch){
+                    .count = 2, .records = some, .threads = 1, .map_height = MAP_SIDE, .map_width = MAP_SIDE},
+                images, maps),
+      NEAP_OK);
   expect_shape(&set, images, maps, 4);
   for (int k = 0; k < MAP_PLANE; k++) assert_int_equal(maps[MAP_PLANE + k], -1);
   data_close(&set);
+}
+
+/* A file that is cut short while it is open is told of, and nothing dies of it. */
+static void test_cut_short(void **state) {
+  (void)state;
+  struct data_set set;
+  assert_int_equal(data_open(spec("cifar10"), &set), NEAP_OK);
+  assert_int_equal(truncate(in_folder("data_batch_2.bin"), RECORD + 100), 0);
+  static float images[2 * IMAGE];
+  const int32_t records[] = {0, FIRST + 1};
+  int32_t labels[2];
+  const struct data_batch batch = {.count = 2, .records = records, .threads = 2};
+  assert_int_equal(data_fill(&set, &set.train, &batch, images, labels), NEAP_BAD_FORMAT);
+  assert_non_null(strstr(neap_error_message(), "data_batch_2.bin: record 1"));
+  data_close(&set);
+  write_cifar();
 }
 
 static void test_bad_names(void **state) {
@@ -498,9 +532,9 @@ int main(void) {
       cmocka_unit_test(test_cifar_records), cmocka_unit_test(test_augmentation),
       cmocka_unit_test(test_order),         cmocka_unit_test(test_mnist_records),
       cmocka_unit_test(test_synthetic),     cmocka_unit_test(test_synthetic_sizes),
-      cmocka_unit_test(test_label_maps),    cmocka_unit_test(test_bad_names),
-      cmocka_unit_test(test_bad_cifar),     cmocka_unit_test(test_bad_idx),
-      cmocka_unit_test(test_bad_gzip),
+      cmocka_unit_test(test_label_maps),    cmocka_unit_test(test_cut_short),
+      cmocka_unit_test(test_bad_names),     cmocka_unit_test(test_bad_cifar),
+      cmocka_unit_test(test_bad_idx),       cmocka_unit_test(test_bad_gzip),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

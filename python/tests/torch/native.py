@@ -78,6 +78,7 @@ class SessionOptions(ctypes.Structure):
     _fields_ = [
         ("budget", c_uint64),
         ("budget_fraction", c_double),
+        ("process_budget", c_uint64),
         ("planner", c_char_p),
         ("plan_file", c_char_p),
         ("plan_quick", c_bool),

@@ -24,10 +24,11 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
 static const double raised_at_most = 1.1;
 
 static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
-                            const struct dnn_primitive *primitive) {
+                            int64_t images, const struct dnn_primitive *primitive) {
+  const double all = (double)dnn_scratchpad_bytes(primitive),
+               chunk = all / (double)images * (double)chunk_images(images, dnn_scratchpad_bytes(primitive));
   return cpu->convolution == NEAP_CONV_WINOGRAD ||
-         node_bytes(graph, node) + (double)dnn_scratchpad_bytes(primitive) <=
-             raised_at_most * cpu->largest_node;
+         node_bytes(graph, node) + chunk <= raised_at_most * cpu->largest_node;
 }
 
 /* FLOPs that Winograd spares, in the roofline. */
@@ -39,7 +40,7 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
   if (wants_winograd(cpu, &c)) {
     c.winograd = true;
     if (dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive) == NEAP_OK &&
-        fits_scratchpad(cpu, graph, node, kernel->primitive)) {
+        fits_scratchpad(cpu, graph, node, c.source[0], kernel->primitive)) {
       p->seconds = node_flops(graph, node) / (winograd_gain * direct_flops_per_second);
       p->workspace = dnn_scratchpad_bytes(kernel->primitive);
       return NEAP_OK;

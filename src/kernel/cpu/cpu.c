@@ -241,14 +241,36 @@ static neap_status needs_split(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
+/* Kernels that keep something for each image while they run. */
+static const bool has_scratchpad[OP_COUNT] = {
+    [OP_CONV] = true, [OP_CONV_BACKWARD_DATA] = true, [OP_CONV_BACKWARD_WEIGHTS] = true};
+
+/* Whole, or in chunks of images that the workspace of one does not grow with. */
+static neap_status prepare_in_chunks(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                     struct preparation *p) {
+  struct preparation whole = *p;
+  struct memory_format inputs[MAX_SLOTS];
+  memcpy(inputs, p->inputs, (size_t)node->input_count * sizeof *inputs);
+  TRY(prepares[node->op](cpu, graph, node, &whole));
+  const int64_t images = node_input(graph, node, node->op == OP_CONV_BACKWARD_DATA ? 1 : 0)->dims[0],
+                rows = chunk_images(images, whole.workspace);
+  if (rows == images) {
+    *p = whole;
+    return NEAP_OK;
+  }
+  memcpy(p->inputs, inputs, (size_t)node->input_count * sizeof *inputs);
+  return prepare_split(cpu, graph, node, p, prepares[node->op], rows);
+}
+
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   bool split;
   TRY(needs_split(graph, node, p, &split));
   for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
-  return split ? prepare_split(state, graph, node, p, prepares[node->op])
-               : prepares[node->op](state, graph, node, p);
+  if (split) return prepare_split(state, graph, node, p, prepares[node->op], 0);
+  if (!has_scratchpad[node->op]) return prepares[node->op](state, graph, node, p);
+  return prepare_in_chunks(state, graph, node, p);
 }
 
 const struct backend cpu_backend = {

@@ -137,6 +137,7 @@ struct splitting {
   struct row_split split;
   bool flat;     /* rows are elements as they lie */
   int64_t count; /* rows of all */
+  int64_t rows;  /* that a part is to have; 0: by their bytes */
 };
 
 static bool named(uint32_t operands, int32_t i) {
@@ -254,6 +255,7 @@ static uint64_t take(uint64_t *used, uint64_t bytes) {
 
 /* Rows of a part by the bytes of what is cut. */
 static int64_t choose_rows(const struct splitting *s) {
+  if (s->rows > 0) return s->rows < s->count ? s->rows : s->count;
   uint64_t bytes = 0;
   for (int32_t i = 0; i < s->node->input_count + s->node->output_count; i++)
     if (operand_of(s, i) != NULL && how_of(s, i) == CUT)
@@ -295,8 +297,8 @@ static neap_status make_parts(struct splitting *s, struct split_kernel *k, struc
 }
 
 neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
-                          struct preparation *p, cpu_prepare *prepare) {
-  struct splitting s = {cpu, graph, node, p, prepare, node_split(graph, node), false, 1};
+                          struct preparation *p, cpu_prepare *prepare, int64_t rows) {
+  struct splitting s = {cpu, graph, node, p, prepare, node_split(graph, node), false, 1, rows};
   const int32_t count = node->input_count + node->output_count;
   const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
   const bool broadcast = node->op != OP_CLIP_GRADIENT && y != NULL && x->elements != y->elements;

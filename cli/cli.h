@@ -25,7 +25,7 @@ enum option_kind {
   OPTION_INTEGER, /* int64_t, at least `least` */
   OPTION_OR_WORD, /* the same, or the word behind | in `value`: -1 */
   OPTION_INT,     /* int, at least `least` */
-  OPTION_NUMBER,  /* double, at least `least`, and below `below` where that is not 0 */
+  OPTION_NUMBER,  /* double, at least `least`, and below `below` where that is not 0; or the word: -1 */
   OPTION_IMAGE,   /* int64_t[3]: "CxHxW", each at least 1 */
   OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
   OPTION_BUDGET   /* struct budget */
@@ -140,6 +140,7 @@ bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed, 
 #define PRECISION_WORDS "f32|bf16|f16"
 neap_dtype precision_dtype(int word);
 const char *precision_name(int word);
+int precision_word(neap_dtype dtype);
 
 #define LEAST_DENSITY      1e-6
 #define SPARSE_LAYERS_HELP "names of the sparse parameters, with * and ? (convolutions but the first)"
@@ -183,6 +184,11 @@ neap_status source_usual_batch(struct source *source);
 /* neap_combinations of a model. */
 neap_status source_combinations(const struct source *source, const struct budget *budget, unsigned allowed,
                                 neap_combination *list, int *count);
+
+/* Prints what each technique makes of a model's step (profile.c); a micro-batch of 0 is about a tenth of the
+ * batch. Returns an exit status. */
+int profile_techniques(const struct verb *verb, const struct source *source, unsigned allowed, double density,
+                       bool json);
 
 /* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
  * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.

@@ -105,7 +105,12 @@ static bool read_value(const struct verb *verb, const struct option *option, con
                  INT_MAX);
     return false;
   }
-  case OPTION_NUMBER:
+  case OPTION_NUMBER: {
+    const char *word = option->value != NULL ? strchr(option->value, '|') : NULL;
+    if (word != NULL && strcmp(text, word + 1) == 0) {
+      *(double *)field = -1;
+      return true;
+    }
     if (read_number(text, option->least, field) &&
         (option->below == 0 || *(const double *)field < option->below))
       return true;
@@ -115,6 +120,7 @@ static bool read_value(const struct verb *verb, const struct option *option, con
       report_usage(verb, "%s %s: a number of at least %g and below %g is needed", option->name, text,
                    option->least, option->below);
     return false;
+  }
   case OPTION_IMAGE:
     if (read_image(text, field)) return true;
     report_usage(verb, "%s %s: channels, height and width are needed, as 3x224x224", option->name, text);

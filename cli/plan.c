@@ -10,7 +10,7 @@ struct settings {
   const char *planner, *out, *allow;
   int prefer;
   double time_limit;
-  bool json;
+  bool profile, json;
 };
 
 const struct option plan_options[] = {
@@ -24,6 +24,8 @@ const struct option plan_options[] = {
     {"--prefer", "fidelity|time",
      "of --allow: take the first that fits, or the one that costs least (fidelity)", OPTION_WORD,
      offsetof(struct settings, prefer), 0, 0},
+    {"--profile", NULL, "what each technique (of --allow) makes of a model's memory, by kind of bytes",
+     OPTION_SWITCH, offsetof(struct settings, profile), 0, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
     {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0, 0},
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
@@ -205,6 +207,20 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
   return best >= 0 ? EXIT_DONE : EXIT_OVER_BUDGET;
 }
 
+static int plan_profile(const struct verb *verb, const struct settings *s) {
+  unsigned allowed;
+  double density = 0;
+  if (s->source.model == NULL) return report_usage(verb, "--profile goes with --model");
+  if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --profile makes several", s->out);
+  if (s->source.precision != 0 || s->source.sparse != 0 || s->budget.bytes != NEAP_BUDGET_MAX ||
+      s->budget.fraction > 0)
+    return report_usage(verb,
+                        "--profile has its own precisions, densities and budgets: name them by --allow");
+  if (!read_allowed(verb, s->allow != NULL ? s->allow : "micro,f16,sparse=0.3", &allowed, &density))
+    return EXIT_USAGE;
+  return profile_techniques(verb, &s->source, allowed, density, s->json);
+}
+
 int run_plan(const struct verb *verb, int count, char **arguments) {
   struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}, .planner = "auto"};
   struct operands operands;
@@ -216,6 +232,7 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
   tell_budget(&s.budget);
+  if (s.profile) return plan_profile(verb, &s);
   if (s.allow != NULL) return plan_combinations(verb, &s);
   neap_step *step;
   int result = source_open(verb, &s.source, operands.values[0], &step);

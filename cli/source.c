@@ -42,6 +42,12 @@ bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed, 
 neap_dtype precision_dtype(int word) { return precisions[word].dtype; }
 const char *precision_name(int word) { return precisions[word].name; }
 
+int precision_word(neap_dtype dtype) {
+  int word = 0;
+  while (precisions[word].dtype != dtype) word++;
+  return word;
+}
+
 static neap_session_options source_session(const struct source *source) {
   return (neap_session_options){
       .optimizer = (neap_optimizer)source->optimizer,

@@ -384,6 +384,8 @@ typedef struct neap_session_options {
                             norms  need, in f32); updates round at random, so that the mean is exact */
   bool master;           /* parameters and optimizer states stay f32 beside values of 16 bits */
   float loss_scale;      /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
+  bool dynamic_loss_scale; /* begins with loss_scale (0: 65536): halved by a step with a gradient that does
+                              not fit its type, whose update is left out; doubled after 2000 that do */
   /* Not 0: the share of their values that sparse parameters keep, with their optimizer states; the rest is 0
    * and not stored. Which ones: those whose names match sparse_layers, with * and ?; NULL: the weights of all
    * convolutions but the first; where there is none, of all linear layers but the last. */
@@ -407,6 +409,7 @@ void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
   double loss;     /* of the batch, before the update */
+  bool skipped;    /* a dynamic loss scale was too large: the update was left out */
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
 } neap_step_result;
 
@@ -495,6 +498,8 @@ typedef struct neap_train_progress {
   double learning_rate, seconds;      /* of this step */
   double images_per_second, seconds_left;
   double test_accuracy; /* after an epoch that ends here, or the run; -1: not evaluated */
+  double loss_scale;    /* of the next step, where it is dynamic; else 0 */
+  int64_t skipped;      /* updates that it left out so far, in this process */
   const neap_memory *memory;
 } neap_train_progress;
 

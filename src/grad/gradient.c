@@ -161,11 +161,12 @@ static neap_status add_update(struct neap_graph *graph, const struct optimizer *
 
 /* ---- A step of several micro-batches ---- */
 
-bool step_in_parts(const struct optimizer *o) { return o->micro_batches > 1 || o->sparse; }
+bool step_in_parts(const struct optimizer *o) { return o->micro_batches > 1 || o->sparse || o->tentative; }
 
 /* SGD with momentum adds gradients to the momentum itself: it is scaled before and read after them. */
 static bool sums_in_momentum(const struct optimizer *o) {
-  return o->kind == NEAP_SGD && o->momentum != 0 && !o->nesterov && o->clip_value == 0 && o->clip_norm == 0;
+  return o->kind == NEAP_SGD && o->momentum != 0 && !o->nesterov && o->clip_value == 0 && o->clip_norm == 0 &&
+         !o->tentative;
 }
 
 static neap_status add_sum(struct neap_graph *graph, int32_t parameter, int32_t *sum) {

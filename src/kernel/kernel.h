@@ -30,6 +30,8 @@ struct run_context {
   int32_t micro_batch, micro_batches; /* of the step, from 0; of so many (0: 1) */
   float loss_share;                   /* of the whole step's loss, which this micro-batch's is */
   float loss_scale;                   /* what gradients are larger by; 0: 1 */
+  float largest; /* above 0: a gradient of this size or more did not fit its type, which sets */
+  bool *overflowed;
   int64_t first_row; /* of a kernel that has some of the rows of its node: the first of them */
 };
 

@@ -32,12 +32,14 @@ struct optimizer optimizer_of(const struct neap_session_options *o) {
                             .groups = o->groups,
                             .group_count = o->group_count,
                             .micro_batches = o->micro_batches,
-                            .scaled = loss_scale_of(o) != 1,
+                            .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
+                            .tentative = o->dynamic_loss_scale,
                             .sparse = is_sparse(o)};
 }
 
 float loss_scale_of(const struct neap_session_options *o) {
-  static const float usual = 1024; /* of f16 */
+  static const float usual = 1024 /* of f16 */, usual_first = 65536; /* of those that change */
+  if (o->dynamic_loss_scale && o->loss_scale == 0) return usual_first;
   return o->loss_scale > 0 ? o->loss_scale : o->precision == NEAP_F16 ? usual : 1;
 }
 

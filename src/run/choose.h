@@ -14,7 +14,7 @@ struct optimizer optimizer_of(const struct neap_session_options *options);
 /* Whether some parameters are sparse in training. What only predicts is dense. */
 bool is_sparse(const struct neap_session_options *options);
 
-/* What gradients are multiplied by, so that f16 does not lose them. */
+/* What gradients are multiplied by, at first, so that f16 does not lose them. */
 float loss_scale_of(const struct neap_session_options *options);
 
 /* The forward graph as it is lowered: fused, in the precision and with the sparse weights of

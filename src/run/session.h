@@ -75,6 +75,9 @@ struct neap_session {
   uint64_t measured;     /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
   uint64_t steps;           /* done */
+  float loss_scale;         /* of the next step */
+  uint64_t good_steps;      /* since it changed last */
+  bool overflowed;          /* in the step in hand a gradient did not fit its type */
   int32_t micro_batch;      /* of the step in hand, that comes next; 0: none is in hand */
   uint64_t resident_before; /* of the process, before the memory was mapped */
   uint64_t planning_peak;   /* the most that it was until then */
@@ -97,6 +100,8 @@ static inline uint64_t session_planning_peak(const struct neap_session *session)
 }
 /* Steps done, those of the weights that it began with included. */
 static inline uint64_t session_steps(const struct neap_session *session) { return session->steps; }
+/* What gradients of the next step will be larger by. */
+static inline float session_loss_scale(const struct neap_session *session) { return session->loss_scale; }
 static inline const struct neap_step *session_step(const struct neap_session *session) {
   return session->main->step;
 }

@@ -183,6 +183,7 @@ static uint64_t beyond_process(struct neap_session *s) {
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
                           uint64_t *smallest, uint64_t *beyond) {
   s->ran = PROGRAM_COUNT;
+  s->loss_scale = loss_scale_of(&s->options);
   TRY(plan_main(s, graph, reserve, smallest));
   *beyond = beyond_process(s);
   if (*beyond > 0) return NEAP_OVER_BUDGET;
@@ -241,6 +242,12 @@ static double read_scalar(const struct neap_session *s, const void *data, neap_d
                               : (double)value.f32;
 }
 
+/* Stores in f16 cut what is too large to its largest number; other types have infinity. */
+static float largest_gradient(const neap_session *s) {
+  static const float largest_f16 = 65504;
+  return s->options.precision == NEAP_F16 ? largest_f16 : INFINITY;
+}
+
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
                        neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
@@ -253,7 +260,9 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .micro_batch = s->micro_batch,
                                       .micro_batches = s->options.micro_batches,
                                       .loss_share = share,
-                                      .loss_scale = kind == PROGRAM_STEP ? loss_scale_of(&s->options) : 1};
+                                      .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
+                                      .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
+                                      .overflowed = &s->overflowed};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
   TRY(program_run(program, &context, s->memory, &s->measured));
@@ -263,6 +272,23 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   if (program->correct != NULL) s->main->backend->device->read(program->correct, &correct, sizeof correct);
   *result = (neap_step_result){.loss = read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype),
                                .correct = correct};
+  return NEAP_OK;
+}
+
+/* A step's update, or where a gradient did not fit none; the next step's loss scale follows from that. */
+static neap_status end_step(neap_session *s, float learning_rate, float share, neap_step_result *result) {
+  static const uint64_t good_steps = 2000; /* as PyTorch's GradScaler */
+  static const float smallest = 1, largest = 0x1p24f;
+  const bool skipped = s->overflowed;
+  s->overflowed = false;
+  if (!skipped) TRY(run(s, PROGRAM_END, learning_rate, share, NULL));
+  if (!s->options.dynamic_loss_scale) return NEAP_OK;
+  if (result != NULL) result->skipped = skipped;
+  s->good_steps = skipped ? 0 : s->good_steps + 1;
+  if (skipped && s->loss_scale > smallest) s->loss_scale /= 2;
+  if (s->good_steps < good_steps) return NEAP_OK;
+  s->good_steps = 0;
+  if (s->loss_scale < largest) s->loss_scale *= 2;
   return NEAP_OK;
 }
 
@@ -277,7 +303,7 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
   if (parts && ++s->micro_batch < s->options.micro_batches) return NEAP_OK;
   s->micro_batch = 0;
-  if (parts) TRY(run(s, PROGRAM_END, learning_rate, share, NULL));
+  if (parts) TRY(end_step(s, learning_rate, share, result));
   s->steps++;
   return NEAP_OK;
 }

@@ -37,7 +37,7 @@ static neap_status read_variable(void *context, int32_t index, float *data) {
 neap_status neap_session_save(neap_session *s, const char *path) {
   neap_status status;
   float *buffer, *allocated;
-  char steps[24], threshold[40];
+  char steps[24], threshold[40], scale[40], good[24];
   struct safetensors_tensor *tensors = calloc((size_t)s->variable_count + 1, sizeof *tensors);
   RETURN_IF_NULL(tensors);
   for (int32_t i = 0; i < s->variable_count; i++) {
@@ -51,17 +51,23 @@ neap_status neap_session_save(neap_session *s, const char *path) {
   }
   snprintf(steps, sizeof steps, "%" PRIu64, s->steps);
   snprintf(threshold, sizeof threshold, "%a", s->sparse.threshold);
-  const struct safetensors_text metadata[] = {
-      {"format", "neap"}, {"steps", steps}, {"sparse_threshold", threshold}};
+  snprintf(scale, sizeof scale, "%a", (double)s->loss_scale);
+  snprintf(good, sizeof good, "%" PRIu64, s->good_steps);
+  struct safetensors_text metadata[5] = {{"format", "neap"}, {"steps", steps}};
+  int32_t texts = 2;
+  if (s->sparse.layer_count > 0) metadata[texts++] = (struct safetensors_text){"sparse_threshold", threshold};
+  if (s->options.dynamic_loss_scale) {
+    metadata[texts++] = (struct safetensors_text){"loss_scale", scale};
+    metadata[texts++] = (struct safetensors_text){"good_steps", good};
+  }
   TRY_DONE(session_scratch(s, &buffer, &allocated));
-  status = safetensors_save(path,
-                            &(struct safetensors_content){.tensors = tensors,
-                                                          .tensor_count = s->variable_count,
-                                                          .metadata = metadata,
-                                                          .metadata_count = s->sparse.layer_count > 0 ? 3 : 2,
-                                                          .read = read_variable,
-                                                          .context = &s,
-                                                          .buffer = buffer});
+  status = safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
+                                                                .tensor_count = s->variable_count,
+                                                                .metadata = metadata,
+                                                                .metadata_count = texts,
+                                                                .read = read_variable,
+                                                                .context = &s,
+                                                                .buffer = buffer});
   free(allocated);
 done:
   free(tensors);
@@ -93,28 +99,39 @@ static neap_status check_file(const neap_session *s, const struct safetensors *f
   return NEAP_OK;
 }
 
-/* The number of steps goes with the states; a file of another program has neither. */
-static neap_status read_steps(const struct safetensors *file, uint64_t *steps) {
-  const char *text = safetensors_metadata(file, "steps");
+/* What goes with the states; a file of another program has none of it. */
+struct counters {
+  uint64_t steps, good_steps;
+  double threshold, loss_scale;
+};
+
+static neap_status read_count(const struct safetensors *file, const char *key, uint64_t *count) {
+  const char *text = safetensors_metadata(file, key);
   if (text == NULL) return NEAP_OK;
   errno = 0;
   const long long number = strtoll(text, NULL, 10);
   RETURN_IF(text[0] == '\0' || text[strspn(text, "0123456789")] != '\0' || errno != 0, NEAP_BAD_FORMAT,
-            "%s: __metadata__ 'steps' is '%s', no number from 0 to 2^63 - 1", file->path, text);
-  *steps = (uint64_t)number;
+            "%s: __metadata__ '%s' is '%s', no number from 0 to 2^63 - 1", file->path, key, text);
+  *count = (uint64_t)number;
   return NEAP_OK;
 }
 
-/* Rewiring goes on with the threshold that it had. */
-static neap_status read_threshold(const struct safetensors *file, double *threshold) {
-  const char *text = safetensors_metadata(file, "sparse_threshold");
+static neap_status read_positive(const struct safetensors *file, const char *key, double *number) {
+  const char *text = safetensors_metadata(file, key);
   if (text == NULL) return NEAP_OK;
   char *end;
   const double value = strtod(text, &end);
   RETURN_IF(end == text || *end != '\0' || !(value > 0 && value < 1e30), NEAP_BAD_FORMAT,
-            "%s: __metadata__ 'sparse_threshold' is '%s', no number above 0", file->path, text);
-  *threshold = value;
+            "%s: __metadata__ '%s' is '%s', no number above 0", file->path, key, text);
+  *number = value;
   return NEAP_OK;
+}
+
+static neap_status read_counters(const struct safetensors *file, struct counters *c) {
+  TRY(read_count(file, "steps", &c->steps));
+  TRY(read_count(file, "good_steps", &c->good_steps));
+  TRY(read_positive(file, "sparse_threshold", &c->threshold));
+  return read_positive(file, "loss_scale", &c->loss_scale);
 }
 
 /* Positions come before values. Where the file has none, a parameter keeps its largest values. */
@@ -152,18 +169,20 @@ static neap_status load_variables(neap_session *s, const struct safetensors *fil
 neap_status neap_session_load(neap_session *s, const char *path) {
   struct safetensors file;
   float *buffer, *allocated;
-  uint64_t steps = s->steps;
-  double threshold = s->sparse.threshold;
+  struct counters counters = {s->steps, s->good_steps, s->sparse.threshold, (double)s->loss_scale};
   neap_status status;
   TRY_DONE(safetensors_open(path, &file));
   TRY_DONE(check_file(s, &file));
-  TRY_DONE(read_steps(&file, &steps));
-  TRY_DONE(read_threshold(&file, &threshold));
+  TRY_DONE(read_counters(&file, &counters));
   TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = load_variables(s, &file, buffer);
   if (status == NEAP_OK) {
-    s->steps = steps;
-    s->sparse.threshold = threshold;
+    s->steps = counters.steps;
+    s->sparse.threshold = counters.threshold;
+    if (s->options.dynamic_loss_scale) {
+      s->good_steps = counters.good_steps;
+      s->loss_scale = (float)counters.loss_scale;
+    }
   }
   free(allocated);
 done:

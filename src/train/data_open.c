@@ -88,7 +88,8 @@ static neap_status take_statistics(struct data_set *set) {
 }
 
 static neap_status allocate_buffers(struct data_set *set) {
-  set->readers = set->wish.threads > 0 ? set->wish.threads : omp_get_num_procs();
+  const int processors = omp_get_num_procs(), wished = set->wish.threads;
+  set->readers = wished > 0 && wished < processors ? wished : processors;
   set->buffers = region_alloc(&set->region, (size_t)set->readers, data_image_bytes(set));
   RETURN_IF(set->buffers == NULL, NEAP_OUT_OF_MEMORY, "out of memory for an image a thread");
   return NEAP_OK;

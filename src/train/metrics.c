@@ -81,8 +81,13 @@ neap_status metrics_write(struct metrics *metrics, const neap_train_progress *pr
       json_pack("{s:I, s:I, s:o, s:f, s:f, s:f}", "step", (json_int_t)progress->step, "epoch",
                 (json_int_t)progress->epoch, "loss", json_number(progress->loss), "accuracy",
                 progress->accuracy, "learning_rate", progress->learning_rate, "seconds", progress->seconds);
-  if (line != NULL && progress->test_accuracy >= 0 &&
-      json_object_set_new(line, "test_accuracy", json_real(progress->test_accuracy)) != 0) {
+  bool whole = line != NULL;
+  if (whole && progress->test_accuracy >= 0)
+    whole = json_object_set_new(line, "test_accuracy", json_real(progress->test_accuracy)) == 0;
+  if (whole && progress->loss_scale > 0)
+    whole = json_object_set_new(line, "loss_scale", json_real(progress->loss_scale)) == 0 &&
+            json_object_set_new(line, "skipped", json_integer((json_int_t)progress->skipped)) == 0;
+  if (!whole) {
     json_decref(line);
     line = NULL;
   }

@@ -202,6 +202,7 @@ static bool add_unusual(json_t *settings, const neap_train_options *o, int32_t m
   if (s->master) ok = ok && json_object_set_new(settings, "master", json_true()) == 0;
   if (s->loss_scale != 0)
     ok = ok && json_object_set_new(settings, "loss_scale", json_real((double)s->loss_scale)) == 0;
+  if (s->dynamic_loss_scale) ok = ok && json_object_set_new(settings, "dynamic_loss_scale", json_true()) == 0;
   if (s->clip_value != 0)
     ok = ok && json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
   if (s->clip_norm != 0)
@@ -418,6 +419,7 @@ static neap_status train_step(struct training *t, double rate, neap_step_result 
                                                : 0;
     TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
     result->loss += share * micro.loss;
+    result->skipped = micro.skipped;
     result->correct += micro.correct;
   }
   return NEAP_OK;
@@ -457,6 +459,8 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->accuracy = (double)result.correct / (double)(t->batch * labels_per_image(t));
   progress->learning_rate = rate;
   progress->seconds = seconds;
+  progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
+  progress->skipped += result.skipped;
   progress->images_per_second = (double)t->batch / seconds;
   return NEAP_OK;
 }

@@ -225,3 +225,15 @@ for option in "--batch 4" "--image 3x16x16" "--classes 4" "--optimizer adamw" "-
   grep -q -- "${option% *} goes with --model" err || fail "no word of ${option% *} for a model: $(cat err)"
 done
 expect 0 "$neap" plan tree.json --budget 60% --threads 1 --json
+
+# What each technique makes of the memory: alone, in pairs and together, each less than nothing at all.
+expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --profile --json
+same "$(field profile.0.combination)" none "the first row of a profile"
+whole=$(field profile.0.peak_bytes)
+same "$(field profile.11.combination)" recompute+micro=1+f16+sparse=0.3 "the last row of a profile"
+for row in 1 2 3 11; do
+  [ "$(field profile.$row.peak_bytes)" -lt "$whole" ] || fail "row $row of the profile takes $(field profile.$row.peak_bytes) of $whole bytes"
+done
+expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --profile --allow micro
+expect 2 "$neap" plan --profile
+expect 2 "$neap" plan --model wrn-10-1 --profile --precision f16

@@ -149,6 +149,13 @@ expect 0 "${train[@]}" --steps 3 --precision f16 --master --json
 [ "$(field weights_sha256)" != "$stored" ] && [ "$(field planned_peak_bytes)" -gt "$most" ] || fail "--master does nothing"
 expect 0 "${train[@]}" --steps 3 --precision f16 --loss-scale 2 --json
 [ "$(field weights_sha256)" != "$stored" ] || fail "--loss-scale does nothing"
+# A loss scale that changes is told with each step; every budget has the same bits.
+expect 0 "${train[@]}" --steps 6 --precision f16 --loss-scale dynamic --budget min --metrics scales.jsonl --json
+scaled=$(field weights_sha256)
+expect 0 "${train[@]}" --steps 6 --precision f16 --loss-scale dynamic --json
+same "$(field weights_sha256)" "$scaled" "weights with a dynamic loss scale and the least budget"
+grep -q '"loss_scale": *[0-9]' scales.jsonl && grep -q '"skipped": *[0-9]' scales.jsonl || fail "no loss scales in the metrics"
+expect 2 "${train[@]}" --loss-scale often
 expect 2 "${train[@]}" --precision f8
 says f32
 

@@ -108,13 +108,14 @@ class SessionOptions(ctypes.Structure):
         ("precision", c_int),
         ("master", c_bool),
         ("loss_scale", c_float),
+        ("dynamic_loss_scale", c_bool),
         ("sparse_density", c_double),
         ("sparse_layers", c_char_p),
     ]
 
 
 class StepResult(ctypes.Structure):
-    _fields_ = [("loss", c_double), ("correct", c_int64)]
+    _fields_ = [("loss", c_double), ("skipped", c_bool), ("correct", c_int64)]
 
 
 class Variable(ctypes.Structure):

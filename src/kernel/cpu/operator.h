@@ -16,4 +16,11 @@
 #define K          cpu_kernel(kernel)->kernels
 #define ATTRIBUTES kernel_node(kernel)->attributes
 
+/* For a gradient that is added up, as it lies in memory. */
+static inline void look_for_overflow(const struct kernel *kernel, enum storage storage, int64_t count,
+                                     const void *gradient, const struct run_context *context) {
+  if (context->largest > 0 && K->reaches(storage, count, gradient, context->largest))
+    *context->overflowed = true;
+}
+
 #endif

@@ -389,7 +389,15 @@ UPDATE(adam, in[0], in[2], in[3], in[1], unit, rate, a->beta1, a->beta2, a->epsi
 UPDATE(rmsprop, in[0], in[2], in[3], in[1], unit, rate, a->beta2, a->epsilon, a->momentum, a->weight_decay)
 UPDATE(lion, in[0], in[2], in[1], unit, rate, a->beta1, a->beta2, a->weight_decay)
 
-UPDATE(accumulate, in[2], in[1], unit)
+RUN(run_accumulate) {
+  (void)out, (void)workspace;
+  const int64_t count = (int64_t)cpu_kernel(kernel)->count;
+  look_for_overflow(kernel, STORAGE_F32, count, in[1], context);
+  K->accumulate(count, in[2], in[1], run_gradient_unit(context));
+  return NEAP_OK;
+}
+PREPARE(prepare_accumulate) { return prepare_update(state, graph, node, p, run_accumulate); }
+
 UPDATE(clear, in[0])
 UPDATE(momentum_begin, in[0], in[1], a->momentum, a->weight_decay)
 UPDATE(momentum_end, in[0], in[1], rate)

@@ -38,6 +38,7 @@ RUN(run_accumulate_sparse) {
   static const uint64_t apart = 14695981039346656037u; /* from what dropout draws */
   const struct random_key key = {context->seed ^ apart,
                                  random_stream(run_draw(context), OP_ACCUMULATE_SPARSE)};
+  look_for_overflow(kernel, storage_of(g->dtype), g->elements, in[SPARSE_GRADIENT], context);
   K->accumulate_sparse(storage_of(sum->dtype), storage_of(g->dtype), g->elements, in[SPARSE_POSITIONS],
                        in[SPARSE_GRADIENT], run_gradient_unit(context), element(sum, in[SPARSE_SUM], first),
                        key, first);

@@ -529,8 +529,15 @@ RUN(run_sgd) {
   return NEAP_OK;
 }
 
+/* For a gradient that is added up. */
+static void look_for_overflow(const double *gradient, int64_t count, const struct run_context *context) {
+  if (context->largest > 0) FOR(i, count)
+  if (!(fabs(gradient[i]) < (double)context->largest)) *context->overflowed = true;
+}
+
 RUN(run_accumulate) {
   UNUSED;
+  look_for_overflow(in[1], kernel_input(kernel, 0)->elements, context);
   FOR(i, kernel_input(kernel, 0)->elements)
   ((double *)in[2])[i] += (double)run_gradient_unit(context) * ((const double *)in[1])[i];
   return NEAP_OK;
@@ -555,6 +562,7 @@ RUN(run_densify) {
 RUN(run_accumulate_sparse) {
   UNUSED;
   double *next = (double *)in[SPARSE_SUM] + *(const int32_t *)in[SPARSE_OFFSET];
+  look_for_overflow(in[SPARSE_GRADIENT], kernel_input(kernel, SPARSE_GRADIENT)->elements, context);
   FOR(i, kernel_input(kernel, SPARSE_GRADIENT)->elements)
   if (is_set(in[SPARSE_POSITIONS], i))
     *next++ += (double)run_gradient_unit(context) * ((const double *)in[SPARSE_GRADIENT])[i];

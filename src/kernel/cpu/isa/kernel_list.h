@@ -149,11 +149,12 @@ KERNEL(void, momentum_end, (int64_t count, float *w, const float *m, float rate)
 /* Sparse weights: `bits` are of `count` elements, the first of eight the lowest. x = the next value where a
  * bit is set, else 0; sum += g where one is set. Sums of 16 bits are rounded at random by `key` and their
  * place, counted from `first`. */
-KERNEL(void, densify,
-       (enum storage storage, int64_t count, const uint8_t *bits, const void *values, void *x))
+KERNEL(void, densify, (enum storage storage, int64_t count, const uint8_t *bits, const void *values, void *x))
 KERNEL(void, accumulate_sparse,
-       (enum storage storage, enum storage of_g, int64_t count, const uint8_t *bits, const void *g, float unit,
-        void *sum, struct random_key key, int64_t first))
+       (enum storage storage, enum storage of_g, int64_t count, const uint8_t *bits, const void *g,
+        float unit, void *sum, struct random_key key, int64_t first))
+/* Whether an element is as large as that, or no number. */
+KERNEL(bool, reaches, (enum storage storage, int64_t count, const void *x, float size))
 /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). With
  * several micro-batches, of which this is number `micro_batch`, their mean stands for the batch. */
 KERNEL(void, running_statistics,

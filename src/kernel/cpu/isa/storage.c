@@ -38,3 +38,17 @@ void ISA(narrow_randomly)(enum storage storage, int64_t count, const float *x, v
     }
   }
 }
+
+bool ISA(reaches)(enum storage storage, int64_t count, const void *x, float size) {
+  bool any = false;
+#pragma omp parallel for reduction(|| : any) if (count >= PARALLEL_FROM)
+  for (int64_t first = 0; first < count; first += RUN) {
+    float values[RUN];
+    const int64_t length = run_at(first, count);
+    int larger = 0;
+    widen_run(storage, length, element_at(x, storage, first), values);
+    for (int64_t i = 0; i < length; i++) larger |= !(__builtin_fabsf(values[i]) < size);
+    any = any || larger;
+  }
+  return any;
+}

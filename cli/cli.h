@@ -185,10 +185,40 @@ neap_status source_usual_batch(struct source *source);
 neap_status source_combinations(const struct source *source, const struct budget *budget, unsigned allowed,
                                 neap_combination *list, int *count);
 
-/* Prints what each technique makes of a model's step (profile.c); a micro-batch of 0 is about a tenth of the
- * batch. Returns an exit status. */
-int profile_techniques(const struct verb *verb, const struct source *source, unsigned allowed, double density,
-                       bool json);
+/* ---- Techniques together (techniques.c) ---- */
+
+enum {
+  TECHNIQUE_RECOMPUTE = 1,
+  TECHNIQUE_MICRO = 2,
+  TECHNIQUE_HALF = 4,
+  TECHNIQUE_SPARSE = 8,
+  TECHNIQUES = 4
+};
+
+/* A model's step, and how each technique would be taken. */
+struct techniques {
+  struct source whole; /* without any */
+  int64_t micro_batch; /* about a tenth of the batch, where it is left open */
+  int precision;       /* which 16 bits */
+  double density;
+  unsigned allowed; /* but for recomputation, which always is */
+};
+
+/* `allow` as read_allowed takes it. EXIT_DONE, or another after a message. */
+int techniques_open(const struct verb *verb, const struct source *source, const char *allow,
+                    struct techniques *techniques);
+
+/* The step with some of them, and their names: "micro=10+f16", or "none". */
+struct source techniques_source(const struct techniques *techniques, unsigned taken);
+struct name techniques_text(const struct techniques *techniques, unsigned taken);
+
+/* Prints what each of them makes of the step's memory (profile.c); or draws memory against cost for each
+ * combination into a file (NULL: none) and prints it (techniques_curve.c). Return an exit status. */
+int profile_techniques(const struct verb *verb, const struct techniques *techniques, bool json);
+int curve_techniques(const struct verb *verb, const struct techniques *techniques, int64_t points,
+                     const char *out, bool json);
+
+/* ---- Plans of a source ---- */
 
 /* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
  * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.
@@ -325,12 +355,13 @@ struct curve_point {
 };
 struct curve_picture {
   const char *title;
-  const char *const *series; /* names of planners */
+  const char *const *series; /* names: of planners, where there is no cost_label */
   int series_count;
   const struct curve_point *points; /* of one series in rising order of bytes and falling order of overhead */
   int64_t count;
-  double lower_bound; /* bytes; no plan needs less */
-  double keep_all;    /* bytes */
+  double lower_bound;     /* bytes; no plan needs less; 0: not known */
+  double keep_all;        /* bytes */
+  const char *cost_label; /* of the overhead; NULL: it is recomputation */
 };
 char *draw_curve(const struct curve_picture *picture, size_t *length);
 

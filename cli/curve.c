@@ -8,7 +8,7 @@
 
 struct settings {
   struct source source;
-  const char *planners, *out;
+  const char *planners, *out, *allow;
   int64_t points;
   double time_limit;
   bool json;
@@ -19,6 +19,8 @@ const struct option curve_options[] = {
     {"--planner", "P,...",
      "planners by name, and auto; all: every one that auto asks (a few; auto for large steps)", OPTION_TEXT,
      offsetof(struct settings, planners), 0, 0},
+    {"--allow", ALLOW_VALUES, "a line for each combination of these techniques, by one planner (auto)",
+     OPTION_TEXT, offsetof(struct settings, allow), 0, 0},
     {"--points", "N", "budgets for each planner (12, or as many as a minute allows)", OPTION_INTEGER,
      offsetof(struct settings, points), 2, 0},
     TIME_LIMIT_OPTION(struct settings, time_limit),
@@ -387,6 +389,16 @@ static void free_curve(struct curve *curve) {
   json_decref(curve->list);
 }
 
+static int curve_allowed(const struct verb *verb, const struct settings *s, const struct operands *operands) {
+  struct techniques techniques;
+  if (operands->count > 0)
+    return report_usage(verb, "%s: a graph file is as it is; --allow goes with --model", operands->values[0]);
+  if (s->planners != NULL)
+    return report_usage(verb, "--planner %s: with --allow one planner is asked, auto", s->planners);
+  const int opened = techniques_open(verb, &s->source, s->allow, &techniques);
+  return opened == EXIT_DONE ? curve_techniques(verb, &techniques, s->points, s->out, s->json) : opened;
+}
+
 int run_curve(const struct verb *verb, int count, char **arguments) {
   struct settings s = {.source = SOURCE_DEFAULTS};
   struct operands operands;
@@ -397,6 +409,7 @@ int run_curve(const struct verb *verb, int count, char **arguments) {
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);
   if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
+  if (s.allow != NULL) return curve_allowed(verb, &s, &operands);
   const bool named = s.planners != NULL && strcmp(s.planners, all_planners) != 0;
   char *names = named ? strdup(s.planners) : NULL;
   struct curve curve = {.source = &s.source};

@@ -208,17 +208,13 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
 }
 
 static int plan_profile(const struct verb *verb, const struct settings *s) {
-  unsigned allowed;
-  double density = 0;
-  if (s->source.model == NULL) return report_usage(verb, "--profile goes with --model");
+  struct techniques techniques;
   if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --profile makes several", s->out);
-  if (s->source.precision != 0 || s->source.sparse != 0 || s->budget.bytes != NEAP_BUDGET_MAX ||
-      s->budget.fraction > 0)
-    return report_usage(verb,
-                        "--profile has its own precisions, densities and budgets: name them by --allow");
-  if (!read_allowed(verb, s->allow != NULL ? s->allow : "micro,f16,sparse=0.3", &allowed, &density))
-    return EXIT_USAGE;
-  return profile_techniques(verb, &s->source, allowed, density, s->json);
+  if (s->budget.bytes != NEAP_BUDGET_MAX || s->budget.fraction > 0)
+    return report_usage(verb, "--profile has budgets of its own: --budget %s has no use", s->budget.text);
+  const int opened =
+      techniques_open(verb, &s->source, s->allow != NULL ? s->allow : "micro,f16,sparse=0.3", &techniques);
+  return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->json) : opened;
 }
 
 int run_plan(const struct verb *verb, int count, char **arguments) {

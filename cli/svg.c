@@ -306,6 +306,11 @@ static const char *dashes_of(int style) {
   return style < SERIES_PALETTE_SIZE ? "" : " stroke-dasharray=\"6 3\"";
 }
 
+/* A planner looks the same in every picture; other series by their places. */
+static int style_of(const struct curve_picture *c, int series) {
+  return c->cost_label == NULL ? planner_from_end(c->series[series]) : series;
+}
+
 /* Planners differ in the shape of their marks as well as in colour; where colours come again the shapes and
  * the lines are others. Hollow: it lies above the picture. */
 static void put_mark(const struct plot *p, int style, double x, double y, bool hollow) {
@@ -328,7 +333,7 @@ static void put_mark(const struct plot *p, int style, double x, double y, bool h
 
 /* A plan for less is a plan for more: between its points a planner's line is level. */
 static void put_series(const struct plot *p, const struct curve_picture *c, int series) {
-  const int style = planner_from_end(c->series[series]);
+  const int style = style_of(c, series);
   double end = -1;
   for (int64_t i = 0; i < c->count; i++) {
     if (c->points[i].series != series) continue;
@@ -365,7 +370,7 @@ static void put_series_legend(const struct plot *p, const struct curve_picture *
   const double x = WIDTH - RIGHT + 29;
   double y = TOP + 17;
   for (int s = 0; s < c->series_count; s++, y += 25) {
-    const int style = planner_from_end(c->series[s]);
+    const int style = style_of(c, s);
     fprintf(p->file, "<path fill=\"none\" stroke=\"%s\"%s d=\"M%.1f %.1fh24\"/>\n", color_of(style),
             dashes_of(style), x - 12, y);
     put_mark(p, style, x, y, false);
@@ -410,22 +415,23 @@ static void put_curve(struct plot *p, const struct curve_picture *c, const int64
   const bool cut = highest_overhead > 1.5 * enough;
   p->x = bytes_axis(1.04 * widest, labels);
   p->x.scale = SCALE_LOG;
-  p->x.least = fmax(0.9 * c->lower_bound, 1e-6 * p->x.most);
-  p->y =
-      (struct axis){.most = 1.3 * (cut ? enough : highest_overhead), /* room for the labels of the bounds */
-                    .unit = 0.01,
-                    .label = "time spent on recomputation (%, square root)",
-                    .scale = SCALE_ROOT,
-                    .edge = cut ? enough : 0};
+  p->x.least = fmax(0.9 * (c->lower_bound > 0 ? c->lower_bound : least), 1e-6 * p->x.most);
+  p->y = (struct axis){
+      .most = 1.3 * (cut ? enough : highest_overhead), /* room for the labels of the bounds */
+      .unit = 0.01,
+      .label = c->cost_label != NULL ? c->cost_label : "time spent on recomputation (%, square root)",
+      .scale = SCALE_ROOT,
+      .edge = cut ? enough : 0};
   char title[160];
-  snprintf(title, sizeof title, "%s: memory against recomputation", c->title);
+  snprintf(title, sizeof title, "%s: memory against %s", c->title,
+           c->cost_label != NULL ? "cost" : "recomputation");
   begin_plot(p, title,
              cut ? "every point is a plan with offsets; lower and further left is better; hollow: costs "
                    "more than shown"
                  : "every point is a plan with offsets; lower and further left is better");
   char label[96];
   snprintf(label, sizeof label, "no plan needs less than %s", bytes_text((uint64_t)c->lower_bound).text);
-  put_bound(p, c->lower_bound, 0, "2 4", label);
+  if (c->lower_bound > 0) put_bound(p, c->lower_bound, 0, "2 4", label);
   snprintf(label, sizeof label, "least budget that was met: %s", bytes_text((uint64_t)least).text);
   if (c->count > 0) put_bound(p, least, 1, "7 4", label);
   if (c->series_count > 1) put_front(p, c, front, front_count);

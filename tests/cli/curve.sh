@@ -70,3 +70,13 @@ expect 0 "$neap" curve skipping.json --planner evict,neap --points 2 -o two.svg
 expect 0 "$neap" curve skipping.json --planner neap --points 2 -o one.svg
 same "$(look neap one.svg)" "$(look neap two.svg)" "how neap is drawn"
 [ "$(look evict two.svg)" != "$(look neap two.svg)" ] || fail "two planners look the same"
+
+# A line for each combination of techniques; more of them need less.
+expect 0 "$neap" curve --model wrn-10-1 --batch 4 --threads 1 --allow micro,f16 --points 2 -o techniques.csv --json
+has points
+same "$(field points.0.combination)" none "the first combination of a curve"
+for name in none micro=1 f16 micro=1+f16; do grep -q "^$name," techniques.csv || fail "no line for $name"; done
+expect 0 "$neap" curve --model wrn-10-1 --batch 4 --threads 1 --allow f16 --points 2 -o techniques.svg
+grep -q "cost over the cheapest" techniques.svg || fail "the picture does not say what cost is"
+expect 2 "$neap" curve --model wrn-10-1 --allow f16 -o techniques.html
+expect 2 "$neap" curve --model wrn-10-1 --allow f16 --planner evict

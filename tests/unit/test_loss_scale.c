@@ -105,15 +105,17 @@ static void test_rises_and_resumes(void **state) {
   close(file);
   neap_graph *graph = build();
   neap_session *a = open_session(graph, (neap_session_options){.precision = NEAP_F16, .loss_scale = 8});
-  for (int i = 0; i < 1998; i++) assert_false(step(a, i).skipped);
+  for (int i = 0; i < 3; i++) assert_false(step(a, i).skipped);
+  assert_int_equal(a->good_steps, 3);
+  a->good_steps = 1998; /* as if it had gone on so */
   assert_true(a->loss_scale == 8);
   ASSERT_OK(neap_session_save(a, path));
   neap_session *b = open_session(graph, (neap_session_options){.precision = NEAP_F16, .loss_scale = 8});
   ASSERT_OK(neap_session_load(b, path));
-  for (int i = 1998; i < 2003; i++) {
+  for (int i = 3; i < 8; i++) {
     step(a, i);
     step(b, i);
-    assert_true(a->loss_scale == (i < 1999 ? 8 : 16));
+    assert_true(a->loss_scale == (i < 4 ? 8 : 16));
     assert_true(a->loss_scale == b->loss_scale);
   }
   digest_of(a, straight);

@@ -27,6 +27,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fprintf(f, "model         %s, batch %lld", s->model, (long long)s->batch);
   if (s->micro_batch > 0) fprintf(f, " in micro-batches of %lld", (long long)s->micro_batch);
   if (s->micro_batch == NEAP_MICRO_BATCH_AUTO) fputs(" in the largest micro-batches that fit", f);
+  if (s->allow == NULL && s->sparse > 0) fprintf(f, ", sparse parameters with %g of their values", s->sparse);
   fputc('\n', f);
   fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
           s->augment == 0 ? "crops and flips where the data has them" : "not augmented");
@@ -169,6 +170,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   fprintf(f, "\nresult        the epoch's mean loss %.4f, accuracy %.2f %%", result->loss,
           100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
+  if (strcmp(result->combination, "none") != 0) fprintf(f, "\ntechniques    %s", result->combination);
   fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
           bytes_text(m->measured_peak).text, bytes_text(m->budget).text);

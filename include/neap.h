@@ -381,7 +381,7 @@ typedef struct neap_session_options {
   bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
   int32_t micro_batches; /* that a step has, each as large as the graph's batch; 0: 1 */
   neap_dtype precision;  /* BF16 or F16: storage of values, parameters and optimizer states (losses, and what
-                            norms  need, in f32); updates round at random, so that the mean is exact */
+                            norms need, in f32); updates round at random, so that the mean is exact */
   bool master;           /* parameters and optimizer states stay f32 beside values of 16 bits */
   float loss_scale;      /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
   bool dynamic_loss_scale; /* begins with loss_scale (0: 65536): halved by a step with a gradient that does
@@ -510,11 +510,12 @@ typedef struct neap_train_options {
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
-  int64_t micro_batch; /* images; divides the batch. 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit.
-                          The   session's own number of micro-batches follows from it */
-  unsigned
-      allow; /* NEAP_ALLOW_...: takes the micro-batch and precision of a combination that fits the budget: the
-                first, or the one that costs least (allow_by_time); for the least budget the smallest */
+  /* Images of a micro-batch, which divide the batch; 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit.
+   * The session's own number of micro-batches follows from it. */
+  int64_t micro_batch;
+  /* NEAP_ALLOW_...: takes the techniques of a combination that fits the budget: the first, or the one that
+   * costs least (allow_by_time); for the least budget the smallest. */
+  unsigned allow;
   bool allow_by_time;
   int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
                            is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
@@ -632,8 +633,8 @@ typedef struct neap_combination {
   double sparse_density;
   bool fits;
   uint64_t peak_bytes; /* of its plan; the least that it needs, where it does not fit */
-  double cost,
-      overhead; /* of the whole step, by the costs of planning; of its plan over keeping everything */
+  double cost;         /* of the whole step, by the costs of planning */
+  double overhead;     /* of its plan over keeping everything */
 } neap_combination;
 
 /* Plans a model's step in each combination that is allowed, from the least change to the most: none, micro,

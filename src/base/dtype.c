@@ -1,5 +1,7 @@
 #include "base/dtype.h"
 
+#include "base/half.h"
+
 const struct dtype_row dtype_rows[] = {
     [NEAP_F32] = {"f32", 1, 4, "F32", true}, [NEAP_I32] = {"i32", 1, 4, "I32", false},
     [NEAP_U8] = {"u8", 1, 1, "U8", false},   [NEAP_F64] = {"f64", 1, 8, "F64", true},
@@ -7,3 +9,32 @@ const struct dtype_row dtype_rows[] = {
     [NEAP_F16] = {"f16", 1, 2, "F16", true},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
+
+double dtype_real(neap_dtype dtype, const void *data, int64_t i) {
+  switch (dtype) {
+  case NEAP_F64:
+    return ((const double *)data)[i];
+  case NEAP_BF16:
+    return (double)bf16_to_float(((const uint16_t *)data)[i]);
+  case NEAP_F16:
+    return (double)f16_to_float(((const uint16_t *)data)[i]);
+  default:
+    return (double)((const float *)data)[i];
+  }
+}
+
+void dtype_set_real(neap_dtype dtype, void *data, int64_t i, double value) {
+  switch (dtype) {
+  case NEAP_F64:
+    ((double *)data)[i] = value;
+    break;
+  case NEAP_BF16:
+    ((uint16_t *)data)[i] = bf16_from_float((float)value);
+    break;
+  case NEAP_F16:
+    ((uint16_t *)data)[i] = f16_from_float((float)value);
+    break;
+  default:
+    ((float *)data)[i] = (float)value;
+  }
+}

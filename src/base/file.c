@@ -96,3 +96,13 @@ static bool write_text(FILE *file, const void *context) {
 neap_status neap_write_file(const char *path, const char *bytes, size_t count) {
   return file_write(path, write_text, &(struct text){bytes, count});
 }
+
+int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t got = pread(descriptor, (char *)data + done, bytes - done, (off_t)(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got < 0 ? errno : FILE_ENDS;
+    done += (size_t)got;
+  }
+  return 0;
+}

@@ -2,6 +2,7 @@
 #ifndef NEAP_BASE_FILE_H
 #define NEAP_BASE_FILE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/status.h"
@@ -12,5 +13,10 @@
  * device, a pipe), and the file that standard output goes to, are written to as they are. */
 typedef bool file_writer(FILE *file, const void *context);
 neap_status file_write(const char *path, file_writer *write, const void *context);
+
+/* Reads so many bytes from `offset` on, whatever the position of the file. 0; FILE_ENDS: it ends before them;
+ * else an errno. Allocates nothing. */
+enum { FILE_ENDS = -1 };
+int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes);
 
 #endif

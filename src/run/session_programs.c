@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
 #include "base/memory_status.h"
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
@@ -230,16 +229,9 @@ void *neap_session_input(neap_session *s, const char *name) {
 
 /* A scalar of real numbers as it stands in the session's memory. */
 static double read_scalar(const struct neap_session *s, const void *data, neap_dtype dtype) {
-  union {
-    double f64;
-    float f32;
-    uint16_t half;
-  } value;
+  double value; /* room for any type */
   s->main->backend->device->read(data, &value, dtype_bytes(dtype, 1));
-  return dtype == NEAP_F64    ? value.f64
-         : dtype == NEAP_BF16 ? (double)bf16_to_float(value.half)
-         : dtype == NEAP_F16  ? (double)f16_to_float(value.half)
-                              : (double)value.f32;
+  return dtype_real(dtype, &value, 0);
 }
 
 /* Stores in f16 cut what is too large to its largest number; other types have infinity. */

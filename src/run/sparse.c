@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/half.h"
 #include "base/random.h"
 #include "rewrite/rewrite.h"
 
@@ -43,19 +42,6 @@ static void move(struct sparse *sparse, int64_t from, int64_t to, int64_t count)
 static void zero(struct sparse *sparse, int64_t at) {
   for (int32_t p = 0; p < sparse->pool_count; p++)
     memset(element(&sparse->pools[p], at), 0, dtype_bytes(sparse->pools[p].dtype, 1));
-}
-
-static double value_at(const struct sparse_pool *p, int64_t i) {
-  union {
-    double f64;
-    float f32;
-    uint16_t half;
-  } value;
-  memcpy(&value, element(p, i), dtype_bytes(p->dtype, 1));
-  return p->dtype == NEAP_F64    ? value.f64
-         : p->dtype == NEAP_BF16 ? (double)bf16_to_float(value.half)
-         : p->dtype == NEAP_F16  ? (double)f16_to_float(value.half)
-                                 : (double)value.f32;
 }
 
 /* ---- Changing positions, in place ---- */
@@ -120,16 +106,20 @@ struct threshold {
   int64_t largest; /* place of the value that stays in any case */
 };
 
+static double size_at(const struct sparse_pool *p, int64_t at) {
+  return fabs(dtype_real(p->dtype, p->data, at));
+}
+
 static bool is_large(void *context, int64_t i, int64_t at) {
   const struct threshold *t = context;
   (void)i;
-  return at == t->largest || fabs(value_at(t->values, at)) >= t->least;
+  return at == t->largest || size_at(t->values, at) >= t->least;
 }
 
 static int64_t drop_small(struct sparse *sparse, struct sparse_layer *l, int64_t has) {
   struct threshold t = {&sparse->pools[0], sparse->threshold, *l->offset};
   for (int64_t at = *l->offset; at < *l->offset + has; at++)
-    if (fabs(value_at(t.values, at)) > fabs(value_at(t.values, t.largest))) t.largest = at;
+    if (size_at(t.values, at) > size_at(t.values, t.largest)) t.largest = at;
   return drop(sparse, l, is_large, &t);
 }
 
@@ -244,41 +234,19 @@ neap_status sparse_write(struct neap_session *s, int32_t layer, int32_t pool, co
   return status;
 }
 
-/* What the backend keeps real numbers of this session in, without rounding. */
-static neap_dtype exact(const struct neap_session *s) {
-  return s->sparse.pools[0].dtype == NEAP_F64 ? NEAP_F64 : NEAP_F32;
-}
-
-static bool is_nonzero(const unsigned char *dense, neap_dtype dtype, int64_t i) {
-  float f32;
-  double f64;
-  if (dtype == NEAP_F64) {
-    memcpy(&f64, dense + 8 * i, sizeof f64);
-    return f64 != 0;
-  }
-  memcpy(&f32, dense + 4 * i, sizeof f32);
-  return f32 != 0;
-}
-
 neap_status sparse_read_positions(const struct neap_session *s, int32_t layer, float *data) {
   const struct sparse_layer *l = &s->sparse.layers[layer];
   struct tensor tensor;
   unsigned char *dense;
-  TRY(allocate_dense(s, l, exact(s), &tensor, &dense));
-  for (int64_t i = 0; i < l->elements; i++) {
-    const double one = is_set(l->bits, i);
-    const float narrow = (float)one;
-    if (tensor.dtype == NEAP_F64)
-      memcpy(dense + 8 * i, &one, sizeof one);
-    else
-      memcpy(dense + 4 * i, &narrow, sizeof narrow);
-  }
+  TRY(allocate_dense(s, l, s->sparse.pools[0].dtype, &tensor, &dense));
+  for (int64_t i = 0; i < l->elements; i++) dtype_set_real(tensor.dtype, dense, i, is_set(l->bits, i));
   const neap_status status =
       s->main->backend->export_variable(s->main->state, &tensor, s->main->formats[l->dense], dense, data);
   free(dense);
   return status;
 }
 
+/* Positions as a dense tensor that is not 0 there. */
 struct given_positions {
   const unsigned char *dense;
   neap_dtype dtype;
@@ -287,7 +255,7 @@ struct given_positions {
 static bool is_given(void *context, int64_t i, int64_t at) {
   const struct given_positions *g = context;
   (void)at;
-  return is_nonzero(g->dense, g->dtype, i);
+  return dtype_real(g->dtype, g->dense, i) != 0;
 }
 
 static neap_status set_positions(struct neap_session *s, int32_t layer, struct given_positions *given) {
@@ -313,7 +281,7 @@ neap_status sparse_write_positions(struct neap_session *s, int32_t layer, const 
   const struct sparse_layer *l = &s->sparse.layers[layer];
   struct tensor tensor;
   unsigned char *dense;
-  TRY(allocate_dense(s, l, exact(s), &tensor, &dense));
+  TRY(allocate_dense(s, l, s->sparse.pools[0].dtype, &tensor, &dense));
   neap_status status =
       s->main->backend->import_variable(s->main->state, &tensor, s->main->formats[l->dense], data, dense);
   if (status == NEAP_OK) status = set_positions(s, layer, &(struct given_positions){dense, tensor.dtype});

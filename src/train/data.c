@@ -1,10 +1,10 @@
 #include "train/data.h"
 
-#include <errno.h>
 #include <omp.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "train/data_random.h"
 
 void data_close(struct data_set *set) {
@@ -32,30 +32,19 @@ static const struct data_part *find_part(const struct data_split *split, int64_t
   return part;
 }
 
-enum { CUT_SHORT = -1 };
-
-/* Reads record `i` of a part, which is number `number` of its source. 0, an errno, or CUT_SHORT. */
+/* Reads record `i` of a part, which is number `number` of its source. Gives what file_read_at does. */
 static int read_pixels(const struct data_set *set, const struct data_part *part, int64_t i, int64_t number,
                        uint8_t *pixels) {
-  const size_t bytes = data_image_bytes(set);
-  if (part->descriptor < 0) {
-    set->draw(set, number, data_label(part, i), pixels);
-    return 0;
-  }
-  for (size_t done = 0; done < bytes;) {
-    const size_t at = part->pixel_offset + (size_t)i * part->pixel_stride + done;
-    const ssize_t got = pread(part->descriptor, pixels + done, bytes - done, (off_t)at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return got < 0 ? errno : CUT_SHORT;
-    done += (size_t)got;
-  }
+  const size_t at = part->pixel_offset + (size_t)i * part->pixel_stride;
+  if (part->descriptor >= 0) return file_read_at(part->descriptor, at, pixels, data_image_bytes(set));
+  set->draw(set, number, data_label(part, i), pixels);
   return 0;
 }
 
 static neap_status fail_reading(const struct data_split *split, int64_t record, int error) {
   const struct data_part *part = find_part(split, &record);
   const size_t at = part->pixel_offset + (size_t)record * part->pixel_stride;
-  RETURN_IF(error == CUT_SHORT, NEAP_BAD_FORMAT,
+  RETURN_IF(error == FILE_ENDS, NEAP_BAD_FORMAT,
             "%s: record %lld at offset %zu is not whole any more: the file was cut short since it was opened",
             part->file, (long long)record, at);
   return neap_fail(NEAP_IO_FAILED, "%s: record %lld at offset %zu cannot be read: %s", part->file,

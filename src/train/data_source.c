@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 bool data_file_exists(const char *path) {
   struct stat status;
   return stat(path, &status) == 0;
@@ -34,15 +36,13 @@ neap_status data_open_file(struct data_set *set, const char *path, int *descript
 
 neap_status data_read_file(const char *path, int descriptor, size_t offset, int64_t count, size_t stride,
                            size_t bytes, uint8_t *data) {
-  for (int64_t i = 0; i < count; i++, data += bytes)
-    for (size_t done = 0; done < bytes;) {
-      const size_t at = offset + (size_t)i * stride + done;
-      const ssize_t got = pread(descriptor, data + done, bytes - done, (off_t)at);
-      if (got < 0 && errno == EINTR) continue;
-      RETURN_IF(got < 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
-      RETURN_IF(got == 0, NEAP_BAD_FORMAT, "%s: ends at offset %zu, while it is read", path, at);
-      done += (size_t)got;
-    }
+  for (int64_t i = 0; i < count; i++, data += bytes) {
+    const size_t at = offset + (size_t)i * stride;
+    const int error = file_read_at(descriptor, at, data, bytes);
+    RETURN_IF(error == FILE_ENDS, NEAP_BAD_FORMAT, "%s: ends inside the %zu bytes at offset %zu", path, bytes,
+              at);
+    RETURN_IF(error != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(error));
+  }
   return NEAP_OK;
 }
 

@@ -241,24 +241,27 @@ static neap_status needs_split(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
-/* Kernels that keep something for each image while they run. */
-static const bool has_scratchpad[OP_COUNT] = {
-    [OP_CONV] = true, [OP_CONV_BACKWARD_DATA] = true, [OP_CONV_BACKWARD_WEIGHTS] = true};
+/* The operand whose rows an operator is cut into; NULL: it is not. */
+static const struct tensor *cut_operand(const struct neap_graph *graph, const struct node *node) {
+  const uint32_t cut = node_split(graph, node).inputs;
+  return cut == 0 || node->input_count > MAX_SLOTS ? NULL : node_input(graph, node, __builtin_ctz(cut));
+}
 
-/* Whole, or in chunks of images that the workspace of one does not grow with. */
+/* Whole, or in chunks of rows, so that the workspace does not grow with the batch. */
 static neap_status prepare_in_chunks(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                      struct preparation *p) {
+  const struct tensor *cut = cut_operand(graph, node);
+  if (cut == NULL) return prepares[node->op](cpu, graph, node, p);
+  struct memory_format lie[MAX_SLOTS];
   struct preparation whole = *p;
-  struct memory_format inputs[MAX_SLOTS];
-  memcpy(inputs, p->inputs, (size_t)node->input_count * sizeof *inputs);
+  memcpy(lie, p->inputs, (size_t)node->input_count * sizeof *lie);
   TRY(prepares[node->op](cpu, graph, node, &whole));
-  const int64_t images = node_input(graph, node, node->op == OP_CONV_BACKWARD_DATA ? 1 : 0)->dims[0],
-                rows = chunk_images(images, whole.workspace);
-  if (rows == images) {
+  const int64_t rows = chunk_images(cut->dims[0], whole.workspace);
+  if (rows == cut->dims[0]) {
     *p = whole;
     return NEAP_OK;
   }
-  memcpy(p->inputs, inputs, (size_t)node->input_count * sizeof *inputs);
+  memcpy(p->inputs, lie, (size_t)node->input_count * sizeof *lie);
   return prepare_split(cpu, graph, node, p, prepares[node->op], rows);
 }
 
@@ -268,9 +271,8 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
   TRY(needs_split(graph, node, p, &split));
   for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
-  if (split) return prepare_split(state, graph, node, p, prepares[node->op], 0);
-  if (!has_scratchpad[node->op]) return prepares[node->op](state, graph, node, p);
-  return prepare_in_chunks(state, graph, node, p);
+  return split ? prepare_split(state, graph, node, p, prepares[node->op], 0)
+               : prepare_in_chunks(state, graph, node, p);
 }
 
 const struct backend cpu_backend = {

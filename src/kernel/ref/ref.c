@@ -289,19 +289,11 @@ static double rounded(double x, neap_dtype dtype) {
   }
 }
 
-/* Of an input in its own type, or of what was widened. */
-static double element(const void *data, neap_dtype dtype, int64_t i) {
-  return dtype == NEAP_F64    ? ((const double *)data)[i]
-         : dtype == NEAP_BF16 ? (double)bf16_to_float(((const uint16_t *)data)[i])
-         : dtype == NEAP_F16  ? (double)f16_to_float(((const uint16_t *)data)[i])
-                              : (double)((const float *)data)[i];
-}
-
 RUN(run_cast) {
   UNUSED;
   FOR(i, kernel_output(kernel, 0)->elements)
   ((double *)out[0])[i] =
-      rounded(element(in[0], kernel_input(kernel, 0)->dtype, i), (neap_dtype)ATTRIBUTES->dtype);
+      rounded(dtype_real(kernel_input(kernel, 0)->dtype, in[0], i), (neap_dtype)ATTRIBUTES->dtype);
   return NEAP_OK;
 }
 

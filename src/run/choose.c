@@ -359,6 +359,11 @@ static neap_status make_plan(struct choice *c, const struct neap_graph *training
   if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least + c->rest;
   RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
             "no plan was found within %llu bytes", (unsigned long long)c->budget);
+  RETURN_IF(c->rest > 0 && least != UINT64_MAX, NEAP_OVER_BUDGET,
+            "of %llu bytes for the whole process %llu go to code, libraries, graphs and kernels, so that "
+            "training has %llu; it needs %llu",
+            (unsigned long long)options->process_budget, (unsigned long long)c->rest,
+            (unsigned long long)(c->budget > 1 ? c->budget : 0), (unsigned long long)least);
   return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
 }
 

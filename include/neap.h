@@ -269,6 +269,18 @@ neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap
 neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 float smoothing, int32_t ignored);
 
+/* The loss of a linear layer's logits x weight^T (+ bias), in blocks of classes, so that the logits of a
+ * large vocabulary are never whole: x [..., K], weight [C, K], bias [C] or negative, a label in `labels` for
+ * each row of x. For rows that come in parts: `labels` are those of all rows, `first` is the label of the
+ * part's first row, and where that is above 0 the loss of the parts before, `before`, is added. */
+typedef struct neap_linear_cross_entropy_options {
+  float smoothing;
+  int64_t first;
+  neap_tensor before;
+} neap_linear_cross_entropy_options;
+neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
+                                      neap_tensor labels, neap_linear_cross_entropy_options options);
+
 /* A mean over all elements of x and a target of the same shape, one call each: of (x - t)^2; of |x - t|; of
  * |x - t| where it is at least beta, else of (x - t)^2 / (2 beta) + beta / 2 less (0: 1); of -t log s(x) - (1
  * - t) log(1 - s(x)), s the sigmoid. */

@@ -365,6 +365,23 @@ static inline neap_tensor apply_loss_of_part(neap_builder *b, neap_tensor x, con
   return neap_multiply(b, x, neap_reshape(b, loss, 2, (int64_t[]){1, 1}));
 }
 
+/* Rows in two parts, with labels of their own: a loss that goes on from the other. */
+static inline neap_tensor apply_linear_loss(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32};
+  const int64_t half = c->dims[0] / 2, shape[] = {c->outputs, c->dims[1]};
+  const neap_tensor ids = neap_input(b, "op.ids", NEAP_I32, 1, c->dims),
+                    w = neap_parameter(b, "op.w", 2, shape, normal),
+                    bias = c->bias ? neap_parameter(b, "op.v", 1, shape, normal) : -1,
+                    one = neap_linear_cross_entropy(
+                        b, neap_slice(b, x, 0, 0, half), w, bias, ids,
+                        (neap_linear_cross_entropy_options){.smoothing = c->probability}),
+                    two = neap_linear_cross_entropy(
+                        b, neap_slice(b, x, 0, half, c->dims[0] - half), w, bias, ids,
+                        (neap_linear_cross_entropy_options){
+                            .smoothing = c->probability, .first = half, .before = one});
+  return neap_multiply(b, x, neap_reshape(b, two, 2, (int64_t[]){1, 1}));
+}
+
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)b, (void)c;
   return x;
@@ -601,6 +618,9 @@ static const struct op_case op_cases[] = {
     {"smooth l1", apply_smooth_l1, .dims = {6, 9}},
     {"binary cross-entropy", apply_binary_cross_entropy, .dims = {6, 9}},
     {"cross-entropy that ignores a class", apply_loss_of_part, .dims = {12, 4}},
+    {"linear cross-entropy", apply_linear_loss, .dims = {13, 9}, .outputs = 6},
+    {"linear cross-entropy with bias, smoothed", apply_linear_loss, .dims = {12, 16}, .outputs = 4,
+     .bias = true, .probability = 0.1f},
     {"adaptive average pool to 1", apply_adaptive_pool, .dims = {3, 80, 5, 4}, .pool = {.size = 1}},
 };
 

@@ -64,6 +64,7 @@ struct loss_attributes {
   int64_t ignored; /* a label that does not count, as those that are no class do not */
   float beta;      /* smooth L1: where it becomes linear */
   bool by_target;  /* of a gradient: by the target, not by the prediction */
+  int64_t first;   /* of the labels: that of the first row */
 };
 
 struct scalar_attributes {

@@ -68,6 +68,10 @@ OP(SOFTMAX_BACKWARD, softmax_backward) /* y, dy -> dx */
 #include "op/loss_list.h"
 OP(SOFTMAX_CROSS_ENTROPY, softmax_cross_entropy)                   /* logits, labels -> loss, correct */
 OP(SOFTMAX_CROSS_ENTROPY_BACKWARD, softmax_cross_entropy_backward) /* logits, labels, [dloss] -> dlogits */
+OP(LINEAR_CROSS_ENTROPY,
+   linear_cross_entropy) /* x, w, labels, [bias], [loss], [correct] -> loss, correct, log-sum by row */
+OP(LINEAR_CROSS_ENTROPY_BACKWARD,
+   linear_cross_entropy_backward) /* x, w, labels, log-sum, [bias], [dloss] -> dx, dw, [dbias] */
 /* update.c */
 OP(SGD, sgd)                           /* w, dw, [m]; updates w, m */
 OP(ADAMW, adamw)                       /* w, dw, m, v; updates w, m, v */

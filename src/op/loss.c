@@ -8,6 +8,13 @@ static const struct attribute_row pair_attributes[] = {ATTRIBUTE_USUAL(loss.beta
 
 /* ---- Cross-entropy ---- */
 
+static neap_status check_smoothing(const struct node *node) {
+  const float s = node->attributes.loss.smoothing;
+  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT, "%s '%s': smoothing %g is not in [0, 1)",
+            node_row(node)->name, node->name, (double)s);
+  return NEAP_OK;
+}
+
 /* Logits [N, classes, pixels...], a label for each [N, pixels...]. */
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
@@ -19,9 +26,7 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
             "SoftmaxCrossEntropy '%s': the labels of '%s' %s must be %s of i32, but '%s' is %s of %s",
             node->name, x->name, shape_text(x).text, shape_text(&labels).text, y->name, shape_text(y).text,
             dtype_rows[y->dtype].name);
-  const float s = node->attributes.loss.smoothing;
-  RETURN_IF(!(s >= 0 && s < 1), NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy '%s': smoothing %g is not in [0, 1)", node->name, (double)s);
+  TRY(check_smoothing(node));
   outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   outputs[1] = value_of(NEAP_I32, 1, 1, 0);
   return NEAP_OK;
@@ -66,6 +71,123 @@ neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor log
                                                 float smoothing, int32_t ignored) {
   return cross_entropy(b, logits, labels,
                        (struct loss_attributes){.smoothing = smoothing, .ignored = ignored});
+}
+
+/* ---- A linear layer and cross-entropy behind it ---- */
+
+static const struct attribute_row linear_entropy_attributes[] = {
+    ATTRIBUTE(loss.smoothing, REAL), ATTRIBUTE(loss.ignored, INTEGER), ATTRIBUTE(loss.first, INTEGER)};
+
+static double flops_linear_entropy(const struct neap_graph *graph, const struct node *node) {
+  const double products = node->op == OP_LINEAR_CROSS_ENTROPY ? 1 : 3;
+  return 2 * products * (double)node_input(graph, node, LOSS_X)->elements *
+         (double)node_input(graph, node, LOSS_WEIGHTS)->dims[0];
+}
+
+static neap_status infer_linear_entropy(const struct neap_graph *graph, const struct node *node,
+                                        struct tensor *outputs) {
+  TRY(need_real(graph, node, 2, "rows [N, K]"));
+  const struct tensor *x = node_input(graph, node, LOSS_X), *w = node_input(graph, node, LOSS_WEIGHTS),
+                      *labels = node_input(graph, node, LOSS_LABELS),
+                      *before = node_input(graph, node, LOSS_BEFORE);
+  const int64_t first = node->attributes.loss.first;
+  RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
+            "LinearCrossEntropy '%s': '%s' %s takes weights [classes, %lld], but '%s' is %s", node->name,
+            x->name, shape_text(x).text, (long long)x->dims[1], w->name, shape_text(w).text);
+  TRY(need_same_type(node, x, w));
+  TRY(need_bias(node, node_input(graph, node, LOSS_BIAS), x, w->dims[0]));
+  RETURN_IF(labels->dtype != NEAP_I32 || labels->rank != 1 || first < 0 ||
+                first > labels->dims[0] - x->dims[0],
+            NEAP_INVALID_ARGUMENT,
+            "LinearCrossEntropy '%s': a label of i32 for each of the %lld rows from %lld on is needed, but "
+            "'%s' is %s of %s",
+            node->name, (long long)x->dims[0], (long long)first, labels->name, shape_text(labels).text,
+            dtype_rows[labels->dtype].name);
+  RETURN_IF(before != NULL && (before->elements != 1 || before->dtype == NEAP_I32), NEAP_INVALID_ARGUMENT,
+            "LinearCrossEntropy '%s': what is added to must be a loss, but '%s' is %s", node->name,
+            before->name, shape_text(before).text);
+  TRY(check_smoothing(node));
+  outputs[0] = value_of(NEAP_F32, 1, 1, 0);
+  outputs[1] = value_of(NEAP_I32, 1, 1, 0);
+  outputs[2] = value_of(NEAP_F32, 1, x->dims[0], 0);
+  return NEAP_OK;
+}
+
+/* What came before has the gradient that this loss has. */
+static neap_status gradient_of_before(struct gradient *g, const struct node *n) {
+  const int32_t before = n->inputs[LOSS_BEFORE];
+  int32_t dloss = g->of[n->outputs[0]];
+  if (before == NO_TENSOR || !g->needed[graph_storage(g->graph, before)]) return NEAP_OK;
+  if (dloss == NO_TENSOR) {
+    TRY(graph_add_like(g->graph, before, n->name, &dloss));
+    TRY(graph_add_node(g->graph, (struct node){.name = n->name,
+                                               .op = OP_FILL,
+                                               .pass = NEAP_PASS_BACKWARD,
+                                               .attributes.scalar = {.a = 1},
+                                               .outputs = &dloss,
+                                               .output_count = 1}));
+  }
+  return gradient_add(g, before, dloss);
+}
+
+static neap_status gradient_linear_entropy(struct gradient *g, const struct node *n) {
+  const int32_t *in = n->inputs, bias = in[LOSS_BIAS];
+  const int32_t inputs[] = {in[LOSS_X], in[LOSS_WEIGHTS], in[LOSS_LABELS],
+                            bias,       n->outputs[2],    g->of[n->outputs[0]]};
+  int32_t outputs[3];
+  TRY(graph_add_like(g->graph, in[LOSS_X], "dx", &outputs[0]));
+  TRY(graph_add_like(g->graph, in[LOSS_WEIGHTS], "dw", &outputs[1]));
+  if (bias != NO_TENSOR) TRY(graph_add_like(g->graph, bias, "dbias", &outputs[2]));
+  TRY(graph_add_node(g->graph, (struct node){.name = n->name,
+                                             .op = OP_LINEAR_CROSS_ENTROPY_BACKWARD,
+                                             .pass = NEAP_PASS_BACKWARD,
+                                             .attributes = n->attributes,
+                                             .inputs = inputs,
+                                             .input_count = 6,
+                                             .outputs = outputs,
+                                             .output_count = bias != NO_TENSOR ? 3 : 2}));
+  TRY(gradient_of_before(g, n));
+  if (bias != NO_TENSOR) TRY(gradient_add(g, bias, outputs[2]));
+  TRY(gradient_add(g, in[LOSS_WEIGHTS], outputs[1]));
+  return gradient_add(g, in[LOSS_X], outputs[0]);
+}
+
+const struct op_row op_row_linear_cross_entropy = {
+    "LinearCrossEntropy",
+    "loss of a linear layer's logits, which are never whole; counts right answers",
+    "cross_entropy",
+    3,
+    infer_linear_entropy,
+    gradient_linear_entropy,
+    .flops = flops_linear_entropy,
+    ROW_ATTRIBUTES(linear_entropy_attributes),
+    .seeds = true,
+    .slots = 6,
+    .statistics = 1 << LOSS_BEFORE};
+const struct op_row op_row_linear_cross_entropy_backward = {
+    "LinearCrossEntropyBackward", "gradients of that loss by the rows, the weights and the bias",
+    .output_count = 3, .flops = flops_linear_entropy, ROW_ATTRIBUTES(linear_entropy_attributes)};
+
+neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
+                                      neap_tensor labels, neap_linear_cross_entropy_options o) {
+  if (!builder_usable(b, x) || !builder_usable(b, weight) || !builder_usable(b, labels)) return FAILED;
+  const struct tensor rows = *builder_tensor(b, x), all = *builder_tensor(b, labels);
+  x = builder_view(b, x, 2, (int64_t[]){rows.elements / rows.dims[rows.rank - 1], rows.dims[rows.rank - 1]});
+  labels = builder_view(b, labels, 1, &all.elements);
+  const bool goes_on = o.first > 0;
+  char name[2 * NAME_LIMIT];
+  builder_name(b, OP_LINEAR_CROSS_ENTROPY, name);
+  const int32_t inputs[] = {x,
+                            weight,
+                            labels,
+                            bias >= 0 ? bias : NO_TENSOR,
+                            goes_on ? o.before : NO_TENSOR,
+                            goes_on ? builder_graph(b)->correct : NO_TENSOR};
+  int32_t outputs[3];
+  const union attributes a = {.loss = {.smoothing = o.smoothing, .ignored = -1, .first = o.first}};
+  if (builder_apply(b, OP_LINEAR_CROSS_ENTROPY, name, a, inputs, 6, outputs) < 0) return FAILED;
+  builder_graph(b)->correct = outputs[1];
+  return outputs[0];
 }
 
 /* ---- Two tensors of one shape ---- */

@@ -14,6 +14,19 @@ enum op {
 /* Slots of the inputs of OP_CONV. */
 enum { CONV_X, CONV_WEIGHTS, CONV_ADDEND, CONV_BIAS };
 
+/* Slots of the inputs of OP_LINEAR_CROSS_ENTROPY, and of its gradient. LOSS and CORRECT: what earlier rows
+ * gave, to which these are added. Labels are those of all rows. */
+enum {
+  LOSS_X,
+  LOSS_WEIGHTS,
+  LOSS_LABELS,
+  LOSS_BIAS,
+  LOSS_BEFORE,
+  LOSS_CORRECT_BEFORE,
+  LOSS_BACK_LOG_SUM = LOSS_BEFORE,
+  LOSS_BACK_GRADIENT
+};
+
 /* Slots of the inputs of OP_DENSIFY: the values of all sparse parameters, where this one's begin [1] i32, and
  * a bit an element, in the order in which the dense tensor lies in memory. */
 enum { DENSIFY_VALUES, DENSIFY_OFFSET, DENSIFY_POSITIONS };

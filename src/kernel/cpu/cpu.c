@@ -211,10 +211,16 @@ static const bool takes_storage[OP_COUNT] = {
 #define UNARY(NAME, id, ...)  [OP_##NAME] = true, [OP_##NAME##_BACKWARD] = true,
 #define BINARY(NAME, id, ...) [OP_##NAME] = true,
 #include "op/elementwise_list.h"
-    [OP_CAST] = true,       [OP_REORDER] = true,
-    [OP_GATHER] = true,     [OP_BATCH_NORM_STATISTICS] = true,
-    [OP_BATCH_NORM] = true, [OP_BATCH_NORM_BACKWARD] = true,
-    [OP_DENSIFY] = true,    [OP_ACCUMULATE_SPARSE] = true,
+    [OP_CAST] = true,
+    [OP_REORDER] = true,
+    [OP_GATHER] = true,
+    [OP_BATCH_NORM_STATISTICS] = true,
+    [OP_BATCH_NORM] = true,
+    [OP_BATCH_NORM_BACKWARD] = true,
+    [OP_DENSIFY] = true,
+    [OP_ACCUMULATE_SPARSE] = true,
+    [OP_LINEAR_CROSS_ENTROPY] = true,
+    [OP_LINEAR_CROSS_ENTROPY_BACKWARD] = true,
 };
 
 static const struct tensor *operand(const struct neap_graph *graph, const struct node *node, int32_t i) {

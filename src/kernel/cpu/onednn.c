@@ -390,7 +390,8 @@ static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap
 
 static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) {
   bool same = a->batch_rank == b->batch_rank && a->m == b->m && a->n == b->n && a->k == b->k &&
-              a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed && a->bias == b->bias;
+              a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
+              a->bias == b->bias && a->addend == b->addend;
   for (int32_t i = 0; same && i < a->batch_rank; i++)
     same = a->a_batch[i] == b->a_batch[i] && a->b_batch[i] == b->b_batch[i];
   return same;
@@ -465,9 +466,10 @@ neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *
 const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive) { return primitive->weights; }
 
 static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const dnnl_memory_desc_t *md,
-                                bool bias, dnnl_primitive_desc_t *pd) {
+                                dnnl_primitive_desc_t *pd) {
+  const bool bias = p->matmul.bias;
   dnnl_primitive_attr_t attributes;
-  TRY(make_attributes(false, &attributes));
+  TRY(make_attributes(p->matmul.addend, &attributes));
 #if DNN_3
   const dnnl_status_t status = dnnl_matmul_primitive_desc_create(pd, dnn->engine, md[0], md[1],
                                                                  bias ? md[3] : NULL, md[2], attributes);
@@ -516,7 +518,7 @@ neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const s
              : made == 2 ? describe_matrices(m, batch, m->m, m->n, false, &md[2])
                          : describe_matrices(m, ones, 1, m->n, false, &md[3]);
   dnnl_primitive_desc_t pd = NULL;
-  if (status == NEAP_OK) status = build_matmul(dnn, p, md, m->bias, &pd);
+  if (status == NEAP_OK) status = build_matmul(dnn, p, md, &pd);
   if (pd != NULL) dnnl_primitive_desc_destroy(pd);
 #if DNN_3
   while (made > 0) dnnl_memory_desc_destroy(md[--made]);

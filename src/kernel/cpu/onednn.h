@@ -58,6 +58,7 @@ struct dnn_matmul {
   int64_t a_batch[DNN_BATCH_LIMIT], b_batch[DNN_BATCH_LIMIT];
   int64_t m, n, k;
   bool a_transposed, b_transposed, bias;
+  bool addend; /* the product is added to what c holds */
 };
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out);
 neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,

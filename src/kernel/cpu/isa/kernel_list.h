@@ -101,6 +101,20 @@ KERNEL(void, softmax_cross_entropy,
 KERNEL(void, softmax_cross_entropy_backward,
        (struct labelled l, const float *logits, const int32_t *labels, const float *dloss, float *dlogits))
 
+/* The same over logits [rows, classes] that come in blocks of `count` classes from `first` on, one after the
+ * other. Each block is taken up into `state`; then loss_of_rows adds the mean, over `counted` labels, to
+ * *before (NULL: 0), the right answers to *correct_before, and tells the log-sum of each row. */
+KERNEL(void, loss_block,
+       (struct labelled l, int64_t first, int64_t count, const float *logits, const int32_t *labels,
+        struct loss_row *state))
+KERNEL(void, loss_of_rows,
+       (struct labelled l, int64_t counted, const int32_t *labels, const struct loss_row *state,
+        const float *before, const int32_t *correct_before, float *loss, int32_t *correct, float *log_sum))
+/* d loss / d logits of a block, times `share`, in place. */
+KERNEL(void, loss_block_backward,
+       (struct labelled l, int64_t first, int64_t count, const float *logits, const int32_t *labels,
+        const float *log_sum, float share, float *dlogits))
+
 /* Losses of two tensors (op/loss_list.h). parts: [LOSS_PARTS], workspace. Gradients, by the target where
  * `by_target`, times *dloss (NULL: 1), in place of x or t. */
 #define PAIR_LOSS(NAME, id, ...)                                                                             \

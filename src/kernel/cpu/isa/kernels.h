@@ -49,6 +49,13 @@ struct loss_part {
   int64_t counted, correct;
 };
 
+/* What is known of a row of logits after some of its classes. */
+struct loss_row {
+  double sum, total;     /* of e^(x - highest); of x, where labels are smoothed */
+  float highest, wanted; /* wanted: the label's */
+  int32_t best;          /* the first class that has the highest */
+};
+
 /* Where a pixel of a resized axis is read: (1 - share) first + share second. */
 struct resize_tap {
   int64_t first, second;

@@ -93,6 +93,76 @@ void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits,
   }
 }
 
+/* ---- Blocks of classes ---- */
+
+static void take_block(struct loss_row *r, int64_t first, int64_t count, const float *x) {
+  const struct softmax_row block = softmax_row(count, x);
+  if (block.highest > r->highest || first == 0) {
+    int32_t best = 0;
+    while (best + 1 < count && x[best] != block.highest) best++;
+    r->sum = r->sum * exp((double)r->highest - (double)block.highest) + block.sum;
+    r->highest = block.highest;
+    r->best = (int32_t)first + best;
+  } else {
+    r->sum += block.sum * exp((double)block.highest - (double)r->highest);
+  }
+}
+
+void ISA(loss_block)(struct labelled l, int64_t first, int64_t count, const float *logits,
+                     const int32_t *labels, struct loss_row *state) {
+#pragma omp parallel for if (l.rows * count >= PARALLEL_FROM)
+  for (int64_t n = 0; n < l.rows; n++) {
+    const float *x = logits + n * count;
+    struct loss_row *r = &state[n];
+    if (first == 0) *r = (struct loss_row){.highest = -__builtin_inff()};
+    if (!counts(labels[n], &l)) continue;
+    take_block(r, first, count, x);
+    double total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t c = 0; c < (l.smoothing > 0 ? count : 0); c++) total += (double)x[c];
+    r->total += total;
+    if (labels[n] >= first && labels[n] < first + count) r->wanted = x[labels[n] - first];
+  }
+}
+
+void ISA(loss_of_rows)(struct labelled l, int64_t counted, const int32_t *labels,
+                       const struct loss_row *state, const float *before, const int32_t *correct_before,
+                       float *loss, int32_t *correct, float *log_sum) {
+  const double smoothing = (double)l.smoothing;
+  double total = 0;
+  int32_t right = 0;
+  for (int64_t n = 0; n < l.rows; n++) {
+    const struct loss_row *r = &state[n];
+    log_sum[n] = 0;
+    if (!counts(labels[n], &l)) continue;
+    const double sum = (double)r->highest + log(r->sum);
+    log_sum[n] = (float)sum;
+    total += sum - (1 - smoothing) * (double)r->wanted - smoothing * r->total / (double)l.classes;
+    right += r->best == labels[n];
+  }
+  const double mean = counted > 0 ? total / (double)counted : 0;
+  *loss = (float)(before != NULL ? (double)*before + mean : mean);
+  *correct = (correct_before != NULL ? *correct_before : 0) + right;
+}
+
+void ISA(loss_block_backward)(struct labelled l, int64_t first, int64_t count, const float *logits,
+                              const int32_t *labels, const float *log_sum, float share, float *dlogits) {
+  const float even = l.smoothing / (float)l.classes;
+#pragma omp parallel for if (l.rows * count >= PARALLEL_FROM)
+  for (int64_t n = 0; n < l.rows; n++) {
+    const float *x = logits + n * count;
+    float *dx = dlogits + n * count;
+    if (!counts(labels[n], &l)) {
+      memset(dx, 0, (size_t)count * sizeof *dx);
+      continue;
+    }
+    const float sum = log_sum[n];
+#pragma omp simd
+    for (int64_t c = 0; c < count; c++) dx[c] = (exponential(x[c] - sum) - even) * share;
+    if (labels[n] >= first && labels[n] < first + count) dx[labels[n] - first] -= (1 - l.smoothing) * share;
+  }
+}
+
 /* ---- Two tensors of one shape ---- */
 
 typedef float real;

@@ -1,0 +1,225 @@
+/* A linear layer and cross-entropy behind it, in blocks of classes: for each block the products of all rows
+ * with its weights, then what is known of a row is brought up to date; on the way back the products again,
+ * their gradient, and from it the block's gradient of the weights and its share of the rows' gradient. So the
+ * weights and their gradient are gone through once, and the logits are never whole. */
+#include "kernel/cpu/operator.h"
+
+/* The products over one block; a last one may have fewer classes. */
+struct block_products {
+  const struct dnn_primitive *logits, *rows_first, *rows, *weights;
+};
+
+struct loss_kernel {
+  struct cpu_kernel shared; /* first: what cpu_kernel() sees */
+  int64_t block, count;     /* classes of a block; blocks */
+  struct block_products whole, last;
+  enum storage storage;
+  /* Where in the workspace: the logits; the rows and their gradient, the block's weights, their gradient and
+   * bias in f32, where they are stored otherwise; the state of the rows; what the library and sums need. */
+  uint64_t logits, x, dx, w, dw, bias, dbias, state, scratch;
+};
+
+static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
+
+/* So many classes that the logits of a block stay small beside what large models take, and products large
+ * enough to run at full speed. By shape alone. */
+static int64_t block_of(int64_t rows, int64_t classes) {
+  static const int64_t most = 4 << 20, least = 64; /* logits; classes */
+  const int64_t wanted = most / rows / least * least, block = wanted > least ? wanted : least;
+  return block < classes ? block : classes;
+}
+
+static neap_status make_products(struct cpu *cpu, int64_t rows, int64_t width, int64_t block, bool bias,
+                                 bool back, struct block_products *p) {
+  const struct dnn_matmul logits = {.m = rows, .n = block, .k = width, .b_transposed = true, .bias = bias},
+                          weights = {.m = block, .n = width, .k = rows, .a_transposed = true};
+  struct dnn_matmul x = {.m = rows, .n = width, .k = block};
+  TRY(dnn_make_matmul(cpu->dnn, &logits, &p->logits));
+  if (!back) return NEAP_OK;
+  TRY(dnn_make_matmul(cpu->dnn, &weights, &p->weights));
+  TRY(dnn_make_matmul(cpu->dnn, &x, &p->rows_first));
+  x.addend = true;
+  return dnn_make_matmul(cpu->dnn, &x, &p->rows);
+}
+
+static uint64_t largest_scratchpad(const struct block_products *p) {
+  const struct dnn_primitive *const all[] = {p->logits, p->rows_first, p->rows, p->weights};
+  uint64_t most = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (all[i] != NULL && dnn_scratchpad_bytes(all[i]) > most) most = dnn_scratchpad_bytes(all[i]);
+  return most;
+}
+
+/* Reserves bytes of the workspace; a multiple of an alignment follows. */
+static uint64_t reserve(struct preparation *p, uint64_t bytes) {
+  const uint64_t at = p->workspace;
+  p->workspace += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+  return at;
+}
+
+static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct preparation *p, int64_t rows,
+                    int64_t width, bool bias, bool back) {
+  const uint64_t real = sizeof(float), of_rows = (uint64_t)(rows * width) * real,
+                 of_block = (uint64_t)(k->block * width) * real;
+  const bool converts = k->storage != STORAGE_F32;
+  uint64_t scratch = largest_scratchpad(&k->whole), last = largest_scratchpad(&k->last),
+           sums = bias && back ? cpu->kernels->reduction_workspace(k->block, cpu->threads) : 0;
+  scratch = last > scratch ? last : scratch;
+  p->workspace = 0;
+  k->logits = reserve(p, (uint64_t)(rows * k->block) * real);
+  k->x = reserve(p, converts ? of_rows : 0);
+  k->w = reserve(p, converts ? of_block : 0);
+  k->dx = reserve(p, converts && back ? of_rows : 0);
+  k->dw = reserve(p, converts && back ? of_block : 0);
+  k->bias = reserve(p, converts && bias ? (uint64_t)k->block * real : 0);
+  k->dbias = reserve(p, converts && bias && back ? (uint64_t)k->block * real : 0);
+  k->state = reserve(p, back ? 0 : (uint64_t)rows * sizeof(struct loss_row));
+  k->scratch = reserve(p, scratch > sums ? scratch : sums);
+}
+
+static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
+                                struct preparation *p, kernel_run *run, bool back) {
+  const struct tensor *x = node_input(graph, node, LOSS_X), *w = node_input(graph, node, LOSS_WEIGHTS);
+  const int64_t rows = x->dims[0], width = x->dims[1], classes = w->dims[0];
+  const bool bias = node->inputs[LOSS_BIAS] != NO_TENSOR;
+  struct loss_kernel k = {.shared.kernels = cpu->kernels, .storage = storage_of(x->dtype)};
+  k.block = block_of(rows, classes);
+  k.count = (classes + k.block - 1) / k.block;
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  TRY(make_products(cpu, rows, width, k.block, bias, back, &k.whole));
+  TRY(make_products(cpu, rows, width, classes - (k.count - 1) * k.block, bias, back, &k.last));
+  lay_out(cpu, &k, p, rows, width, bias, back);
+  p->run = run;
+  p->state = region_copy(p->region, &k, 1, sizeof k);
+  RETURN_IF_NULL(p->state);
+  return NEAP_OK;
+}
+
+/* ---- Running ---- */
+
+struct running {
+  const struct kernel *kernel;
+  const struct loss_kernel *k;
+  unsigned char *work;
+  struct labelled l;
+  int64_t width, counted;
+  const int32_t *labels; /* of the rows */
+  void *const *in;
+  float *x; /* the rows as f32 */
+};
+
+static float *at(const struct running *r, uint64_t place) { return (float *)(void *)(r->work + place); }
+
+/* Elements from `first` on as f32: where they lie, or converted to `place`. */
+static float *as_f32(const struct running *r, void *data, int64_t first, int64_t count, uint64_t place) {
+  const enum storage storage = r->k->storage;
+  if (storage == STORAGE_F32) return (float *)data + first;
+  r->k->shared.kernels->widen(storage, count, (const uint16_t *)data + first, at(r, place));
+  return at(r, place);
+}
+
+/* Where f32 elements are made that are to be stored from `first` on; and the storing. */
+static float *made_at(const struct running *r, void *data, int64_t first, uint64_t place) {
+  return r->k->storage == STORAGE_F32 ? (float *)data + first : at(r, place);
+}
+static void store(const struct running *r, void *data, int64_t first, int64_t count, const float *made) {
+  if (r->k->storage != STORAGE_F32)
+    r->k->shared.kernels->narrow(r->k->storage, count, made, (uint16_t *)data + first);
+}
+
+static struct running begin(const struct kernel *kernel, void *const *in, void *workspace) {
+  const struct tensor *x = kernel_input(kernel, LOSS_X), *labels = kernel_input(kernel, LOSS_LABELS);
+  const struct loss_attributes *a = &ATTRIBUTES.loss;
+  struct running r = {
+      .kernel = kernel,
+      .k = loss_kernel(kernel),
+      .work = workspace,
+      .l = {x->dims[0], kernel_input(kernel, LOSS_WEIGHTS)->dims[0], a->ignored, a->smoothing},
+      .width = x->dims[1],
+      .labels = (const int32_t *)in[LOSS_LABELS] + a->first,
+      .in = in};
+  for (int64_t i = 0; i < labels->elements; i++) {
+    const int32_t label = ((const int32_t *)in[LOSS_LABELS])[i];
+    r.counted += label >= 0 && label < r.l.classes && label != r.l.ignored;
+  }
+  r.x = as_f32(&r, in[LOSS_X], 0, x->elements, r.k->x);
+  return r;
+}
+
+struct block {
+  int64_t first, count;
+  const struct block_products *products;
+  float *w;
+};
+
+/* The logits of block `i`. */
+static neap_status block_logits(const struct running *r, int64_t i, struct block *b) {
+  const struct loss_kernel *k = r->k;
+  const bool last = i == k->count - 1;
+  *b = (struct block){.first = i * k->block, .products = last ? &k->last : &k->whole};
+  b->count = last ? r->l.classes - b->first : k->block;
+  b->w = as_f32(r, r->in[LOSS_WEIGHTS], b->first * r->width, b->count * r->width, k->w);
+  float *bias = r->in[LOSS_BIAS] != NULL ? as_f32(r, r->in[LOSS_BIAS], b->first, b->count, k->bias) : NULL;
+  return dnn_run(
+      b->products->logits,
+      &(struct dnn_operands){
+          .a = r->x, .b = b->w, .c = at(r, k->logits), .bias = bias, .scratchpad = r->work + k->scratch});
+}
+
+RUN(run_linear_cross_entropy) {
+  (void)context;
+  const struct running r = begin(kernel, in, workspace);
+  struct loss_row *state = (void *)(r.work + r.k->state);
+  for (int64_t i = 0; i < r.k->count; i++) {
+    struct block b;
+    TRY(block_logits(&r, i, &b));
+    r.k->shared.kernels->loss_block(r.l, b.first, b.count, at(&r, r.k->logits), r.labels, state);
+  }
+  r.k->shared.kernels->loss_of_rows(r.l, r.counted, r.labels, state, in[LOSS_BEFORE], in[LOSS_CORRECT_BEFORE],
+                                    out[0], out[1], out[2]);
+  return NEAP_OK;
+}
+
+PREPARE(prepare_linear_cross_entropy) {
+  return prepare_loss(state, graph, node, p, run_linear_cross_entropy, false);
+}
+
+/* The gradients that come of a block's. */
+static neap_status block_gradients(const struct running *r, const struct block *b, void *const *out,
+                                   float *dx) {
+  const struct loss_kernel *k = r->k;
+  float *dlogits = at(r, k->logits), *dw = made_at(r, out[1], b->first * r->width, k->dw);
+  void *scratch = r->work + k->scratch;
+  TRY(dnn_run(b->products->weights,
+              &(struct dnn_operands){.a = dlogits, .b = r->x, .c = dw, .scratchpad = scratch}));
+  store(r, out[1], b->first * r->width, b->count * r->width, dw);
+  TRY(dnn_run(b->first == 0 ? b->products->rows_first : b->products->rows,
+              &(struct dnn_operands){.a = dlogits, .b = b->w, .c = dx, .scratchpad = scratch}));
+  if (r->in[LOSS_BIAS] == NULL) return NEAP_OK;
+  float *dbias = made_at(r, out[2], b->first, k->dbias);
+  const struct activation columns = {r->l.rows, b->count, 1, 1, b->count, STORAGE_F32};
+  k->shared.kernels->bias_backward(columns, dlogits, dbias, scratch);
+  store(r, out[2], b->first, b->count, dbias);
+  return NEAP_OK;
+}
+
+RUN(run_linear_cross_entropy_backward) {
+  (void)context;
+  const struct running r = begin(kernel, in, workspace);
+  const float dloss = in[LOSS_BACK_GRADIENT] != NULL ? *(const float *)in[LOSS_BACK_GRADIENT] : 1,
+              share = r.counted > 0 ? dloss / (float)r.counted : 0;
+  float *dx = made_at(&r, out[0], 0, r.k->dx);
+  for (int64_t i = 0; i < r.k->count; i++) {
+    struct block b;
+    TRY(block_logits(&r, i, &b));
+    r.k->shared.kernels->loss_block_backward(r.l, b.first, b.count, at(&r, r.k->logits), r.labels,
+                                             in[LOSS_BACK_LOG_SUM], share, at(&r, r.k->logits));
+    TRY(block_gradients(&r, &b, out, dx));
+  }
+  store(&r, out[0], 0, r.l.rows * r.width, dx);
+  return NEAP_OK;
+}
+
+PREPARE(prepare_linear_cross_entropy_backward) {
+  return prepare_loss(state, graph, node, p, run_linear_cross_entropy_backward, true);
+}

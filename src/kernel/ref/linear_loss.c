@@ -1,0 +1,87 @@
+/* A linear layer and cross-entropy behind it: row by row. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/ref/ref.h"
+
+static bool counts(const struct loss_attributes *a, int32_t label, int64_t classes) {
+  return label >= 0 && label < classes && label != a->ignored;
+}
+
+static double count_labels(const struct kernel *kernel, const int32_t *labels) {
+  double counted = 0;
+  FOR(i, kernel_input(kernel, LOSS_LABELS)->elements)
+  counted += counts(&ATTRIBUTES->loss, labels[i], kernel_input(kernel, LOSS_WEIGHTS)->dims[0]);
+  return counted;
+}
+
+static double logit(const double *x, const double *w, const double *bias, int64_t width, int64_t c) {
+  double sum = bias != NULL ? bias[c] : 0;
+  FOR(k, width) sum += x[k] * w[c * width + k];
+  return sum;
+}
+
+static double wanted(const struct loss_attributes *a, int64_t classes, int64_t c, int32_t label) {
+  return (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
+}
+
+RUN(run_linear_cross_entropy) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
+  const struct loss_attributes *a = &ATTRIBUTES->loss;
+  const int64_t width = x->dims[1], classes = w->dims[0];
+  const int32_t *labels = (const int32_t *)in[LOSS_LABELS] + a->first;
+  const double counted = count_labels(kernel, in[LOSS_LABELS]);
+  double loss = in[LOSS_BEFORE] != NULL ? *(const double *)in[LOSS_BEFORE] : 0;
+  int32_t correct = in[LOSS_CORRECT_BEFORE] != NULL ? *(const int32_t *)in[LOSS_CORRECT_BEFORE] : 0;
+  FOR(n, x->dims[0]) {
+    const double *row = (const double *)in[LOSS_X] + n * width;
+    double highest = -INFINITY, sum = 0, total = 0;
+    int64_t best = 0;
+    ((double *)out[2])[n] = 0;
+    if (!counts(a, labels[n], classes)) continue;
+    FOR(c, classes) {
+      const double l = logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c);
+      if (l > highest) best = c, highest = l;
+    }
+    FOR(c, classes) sum += exp(logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c) - highest);
+    const double log_sum = highest + log(sum);
+    FOR(c, classes)
+    total +=
+        wanted(a, classes, c, labels[n]) * (log_sum - logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c));
+    loss += total / counted;
+    correct += best == labels[n];
+    ((double *)out[2])[n] = log_sum;
+  }
+  *(double *)out[0] = loss;
+  *(int32_t *)out[1] = correct;
+  return NEAP_OK;
+}
+
+RUN(run_linear_cross_entropy_backward) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
+  const struct loss_attributes *a = &ATTRIBUTES->loss;
+  const int64_t width = x->dims[1], classes = w->dims[0];
+  const int32_t *labels = (const int32_t *)in[LOSS_LABELS] + a->first;
+  const double *weights = in[LOSS_WEIGHTS], *log_sum = in[LOSS_BACK_LOG_SUM],
+               dloss = in[LOSS_BACK_GRADIENT] != NULL ? *(const double *)in[LOSS_BACK_GRADIENT] : 1,
+               share = dloss / count_labels(kernel, in[LOSS_LABELS]);
+  double *dw = out[1], *dbias = in[LOSS_BIAS] != NULL ? out[2] : NULL;
+  memset(dw, 0, (size_t)w->elements * sizeof *dw);
+  if (dbias != NULL) memset(dbias, 0, (size_t)classes * sizeof *dbias);
+  FOR(n, x->dims[0]) {
+    const double *row = (const double *)in[LOSS_X] + n * width;
+    double *dx = (double *)out[0] + n * width;
+    FOR(k, width) dx[k] = 0;
+    if (!counts(a, labels[n], classes)) continue;
+    FOR(c, classes) {
+      const double p = exp(logit(row, weights, in[LOSS_BIAS], width, c) - log_sum[n]),
+                   d = share * (p - wanted(a, classes, c, labels[n]));
+      FOR(k, width) dx[k] += d * weights[c * width + k];
+      FOR(k, width) dw[c * width + k] += d * row[k];
+      if (dbias != NULL) dbias[c] += d;
+    }
+  }
+  return NEAP_OK;
+}

@@ -277,6 +277,7 @@ typedef struct neap_linear_cross_entropy_options {
   float smoothing;
   int64_t first;
   neap_tensor before;
+  bool by_time; /* labels are [N, T], and rows stand by time: [T, N, K], or some of its times */
 } neap_linear_cross_entropy_options;
 neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                                       neap_tensor labels, neap_linear_cross_entropy_options options);

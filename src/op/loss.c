@@ -76,7 +76,8 @@ neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor log
 /* ---- A linear layer and cross-entropy behind it ---- */
 
 static const struct attribute_row linear_entropy_attributes[] = {
-    ATTRIBUTE(loss.smoothing, REAL), ATTRIBUTE(loss.ignored, INTEGER), ATTRIBUTE(loss.first, INTEGER)};
+    ATTRIBUTE(loss.smoothing, REAL), ATTRIBUTE(loss.ignored, INTEGER), ATTRIBUTE(loss.first, INTEGER),
+    ATTRIBUTE(loss.times, INTEGER)};
 
 static double flops_linear_entropy(const struct neap_graph *graph, const struct node *node) {
   const double products = node->op == OP_LINEAR_CROSS_ENTROPY ? 1 : 3;
@@ -172,6 +173,10 @@ neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tenso
                                       neap_tensor labels, neap_linear_cross_entropy_options o) {
   if (!builder_usable(b, x) || !builder_usable(b, weight) || !builder_usable(b, labels)) return FAILED;
   const struct tensor rows = *builder_tensor(b, x), all = *builder_tensor(b, labels);
+  if (o.by_time && all.rank != 2)
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "LinearCrossEntropy: labels by time must be [N, T], but '%s' is %s",
+                                     all.name, shape_text(&all).text));
   x = builder_view(b, x, 2, (int64_t[]){rows.elements / rows.dims[rows.rank - 1], rows.dims[rows.rank - 1]});
   labels = builder_view(b, labels, 1, &all.elements);
   const bool goes_on = o.first > 0;
@@ -184,7 +189,9 @@ neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tenso
                             goes_on ? o.before : NO_TENSOR,
                             goes_on ? builder_graph(b)->correct : NO_TENSOR};
   int32_t outputs[3];
-  const union attributes a = {.loss = {.smoothing = o.smoothing, .ignored = -1, .first = o.first}};
+  const union attributes a = {
+      .loss = {
+          .smoothing = o.smoothing, .ignored = -1, .first = o.first, .times = o.by_time ? all.dims[1] : 0}};
   if (builder_apply(b, OP_LINEAR_CROSS_ENTROPY, name, a, inputs, 6, outputs) < 0) return FAILED;
   builder_graph(b)->correct = outputs[1];
   return outputs[0];

@@ -55,8 +55,9 @@ neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **
     copy->to->loss = copy->from->loss < 0 ? -1 : copy->map[copy->from->loss];
     copy->to->correct = copy->from->correct < 0 ? -1 : copy->map[copy->from->correct];
     for (size_t i = 0; status == NEAP_OK && i < copy->from->outputs.count; i++) {
-      int32_t tensor;
-      status = copy_tensor(copy, copy->from->outputs.data[i].tensor, &tensor);
+      int32_t tensor = copy->from->outputs.data[i].tensor;
+      if (copy->map[graph_storage(copy->from, tensor)] < 0) continue; /* it is not made any more */
+      status = copy_tensor(copy, tensor, &tensor);
       if (status == NEAP_OK) status = graph_add_output(copy->to, copy->from->outputs.data[i].name, tensor);
     }
   }

@@ -1,35 +1,45 @@
 #include "rewrite/copy.h"
 
-/* Marks the storages that an output hangs on. */
+static bool is_wanted(const struct node *node, const bool *wanted) {
+  bool any = node->update_count > 0;
+  for (int32_t i = 0; i < node->output_count; i++) any = any || wanted[node->outputs[i]];
+  return any;
+}
+
+/* Marks the storages that what is marked hangs on; what a node updates hangs on its inputs. */
 static void mark_wanted(const struct neap_graph *graph, bool *wanted) {
-  for (size_t i = 0; i < graph->outputs.count; i++)
-    wanted[graph_storage(graph, graph->outputs.data[i].tensor)] = true;
   for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
-    bool any = false;
-    for (int32_t i = 0; i < node->output_count; i++) any = any || wanted[node->outputs[i]];
+    const bool any = is_wanted(node, wanted);
     for (int32_t i = 0; any && i < node->input_count; i++)
       if (node->inputs[i] != NO_TENSOR) wanted[graph_storage(graph, node->inputs[i])] = true;
   }
 }
 
-static neap_status prune(const struct neap_graph *graph, struct neap_graph **out) {
+/* Copies what the marked storages hang on. */
+static neap_status copy_wanted(const struct neap_graph *graph, bool *wanted, struct neap_graph **out) {
   struct copy copy;
+  mark_wanted(graph, wanted);
+  TRY(copy_begin(&copy, graph, wanted));
+  neap_status status = NEAP_OK;
+  for (size_t v = 0; status == NEAP_OK && v < graph->nodes.count; v++)
+    if (is_wanted(&graph->nodes.data[v], wanted)) status = copy_node(&copy, graph->nodes.data[v]);
+  return copy_end(&copy, status, out);
+}
+
+neap_status rewrite_prune(const struct neap_graph *graph, int64_t outputs, struct neap_graph **out) {
   bool *wanted = calloc(graph->tensors.count + 1, sizeof *wanted);
   RETURN_IF_NULL(wanted);
-  mark_wanted(graph, wanted);
-  neap_status status = copy_begin(&copy, graph, wanted);
-  if (status == NEAP_OK) {
-    for (size_t v = 0; status == NEAP_OK && v < graph->nodes.count; v++) {
-      const struct node *node = &graph->nodes.data[v];
-      bool any = false;
-      for (int32_t i = 0; i < node->output_count; i++) any = any || wanted[node->outputs[i]];
-      if (any) status = copy_node(&copy, *node);
-    }
-    status = copy_end(&copy, status, out);
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    wanted[t] = graph->tensors.data[t].role != NEAP_ROLE_VALUE;
+  if (graph->loss >= 0) wanted[graph_storage(graph, graph->loss)] = true;
+  if (graph->correct >= 0) wanted[graph_storage(graph, graph->correct)] = true;
+  for (size_t i = 0; i < graph->outputs.count; i++) {
+    const int32_t tensor = graph->outputs.data[i].tensor;
+    if (graph->tensors.data[tensor].elements <= outputs) wanted[graph_storage(graph, tensor)] = true;
   }
+  const neap_status status = copy_wanted(graph, wanted, out);
   free(wanted);
-  if (status == NEAP_OK) (*out)->loss = (*out)->correct = -1;
   return status;
 }
 
@@ -38,7 +48,14 @@ neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph
             "graph '%s' has nothing to predict: name an output (neap_output)", graph->name);
   struct neap_graph *evaluation;
   TRY(rewrite_evaluation(graph, &evaluation));
-  const neap_status status = prune(evaluation, out);
+  bool *wanted = calloc(evaluation->tensors.count + 1, sizeof *wanted);
+  neap_status status = NEAP_OK;
+  if (wanted == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  for (size_t i = 0; wanted != NULL && i < evaluation->outputs.count; i++)
+    wanted[graph_storage(evaluation, evaluation->outputs.data[i].tensor)] = true;
+  if (status == NEAP_OK) status = copy_wanted(evaluation, wanted, out);
+  if (status == NEAP_OK) (*out)->loss = (*out)->correct = -1;
+  free(wanted);
   neap_graph_free(evaluation);
   return status;
 }

@@ -21,6 +21,10 @@ neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out
  * hangs on is gone, inputs, parameters and states too. NEAP_INVALID_ARGUMENT: the graph names no output. */
 neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph **out);
 
+/* Without the nodes that neither the loss nor the right answers hang on, nor a named output of at most so
+ * many elements; nor the names of outputs that are gone. Variables and inputs stay. */
+neap_status rewrite_prune(const struct neap_graph *graph, int64_t outputs, struct neap_graph **out);
+
 /* Every real number becomes f64, but for inputs, which keep their type and are cast. Casts to types of fewer
  * bits still round to those. */
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);

@@ -123,20 +123,17 @@ static neap_status make_main_graph(const struct neap_graph *graph, const struct 
                                    struct neap_graph **out) {
   TRY(check_session_options(options));
   const struct optimizer optimizer = optimizer_of(options);
-  struct neap_graph *forward;
+  struct neap_graph *forward, *made = NULL;
   TRY(make_forward_graph(graph, options, &forward));
-  if (predicts_only(graph, options)) {
-    const neap_status status = rewrite_prediction(forward, out);
-    neap_graph_free(forward);
-    return status;
-  }
-  const neap_status status = graph_add_training(forward, &optimizer);
-  if (status != NEAP_OK) {
-    neap_graph_free(forward);
-    return status;
-  }
-  *out = forward;
-  return NEAP_OK;
+  const bool predicts = predicts_only(graph, options);
+  neap_status status = predicts ? rewrite_prediction(forward, &made) : rewrite_prune(forward, 0, &made);
+  neap_graph_free(forward);
+  if (status == NEAP_OK && !predicts) status = graph_add_training(made, &optimizer);
+  if (status == NEAP_OK)
+    *out = made;
+  else
+    neap_graph_free(made);
+  return status;
 }
 
 static neap_status lower_with_costs(const struct neap_graph *training,

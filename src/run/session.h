@@ -83,7 +83,9 @@ struct neap_session {
   uint64_t planning_peak;   /* the most that it was until then */
   int32_t variable_count;
   const struct session_variable *variables;
-  struct sparse sparse; /* without layers where there are none */
+  int32_t output_count;
+  const neap_variable *outputs; /* that the graph names, whether they fit into the memory or not */
+  struct sparse sparse;         /* without layers where there are none */
 };
 
 /* The plan that a session runs; borrowed. */

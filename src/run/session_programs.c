@@ -15,12 +15,14 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
                                     const struct neap_session_options *options,
                                     const struct lowered *training, int64_t outputs, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
-  struct neap_graph *forward = NULL, *evaluation = NULL;
+  struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL;
   lowering.outputs = outputs;
   TRY(make_forward_graph(graph, options, &forward));
-  neap_status status = rewrite_evaluation(forward, &evaluation);
+  neap_status status = rewrite_prune(forward, outputs, &pruned);
+  if (status == NEAP_OK) status = rewrite_evaluation(pruned, &evaluation);
   if (status == NEAP_OK) status = lower(evaluation, backend_of(options), &lowering, training, out);
   neap_graph_free(evaluation);
+  neap_graph_free(pruned);
   neap_graph_free(forward);
   return status;
 }
@@ -33,6 +35,22 @@ static int64_t largest_output(const struct neap_graph *graph, int64_t limit) {
     if (elements <= limit && elements > most) most = elements;
   }
   return most;
+}
+
+static neap_status list_outputs(struct neap_session *s, const struct neap_graph *graph) {
+  neap_variable *list = region_alloc(&s->region, graph->outputs.count + 1, sizeof *list);
+  RETURN_IF_NULL(list);
+  s->outputs = list;
+  for (size_t i = 0; i < graph->outputs.count; i++) {
+    const struct tensor *tensor = &graph->tensors.data[graph->outputs.data[i].tensor];
+    list[i] = (neap_variable){.name = region_format(&s->region, "%s", graph->outputs.data[i].name),
+                              .rank = tensor->rank,
+                              .elements = tensor->elements};
+    RETURN_IF_NULL(list[i].name);
+    memcpy(list[i].dims, tensor->dims, sizeof list[i].dims);
+    s->output_count++;
+  }
+  return NEAP_OK;
 }
 
 /* Evaluation has to do with the arena of training. Named outputs that do not fit into it beside the rest, the
@@ -163,6 +181,7 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   s->keep_all = choice.keep_all;
   s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_STEP] =
       (struct session_program){.lowered = choice.lowered, .plan = choice.plan};
+  TRY(list_outputs(s, graph));
   if (predicts) return NEAP_OK;
   TRY(make_around(s, smallest));
   return make_evaluation(s, graph);
@@ -320,22 +339,20 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   const bool predicts = s->programs[PROGRAM_PREDICT].lowered != NULL;
   const struct session_program *p = &s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_EVALUATE];
   const struct neap_graph *graph = p->lowered->graph;
+  int32_t known = 0;
+  while (known < s->output_count && strcmp(s->outputs[known].name, name) != 0) known++;
+  RETURN_IF(known == s->output_count, NEAP_INVALID_ARGUMENT, "graph '%s' has no output '%s'", graph->name,
+            name);
+  if (shape != NULL) *shape = s->outputs[known];
+  if (data == NULL) return NEAP_OK;
   size_t i = 0;
   while (i < graph->outputs.count && strcmp(graph->outputs.data[i].name, name) != 0) i++;
-  RETURN_IF(i == graph->outputs.count, NEAP_INVALID_ARGUMENT, "graph '%s' has no output '%s'", graph->name,
-            name);
-  const int32_t id = graph->outputs.data[i].tensor;
-  const struct tensor *tensor = &graph->tensors.data[id];
-  if (shape != NULL) {
-    *shape = (neap_variable){
-        .name = graph->outputs.data[i].name, .rank = tensor->rank, .elements = tensor->elements};
-    memcpy(shape->dims, tensor->dims, sizeof shape->dims);
-  }
-  if (data == NULL) return NEAP_OK;
-  RETURN_IF(p->program.outputs[i] == NULL, NEAP_OVER_BUDGET,
+  RETURN_IF(i == graph->outputs.count || p->program.outputs[i] == NULL, NEAP_OVER_BUDGET,
             "output '%s' does not fit into this session's memory beside the rest: a session that only "
             "predicts has it",
             name);
+  const int32_t id = graph->outputs.data[i].tensor;
+  const struct tensor *tensor = &graph->tensors.data[id];
   RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
             "output '%s' is not there: evaluate or predict first", name);
   RETURN_IF(!dtype_rows[tensor->dtype].real, NEAP_UNSUPPORTED,

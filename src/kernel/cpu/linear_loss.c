@@ -15,8 +15,9 @@ struct loss_kernel {
   struct block_products whole, last;
   enum storage storage;
   /* Where in the workspace: the logits; the rows and their gradient, the block's weights, their gradient and
-   * bias in f32, where they are stored otherwise; the state of the rows; what the library and sums need. */
-  uint64_t logits, x, dx, w, dw, bias, dbias, state, scratch;
+   * bias in f32, where they are stored otherwise; the state of the rows, and their labels; what the library
+   * and sums need. */
+  uint64_t logits, x, dx, w, dw, bias, dbias, state, labels, scratch;
 };
 
 static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
@@ -74,6 +75,7 @@ static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct prepara
   k->bias = reserve(p, converts && bias ? (uint64_t)k->block * real : 0);
   k->dbias = reserve(p, converts && bias && back ? (uint64_t)k->block * real : 0);
   k->state = reserve(p, back ? 0 : (uint64_t)rows * sizeof(struct loss_row));
+  k->labels = reserve(p, (uint64_t)rows * sizeof(int32_t));
   k->scratch = reserve(p, scratch > sums ? scratch : sums);
 }
 
@@ -136,12 +138,17 @@ static struct running begin(const struct kernel *kernel, void *const *in, void *
       .work = workspace,
       .l = {x->dims[0], kernel_input(kernel, LOSS_WEIGHTS)->dims[0], a->ignored, a->smoothing},
       .width = x->dims[1],
-      .labels = (const int32_t *)in[LOSS_LABELS] + a->first,
       .in = in};
-  for (int64_t i = 0; i < labels->elements; i++) {
-    const int32_t label = ((const int32_t *)in[LOSS_LABELS])[i];
-    r.counted += label >= 0 && label < r.l.classes && label != r.l.ignored;
+  const int32_t *all = in[LOSS_LABELS];
+  for (int64_t i = 0; i < labels->elements; i++)
+    r.counted += all[i] >= 0 && all[i] < r.l.classes && all[i] != r.l.ignored;
+  int32_t *own = (int32_t *)(void *)(r.work + r.k->labels);
+  const int64_t count = a->times > 0 ? labels->elements / a->times : 0;
+  for (int64_t n = 0; n < r.l.rows; n++) {
+    const int64_t row = a->first + n;
+    own[n] = all[a->times > 0 ? row % count * a->times + row / count : row];
   }
+  r.labels = own;
   r.x = as_f32(&r, in[LOSS_X], 0, x->elements, r.k->x);
   return r;
 }

@@ -8,6 +8,13 @@ static bool counts(const struct loss_attributes *a, int32_t label, int64_t class
   return label >= 0 && label < classes && label != a->ignored;
 }
 
+/* The label of a row of this part. */
+static int32_t label_of(const struct kernel *kernel, const int32_t *labels, int64_t row) {
+  const int64_t times = ATTRIBUTES->loss.times, r = ATTRIBUTES->loss.first + row;
+  const int64_t count = times > 0 ? kernel_input(kernel, LOSS_LABELS)->elements / times : 1;
+  return labels[times > 0 ? r % count * times + r / count : r];
+}
+
 static double count_labels(const struct kernel *kernel, const int32_t *labels) {
   double counted = 0;
   FOR(i, kernel_input(kernel, LOSS_LABELS)->elements)
@@ -30,7 +37,6 @@ RUN(run_linear_cross_entropy) {
   const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
   const struct loss_attributes *a = &ATTRIBUTES->loss;
   const int64_t width = x->dims[1], classes = w->dims[0];
-  const int32_t *labels = (const int32_t *)in[LOSS_LABELS] + a->first;
   const double counted = count_labels(kernel, in[LOSS_LABELS]);
   double loss = in[LOSS_BEFORE] != NULL ? *(const double *)in[LOSS_BEFORE] : 0;
   int32_t correct = in[LOSS_CORRECT_BEFORE] != NULL ? *(const int32_t *)in[LOSS_CORRECT_BEFORE] : 0;
@@ -39,7 +45,8 @@ RUN(run_linear_cross_entropy) {
     double highest = -INFINITY, sum = 0, total = 0;
     int64_t best = 0;
     ((double *)out[2])[n] = 0;
-    if (!counts(a, labels[n], classes)) continue;
+    const int32_t label = label_of(kernel, in[LOSS_LABELS], n);
+    if (!counts(a, label, classes)) continue;
     FOR(c, classes) {
       const double l = logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c);
       if (l > highest) best = c, highest = l;
@@ -47,10 +54,9 @@ RUN(run_linear_cross_entropy) {
     FOR(c, classes) sum += exp(logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c) - highest);
     const double log_sum = highest + log(sum);
     FOR(c, classes)
-    total +=
-        wanted(a, classes, c, labels[n]) * (log_sum - logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c));
+    total += wanted(a, classes, c, label) * (log_sum - logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c));
     loss += total / counted;
-    correct += best == labels[n];
+    correct += best == label;
     ((double *)out[2])[n] = log_sum;
   }
   *(double *)out[0] = loss;
@@ -63,7 +69,6 @@ RUN(run_linear_cross_entropy_backward) {
   const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
   const struct loss_attributes *a = &ATTRIBUTES->loss;
   const int64_t width = x->dims[1], classes = w->dims[0];
-  const int32_t *labels = (const int32_t *)in[LOSS_LABELS] + a->first;
   const double *weights = in[LOSS_WEIGHTS], *log_sum = in[LOSS_BACK_LOG_SUM],
                dloss = in[LOSS_BACK_GRADIENT] != NULL ? *(const double *)in[LOSS_BACK_GRADIENT] : 1,
                share = dloss / count_labels(kernel, in[LOSS_LABELS]);
@@ -74,10 +79,11 @@ RUN(run_linear_cross_entropy_backward) {
     const double *row = (const double *)in[LOSS_X] + n * width;
     double *dx = (double *)out[0] + n * width;
     FOR(k, width) dx[k] = 0;
-    if (!counts(a, labels[n], classes)) continue;
+    const int32_t label = label_of(kernel, in[LOSS_LABELS], n);
+    if (!counts(a, label, classes)) continue;
     FOR(c, classes) {
       const double p = exp(logit(row, weights, in[LOSS_BIAS], width, c) - log_sum[n]),
-                   d = share * (p - wanted(a, classes, c, labels[n]));
+                   d = share * (p - wanted(a, classes, c, label));
       FOR(k, width) dx[k] += d * weights[c * width + k];
       FOR(k, width) dw[c * width + k] += d * row[k];
       if (dbias != NULL) dbias[c] += d;

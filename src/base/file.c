@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,4 +106,26 @@ int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes) {
     done += (size_t)got;
   }
   return 0;
+}
+
+neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void *data, size_t bytes) {
+  const int error = file_read_at(descriptor, offset, data, bytes);
+  RETURN_IF(error == FILE_ENDS, NEAP_BAD_FORMAT, "%s: ends inside the %zu bytes at offset %llu", path, bytes,
+            (unsigned long long)offset);
+  RETURN_IF(error != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(error));
+  return NEAP_OK;
+}
+
+neap_status file_open(const char *path, int *descriptor, uint64_t *bytes) {
+  struct stat status;
+  const int opened =
+      open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is not waited for */
+  RETURN_IF(opened < 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+  if (fstat(opened, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(opened);
+    return neap_fail(NEAP_IO_FAILED, "%s: is not a regular file", path);
+  }
+  *descriptor = opened;
+  *bytes = (uint64_t)status.st_size;
+  return NEAP_OK;
 }

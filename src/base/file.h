@@ -1,4 +1,4 @@
-/* Files written whole or not at all. */
+/* Files written whole or not at all, and read at a place. */
 #ifndef NEAP_BASE_FILE_H
 #define NEAP_BASE_FILE_H
 
@@ -18,5 +18,12 @@ neap_status file_write(const char *path, file_writer *write, const void *context
  * else an errno. Allocates nothing. */
 enum { FILE_ENDS = -1 };
 int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes);
+
+/* The same, with a message that names `path`. NEAP_BAD_FORMAT: the file ends before. */
+neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void *data, size_t bytes);
+
+/* Opens a regular file for reading; the caller closes the descriptor. NEAP_IO_FAILED: it cannot be opened or
+ * is none, and no descriptor is open. */
+neap_status file_open(const char *path, int *descriptor, uint64_t *bytes);
 
 #endif

@@ -1,0 +1,29 @@
+/* Pairs of ids, numbered 0, 1, 2, ... as they first occur. */
+#ifndef NEAP_TEXT_PAIR_TABLE_H
+#define NEAP_TEXT_PAIR_TABLE_H
+
+#include <stdint.h>
+
+#include "base/vector.h"
+
+struct pair {
+  int32_t left, right;
+};
+
+struct pair_table {
+  VECTOR(struct pair) pairs; /* by number */
+  int32_t *slots;            /* private: [slot_count], a number or -1, at most half of them taken */
+  size_t slot_count;         /* a power of two, or 0 */
+};
+
+/* The number of a pair; -1: it is not there. */
+int32_t pair_table_find(const struct pair_table *table, struct pair pair);
+
+/* The number of a pair, which is the next one if the pair is new. A failure leaves the table as it was.
+ * NEAP_TOO_LARGE: it has 2^31 - 1 pairs. */
+neap_status pair_table_add(struct pair_table *table, struct pair pair, int32_t *number);
+
+/* The table is empty and usable again. A zeroed table is empty. */
+void pair_table_free(struct pair_table *table);
+
+#endif

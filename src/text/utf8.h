@@ -1,0 +1,34 @@
+/* Text in UTF-8 (RFC 3629), and messages that name a place in it. */
+#ifndef NEAP_TEXT_UTF8_H
+#define NEAP_TEXT_UTF8_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { UTF8_MAX_BYTES = 4, CODE_POINTS = 0x110000 };
+
+/* Bytes of a file, all of them or a line. They are borrowed, need no 0 at their end and may be any bytes. */
+struct text {
+  const char *bytes;
+  size_t length;
+  const char *name; /* of the file, for messages */
+  int64_t line;     /* of the file, where the text begins; the first is 1, and 0 stands for it too */
+};
+
+/* The code point that `length` bytes, 1 or more, begin with. Gives how many bytes it takes; 0: they do not
+ * begin with UTF-8. Too long a form, a surrogate and what is above U+10FFFF are none. */
+int utf8_decode(const char *bytes, size_t length, uint32_t *code);
+
+/* Whether UTF-8 has a form for it; and its bytes, of which it gives how many. */
+bool utf8_is_code_point(uint64_t code);
+int utf8_encode(uint32_t code, char bytes[UTF8_MAX_BYTES]);
+
+/* NEAP_BAD_FORMAT: some byte is not UTF-8. The message names file, line and column of the first. */
+neap_status utf8_check(const struct text *text);
+
+/* Fails with NEAP_BAD_FORMAT, "NAME: line L, column C: " and the message. Both count from 1; a column is a
+ * code point, or a byte that belongs to none. */
+neap_status text_bad(const struct text *text, size_t offset, const char *message);
+
+#endif

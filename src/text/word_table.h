@@ -1,0 +1,28 @@
+/* Strings of bytes, numbered 0, 1, 2, ... as they first occur. */
+#ifndef NEAP_TEXT_WORD_TABLE_H
+#define NEAP_TEXT_WORD_TABLE_H
+
+#include <stdint.h>
+
+#include "base/vector.h"
+
+struct word {
+  const char *bytes; /* borrowed */
+  size_t length;
+  uint64_t hash;
+};
+
+struct word_table {
+  VECTOR(struct word) words; /* by number */
+  int32_t *slots;            /* private: [slot_count], a number or -1, at most half of them taken */
+  size_t slot_count;         /* a power of two, or 0 */
+};
+
+/* The number of a word, which is the next one if the word is new. The table keeps the address of its bytes. A
+ * failure leaves the table as it was. NEAP_TOO_LARGE: it has 2^31 - 1 words. */
+neap_status word_table_add(struct word_table *table, const char *bytes, size_t length, int32_t *number);
+
+/* The table is empty and usable again. A zeroed table is empty. */
+void word_table_free(struct word_table *table);
+
+#endif

@@ -201,6 +201,9 @@ APPLY(silu)
 APPLY(sigmoid)
 APPLY(tanh)
 APPLY(exp)
+APPLY(glu)
+APPLY(swiglu)
+APPLY(geglu)
 
 /* Of numbers above 0. */
 static inline neap_tensor apply_log(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -346,6 +349,68 @@ static inline neap_tensor apply_embedding(neap_builder *b, neap_tensor x, const 
   return neap_add(b, x, neap_embedding(b, ids, OP_CASE_CLASSES - 1, c->dims[1]));
 }
 
+/* A recurrent layer over `count` times, in one part. */
+static inline neap_tensor apply_recurrent(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor sequence = neap_reshape(b, x, 3, (int64_t[]){c->count, -1, c->dims[1]});
+  neap_tensor y;
+  (c->align ? neap_gru : neap_lstm)(b, &sequence, 1, (neap_recurrent_options){.width = c->outputs}, &y);
+  return neap_reshape(b, y, 2, (int64_t[]){c->dims[0], c->outputs});
+}
+/* In three parts, `first` and 1 times long and the rest; with `bias` parameters are the first state, and the
+ * last state is added to all times. */
+static inline neap_tensor apply_recurrent_parts(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t rows = c->dims[0] / c->count, dims[] = {rows, c->outputs},
+                begin[] = {0, c->first, c->first + 1, c->count}, flat[] = {c->dims[0], c->outputs};
+  const neap_tensor sequence = neap_reshape(b, x, 3, (int64_t[]){c->count, rows, c->dims[1]});
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32};
+  neap_recurrent_state initial, last;
+  neap_recurrent_options o = {.width = c->outputs};
+  neap_tensor parts[3], y[3];
+  if (c->bias) {
+    initial.h = neap_parameter(b, "op.h", 2, dims, normal);
+    initial.c = c->align ? NO_TENSOR : neap_parameter(b, "op.c", 2, dims, normal);
+    o.initial = &initial;
+    o.last = &last;
+  }
+  for (int i = 0; i < 3; i++) parts[i] = neap_slice(b, sequence, 0, begin[i], begin[i + 1] - begin[i]);
+  (c->align ? neap_gru : neap_lstm)(b, parts, 3, o, y);
+  neap_tensor all = neap_concat(b, y, 3, 0);
+  if (c->bias) all = neap_add(b, all, last.h);
+  if (c->bias && !c->align) all = neap_add(b, all, neap_tanh(b, last.c));
+  return neap_reshape(b, all, 2, flat);
+}
+
+/* Packed: rows of pixels are heads, with `count` key heads; `outputs` is a window, `align` causality. */
+static inline neap_tensor apply_streamed_attention(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_attention(
+      b, x, -1, -1, -1,
+      (neap_attention_options){
+          .key_heads = c->count, .causal = c->align, .window = c->outputs, .dropout = c->probability});
+}
+/* Fewer queries than keys, which are `count` of the heads, as values are. */
+static inline neap_tensor apply_attention_apart(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t heads = c->dims[2];
+  const neap_tensor q = neap_slice(b, x, 1, 2, c->dims[1] - 2), k = neap_slice(b, x, 2, 0, c->count),
+                    v = neap_slice(b, x, 2, heads - c->count, c->count);
+  return neap_attention(
+      b, q, k, v, -1,
+      (neap_attention_options){
+          .causal = c->align, .window = c->outputs, .scale = 0.5f, .dropout = c->probability});
+}
+/* There and back; `count` heads are turned. */
+static inline neap_tensor apply_rotary(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_rotary(b, neap_tanh(b, neap_rotary(b, x, c->count, 0, c->first)), 0, 100, -3);
+}
+
+/* One table there and back: both gradients of it add up. */
+static inline neap_tensor apply_tied_embedding(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {OP_CASE_CLASSES - 1, c->dims[1]};
+  const neap_tensor ids = neap_input(b, "op.ids", NEAP_I32, 1, c->dims);
+  const neap_tensor w =
+      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, false, NEAP_F32});
+  return neap_linear_with(b, neap_tanh(b, neap_add(b, x, neap_gather(b, w, ids))), w, -1);
+}
+
 #define APPLY_LOSS(id)                                                                                       \
   static inline neap_tensor apply_##id(neap_builder *b, neap_tensor x, const struct op_case *c) {            \
     const neap_tensor loss = neap_##id(b, x, neap_sigmoid(b, neap_scale(b, x, -0.7f, 0.1f)));                \
@@ -380,6 +445,21 @@ static inline neap_tensor apply_linear_loss(neap_builder *b, neap_tensor x, cons
                         (neap_linear_cross_entropy_options){
                             .smoothing = c->probability, .first = half, .before = one});
   return neap_multiply(b, x, neap_reshape(b, two, 2, (int64_t[]){1, 1}));
+}
+
+/* Rows of pixels are times: x [N, C H, W], `count` heads, kernels of `outputs` taps; those of every time
+ * (`align`) are made of x by softmax; the others are given (`bias`), or parameters. */
+static inline neap_tensor apply_sequence_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t times = c->dims[1] * c->dims[2], dims[] = {c->dims[0], times, c->dims[3]},
+                kernels[] = {c->count, c->outputs}, of_times[] = {c->dims[0], times, c->count, c->outputs};
+  x = neap_reshape(b, x, 3, dims);
+  if (c->bias) return neap_sequence_conv(b, x, neap_input(b, "op.kernels", NEAP_F32, 2, kernels), c->first);
+  const neap_tensor w =
+      c->align
+          ? neap_softmax(b, neap_reshape(b, neap_linear(b, x, c->count * c->outputs, false), 4, of_times), -1)
+          : neap_parameter(b, "op.w", 2, kernels,
+                           (neap_parameter_options){NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32});
+  return neap_sequence_conv(b, x, w, c->first);
 }
 
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -604,6 +684,16 @@ static const struct op_case op_cases[] = {
     {"group norm of one group", apply_group_norm, .dims = {2, 6, 3, 3}, .count = 1},
     {"group norm of a matrix", apply_group_norm, .dims = {5, 12}, .count = 3},
     {"attention", apply_attention, .dims = {2, 3, 5, 8}},
+    {"packed attention", apply_streamed_attention, .dims = {2, 9, 6, 8}, .count = 1},
+    {"packed attention, causal", apply_streamed_attention, .dims = {2, 17, 3, 5}, .count = 1, .align = true},
+    {"packed attention, causal, window, dropout", apply_streamed_attention, .dims = {2, 19, 8, 4},
+     .outputs = 5, .count = 2, .align = true, .probability = 0.3f},
+    {"packed attention, window", apply_streamed_attention, .dims = {3, 11, 9, 3}, .outputs = 3},
+    {"attention apart", apply_attention_apart, .dims = {2, 13, 4, 6}, .count = 2},
+    {"attention apart, causal, dropout", apply_attention_apart, .dims = {3, 10, 3, 7}, .count = 1,
+     .align = true, .probability = 0.4f},
+    {"rotary", apply_rotary, .dims = {2, 7, 3, 8}, .count = 2, .first = 5},
+    {"rotary of all heads", apply_rotary, .dims = {2, 5, 4, 6}},
     {"matmul", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6},
     {"matmul, a transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6, .align = true},
     {"matmul, b transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 7, .bias = true},
@@ -613,6 +703,29 @@ static const struct op_case op_cases[] = {
     {"linear of the last axis", apply_linear_last, .dims = {2, 3, 5, 8}, .outputs = 6, .bias = true},
     {"tied weights", apply_tied, .dims = {6, 13}, .outputs = 5},
     {"embedding", apply_embedding, .dims = {9, 8}},
+    {"lightweight convolution", apply_sequence_conv, .dims = {2, 5, 3, 36}, .outputs = 5, .count = 2,
+     .first = 4},
+    {"lightweight convolution, middle", apply_sequence_conv, .dims = {3, 9, 5, 20}, .outputs = 9, .count = 1,
+     .first = 4},
+    {"lightweight convolution, narrow heads", apply_sequence_conv, .dims = {2, 3, 3, 6}, .outputs = 3,
+     .count = 3, .first = 0},
+    {"lightweight convolution longer than the sequence", apply_sequence_conv, .dims = {2, 1, 5, 32},
+     .outputs = 12, .count = 2, .first = 7},
+    {"lightweight convolution, given kernels", apply_sequence_conv, .dims = {2, 5, 3, 36}, .outputs = 5,
+     .count = 2, .first = 2, .bias = true},
+    {"dynamic convolution", apply_sequence_conv, .dims = {2, 5, 3, 36}, .outputs = 4, .count = 2, .first = 3,
+     .align = true},
+    {"dynamic convolution, middle", apply_sequence_conv, .dims = {1, 8, 5, 20}, .outputs = 11, .count = 1,
+     .first = 5, .align = true},
+    {"dynamic convolution, narrow heads", apply_sequence_conv, .dims = {2, 3, 3, 6}, .outputs = 3, .count = 3,
+     .first = 1, .align = true},
+    {"dynamic convolution longer than the sequence", apply_sequence_conv, .dims = {2, 1, 5, 32},
+     .outputs = 12, .count = 2, .first = 11, .align = true},
+    {"glu", apply_glu, .dims = {2, 16, 5, 6}},
+    {"glu of a matrix", apply_glu, .dims = {5, 34}},
+    {"swiglu", apply_swiglu, .dims = {2, 5, 3, 14}},
+    {"geglu", apply_geglu, .dims = {2, 5, 3, 14}},
+    {"tied embedding", apply_tied_embedding, .dims = {9, 8}},
     {"mean squared error", apply_mse_loss, .dims = {6, 9}},
     {"mean absolute error", apply_l1_loss, .dims = {2, 16, 3, 4}},
     {"smooth l1", apply_smooth_l1, .dims = {6, 9}},
@@ -621,6 +734,19 @@ static const struct op_case op_cases[] = {
     {"linear cross-entropy", apply_linear_loss, .dims = {13, 9}, .outputs = 6},
     {"linear cross-entropy with bias, smoothed", apply_linear_loss, .dims = {12, 16}, .outputs = 4,
      .bias = true, .probability = 0.1f},
+    {"lstm", apply_recurrent, .dims = {12, 5}, .count = 4, .outputs = 16},
+    {"lstm odd width", apply_recurrent, .dims = {15, 6}, .count = 5, .outputs = 7},
+    {"lstm of one time", apply_recurrent, .dims = {4, 6}, .count = 1, .outputs = 5},
+    {"lstm in parts", apply_recurrent_parts, .dims = {18, 5}, .count = 6, .first = 2, .outputs = 9},
+    {"lstm in parts with states", apply_recurrent_parts, .dims = {12, 5}, .count = 4, .first = 1,
+     .outputs = 9, .bias = true},
+    {"gru", apply_recurrent, .dims = {12, 5}, .count = 4, .outputs = 16, .align = true},
+    {"gru odd width", apply_recurrent, .dims = {15, 6}, .count = 5, .outputs = 7, .align = true},
+    {"gru of one time", apply_recurrent, .dims = {4, 6}, .count = 1, .outputs = 5, .align = true},
+    {"gru in parts", apply_recurrent_parts, .dims = {18, 5}, .count = 6, .first = 2, .outputs = 9,
+     .align = true},
+    {"gru in parts with states", apply_recurrent_parts, .dims = {12, 5}, .count = 4, .first = 1, .outputs = 9,
+     .align = true, .bias = true},
     {"adaptive average pool to 1", apply_adaptive_pool, .dims = {3, 80, 5, 4}, .pool = {.size = 1}},
 };
 

@@ -5,19 +5,25 @@
 
 #include <stdint.h>
 
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): key = seed, counter = (counter, stream). */
+/* Round `round` of Philox4x32 (Salmon, Moraes, Dror, Shaw 2011) on a counter of four words. */
+static inline void random_philox_round(uint64_t seed, uint32_t round, uint32_t *c0, uint32_t *c1,
+                                       uint32_t *c2, uint32_t *c3) {
+  const uint32_t k0 = (uint32_t)seed + round * 0x9E3779B9u, k1 = (uint32_t)(seed >> 32) + round * 0xBB67AE85u;
+  const uint64_t a = (uint64_t)0xD2511F53u * *c0, b = (uint64_t)0xCD9E8D57u * *c2;
+  *c0 = (uint32_t)(b >> 32) ^ *c1 ^ k0;
+  *c1 = (uint32_t)b;
+  *c2 = (uint32_t)(a >> 32) ^ *c3 ^ k1;
+  *c3 = (uint32_t)a;
+}
+
+enum { RANDOM_ROUNDS = 10 };
+
+/* Philox4x32-10: key = seed, counter = (counter, stream). */
 static inline void random_philox(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]) {
-  uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)stream,
-           c3 = (uint32_t)(stream >> 32);
-  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-    const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
-    c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-    c1 = (uint32_t)b;
-    c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-    c3 = (uint32_t)a;
-  }
-  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+  out[0] = (uint32_t)counter, out[1] = (uint32_t)(counter >> 32);
+  out[2] = (uint32_t)stream, out[3] = (uint32_t)(stream >> 32);
+  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++)
+    random_philox_round(seed, round, &out[0], &out[1], &out[2], &out[3]);
 }
 
 /* The next word of a sequence (xorshift32, Marsaglia 2003), for searches that draw in order. `*state` is not

@@ -54,9 +54,29 @@ struct resize_attributes {
   bool align_corners;
 };
 
+struct sequence_conv_attributes {
+  int64_t padding; /* rows of zeros before the sequence */
+};
+
 struct dropout_attributes {
   float probability;
   int32_t stream; /* which random stream, the same in its gradient */
+};
+
+struct attention_attributes {
+  int64_t key_heads; /* of packed queries, keys and values; 0: they are given apart */
+  bool causal;
+  int64_t window;    /* 0: none */
+  float scale;       /* of scores; 0: 1 / sqrt of the depth of a head */
+  float probability; /* of dropout of the weights */
+  int32_t stream;    /* which random stream, the same in its gradient */
+};
+
+struct rotary_attributes {
+  int64_t heads; /* that are turned, the first ones; 0: all */
+  int64_t first; /* position of the first row */
+  float base;
+  bool back; /* the other way, as the gradient is turned */
 };
 
 struct loss_attributes {
@@ -106,7 +126,10 @@ union attributes {
   struct part_attributes part;
   struct crop_attributes crop;
   struct resize_attributes resize;
+  struct sequence_conv_attributes sequence_conv;
   struct dropout_attributes dropout;
+  struct attention_attributes attention;
+  struct rotary_attributes rotary;
   struct loss_attributes loss;
   struct scalar_attributes scalar;
   struct matmul_attributes matmul;

@@ -244,7 +244,9 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   *count = 0;
   for (int32_t i = 0; own != NULL && i < row->inplace_count; i++) {
     const struct inplace_pair pair = row->inplace[i];
-    if (node_input(graph, node, pair.input) == NULL || read_twice(graph, node, pair.input)) continue;
+    if (pair.output >= node->output_count || node_input(graph, node, pair.input) == NULL ||
+        read_twice(graph, node, pair.input))
+      continue;
     int32_t position = 0;
     for (int32_t k = 0; k < pair.input; k++) position += node->inputs[k] != NO_TENSOR;
     own[(*count)++] = (struct inplace_pair){pair.output, position};

@@ -7,12 +7,21 @@ OP(CONV, conv)                                   /* x, w, [addend], [bias] -> y 
 OP(CONV_BACKWARD_DATA, conv_backward_data)       /* w, dy -> dx */
 OP(CONV_BACKWARD_WEIGHTS, conv_backward_weights) /* x, dy -> dw */
 OP(CONV_TRANSPOSED, conv_transposed)             /* x, w, [bias] -> y */
+/* sequence_convolution.c */
+OP(SEQUENCE_CONV, sequence_conv)                   /* x, w -> y */
+OP(SEQUENCE_CONV_BACKWARD, sequence_conv_backward) /* x, w, dy -> dx, [dw] */
 /* matmul.c */
 OP(LINEAR, linear)                                   /* x, w, [bias] -> y */
 OP(LINEAR_BACKWARD_DATA, linear_backward_data)       /* w, dy -> dx */
-OP(LINEAR_BACKWARD_WEIGHTS, linear_backward_weights) /* x, dy -> dw */
+OP(LINEAR_BACKWARD_WEIGHTS, linear_backward_weights) /* x, dy, [addend] -> dw */
 OP(BIAS_BACKWARD, bias_backward)                     /* dy -> dbias */
 OP(MATMUL, matmul)                                   /* a, b -> y */
+/* recurrent.c: of the times of a sequence [T, N, K] */
+OP(LSTM, lstm)                   /* gates of x, w, [h0], [c0] -> y, last c, gates */
+OP(LSTM_BACKWARD, lstm_backward) /* gates, w, [c0], [dy], [dlast c] -> dgates, [dh0], [dc0] */
+OP(GRU, gru)                     /* gates of x, w, [bias], [h0] -> y, gates */
+OP(GRU_BACKWARD, gru_backward)   /* gates, w, y, [h0], dy -> dgates of x, dgates of h, [dh0] */
+OP(RECURRENT_BACKWARD_WEIGHTS, recurrent_backward_weights) /* y, [h0], dgates, [addend] -> dw */
 /* normalise.c */
 OP(BATCH_NORM_STATISTICS, batch_norm_statistics) /* x -> mean, variance */
 OP(BATCH_NORM, batch_norm)                       /* x, mean, variance, gamma, beta -> y */
@@ -47,14 +56,17 @@ OP(RELU_MASK_BACKWARD, relu_mask_backward) /* mask, dy -> dx */
 OP(WHERE, where)                           /* mask, [x], [y] -> x where the mask is set, else y */
 OP(CAST, cast)                             /* x -> the same elements in another type */
 OP(DROPOUT, dropout)                       /* x -> y; its own gradient */
+/* gated.c */
+#define GATED(NAME, id, ...) OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x -> y; x, dy -> dx */
+#include "op/gated_list.h"
 /* shape.c */
 OP(CONCAT, concat)                   /* parts... -> y */
 OP(SLICE, slice)                     /* x, [addend] -> some of x; also concat's gradient */
-OP(SLICE_BACKWARD, slice_backward)   /* dy -> dx, 0 outside the slice */
+OP(SLICE_BACKWARD, slice_backward)   /* dy, [addend] -> dx: outside the slice the addend, or 0 */
 OP(TRANSPOSE, transpose)             /* x -> y: axes in another order; its own gradient */
 OP(EXPAND, expand)                   /* x -> y: axes of 1 made longer, times a number */
 OP(GATHER, gather)                   /* table, ids -> its rows */
-OP(GATHER_BACKWARD, gather_backward) /* ids, dy -> dtable */
+OP(GATHER_BACKWARD, gather_backward) /* ids, dy, [addend] -> dtable */
 OP(FILL, fill)                       /* -> y: one number everywhere */
 OP(LOSS_SHARE, loss_share)           /* -> [1]: the micro-batch's share of the loss */
 OP(REORDER, reorder)                 /* x -> x in another memory layout; made in lowering */
@@ -62,6 +74,10 @@ OP(REORDER, reorder)                 /* x -> x in another memory layout; made in
 OP(SUM, sum)                           /* x -> y: sums over axes, times a number */
 OP(SOFTMAX, softmax)                   /* x -> y */
 OP(SOFTMAX_BACKWARD, softmax_backward) /* y, dy -> dx */
+/* attention.c */
+OP(ATTENTION, attention)                   /* q, [k], [v], [lengths] -> y, log of the sum of exponentials */
+OP(ATTENTION_BACKWARD, attention_backward) /* q, [k], [v], [lengths], y, log sum, dy -> dq, [dk, dv] */
+OP(ROTARY, rotary)                         /* x -> y: pairs turned by their position; its own gradient */
 /* loss.c */
 #define PAIR_LOSS(NAME, id, ...)                                                                             \
   OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x, target -> loss; x, target, [dloss] -> dx */

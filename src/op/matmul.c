@@ -26,7 +26,8 @@ static neap_status infer_linear(const struct neap_graph *graph, const struct nod
 static neap_status gradient_linear(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
   if (in[2] != NO_TENSOR) TRY(GRADIENT_EMIT(g, OP_BIAS_BACKWARD, n, in[2], dy));
-  TRY(GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_WEIGHTS, n, in[1], in[0], dy));
+  const int32_t before = gradient_take(g, in[1]);
+  TRY(GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_WEIGHTS, n, in[1], in[0], dy, before));
   return GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_DATA, n, in[0], in[1], dy);
 }
 
@@ -36,9 +37,11 @@ const struct op_row op_row_linear = {
 const struct op_row op_row_linear_backward_data = {"LinearBackwardData", "gradient of a linear layer's input",
                                                    .output_count = 1, .flops = flops_linear,
                                                    .split = {2, 1, 0}};
+static const struct inplace_pair weights_inplace[] = {{0, 2}};
 const struct op_row op_row_linear_backward_weights = {
-    "LinearBackwardWeights", "gradient of a linear layer's weights", .output_count = 1, .flops = flops_linear,
-    .split = {3, 0, 1}};
+    "LinearBackwardWeights", "gradient of a linear layer's weights, added to what is there",
+    .output_count = 1,       ROW_INPLACE(weights_inplace),
+    .flops = flops_linear,   .split = {3, 0, 1}};
 const struct op_row op_row_bias_backward = {"BiasBackward", "gradient of a bias: sum by channel",
                                             .output_count = 1, .split = {1, 0, 1}};
 

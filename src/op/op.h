@@ -35,6 +35,10 @@ enum { DENSIFY_VALUES, DENSIFY_OFFSET, DENSIFY_POSITIONS };
  * step ends; the offset is marked as updated in their place, so that what reads this part comes before. */
 enum { SPARSE_VALUES, SPARSE_GRADIENT, SPARSE_SUM, SPARSE_OFFSET, SPARSE_POSITIONS };
 
+/* Slots of OP_RECURRENT_BACKWARD_WEIGHTS: the state after each time, that before the first, the gradient of
+ * what the weights gave, and what the result is added to. */
+enum { RECURRENT_Y, RECURRENT_H0, RECURRENT_GRADIENT, RECURRENT_ADDEND };
+
 /* What a gradient builder works with (src/grad drives it). */
 struct gradient {
   struct neap_graph *graph;
@@ -56,6 +60,9 @@ enum evaluation {
   EVALUATION_NONE,     /* it is left out */
   EVALUATION_RUNNING   /* batch statistics among its inputs are replaced by the running ones */
 };
+
+/* What changes in the attributes of an operator where a graph evaluates. */
+typedef void op_evaluated(union attributes *attributes);
 
 /* How a node falls into nodes over some of the rows (dimension 0) of its operands. Bit i stands for operand
  * i, all bits for any number of them; an operand that is not named is given whole to each part. Zeroed: it
@@ -83,7 +90,8 @@ struct op_row {
   const struct attribute_row *attributes;
   int32_t attribute_count;
   enum evaluation evaluation;
-  bool any_place;      /* takes elements as they lie, packed weights too: each is worked on by itself */
+  op_evaluated *evaluated; /* NULL: its attributes stay */
+  bool any_place;          /* takes elements as they lie, packed weights too: each is worked on by itself */
   bool seeds;          /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
   int32_t slots;       /* of inputs, where some are optional: graph_apply fills up what is not given */
   uint32_t statistics; /* inputs, a bit each, that are f32 whatever the type of the rest */

@@ -88,8 +88,12 @@ static neap_status infer_slice(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
+/* What has come to x by another way is the addend: where the result may lie in its place only the slice is
+ * touched. */
 static neap_status gradient_slice(struct gradient *g, const struct node *n) {
-  return GRADIENT_EMIT(g, OP_SLICE_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]]);
+  const int32_t dy = g->of[n->outputs[0]], before = gradient_take(g, n->inputs[0]);
+  if (n->inputs[1] != NO_TENSOR) TRY(gradient_add(g, n->inputs[1], dy));
+  return GRADIENT_EMIT(g, OP_SLICE_BACKWARD, n, n->inputs[0], dy, before);
 }
 
 const struct op_row op_row_slice = {"Slice",
@@ -103,9 +107,14 @@ const struct op_row op_row_slice = {"Slice",
                                     .slots = 2,
                                     .split = {3, 1, 0},
                                     .split_of = split_along_axis};
-const struct op_row op_row_slice_backward = {"SliceBackward",    "gradient of a slice: zeros around it",
-                                             .output_count = 1,  ROW_ATTRIBUTES(part_attributes),
-                                             .split = {1, 1, 0}, .split_of = split_along_axis};
+const struct op_row op_row_slice_backward = {
+    "SliceBackward",
+    "gradient of a slice, added to what is there or with zeros around it",
+    .output_count = 1,
+    ROW_INPLACE(inplace_second),
+    ROW_ATTRIBUTES(part_attributes),
+    .split = {3, 1, 0},
+    .split_of = split_along_axis};
 
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count) {
   const union attributes a = {.part = {.axis = builder_axis(b, x, axis), .first = first, .count = count}};
@@ -207,16 +216,21 @@ static neap_status infer_gather(const struct neap_graph *graph, const struct nod
   return NEAP_OK;
 }
 
+/* On top of what has come to the table already, which may be large and of which few rows change. */
 static neap_status gradient_gather(struct gradient *g, const struct node *n) {
-  return GRADIENT_EMIT(g, OP_GATHER_BACKWARD, n, n->inputs[0], n->inputs[1], g->of[n->outputs[0]]);
+  const int32_t before = gradient_take(g, n->inputs[0]);
+  return GRADIENT_EMIT(g, OP_GATHER_BACKWARD, n, n->inputs[0], n->inputs[1], g->of[n->outputs[0]], before);
 }
+
+static const struct inplace_pair gather_backward_pairs[] = {{0, 2}};
 
 const struct op_row op_row_gather = {"Gather",          "rows of a table by their numbers: embedding",
                                      "embedding",       1,
                                      infer_gather,      .gradient = gradient_gather,
                                      .split = {2, 1, 0}};
-const struct op_row op_row_gather_backward = {"GatherBackward", "gradient of gathered rows: sums by row",
-                                              .output_count = 1};
+const struct op_row op_row_gather_backward = {
+    "GatherBackward", "gradient of gathered rows: sums by row, added to what is there", .output_count = 1,
+    ROW_INPLACE(gather_backward_pairs), .slots = 3};
 
 neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids) {
   return builder_next(b, OP_GATHER, (union attributes){0}, (int32_t[]){table, ids}, 2);

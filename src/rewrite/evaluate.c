@@ -5,9 +5,10 @@ static neap_status evaluate_node(struct copy *copy, const struct node *node, con
   const enum evaluation how = node_row(node)->evaluation;
   if (node->pass == NEAP_PASS_UPDATE || how == EVALUATION_NONE) return NEAP_OK;
   if (how == EVALUATION_IDENTITY) return copy_tensor(copy, node->inputs[0], &copy->map[node->outputs[0]]);
-  if (how != EVALUATION_RUNNING) return copy_node(copy, *node);
-  const int32_t *in = node->inputs;
   struct node changed = *node;
+  if (node_row(node)->evaluated != NULL) node_row(node)->evaluated(&changed.attributes);
+  if (how != EVALUATION_RUNNING) return copy_node(copy, changed);
+  const int32_t *in = node->inputs;
   changed.inputs = (int32_t[]){in[0], running_mean[in[1]], running_variance[in[2]], in[3], in[4]};
   RETURN_IF(changed.inputs[1] < 0 || changed.inputs[2] < 0, NEAP_INTERNAL,
             "batch norm '%s' has no running statistics", node->name);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,13 @@ static void run_loss_backward(const struct cpu_kernels *k, struct buffers *b, in
   }
 #include "op/elementwise_list.h"
 
+#define GATED(NAME, id, ...)                                                                                 \
+  static void run_##id(const struct cpu_kernels *k, struct buffers *b, int64_t size) {                       \
+    k->id(9, size, b->x, b->y);                                                                              \
+    k->id##_backward(9, size, b->x, b->x + ELEMENTS / 2, b->y + 2000);                                       \
+  }
+#include "op/gated_list.h"
+
 static void run_sum(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->sum((struct sum_axes){3, {5, size, 7}, 2}, 0.5f, b->x, b->y);
   k->sum((struct sum_axes){3, {5, size, 7}, 5}, 0.5f, b->x, b->y + 2000);
@@ -123,10 +131,78 @@ static void run_row_norm(const struct cpu_kernels *k, struct buffers *b, int64_t
   k->row_norm(group, b->x, b->x + 3000, b->x + 4000, b->y + 3000, b->y + 6000, b->y + 6100);
 }
 
+/* Heads of `size` channels, for kernels of four lengths: as many sizes as there are of tiles. */
+static void run_sequence_conv(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  for (int i = 0; i < ELEMENTS; i++) b->x[i] /= 4; /* so that sums of hundreds of products are about 1 */
+  for (int dynamic = 0; dynamic < 2; dynamic++)
+    for (int i = 0; i < 4; i++) {
+      const struct sequence_conv s = {1, 7, 2 * size, 2, (int64_t[]){1, 2, 5, 8}[i], i, dynamic};
+      float *y = b->y + (2 * i + dynamic) * 8000;
+      k->sequence_conv(s, b->x, b->x + 5000, y);
+      k->sequence_conv_backward(s, b->x, b->x + 5000, b->x + 6000, y + 2000, y + 4000, b->workspace);
+    }
+}
+
 static void run_broadcast(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->divide_broadcast((struct strides){2, {9, size}, {size, 1}, {1, 0}}, b->x, b->x + 7000, b->y);
   k->subtract_broadcast((struct strides){2, {9, size}, {0, 1}, {size, 1}}, b->x, b->x + 7000, b->y + 2000);
   k->strided((struct strides){2, {size, 9}, {1, size}, {9, 1}}, 1, b->x, b->y + 4000);
+}
+
+static void run_lstm(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  float *gates = b->y, *before = b->y + 8000, *c = b->y + 10000, *y = b->y + 12000;
+  for (int i = 0; i < ELEMENTS; i++) b->y[i] = b->x[i];
+  for (int i = 0; i < 8000; i++) gates[i] *= 6;
+  k->lstm_cell(3, size, gates, c, y);
+  k->lstm_state(3, size, gates, before, c);
+  k->lstm_cell_backward(3, size, gates, before, c, b->x, b->y + 14000, b->y + 16000);
+}
+
+static void run_gru(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  float *gates = b->y, *before = b->y + 8000, *dh = b->y + 10000;
+  for (int i = 0; i < ELEMENTS; i++) b->y[i] = b->x[i];
+  for (int i = 0; i < ELEMENTS / 2; i++) b->x[i] *= 6;
+  k->gru_cell(3, size, b->x, b->x + 4000, b->x + 40000, before, gates, b->y + 12000);
+  k->gru_cell_backward(3, size, gates, before, dh, b->y + 14000, b->y + 20000);
+}
+
+static void *work(size_t bytes) {
+  void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  assert_non_null(workspace);
+  memset(workspace, 0xFF, bytes);
+  return workspace;
+}
+
+/* Heads of so many elements, in rows that leave rests of blocks. */
+static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const struct attention a = {.sequences = 1,
+                              .queries = 69,
+                              .keys = 71,
+                              .heads = 2,
+                              .key_heads = 1,
+                              .depth = size,
+                              .query_row = 2 * size,
+                              .key_row = size,
+                              .causal = true,
+                              .window = 66,
+                              .scale = 0.3f,
+                              .probability = 0.2f,
+                              .key = {3, 4}};
+  const int64_t queries = a.queries * a.query_row, keys = a.keys * a.key_row, rows = a.heads * a.queries;
+  const float *q = b->x, *key = q + queries, *v = key + keys, *dy = v + keys;
+  float *y = b->y, *log_sum = y + queries, *dq = log_sum + rows, *dk = dq + queries, *dv = dk + keys;
+  assert_true(dy + queries <= b->x + ELEMENTS && dv + keys <= b->y + ELEMENTS);
+  void *workspace = work(k->attention_workspace(a, true, omp_get_max_threads()));
+  k->attention(a, q, key, v, NULL, y, log_sum, workspace);
+  k->attention_backward(a, q, key, v, NULL, y, log_sum, dy, dq, dk, dv, workspace);
+  free(workspace);
+}
+
+static void run_rotary(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const struct rotary r = {2, 9, 3, 2 * size, 2, 5, 100, false};
+  void *workspace = work(k->rotary_workspace(r, omp_get_max_threads()));
+  k->rotary(r, b->x, b->y, workspace);
+  free(workspace);
 }
 
 static const struct {
@@ -145,10 +221,17 @@ static const struct {
     {"softmax_cross_entropy_backward", run_loss_backward},
 #define UNARY(NAME, id, ...) {#id, run_##id}, {#id "_backward", run_##id##_backward},
 #include "op/elementwise_list.h"
+#define GATED(NAME, id, ...) {#id, run_##id},
+#include "op/gated_list.h"
     {"sum", run_sum},
     {"softmax", run_softmax},
     {"row_norm", run_row_norm},
+    {"sequence_conv", run_sequence_conv},
     {"broadcast", run_broadcast},
+    {"lstm", run_lstm},
+    {"gru", run_gru},
+    {"attention", run_attention},
+    {"rotary", run_rotary},
 };
 
 static bool near(float a, float b) {

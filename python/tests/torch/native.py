@@ -151,6 +151,8 @@ OPERATORS: dict[str, list[Any]] = {
     "transpose": [Tensor, Axes],
     "gather": [Tensor, Tensor],
     "embedding": [Tensor, c_int64, c_int64],
+    **{name: [Tensor] for name in ("glu", "swiglu", "geglu")},
+    "sequence_conv": [Tensor, Tensor, c_int64],
     "matmul": [Tensor, Tensor, c_bool, c_bool],
     "concat": [Tensors, c_int, c_int],
     "slice": [Tensor, c_int, c_int64, c_int64],

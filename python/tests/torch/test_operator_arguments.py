@@ -24,6 +24,7 @@ TENSORS = {
     "cube": (native.F32, [4, 5, 6]),
     "matrix": (native.F32, [4, 5]),
     "wide": (native.F32, [4, 7]),
+    "taps": (native.F32, [3, 5]),
     "line": (native.F32, [7]),
     "weights": (native.F32, [4]),
     "numbers": (native.I32, [2, 6, 8, 10]),
@@ -84,6 +85,7 @@ ALLOWED = [
     call("dropout", "image", 0.5), call("softmax_cross_entropy", "matrix", "ids", 0), call("softmax_cross_entropy_ignoring", "matrix", "ids", 0, 1),
     call("mse_loss", "image", "image"), call("l1_loss", "image", "image"), call("smooth_l1_loss", "image", "image", 1),
     call("binary_cross_entropy", "image", "image"),
+    call("sequence_conv", "cube", "taps", 4), call("glu", "image"), call("swiglu", "image"), call("geglu", "image"),
 ]  # fmt: skip
 
 REFUSED = [
@@ -156,6 +158,9 @@ REFUSED = [
     call("transpose", "numbers", None), call("transpose", "image", [0, 1, 2, -(2**31)]),
     call("gather", "matrix", "line"), call("gather", "cube", "ids"), call("gather", "numbers", "ids"), call("gather", "matrix", "mask"),
     call("gather", "matrix", "deep"),
+    call("glu", "matrix"), call("swiglu", "matrix"), call("geglu", "matrix"), call("glu", "numbers"),
+    call("sequence_conv", "cube", "taps", 5), call("sequence_conv", "cube", "taps", -1), call("sequence_conv", "cube", "matrix", 0),
+    call("sequence_conv", "cube", "cube", 0), call("sequence_conv", "cube", "image", 0), call("sequence_conv", "matrix", "taps", 0),
     call("embedding", "line", 5, 3), call("embedding", "ids", 0, 3), call("embedding", "ids", 5, -3),
     call("embedding", "ids", HUGE, HUGE), call("embedding", "ids", HUGE, 1), call("embedding", "deep", 5, 3),
     call("matmul", "matrix", "matrix", False, False), call("matmul", "line", "matrix", False, False),

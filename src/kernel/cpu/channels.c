@@ -88,10 +88,17 @@ static neap_status run_slice_backward(const struct kernel *kernel, void *const *
                                       void *workspace, const struct run_context *context) {
   (void)workspace, (void)context;
   const struct part_attributes *a = &kernel_node(kernel)->attributes.part;
+  const struct cpu_kernels *k = cpu_kernel(kernel)->kernels;
   const struct channel_rows r = rows_of(cpu_kernel(kernel)->a, a->first, a->count);
-  memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(float));
-  cpu_kernel(kernel)->kernels->copy_rows(r.rows, r.length, in[0], r.length, (float *)out[0] + r.first,
-                                         r.stride);
+  const int64_t elements = kernel_output(kernel, 0)->elements;
+  float *dx = out[0], *slice = dx + r.first;
+  if (in[1] == NULL) {
+    memset(dx, 0, (size_t)elements * sizeof *dx);
+    k->copy_rows(r.rows, r.length, in[0], r.length, slice, r.stride);
+    return NEAP_OK;
+  }
+  if (in[1] != out[0]) k->copy_rows(1, elements, in[1], elements, dx, elements);
+  k->add_rows(r.rows, r.length, in[0], r.length, slice, slice, r.stride);
   return NEAP_OK;
 }
 

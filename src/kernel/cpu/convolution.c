@@ -256,11 +256,31 @@ neap_status prepare_linear_backward_data(void *state, const struct neap_graph *g
                          (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0]});
 }
 
+/* dw = addend + dy^T x. A part of the rows but the first is given no addend. */
+static neap_status run_linear_backward_weights(const struct kernel *kernel, void *const *in, void *const *out,
+                                               void *workspace, const struct run_context *context) {
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  const int64_t count = kernel_output(kernel, 0)->elements;
+  if (in[2] == NULL) return run_product_swapped(kernel, in, out, workspace, context);
+  if (in[2] != out[0]) k->kernels->copy_rows(1, count, in[2], count, out[0], count);
+  return dnn_run(k->adding,
+                 &(struct dnn_operands){.a = in[1], .b = in[0], .c = out[0], .scratchpad = workspace});
+}
+
 neap_status prepare_linear_backward_weights(void *state, const struct neap_graph *graph,
                                             const struct node *node, struct preparation *p) {
+  struct cpu *cpu = state;
+  struct cpu_kernel kernel = {0};
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  const struct dnn_matmul m = {.m = dy->dims[1], .n = x->dims[1], .k = x->dims[0], .a_transposed = true};
-  return prepare_product(state, node, p, run_product_swapped, m);
+  struct dnn_matmul m = {.m = dy->dims[1], .n = x->dims[1], .k = x->dims[0], .a_transposed = true};
+  if (node_input(graph, node, 2) == NULL) return prepare_product(cpu, node, p, run_product_swapped, m);
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
+  m.addend = true;
+  TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.adding));
+  const uint64_t plain = dnn_scratchpad_bytes(kernel.primitive), adding = dnn_scratchpad_bytes(kernel.adding);
+  p->workspace = plain > adding ? plain : adding;
+  return cpu_finish(cpu, p, run_linear_backward_weights, kernel);
 }
 
 /* ---- Batches of products ---- */

@@ -214,6 +214,7 @@ static const bool takes_storage[OP_COUNT] = {
     [OP_CAST] = true,
     [OP_REORDER] = true,
     [OP_GATHER] = true,
+    [OP_GATHER_BACKWARD] = true,
     [OP_BATCH_NORM_STATISTICS] = true,
     [OP_BATCH_NORM] = true,
     [OP_BATCH_NORM_BACKWARD] = true,
@@ -221,6 +222,11 @@ static const bool takes_storage[OP_COUNT] = {
     [OP_ACCUMULATE_SPARSE] = true,
     [OP_LINEAR_CROSS_ENTROPY] = true,
     [OP_LINEAR_CROSS_ENTROPY_BACKWARD] = true,
+    [OP_LSTM] = true,
+    [OP_LSTM_BACKWARD] = true,
+    [OP_GRU] = true,
+    [OP_GRU_BACKWARD] = true,
+    [OP_RECURRENT_BACKWARD_WEIGHTS] = true,
 };
 
 static const struct tensor *operand(const struct neap_graph *graph, const struct node *node, int32_t i) {

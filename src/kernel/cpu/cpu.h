@@ -28,15 +28,18 @@ static inline int64_t chunk_images(int64_t images, uint64_t workspace) {
 }
 
 struct split_kernel;
+struct recurrent_kernel;
 
 /* The state of a kernel. */
 struct cpu_kernel {
   const struct cpu_kernels *kernels;
   const struct dnn_primitive *primitive; /* NULL: a kernel of our own */
+  const struct dnn_primitive *adding;    /* the same, which adds to what the result's memory holds */
   struct activation a, b;                /* of the operator's main tensors */
   uint64_t count;                        /* elements of a variable, as it lies in memory */
   struct strides strides;                /* of operands in row-major order */
   const struct split_kernel *split;      /* of a node that runs in parts */
+  const struct recurrent_kernel *recurrent;
 };
 
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,

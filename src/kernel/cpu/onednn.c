@@ -36,6 +36,7 @@ struct dnn_primitive {
   int kind;
   struct dnn_convolution convolution;
   struct dnn_matmul matmul;
+  struct dnn_inner_product inner_product;
   const struct dnn_layout *from, *to;
 };
 
@@ -46,7 +47,7 @@ struct dnn {
   VECTOR(struct dnn_primitive *) primitives;
 };
 
-enum kind { KIND_CONVOLUTION, KIND_MATMUL, KIND_REORDER };
+enum kind { KIND_CONVOLUTION, KIND_MATMUL, KIND_INNER_PRODUCT, KIND_REORDER };
 
 #define DNN(call)                                                                                            \
   do {                                                                                                       \
@@ -397,14 +398,19 @@ static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) 
   return same;
 }
 
+static bool same_inner_product(const struct dnn_inner_product *a, const struct dnn_inner_product *b) {
+  return a->pass == b->pass && a->rows == b->rows && a->outputs == b->outputs && a->inputs == b->inputs &&
+         a->addend == b->addend;
+}
+
 static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primitive *key) {
   for (size_t i = 0; i < dnn->primitives.count; i++) {
     struct dnn_primitive *p = dnn->primitives.data[i];
     const struct dnn_convolution *a = &p->convolution, *b = &key->convolution;
     if (p->kind == key->kind && p->from == key->from && p->to == key->to &&
-        same_matmul(&p->matmul, &key->matmul) && a->pass == b->pass && a->plain == b->plain &&
-        a->winograd == b->winograd && a->bias == b->bias && a->addend == b->addend &&
-        memcmp(a->source, b->source, sizeof a->source) == 0 &&
+        same_matmul(&p->matmul, &key->matmul) && same_inner_product(&p->inner_product, &key->inner_product) &&
+        a->pass == b->pass && a->plain == b->plain && a->winograd == b->winograd && a->bias == b->bias &&
+        a->addend == b->addend && memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->stride == b->stride &&
         memcmp(a->padding, b->padding, sizeof a->padding) == 0 && a->dilation == b->dilation &&
@@ -523,6 +529,74 @@ neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const s
 #if DNN_3
   while (made > 0) dnnl_memory_desc_destroy(md[--made]);
 #endif
+  return keep_primitive(dnn, p, status, out);
+}
+
+/* ---- Inner products ---- */
+
+static dnnl_status_t describe_inner_product(struct dnn *dnn, enum dnn_pass pass, queried x, queried w,
+                                            queried y, const_dnnl_primitive_attr_t attributes,
+                                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd) {
+#if DNN_3
+  if (pass == DNN_FORWARD)
+    return dnnl_inner_product_forward_primitive_desc_create(pd, dnn->engine, dnnl_forward_training, x, w,
+                                                            NULL, y, attributes);
+  return dnnl_inner_product_backward_data_primitive_desc_create(pd, dnn->engine, x, w, y, hint, attributes);
+#else
+  dnnl_inner_product_desc_t d;
+  const dnnl_status_t status =
+      pass == DNN_FORWARD ? dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, x, w, NULL, y)
+                          : dnnl_inner_product_backward_data_desc_init(&d, x, w, y);
+  return status == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, hint) : status;
+#endif
+}
+
+/* Everything between the layouts and the finished primitive; the caller frees what is set. */
+static neap_status build_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
+                                       struct dnn_primitive *p, dnnl_primitive_attr_t *attributes,
+                                       dnnl_primitive_desc_t *hint, dnnl_primitive_desc_t *pd) {
+  const struct dnn_layout *x, *y;
+  TRY(dnn_layout_row_major(dnn, 2, (int64_t[]){i->rows, i->inputs}, &x));
+  TRY(dnn_layout_row_major(dnn, 2, (int64_t[]){i->rows, i->outputs}, &y));
+  dnnl_memory_desc_t any;
+  TRY(describe_tag(2, (int64_t[]){i->outputs, i->inputs}, dnnl_format_tag_any, &any));
+#if DNN_3
+  const queried open = any;
+#else
+  const queried open = &any;
+#endif
+  neap_status made = make_attributes(i->addend, attributes);
+  dnnl_status_t status = dnnl_success;
+  if (made == NEAP_OK && i->pass != DNN_FORWARD)
+    status = describe_inner_product(dnn, DNN_FORWARD, x->md, open, y->md, NULL, NULL, hint);
+  if (made == NEAP_OK && status == dnnl_success)
+    status = describe_inner_product(dnn, i->pass, x->md, open, y->md, *attributes, *hint, pd);
+#if DNN_3
+  dnnl_memory_desc_destroy(any);
+#endif
+  TRY(made);
+  RETURN_IF(status != dnnl_success, map_status(status), "oneDNN has no such inner product (status %d)",
+            (int)status);
+  const bool back = i->pass != DNN_FORWARD;
+  const int arguments[] = {back ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,
+                           back ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, 0};
+  TRY(keep_layout(dnn, query(*pd, DNNL_ARG_WEIGHTS), &p->weights));
+  return finish(dnn, p, *pd, arguments);
+}
+
+neap_status dnn_make_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
+                                   const struct dnn_primitive **out) {
+  struct dnn_primitive *p;
+  neap_status status;
+  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_INNER_PRODUCT, .inner_product = *i}, &p, out,
+                    &status))
+    return status;
+  dnnl_primitive_attr_t attributes = NULL;
+  dnnl_primitive_desc_t hint = NULL, pd = NULL;
+  status = build_inner_product(dnn, i, p, &attributes, &hint, &pd);
+  if (pd != NULL) dnnl_primitive_desc_destroy(pd);
+  if (hint != NULL) dnnl_primitive_desc_destroy(hint);
+  if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
   return keep_primitive(dnn, p, status, out);
 }
 

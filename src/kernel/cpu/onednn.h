@@ -51,7 +51,8 @@ neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *
 const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive);
 
 /* c [batch..., m, n] = a [batch..., m, k] b [batch..., k, n] (+ bias [n]); a and b may be stored transposed,
- * all are dense. A dimension of the batch may be 1 in one of the two. */
+ * all are dense. A dimension of the batch may be 1 in one of the two. With an addend the result is added to
+ * what c holds. */
 enum { DNN_BATCH_LIMIT = 6 };
 struct dnn_matmul {
   int32_t batch_rank;
@@ -61,6 +62,17 @@ struct dnn_matmul {
   bool addend; /* the product is added to what c holds */
 };
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out);
+
+/* y [rows, outputs] = x [rows, inputs] w^T with w [outputs, inputs] packed as the primitive likes
+ * (dnn_weights), added to what y holds with an addend; or, backward by data, x = y w. x and y are dense. */
+struct dnn_inner_product {
+  enum dnn_pass pass; /* forward or backward by data */
+  int64_t rows, outputs, inputs;
+  bool addend; /* forward only */
+};
+neap_status dnn_make_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
+                                   const struct dnn_primitive **out);
+
 neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
                              const struct dnn_primitive **out);
 
@@ -69,7 +81,7 @@ void dnn_describe(const struct dnn_primitive *primitive, char *text,
                   size_t size); /* that, and the version of oneDNN */
 
 /* Operands by role. Convolution: a = source or its gradient, b = weights or their gradient, c = destination
- * or its gradient; matmul: a, b, c; reorder: a to c. */
+ * or its gradient; inner product: x, w, y; matmul: a, b, c; reorder: a to c. */
 struct dnn_operands {
   void *a, *b, *c, *bias, *scratchpad;
 };

@@ -3,13 +3,14 @@
  * A part is a node of its own, in a graph of its own, whose operands are f32 and have fewer rows. Its kernel
  * is the operator's. Before a part runs, its rows of operands of 16 bits are converted into the workspace;
  * after it, what it made is converted back. What all parts read, such as weights, is converted once. What
- * they give sums of, such as gradients of weights, is added up in f32. */
+ * they give sums of, such as gradients of weights, is added up in f32; what such a sum begins with, an input
+ * that it may lie in place of, is given to the first part alone. */
 #include <string.h>
 
 #include "kernel/cpu/cpu.h"
 #include "kernel/random_stream.h"
 
-enum how { WHOLE, CUT, SUMMED };
+enum how { WHOLE, CUT, SUMMED, FIRST };
 
 struct part_operand { /* of a node that runs in parts */
   enum how how;
@@ -52,6 +53,7 @@ static float *buffer_of(const struct running *r, const struct part_operand *o) {
 static void *give(const struct running *r, const struct part_operand *o, void *data) {
   if (o->how == SUMMED)
     return r->part > 0 ? r->work + o->share : o->converted ? (void *)buffer_of(r, o) : data;
+  if (o->how == FIRST && r->part > 0) return NULL;
   if (o->converted) return buffer_of(r, o);
   return o->how == CUT ? place(data, o->dtype, r->part * o->stored[0]) : data;
 }
@@ -151,7 +153,14 @@ static const struct tensor *operand_of(const struct splitting *s, int32_t i) {
 
 static enum how how_of(const struct splitting *s, int32_t i) {
   const int32_t output = i - s->node->input_count;
-  if (output < 0) return named(s->split.inputs, i) ? CUT : WHOLE;
+  if (output < 0 && named(s->split.inputs, i)) return CUT;
+  if (output < 0) {
+    for (int32_t k = 0; k < node_row(s->node)->inplace_count; k++) {
+      const struct inplace_pair pair = node_row(s->node)->inplace[k];
+      if (pair.input == i && named(s->split.sums, pair.output)) return FIRST;
+    }
+    return WHOLE;
+  }
   return named(s->split.outputs, output) ? CUT : named(s->split.sums, output) ? SUMMED : WHOLE;
 }
 
@@ -240,9 +249,8 @@ static bool rows_lie_apart(const struct splitting *s, const struct memory_format
   }
   for (int32_t k = 0; k < node_row(s->node)->inplace_count; k++) {
     const struct inplace_pair pair = node_row(s->node)->inplace[k];
-    if (node_input(s->graph, s->node, pair.input) != NULL &&
-        how_of(s, pair.input) != how_of(s, s->node->input_count + pair.output))
-      return false;
+    const enum how input = how_of(s, pair.input), output = how_of(s, s->node->input_count + pair.output);
+    if (node_input(s->graph, s->node, pair.input) != NULL && input != output && input != FIRST) return false;
   }
   return true;
 }

@@ -109,6 +109,33 @@ PREPARE(prepare_where) {
                            (struct cpu_kernel){.strides = broadcast_strides(mask, y, y)});
 }
 
+/* ---- Two halves ---- */
+
+#define GATED(NAME, id, ...)                                                                                 \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    const struct tensor *y = kernel_output(kernel, 0);                                                       \
+    const int64_t width = y->dims[y->rank - 1];                                                              \
+    K->id(y->elements / width, width, in[0], out[0]);                                                        \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id) {                                                                                    \
+    (void)graph;                                                                                             \
+    return prepare_row_major(state, node, p, run_##id, (struct cpu_kernel){0});                              \
+  }                                                                                                          \
+  RUN(run_##id##_backward) {                                                                                 \
+    UNUSED;                                                                                                  \
+    const struct tensor *dy = kernel_input(kernel, 1);                                                       \
+    const int64_t width = dy->dims[dy->rank - 1];                                                            \
+    K->id##_backward(dy->elements / width, width, in[0], in[1], out[0]);                                     \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  PREPARE(prepare_##id##_backward) {                                                                         \
+    (void)graph;                                                                                             \
+    return prepare_row_major(state, node, p, run_##id##_backward, (struct cpu_kernel){0});                   \
+  }
+#include "op/gated_list.h"
+
 /* ---- Other orders ---- */
 
 RUN(run_transpose) {
@@ -174,12 +201,14 @@ PREPARE(prepare_gather) {
 RUN(run_gather_backward) {
   UNUSED;
   const struct tensor *table = kernel_output(kernel, 0);
-  K->gather_backward(table->dims[0], table->dims[1], kernel_input(kernel, 0)->elements, in[0], in[1], out[0]);
+  K->gather_backward(storage_of(table->dtype), table->dims[0], table->dims[1],
+                     kernel_input(kernel, 0)->elements, in[0], in[1], in[2], out[0], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_gather_backward) {
-  (void)graph;
-  return prepare_row_major(state, node, p, run_gather_backward, (struct cpu_kernel){0});
+  const struct cpu *cpu = state;
+  p->workspace = cpu->kernels->gather_workspace(node_input(graph, node, 0)->elements);
+  return prepare_row_major(cpu, node, p, run_gather_backward, (struct cpu_kernel){0});
 }
 
 /* ---- Along axes ---- */

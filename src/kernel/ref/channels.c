@@ -50,13 +50,13 @@ RUN(run_slice_backward) {
   UNUSED;
   const struct part_attributes *p = &ATTRIBUTES->part;
   const struct axis whole = axis_of(kernel_output(kernel, 0), p->axis);
-  const double *dy = in[0];
+  const double *dy = in[0], *addend = in[1];
   double *dx = out[0];
-  memset(dx, 0, (size_t)kernel_output(kernel, 0)->elements * sizeof *dx);
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = addend != NULL ? addend[i] : 0;
   FOR(o, whole.outer)
   FOR(c, p->count)
   FOR(i, whole.inner)
-  dx[(o * whole.count + p->first + c) * whole.inner + i] = dy[(o * p->count + c) * whole.inner + i];
+  dx[(o * whole.count + p->first + c) * whole.inner + i] += dy[(o * p->count + c) * whole.inner + i];
   return NEAP_OK;
 }
 

@@ -127,10 +127,10 @@ RUN(run_linear_backward_data) {
 RUN(run_linear_backward_weights) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
-  const double *a = in[0], *b = in[1];
+  const double *a = in[0], *b = in[1], *addend = in[2];
   double *dw = out[0];
   FOR(o, dy.c) FOR(k, x.c) {
-    double sum = 0;
+    double sum = addend != NULL ? addend[o * x.c + k] : 0;
     FOR(n, x.n) sum += b[n * dy.c + o] * a[n * x.c + k];
     dw[o * x.c + k] = sum;
   }
@@ -706,14 +706,23 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
   snprintf(text, size, "reference");
 }
 
+/* For a row: its states and their gradients (recurrent.c), given the gates [times, N, 4 width]. */
+static uint64_t recurrent_workspace(const struct tensor *gates) {
+  return (uint64_t)((gates->dims[0] + 3) * (gates->dims[2] / 4)) * sizeof(double);
+}
+
 /* Every operator takes and gives rows in row-major order; what works on all channels of a pixel at once, and
- * in place, keeps two rows of them. */
+ * in place, keeps two rows of them, and attention its gradients. */
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   (void)state;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   if (node->op == OP_LOCAL_RESPONSE_NORM || node->op == OP_LOCAL_RESPONSE_NORM_BACKWARD)
     p->workspace = 2 * (uint64_t)graph->tensors.data[node->inputs[0]].dims[1] * sizeof(double);
+  if (node->op == OP_LSTM_BACKWARD || node->op == OP_GRU_BACKWARD)
+    p->workspace = recurrent_workspace(node_input(graph, node, 0));
+  for (int32_t i = 0; node->op == OP_ATTENTION_BACKWARD && i < node->output_count; i++)
+    p->workspace += (uint64_t)graph->tensors.data[node->outputs[i]].elements * sizeof(double);
   p->run = runs[node->op];
   return NEAP_OK;
 }

@@ -43,6 +43,35 @@ RUN(run_where) {
   return NEAP_OK;
 }
 
+/* ---- Two halves ---- */
+
+#define GATED(NAME, id, text, about, value, slope_a, slope_b)                                                \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    const struct tensor *t = kernel_output(kernel, 0);                                                       \
+    const int64_t width = t->dims[t->rank - 1];                                                              \
+    FOR(i, t->elements) {                                                                                    \
+      const double *halves = (const double *)in[0] + i / width * 2 * width;                                  \
+      const real a = halves[i % width], b = halves[width + i % width];                                       \
+      ((double *)out[0])[i] = value;                                                                         \
+    }                                                                                                        \
+    return NEAP_OK;                                                                                          \
+  }                                                                                                          \
+  RUN(run_##id##_backward) {                                                                                 \
+    UNUSED;                                                                                                  \
+    const struct tensor *t = kernel_input(kernel, 1);                                                        \
+    const int64_t width = t->dims[t->rank - 1];                                                              \
+    FOR(i, t->elements) {                                                                                    \
+      const int64_t at = i / width * 2 * width + i % width;                                                  \
+      const real a = ((const double *)in[0])[at], b = ((const double *)in[0])[at + width],                   \
+                 dy = ((const double *)in[1])[i];                                                            \
+      ((double *)out[0])[at] = slope_a;                                                                      \
+      ((double *)out[0])[at + width] = slope_b;                                                              \
+    }                                                                                                        \
+    return NEAP_OK;                                                                                          \
+  }
+#include "op/gated_list.h"
+
 /* ---- Other orders ---- */
 
 RUN(run_transpose) {
@@ -101,7 +130,10 @@ RUN(run_gather_backward) {
   const struct tensor *table = kernel_output(kernel, 0);
   const int64_t width = table->dims[1];
   double *sums = out[0];
-  memset(sums, 0, (size_t)table->elements * sizeof *sums);
+  if (in[2] == NULL)
+    memset(sums, 0, (size_t)table->elements * sizeof *sums);
+  else
+    memmove(sums, in[2], (size_t)table->elements * sizeof *sums);
   FOR(i, kernel_input(kernel, 1)->elements) {
     const int32_t row = ((const int32_t *)in[0])[i / width];
     if (row >= 0 && row < table->dims[0]) sums[row * width + i % width] += ((const double *)in[1])[i];

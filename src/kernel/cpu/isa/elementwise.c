@@ -39,6 +39,28 @@ typedef float real;
   }
 #include "op/elementwise_list.h"
 
+/* ---- Two halves of rows: op/gated_list.h ---- */
+
+#define FOR_HALVES                                                                                           \
+  _Pragma("omp parallel for if (rows * width >= PARALLEL_FROM)") for (int64_t r = 0; r < rows; r++)          \
+      _Pragma("omp simd") for (int64_t i = 0; i < width; i++)
+
+#define GATED(NAME, id, text, about, value, slope_a, slope_b)                                                \
+  void ISA(id)(int64_t rows, int64_t width, const float *x, float *y) {                                      \
+    FOR_HALVES {                                                                                             \
+      const real a = x[2 * r * width + i], b = x[(2 * r + 1) * width + i];                                   \
+      y[r * width + i] = value;                                                                              \
+    }                                                                                                        \
+  }                                                                                                          \
+  void ISA(id##_backward)(int64_t rows, int64_t width, const float *x, const float *given, float *dx) {      \
+    FOR_HALVES {                                                                                             \
+      const real a = x[2 * r * width + i], b = x[(2 * r + 1) * width + i], dy = given[r * width + i];        \
+      dx[2 * r * width + i] = slope_a;                                                                       \
+      dx[(2 * r + 1) * width + i] = slope_b;                                                                 \
+    }                                                                                                        \
+  }
+#include "op/gated_list.h"
+
 /* ---- Two tensors ---- */
 
 /* Runs `statement` over a row of `length` elements, whose operands are a step of dx and dy apart; common

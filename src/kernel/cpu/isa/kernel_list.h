@@ -16,6 +16,11 @@ KERNEL(void, narrow_randomly,
   KERNEL(void, id, (int64_t count, struct scalars s, const float *x, float *y))                              \
   KERNEL(void, id##_backward,                                                                                \
          (int64_t count, struct scalars s, const float *kept, const float *dy, float *dx))
+/* Gated activations (op/gated_list.h) of rows of 2 width elements; gradients in place of x. */
+#define GATED(NAME, id, ...)                                                                                 \
+  KERNEL(void, id, (int64_t rows, int64_t width, const float *x, float *y))                                  \
+  KERNEL(void, id##_backward, (int64_t rows, int64_t width, const float *x, const float *dy, float *dx))
+#include "op/gated_list.h"
 /* Operators of two tensors: of equal shapes, in place of either; and with one of them broadcast. */
 #define BINARY(NAME, id, ...)                                                                                \
   KERNEL(void, id, (int64_t count, const float *x, const float *y, float *z))                                \
@@ -221,9 +226,58 @@ KERNEL(void, row_norm_backward,
        (struct row_norm n, const float *x, const float *dy, const float *mean, const float *inverse,
         const float *gamma, float *dx, float *dgamma, float *dbeta, void *workspace))
 KERNEL(size_t, row_norm_workspace, (struct row_norm n))
-/* y[i] = table[ids[i]], 0 where that is no row; dtable: sums of dy by row, in the order of ids. */
+/* y[t, c] = sum over k of w[h, k] x[t + k - padding, c] of the head h of channel c; rows outside are 0. */
+KERNEL(void, sequence_conv, (struct sequence_conv s, const float *x, const float *w, float *y))
+/* dx in place of x. dw NULL: not made. `workspace`: sequence_conv_workspace bytes. */
+KERNEL(void, sequence_conv_backward,
+       (struct sequence_conv s, const float *x, const float *w, const float *dy, float *dx, float *dw,
+        void *workspace))
+KERNEL(size_t, sequence_conv_workspace, (struct sequence_conv s))
+/* The cells of recurrent layers, for the rows of one time. gates: [rows, 4 width].
+ * LSTM: the gates i, f, g, o activated in place; c = f c + i g, in place; y = o tanh c. */
+KERNEL(void, lstm_cell, (int64_t rows, int64_t width, float *gates, float *c, float *y))
+/* c alone, from activated gates and the c before, as lstm_cell computes it. */
+KERNEL(void, lstm_state, (int64_t rows, int64_t width, const float *gates, const float *before, float *c))
+/* From the gradients dh of y and dc of c: dgates, before the activations, in place of gates; dc becomes that
+ * of the c before. */
+KERNEL(void, lstm_cell_backward,
+       (int64_t rows, int64_t width, const float *gates, const float *before, const float *c, const float *dh,
+        float *dc, float *dgates))
+/* GRU: p = product + bias [3 width], beside gates_x [rows, 3 width]; r, z = sigmoid(x + p), n = tanh(x + r
+ * p); y = (1 - z) n + z before, in place of before. gates: r, z, n and the p of n. */
+KERNEL(void, gru_cell,
+       (int64_t rows, int64_t width, const float *gates_x, const float *product, const float *bias,
+        const float *before, float *gates, float *y))
+/* Gradients of x and p above, [rows, 3 width] each, from dh of y; dh becomes that of `before` but for what
+ * comes through p. */
+KERNEL(void, gru_cell_backward,
+       (int64_t rows, int64_t width, const float *gates, const float *before, float *dh, float *dgates_x,
+        float *dgates_h))
+/* y[i] = table[ids[i]], 0 where that is no row. */
 KERNEL(void, gather,
        (enum storage storage, int64_t rows, int64_t width, int64_t count, const void *table,
         const int32_t *ids, void *y))
+/* dtable: sums of dy by row, in f32 in the order of ids, then added to the addend (NULL: 0) and stored; in
+ * place of the addend. `workspace`: gather_workspace bytes. */
 KERNEL(void, gather_backward,
-       (int64_t rows, int64_t width, int64_t count, const int32_t *ids, const float *dy, float *dtable))
+       (enum storage storage, int64_t rows, int64_t width, int64_t count, const int32_t *ids, const void *dy,
+        const void *addend, void *dtable, void *workspace))
+KERNEL(size_t, gather_workspace, (int64_t count))
+/* Attention over blocks of keys: y [sequences, queries, heads, depth] and the logarithm of the sum of the
+ * exponentials of a query's scores, [sequences, heads, queries]; -infinity where it sees no key. `lengths`
+ * may be NULL. Elements of keys and values that no query of a block can see are not read. */
+KERNEL(void, attention,
+       (struct attention a, const float *q, const float *k, const float *v, const int32_t *lengths, float *y,
+        float *log_sum, void *workspace))
+/* Its gradients. dq in place of dy, y or q, dk of k, dv of v; also where q, k and v are parts of one tensor.
+ */
+KERNEL(void, attention_backward,
+       (struct attention a, const float *q, const float *k, const float *v, const int32_t *lengths,
+        const float *y, const float *log_sum, const float *dy, float *dq, float *dk, float *dv,
+        void *workspace))
+/* Bytes of workspace of each of the two. */
+KERNEL(size_t, attention_workspace, (struct attention a, bool backward, int threads))
+/* Pairs of elements of the first `turned` heads turned by the angles of their row; in place. `workspace`:
+ * rotary_workspace bytes. */
+KERNEL(void, rotary, (struct rotary r, const float *x, float *y, void *workspace))
+KERNEL(size_t, rotary_workspace, (struct rotary r, int threads))

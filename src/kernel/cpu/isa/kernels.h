@@ -86,9 +86,31 @@ struct row_norm { /* as struct row_norm_attributes (graph/attributes.h) */
   bool centred;
 };
 
+/* Attention (neap_attention). Operands are [sequences, rows, heads, depth], rows of which lie `query_row` and
+ * `key_row` elements apart: those of q, dq and of k, v, dk, dv. */
+struct attention {
+  int64_t sequences, queries, keys, heads, key_heads, depth, query_row, key_row;
+  bool causal;
+  int64_t window; /* 0: none; at most queries + keys */
+  float scale, probability;
+  struct random_key key;
+  int64_t first; /* of the sequences, among those that dropout counts */
+};
+
+struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
+  int64_t sequences, rows, heads, depth, turned, first;
+  float base;
+  bool back;
+};
+
 struct labelled { /* rows of logits that have labels */
   int64_t rows, classes, ignored;
   float smoothing;
+};
+
+struct sequence_conv { /* of x [sequences, times, channels] */
+  int64_t sequences, times, channels, heads, taps, padding;
+  bool dynamic; /* w [sequences, times, heads, taps]; else [heads, taps] */
 };
 
 struct cpu_kernels {

@@ -6,7 +6,44 @@
 
 /* ---- Softmax ---- */
 
+/* Lines along the axis that are shorter than a few vectors are worked on side by side, some at a time. */
+enum { SHORT_LINE = 64, LINES = 16 };
+
+/* `lines` of them from number `first` on, counted as [outer, inner]. */
+static void softmax_of_lines(int64_t count, int64_t inner, int64_t first, int64_t lines, const float *x,
+                             float *y) {
+  float e[SHORT_LINE][LINES], highest[LINES], scale[LINES];
+  double sums[LINES] = {0};
+  for (int64_t l = 0; l < LINES; l++) {
+    const int64_t line = first + (l < lines ? l : 0);
+    const float *from = x + line / inner * count * inner + line % inner;
+    for (int64_t i = 0; i < count; i++) e[i][l] = from[i * inner];
+  }
+  memcpy(highest, e[0], sizeof highest);
+  for (int64_t i = 1; i < count; i++)
+#pragma omp simd
+    for (int l = 0; l < LINES; l++) highest[l] = e[i][l] > highest[l] ? e[i][l] : highest[l];
+  for (int64_t i = 0; i < count; i++)
+#pragma omp simd
+    for (int l = 0; l < LINES; l++) {
+      e[i][l] = exponential(e[i][l] - highest[l]);
+      sums[l] += (double)e[i][l];
+    }
+  for (int l = 0; l < LINES; l++) scale[l] = (float)(1 / sums[l]);
+  for (int64_t l = 0; l < lines; l++) {
+    float *to = y + (first + l) / inner * count * inner + (first + l) % inner;
+    for (int64_t i = 0; i < count; i++) to[i * inner] = e[i][l] * scale[l];
+  }
+}
+
 void ISA(softmax)(int64_t outer, int64_t count, int64_t inner, const float *x, float *y) {
+  if (count <= SHORT_LINE) {
+    const int64_t lines = outer * inner;
+#pragma omp parallel for if (lines * count >= PARALLEL_FROM)
+    for (int64_t first = 0; first < lines; first += LINES)
+      softmax_of_lines(count, inner, first, lines - first < LINES ? lines - first : LINES, x, y);
+    return;
+  }
 #pragma omp parallel for collapse(2) if (outer * count * inner >= PARALLEL_FROM)
   for (int64_t o = 0; o < outer; o++)
     for (int64_t k = 0; k < inner; k++) {

@@ -150,19 +150,89 @@ void ISA(gather)(enum storage storage, int64_t rows, int64_t width, int64_t coun
   }
 }
 
-/* A thread has rows of its own, and looks through all numbers for them. */
-void ISA(gather_backward)(int64_t rows, int64_t width, int64_t count, const int32_t *ids, const float *dy,
-                          float *dtable) {
-#pragma omp parallel if (count * width >= PARALLEL_FROM)
-  {
-    const struct range mine = part_of(rows, omp_get_thread_num(), omp_get_num_threads());
-    memset(dtable + mine.begin * width, 0, (size_t)((mine.end - mine.begin) * width) * sizeof *dtable);
-    for (int64_t i = 0; i < count; i++) {
-      if (ids[i] < mine.begin || ids[i] >= mine.end) continue;
-      float *to = dtable + ids[i] * width;
-      const float *from = dy + i * width;
-#pragma omp simd
-      for (int64_t k = 0; k < width; k++) to[k] += from[k];
+/* Gradient of gathered rows: numbers are sorted, so that what a row is the sum of stands together. */
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, GATHER_WIDTH = 128 /* elements of a row done at once */ };
+
+struct places {
+  int64_t *sorted, *other; /* [count] each */
+  int64_t count;
+};
+
+size_t ISA(gather_workspace)(int64_t count) { return (size_t)(2 * count) * sizeof(int64_t); }
+
+/* The places of the numbers that are rows by these rows, those of one row in their order: by the digits of
+ * the numbers from the last one on, each time into the other list. */
+static struct places sort_places(int64_t rows, int64_t count, const int32_t *ids, int64_t *workspace) {
+  struct places p = {workspace, workspace + count, 0};
+  for (int64_t i = 0; i < count; i++)
+    if (ids[i] >= 0 && ids[i] < rows) p.sorted[p.count++] = i;
+  for (int shift = 0; (rows - 1) >> shift > 0; shift += DIGIT_BITS) {
+    int64_t next[DIGITS] = {0}, sum = 0, *made = p.other;
+    for (int64_t i = 0; i < p.count; i++) next[(int64_t)ids[p.sorted[i]] >> shift & (DIGITS - 1)]++;
+    for (int d = 0; d < DIGITS; d++) {
+      const int64_t these = next[d];
+      next[d] = sum;
+      sum += these;
     }
+    for (int64_t i = 0; i < p.count; i++)
+      made[next[(int64_t)ids[p.sorted[i]] >> shift & (DIGITS - 1)]++] = p.sorted[i];
+    p.other = p.sorted;
+    p.sorted = made;
+  }
+  return p;
+}
+
+/* Elements [first, first + length) of the row that the places [begin, end) are of. */
+static void sum_row(enum storage storage, int64_t width, int64_t first, int64_t length, const int32_t *ids,
+                    const int64_t *begin, const int64_t *end, const void *dy, const void *addend,
+                    void *dtable) {
+  const int64_t row = ids[*begin] * width + first;
+  float sums[GATHER_WIDTH] = {0}, one[GATHER_WIDTH];
+  for (const int64_t *place = begin; place < end; place++) {
+    const void *from = element_at(dy, storage, *place * width + first);
+    const float *values = storage == STORAGE_F32 ? from : one;
+    if (storage != STORAGE_F32) widen_run(storage, length, from, one);
+#pragma omp simd
+    for (int64_t k = 0; k < length; k++) sums[k] += values[k];
+  }
+  if (addend != NULL) {
+    widen_run(storage, length, element_at(addend, storage, row), one);
+#pragma omp simd
+    for (int64_t k = 0; k < length; k++) sums[k] = one[k] + sums[k];
+  }
+  narrow_run(storage, length, sums, (void *)element_at(dtable, storage, row));
+}
+
+/* A thread's part of what the table holds before any sum. */
+static void begin_table(enum storage storage, struct range mine, const void *addend, void *dtable) {
+  void *to = (void *)element_at(dtable, storage, mine.begin);
+  const size_t length = (size_t)(mine.end - mine.begin) * bytes_of(storage);
+  if (addend == NULL)
+    memset(to, 0, length);
+  else if (addend != dtable)
+    memcpy(to, element_at(addend, storage, mine.begin), length);
+}
+
+void ISA(gather_backward)(enum storage storage, int64_t rows, int64_t width, int64_t count,
+                          const int32_t *ids, const void *dy, const void *addend, void *dtable,
+                          void *workspace) {
+  const struct places p = sort_places(rows, count, ids, workspace);
+  const int64_t chunks = (width + GATHER_WIDTH - 1) / GATHER_WIDTH;
+  int64_t occurring = 0, *begins = p.other; /* the first place of each row that occurs */
+  for (int64_t i = 0; i < p.count; i++)
+    if (i == 0 || ids[p.sorted[i]] != ids[p.sorted[i - 1]]) begins[occurring++] = i;
+#pragma omp parallel if ((rows + count) * width >= PARALLEL_FROM)
+  {
+    begin_table(storage, part_of(rows * width, omp_get_thread_num(), omp_get_num_threads()), addend, dtable);
+#pragma omp barrier
+    /* Parts of a row that occurs often fall to several threads. */
+#pragma omp for collapse(2)
+    for (int64_t chunk = 0; chunk < chunks; chunk++)
+      for (int64_t r = 0; r < occurring; r++) {
+        const int64_t first = chunk * GATHER_WIDTH,
+                      length = width - first < GATHER_WIDTH ? width - first : GATHER_WIDTH,
+                      end = r + 1 < occurring ? begins[r + 1] : p.count;
+        sum_row(storage, width, first, length, ids, p.sorted + begins[r], p.sorted + end, dy, addend, dtable);
+      }
   }
 }

@@ -1,0 +1,321 @@
+/* Lightweight and dynamic convolution over time (Wu et al. 2019).
+ *
+ * Forward and the gradient by x are products of a band and a sequence: a time of the result is a sum of rows
+ * near it, each times a weight. The gradient by the weights is made of products of a row of dy and rows of x
+ * near it. Channels of a head lie side by side and share their weights: vectors run over them. */
+#include <string.h>
+
+#include "kernel/cpu/isa/math.h"
+
+enum {
+  TILE_TIMES = 4,   /* times of a result that are made together, so that a row is read once for all of them */
+  TILE_VECTORS = 2, /* vectors of channels that are */
+  TILE_TAPS = 8,    /* taps of a kernel whose gradients are made together */
+  BLOCK_TIMES = 32, /* times that a thread takes at once: by these, not by threads, sums are cut */
+  WEIGHT_PARTS = 64 /* of the blocks, whose gradients of lightweight weights are added up: a fixed number */
+};
+
+/* As many as a register has: wider vectors would not stay in registers. */
+#if defined(__AVX__)
+enum { FLOATS = VECTOR_WIDTH };
+#else
+enum { FLOATS = 4 };
+#endif
+typedef float floats __attribute__((vector_size(4 * FLOATS), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * FLOATS), aligned(4)));
+
+INLINE floats load(const float *p) { return *(const floats *)p; }
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t blocks_in(const struct sequence_conv *s) { return (s->times + BLOCK_TIMES - 1) / BLOCK_TIMES; }
+static int64_t work_of(const struct sequence_conv *s) {
+  return s->sequences * s->times * s->channels * s->taps;
+}
+
+/* Weights of a time, and how far apart those of two times lie: 0 where all have the same. */
+static int64_t weights_in(const struct sequence_conv *s) { return s->heads * s->taps; }
+static int64_t weight_step(const struct sequence_conv *s) { return s->dynamic ? weights_in(s) : 0; }
+
+/* ---- Products of a band and a sequence ---- */
+
+/* to[t] = sum of w[t * by_time + r * by_row] from[r] over the rows r of the sequence from t - before on,
+ * `taps` of them. */
+struct band {
+  int64_t times, channels, taps, before, by_time, by_row;
+};
+
+static int64_t first_row(const struct band *b, int64_t t) { return most(0, t - b->before); }
+static int64_t end_row(const struct band *b, int64_t t) { return least(b->times, t - b->before + b->taps); }
+
+/* Adds the rows [r, end) to the sums of a time. */
+INLINE void add_rows(const struct band *b, int vectors, const float *w, const float *from, int64_t t,
+                     int64_t r, int64_t end, floats *sums) {
+  for (; r < end; r++) {
+    const float weight = w[t * b->by_time + r * b->by_row];
+    for (int j = 0; j < vectors; j++) sums[j] += weight * load(from + r * b->channels + j * FLOATS);
+  }
+}
+
+/* `times` times of the result from t on, in so many vectors. The rows that all of them read are read once;
+ * those before and behind by the times that do. */
+INLINE void tile(const struct band *b, int times, int vectors, const float *w, const float *from, float *to,
+                 int64_t t) {
+  floats sums[TILE_TIMES * TILE_VECTORS];
+  for (int i = 0; i < times * vectors; i++) sums[i] = (floats){0};
+  int64_t begin = first_row(b, t + times - 1), end = end_row(b, t);
+  if (begin >= end) begin = end = b->times;
+  for (int i = 0; i < times; i++)
+    add_rows(b, vectors, w, from, t + i, first_row(b, t + i), least(begin, end_row(b, t + i)),
+             sums + i * vectors);
+  for (int64_t r = begin; r < end; r++) {
+    const float *weight = w + t * b->by_time + r * b->by_row;
+    floats x[TILE_VECTORS];
+    for (int j = 0; j < vectors; j++) x[j] = load(from + r * b->channels + j * FLOATS);
+    for (int i = 0; i < times; i++)
+      for (int j = 0; j < vectors; j++) sums[i * vectors + j] += weight[i * b->by_time] * x[j];
+  }
+  for (int i = 0; i < times; i++) {
+    add_rows(b, vectors, w, from, t + i, end, end_row(b, t + i), sums + i * vectors);
+    for (int j = 0; j < vectors; j++)
+      *(floats *)(to + (t + i) * b->channels + j * FLOATS) = sums[i * vectors + j];
+  }
+}
+
+INLINE void columns(const struct band *b, int vectors, const float *w, const float *from, float *to,
+                    int64_t begin, int64_t end) {
+  int64_t t = begin;
+  for (; t + TILE_TIMES <= end; t += TILE_TIMES) tile(b, TILE_TIMES, vectors, w, from, to, t);
+  for (; t < end; t++) tile(b, 1, vectors, w, from, to, t);
+}
+
+/* Fewer channels than a vector has. */
+static void narrow_columns(const struct band *b, int64_t width, const float *w, const float *from, float *to,
+                           int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; t++) {
+    float sums[FLOATS] = {0};
+    for (int64_t r = first_row(b, t); r < end_row(b, t); r++) {
+      const float weight = w[t * b->by_time + r * b->by_row];
+#pragma omp simd
+      for (int64_t c = 0; c < width; c++) sums[c] += weight * from[r * b->channels + c];
+    }
+    memcpy(to + t * b->channels, sums, (size_t)width * sizeof *to);
+  }
+}
+
+/* The times [begin, end) in the `width` channels of a head. The last vector may do some channels once more.
+ */
+static void band_of_head(const struct band *b, int64_t width, const float *w, const float *from, float *to,
+                         int64_t begin, int64_t end) {
+  int64_t c = 0;
+  if (width < FLOATS) {
+    narrow_columns(b, width, w, from, to, begin, end);
+    return;
+  }
+  for (; c + TILE_VECTORS * FLOATS <= width; c += TILE_VECTORS * FLOATS)
+    columns(b, TILE_VECTORS, w, from + c, to + c, begin, end);
+  for (; c < width; c += FLOATS) {
+    const int64_t at = least(c, width - FLOATS);
+    columns(b, 1, w, from + at, to + at, begin, end);
+  }
+}
+
+/* All of the result; w: the weight that the first time of the first sequence gives the first row. */
+static void multiply_band(const struct sequence_conv *s, const struct band *b, const float *w,
+                          const float *from, float *to) {
+  const int64_t blocks = blocks_in(s), width = s->channels / s->heads;
+#pragma omp parallel for collapse(2) if (work_of(s) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < s->sequences; n++)
+    for (int64_t block = 0; block < blocks; block++) {
+      const int64_t begin = block * BLOCK_TIMES, end = least(begin + BLOCK_TIMES, s->times),
+                    at = n * s->times * s->channels;
+      for (int64_t h = 0; h < s->heads; h++)
+        band_of_head(b, width, w + n * s->times * weight_step(s) + h * s->taps, from + at + h * width,
+                     to + at + h * width, begin, end);
+    }
+}
+
+void ISA(sequence_conv)(struct sequence_conv s, const float *x, const float *w, float *y) {
+  const struct band b = {s.times, s.channels, s.taps, s.padding, weight_step(&s) - 1, 1};
+  multiply_band(&s, &b, w + s.padding, x, y);
+}
+
+/* ---- Gradient by the weights ---- */
+
+/* What the taps of a head are to be summed from: x and dy from its first channel on. */
+struct head {
+  int64_t times, channels, width, padding;
+  const float *x, *dy;
+  ints fresh; /* lanes of the last vector, which begins inside the one before, that are not in that one */
+};
+
+static struct head head_of(const struct sequence_conv *s, const float *x, const float *dy, int64_t n,
+                           int64_t h) {
+  const int64_t width = s->channels / s->heads, at = n * s->times * s->channels + h * width;
+  struct head head = {s->times, s->channels, width, s->padding, x + at, dy + at, {0}};
+  for (int l = 0; l < FLOATS; l++) head.fresh[l] = l >= FLOATS - width % FLOATS ? -1 : 0;
+  return head;
+}
+
+INLINE floats load_fresh(const struct head *h, const float *p) {
+  return (floats)((ints)load(p + h->width - FLOATS) & h->fresh);
+}
+
+INLINE float sum_of(floats v) {
+  typedef float four __attribute__((vector_size(16)));
+  _Alignas(64) four parts[FLOATS / 4];
+  memcpy(parts, &v, sizeof parts);
+  four sum = parts[0];
+  for (int i = 1; i < FLOATS / 4; i++) sum += parts[i];
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Adds the products of dy[t] and x[t + k + i - padding] to the sums of each tap i, for the times [begin,
+ * end), all of whose rows of x are there. */
+INLINE void add_products(const struct head *h, int taps, int64_t k, int64_t begin, int64_t end,
+                         floats *sums) {
+  for (int64_t t = begin; t < end; t++) {
+    const float *dy = h->dy + t * h->channels, *x = h->x + (t + k - h->padding) * h->channels;
+    for (int64_t c = 0; c + FLOATS <= h->width; c += FLOATS) {
+      const floats g = load(dy + c);
+      for (int i = 0; i < taps; i++) sums[i] += g * load(x + i * h->channels + c);
+    }
+    if (h->width % FLOATS == 0) continue;
+    const floats g = load_fresh(h, dy);
+    for (int i = 0; i < taps; i++) sums[i] += g * load_fresh(h, x + i * h->channels);
+  }
+}
+
+/* The sums over the times [begin, end) of `taps` taps from k on. `inside`: the rows of all of them are there
+ * at all times; else a row of dy is read once for all where they are. */
+INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, int64_t begin, int64_t end,
+                      float *sums) {
+  floats lanes[TILE_TAPS];
+  for (int i = 0; i < taps; i++) lanes[i] = (floats){0};
+  int64_t first = begin, last = end;
+  if (!inside) {
+    first = least(end, most(begin, h->padding - k));
+    last = most(first, least(end, h->times + h->padding - k - taps + 1));
+  }
+  for (int i = 0; i < taps && !inside; i++)
+    add_products(h, 1, k + i, most(begin, h->padding - k - i), least(first, h->times + h->padding - k - i),
+                 lanes + i);
+  add_products(h, taps, k, first, last, lanes);
+  for (int i = 0; i < taps; i++) {
+    if (!inside)
+      add_products(h, 1, k + i, most(last, h->padding - k - i), least(end, h->times + h->padding - k - i),
+                   lanes + i);
+    sums[i] = sum_of(lanes[i]);
+  }
+}
+
+/* The same of one tap, for fewer channels than a vector has. */
+static void narrow_sums(const struct head *h, int64_t k, int64_t begin, int64_t end, float *sums) {
+  double sum = 0;
+  for (int64_t t = most(begin, h->padding - k); t < least(end, h->times + h->padding - k); t++) {
+    const float *dy = h->dy + t * h->channels, *x = h->x + (t + k - h->padding) * h->channels;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < h->width; c++) sum += (double)dy[c] * (double)x[c];
+  }
+  *sums = (float)sum;
+}
+
+/* Taps that are summed together: the last tile of a kernel may do some once more. */
+static int64_t tile_of(const struct head *h, int64_t taps) {
+  if (h->width < FLOATS) return 1;
+  return taps >= TILE_TAPS ? TILE_TAPS : taps >= 4 ? 4 : taps >= 2 ? 2 : 1;
+}
+
+INLINE void sum_taps(const struct head *h, int64_t tile, bool inside, int64_t k, int64_t begin, int64_t end,
+                     float *sums) {
+  if (h->width < FLOATS)
+    narrow_sums(h, k, begin, end, sums);
+  else if (tile == TILE_TAPS)
+    tile_sums(h, TILE_TAPS, inside, k, begin, end, sums);
+  else if (tile == 4)
+    tile_sums(h, 4, inside, k, begin, end, sums);
+  else if (tile == 2)
+    tile_sums(h, 2, inside, k, begin, end, sums);
+  else
+    tile_sums(h, 1, inside, k, begin, end, sums);
+}
+
+/* dw of the times [begin, end), each by itself, for `tile` taps from k on: 0 where a tap's row is not there.
+ * Times are the inner loop: the rows of x that a tile reads stay in the first-level cache. */
+static void tile_gradient(const struct head *h, int64_t tile, int64_t k, int64_t begin, int64_t end,
+                          int64_t step, float *dw) {
+  for (int64_t t = begin; t < end; t++) {
+    float sums[TILE_TAPS];
+    if (t + k >= h->padding && t + k + tile <= h->times + h->padding)
+      sum_taps(h, tile, true, k, t, t + 1, sums);
+    else
+      for (int64_t i = 0; i < tile; i++) sum_taps(h, 1, false, k + i, t, t + 1, sums + i);
+    memcpy(dw + t * step, sums, (size_t)tile * sizeof *sums);
+  }
+}
+
+static void dynamic_gradient(const struct sequence_conv *s, const float *x, const float *dy, float *dw) {
+  const int64_t blocks = blocks_in(s);
+#pragma omp parallel for collapse(2) if (work_of(s) >= PARALLEL_FROM)
+  for (int64_t n = 0; n < s->sequences; n++)
+    for (int64_t block = 0; block < blocks; block++) {
+      const int64_t begin = block * BLOCK_TIMES, end = least(begin + BLOCK_TIMES, s->times);
+      float *of_sequence = dw + n * s->times * weights_in(s);
+      for (int64_t h = 0; h < s->heads; h++) {
+        const struct head head = head_of(s, x, dy, n, h);
+        const int64_t tile = tile_of(&head, s->taps);
+        for (int64_t done = 0; done < s->taps; done += tile) {
+          const int64_t k = least(done, s->taps - tile);
+          tile_gradient(&head, tile, k, begin, end, weights_in(s), of_sequence + h * s->taps + k);
+        }
+      }
+    }
+}
+
+/* Adds what a block of times gives dw to its part's sums. */
+static void add_block(const struct sequence_conv *s, const float *x, const float *dy, int64_t n,
+                      int64_t block, double *own) {
+  const int64_t begin = block * BLOCK_TIMES, end = least(begin + BLOCK_TIMES, s->times);
+  for (int64_t h = 0; h < s->heads; h++) {
+    const struct head head = head_of(s, x, dy, n, h);
+    const int64_t tile = tile_of(&head, s->taps);
+    for (int64_t done = 0; done < s->taps; done += tile) {
+      const int64_t k = least(done, s->taps - tile);
+      float sums[TILE_TAPS];
+      sum_taps(&head, tile, false, k, begin, end, sums);
+      for (int64_t i = done - k; i < tile; i++) own[h * s->taps + k + i] += (double)sums[i];
+    }
+  }
+}
+
+size_t ISA(sequence_conv_workspace)(struct sequence_conv s) {
+  return s.dynamic ? 0 : (size_t)(WEIGHT_PARTS * weights_in(&s)) * sizeof(double);
+}
+
+/* dw of all times of all sequences: sums of parts, which do not hang on the number of threads. */
+static void lightweight_gradient(const struct sequence_conv *s, const float *x, const float *dy, float *dw,
+                                 double *parts) {
+  const int64_t blocks = blocks_in(s), count = weights_in(s);
+#pragma omp parallel for if (work_of(s) >= PARALLEL_FROM)
+  for (int part = 0; part < WEIGHT_PARTS; part++) {
+    const struct range mine = part_of(s->sequences * blocks, part, WEIGHT_PARTS);
+    memset(parts + part * count, 0, (size_t)count * sizeof *parts);
+    for (int64_t i = mine.begin; i < mine.end; i++)
+      add_block(s, x, dy, i / blocks, i % blocks, parts + part * count);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    double sum = 0;
+    for (int part = 0; part < WEIGHT_PARTS; part++) sum += parts[part * count + i];
+    dw[i] = (float)sum;
+  }
+}
+
+/* The weights' gradient first: x is not read behind it. dx is a sum over the times that read a row of x,
+ * which stand in a band the other way round. */
+void ISA(sequence_conv_backward)(struct sequence_conv s, const float *x, const float *w, const float *dy,
+                                 float *dx, float *dw, void *workspace) {
+  const struct band b = {s.times, s.channels, s.taps, s.taps - 1 - s.padding, 1, weight_step(&s) - 1};
+  if (dw != NULL && s.dynamic) dynamic_gradient(&s, x, dy, dw);
+  if (dw != NULL && !s.dynamic) lightweight_gradient(&s, x, dy, dw, workspace);
+  multiply_band(&s, &b, w + s.padding, dy, dx);
+}

@@ -1,0 +1,440 @@
+/* Recurrent layers: for each time a product with the recurrent weights, oneDNN's, and a cell of our own.
+ *
+ * The rows of a time lie together. What is stored in 16 bits is converted time by time, the weights once a
+ * call. The weights lie packed, as oneDNN likes them, since every time reads them. */
+#include <string.h>
+
+#include "kernel/cpu/operator.h"
+
+/* Of the gradient of weights: sums of products over some rows, so many at once. */
+struct row_products {
+  int64_t count, chunk;                            /* rows: of all, of a chunk */
+  const struct dnn_primitive *first, *more, *rest; /* the first chunk; those after it; one of fewer rows */
+};
+
+struct recurrent_kernel {
+  int64_t times, rows, width; /* of y [times, rows, width] */
+  int64_t gates;              /* elements of a row that the recurrent weights give: 4 or 3 widths */
+  int64_t weights;            /* elements of these, as they lie */
+  enum storage storage;       /* of all that is not always f32 */
+  bool initial;               /* there is a state before the first time */
+  struct row_products later_rows, first_rows; /* of all times but the first; of the first */
+};
+
+#define R cpu_kernel(kernel)->recurrent
+
+/* ---- Places in the workspace ---- */
+
+struct cursor {
+  unsigned char *base; /* NULL: bytes are counted, and no places given */
+  uint64_t used;
+};
+
+static float *take(struct cursor *c, int64_t elements) {
+  float *place = c->base != NULL ? (void *)(c->base + c->used) : NULL;
+  const uint64_t bytes = (uint64_t)elements * sizeof(float);
+  c->used += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+  return place;
+}
+
+/* Where 16 bits are converted; f32 is used where it is. */
+static float *take_converted(struct cursor *c, const struct recurrent_kernel *r, int64_t elements) {
+  return r->storage == STORAGE_F32 ? NULL : take(c, elements);
+}
+
+/* ---- Times in their own storage ---- */
+
+static void *time_at(const struct recurrent_kernel *r, void *data, int64_t t, int64_t width) {
+  return (unsigned char *)data + (r->storage == STORAGE_F32 ? 4 : 2) * t * r->rows * width;
+}
+
+/* `count` elements as f32: where they are, or in the buffer. */
+static float *read_elements(const struct kernel *kernel, void *data, int64_t count, float *buffer) {
+  if (R->storage == STORAGE_F32) return data;
+  K->widen(R->storage, count, data, buffer);
+  return buffer;
+}
+static float *read_time(const struct kernel *kernel, void *data, int64_t t, int64_t width, float *buffer) {
+  return read_elements(kernel, time_at(R, data, t, width), R->rows * width, buffer);
+}
+
+/* Where the f32 of a time is to be made; and how it then gets to where it is stored. */
+static float *place_time(const struct kernel *kernel, void *data, int64_t t, int64_t width, float *buffer) {
+  return R->storage == STORAGE_F32 ? time_at(R, data, t, width) : buffer;
+}
+static void write_time(const struct kernel *kernel, void *data, int64_t t, int64_t width, const float *made) {
+  if (R->storage != STORAGE_F32) K->narrow(R->storage, R->rows * width, made, time_at(R, data, t, width));
+}
+
+/* What is given, or zeros. */
+static void begin_with(const struct kernel *kernel, const float *given, int64_t count, float *place) {
+  if (given == NULL)
+    memset(place, 0, (size_t)count * sizeof *place);
+  else if (given != place)
+    K->copy_rows(1, count, given, count, place, count);
+}
+
+/* The state before the first time: what is given in its storage, or zeros. */
+static const float *initial_state(const struct kernel *kernel, void *h0, float *buffer) {
+  const int64_t count = R->rows * R->width;
+  if (h0 != NULL) return read_elements(kernel, h0, count, buffer);
+  begin_with(kernel, NULL, count, buffer);
+  return buffer;
+}
+
+/* ---- The product of each time ---- */
+
+static struct recurrent_kernel recurrent_of(const struct tensor *sequence, const struct tensor *w,
+                                            const struct tensor *h0) {
+  return (struct recurrent_kernel){.times = sequence->dims[0],
+                                   .rows = sequence->dims[1],
+                                   .width = w->dims[1],
+                                   .gates = w->dims[0],
+                                   .storage = storage_of(sequence->dtype),
+                                   .initial = h0 != NULL};
+}
+
+/* Input 1 is the weights. Where the primitive likes them as they are, they lie in row-major order by name. */
+static neap_status prepare_product(struct cpu *cpu, const struct node *node, struct preparation *p,
+                                   enum dnn_pass pass, bool addend, struct recurrent_kernel *r,
+                                   const struct dnn_primitive **primitive) {
+  const struct dnn_inner_product product = {pass, r->rows, r->gates, r->width, addend};
+  const struct dnn_layout *plain;
+  TRY(dnn_make_inner_product(cpu->dnn, &product, primitive));
+  const struct dnn_layout *packed = dnn_weights(*primitive);
+  TRY(dnn_layout_unpacked(cpu->dnn, packed, &plain));
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  if (packed != plain) p->inputs[1] = (struct memory_format){.packed = packed};
+  r->weights = (int64_t)(dnn_layout_bytes(packed) / sizeof(float));
+  return NEAP_OK;
+}
+
+/* `used`: bytes of workspace, behind which is the primitive's. */
+static neap_status finish(const struct cpu *cpu, struct preparation *p, const struct recurrent_kernel *r,
+                          const struct dnn_primitive *primitive, uint64_t used, kernel_run *run) {
+  const struct cpu_kernel kernel = {.primitive = primitive,
+                                    .recurrent = region_copy(p->region, r, 1, sizeof *r)};
+  RETURN_IF_NULL(kernel.recurrent);
+  p->workspace = used + dnn_scratchpad_bytes(primitive);
+  return cpu_finish(cpu, p, run, kernel);
+}
+
+static neap_status multiply(const struct kernel *kernel, const float *h, const float *w, const float *gates,
+                            void *scratchpad) {
+  return dnn_run(
+      cpu_kernel(kernel)->primitive,
+      &(struct dnn_operands){.a = (void *)h, .b = (void *)w, .c = (void *)gates, .scratchpad = scratchpad});
+}
+
+/* ---- LSTM ---- */
+
+struct lstm_places {
+  float *weights, *gates, *h;
+  void *scratchpad;
+};
+
+static struct lstm_places lstm_places(const struct recurrent_kernel *r, struct cursor *c) {
+  return (struct lstm_places){.weights = take_converted(c, r, r->weights),
+                              .gates = take_converted(c, r, r->rows * r->gates),
+                              .h = take_converted(c, r, r->rows * r->width),
+                              .scratchpad = take(c, 0)};
+}
+
+/* gates of x, w, [h0], [c0] -> y, last c, gates. The product is added to the gates where these are made. */
+RUN(run_lstm) {
+  (void)context;
+  const struct lstm_places at = lstm_places(R, &(struct cursor){.base = workspace});
+  const float *w = read_elements(kernel, in[1], R->weights, at.weights), *h = NULL;
+  float *c = out[1];
+  if (R->initial) h = initial_state(kernel, in[2], at.h);
+  begin_with(kernel, in[3], R->rows * R->width, c);
+  for (int64_t t = 0; t < R->times; t++) {
+    void *gates_x = time_at(R, in[0], t, R->gates);
+    float *gates = place_time(kernel, out[2], t, R->gates, at.gates),
+          *y = place_time(kernel, out[0], t, R->width, at.h);
+    if (gates != gates_x) K->widen(R->storage, R->rows * R->gates, gates_x, gates);
+    if (h != NULL) TRY(multiply(kernel, h, w, gates, at.scratchpad));
+    K->lstm_cell(R->rows, R->width, gates, c, y);
+    write_time(kernel, out[2], t, R->gates, gates);
+    write_time(kernel, out[0], t, R->width, y);
+    h = read_time(kernel, out[0], t, R->width, at.h); /* as it is stored */
+  }
+  return NEAP_OK;
+}
+
+PREPARE(prepare_lstm) {
+  struct recurrent_kernel r =
+      recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 2));
+  const struct dnn_primitive *primitive;
+  struct cursor c = {0};
+  TRY(prepare_product(state, node, p, DNN_FORWARD, true, &r, &primitive));
+  lstm_places(&r, &c);
+  return finish(state, p, &r, primitive, c.used, run_lstm);
+}
+
+struct lstm_backward_places {
+  float *weights, *states, *gates, *dh, *dy, *dc;
+  void *scratchpad;
+};
+
+static struct lstm_backward_places lstm_backward_places(const struct recurrent_kernel *r, struct cursor *c) {
+  const int64_t count = r->rows * r->width;
+  return (struct lstm_backward_places){.weights = take_converted(c, r, r->weights),
+                                       .states = take(c, (r->times + 1) * count),
+                                       .gates = take_converted(c, r, r->rows * r->gates),
+                                       .dh = take(c, count),
+                                       .dy = take_converted(c, r, count),
+                                       .dc = take(c, count),
+                                       .scratchpad = take(c, 0)};
+}
+
+/* The cell states: before the first time, then after each. */
+static void find_states(const struct kernel *kernel, void *const *in, const struct lstm_backward_places *at) {
+  const int64_t count = R->rows * R->width;
+  begin_with(kernel, in[2], count, at->states);
+  for (int64_t t = 0; t < R->times; t++)
+    K->lstm_state(R->rows, R->width, read_time(kernel, in[0], t, R->gates, at->gates), at->states + t * count,
+                  at->states + (t + 1) * count);
+}
+
+/* gates, w, [c0], [dy], [dlast c] -> dgates, [dh0], [dc0] */
+RUN(run_lstm_backward) {
+  (void)context;
+  const struct lstm_backward_places at = lstm_backward_places(R, &(struct cursor){.base = workspace});
+  const int64_t count = R->rows * R->width;
+  const int32_t outputs = kernel_node(kernel)->output_count;
+  const float *w = read_elements(kernel, in[1], R->weights, at.weights), *dgates = NULL;
+  float *dc = outputs > 2 ? out[2] : at.dc;
+  find_states(kernel, in, &at);
+  begin_with(kernel, in[4], count, dc);
+  for (int64_t t = R->times - 1; t >= 0; t--) {
+    const float *dy = in[3] != NULL ? read_time(kernel, in[3], t, R->width, at.dy) : NULL;
+    if (dgates == NULL) {
+      begin_with(kernel, dy, count, at.dh);
+    } else {
+      TRY(multiply(kernel, at.dh, w, dgates, at.scratchpad));
+      if (dy != NULL) K->add(count, at.dh, dy, at.dh);
+    }
+    const float *gates = read_time(kernel, in[0], t, R->gates, at.gates);
+    float *made = place_time(kernel, out[0], t, R->gates, at.gates);
+    K->lstm_cell_backward(R->rows, R->width, gates, at.states + t * count, at.states + (t + 1) * count, at.dh,
+                          dc, made);
+    write_time(kernel, out[0], t, R->gates, made);
+    dgates = made;
+  }
+  if (outputs == 1) return NEAP_OK;
+  float *dh0 = place_time(kernel, out[1], 0, R->width, at.dh);
+  TRY(multiply(kernel, dh0, w, dgates, at.scratchpad));
+  write_time(kernel, out[1], 0, R->width, dh0);
+  return NEAP_OK;
+}
+
+PREPARE(prepare_lstm_backward) {
+  struct recurrent_kernel r = recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), NULL);
+  const struct dnn_primitive *primitive;
+  struct cursor c = {0};
+  TRY(prepare_product(state, node, p, DNN_BACKWARD_DATA, false, &r, &primitive));
+  lstm_backward_places(&r, &c);
+  return finish(state, p, &r, primitive, c.used, run_lstm_backward);
+}
+
+/* ---- GRU ---- */
+
+struct gru_places {
+  float *weights, *bias, *gates_x, *product, *gates, *h;
+  void *scratchpad;
+};
+
+static struct gru_places gru_places(const struct recurrent_kernel *r, struct cursor *c) {
+  return (struct gru_places){.weights = take_converted(c, r, r->weights),
+                             .bias = take(c, r->gates),
+                             .gates_x = take_converted(c, r, r->rows * r->gates),
+                             .product = take(c, r->rows * r->gates),
+                             .gates = take_converted(c, r, 4 * r->rows * r->width),
+                             .h = r->initial ? take_converted(c, r, r->rows * r->width)
+                                             : take(c, r->rows * r->width),
+                             .scratchpad = take(c, 0)};
+}
+
+/* gates of x, w, [bias], [h0] -> y, gates */
+RUN(run_gru) {
+  (void)context;
+  const struct gru_places at = gru_places(R, &(struct cursor){.base = workspace});
+  const float *w = read_elements(kernel, in[1], R->weights, at.weights), *bias = at.bias,
+              *h = initial_state(kernel, in[3], at.h);
+  if (in[2] != NULL)
+    bias = read_elements(kernel, in[2], R->gates, at.bias);
+  else
+    begin_with(kernel, NULL, R->gates, at.bias);
+  for (int64_t t = 0; t < R->times; t++) {
+    if (t > 0 || R->initial)
+      TRY(multiply(kernel, h, w, at.product, at.scratchpad));
+    else
+      begin_with(kernel, NULL, R->rows * R->gates, at.product);
+    const float *gates_x = read_time(kernel, in[0], t, R->gates, at.gates_x);
+    float *gates = place_time(kernel, out[1], t, 4 * R->width, at.gates),
+          *y = place_time(kernel, out[0], t, R->width, at.h);
+    K->gru_cell(R->rows, R->width, gates_x, at.product, bias, h, gates, y);
+    write_time(kernel, out[1], t, 4 * R->width, gates);
+    write_time(kernel, out[0], t, R->width, y);
+    h = read_time(kernel, out[0], t, R->width, at.h); /* as it is stored */
+  }
+  return NEAP_OK;
+}
+
+PREPARE(prepare_gru) {
+  struct recurrent_kernel r =
+      recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 3));
+  const struct dnn_primitive *primitive;
+  struct cursor c = {0};
+  TRY(prepare_product(state, node, p, DNN_FORWARD, false, &r, &primitive));
+  gru_places(&r, &c);
+  return finish(state, p, &r, primitive, c.used, run_gru);
+}
+
+struct gru_backward_places {
+  float *weights, *gates, *h, *dy, *dh, *product, *dgates_x, *dgates_h;
+  void *scratchpad;
+};
+
+static struct gru_backward_places gru_backward_places(const struct recurrent_kernel *r, struct cursor *c) {
+  const int64_t count = r->rows * r->width;
+  return (struct gru_backward_places){.weights = take_converted(c, r, r->weights),
+                                      .gates = take_converted(c, r, 4 * count),
+                                      .h = r->initial ? take_converted(c, r, count) : take(c, count),
+                                      .dy = take_converted(c, r, count),
+                                      .dh = take(c, count),
+                                      .product = take(c, count),
+                                      .dgates_x = take_converted(c, r, r->rows * r->gates),
+                                      .dgates_h = take_converted(c, r, r->rows * r->gates),
+                                      .scratchpad = take(c, 0)};
+}
+
+/* The gradient of the state before the first time. */
+static neap_status write_first(const struct kernel *kernel, const struct gru_backward_places *at, void *dh0) {
+  float *place = place_time(kernel, dh0, 0, R->width, at->dh);
+  K->add(R->rows * R->width, at->dh, at->product, place);
+  write_time(kernel, dh0, 0, R->width, place);
+  return NEAP_OK;
+}
+
+/* gates, w, y, [h0], dy -> dgates of x, dgates of h, [dh0] */
+RUN(run_gru_backward) {
+  (void)context;
+  const struct gru_backward_places at = gru_backward_places(R, &(struct cursor){.base = workspace});
+  const int64_t count = R->rows * R->width;
+  const bool wants_first = kernel_node(kernel)->output_count > 2;
+  const float *w = read_elements(kernel, in[1], R->weights, at.weights);
+  begin_with(kernel, NULL, count, at.dh);
+  for (int64_t t = R->times - 1; t >= 0; t--) {
+    K->add(count, at.dh, read_time(kernel, in[4], t, R->width, at.dy), at.dh);
+    const float *h = t > 0 ? read_time(kernel, in[2], t - 1, R->width, at.h)
+                           : initial_state(kernel, in[3], at.h),
+                *gates = read_time(kernel, in[0], t, 4 * R->width, at.gates);
+    float *dx = place_time(kernel, out[0], t, R->gates, at.dgates_x),
+          *dgates = place_time(kernel, out[1], t, R->gates, at.dgates_h);
+    K->gru_cell_backward(R->rows, R->width, gates, h, at.dh, dx, dgates);
+    write_time(kernel, out[0], t, R->gates, dx);
+    write_time(kernel, out[1], t, R->gates, dgates);
+    if (t > 0 || wants_first) TRY(multiply(kernel, at.product, w, dgates, at.scratchpad));
+    if (t > 0) K->add(count, at.dh, at.product, at.dh);
+  }
+  return wants_first ? write_first(kernel, &at, out[2]) : NEAP_OK;
+}
+
+PREPARE(prepare_gru_backward) {
+  struct recurrent_kernel r =
+      recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 3));
+  const struct dnn_primitive *primitive;
+  struct cursor c = {0};
+  TRY(prepare_product(state, node, p, DNN_BACKWARD_DATA, false, &r, &primitive));
+  gru_backward_places(&r, &c);
+  return finish(state, p, &r, primitive, c.used, run_gru_backward);
+}
+
+/* ---- Gradient of the weights ---- */
+
+/* Sums over `count` rows of products of gradients and states; `begun`: they are added to what is there. */
+static neap_status make_products(struct cpu *cpu, const struct recurrent_kernel *r, int64_t count, bool begun,
+                                 struct row_products *products, uint64_t *scratchpad) {
+  const uint64_t row = (uint64_t)(r->gates + r->width) * sizeof(float), rows = cpu->part_bytes / row;
+  struct row_products *s = products;
+  *s = (struct row_products){.count = count, .chunk = count};
+  if (r->storage != STORAGE_F32 && rows < (uint64_t)count) s->chunk = rows > 0 ? (int64_t)rows : 1;
+  if (count == 0) return NEAP_OK;
+  struct dnn_matmul m = {.m = r->gates, .n = r->width, .k = s->chunk, .a_transposed = true, .addend = begun};
+  TRY(dnn_make_matmul(cpu->dnn, &m, &s->first));
+  m.addend = true;
+  if (count / s->chunk > 1) TRY(dnn_make_matmul(cpu->dnn, &m, &s->more));
+  m.k = count % s->chunk;
+  if (m.k > 0) TRY(dnn_make_matmul(cpu->dnn, &m, &s->rest));
+  const struct dnn_primitive *const all[] = {s->first, s->more, s->rest};
+  for (int i = 0; i < 3; i++)
+    if (all[i] != NULL && dnn_scratchpad_bytes(all[i]) > *scratchpad)
+      *scratchpad = dnn_scratchpad_bytes(all[i]);
+  return NEAP_OK;
+}
+
+struct weights_places {
+  float *sum, *y, *dgates;
+  void *scratchpad;
+};
+
+static struct weights_places weights_places(const struct recurrent_kernel *r, struct cursor *c) {
+  const int64_t rows = r->later_rows.chunk > r->first_rows.chunk ? r->later_rows.chunk : r->first_rows.chunk;
+  return (struct weights_places){.sum = take_converted(c, r, r->gates * r->width),
+                                 .y = take_converted(c, r, rows * r->width),
+                                 .dgates = take_converted(c, r, rows * r->gates),
+                                 .scratchpad = take(c, 0)};
+}
+
+static neap_status add_products(const struct kernel *kernel, const struct row_products *s, void *y,
+                                void *dgates, const struct weights_places *at, float *sum) {
+  const int64_t bytes = R->storage == STORAGE_F32 ? 4 : 2;
+  for (int64_t first = 0; first < s->count; first += s->chunk) {
+    const int64_t rows = s->count - first < s->chunk ? s->count - first : s->chunk;
+    const struct dnn_operands o = {
+        .a = read_elements(kernel, (char *)dgates + bytes * first * R->gates, rows * R->gates, at->dgates),
+        .b = read_elements(kernel, (char *)y + bytes * first * R->width, rows * R->width, at->y),
+        .c = sum,
+        .scratchpad = at->scratchpad};
+    TRY(dnn_run(first == 0 ? s->first : rows == s->chunk ? s->more : s->rest, &o));
+  }
+  return NEAP_OK;
+}
+
+/* y, [h0], dgates, [addend] -> dw: each time's gradients meet the states of the time before. */
+RUN(run_recurrent_backward_weights) {
+  (void)context;
+  const struct weights_places at = weights_places(R, &(struct cursor){.base = workspace});
+  const int64_t count = R->gates * R->width;
+  void *addend = in[RECURRENT_ADDEND], *dgates = in[RECURRENT_GRADIENT];
+  float *sum = place_time(kernel, out[0], 0, 0, at.sum);
+  if (addend != NULL || R->later_rows.count + R->first_rows.count == 0)
+    begin_with(kernel, addend != NULL ? read_elements(kernel, addend, count, sum) : NULL, count, sum);
+  TRY(add_products(kernel, &R->later_rows, in[RECURRENT_Y], time_at(R, dgates, 1, R->gates), &at, sum));
+  TRY(add_products(kernel, &R->first_rows, in[RECURRENT_H0], dgates, &at, sum));
+  if (R->storage != STORAGE_F32) K->narrow(R->storage, count, sum, out[0]);
+  return NEAP_OK;
+}
+
+PREPARE(prepare_recurrent_backward_weights) {
+  struct cpu *cpu = state;
+  const bool addend = node_input(graph, node, RECURRENT_ADDEND) != NULL;
+  struct recurrent_kernel r =
+      recurrent_of(node_input(graph, node, RECURRENT_Y), &graph->tensors.data[node->outputs[0]],
+                   node_input(graph, node, RECURRENT_H0));
+  struct cursor c = {0};
+  uint64_t scratchpad = 0;
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  const int64_t later = (r.times - 1) * r.rows;
+  TRY(make_products(cpu, &r, later, addend, &r.later_rows, &scratchpad));
+  TRY(make_products(cpu, &r, r.initial ? r.rows : 0, addend || later > 0, &r.first_rows, &scratchpad));
+  weights_places(&r, &c);
+  const struct dnn_primitive *primitive = later > 0 ? r.later_rows.first : r.first_rows.first;
+  const struct cpu_kernel kernel = {.primitive = primitive,
+                                    .recurrent = region_copy(p->region, &r, 1, sizeof r)};
+  RETURN_IF_NULL(kernel.recurrent);
+  p->workspace = c.used + scratchpad;
+  return cpu_finish(cpu, p, run_recurrent_backward_weights, kernel);
+}

@@ -1,0 +1,227 @@
+/* Attention, and the rotary embedding of the positions that it is to tell apart. */
+#include "op/attention.h"
+
+#include <math.h>
+
+#include "op/builder.h"
+
+/* ---- Attention ---- */
+
+enum {
+  QUERIES,
+  KEYS,
+  VALUES,
+  LENGTHS,
+  RESULT,
+  LOG_SUM,
+  RESULT_GRADIENT
+}; /* slots; the last three: backward */
+
+static const struct attribute_row attention_attributes[] = {
+    ATTRIBUTE(attention.key_heads, INTEGER),
+    ATTRIBUTE(attention.causal, FLAG),
+    ATTRIBUTE(attention.window, INTEGER),
+    ATTRIBUTE(attention.scale, REAL),
+    ATTRIBUTE(attention.probability, REAL),
+    {"attention.stream", ATTRIBUTE_INT32, offsetof(union attributes, attention.stream), true, 0},
+};
+
+struct attention_shape attention_shape_of(const struct neap_graph *graph, const struct node *node) {
+  const struct attention_attributes *a = &node->attributes.attention;
+  const struct tensor *q = node_input(graph, node, QUERIES), *k = node_input(graph, node, KEYS);
+  const bool packed = k == NULL;
+  const int64_t depth = q->dims[3];
+  return (struct attention_shape){.sequences = q->dims[0],
+                                  .queries = q->dims[1],
+                                  .keys = packed ? q->dims[1] : k->dims[1],
+                                  .heads = packed ? q->dims[2] - 2 * a->key_heads : q->dims[2],
+                                  .key_heads = packed ? a->key_heads : k->dims[2],
+                                  .depth = depth,
+                                  .scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)depth))};
+}
+
+static neap_status check_numbers(const struct node *node) {
+  const struct attention_attributes *a = &node->attributes.attention;
+  RETURN_IF(!(a->probability >= 0 && a->probability < 1), NEAP_INVALID_ARGUMENT,
+            "Attention '%s': dropout %g is not in [0, 1)", node->name, (double)a->probability);
+  RETURN_IF(!isfinite(a->scale), NEAP_INVALID_ARGUMENT, "Attention '%s': scale %g is not finite", node->name,
+            (double)a->scale);
+  RETURN_IF(a->window < 0, NEAP_INVALID_ARGUMENT, "Attention '%s': window %lld is negative", node->name,
+            (long long)a->window);
+  return NEAP_OK;
+}
+
+static neap_status check_packed(const struct node *node, const struct tensor *q) {
+  const int64_t heads = q->dims[2], key_heads = node->attributes.attention.key_heads;
+  RETURN_IF(key_heads < 1 || key_heads > (heads - 1) / 2 || (heads - 2 * key_heads) % key_heads != 0,
+            NEAP_INVALID_ARGUMENT,
+            "Attention '%s': the %lld heads of '%s' %s are not H heads of queries and twice %lld of keys and "
+            "values, where the second number divides H",
+            node->name, (long long)heads, q->name, shape_text(q).text, (long long)key_heads);
+  return NEAP_OK;
+}
+
+static neap_status check_apart(const struct node *node, const struct tensor *q, const struct tensor *k,
+                               const struct tensor *v) {
+  RETURN_IF(k == NULL || v == NULL, NEAP_INVALID_ARGUMENT,
+            "Attention '%s': give both keys and values, or neither where '%s' holds all three", node->name,
+            q->name);
+  RETURN_IF(node->attributes.attention.key_heads != 0, NEAP_INVALID_ARGUMENT,
+            "Attention '%s': the number of key heads is that of '%s'; it is given for packed operands alone",
+            node->name, k->name);
+  TRY(need_same_shape(node, k, v));
+  TRY(need_same_type(node, q, k));
+  RETURN_IF(
+      k->rank != 4 || k->dims[0] != q->dims[0] || k->dims[3] != q->dims[3] || q->dims[2] % k->dims[2] != 0,
+      NEAP_INVALID_ARGUMENT,
+      "Attention '%s': queries '%s' %s take keys [%lld, S, G, %lld] with a G that divides %lld, but '%s' "
+      "is %s",
+      node->name, q->name, shape_text(q).text, (long long)q->dims[0], (long long)q->dims[3],
+      (long long)q->dims[2], k->name, shape_text(k).text);
+  return NEAP_OK;
+}
+
+static neap_status infer_attention(const struct neap_graph *graph, const struct node *node,
+                                   struct tensor *outputs) {
+  TRY(need_real(graph, node, 4, "[N, T, H, D]"));
+  TRY(check_numbers(node));
+  const struct tensor *q = node_input(graph, node, QUERIES), *k = node_input(graph, node, KEYS),
+                      *v = node_input(graph, node, VALUES), *lengths = node_input(graph, node, LENGTHS);
+  TRY(k == NULL && v == NULL ? check_packed(node, q) : check_apart(node, q, k, v));
+  RETURN_IF(lengths != NULL &&
+                (lengths->dtype != NEAP_I32 || lengths->rank != 1 || lengths->dims[0] != q->dims[0]),
+            NEAP_INVALID_ARGUMENT, "Attention '%s': lengths must be [%lld] of i32, but '%s' is %s of %s",
+            node->name, (long long)q->dims[0], lengths->name, shape_text(lengths).text,
+            dtype_rows[lengths->dtype].name);
+  const struct attention_shape s = attention_shape_of(graph, node);
+  outputs[0] = value_like(q);
+  outputs[0].dims[2] = s.heads;
+  outputs[1] = value_of(NEAP_F32, 3, s.sequences, s.heads);
+  outputs[1].dims[2] = s.queries;
+  return NEAP_OK;
+}
+
+/* Pairs of a query and a key that it sees, by sequence and head, where nothing is said of lengths. */
+static double visible_pairs(const struct attention_shape *s, const struct attention_attributes *a) {
+  double pairs = 0;
+  for (int64_t i = 0; i < s->queries; i++) {
+    const double place = (double)(i + s->keys - s->queries), window = (double)a->window;
+    double first = 0, last = (double)s->keys - 1;
+    if (a->causal) last = fmin(last, place);
+    if (a->window > 0) {
+      first = fmax(first, place - window + 1);
+      last = fmin(last, place + window - 1);
+    }
+    pairs += fmax(0, last - first + 1);
+  }
+  return pairs;
+}
+
+/* Products with keys and with values; backward both again, and three for the gradients. */
+static double flops_attention(const struct neap_graph *graph, const struct node *node) {
+  const struct attention_shape s = attention_shape_of(graph, node);
+  const double products = node->op == OP_ATTENTION ? 2 : 5;
+  return 2 * products * (double)(s.sequences * s.heads * s.depth) *
+         visible_pairs(&s, &node->attributes.attention);
+}
+
+static neap_status gradient_attention(struct gradient *g, const struct node *n) {
+  static const char *const names[] = {"dq", "dk", "dv"};
+  const int32_t *in = n->inputs;
+  const int32_t inputs[] = {in[QUERIES],   in[KEYS],      in[VALUES],          in[LENGTHS],
+                            n->outputs[0], n->outputs[1], g->of[n->outputs[0]]};
+  const int32_t count = in[KEYS] == NO_TENSOR ? 1 : 3;
+  int32_t outputs[3];
+  for (int32_t i = 0; i < count; i++) TRY(graph_add_like(g->graph, in[i], names[i], &outputs[i]));
+  TRY(graph_add_node(g->graph, (struct node){.name = n->name,
+                                             .op = OP_ATTENTION_BACKWARD,
+                                             .pass = NEAP_PASS_BACKWARD,
+                                             .attributes = n->attributes,
+                                             .inputs = inputs,
+                                             .input_count = sizeof inputs / sizeof *inputs,
+                                             .outputs = outputs,
+                                             .output_count = count}));
+  for (int32_t i = 0; i < count; i++) TRY(gradient_add(g, in[i], outputs[i]));
+  return NEAP_OK;
+}
+
+static void without_dropout(union attributes *attributes) { attributes->attention.probability = 0; }
+
+static const struct inplace_pair attention_backward_pairs[] = {
+    {0, RESULT_GRADIENT}, {0, RESULT}, {0, QUERIES}, {1, KEYS}, {2, VALUES}};
+
+const struct op_row op_row_attention = {"Attention",
+                                        "softmax of products with keys, times values, without the scores",
+                                        "attention",
+                                        2,
+                                        infer_attention,
+                                        gradient_attention,
+                                        .flops = flops_attention,
+                                        ROW_ATTRIBUTES(attention_attributes),
+                                        .evaluated = without_dropout,
+                                        .slots = 4,
+                                        .split = {15, 3, 0}};
+const struct op_row op_row_attention_backward = {
+    "AttentionBackward",      "gradients of attention, whose scores are computed again",
+    .output_count = 3,        ROW_INPLACE(attention_backward_pairs),
+    .flops = flops_attention, ROW_ATTRIBUTES(attention_attributes),
+    .split = {127, 7, 0}};
+
+neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,
+                           neap_attention_options o) {
+  if (!builder_usable(b, q)) return FAILED;
+  const struct tensor *t = builder_tensor(b, q);
+  if (k < 0 && v < 0 && o.key_heads == 0 && t->rank == 4) o.key_heads = t->dims[2] / 3;
+  const union attributes a = {.attention = {.key_heads = o.key_heads,
+                                            .causal = o.causal,
+                                            .window = o.window,
+                                            .scale = o.scale,
+                                            .probability = o.dropout,
+                                            .stream = o.dropout != 0 ? builder_stream(b) : 0}};
+  const int32_t inputs[] = {q, k < 0 ? NO_TENSOR : k, v < 0 ? NO_TENSOR : v,
+                            lengths < 0 ? NO_TENSOR : lengths};
+  return builder_next(b, OP_ATTENTION, a, inputs, 4);
+}
+
+/* ---- Rotary position embedding ---- */
+
+static const struct attribute_row rotary_attributes[] = {
+    ATTRIBUTE(rotary.heads, INTEGER), ATTRIBUTE(rotary.first, INTEGER),
+    ATTRIBUTE_USUAL(rotary.base, REAL, 10000), ATTRIBUTE(rotary.back, FLAG)};
+
+static neap_status infer_rotary(const struct neap_graph *graph, const struct node *node,
+                                struct tensor *outputs) {
+  const struct rotary_attributes *a = &node->attributes.rotary;
+  TRY(need_real(graph, node, 4, "[N, T, heads, D]"));
+  const struct tensor *x = node_input(graph, node, 0);
+  RETURN_IF(
+      x->dims[3] % 2 != 0 || a->heads < 0 || a->heads > x->dims[2], NEAP_INVALID_ARGUMENT,
+      "Rotary '%s': %lld heads of '%s' %s cannot be turned: it must have as many, and an even number of "
+      "elements in each",
+      node->name, (long long)a->heads, x->name, shape_text(x).text);
+  RETURN_IF(!(a->base > 0 && a->base < INFINITY), NEAP_INVALID_ARGUMENT,
+            "Rotary '%s': base %g must be positive", node->name, (double)a->base);
+  return infer_same(graph, node, outputs);
+}
+
+static neap_status gradient_rotary(struct gradient *g, const struct node *n) {
+  struct node back = *n;
+  back.attributes.rotary.back = !n->attributes.rotary.back;
+  return GRADIENT_EMIT(g, OP_ROTARY, &back, n->inputs[0], g->of[n->outputs[0]]);
+}
+
+const struct op_row op_row_rotary = {"Rotary",
+                                     "pairs of elements turned by their row's position; its own gradient",
+                                     "rotary",
+                                     1,
+                                     infer_rotary,
+                                     gradient_rotary,
+                                     ROW_INPLACE(inplace_first),
+                                     ROW_ATTRIBUTES(rotary_attributes),
+                                     .split = {1, 1, 0}};
+
+neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first) {
+  const union attributes a = builder_attributes(
+      OP_ROTARY, (union attributes){.rotary = {.heads = heads, .first = first, .base = base}});
+  return builder_next(b, OP_ROTARY, a, &x, 1);
+}

@@ -126,7 +126,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 
 struct source {
   const char *model, *file;
-  int64_t batch, image[3], classes; /* 0: the model's usual */
+  int64_t batch, image[3], classes, length; /* 0: the model's usual */
   int64_t micro_batch;              /* 0: the batch */
   int optimizer, convolution, backend, costs, variant, precision, threads;
   double momentum, sparse; /* sparse: density; 0: dense */
@@ -158,7 +158,8 @@ int precision_word(neap_dtype dtype);
   SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
   SOURCE_OPTION(settings, "--micro-batch", "N", "images of a micro-batch, several of which make a step (the batch)", OPTION_INTEGER, micro_batch, 1), \
   SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
-  SOURCE_OPTION(settings, "--classes", "N", "of labels, or of pixels with the background (the model's usual)", OPTION_INTEGER, classes, 1), \
+  SOURCE_OPTION(settings, "--classes", "N", "of labels, of pixels with the background, or tokens (the model's usual)", OPTION_INTEGER, classes, 1), \
+  SOURCE_OPTION(settings, "--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1), \
   SOURCE_OPTION(settings, "--optimizer", OPTIMIZER_WORDS, "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
   {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0, 1}, \
   SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \

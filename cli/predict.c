@@ -7,7 +7,7 @@
 struct settings {
   const char *model, *weights, *data, *out, *output;
   struct budget budget;
-  int64_t batch, image[3], classes;
+  int64_t batch, image[3], classes, length;
   int convolution, backend, threads;
   bool training, json;
 };
@@ -29,6 +29,8 @@ const struct option predict_options[] = {
      offsetof(struct settings, batch), 1, 0},
     {"--image", "CxHxW", "what synthetic draws (the model's usual)", OPTION_IMAGE,
      offsetof(struct settings, image), 0, 0},
+    {"--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, offsetof(struct settings, length),
+     1, 0},
     {"--classes", "N", "of the model (those of the data)", OPTION_INTEGER, offsetof(struct settings, classes),
      1, 0},
     {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (min)", OPTION_BUDGET,
@@ -81,19 +83,21 @@ int run_predict(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--weights %s: is a folder; name the weights-*.safetensors in it", s.weights);
   const int ready = prepare_threads(s.threads);
   if (ready != EXIT_DONE) return ready;
-  const neap_predict_options options = {
-      .model = s.model,
-      .weights = s.weights,
-      .data = s.data,
-      .out = s.out,
-      .output = s.output,
-      .training_records = s.training,
-      .shape = {.batch = s.batch, .image = {s.image[0], s.image[1], s.image[2]}, .classes = s.classes},
-      .session = {.budget = s.budget.bytes,
-                  .budget_fraction = s.budget.fraction,
-                  .convolution = (neap_convolution)s.convolution,
-                  .backend = (neap_backend)s.backend,
-                  .threads = s.threads}};
+  const neap_predict_options options = {.model = s.model,
+                                        .weights = s.weights,
+                                        .data = s.data,
+                                        .out = s.out,
+                                        .output = s.output,
+                                        .training_records = s.training,
+                                        .shape = {.batch = s.batch,
+                                                  .image = {s.image[0], s.image[1], s.image[2]},
+                                                  .classes = s.classes,
+                                                  .length = s.length},
+                                        .session = {.budget = s.budget.bytes,
+                                                    .budget_fraction = s.budget.fraction,
+                                                    .convolution = (neap_convolution)s.convolution,
+                                                    .backend = (neap_backend)s.backend,
+                                                    .threads = s.threads}};
   neap_predict_result result;
   const neap_status status = neap_predict(&options, &result);
   if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)

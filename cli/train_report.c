@@ -20,7 +20,7 @@ struct train_report make_report(const struct train_settings *settings) {
 /* ---- Before step 1 ---- */
 
 static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
-  static const char *const schedules[] = {"constant", "in steps", "cosine"};
+  static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root"};
   static const char *const convolutions[] = {"auto", "direct", "winograd"};
   const struct train_settings *s = r->settings;
   FILE *f = r->file;
@@ -69,6 +69,11 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 
 /* ---- While it runs ---- */
 
+/* What a batch has. */
+static const char *records_of(const struct train_settings *s) {
+  return strncmp(s->data, "text:", 5) == 0 || strncmp(s->data, "tokens:", 7) == 0 ? "sequences" : "images";
+}
+
 static void put_line(struct train_report *r, const neap_train_progress *p) {
   char line[320];
   int at = 0;
@@ -78,7 +83,9 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   PUT("step %lld/%lld  epoch's mean loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
       r->loss_sum / steps, 100 * r->accuracy_sum / steps);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
-  PUT("  %.0f images/s", p->images_per_second);
+  if (p->test_loss >= 0 && p->bits_per_byte >= 0)
+    PUT(", loss %.4f, perplexity %.2f, %.3f bits a byte", p->test_loss, exp(p->test_loss), p->bits_per_byte);
+  PUT("  %.0f %s/s", p->images_per_second, records_of(r->settings));
   if (p->step < p->steps) PUT("  %s left", duration_text(p->seconds_left).text);
   PUT("  %s of %s", bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
 #undef PUT
@@ -165,11 +172,14 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
   fprintf(f, " in %s", duration_text(result->seconds).text);
   if (result->step_seconds_median > 0)
-    fprintf(f, " (%.3f s a step, median; %.0f images/s)", result->step_seconds_median,
-            (double)result->batch / result->step_seconds_median);
+    fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
+            (double)result->batch / result->step_seconds_median, records_of(r->settings));
   fprintf(f, "\nresult        the epoch's mean loss %.4f, accuracy %.2f %%", result->loss,
           100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
+  if (result->bits_per_byte >= 0)
+    fprintf(f, "\ntest text     loss %.4f, perplexity %.2f, %.3f bits a byte", result->test_loss,
+            exp(result->test_loss), result->bits_per_byte);
   if (strcmp(result->combination, "none") != 0) fprintf(f, "\ntechniques    %s", result->combination);
   fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
@@ -201,8 +211,11 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                              (json_int_t)r->steps, "seconds", r->seconds, "step_seconds_median",
                              r->step_seconds_median > 0 ? json_real(r->step_seconds_median) : json_null());
   json_t *quality =
-      json_pack("{s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy", number_json(r->accuracy),
-                "test_accuracy", r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy));
+      json_pack("{s:o, s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy", number_json(r->accuracy),
+                "test_accuracy", r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy),
+                "test_loss", r->test_loss < 0 ? json_null() : number_json(r->test_loss));
+  if (r->bits_per_byte >= 0 && quality != NULL)
+    json_object_set_new(quality, "bits_per_byte", number_json(r->bits_per_byte));
   json_t *memory =
       json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "planner",
                 m->planner != NULL ? m->planner : "", "variant", m->variant != NULL ? m->variant : "",

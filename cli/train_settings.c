@@ -13,12 +13,13 @@
   { name, "X", help, OPTION_NUMBER, offsetof(struct train_settings, field), 0, 1 }
 const struct option train_options[] = {
     OPTION("--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0),
-    OPTION("--data", "SET", "cifar10:DIR, mnist:DIR or synthetic", OPTION_TEXT, data, 0),
+    OPTION("--data", "SET", "cifar10:DIR, mnist:DIR, text:FILE, tokens:FILE or synthetic", OPTION_TEXT, data,
+           0),
     OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
            0),
     OPTION("--process-budget", "B", "bytes that the whole process may take, code and data too", OPTION_BUDGET,
            process_budget, 0),
-    OPTION("--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1),
+    OPTION("--batch", "N", "images or sequences a step (the model's usual)", OPTION_INTEGER, batch, 1),
     OPTION("--micro-batch", "N|auto",
            "images of a micro-batch, several of which make a step; auto: the most that fit (the batch)",
            OPTION_OR_WORD, micro_batch, 1),
@@ -26,12 +27,16 @@ const struct option train_options[] = {
            0),
     OPTION("--classes", "N", "at least those of the data; what synthetic draws (the model's usual)",
            OPTION_INTEGER, classes, 1),
+    OPTION("--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1),
+    OPTION("--dropout", "X", "of networks of sequences (0)", OPTION_NUMBER, dropout, 0),
     OPTION("--steps", "N", "how long to train, in steps", OPTION_INTEGER, steps, 1),
     OPTION("--epochs", "N", "or in passes over the data (1)", OPTION_INTEGER, epochs, 1),
     OPTION("--lr", "X", "learning rate (SGD 0.1, Lion 0.0001, others 0.001)", OPTION_NUMBER, learning_rate,
            0),
-    OPTION("--schedule", "constant|step|cosine", "of the learning rate (cosine)", OPTION_WORD, schedule, 0),
+    OPTION("--schedule", "constant|step|cosine|inverse-sqrt", "of the learning rate (cosine)", OPTION_WORD,
+           schedule, 0),
     OPTION("--warmup", "EPOCHS", "rising learning rate at first (0)", OPTION_NUMBER, warmup, 0),
+    OPTION("--warmup-steps", "N", "the same in steps", OPTION_INTEGER, warmup_steps, 0),
     OPTION("--step-epochs", "EPOCHS", "of the step schedule (a third of the run)", OPTION_NUMBER, step_epochs,
            0),
     OPTION("--step-factor", "X", "of the step schedule (0.1)", OPTION_NUMBER, step_factor, 0),
@@ -266,7 +271,9 @@ static neap_model_options train_shape(const struct train_settings *s) {
   return (neap_model_options){.batch = s->batch,
                               .image = {s->image[0], s->image[1], s->image[2]},
                               .classes = s->classes,
-                              .smoothing = (float)s->smoothing};
+                              .smoothing = (float)s->smoothing,
+                              .length = s->length,
+                              .dropout = (float)s->dropout};
 }
 
 static int complete_settings(const struct verb *verb, struct train_settings *s, const char *const *texts) {
@@ -380,6 +387,7 @@ neap_train_options train_library_options(const struct train_settings *s) {
       .learning_rate = s->learning_rate,
       .schedule = (neap_schedule_kind)s->schedule,
       .warmup_epochs = s->warmup,
+      .warmup_steps = s->warmup_steps,
       .step_epochs = s->step_epochs,
       .step_factor = s->step_factor,
       .no_shuffle = s->shuffle != 0,

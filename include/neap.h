@@ -69,7 +69,8 @@ const char *neap_error_message(void);
  * Parameters and running statistics have names, by which they are saved, loaded and grouped. Operators are
  * counted by kind, those of a scope apart: "conv1.weight", "block2.linear1.bias". Kinds with parameters:
  * conv, conv_transposed, linear (weight, bias); norm: batch norm (gamma, beta, running_mean,
- * running_variance); row_norm: layer, RMS and group norm (gamma, beta); embedding (weight). */
+ * running_variance); row_norm: layer, RMS and group norm (gamma, beta); embedding (weight); lstm, gru
+ * (weight_ih, weight_hh, bias_ih, bias_hh). */
 
 typedef struct neap_graph neap_graph;     /* what to compute; immutable, without data */
 typedef struct neap_builder neap_builder; /* makes a graph */
@@ -173,6 +174,11 @@ neap_tensor neap_power(neap_builder *b, neap_tensor x, float exponent);
 neap_tensor neap_clip(neap_builder *b, neap_tensor x, float lowest, float highest);
 neap_tensor neap_scale(neap_builder *b, neap_tensor x, float factor, float offset); /* factor x + offset */
 
+/* Of x [..., 2K], whose halves along the last axis are a and b: [..., K]. */
+neap_tensor neap_glu(neap_builder *b, neap_tensor x);    /* a sigmoid(b) */
+neap_tensor neap_swiglu(neap_builder *b, neap_tensor x); /* silu(a) b */
+neap_tensor neap_geglu(neap_builder *b, neap_tensor x);  /* gelu(a) b */
+
 /* The same elements in f32, bf16 or f16, to the nearest; f16 keeps what is too large for it as its largest
  * number. All operators take all three types, and compute in f32. What they make has the type of their first
  * input, but for losses, which are f32. Layers on a tensor make parameters of its type; norms of f32. */
@@ -204,6 +210,12 @@ void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor
  * neap_embedding makes the table, normal with deviation 1; another one: neap_parameter and neap_gather. */
 neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids);
 neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64_t width);
+
+/* Convolution over time of x [N, T, C] by heads, of C / H channels each: y[n, t, c] is the sum over k of
+ * w[h, k] x[n, t + k - padding, c], h the head of c; rows outside [0, T) are zeros. w [H, K], or [N, T, H,
+ * K]: a kernel for every time. `padding` is in [0, K); K - 1: no time reads a later one. The weights are used
+ * as they are: lightweight and dynamic convolution (Wu et al. 2019) take them from neap_softmax. */
+neap_tensor neap_sequence_conv(neap_builder *b, neap_tensor x, neap_tensor w, int64_t padding);
 
 /* Products of x [..., m, k] and y [..., k, n], either as its transpose: [..., m, n]. Batches broadcast. */
 neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed);
@@ -251,6 +263,32 @@ neap_tensor neap_resize(neap_builder *b, neap_tensor x, int64_t height, int64_t 
 neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias);
 neap_tensor neap_linear_with(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias);
 
+/* Recurrent layers over a sequence, as PyTorch's LSTM and GRU, in `count` parts, one after the other: x[i]
+ * [T_i, N, K], the times first, gives y[i] [T_i, N, width]. All parts have the same parameters, in each
+ * layer: weight_ih [g width, K], weight_hh [g width, width], bias_ih and bias_hh [g width], g 4 in an LSTM
+ * (i, f, g, o) and 3 in a GRU (r, z, n), uniform in +-1 / sqrt(width). A sequence gives the same bits in any
+ * parts; what a step keeps, makes again or has in memory at once is parts. */
+typedef struct neap_recurrent_state {
+  neap_tensor h, c; /* [N, width]; c: of an LSTM alone, always f32 */
+} neap_recurrent_state;
+typedef struct neap_recurrent_weights { /* of a layer; biases of an LSTM: bias_ih is the sum, bias_hh none */
+  bool made;
+  neap_tensor weight_ih, weight_hh, bias_ih, bias_hh;
+} neap_recurrent_weights;
+typedef struct neap_recurrent_options {
+  int64_t width;
+  int layers;                          /* each on what the one before gives; 0: 1 */
+  float dropout;                       /* between layers */
+  const neap_recurrent_state *initial; /* [layers] before the first time; NULL: zeros */
+  neap_recurrent_state *last;          /* [layers] is set to that after the last time; NULL: not asked for */
+  neap_recurrent_weights *weights;     /* [layers] zeroed: made by this call, for others that go on with the
+                                          sequence; NULL: for this call alone */
+} neap_recurrent_options;
+void neap_lstm(neap_builder *b, const neap_tensor *x, int count, neap_recurrent_options options,
+               neap_tensor *y);
+void neap_gru(neap_builder *b, const neap_tensor *x, int count, neap_recurrent_options options,
+              neap_tensor *y);
+
 /* The same elements in row-major order under another shape; one dimension may be -1. */
 neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t *dims);
 neap_tensor neap_flatten(neap_builder *b, neap_tensor x); /* [N, ...] -> [N, rest] */
@@ -258,6 +296,32 @@ neap_tensor neap_flatten(neap_builder *b, neap_tensor x); /* [N, ...] -> [N, res
 /* Zeroes an element with `probability` and scales the others by 1 / (1 - probability); identity in
  * evaluation. The mask is a function of seed, step, node and element: recomputed, never stored. */
 neap_tensor neap_dropout(neap_builder *b, neap_tensor x, float probability);
+
+/* softmax(q k^T scale) v by sequence and head, in one pass over blocks of keys: no scores of all queries and
+ * keys are ever in memory (Rabe and Staats 2021; Dao et al. 2022). Queries [N, T, H, D], keys and values
+ * [N, S, G, D], of which G divides H: query head h reads key head h / (H / G). The result: [N, T, H, D].
+ * Packed, k and v are not given and q is [N, T, H + 2 G, D]: the heads of queries, then those of keys, then
+ * those of values, as one linear layer gives them; S = T.
+ *
+ * Query i stands where key p = i + S - T does. It sees key j if all of these hold: j < lengths[n], where
+ * `lengths` [N] of NEAP_I32 are given; j <= p, where attention is causal; p - window < j < p + window, where
+ * there is a window. A query that sees no key gives 0. Zeroed options have these meanings: */
+typedef struct neap_attention_options {
+  int64_t key_heads; /* G of packed operands; 0: as many as query heads. Others have it by their shape: 0 */
+  bool causal;
+  int64_t window; /* 0: none */
+  float scale;    /* 0: 1 / sqrt(D) */
+  float dropout;  /* probability that a weight of the softmax is zeroed, as neap_dropout does; in [0, 1) */
+} neap_attention_options;
+/* k, v and lengths: negative where not given. */
+neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,
+                           neap_attention_options options);
+
+/* Rotary position embedding (Su et al. 2021) of x [N, T, heads, D]: at row t, elements d and d + D / 2 of
+ * each of the first `heads` heads (0: all) are turned as a point of the plane by the angle (t + first)
+ * base^(-2 d / D) (base 0: 10000); other heads are copied. D is even. Of packed queries, keys and values [N,
+ * T, H + 2 G, D] the first H + G heads are to be turned. */
+neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
  * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. Tokens, whose
@@ -307,15 +371,18 @@ int64_t neap_graph_parameters(const neap_graph *graph); /* elements that trainin
 /* ---- 3. Ready-made networks ---- */
 
 typedef struct neap_model_options {
-  int64_t batch;    /* images; 0: the model's usual one */
-  int64_t image[3]; /* channels, height, width; zeros: the model's usual ones */
-  int64_t classes;  /* 0: the model's usual one */
+  int64_t batch;    /* images or sequences; 0: the model's usual one */
+  int64_t image[3]; /* channels, height, width; of vectors their elements; zeros: the model's usual ones */
+  int64_t classes;  /* of tokens: the vocabulary; 0: the model's usual one */
   float smoothing;  /* of the labels */
+  int64_t length;   /* of sequences; 0: the model's usual one */
+  float dropout;    /* of networks of sequences */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
  * are "image" [N, C, H, W] and "label" [N], or [N, H', W'] where it classifies pixels; those are the centre
- * of the image where there are fewer. `options` may be NULL. */
+ * of the image where there are fewer; of a model of sequences "tokens" [N, T] of i32, or "sequence" [N, T,
+ * K], and "label" [N, T]. `options` may be NULL. */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
 /* ---- 4. Train it, predict with it ----
@@ -503,16 +570,23 @@ neap_status neap_session_load(neap_session *session, const char *path);
 
 /* ---- 5. Train it whole ---- */
 
-typedef enum neap_schedule_kind { NEAP_LR_CONSTANT, NEAP_LR_STEP, NEAP_LR_COSINE } neap_schedule_kind;
+/* INVERSE_SQRT: the rate after the warm-up is divided by the root of steps / steps of warm-up. */
+typedef enum neap_schedule_kind {
+  NEAP_LR_CONSTANT,
+  NEAP_LR_STEP,
+  NEAP_LR_COSINE,
+  NEAP_LR_INVERSE_SQRT
+} neap_schedule_kind;
 
 typedef struct neap_train_progress {
   int64_t epoch, epochs, step, steps; /* epochs 0 when `steps` was given; the step just done, from 1 */
   double loss, accuracy;              /* of this step, in [0, 1] */
   double learning_rate, seconds;      /* of this step */
   double images_per_second, seconds_left;
-  double test_accuracy; /* after an epoch that ends here, or the run; -1: not evaluated */
-  double loss_scale;    /* of the next step, where it is dynamic; else 0 */
-  int64_t skipped;      /* updates that it left out so far, in this process */
+  double test_accuracy, test_loss; /* after an epoch that ends here, or the run; -1: not evaluated */
+  double bits_per_byte;            /* of test text, from the test loss; -1: of no text */
+  double loss_scale;               /* of the next step, where it is dynamic; else 0 */
+  int64_t skipped;                 /* updates that it left out so far, in this process */
   const neap_memory *memory;
 } neap_train_progress;
 
@@ -536,6 +610,7 @@ typedef struct neap_train_options {
   double learning_rate;  /* 0: 0.1 */
   neap_schedule_kind schedule;
   double warmup_epochs;
+  int64_t warmup_steps;            /* instead of epochs, where above 0 */
   double step_epochs, step_factor; /* NEAP_LR_STEP: times factor every so many; 0: thirds of the run, 0.1 */
   bool no_shuffle, no_augment, no_evaluation;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
@@ -565,7 +640,9 @@ typedef struct neap_train_result {
   char combination[48], precision[8]; /* of techniques, "none"; "f32" */
   int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
-  double seconds, step_seconds_median, loss, accuracy, test_accuracy; /* test_accuracy -1: not evaluated */
+  double seconds, step_seconds_median, loss, accuracy;
+  double test_accuracy, test_loss; /* -1: not evaluated here */
+  double bits_per_byte;            /* of test text; -1: of no text, or not evaluated */
   neap_memory memory;
   /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
@@ -586,6 +663,7 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
 typedef struct neap_evaluation {
   int64_t batch, images, step, epoch; /* images: of the test set; step and epoch: done by the checkpoint */
   double loss, accuracy;              /* means over the labels of the test set */
+  double bits_per_byte;               /* of its text; -1: of no text */
   neap_memory memory;
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
   char weights_sha256[65];

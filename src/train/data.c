@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "text/tokenizer.h"
 #include "train/data_random.h"
 
 void data_close(struct data_set *set) {
   for (int i = 0; i < set->file_count; i++) close(set->files[i]);
+  tokenizer_free(set->tokenizer);
   region_free(&set->region);
   *set = (struct data_set){0};
 }
@@ -142,7 +144,8 @@ static int fill_record(const struct data_set *set, const struct data_split *spli
 }
 
 neap_status data_fill(const struct data_set *set, const struct data_split *split,
-                      const struct data_batch *batch, float *images, int32_t *labels) {
+                      const struct data_batch *batch, void *images, int32_t *labels) {
+  if (set->fill != NULL) return set->fill(set, split, batch, images, labels);
   const int threads = batch->threads < set->readers ? batch->threads : set->readers;
   int64_t failed = batch->count; /* the first that did, and why */
   int error = 0;

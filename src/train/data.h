@@ -1,8 +1,9 @@
-/* Data sets of labelled images, and batches of them.
+/* Data sets of labelled images or of sequences, and batches of them.
  *
- * A data set is named "cifar10:DIR", "mnist:DIR" or "synthetic[:side=32,classes=10,images=10000,seed=0]",
- * which draws what is wished where its name leaves it open. Images are read, or drawn, when a batch is filled
- * with them: the process holds one for each thread, and all labels. Compressed files are unpacked into a
+ * A data set is named "cifar10:DIR", "mnist:DIR", "text:FILE" or
+ * "synthetic[:side=32,classes=10,images=10000,seed=0]", which draws what is wished where its name leaves it
+ * open. Records are read, or drawn, when a batch is filled with them: the process holds one for each thread,
+ * and all labels of images. Compressed files are unpacked into a
  * temporary one. That memory is the data set's, not training's, and no part of a budget; it is all in place
  * when data_open returns, and nothing is allocated afterwards. */
 #ifndef NEAP_TRAIN_DATA_H
@@ -10,6 +11,7 @@
 
 #include "base/region.h"
 #include "base/status.h"
+#include "zoo/zoo.h"
 
 enum { DATA_MAX_CHANNELS = 4, DATA_MAX_FILES = 8, DATA_MAX_SIDE = 4096 };
 
@@ -25,8 +27,9 @@ struct data_part {
 };
 
 struct data_split {
-  int64_t count;
-  int64_t first; /* the source's number of its first record */
+  int64_t count;         /* records: images or sequences */
+  int64_t first;         /* the source's number of its first image or token */
+  int64_t tokens, bytes; /* of sequences of tokens: how many, and of how many bytes of text; 0: not known */
   int part_count;
   struct data_part parts[DATA_MAX_FILES];
 };
@@ -34,14 +37,20 @@ struct data_split {
 /* For whom the data are: what a source that draws its images takes from it. Zeros: no wish. */
 struct data_wish {
   int64_t image[3], classes; /* of labels; those of pixels with the background */
+  int64_t asked;             /* classes that the user asks for; 0: none */
   int64_t batch;             /* there are some batches, whatever they take */
-  bool pixels;               /* labels by pixel are needed */
-  int threads;               /* that fill batches; 0: as many as there are processors */
+  enum model_kind kind;
+  int64_t length, width; /* of sequences, and of their vectors */
+  int threads;           /* that fill batches; 0: as many as there are processors */
 };
+
+struct data_batch;
 
 struct data_set {
   const char *name;          /* of its source, without the argument; a constant */
-  int64_t image[3], classes; /* channels, height, width */
+  enum model_kind kind;      /* that can learn from it: IMAGES, which stands for PIXELS too, or sequences */
+  int64_t image[3], classes; /* channels, height, width; classes of tokens are the vocabulary */
+  int64_t length, width;     /* of sequences; of their vectors */
   int64_t pixel_classes;     /* of label maps, 0 the background; 0: the source has no maps */
   struct data_split train, test;
   int64_t crop_padding; /* augmentation: shift by up to so many pixels, zeros come in; */
@@ -52,6 +61,13 @@ struct data_set {
   struct region region;
   struct data_wish wish;
   const void *source; /* for label_row and draw */
+  neap_status (*fill)(const struct data_set *set, const struct data_split *split,
+                      const struct data_batch *batch, void *inputs,
+                      int32_t *labels); /* of sequences, as data_fill; NULL: images */
+  neap_status (*read_tokens)(const struct data_set *set, int64_t first, int64_t count, int32_t *tokens);
+  struct tokenizer *tokenizer; /* of a text; NULL: ids stand for nothing that is known */
+  int32_t *window;             /* [length + 1] tokens */
+  int32_t mask_token;          /* -1: labels are the tokens that follow */
   void (*draw)(const struct data_set *set, int64_t number, int label, uint8_t *pixels); /* NULL: from files */
   void (*label_row)(const struct data_set *set, int64_t number, int label, int64_t row,
                     int32_t *labels);    /* of the pixels of a row, [width] */
@@ -64,6 +80,11 @@ struct data_set {
 /* Of record `i` of a part. */
 static inline int data_label(const struct data_part *part, int64_t i) {
   return part->wide_labels ? part->labels[2 * i] | part->labels[2 * i + 1] << 8 : part->labels[i];
+}
+
+/* The model's input that a batch fills. */
+static inline const char *data_input_name(const struct data_set *set) {
+  return set->kind == MODEL_IMAGES ? "image" : set->kind == MODEL_VECTORS ? "sequence" : "tokens";
 }
 
 static inline size_t data_image_bytes(const struct data_set *set) {
@@ -94,8 +115,9 @@ struct data_batch {
 
 /* Fills images [count, C, H, W] (NULL: none), normalised, and labels [count]; or label maps [count,
  * map_height, map_width], those of the pixels in the middle of the image, moved and mirrored as they are. A
- * crop's zeros are zeros after normalisation, and background. Errors are those of data_read. */
+ * crop's zeros are zeros after normalisation, and background. Of sequences: tokens [count, length] of i32, or
+ * vectors [count, length, width], and labels [count, length]. Errors are those of data_read. */
 neap_status data_fill(const struct data_set *set, const struct data_split *split,
-                      const struct data_batch *batch, float *images, int32_t *labels);
+                      const struct data_batch *batch, void *inputs, int32_t *labels);
 
 #endif

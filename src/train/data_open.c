@@ -10,9 +10,8 @@ static const struct {
   const char *name, *argument;
   neap_status (*open)(const char *argument, struct data_set *set);
 } sources[] = {
-    {"cifar10", "DIR", cifar10_open},
-    {"mnist", "DIR", mnist_open},
-    {"synthetic", NULL, synthetic_open},
+    {"cifar10", "DIR", cifar10_open}, {"mnist", "DIR", mnist_open},        {"text", "FILE", text_open},
+    {"tokens", "FILE", tokens_open},  {"synthetic", NULL, synthetic_open},
 };
 
 static neap_status check_labels(const struct data_split *split, int64_t classes) {
@@ -109,11 +108,14 @@ neap_status data_open_as(const char *name, const struct data_wish *wish, struct 
               "data set '%s': say where it is, as %s:%s", name, sources[i].name, sources[i].argument);
     set->name = sources[i].name;
     TRY(sources[i].open(argument, set));
+    if (set->fill != NULL) return NEAP_OK; /* of sequences */
     TRY(check_labels(&set->train, set->classes));
     TRY(check_labels(&set->test, set->classes));
     TRY(allocate_buffers(set));
     return take_statistics(set);
   }
-  return neap_fail(NEAP_INVALID_ARGUMENT,
-                   "data set '%s' is not known; there are cifar10:DIR, mnist:DIR, synthetic", name);
+  return neap_fail(
+      NEAP_INVALID_ARGUMENT,
+      "data set '%s' is not known; there are cifar10:DIR, mnist:DIR, text:FILE, tokens:FILE, synthetic",
+      name);
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,5 +54,28 @@ neap_status data_add_part(struct data_split *split, const struct data_part *part
             part->file, INT32_MAX);
   split->parts[split->part_count++] = *part;
   split->count += part->count;
+  return NEAP_OK;
+}
+
+neap_status data_temporary_file(struct data_set *set, const char *path, int *descriptor) {
+  const char *folder = getenv("TMPDIR");
+  char *name = region_format(&set->region, "%s/neap-data-XXXXXX", folder != NULL ? folder : "/tmp");
+  RETURN_IF_NULL(name);
+  *descriptor = mkostemp(name, O_CLOEXEC);
+  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: no temporary file to unpack it into: %s: %s (TMPDIR?)",
+            path, name, strerror(errno));
+  unlink(name); /* it lives as long as it is open */
+  return data_keep_file(set, path, *descriptor);
+}
+
+neap_status data_write_file(const char *path, int descriptor, const void *bytes, size_t count) {
+  for (const char *data = bytes; count > 0;) {
+    const ssize_t put = write(descriptor, data, count);
+    if (put < 0 && errno == EINTR) continue;
+    RETURN_IF(put < 0, NEAP_IO_FAILED, "%s: its temporary file cannot be written: %s (TMPDIR?)", path,
+              strerror(errno));
+    data += put;
+    count -= (size_t)put;
+  }
   return NEAP_OK;
 }

@@ -9,6 +9,8 @@
 neap_status cifar10_open(const char *argument, struct data_set *set);
 neap_status mnist_open(const char *argument, struct data_set *set);
 neap_status synthetic_open(const char *argument, struct data_set *set);
+neap_status text_open(const char *argument, struct data_set *set);
+neap_status tokens_open(const char *argument, struct data_set *set);
 
 /* Opens a file for reading until data_close. An empty file is an error. */
 neap_status data_open_file(struct data_set *set, const char *path, int *descriptor, size_t *size);
@@ -19,6 +21,11 @@ neap_status data_keep_file(struct data_set *set, const char *path, int descripto
 /* Reads `count` pieces of `bytes`, `stride` apart from `offset` on. NEAP_BAD_FORMAT: the file ends before. */
 neap_status data_read_file(const char *path, int descriptor, size_t offset, int64_t count, size_t stride,
                            size_t bytes, uint8_t *data);
+
+/* Opens a temporary file until data_close, for what becomes of `path`, which is for messages; and writes all
+ * of the bytes to it. */
+neap_status data_temporary_file(struct data_set *set, const char *path, int *descriptor);
+neap_status data_write_file(const char *path, int descriptor, const void *bytes, size_t count);
 
 neap_status data_add_part(struct data_split *split, const struct data_part *part);
 

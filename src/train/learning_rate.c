@@ -16,14 +16,16 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
   TRY(check_number("warm-up epochs", options->warmup_epochs));
   TRY(check_number("epochs between drops of the learning rate", options->step_epochs));
   TRY(check_number("the factor of a drop of the learning rate", options->step_factor));
-  RETURN_IF(options->schedule < NEAP_LR_CONSTANT || options->schedule > NEAP_LR_COSINE, NEAP_INVALID_ARGUMENT,
-            "learning-rate schedule %d is not known", (int)options->schedule);
+  RETURN_IF(options->schedule < NEAP_LR_CONSTANT || options->schedule > NEAP_LR_INVERSE_SQRT,
+            NEAP_INVALID_ARGUMENT, "learning-rate schedule %d is not known", (int)options->schedule);
   const double drop =
       options->step_epochs > 0 ? options->step_epochs * (double)epoch_steps : (double)steps / 3;
   *rate = (struct learning_rate){.kind = options->schedule,
                                  .base = options->learning_rate > 0 ? options->learning_rate : 0.1,
                                  .steps = steps,
-                                 .warmup_steps = options->warmup_epochs * (double)epoch_steps,
+                                 .warmup_steps = options->warmup_steps > 0
+                                                     ? (double)options->warmup_steps
+                                                     : options->warmup_epochs * (double)epoch_steps,
                                  .drop_steps = drop,
                                  .drop_factor = options->step_factor > 0 ? options->step_factor : 0.1};
   return NEAP_OK;
@@ -32,6 +34,8 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
 double learning_rate_at(const struct learning_rate *rate, int64_t step) {
   double value = rate->base;
   if (rate->kind == NEAP_LR_STEP) value *= pow(rate->drop_factor, floor((double)step / rate->drop_steps));
+  if (rate->kind == NEAP_LR_INVERSE_SQRT && (double)step + 1 > rate->warmup_steps)
+    value *= sqrt((rate->warmup_steps > 1 ? rate->warmup_steps : 1) / (double)(step + 1));
   if (rate->kind == NEAP_LR_COSINE) value *= 0.5 * (1 + cos(pi * (double)step / (double)rate->steps));
   return (double)(step + 1) < rate->warmup_steps ? value * (double)(step + 1) / rate->warmup_steps : value;
 }

@@ -83,7 +83,10 @@ neap_status metrics_write(struct metrics *metrics, const neap_train_progress *pr
                 progress->accuracy, "learning_rate", progress->learning_rate, "seconds", progress->seconds);
   bool whole = line != NULL;
   if (whole && progress->test_accuracy >= 0)
-    whole = json_object_set_new(line, "test_accuracy", json_real(progress->test_accuracy)) == 0;
+    whole = json_object_set_new(line, "test_accuracy", json_real(progress->test_accuracy)) == 0 &&
+            json_object_set_new(line, "test_loss", json_number(progress->test_loss)) == 0;
+  if (whole && progress->bits_per_byte >= 0)
+    whole = json_object_set_new(line, "bits_per_byte", json_number(progress->bits_per_byte)) == 0;
   if (whole && progress->loss_scale > 0)
     whole = json_object_set_new(line, "loss_scale", json_real(progress->loss_scale)) == 0 &&
             json_object_set_new(line, "skipped", json_integer((json_int_t)progress->skipped)) == 0;

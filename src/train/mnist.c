@@ -63,29 +63,6 @@ static neap_status gzip_read(gzFile file, const char *path, void *data, size_t b
   return NEAP_OK;
 }
 
-static neap_status open_temporary(struct data_set *set, const char *path, int *descriptor) {
-  const char *folder = getenv("TMPDIR");
-  char *name = region_format(&set->region, "%s/neap-data-XXXXXX", folder != NULL ? folder : "/tmp");
-  RETURN_IF_NULL(name);
-  *descriptor = mkostemp(name, O_CLOEXEC);
-  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: no temporary file to unpack it into: %s: %s (TMPDIR?)",
-            path, name, strerror(errno));
-  unlink(name); /* it lives as long as it is open */
-  return data_keep_file(set, path, *descriptor);
-}
-
-static neap_status write_all(const char *path, int descriptor, const uint8_t *data, size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t put = write(descriptor, data, bytes);
-    if (put < 0 && errno == EINTR) continue;
-    RETURN_IF(put < 0, NEAP_IO_FAILED, "%s: its temporary file cannot be written: %s (TMPDIR?)", path,
-              strerror(errno));
-    data += put;
-    bytes -= (size_t)put;
-  }
-  return NEAP_OK;
-}
-
 static neap_status read_gzip(struct data_set *set, gzFile file, uint64_t compressed, uint32_t magic,
                              struct idx *idx) {
   enum { PIECE = 1 << 16 };
@@ -96,13 +73,13 @@ static neap_status read_gzip(struct data_set *set, gzFile file, uint64_t compres
   RETURN_IF(bytes / DEFLATE_RATIO > compressed, NEAP_BAD_FORMAT,
             "%s: the header asks for %zu bytes, which %llu compressed ones cannot hold", idx->path, bytes,
             (unsigned long long)compressed);
-  TRY(open_temporary(set, idx->path, &idx->descriptor));
+  TRY(data_temporary_file(set, idx->path, &idx->descriptor));
   for (size_t done = 0; done < bytes; done += got) {
     const size_t wanted = bytes - done < PIECE ? bytes - done : PIECE;
     TRY(gzip_read(file, idx->path, piece, wanted, &got));
     RETURN_IF(got < wanted, NEAP_BAD_FORMAT, "%s: has %zu bytes after its header, which asks for %zu",
               idx->path, done + got, bytes);
-    TRY(write_all(idx->path, idx->descriptor, piece, got));
+    TRY(data_write_file(idx->path, idx->descriptor, piece, got));
   }
   /* Reading past the end makes zlib compare the checksum, too. */
   TRY(gzip_read(file, idx->path, &more, 1, &got));

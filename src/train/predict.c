@@ -46,7 +46,8 @@ static neap_status open_all(struct prediction *p) {
   RETURN_IF(p->output.rank < 1 || p->output.dims[0] != p->batch, NEAP_UNSUPPORTED,
             "output '%s' has no place for each record", p->output.name);
   p->records = region_alloc(&p->data.region, (size_t)p->batch, sizeof *p->records);
-  p->labels = region_alloc(&p->data.region, (size_t)p->batch, sizeof *p->labels);
+  const int64_t each = p->data.length > 0 ? p->data.length : 1; /* labels of a record */
+  p->labels = region_alloc(&p->data.region, (size_t)(p->batch * each), sizeof *p->labels);
   p->values = region_alloc(&p->data.region, (size_t)p->output.elements, sizeof *p->values);
   RETURN_IF(!p->records || !p->labels || !p->values, NEAP_OUT_OF_MEMORY, "prediction: out of memory");
   return NEAP_OK;
@@ -85,7 +86,8 @@ static neap_status predict_batch(struct prediction *p, int64_t first, int64_t co
   for (int64_t i = 0; i < p->batch; i++) p->records[i] = i < count ? (int32_t)(first + i) : -1;
   const struct data_batch batch = {
       .count = p->batch, .records = p->records, .threads = team_size(p->options->session.threads)};
-  TRY(data_fill(&p->data, p->split, &batch, neap_session_input(p->session, "image"), p->labels));
+  TRY(data_fill(&p->data, p->split, &batch, neap_session_input(p->session, data_input_name(&p->data)),
+                p->labels));
   TRY(neap_session_predict(p->session));
   return neap_session_output(p->session, p->output.name, NULL, p->values);
 }

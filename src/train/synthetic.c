@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "train/data_random.h"
-#include "train/data_source.h"
+#include "train/sequences.h"
 
 enum { NOISE = 48, MIN_SIDE = 8, MAX_CLASSES = 1000, MAX_IMAGES = 1000000 };
 
@@ -174,7 +174,8 @@ static neap_status settle(const struct words *words, const struct data_wish *wis
                                                            : words->side,
                               .classes = words->classes};
   drawing->width = wished ? wish->image[2] : drawing->height;
-  if (drawing->classes == 0) drawing->classes = wish->classes > 0 ? wish->classes - wish->pixels : SHAPES;
+  if (drawing->classes == 0)
+    drawing->classes = wish->classes > 0 ? wish->classes - (wish->kind == MODEL_PIXELS) : SHAPES;
   const int64_t low = least(drawing->height, drawing->width), high = most(drawing->height, drawing->width);
   RETURN_IF(
       drawing->channels > DATA_MAX_CHANNELS || low < MIN_SIDE || high > DATA_MAX_SIDE, NEAP_INVALID_ARGUMENT,
@@ -183,7 +184,7 @@ static neap_status settle(const struct words *words, const struct data_wish *wis
       (long long)drawing->width);
   RETURN_IF(drawing->classes < 1 || drawing->classes > MAX_CLASSES, NEAP_INVALID_ARGUMENT,
             "data set 'synthetic': there are 1 to %d classes%s to draw, not %lld", MAX_CLASSES,
-            wish->pixels ? " beside the background" : "", (long long)drawing->classes);
+            (wish->kind == MODEL_PIXELS) ? " beside the background" : "", (long long)drawing->classes);
   const int64_t bytes = drawing->channels * drawing->height * drawing->width;
   const int64_t room = most(USUAL_BYTES / bytes, USUAL_BATCHES * least(wish->batch, MAX_IMAGES));
   drawing->images = words->images > 0 ? words->images : least(USUAL_IMAGES, most(room, 1));
@@ -194,6 +195,7 @@ neap_status synthetic_open(const char *argument, struct data_set *set) {
   struct words words = {0};
   struct drawing drawing;
   TRY(parse(argument, &words));
+  if (set->wish.kind >= MODEL_TOKENS) return synthetic_sequences_open((uint64_t)words.seed, set);
   TRY(settle(&words, &set->wish, &drawing));
   set->image[0] = drawing.channels;
   set->image[1] = drawing.height;

@@ -44,10 +44,12 @@ struct training {
   int64_t micro;      /* images of a micro-batch, which is the batch of the graph */
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
-  float *images;      /* the session's inputs */
+  void *inputs;       /* the session's: images or sequences */
   int32_t *labels;
+  int64_t labels_each;         /* of an image or sequence */
   int32_t *order;              /* [train.count], of the epoch that runs */
   int32_t *records;            /* [batch] */
+  double test_loss;            /* -1: not evaluated here */
   double seconds[TIMED_STEPS]; /* a ring */
   int64_t steps_here;          /* by this process */
   double started;
@@ -79,17 +81,15 @@ static neap_status check_options(const neap_train_options *options) {
   return check_session_options(&options->session);
 }
 
-/* The size of the label maps that a model learns. */
-static void find_map(struct training *t) {
+/* How many labels there are of an image or sequence; the size of label maps. */
+static void find_labels(struct training *t) {
   for (size_t i = 0; i < t->graph->tensors.count; i++) {
     const struct tensor *tensor = &t->graph->tensors.data[i];
-    if (tensor->role == NEAP_ROLE_INPUT && tensor->rank == 3 && strcmp(tensor->name, "label") == 0)
-      memcpy(t->map, &tensor->dims[1], sizeof t->map);
+    if (tensor->role != NEAP_ROLE_INPUT || tensor->view_of >= 0 || strcmp(tensor->name, "label") != 0)
+      continue;
+    t->labels_each = tensor->elements / tensor->dims[0];
+    if (tensor->rank == 3) memcpy(t->map, &tensor->dims[1], sizeof t->map);
   }
-}
-
-static int64_t labels_per_image(const struct training *t) {
-  return t->map[0] > 0 ? t->map[0] * t->map[1] : 1;
 }
 
 /* In bytes; a share is one of what the whole, dense batch needs in f32. 0: not known. */
@@ -138,8 +138,7 @@ static neap_status settle_micro_batch(struct training *t) {
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   t->micro_batches = (int32_t)(t->batch / t->micro);
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
-            "micro-batches of %lld images do not make up a batch of %lld", (long long)t->micro,
-            (long long)t->batch);
+            "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
   if (t->micro == t->batch) return NEAP_OK;
   neap_graph_free(t->graph);
   t->graph = NULL;
@@ -155,10 +154,10 @@ static neap_status build_model(struct training *t) {
   t->own.session.budget_fraction = 0;
   TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
-  find_map(t);
+  find_labels(t);
   t->epoch_steps = t->data.train.count / t->batch;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
-            "a batch of %lld, but %s has only %lld training images", (long long)t->batch, t->options->data,
+            "a batch of %lld, but %s has only %lld training records", (long long)t->batch, t->options->data,
             (long long)t->data.train.count);
   const int64_t epochs = t->options->epochs > 0 ? t->options->epochs : 1;
   t->steps = t->options->steps;
@@ -187,7 +186,11 @@ static int64_t rewire_every(const neap_train_options *o) {
 }
 
 /* What was not asked for leaves no trace: a checkpoint of before there was such a thing stays what it was. */
-static bool add_unusual(json_t *settings, const neap_train_options *o, int32_t micro_batches) {
+static bool add_unusual(json_t *settings, const struct training *t) {
+  const neap_train_options *o = t->options;
+  const struct data_set *data = &t->data;
+  const int32_t micro_batches = t->micro_batches;
+  const float dropout = t->shape.dropout;
   const neap_session_options *s = &o->session;
   bool ok = true;
   if (s->sparse_density != 0)
@@ -195,6 +198,8 @@ static bool add_unusual(json_t *settings, const neap_train_options *o, int32_t m
          json_object_set_new(settings, "rewire_every", json_integer(rewire_every(o))) == 0 &&
          (s->sparse_layers == NULL ||
           json_object_set_new(settings, "sparse_layers", json_string(s->sparse_layers)) == 0);
+  if (data->length > 0) ok = ok && json_object_set_new(settings, "length", json_integer(data->length)) == 0;
+  if (dropout != 0) ok = ok && json_object_set_new(settings, "dropout", json_real((double)dropout)) == 0;
   if (micro_batches > 1)
     ok = ok && json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;
   if (s->precision != NEAP_F32)
@@ -222,7 +227,7 @@ static bool add_unusual(json_t *settings, const neap_train_options *o, int32_t m
  * among it; the length only where the learning rate depends on it. */
 static neap_status make_settings(struct training *t) {
   static const char *const convolutions[] = {"auto", "direct", "winograd"};
-  static const char *const schedules[] = {"constant", "step", "cosine"};
+  static const char *const schedules[] = {"constant", "step", "cosine", "inverse-sqrt"};
   const neap_train_options *o = t->options;
   const neap_session_options *s = &o->session;
   RETURN_IF((unsigned)s->convolution >= sizeof convolutions / sizeof *convolutions, NEAP_INVALID_ARGUMENT,
@@ -245,7 +250,7 @@ static neap_status make_settings(struct training *t) {
                 "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
                 t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
                 "drop_factor", t->rate.drop_factor);
-  bool ok = t->settings != NULL && add_unusual(t->settings, o, t->micro_batches);
+  bool ok = t->settings != NULL && add_unusual(t->settings, t);
   if (ok && (learning_rate_depends_on_length(o) || rewires(o)))
     ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
   RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,
@@ -304,10 +309,10 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   t->process.planning = session_planning_peak(t->session);
   if (t->resident_before > t->process.code + t->process.data)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
-  t->images = neap_session_input(t->session, "image");
+  t->inputs = neap_session_input(t->session, data_input_name(&t->data));
   t->labels = neap_session_input(t->session, "label");
-  RETURN_IF(t->images == NULL || t->labels == NULL, NEAP_INTERNAL,
-            "model '%s' has no inputs 'image' and 'label'", t->options->model);
+  RETURN_IF(t->inputs == NULL || t->labels == NULL, NEAP_INTERNAL,
+            "model '%s' has no inputs '%s' and 'label'", t->options->model, data_input_name(&t->data));
   return NEAP_OK;
 }
 
@@ -365,8 +370,8 @@ static neap_status load_weights(struct training *t) {
 /* ---- The run --------------------------------------------------------------------------------------------
  */
 
-/* `images` may be NULL: labels alone. */
-static neap_status fill_micro_batch(struct training *t, int32_t part, float *images) {
+/* `inputs` may be NULL: labels alone. */
+static neap_status fill_micro_batch(struct training *t, int32_t part, void *inputs) {
   const int64_t epoch = t->state.step / t->epoch_steps,
                 first = t->state.step % t->epoch_steps * t->batch + part * t->micro;
   const uint64_t seed = t->options->session.seed;
@@ -378,21 +383,21 @@ static neap_status fill_micro_batch(struct training *t, int32_t part, float *ima
                                    .threads = t->threads,
                                    .map_height = t->map[0],
                                    .map_width = t->map[1]};
-  return data_fill(&t->data, &t->data.train, &batch, images, t->labels);
+  return data_fill(&t->data, &t->data.train, &batch, inputs, t->labels);
 }
 
 /* Labels of the micro-batch that are those of a class. */
 static double count_labels(const struct training *t) {
   double counted = 0;
-  for (int64_t i = 0; i < t->micro * labels_per_image(t); i++)
+  for (int64_t i = 0; i < t->micro * t->labels_each; i++)
     counted += t->labels[i] >= 0 && t->labels[i] < t->shape.classes;
   return counted;
 }
 
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
 static neap_status count_all_labels(struct training *t, double *counted) {
-  *counted = (double)(t->batch * labels_per_image(t));
-  if (t->map[0] == 0 || t->micro_batches == 1) return NEAP_OK;
+  *counted = (double)(t->batch * t->labels_each);
+  if (t->labels_each == 1 || t->micro_batches == 1) return NEAP_OK;
   *counted = 0;
   for (int32_t part = 0; part < t->micro_batches; part++) {
     TRY(fill_micro_batch(t, part, NULL));
@@ -412,9 +417,9 @@ static neap_status train_step(struct training *t, double rate, neap_step_result 
   *result = (neap_step_result){0};
   for (int32_t part = 0; part < t->micro_batches; part++) {
     neap_step_result micro;
-    TRY(fill_micro_batch(t, part, t->images));
+    TRY(fill_micro_batch(t, part, t->inputs));
     const double share = t->micro_batches == 1 ? 1
-                         : t->map[0] == 0      ? 1 / (double)t->micro_batches
+                         : t->labels_each == 1 ? 1 / (double)t->micro_batches
                          : all > 0             ? count_labels(t) / all
                                                : 0;
     TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
@@ -456,7 +461,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
-  progress->accuracy = (double)result.correct / (double)(t->batch * labels_per_image(t));
+  progress->accuracy = (double)result.correct / (double)(t->batch * t->labels_each);
   progress->learning_rate = rate;
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
@@ -465,11 +470,12 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   return NEAP_OK;
 }
 
-/* Over the whole test set; the last batch is filled up with images that are none. */
-static neap_status evaluate(struct training *t, double *loss) {
+/* Over the whole test set, by the labels that count; the last batch is filled up with records that are none.
+ */
+static neap_status evaluate(struct training *t) {
   const int64_t count = t->data.test.count;
   int64_t correct = 0;
-  *loss = 0;
+  double loss = 0, counted = 0;
   for (int64_t first = 0; first < count; first += t->micro) {
     for (int64_t i = 0; i < t->micro; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
     const struct data_batch batch = {.count = t->micro,
@@ -478,13 +484,23 @@ static neap_status evaluate(struct training *t, double *loss) {
                                      .map_height = t->map[0],
                                      .map_width = t->map[1]};
     neap_step_result result;
-    TRY(data_fill(&t->data, &t->data.test, &batch, t->images, t->labels));
+    TRY(data_fill(&t->data, &t->data.test, &batch, t->inputs, t->labels));
+    const double labels = count_labels(t);
     TRY(neap_session_evaluate(t->session, &result));
     correct += result.correct;
-    *loss += result.loss * (double)(first + t->micro <= count ? t->micro : count - first) / (double)count;
+    loss += result.loss * labels;
+    counted += labels;
   }
-  t->state.test_accuracy = (double)correct / (double)(count * labels_per_image(t));
+  t->test_loss = counted > 0 ? loss / counted : 0;
+  t->state.test_accuracy = counted > 0 ? (double)correct / counted : 0;
   return NEAP_OK;
+}
+
+/* Of the test text: what its tokens take, over its bytes. -1: there is no text, or no loss yet. */
+static double bits_per_byte(const struct training *t) {
+  const struct data_split *test = &t->data.test;
+  if (test->bytes == 0 || t->test_loss < 0) return -1;
+  return t->test_loss / log(2) * (double)test->tokens / (double)test->bytes;
 }
 
 /* What went wrong, and what there is to go on from. */
@@ -556,7 +572,9 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
   neap_train_progress progress = {.epoch = t->state.epoch + 1,
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,
-                                  .test_accuracy = -1};
+                                  .test_accuracy = -1,
+                                  .test_loss = -1,
+                                  .bits_per_byte = -1};
   TRY(report(t, &progress));
   TRY(warm_up(t));
   t->started = clock_seconds();
@@ -564,11 +582,12 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
     TRY(run_step(t, &progress));
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
     const bool epoch_ends = step % t->epoch_steps == 0;
-    progress.test_accuracy = -1;
+    progress.test_accuracy = progress.test_loss = progress.bits_per_byte = -1;
     if ((epoch_ends || step == t->steps) && !t->options->no_evaluation && isfinite(progress.loss)) {
-      double unused;
-      TRY(evaluate(t, &unused));
+      TRY(evaluate(t));
       progress.test_accuracy = t->state.test_accuracy;
+      progress.test_loss = t->test_loss;
+      progress.bits_per_byte = bits_per_byte(t);
     }
     const neap_status written = metrics_write(&t->metrics, &progress);
     if (!isfinite(progress.loss)) return fail_diverged(t, "the loss is not finite");
@@ -609,12 +628,14 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   memcpy(result->combination, t->combination, sizeof result->combination);
   snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[t->own.session.precision].name);
   result->test_accuracy = t->state.test_accuracy;
+  result->test_loss = t->test_loss;
+  result->bits_per_byte = bits_per_byte(t);
   result->steps = t->state.step;
   result->steps_here = t->steps_here;
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
     result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);
-    result->accuracy = (double)t->state.correct / (double)(t->state.images * labels_per_image(t));
+    result->accuracy = (double)t->state.correct / (double)(t->state.images * t->labels_each);
   }
   if (t->session == NULL) return NEAP_OK;
   result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
@@ -660,9 +681,9 @@ static void release(struct training *t) {
 }
 
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
-  struct training t = {.own = *options, .saved_step = -1, .state.test_accuracy = -1};
+  struct training t = {.own = *options, .saved_step = -1, .test_loss = -1, .state.test_accuracy = -1};
   t.options = &t.own;
-  *result = (neap_train_result){.test_accuracy = -1};
+  *result = (neap_train_result){.test_accuracy = -1, .test_loss = -1, .bits_per_byte = -1};
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
   ending_keep(&ending, run(&t, result));
@@ -687,7 +708,9 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   result->smallest_budget = unused->smallest_budget;
   TRY(made);
   TRY(checkpoint_load_weights(folder, &t->state, t->session));
-  TRY(evaluate(t, &result->loss));
+  TRY(evaluate(t));
+  result->loss = t->test_loss;
+  result->bits_per_byte = bits_per_byte(t);
   result->batch = t->batch;
   result->images = t->data.test.count;
   result->step = t->state.step;
@@ -699,7 +722,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
 }
 
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
-  struct training t = {.own = *options, .saved_step = -1, .state.test_accuracy = -1};
+  struct training t = {.own = *options, .saved_step = -1, .test_loss = -1, .state.test_accuracy = -1};
   t.options = &t.own;
   neap_train_result unused = {0};
   *result = (neap_evaluation){0};

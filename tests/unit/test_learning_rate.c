@@ -83,6 +83,21 @@ static void test_length(void **state) {
       learning_rate_depends_on_length(&(neap_train_options){.schedule = NEAP_LR_STEP, .step_epochs = 2}));
 }
 
+/* Vaswani et al. 2017: rising, then falling as 1 / sqrt(step). */
+static void test_inverse_sqrt(void **state) {
+  (void)state;
+  const neap_train_options options = {
+      .learning_rate = 0.5, .schedule = NEAP_LR_INVERSE_SQRT, .warmup_steps = 40};
+  struct learning_rate rate;
+  assert_int_equal(learning_rate_create(&options, STEPS, EPOCH, &rate), NEAP_OK);
+  for (int64_t step = 0; step < 400; step++) {
+    const double number = (double)step + 1,
+                 expected = 0.5 * fmin(number / 40, sqrt(40 / number)); /* of update `number` */
+    assert_true(fabs(learning_rate_at(&rate, step) - expected) < 1e-12);
+  }
+  assert_false(learning_rate_depends_on_length(&options));
+}
+
 static void test_refused(void **state) {
   (void)state;
   const neap_train_options bad[] = {
@@ -92,7 +107,7 @@ static void test_refused(void **state) {
       {.warmup_epochs = -1},
       {.step_epochs = NAN},
       {.step_factor = -0.1},
-      {.schedule = (neap_schedule_kind)3},
+      {.schedule = (neap_schedule_kind)4},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     struct learning_rate rate;
@@ -102,8 +117,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_constant), cmocka_unit_test(test_cosine), cmocka_unit_test(test_step),
-      cmocka_unit_test(test_warmup),   cmocka_unit_test(test_length), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_constant),     cmocka_unit_test(test_cosine), cmocka_unit_test(test_step),
+      cmocka_unit_test(test_warmup),       cmocka_unit_test(test_length), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_inverse_sqrt),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,9 @@ static void write_steps(int64_t resumed, int64_t from, int64_t to) {
                                           .accuracy = 0.5,
                                           .learning_rate = 0.1,
                                           .seconds = 0.25,
-                                          .test_accuracy = step % 4 == 0 ? 0.75 : -1};
+                                          .test_accuracy = step % 4 == 0 ? 0.75 : -1,
+                                          .test_loss = step % 4 == 0 ? 1.5 : -1,
+                                          .bits_per_byte = step == 8 ? 2.25 : -1};
     assert_int_equal(metrics_write(&metrics, &progress), NEAP_OK);
   }
   assert_int_equal(metrics_sync(&metrics), NEAP_OK);
@@ -60,7 +62,9 @@ static void test_lines(void **state) {
     assert_true(json_real_value(json_object_get(line, "accuracy")) == 0.5);
     assert_true(fabs(json_real_value(json_object_get(line, "learning_rate")) - 0.1) < 1e-9);
     assert_true(json_real_value(json_object_get(line, "seconds")) == 0.25);
-    assert_int_equal(json_object_size(line), step % 4 == 0 ? 7 : 6);
+    if (step % 4 == 0) assert_true(json_real_value(json_object_get(line, "test_loss")) == 1.5);
+    if (step == 8) assert_true(json_real_value(json_object_get(line, "bits_per_byte")) == 2.25);
+    assert_int_equal(json_object_size(line), step == 8 ? 9 : step % 4 == 0 ? 8 : 6);
     json_decref(line);
   }
   assert_int_equal(fgetc(file), EOF);

@@ -30,6 +30,7 @@ struct cursor {
   uint64_t used;
 };
 
+/* One after the other: where a place is hangs on those taken before. */
 static float *take(struct cursor *c, int64_t elements) {
   float *place = c->base != NULL ? (void *)(c->base + c->used) : NULL;
   const uint64_t bytes = (uint64_t)elements * sizeof(float);
@@ -134,10 +135,12 @@ struct lstm_places {
 };
 
 static struct lstm_places lstm_places(const struct recurrent_kernel *r, struct cursor *c) {
-  return (struct lstm_places){.weights = take_converted(c, r, r->weights),
-                              .gates = take_converted(c, r, r->rows * r->gates),
-                              .h = take_converted(c, r, r->rows * r->width),
-                              .scratchpad = take(c, 0)};
+  struct lstm_places at;
+  at.weights = take_converted(c, r, r->weights);
+  at.gates = take_converted(c, r, r->rows * r->gates);
+  at.h = take_converted(c, r, r->rows * r->width);
+  at.scratchpad = take(c, 0);
+  return at;
 }
 
 /* gates of x, w, [h0], [c0] -> y, last c, gates. The product is added to the gates where these are made. */
@@ -179,13 +182,15 @@ struct lstm_backward_places {
 
 static struct lstm_backward_places lstm_backward_places(const struct recurrent_kernel *r, struct cursor *c) {
   const int64_t count = r->rows * r->width;
-  return (struct lstm_backward_places){.weights = take_converted(c, r, r->weights),
-                                       .states = take(c, (r->times + 1) * count),
-                                       .gates = take_converted(c, r, r->rows * r->gates),
-                                       .dh = take(c, count),
-                                       .dy = take_converted(c, r, count),
-                                       .dc = take(c, count),
-                                       .scratchpad = take(c, 0)};
+  struct lstm_backward_places at;
+  at.weights = take_converted(c, r, r->weights);
+  at.states = take(c, (r->times + 1) * count);
+  at.gates = take_converted(c, r, r->rows * r->gates);
+  at.dh = take(c, count);
+  at.dy = take_converted(c, r, count);
+  at.dc = take(c, count);
+  at.scratchpad = take(c, 0);
+  return at;
 }
 
 /* The cell states: before the first time, then after each. */
@@ -246,14 +251,15 @@ struct gru_places {
 };
 
 static struct gru_places gru_places(const struct recurrent_kernel *r, struct cursor *c) {
-  return (struct gru_places){.weights = take_converted(c, r, r->weights),
-                             .bias = take(c, r->gates),
-                             .gates_x = take_converted(c, r, r->rows * r->gates),
-                             .product = take(c, r->rows * r->gates),
-                             .gates = take_converted(c, r, 4 * r->rows * r->width),
-                             .h = r->initial ? take_converted(c, r, r->rows * r->width)
-                                             : take(c, r->rows * r->width),
-                             .scratchpad = take(c, 0)};
+  struct gru_places at;
+  at.weights = take_converted(c, r, r->weights);
+  at.bias = take(c, r->gates);
+  at.gates_x = take_converted(c, r, r->rows * r->gates);
+  at.product = take(c, r->rows * r->gates);
+  at.gates = take_converted(c, r, 4 * r->rows * r->width);
+  at.h = r->initial ? take_converted(c, r, r->rows * r->width) : take(c, r->rows * r->width);
+  at.scratchpad = take(c, 0);
+  return at;
 }
 
 /* gates of x, w, [bias], [h0] -> y, gates */
@@ -299,15 +305,17 @@ struct gru_backward_places {
 
 static struct gru_backward_places gru_backward_places(const struct recurrent_kernel *r, struct cursor *c) {
   const int64_t count = r->rows * r->width;
-  return (struct gru_backward_places){.weights = take_converted(c, r, r->weights),
-                                      .gates = take_converted(c, r, 4 * count),
-                                      .h = r->initial ? take_converted(c, r, count) : take(c, count),
-                                      .dy = take_converted(c, r, count),
-                                      .dh = take(c, count),
-                                      .product = take(c, count),
-                                      .dgates_x = take_converted(c, r, r->rows * r->gates),
-                                      .dgates_h = take_converted(c, r, r->rows * r->gates),
-                                      .scratchpad = take(c, 0)};
+  struct gru_backward_places at;
+  at.weights = take_converted(c, r, r->weights);
+  at.gates = take_converted(c, r, 4 * count);
+  at.h = r->initial ? take_converted(c, r, count) : take(c, count);
+  at.dy = take_converted(c, r, count);
+  at.dh = take(c, count);
+  at.product = take(c, count);
+  at.dgates_x = take_converted(c, r, r->rows * r->gates);
+  at.dgates_h = take_converted(c, r, r->rows * r->gates);
+  at.scratchpad = take(c, 0);
+  return at;
 }
 
 /* The gradient of the state before the first time. */
@@ -382,10 +390,12 @@ struct weights_places {
 
 static struct weights_places weights_places(const struct recurrent_kernel *r, struct cursor *c) {
   const int64_t rows = r->later_rows.chunk > r->first_rows.chunk ? r->later_rows.chunk : r->first_rows.chunk;
-  return (struct weights_places){.sum = take_converted(c, r, r->gates * r->width),
-                                 .y = take_converted(c, r, rows * r->width),
-                                 .dgates = take_converted(c, r, rows * r->gates),
-                                 .scratchpad = take(c, 0)};
+  struct weights_places at;
+  at.sum = take_converted(c, r, r->gates * r->width);
+  at.y = take_converted(c, r, rows * r->width);
+  at.dgates = take_converted(c, r, rows * r->gates);
+  at.scratchpad = take(c, 0);
+  return at;
 }
 
 static neap_status add_products(const struct kernel *kernel, const struct row_products *s, void *y,

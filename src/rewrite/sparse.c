@@ -33,7 +33,8 @@ static int32_t weights_of(const struct neap_graph *graph, const struct node *nod
   return graph_storage(graph, graph->nodes.data[producer].inputs[0]);
 }
 
-/* Marks all convolutions but the first; in a network without any all linear layers but the last. */
+/* Marks all convolutions but the first; in a network without any all linear and recurrent layers but the last
+ * linear one. */
 static void mark_usual(const struct neap_graph *graph, bool *marked) {
   bool first = true;
   int32_t last = NO_TENSOR;
@@ -44,10 +45,13 @@ static void mark_usual(const struct neap_graph *graph, bool *marked) {
     first = false;
   }
   for (size_t v = 0; first && v < graph->nodes.count; v++) {
-    const int32_t w = weights_of(graph, &graph->nodes.data[v], OP_LINEAR);
-    if (w == NO_TENSOR) continue;
-    marked[w] = true;
-    last = w;
+    static const enum op layers[] = {OP_LINEAR, OP_LSTM, OP_GRU};
+    for (size_t k = 0; k < sizeof layers / sizeof *layers; k++) {
+      const int32_t w = weights_of(graph, &graph->nodes.data[v], layers[k]);
+      if (w == NO_TENSOR) continue;
+      marked[w] = true;
+      if (layers[k] == OP_LINEAR) last = w;
+    }
   }
   if (last != NO_TENSOR) marked[last] = false;
 }

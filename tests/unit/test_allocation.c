@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "random_step.h"
+#include "text/bleu.h"
+#include "text/tokenizer_file.h"
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -153,6 +155,40 @@ static neap_status attempt_files(void) {
   return status;
 }
 
+static const char lines[] = "two young men , two dogs\nthree old men . three dogs\n";
+
+/* Learns, writes, reads, encodes and decodes. */
+static neap_status attempt_tokenizer(void) {
+  const struct text text = {.bytes = lines, .length = sizeof lines - 1, .name = "lines"};
+  struct tokenizer *tokenizer = NULL, *again = NULL, *characters = NULL;
+  struct token_ids ids = {0};
+  char *decoded = NULL;
+  size_t length;
+  int32_t id;
+  neap_status status = tokenizer_learn(&text, 1, 270, &tokenizer);
+  if (status == NEAP_OK) status = tokenizer_add_special(tokenizer, "<pad>", &id);
+  json_may_fail(true);
+  if (status == NEAP_OK) status = tokenizer_save(tokenizer, path);
+  json_may_fail(false);
+  if (status == NEAP_OK) status = tokenizer_read(path, &again);
+  if (status == NEAP_OK) status = tokenizer_encode(again, &text, &ids);
+  if (status == NEAP_OK) status = tokenizer_decode(again, ids.data, ids.count, &decoded, &length);
+  if (status == NEAP_OK) assert_string_equal(decoded, lines);
+  if (status == NEAP_OK) status = tokenizer_characters(&text, 1, &characters);
+  tokenizer_free(tokenizer);
+  tokenizer_free(again);
+  tokenizer_free(characters);
+  vector_free(&ids);
+  free(decoded);
+  return status;
+}
+
+static neap_status attempt_bleu(void) {
+  const char *const segments[] = {"two young men, two dogs", "three old men."};
+  struct bleu bleu;
+  return bleu_corpus(segments, segments, 2, BLEU_13A, &bleu);
+}
+
 static void test_model(void **state) {
   (void)state;
   fail_everywhere(attempt_model, 7);
@@ -225,11 +261,22 @@ static void test_files(void **state) {
   neap_step_free(irregular);
 }
 
+static void test_text(void **state) {
+  (void)state;
+  snprintf(path, sizeof path, "/tmp/neap-test-%ld.json", (long)getpid());
+  one_only = true;
+  fail_everywhere(attempt_tokenizer, 1);
+  one_only = false;
+  fail_everywhere(attempt_tokenizer, 1);
+  fail_everywhere(attempt_bleu, 1);
+  remove(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_model),   cmocka_unit_test(test_plan),
                                      cmocka_unit_test(test_search),  cmocka_unit_test(test_layout),
                                      cmocka_unit_test(test_session), cmocka_unit_test(test_files),
-                                     cmocka_unit_test(test_save)};
+                                     cmocka_unit_test(test_save),    cmocka_unit_test(test_text)};
   if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   neap_graph_free(graph);

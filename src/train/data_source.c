@@ -24,26 +24,18 @@ neap_status data_keep_file(struct data_set *set, const char *path, int descripto
 }
 
 neap_status data_open_file(struct data_set *set, const char *path, int *descriptor, size_t *size) {
-  struct stat status;
-  *descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+  uint64_t bytes;
+  TRY(file_open(path, descriptor, &bytes));
   TRY(data_keep_file(set, path, *descriptor));
-  RETURN_IF(fstat(*descriptor, &status) != 0 || !S_ISREG(status.st_mode), NEAP_IO_FAILED,
-            "%s: is not a regular file", path);
-  RETURN_IF(status.st_size <= 0, NEAP_BAD_FORMAT, "%s: is empty", path);
-  *size = (size_t)status.st_size;
+  RETURN_IF(bytes == 0, NEAP_BAD_FORMAT, "%s: is empty", path);
+  *size = (size_t)bytes;
   return NEAP_OK;
 }
 
 neap_status data_read_file(const char *path, int descriptor, size_t offset, int64_t count, size_t stride,
                            size_t bytes, uint8_t *data) {
-  for (int64_t i = 0; i < count; i++, data += bytes) {
-    const size_t at = offset + (size_t)i * stride;
-    const int error = file_read_at(descriptor, at, data, bytes);
-    RETURN_IF(error == FILE_ENDS, NEAP_BAD_FORMAT, "%s: ends inside the %zu bytes at offset %zu", path, bytes,
-              at);
-    RETURN_IF(error != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(error));
-  }
+  for (int64_t i = 0; i < count; i++, data += bytes)
+    TRY(file_need_at(path, descriptor, offset + (size_t)i * stride, data, bytes));
   return NEAP_OK;
 }
 

@@ -40,18 +40,25 @@ static neap_graph *build(const struct model_case *m, int64_t batch) {
 }
 
 static neap_session *open_session(const neap_graph *graph, neap_backend backend, const struct technique *t,
-                                  neap_optimizer optimizer, uint64_t budget) {
+                                  neap_optimizer optimizer, bool quick, uint64_t budget) {
   neap_session *s = NULL;
-  const neap_session_options options = {.budget = budget,
-                                        .backend = backend,
-                                        .threads = 1,
-                                        .seed = 5,
-                                        .optimizer = optimizer,
-                                        .momentum = optimizer == NEAP_SGD ? 0.9f : 0,
-                                        .micro_batches = t->micro_batches,
-                                        .precision = t->precision,
-                                        .sparse_density = t->density};
-  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  neap_session_options options = {.budget = budget,
+                                  .plan_quick = quick,
+                                  .backend = backend,
+                                  .threads = 1,
+                                  .seed = 5,
+                                  .optimizer = optimizer,
+                                  .momentum = optimizer == NEAP_SGD ? 0.9f : 0,
+                                  .micro_batches = t->micro_batches,
+                                  .precision = t->precision,
+                                  .sparse_density = t->density};
+  neap_status status = neap_session_create(graph, &options, NULL, &s);
+  if (status == NEAP_OVER_BUDGET) { /* a quick look may miss what is just met */
+    options.plan_quick = false;
+    options.budget = NEAP_BUDGET_MIN;
+    status = neap_session_create(graph, &options, NULL, &s);
+  }
+  ASSERT_OK(status);
   return s;
 }
 
@@ -83,12 +90,15 @@ static void test_same_bits(void **state) {
   for (int m = 0; m < MODELS; m++)
     for (int t = 0; t < TECHNIQUES; t++) {
       neap_graph *graph = build(&models[m], BATCH / techniques[t].micro_batches);
-      neap_session *most = open_session(graph, NEAP_CPU, &techniques[t], NEAP_ADAMW, NEAP_BUDGET_MAX),
-                   *least = open_session(graph, NEAP_CPU, &techniques[t], NEAP_ADAMW, NEAP_BUDGET_MIN);
+      neap_session *most = open_session(graph, NEAP_CPU, &techniques[t], NEAP_ADAMW, false, NEAP_BUDGET_MAX);
       const int steps = 2 * techniques[t].micro_batches;
-      const struct run_result a = run(most, steps), b = run(least, steps);
+      const struct run_result a = run(most, steps);
+      const uint64_t some = a.memory.resident + a.memory.arena / 4 * 3;
+      neap_session *least = open_session(graph, NEAP_CPU, &techniques[t], NEAP_ADAMW, quick_pass(),
+                                         quick_pass() ? some : NEAP_BUDGET_MIN);
+      const struct run_result b = run(least, steps);
       if (strcmp(a.digest, b.digest) != 0 || a.last.loss != b.last.loss)
-        fail_msg("%s, %s: other bits in the least budget", models[m].name, techniques[t].name);
+        fail_msg("%s, %s: other bits in another budget", models[m].name, techniques[t].name);
       assert_true(b.memory.planned_peak < a.memory.planned_peak);
       assert_true(isfinite(a.last.loss) && a.last.loss > 0);
       neap_session_free(most);
@@ -126,9 +136,10 @@ static void test_against_reference(void **state) {
     struct model_case small = models[m];
     if (small.length > 30) small.length = 30; /* plain loops over doubles are slow */
     neap_graph *graph = build(&small, 20);    /* parts of 25 times */
-    neap_session *before = open_session(graph, NEAP_CPU, &techniques[0], NEAP_SGD, NEAP_BUDGET_MAX),
-                 *fast = open_session(graph, NEAP_CPU, &techniques[0], NEAP_SGD, NEAP_BUDGET_MAX),
-                 *reference = open_session(graph, NEAP_REFERENCE, &techniques[0], NEAP_SGD, NEAP_BUDGET_MAX);
+    neap_session *before = open_session(graph, NEAP_CPU, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX),
+                 *fast = open_session(graph, NEAP_CPU, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX),
+                 *reference =
+                     open_session(graph, NEAP_REFERENCE, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX);
     const struct run_result a = run(fast, 1), b = run(reference, 1);
     assert_true(fabs(a.last.loss - b.last.loss) <= 1e-5 * b.last.loss);
     assert_int_equal(a.last.correct, b.last.correct);
@@ -152,9 +163,9 @@ static void test_micro_batches(void **state) {
     ASSERT_OK(neap_model_build(c->name, &shape, &whole));
     shape.batch = BATCH / 2;
     ASSERT_OK(neap_model_build(c->name, &shape, &half));
-    neap_session *before = open_session(whole, NEAP_CPU, &techniques[0], NEAP_SGD, NEAP_BUDGET_MAX),
-                 *x = open_session(whole, NEAP_CPU, &techniques[0], NEAP_SGD, NEAP_BUDGET_MAX),
-                 *y = open_session(half, NEAP_CPU, &micro, NEAP_SGD, NEAP_BUDGET_MAX);
+    neap_session *before = open_session(whole, NEAP_CPU, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX),
+                 *x = open_session(whole, NEAP_CPU, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX),
+                 *y = open_session(half, NEAP_CPU, &micro, NEAP_SGD, false, NEAP_BUDGET_MAX);
     neap_step_result all, part;
     fill(x, 3);
     const int32_t *tokens = neap_session_input(x, "tokens"), *labels = neap_session_input(x, "label");

@@ -493,6 +493,15 @@ typedef struct neap_step_result {
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
 } neap_step_result;
 
+/* Another graph with the same parameters, such as one for shorter sequences, whose steps and evaluations run
+ * in this session's memory: they are planned inside it now. `*index` is its number; that of the graph that
+ * the session was created with is 0. NEAP_INVALID_ARGUMENT: its variables are others, or an input is larger
+ * than the one of its name in graph 0, whose memory it has. NEAP_OVER_BUDGET: its step does not fit. */
+neap_status neap_session_add_graph(neap_session *session, const neap_graph *graph, int *index);
+/* Which graph the next steps and evaluations run; what neap_session_input gives are its inputs from then on.
+ */
+neap_status neap_session_select(neap_session *session, int index);
+
 /* One training step. A loss that is not finite is no failure: look at it. `result` may be NULL. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
 

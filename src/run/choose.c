@@ -136,6 +136,19 @@ static neap_status make_main_graph(const struct neap_graph *graph, const struct 
   return status;
 }
 
+neap_status lower_training_like(const struct neap_graph *graph, const struct neap_session_options *options,
+                                neap_variant variant, const struct lowered *like, struct lowered **out) {
+  const struct lower_options lowering = lower_options_of(options);
+  struct neap_graph *training, *other = NULL;
+  TRY(make_main_graph(graph, options, &training));
+  neap_status status = rewrite_variant(training, variant, &other);
+  if (status == NEAP_OK)
+    status = lower(other != NULL ? other : training, backend_of(options), &lowering, like, out);
+  neap_graph_free(other);
+  neap_graph_free(training);
+  return status;
+}
+
 static neap_status lower_with_costs(const struct neap_graph *training,
                                     const struct neap_session_options *options, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);

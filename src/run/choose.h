@@ -33,6 +33,10 @@ neap_status check_session_options(const struct neap_session_options *options);
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out);
 
+/* The same in a variant, for a session that has `like`: its variables lie as they do there. */
+neap_status lower_training_like(const struct neap_graph *graph, const struct neap_session_options *options,
+                                neap_variant variant, const struct lowered *like, struct lowered **out);
+
 struct choice {
   neap_variant variant;
   struct lowered *lowered;

@@ -22,6 +22,11 @@ struct session_program {
   struct program program;
 };
 
+/* The programs of another graph over the same variables (neap_session_add_graph). */
+struct session_shape {
+  struct session_program step, evaluation;
+};
+
 /* ---- Sparse parameters (run/sparse.h) ---- */
 
 struct sparse_layer {
@@ -68,11 +73,12 @@ struct neap_session {
   struct neap_plan *plan;
   neap_variant variant; /* of `main` */
   struct session_program programs[PROGRAM_COUNT];
-  enum program_kind ran; /* last, whose outputs lie in the arena; PROGRAM_COUNT: none */
-  unsigned char *memory; /* resident tensors, then the arena */
-  size_t mapped;         /* bytes */
-  uint64_t *resident;    /* step tensor of `main` -> offset of a resident tensor */
-  uint64_t measured;     /* the highest byte given to a kernel, as an offset */
+  VECTOR(struct session_shape) shapes; /* the first: of the graph that it was created with; none: no other */
+  enum program_kind ran;               /* last, whose outputs lie in the arena; PROGRAM_COUNT: none */
+  unsigned char *memory;               /* resident tensors, then the arena */
+  size_t mapped;                       /* bytes */
+  uint64_t *resident;                  /* step tensor of `main` -> offset of a resident tensor */
+  uint64_t measured;                   /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
   uint64_t steps;           /* done */
   float loss_scale;         /* of the next step */

@@ -55,8 +55,8 @@ static neap_status list_outputs(struct neap_session *s, const struct neap_graph 
 
 /* Evaluation has to do with the arena of training. Named outputs that do not fit into it beside the rest, the
  * largest first, it goes without. */
-static neap_status make_evaluation(struct neap_session *s, const struct neap_graph *graph) {
-  struct session_program *p = &s->programs[PROGRAM_EVALUATE];
+static neap_status make_evaluation(struct neap_session *s, const struct neap_graph *graph,
+                                   struct session_program *p) {
   neap_status status = NEAP_OVER_BUDGET;
   int64_t outputs = largest_output(graph, INT64_MAX);
   for (bool last = false; !last && status == NEAP_OVER_BUDGET;) {
@@ -142,14 +142,96 @@ static neap_status find_residents(struct neap_session *s, const struct neap_step
   return NEAP_OK;
 }
 
-static neap_status make_programs(struct neap_session *s) {
+static neap_status make_program(struct neap_session *s, struct session_program *p) {
   unsigned char *arena = s->memory + s->plan->resident_bytes, **residents;
-  for (int kind = 0; kind < PROGRAM_COUNT; kind++) {
-    struct session_program *p = &s->programs[kind];
-    if (p->lowered == NULL) continue;
-    TRY(find_residents(s, p->lowered->step, &residents));
-    TRY(program_create(&s->region, p->lowered, p->plan, residents, arena, &p->program));
+  if (p->lowered == NULL) return NEAP_OK;
+  TRY(find_residents(s, p->lowered->step, &residents));
+  return program_create(&s->region, p->lowered, p->plan, residents, arena, &p->program);
+}
+
+static neap_status make_programs(struct neap_session *s) {
+  for (int kind = 0; kind < PROGRAM_COUNT; kind++) TRY(make_program(s, &s->programs[kind]));
+  return NEAP_OK;
+}
+
+/* ---- Other graphs over the same variables ---- */
+
+/* The variables of a step are the session's, and its inputs have room in those of the session. */
+static neap_status check_residents(const struct neap_session *s, const struct lowered *lowered) {
+  const struct neap_step *all = s->main->step, *step = lowered->step;
+  int32_t variables[2] = {0};
+  for (int32_t t = 0; t < all->tensor_count; t++)
+    variables[0] += all->tensors[t].role == NEAP_ROLE_PARAMETER || all->tensors[t].role == NEAP_ROLE_STATE;
+  for (int32_t t = 0, mine = 0; t < step->tensor_count; t++) {
+    const struct step_tensor *tensor = &step->tensors[t];
+    if (tensor->role == NEAP_ROLE_VALUE) continue;
+    while (mine < all->tensor_count &&
+           (all->tensors[mine].role == NEAP_ROLE_VALUE || strcmp(all->tensors[mine].name, tensor->name) != 0))
+      mine++;
+    RETURN_IF(mine == all->tensor_count, NEAP_INVALID_ARGUMENT, "graph '%s': the session of '%s' has no '%s'",
+              lowered->graph->name, s->main->graph->name, tensor->name);
+    const uint64_t room = all->tensors[mine++].bytes;
+    const bool input = tensor->role == NEAP_ROLE_INPUT;
+    RETURN_IF(input ? tensor->bytes > room : tensor->bytes != room, NEAP_INVALID_ARGUMENT,
+              "graph '%s': '%s' takes %llu bytes, but in the session of '%s' %llu", lowered->graph->name,
+              tensor->name, (unsigned long long)tensor->bytes, s->main->graph->name,
+              (unsigned long long)room);
+    variables[1] += !input;
   }
+  RETURN_IF(variables[0] != variables[1], NEAP_INVALID_ARGUMENT,
+            "graph '%s': it has %d variables, but the session of '%s' %d", lowered->graph->name, variables[1],
+            s->main->graph->name, variables[0]);
+  return NEAP_OK;
+}
+
+static void release_program(struct session_program *p) {
+  neap_plan_free(p->plan);
+  lowered_free(p->lowered);
+  *p = (struct session_program){0};
+}
+
+/* Planned inside the arena that there is. */
+static neap_status plan_shape(struct neap_session *s, const neap_graph *graph, struct session_shape *shape) {
+  struct session_program *p = &shape->step;
+  struct neap_check_result result;
+  TRY(lower_training_like(graph, &s->options, s->variant, s->main, &p->lowered));
+  TRY(check_residents(s, p->lowered));
+  const uint64_t budget = p->lowered->step->resident_bytes + s->plan->arena_bytes;
+  TRY(neap_plan_make(p->lowered->step, budget, "auto", NULL, &p->plan));
+  TRY(neap_plan_check(p->lowered->step, p->plan, &result));
+  TRY(make_evaluation(s, graph, &shape->evaluation));
+  TRY(make_program(s, p));
+  return make_program(s, &shape->evaluation);
+}
+
+neap_status neap_session_add_graph(neap_session *s, const neap_graph *graph, int *index) {
+  RETURN_IF(s == NULL || graph == NULL || index == NULL, NEAP_INVALID_ARGUMENT,
+            "another graph needs a session and a place for its number");
+  RETURN_IF(s->programs[PROGRAM_STEP].lowered == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
+            "session of '%s': another graph is for training; this one only predicts", s->main->graph->name);
+  if (s->shapes.count == 0)
+    TRY(vector_push(&s->shapes,
+                    ((struct session_shape){s->programs[PROGRAM_STEP], s->programs[PROGRAM_EVALUATE]})));
+  struct session_shape shape = {0};
+  neap_status status = plan_shape(s, graph, &shape);
+  if (status == NEAP_OK) status = vector_push(&s->shapes, shape);
+  if (status == NEAP_OK) {
+    *index = (int)s->shapes.count - 1;
+    return NEAP_OK;
+  }
+  release_program(&shape.step);
+  release_program(&shape.evaluation);
+  return status;
+}
+
+neap_status neap_session_select(neap_session *s, int index) {
+  const int count = s == NULL ? 0 : s->shapes.count > 0 ? (int)s->shapes.count : 1;
+  RETURN_IF(index < 0 || index >= count, NEAP_INVALID_ARGUMENT, "a session has graphs 0 to %d, not %d",
+            count - 1, index);
+  if (s->shapes.count == 0) return NEAP_OK;
+  s->programs[PROGRAM_STEP] = s->shapes.data[index].step;
+  s->programs[PROGRAM_EVALUATE] = s->shapes.data[index].evaluation;
+  s->ran = PROGRAM_COUNT;
   return NEAP_OK;
 }
 
@@ -161,10 +243,14 @@ void neap_session_free(neap_session *s) {
     program_release(s->memory, s->mapped);
     s->main->backend->device->unmap(s->memory, s->mapped);
   }
-  for (int kind = PROGRAM_COUNT; kind-- > 0;) { /* the main one, which owns the backend's state, last */
-    neap_plan_free(s->programs[kind].plan);
-    lowered_free(s->programs[kind].lowered);
+  if (s->shapes.count > 0) neap_session_select(s, 0);
+  for (size_t i = 1; i < s->shapes.count; i++) {
+    release_program(&s->shapes.data[i].step);
+    release_program(&s->shapes.data[i].evaluation);
   }
+  vector_free(&s->shapes);
+  for (int kind = PROGRAM_COUNT; kind-- > 0;) /* the main one, which owns the backend's state, last */
+    release_program(&s->programs[kind]);
   region_free(&s->region);
   free(s);
 }
@@ -184,7 +270,7 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   TRY(list_outputs(s, graph));
   if (predicts) return NEAP_OK;
   TRY(make_around(s, smallest));
-  return make_evaluation(s, graph);
+  return make_evaluation(s, graph, &s->programs[PROGRAM_EVALUATE]);
 }
 
 /* Before the memory is mapped: by how much the process would go beyond its budget. */

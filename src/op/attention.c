@@ -171,7 +171,7 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
                            neap_attention_options o) {
   if (!builder_usable(b, q)) return FAILED;
   const struct tensor *t = builder_tensor(b, q);
-  if (k < 0 && v < 0 && o.key_heads == 0 && t->rank == 4) o.key_heads = t->dims[2] / 3;
+  if (k < 0 && v < 0 && o.key_heads == 0 && t->rank == 4 && t->dims[2] % 3 == 0) o.key_heads = t->dims[2] / 3;
   const union attributes a = {.attention = {.key_heads = o.key_heads,
                                             .causal = o.causal,
                                             .window = o.window,

@@ -70,6 +70,46 @@ class CropOptions(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("top", "left", "height", "width")]
 
 
+class AttentionOptions(ctypes.Structure):
+    _fields_ = [
+        ("key_heads", c_int64),
+        ("causal", c_bool),
+        ("window", c_int64),
+        ("scale", c_float),
+        ("dropout", c_float),
+    ]
+
+
+class LinearCrossEntropyOptions(ctypes.Structure):
+    _fields_ = [("smoothing", c_float), ("first", c_int64), ("before", c_int32), ("by_time", c_bool)]
+
+
+class RecurrentState(ctypes.Structure):
+    _fields_ = [("h", c_int32), ("c", c_int32)]
+
+
+class RecurrentOptions(ctypes.Structure):
+    _fields_ = [
+        ("width", c_int64),
+        ("layers", c_int),
+        ("dropout", c_float),
+        ("initial", POINTER(RecurrentState)),
+        ("last", POINTER(RecurrentState)),
+        ("weights", c_void_p),
+    ]
+
+
+class ModelOptions(ctypes.Structure):
+    _fields_ = [
+        ("batch", c_int64),
+        ("image", c_int64 * 3),
+        ("classes", c_int64),
+        ("smoothing", c_float),
+        ("length", c_int64),
+        ("dropout", c_float),
+    ]
+
+
 class ParameterGroup(ctypes.Structure):
     _fields_ = [("pattern", c_char_p), ("rate", c_float), ("weight_decay", c_float)]
 
@@ -119,10 +159,17 @@ class StepResult(ctypes.Structure):
 
 
 class Variable(ctypes.Structure):
-    _fields_ = [("name", c_char_p), ("kind", c_int), ("rank", c_int), ("dims", c_int64 * 8), ("elements", c_int64), ("dtype", c_int)]
+    _fields_ = [
+        ("name", c_char_p),
+        ("kind", c_int),
+        ("rank", c_int),
+        ("dims", c_int64 * 8),
+        ("elements", c_int64),
+        ("dtype", c_int),
+    ]
 
 
-# Operators: what each takes after the builder. All but split give a tensor.
+# Operators: what each takes after the builder. All but split, lstm and gru, which are functions below, give a tensor.
 OPERATORS: dict[str, list[Any]] = {
     "input": [c_char_p, c_int, c_int, Dims],
     "parameter": [c_char_p, c_int, Dims, ParameterOptions],
@@ -153,6 +200,8 @@ OPERATORS: dict[str, list[Any]] = {
     "embedding": [Tensor, c_int64, c_int64],
     **{name: [Tensor] for name in ("glu", "swiglu", "geglu")},
     "sequence_conv": [Tensor, Tensor, c_int64],
+    "attention": [Tensor, Tensor, Tensor, Tensor, AttentionOptions],
+    "rotary": [Tensor, c_int64, c_float, c_int64],
     "matmul": [Tensor, Tensor, c_bool, c_bool],
     "concat": [Tensors, c_int, c_int],
     "slice": [Tensor, c_int, c_int64, c_int64],
@@ -170,6 +219,7 @@ OPERATORS: dict[str, list[Any]] = {
     "dropout": [Tensor, c_float],
     "softmax_cross_entropy": [Tensor, Tensor, c_float],
     "softmax_cross_entropy_ignoring": [Tensor, Tensor, c_float, c_int32],
+    "linear_cross_entropy": [Tensor, Tensor, Tensor, Tensor, LinearCrossEntropyOptions],
     **{name: [Tensor, Tensor] for name in ("mse_loss", "l1_loss", "binary_cross_entropy")},
     "smooth_l1_loss": [Tensor, Tensor, c_float],
 }
@@ -186,6 +236,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "scope": (None, [c_void_p, c_char_p]),
     "output": (None, [c_void_p, c_char_p, Tensor]),
     "split": (None, [c_void_p, Tensor, c_int, c_int, Tensors]),
+    **{name: (None, [c_void_p, Tensors, c_int, RecurrentOptions, Tensors]) for name in ("lstm", "gru")},
+    "model_build": (c_int, [c_char_p, POINTER(ModelOptions), POINTER(c_void_p)]),
     "session_create": (c_int, [c_void_p, POINTER(SessionOptions), POINTER(c_uint64), POINTER(c_void_p)]),
     "session_free": (None, [c_void_p]),
     "session_input": (c_void_p, [c_void_p, c_char_p]),
@@ -270,6 +322,23 @@ class Network:
         parts = (Tensor * max(count, 1))(*[0] * max(count, 1))
         self.library.split(self.builder, x, axis, count, parts)
         return list(parts)
+
+    def lstm(self, x: Sequence[int], width: int, **options: Any) -> tuple[list[int], list[tuple[int, int]]]:
+        return self._recurrent("lstm", x, width, **options)
+
+    def gru(self, x: Sequence[int], width: int, **options: Any) -> tuple[list[int], list[tuple[int, int]]]:
+        return self._recurrent("gru", x, width, **options)
+
+    def _recurrent(
+        self, name: str, x: Sequence[int], width: int, layers: int = 1, initial: Sequence[tuple[int, int]] = ()
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """What the layers give for each part, and the states [layer] after the last one. States are h and c."""
+        first = (RecurrentState * layers)(*initial) if initial else None
+        last = (RecurrentState * layers)()
+        made = (Tensor * len(x))()
+        options = RecurrentOptions(width=width, layers=layers, initial=first, last=last)
+        getattr(self.library, name)(self.builder, array(x, Tensors), len(x), options, made)
+        return list(made), [(state.h, state.c) for state in last]
 
     def shape(self, x: int) -> tuple[int, ...]:
         dims = (c_int64 * 8)()
@@ -387,5 +456,16 @@ def finished(library: Library, n: Network, loss: int) -> Iterator[int]:
     graph = n.finish(loss)
     try:
         yield graph
+    finally:
+        library.graph_free(graph)
+
+
+@contextmanager
+def model(library: Library, name: str, **options: Any) -> Iterator[int]:
+    """The graph of a ready-made network."""
+    graph = c_void_p()
+    library.check(library.model_build(name.encode(), ctypes.byref(ModelOptions(**options)), ctypes.byref(graph)))
+    try:
+        yield graph.value
     finally:
         library.graph_free(graph)

@@ -86,6 +86,8 @@ ALLOWED = [
     call("mse_loss", "image", "image"), call("l1_loss", "image", "image"), call("smooth_l1_loss", "image", "image", 1),
     call("binary_cross_entropy", "image", "image"),
     call("sequence_conv", "cube", "taps", 4), call("glu", "image"), call("swiglu", "image"), call("geglu", "image"),
+    call("attention", "image", -1, -1, -1, key_heads=2), call("rotary", "image", 8, 100, 0),
+    call("linear_cross_entropy", "matrix", "matrix", "weights", "ids", smoothing=0.1),
 ]  # fmt: skip
 
 REFUSED = [
@@ -161,6 +163,18 @@ REFUSED = [
     call("glu", "matrix"), call("swiglu", "matrix"), call("geglu", "matrix"), call("glu", "numbers"),
     call("sequence_conv", "cube", "taps", 5), call("sequence_conv", "cube", "taps", -1), call("sequence_conv", "cube", "matrix", 0),
     call("sequence_conv", "cube", "cube", 0), call("sequence_conv", "cube", "image", 0), call("sequence_conv", "matrix", "taps", 0),
+    call("attention", "cube", -1, -1, -1), call("attention", "numbers", -1, -1, -1), call("attention", "image", -1, -1, -1),
+    call("attention", "image", -1, -1, -1, key_heads=4), call("attention", "image", -1, -1, -1, key_heads=-1),
+    call("attention", "image", "image", -1, -1), call("attention", "image", "other", "other", -1),
+    call("attention", "image", "image", "image", "ids"), call("attention", "image", "image", "image", "line"),
+    call("attention", "image", -1, -1, -1, key_heads=2, dropout=1), call("attention", "image", -1, -1, -1, key_heads=2, window=-1),
+    call("attention", "image", -1, -1, -1, key_heads=2, scale=NAN), call("attention", "image", -1, -1, -1, key_heads=2, dropout=NAN),
+    call("rotary", "cube", 0, 0, 0), call("rotary", "numbers", 0, 0, 0), call("rotary", "image", 9, 0, 0), call("rotary", "image", -1, 0, 0),
+    call("rotary", "kernels", 0, 0, 0), call("rotary", "image", 0, NAN, 0), call("rotary", "image", 0, -1, 0),
+    call("linear_cross_entropy", "matrix", "wide", -1, "ids"), call("linear_cross_entropy", "matrix", "matrix", "line", "ids"),
+    call("linear_cross_entropy", "wide", "wide", -1, "line"), call("linear_cross_entropy", "matrix", "matrix", -1, "weights"),
+    call("linear_cross_entropy", "matrix", "matrix", -1, "ids", smoothing=2), call("linear_cross_entropy", "matrix", "matrix", -1, "ids", smoothing=NAN),
+    call("linear_cross_entropy", "matrix", "matrix", -1, "ids", first=-1), call("linear_cross_entropy", "matrix", "matrix", -1, "ids", first=1, before=-1),
     call("embedding", "line", 5, 3), call("embedding", "ids", 0, 3), call("embedding", "ids", 5, -3),
     call("embedding", "ids", HUGE, HUGE), call("embedding", "ids", HUGE, 1), call("embedding", "deep", 5, 3),
     call("matmul", "matrix", "matrix", False, False), call("matmul", "line", "matrix", False, False),

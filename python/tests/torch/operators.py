@@ -771,10 +771,10 @@ def recurrent(
     kinds = 2 if lstm else 1  # of states
 
     def build(n: Any, x: int, *given: int) -> int:
-        starts = list(itertools.accumulate(parts, initial=0))
-        pieces = [n.slice(x, 0, first, count) for first, count in zip(starts, parts)] if parts else [x]
-        h, c = given[:layers], given[layers:] if lstm else [-1] * layers
-        made, last = getattr(n, kind)(pieces, width, layers=layers, initial=list(zip(h, c)))
+        pieces = [n.slice(x, 0, sum(parts[:i]), count) for i, count in enumerate(parts)] or [x]
+        cells = given[layers:] or [-1] * len(given)
+        initial = list(zip(given[:layers], cells, strict=True))
+        made, last = getattr(n, kind)(pieces, width, layers=layers, initial=initial)
         ends = [state[i] for i in range(kinds) for state in last]
         return n.concat([*made, *(n.reshape(end, [1, *n.shape(end)]) for end in ends)], 0)
 

@@ -323,6 +323,15 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
  * T, H + 2 G, D] the first H + G heads are to be turned. */
 neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first);
 
+/* Sinusoidal position embedding [length, width] of f32, a constant (Vaswani et al. 2017, as their code has
+ * it): at row t, element d < width / 2 is the sine of (t + first) 10000^(-d / (width / 2 - 1)), element d +
+ * width / 2 its cosine. The width is even. */
+neap_tensor neap_positions(neap_builder *b, int64_t length, int64_t width, int64_t first);
+
+/* x [N, T, ...] with zeros in place of the rows t >= lengths[n] of each sequence; `lengths` [N] of NEAP_I32.
+ */
+neap_tensor neap_sequence_mask(neap_builder *b, neap_tensor x, neap_tensor lengths);
+
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
  * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. Tokens, whose
  * classes are the last axis, [N, T, C] and [N, T], are to be reshaped to [N T, C] and [N T]. What is labelled
@@ -377,12 +386,15 @@ typedef struct neap_model_options {
   float smoothing;  /* of the labels */
   int64_t length;   /* of sequences; 0: the model's usual one */
   float dropout;    /* of networks of sequences */
+  int64_t source_length; /* of the first of a pair of sequences; 0: the length */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
  * are "image" [N, C, H, W] and "label" [N], or [N, H', W'] where it classifies pixels; those are the centre
  * of the image where there are fewer; of a model of sequences "tokens" [N, T] of i32, or "sequence" [N, T,
- * K], and "label" [N, T]. `options` may be NULL. */
+ * K], and "label" [N, T]; of pairs of sequences "source" [N, S] and "source_length" [N] of i32 besides, where
+ * tokens at and beyond that length are padding, and `tokens` are the target's, one place later than its
+ * labels. `options` may be NULL. */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
 /* ---- 4. Train it, predict with it ----

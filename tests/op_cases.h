@@ -402,6 +402,14 @@ static inline neap_tensor apply_rotary(neap_builder *b, neap_tensor x, const str
   return neap_rotary(b, neap_tanh(b, neap_rotary(b, x, c->count, 0, c->first)), 0, 100, -3);
 }
 
+static inline neap_tensor apply_positions(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_multiply(b, x, neap_positions(b, c->dims[0], c->dims[1], c->first));
+}
+
+static inline neap_tensor apply_sequence_mask(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_sequence_mask(b, x, neap_input(b, "op.lengths", NEAP_I32, 1, c->dims));
+}
+
 /* One table there and back: both gradients of it add up. */
 static inline neap_tensor apply_tied_embedding(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t dims[] = {OP_CASE_CLASSES - 1, c->dims[1]};
@@ -694,6 +702,10 @@ static const struct op_case op_cases[] = {
      .align = true, .probability = 0.4f},
     {"rotary", apply_rotary, .dims = {2, 7, 3, 8}, .count = 2, .first = 5},
     {"rotary of all heads", apply_rotary, .dims = {2, 5, 4, 6}},
+    {"positions", apply_positions, .dims = {7, 12}, .first = 2},
+    {"positions of one angle", apply_positions, .dims = {9, 2}, .first = -3},
+    {"sequence mask", apply_sequence_mask, .dims = {4, 5, 3, 7}},
+    {"sequence mask of a matrix", apply_sequence_mask, .dims = {6, 9}},
     {"matmul", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6},
     {"matmul, a transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6, .align = true},
     {"matmul, b transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 7, .bias = true},

@@ -79,6 +79,10 @@ struct rotary_attributes {
   bool back; /* the other way, as the gradient is turned */
 };
 
+struct positions_attributes {
+  int64_t length, width, first; /* of the output; position of its first row */
+};
+
 struct loss_attributes {
   float smoothing; /* of labels */
   int64_t ignored; /* a label that does not count, as those that are no class do not */
@@ -130,6 +134,7 @@ union attributes {
   struct dropout_attributes dropout;
   struct attention_attributes attention;
   struct rotary_attributes rotary;
+  struct positions_attributes positions;
   struct loss_attributes loss;
   struct scalar_attributes scalar;
   struct matmul_attributes matmul;

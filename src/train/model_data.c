@@ -22,11 +22,15 @@ neap_status open_data(const char *model, const char *name, const neap_model_opti
 /* Whether the model can learn from what the data are. */
 static neap_status check_kind(const char *model, enum model_kind kind, const char *name,
                               const struct data_set *data) {
-  static const char *const learns[] = {"images", "images", "sequences of tokens", "sequences of tokens",
-                                       "sequences of vectors"};
+  static const char *const learns[] = {"images",
+                                       "images",
+                                       "sequences of tokens",
+                                       "sequences of tokens",
+                                       "sequences of vectors",
+                                       "pairs of sequences"};
   RETURN_IF(strcmp(learns[kind], learns[data->kind]) != 0, NEAP_INVALID_ARGUMENT,
-            "model '%s' learns from %s, but %s has %s; 'synthetic' has them", model, learns[kind], name,
-            learns[data->kind]);
+            "model '%s' learns from %s, but %s has %s%s", model, learns[kind], name, learns[data->kind],
+            kind == MODEL_PAIRS ? "" : "; 'synthetic' has them");
   RETURN_IF(kind == MODEL_PIXELS && data->pixel_classes == 0, NEAP_INVALID_ARGUMENT,
             "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps", model,
             name);

@@ -229,6 +229,60 @@ static const struct family families[] = {
      .kind = MODEL_TOKENS,
      .build_sequence = build_char_lstm,
      .length = 128},
+    {.pattern = "transformer",
+     .summary = "encoder and decoder of 6 layers, width 512",
+     .source = "Vaswani et al. 2017",
+     .check = check_translation,
+     .classes = 10000,
+     .batch = 32,
+     .kind = MODEL_PAIRS,
+     .build_sequence = build_transformer,
+     .length = 32},
+    {.pattern = "transformer-#",
+     .summary = "the same of so much width",
+     .source = "Vaswani et al. 2017",
+     .check = check_translation,
+     .classes = 10000,
+     .batch = 32,
+     .kind = MODEL_PAIRS,
+     .build_sequence = build_transformer,
+     .length = 32},
+    {.pattern = "lightconv",
+     .summary = "encoder and decoder of lightweight convolutions, width 512",
+     .source = "Wu et al. 2019",
+     .check = check_translation,
+     .classes = 10000,
+     .batch = 32,
+     .kind = MODEL_PAIRS,
+     .build_sequence = build_lightconv,
+     .length = 32},
+    {.pattern = "lightconv-#",
+     .summary = "the same of so much width",
+     .source = "Wu et al. 2019",
+     .check = check_translation,
+     .classes = 10000,
+     .batch = 32,
+     .kind = MODEL_PAIRS,
+     .build_sequence = build_lightconv,
+     .length = 32},
+    {.pattern = "dynamicconv",
+     .summary = "encoder and decoder of dynamic convolutions, width 512",
+     .source = "Wu et al. 2019",
+     .check = check_translation,
+     .classes = 10000,
+     .batch = 32,
+     .kind = MODEL_PAIRS,
+     .build_sequence = build_dynamicconv,
+     .length = 32},
+    {.pattern = "dynamicconv-#",
+     .summary = "the same of so much width",
+     .source = "Wu et al. 2019",
+     .check = check_translation,
+     .classes = 10000,
+     .batch = 32,
+     .kind = MODEL_PAIRS,
+     .build_sequence = build_dynamicconv,
+     .length = 32},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -326,8 +380,8 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
   int64_t numbers[4] = {0};
   TRY(find_family(name, numbers, &family));
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->image[0] < 0 || o->image[1] < 0 || o->image[2] < 0 ||
-                o->length < 0,
-            NEAP_INVALID_ARGUMENT, "%s: batch, image, length and classes must not be negative", name);
+                o->length < 0 || o->source_length < 0,
+            NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths and classes must not be negative", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             name, (double)o->dropout);
   struct blueprint p = {.batch = o->batch ? o->batch : family->batch,
@@ -338,8 +392,10 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                         .length = o->length ? o->length : family->length,
                         .smoothing = o->smoothing,
                         .dropout = o->dropout,
+                        .source_length = o->source_length,
                         .batch_norm = strstr(family->pattern, "-bn") != NULL};
   memcpy(p.numbers, numbers, sizeof p.numbers);
+  if (p.source_length == 0) p.source_length = p.length;
   if (family->check != NULL) TRY(family->check(&p));
   return build(name, family, &p, graph);
 }

@@ -6,17 +6,19 @@
 
 /* What a model learns from. */
 enum model_kind {
-  MODEL_IMAGES, /* "image" [N, C, H, W], a class each: "label" [N] */
-  MODEL_PIXELS, /* the same, a class for each pixel: "label" [N, H', W'] */
-  MODEL_TOKENS, /* "tokens" [N, T], the next one each: "label" [N, T]. Classes are the vocabulary */
-  MODEL_MASKED, /* the same, but labels are those of tokens that are masked */
-  MODEL_VECTORS /* "sequence" [N, T, K], a class each: "label" [N, T] */
+  MODEL_IMAGES,  /* "image" [N, C, H, W], a class each: "label" [N] */
+  MODEL_PIXELS,  /* the same, a class for each pixel: "label" [N, H', W'] */
+  MODEL_TOKENS,  /* "tokens" [N, T], the next one each: "label" [N, T]. Classes are the vocabulary */
+  MODEL_MASKED,  /* the same, but labels are those of tokens that are masked */
+  MODEL_VECTORS, /* "sequence" [N, T, K], a class each: "label" [N, T] */
+  MODEL_PAIRS    /* "source" [N, S], of which "source_length" [N] count, and "tokens" and "label" as above */
 };
 
 /* The shape that a network is built for, and the numbers of its name. */
 struct blueprint {
   int64_t batch, channels, height, width, classes;
   int64_t length;           /* of sequences */
+  int64_t source_length;    /* of the first of a pair */
   float smoothing, dropout; /* of sequences' networks */
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
@@ -30,8 +32,9 @@ typedef neap_tensor network(neap_builder *b, neap_tensor image, const struct blu
 typedef neap_tensor sequence_network(neap_builder *b, const struct blueprint *p);
 
 sequence_network build_gpt, build_gpt2, build_gpt2_medium, build_gpt2_large, build_gpt2_xl, build_llama,
-    build_bert;                               /* transformer.c */
-sequence_network build_lstm, build_char_lstm; /* recurrent.c */
+    build_bert;                                                         /* transformer.c */
+sequence_network build_lstm, build_char_lstm;                           /* recurrent.c */
+sequence_network build_transformer, build_lightconv, build_dynamicconv; /* translation.c */
 
 network build_mlp, build_lenet;                                   /* small.c */
 network build_wrn, build_preresnet;                               /* preresnet.c */
@@ -49,7 +52,8 @@ neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct b
     check_vgg(const struct blueprint *p), check_densenet(const struct blueprint *p),
     check_unet(const struct blueprint *p), check_pspnet(const struct blueprint *p),
     check_gpt(const struct blueprint *p), check_llama(const struct blueprint *p),
-    check_bert(const struct blueprint *p), check_lstm(const struct blueprint *p);
+    check_bert(const struct blueprint *p), check_lstm(const struct blueprint *p),
+    check_translation(const struct blueprint *p);
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
 neap_status model_usual(const char *name, neap_model_options *usual, enum model_kind *kind);

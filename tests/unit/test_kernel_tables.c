@@ -205,6 +205,15 @@ static void run_rotary(const struct cpu_kernels *k, struct buffers *b, int64_t s
   free(workspace);
 }
 
+static void run_positions(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  k->positions(9, size, 100000, b->y);
+}
+
+static void run_sequence_mask(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const int32_t lengths[] = {3, 0, 9, -1};
+  k->sequence_mask(4, 5, (size_t)size * sizeof *b->x, lengths, b->x, b->y);
+}
+
 static const struct {
   const char *name;
   run_kernel *run;
@@ -232,6 +241,8 @@ static const struct {
     {"gru", run_gru},
     {"attention", run_attention},
     {"rotary", run_rotary},
+    {"positions", run_positions},
+    {"sequence_mask", run_sequence_mask},
 };
 
 static bool near(float a, float b) {

@@ -115,6 +115,49 @@ static void test_pspnet(void **state) {
                    pspnet_by_hand(25557032, 21));
 }
 
+/* An encoder and a decoder of width d, and one table of words, which is the head's too. All but that: linear
+ * layers with biases, but for those that make kernels; the scale and shift of a norm for each sum. `mixed`:
+ * of what looks at other words in all layers together. */
+static int64_t translation_by_hand(int64_t encoder, int64_t decoder, int64_t mixed, int64_t d,
+                                   int64_t words) {
+  const int64_t square = d * d + d, feed_forward = d * 2 * d + 2 * d + 2 * d * d + d, norm = 2 * d;
+  return words * d + encoder * (feed_forward + 2 * norm) + decoder * (4 * square + feed_forward + 3 * norm) +
+         mixed;
+}
+
+/* Vaswani et al. 2017 as fairseq's transformer_iwslt_de_en has it, with all embeddings shared: queries, keys,
+ * values and projection. */
+static int64_t transformer_by_hand(int64_t d, int64_t words) {
+  return translation_by_hand(6, 6, 12 * 4 * (d * d + d), d, words);
+}
+
+/* Wu et al. 2019 without gates: a linear layer before and behind each convolution, and its kernels, of 4
+ * heads: parameters, or made by a linear layer without bias. */
+static int64_t convolutions_by_hand(bool dynamic, int64_t d, int64_t words) {
+  const int64_t taps = 2 * (3 + 7 + 15) + 7 * 31;
+  return translation_by_hand(7, 6, 13 * 2 * (d * d + d) + (dynamic ? d : 1) * 4 * taps, d, words);
+}
+
+/* With 10,000 words 36.7, 31.9 and 32.5 million. */
+static void test_translation(void **state) {
+  (void)state;
+  static const int64_t widths[] = {512, 64, 4}, vocabularies[] = {10000, 10000, 7};
+  static const char *const names[][3] = {{"transformer", "lightconv", "dynamicconv"},
+                                         {"transformer-64", "lightconv-64", "dynamicconv-64"},
+                                         {"transformer-4", "lightconv-4", "dynamicconv-4"}};
+  assert_int_equal(transformer_by_hand(512, 10000), 36663296);
+  assert_int_equal(convolutions_by_hand(false, 512, 10000), 31938092);
+  assert_int_equal(convolutions_by_hand(true, 512, 10000), 32483840);
+  for (int i = 0; i < 3; i++) {
+    const neap_model_options options = {.batch = 2, .classes = vocabularies[i], .source_length = 5 + i};
+    assert_int_equal(parameters_of(names[i][0], &options), transformer_by_hand(widths[i], vocabularies[i]));
+    assert_int_equal(parameters_of(names[i][1], &options),
+                     convolutions_by_hand(false, widths[i], vocabularies[i]));
+    assert_int_equal(parameters_of(names[i][2], &options),
+                     convolutions_by_hand(true, widths[i], vocabularies[i]));
+  }
+}
+
 static void test_sizes_of_images(void **state) {
   (void)state;
   static const struct {
@@ -155,7 +198,10 @@ static void test_bad_names(void **state) {
                                       "unet-0",
                                       "unet-",
                                       "pspnet-51",
-                                      "pspnet101"};
+                                      "pspnet101",
+                                      "transformer-6",
+                                      "lightconv-0",
+                                      "dynamicconv-"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     neap_graph *graph = NULL;
     assert_int_equal(neap_model_build(names[i], NULL, &graph), NEAP_INVALID_ARGUMENT);
@@ -229,9 +275,10 @@ static void test_names_of_parameters(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_parameter_counts), cmocka_unit_test(test_unet),
-      cmocka_unit_test(test_pspnet),           cmocka_unit_test(test_sizes_of_images),
-      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images),
-      cmocka_unit_test(test_huge_sizes),       cmocka_unit_test(test_names_of_parameters)};
+      cmocka_unit_test(test_parameter_counts),   cmocka_unit_test(test_unet),
+      cmocka_unit_test(test_translation),        cmocka_unit_test(test_pspnet),
+      cmocka_unit_test(test_sizes_of_images),    cmocka_unit_test(test_bad_names),
+      cmocka_unit_test(test_small_images),       cmocka_unit_test(test_huge_sizes),
+      cmocka_unit_test(test_names_of_parameters)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,3 +281,9 @@ KERNEL(size_t, attention_workspace, (struct attention a, bool backward, int thre
  * rotary_workspace bytes. */
 KERNEL(void, rotary, (struct rotary r, const float *x, float *y, void *workspace))
 KERNEL(size_t, rotary_workspace, (struct rotary r, int threads))
+/* y [rows, 2 half]: sines, then cosines, of (row + first) 10000^(-d / (half - 1)); half 1: of (row + first).
+ */
+KERNEL(void, positions, (int64_t rows, int64_t half, int64_t first, float *y))
+/* Rows of `row` bytes each: those of x before lengths[n], of `rows` in a sequence; zeros behind. In place. */
+KERNEL(void, sequence_mask,
+       (int64_t sequences, int64_t rows, size_t row, const int32_t *lengths, const void *x, void *y))

@@ -1,0 +1,27 @@
+/* Positions and lengths of sequences on our own kernels. */
+#include "kernel/cpu/operator.h"
+
+RUN(run_positions) {
+  UNUSED;
+  const struct positions_attributes *a = &ATTRIBUTES.positions;
+  K->positions(a->length, a->width / 2, a->first, out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_positions) {
+  (void)graph, (void)node;
+  return cpu_finish(state, p, run_positions, (struct cpu_kernel){0});
+}
+
+RUN(run_sequence_mask) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, 0);
+  const int64_t rows = x->dims[0] * x->dims[1];
+  K->sequence_mask(x->dims[0], x->dims[1], (size_t)dtype_bytes(x->dtype, (uint64_t)(x->elements / rows)),
+                   in[1], in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_sequence_mask) {
+  (void)graph;
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  return cpu_finish(state, p, run_sequence_mask, (struct cpu_kernel){0});
+}

@@ -1,0 +1,211 @@
+/* Encoders and decoders of pairs of sequences, in the sizes for IWSLT: the Transformer (Vaswani et al. 2017),
+ * and networks that have lightweight or dynamic convolutions in place of self-attention (Wu et al. 2019).
+ * Norms stand behind the sums. Places of dropout, first values and positions are those of Wu et al.'s code.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "zoo/sequence.h"
+
+enum { HEADS = 4, LONGEST = 7 };
+static const int64_t usual_width = 512;
+
+/* Of the first word: the code counts from what stands behind padding, which is token 1. */
+static const int64_t first_position = 2;
+
+enum mixing { ATTENTION, LIGHT, DYNAMIC };
+
+/* How the members of the family look at other words of a sequence, in so many layers. */
+struct style {
+  enum mixing mixing;
+  int64_t layers[2];           /* of encoder and decoder */
+  int64_t kernels[2][LONGEST]; /* of convolutions: taps by layer */
+};
+
+struct pair {
+  neap_builder *b;
+  const struct style *style;
+  int64_t batch, source, target, width;
+  neap_tensor lengths; /* of the source */
+  double dropout;      /* of what is added to the sum */
+  double weights;      /* of attention's weights and of kernels */
+};
+
+/* One of the two networks: which sequences it is about. */
+struct side {
+  const struct pair *pair;
+  bool decoder;
+  int64_t length;
+  neap_tensor memory; /* of a decoder: what the encoder gave */
+};
+
+/* ---- Layers ---- */
+
+/* Uniform with the variance of Glorot and Bengio 2010 for so many inputs and outputs. */
+static neap_tensor uniform(const struct side *s, const char *name, int64_t rows, int64_t columns,
+                           int64_t fans) {
+  const neap_parameter_options options = {.initial = NEAP_INITIAL_UNIFORM,
+                                          .scale = (float)sqrt(6 / (double)fans)};
+  return neap_parameter(s->pair->b, name, 2, (int64_t[]){rows, columns}, options);
+}
+
+/* Layer "SCOPE.PART" of x [N, T, inputs]; `fans`: see above. */
+static neap_tensor linear(const struct side *s, neap_tensor x, const char *scope, const char *part,
+                          int64_t inputs, int64_t outputs, int64_t fans, bool bias) {
+  char name[SEQUENCE_NAME], weight[SEQUENCE_NAME];
+  sequence_name(name, scope, part);
+  sequence_name(weight, name, "weight");
+  const neap_tensor w = uniform(s, weight, outputs, inputs, fans),
+                    offset = bias ? sequence_parameter(s->pair->b, name, "bias", 1, &outputs, 0) : -1;
+  return neap_linear_with(s->pair->b, x, w, offset);
+}
+
+/* The same from the width to the width. */
+static neap_tensor square(const struct side *s, neap_tensor x, const char *scope, const char *part) {
+  const int64_t width = s->pair->width;
+  return linear(s, x, scope, part, width, width, 2 * width, true);
+}
+
+/* norm(x + dropout(y)) */
+static neap_tensor add_norm(const struct side *s, neap_tensor x, neap_tensor y) {
+  neap_builder *b = s->pair->b;
+  return neap_layer_norm(b, neap_add(b, x, sequence_dropout(b, y, s->pair->dropout)), 0);
+}
+
+/* [N, length, width] as heads, and back. */
+static neap_tensor heads_of(const struct side *s, neap_tensor x, int64_t length, int64_t heads) {
+  const int64_t dims[] = {s->pair->batch, length, heads, s->pair->width / HEADS};
+  return neap_reshape(s->pair->b, x, 4, dims);
+}
+static neap_tensor whole(const struct side *s, neap_tensor x) {
+  return neap_reshape(s->pair->b, x, 3, (int64_t[]){s->pair->batch, s->length, s->pair->width});
+}
+
+static neap_tensor attention(const struct side *s, neap_tensor x, const char *scope) {
+  const struct pair *p = s->pair;
+  const int64_t width = p->width;
+  const neap_tensor qkv = linear(s, x, scope, "qkv", width, 3 * width, 4 * width, true);
+  const neap_tensor y = neap_attention(
+      p->b, heads_of(s, qkv, s->length, 3 * HEADS), -1, -1, s->decoder ? -1 : p->lengths,
+      (neap_attention_options){.key_heads = HEADS, .causal = s->decoder, .dropout = (float)p->weights});
+  return square(s, whole(s, y), scope, "projection");
+}
+
+/* Of a word in the decoder to the words of the source. */
+static neap_tensor cross_attention(const struct side *s, neap_tensor x, const char *scope) {
+  const struct pair *p = s->pair;
+  const int64_t width = p->width, fans = 4 * width;
+  const neap_tensor q = linear(s, x, scope, "query", width, width, fans, true),
+                    k = linear(s, s->memory, scope, "key", width, width, fans, true),
+                    v = linear(s, s->memory, scope, "value", width, width, fans, true);
+  const neap_tensor y = neap_attention(p->b, heads_of(s, q, s->length, HEADS),
+                                       heads_of(s, k, p->source, HEADS), heads_of(s, v, p->source, HEADS),
+                                       p->lengths, (neap_attention_options){.dropout = (float)p->weights});
+  return square(s, whole(s, y), scope, "attended");
+}
+
+/* Kernels of so many taps: [heads, taps] for all times, or made of the word of each time. */
+static neap_tensor kernels(const struct side *s, neap_tensor x, const char *scope, int64_t taps) {
+  const struct pair *p = s->pair;
+  char name[SEQUENCE_NAME];
+  neap_tensor w;
+  if (p->style->mixing == DYNAMIC) {
+    /* 6 / (6 width): the bound of a linear layer that is left as it is made. */
+    w = linear(s, x, scope, "kernels", p->width, HEADS * taps, 6 * p->width, false);
+    w = neap_reshape(p->b, w, 4, (int64_t[]){p->batch, s->length, HEADS, taps});
+  } else {
+    sequence_name(name, scope, "kernels.weight");
+    w = uniform(s, name, HEADS, taps, taps + HEADS * taps);
+  }
+  return sequence_dropout(p->b, neap_softmax(p->b, w, -1), p->weights);
+}
+
+/* The convolution of a decoder sees no later word; that of an encoder no padding, which is made 0. Taps beyond
+ * the sequence meet zeros: a kernel that is longer needs no cutting. */
+static neap_tensor convolution(const struct side *s, neap_tensor x, const char *scope, int64_t taps) {
+  neap_builder *b = s->pair->b;
+  x = square(s, x, scope, "input");
+  if (!s->decoder) x = neap_sequence_mask(b, x, s->pair->lengths);
+  x = neap_sequence_conv(b, x, kernels(s, x, scope, taps), s->decoder ? taps - 1 : taps / 2);
+  return square(s, x, scope, "projection");
+}
+
+static neap_tensor feed_forward(const struct side *s, neap_tensor x, const char *scope) {
+  const int64_t width = s->pair->width, hidden = 2 * width;
+  x = neap_relu(s->pair->b, linear(s, x, scope, "hidden", width, hidden, width + hidden, true));
+  return linear(s, x, scope, "output", hidden, width, width + hidden, true);
+}
+
+/* ---- Networks ---- */
+
+static neap_tensor add_layers(const struct side *s, neap_tensor x) {
+  const struct style *style = s->pair->style;
+  for (int64_t i = 0; i < style->layers[s->decoder]; i++) {
+    char scope[SEQUENCE_NAME];
+    snprintf(scope, sizeof scope, "%s%lld", s->decoder ? "decoder" : "encoder", (long long)i + 1);
+    neap_scope(s->pair->b, scope);
+    x = add_norm(s, x,
+                 style->mixing == ATTENTION ? attention(s, x, scope)
+                                            : convolution(s, x, scope, style->kernels[s->decoder][i]));
+    if (s->decoder) x = add_norm(s, x, cross_attention(s, x, scope));
+    x = add_norm(s, x, feed_forward(s, x, scope));
+  }
+  return x;
+}
+
+/* The words' embeddings, as long as their positions'. */
+static neap_tensor embed(const struct side *s, neap_tensor table, neap_tensor tokens) {
+  const struct pair *p = s->pair;
+  const neap_tensor words =
+      neap_scale(p->b, neap_gather(p->b, table, tokens), (float)sqrt((double)p->width), 0);
+  const neap_tensor positions = neap_positions(p->b, s->length, p->width, first_position);
+  return sequence_dropout(p->b, neap_add(p->b, words, positions), p->dropout);
+}
+
+static neap_tensor build(neap_builder *b, const struct blueprint *p, const struct style *style) {
+  const int64_t width = p->numbers[0] > 0 ? p->numbers[0] : usual_width, batch = p->batch;
+  /* Wu et al. 2019: 0.3, and 0.1 for weights; the Transformer has none for weights. */
+  struct pair pair = {.b = b,
+                      .style = style,
+                      .batch = batch,
+                      .source = p->source_length,
+                      .target = p->length,
+                      .width = width,
+                      .dropout = p->dropout,
+                      .weights = style->mixing == ATTENTION ? 0 : p->dropout / 3};
+  const neap_tensor source = neap_input(b, "source", NEAP_I32, 2, (int64_t[]){batch, pair.source}),
+                    tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){batch, pair.target}),
+                    table = sequence_parameter(b, "token", "weight", 2, (int64_t[]){p->classes, width},
+                                               1 / sqrt((double)width));
+  pair.lengths = neap_input(b, "source_length", NEAP_I32, 1, &batch);
+  const struct side encoder = {.pair = &pair, .length = pair.source};
+  struct side decoder = {.pair = &pair, .length = pair.target, .decoder = true};
+  decoder.memory = add_layers(&encoder, embed(&encoder, table, source));
+  neap_scope(b, NULL);
+  const neap_tensor x = add_layers(&decoder, embed(&decoder, table, tokens));
+  return sequence_loss(b, x, table, -1, p->smoothing);
+}
+
+neap_status check_translation(const struct blueprint *p) {
+  RETURN_IF(p->numbers[0] % HEADS != 0, NEAP_INVALID_ARGUMENT,
+            "a network for pairs of width %lld: it has %d heads, which must divide the width",
+            (long long)p->numbers[0], HEADS);
+  return NEAP_OK;
+}
+
+neap_tensor build_transformer(neap_builder *b, const struct blueprint *p) {
+  static const struct style style = {.mixing = ATTENTION, .layers = {6, 6}};
+  return build(b, p, &style);
+}
+
+neap_tensor build_lightconv(neap_builder *b, const struct blueprint *p) {
+  static const struct style style = {
+      .mixing = LIGHT, .layers = {7, 6}, .kernels = {{3, 7, 15, 31, 31, 31, 31}, {3, 7, 15, 31, 31, 31}}};
+  return build(b, p, &style);
+}
+
+neap_tensor build_dynamicconv(neap_builder *b, const struct blueprint *p) {
+  static const struct style style = {
+      .mixing = DYNAMIC, .layers = {7, 6}, .kernels = {{3, 7, 15, 31, 31, 31, 31}, {3, 7, 15, 31, 31, 31}}};
+  return build(b, p, &style);
+}

@@ -69,9 +69,23 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 
 /* ---- While it runs ---- */
 
+/* Whether the labels are tokens. */
+static bool learns_text(const struct train_settings *s) {
+  static const char *const sets[] = {"text:", "tokens:", "parallel:"};
+  for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+    if (strncmp(s->data, sets[i], strlen(sets[i])) == 0) return true;
+  return false;
+}
+
 /* What a batch has. */
 static const char *records_of(const struct train_settings *s) {
-  return strncmp(s->data, "text:", 5) == 0 || strncmp(s->data, "tokens:", 7) == 0 ? "sequences" : "images";
+  return learns_text(s) ? "sequences" : "images";
+}
+
+/* ", loss 1.2, perplexity 3.3, 1.7 bits a byte" */
+static int put_loss(char *text, size_t size, double loss, double bits_per_byte) {
+  if (bits_per_byte < 0) return snprintf(text, size, "loss %.4f, perplexity %.2f", loss, exp(loss));
+  return snprintf(text, size, "loss %.4f, perplexity %.2f, %.3f bits a byte", loss, exp(loss), bits_per_byte);
 }
 
 static void put_line(struct train_report *r, const neap_train_progress *p) {
@@ -83,8 +97,11 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   PUT("step %lld/%lld  epoch's mean loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
       r->loss_sum / steps, 100 * r->accuracy_sum / steps);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
-  if (p->test_loss >= 0 && p->bits_per_byte >= 0)
-    PUT(", loss %.4f, perplexity %.2f, %.3f bits a byte", p->test_loss, exp(p->test_loss), p->bits_per_byte);
+  char loss[96];
+  if (p->test_loss >= 0 && learns_text(r->settings)) {
+    put_loss(loss, sizeof loss, p->test_loss, p->bits_per_byte);
+    PUT(", %s", loss);
+  }
   PUT("  %.0f %s/s", p->images_per_second, records_of(r->settings));
   if (p->step < p->steps) PUT("  %s left", duration_text(p->seconds_left).text);
   PUT("  %s of %s", bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
@@ -177,9 +194,11 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   fprintf(f, "\nresult        the epoch's mean loss %.4f, accuracy %.2f %%", result->loss,
           100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
-  if (result->bits_per_byte >= 0)
-    fprintf(f, "\ntest text     loss %.4f, perplexity %.2f, %.3f bits a byte", result->test_loss,
-            exp(result->test_loss), result->bits_per_byte);
+  if (result->test_loss >= 0 && learns_text(r->settings)) {
+    char loss[96];
+    put_loss(loss, sizeof loss, result->test_loss, result->bits_per_byte);
+    fprintf(f, "\ntest text     %s", loss);
+  }
   if (strcmp(result->combination, "none") != 0) fprintf(f, "\ntechniques    %s", result->combination);
   fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,

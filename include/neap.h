@@ -328,6 +328,10 @@ neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float bas
  * width / 2 its cosine. The width is even. */
 neap_tensor neap_positions(neap_builder *b, int64_t length, int64_t width, int64_t first);
 
+/* How many ids [N, T] of NEAP_I32 stand before the first negative one of each sequence, which is padding: [N]
+ * of NEAP_I32. */
+neap_tensor neap_sequence_lengths(neap_builder *b, neap_tensor ids);
+
 /* x [N, T, ...] with zeros in place of the rows t >= lengths[n] of each sequence; `lengths` [N] of NEAP_I32.
  */
 neap_tensor neap_sequence_mask(neap_builder *b, neap_tensor x, neap_tensor lengths);
@@ -392,9 +396,8 @@ typedef struct neap_model_options {
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
  * are "image" [N, C, H, W] and "label" [N], or [N, H', W'] where it classifies pixels; those are the centre
  * of the image where there are fewer; of a model of sequences "tokens" [N, T] of i32, or "sequence" [N, T,
- * K], and "label" [N, T]; of pairs of sequences "source" [N, S] and "source_length" [N] of i32 besides, where
- * tokens at and beyond that length are padding, and `tokens` are the target's, one place later than its
- * labels. `options` may be NULL. */
+ * K], and "label" [N, T]; of pairs of sequences "source" [N, S] of i32 besides, with -1 behind its end, and
+ * "tokens" are the target's, one place later than its labels. `options` may be NULL. */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
 /* ---- 4. Train it, predict with it ----

@@ -62,3 +62,22 @@ const struct op_row op_row_sequence_mask = {"SequenceMask",
 neap_tensor neap_sequence_mask(neap_builder *b, neap_tensor x, neap_tensor lengths) {
   return builder_next(b, OP_SEQUENCE_MASK, (union attributes){0}, (int32_t[]){x, lengths}, 2);
 }
+
+static neap_status infer_sequence_lengths(const struct neap_graph *graph, const struct node *node,
+                                          struct tensor *outputs) {
+  const struct tensor *ids = node_input(graph, node, 0);
+  RETURN_IF(ids->dtype != NEAP_I32 || ids->rank != 2, NEAP_INVALID_ARGUMENT,
+            "SequenceLengths '%s': ids must be [N, T] of i32, but '%s' is %s of %s", node->name, ids->name,
+            shape_text(ids).text, dtype_rows[ids->dtype].name);
+  outputs[0] = value_of(NEAP_I32, 1, ids->dims[0], 0);
+  return NEAP_OK;
+}
+
+const struct op_row op_row_sequence_lengths = {
+    "SequenceLengths",      "ids of a sequence before the first negative one, which is padding",
+    "sequence_lengths",     1,
+    infer_sequence_lengths, .split = {1, 1, 0}};
+
+neap_tensor neap_sequence_lengths(neap_builder *b, neap_tensor ids) {
+  return builder_next(b, OP_SEQUENCE_LENGTHS, (union attributes){0}, &ids, 1);
+}

@@ -26,10 +26,18 @@ struct data_part {
   size_t label_offset, label_stride; /* of labels in the file: where a wrong one is */
 };
 
+/* Records that have sequences of one length. */
+enum { DATA_BUCKETS = 8 };
+struct data_bucket {
+  int64_t length, first, count; /* records first to first + count */
+};
+
 struct data_split {
   int64_t count;         /* records: images or sequences */
   int64_t first;         /* the source's number of its first image or token */
   int64_t tokens, bytes; /* of sequences of tokens: how many, and of how many bytes of text; 0: not known */
+  struct data_bucket buckets[DATA_BUCKETS]; /* rising lengths; each record is in one */
+  int bucket_count;                         /* 0: all records are alike */
   int part_count;
   struct data_part parts[DATA_MAX_FILES];
 };
@@ -111,6 +119,8 @@ struct data_batch {
   int64_t epoch;
   int threads;                   /* the result does not depend on it */
   int64_t map_height, map_width; /* of label maps; 0: a label an image */
+  int64_t length;                /* of pairs: of the bucket that all records are of */
+  int32_t *source;               /* of pairs: [count, length], -1 behind its end; NULL where inputs are */
 };
 
 /* Fills images [count, C, H, W] (NULL: none), normalised, and labels [count]; or label maps [count,

@@ -10,8 +10,12 @@ static const struct {
   const char *name, *argument;
   neap_status (*open)(const char *argument, struct data_set *set);
 } sources[] = {
-    {"cifar10", "DIR", cifar10_open}, {"mnist", "DIR", mnist_open},        {"text", "FILE", text_open},
-    {"tokens", "FILE", tokens_open},  {"synthetic", NULL, synthetic_open},
+    {"cifar10", "DIR", cifar10_open},
+    {"mnist", "DIR", mnist_open},
+    {"text", "FILE", text_open},
+    {"tokens", "FILE", tokens_open},
+    {"parallel", "DIR:de-en", parallel_open},
+    {"synthetic", NULL, synthetic_open},
 };
 
 static neap_status check_labels(const struct data_split *split, int64_t classes) {
@@ -114,8 +118,8 @@ neap_status data_open_as(const char *name, const struct data_wish *wish, struct 
     TRY(allocate_buffers(set));
     return take_statistics(set);
   }
-  return neap_fail(
-      NEAP_INVALID_ARGUMENT,
-      "data set '%s' is not known; there are cifar10:DIR, mnist:DIR, text:FILE, tokens:FILE, synthetic",
-      name);
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "data set '%s' is not known; there are cifar10:DIR, mnist:DIR, text:FILE, tokens:FILE, "
+                   "parallel:DIR:de-en, synthetic",
+                   name);
 }

@@ -71,3 +71,19 @@ neap_status data_write_file(const char *path, int descriptor, const void *bytes,
   }
   return NEAP_OK;
 }
+
+neap_status data_parse(struct data_set *set, const char *argument, const char *const *keys,
+                       const char **const *values) {
+  char *text = region_format(&set->region, "%s", argument);
+  RETURN_IF_NULL(text);
+  *values[0] = text;
+  for (char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ','))
+    for (int k = 1; keys[k] != NULL; k++) {
+      const size_t length = strlen(keys[k]);
+      if (strncmp(comma + 1, keys[k], length) != 0 || comma[1 + length] != '=') continue;
+      *comma = '\0';
+      *values[k] = comma + 1 + length + 1;
+      break;
+    }
+  return NEAP_OK;
+}

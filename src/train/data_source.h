@@ -11,6 +11,7 @@ neap_status mnist_open(const char *argument, struct data_set *set);
 neap_status synthetic_open(const char *argument, struct data_set *set);
 neap_status text_open(const char *argument, struct data_set *set);
 neap_status tokens_open(const char *argument, struct data_set *set);
+neap_status parallel_open(const char *argument, struct data_set *set);
 
 /* Opens a file for reading until data_close. An empty file is an error. */
 neap_status data_open_file(struct data_set *set, const char *path, int *descriptor, size_t *size);
@@ -26,6 +27,11 @@ neap_status data_read_file(const char *path, int descriptor, size_t offset, int6
  * of the bytes to it. */
 neap_status data_temporary_file(struct data_set *set, const char *path, int *descriptor);
 neap_status data_write_file(const char *path, int descriptor, const void *bytes, size_t count);
+
+/* Splits "FILE,key=value,...": *values[0] is what stands first, *values[k] what follows keys[k], where it is
+ * there. A comma that no known key follows belongs to what stands before it. `keys` end with NULL. */
+neap_status data_parse(struct data_set *set, const char *argument, const char *const *keys,
+                       const char **const *values);
 
 neap_status data_add_part(struct data_split *split, const struct data_part *part);
 

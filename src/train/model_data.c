@@ -29,8 +29,8 @@ static neap_status check_kind(const char *model, enum model_kind kind, const cha
                                        "sequences of vectors",
                                        "pairs of sequences"};
   RETURN_IF(strcmp(learns[kind], learns[data->kind]) != 0, NEAP_INVALID_ARGUMENT,
-            "model '%s' learns from %s, but %s has %s%s", model, learns[kind], name, learns[data->kind],
-            kind == MODEL_PAIRS ? "" : "; 'synthetic' has them");
+            "model '%s' learns from %s, but %s has %s; %s has them", model, learns[kind], name,
+            learns[data->kind], kind == MODEL_PAIRS ? "parallel:DIR:de-en" : "'synthetic'");
   RETURN_IF(kind == MODEL_PIXELS && data->pixel_classes == 0, NEAP_INVALID_ARGUMENT,
             "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps", model,
             name);
@@ -57,7 +57,11 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   TRY(check_kind(model, kind, name, data));
   *shape = *asked;
   shape->classes = kind == MODEL_PIXELS ? data->pixel_classes : data->classes;
-  shape->length = data->length;
+  shape->length = shape->source_length = data->length;
+  if (kind == MODEL_PAIRS) { /* a batch is asked for in tokens of the target */
+    const int64_t tokens = asked->batch > 0 ? asked->batch : usual.batch * usual.length;
+    shape->batch = tokens / data->length > 0 ? tokens / data->length : 1;
+  }
   if (data->length == 0) TRY(settle_image(name, asked, data, shape));
   RETURN_IF(asked->classes > 0 && asked->classes < shape->classes, NEAP_INVALID_ARGUMENT,
             "%lld classes are asked for, but %s has %lld", (long long)asked->classes, name,

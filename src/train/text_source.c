@@ -21,23 +21,6 @@ struct words {
   const char *file, *test, *tokens, *type; /* NULL: it is not there */
 };
 
-/* Splits "FILE,key=value,..."; a comma that no known key follows belongs to what stands before it. */
-static neap_status parse(struct data_set *set, const char *argument, const char *const *keys,
-                         const char **const *values) {
-  char *text = region_format(&set->region, "%s", argument);
-  RETURN_IF_NULL(text);
-  *values[0] = text;
-  for (char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ','))
-    for (int k = 1; keys[k] != NULL; k++) {
-      const size_t length = strlen(keys[k]);
-      if (strncmp(comma + 1, keys[k], length) != 0 || comma[1 + length] != '=') continue;
-      *comma = '\0';
-      *values[k] = comma + 1 + length + 1;
-      break;
-    }
-  return NEAP_OK;
-}
-
 /* ---- Tokens in files ---- */
 
 /* The training tokens, then those to test with: in one file or in two. */
@@ -158,7 +141,7 @@ neap_status text_open(const char *argument, struct data_set *set) {
   struct words words = {0};
   struct region region = {0}; /* of the texts, which are tokens when it goes */
   settle_kind(set);
-  TRY(parse(set, argument, keys, (const char **const[]){&words.file, &words.test, &words.tokens}));
+  TRY(data_parse(set, argument, keys, (const char **const[]){&words.file, &words.test, &words.tokens}));
   const neap_status status = open_texts(set, &words, &region);
   region_free(&region);
   return status;
@@ -193,7 +176,7 @@ neap_status tokens_open(const char *argument, struct data_set *set) {
   struct words words = {0};
   struct token_source *source;
   settle_kind(set);
-  TRY(parse(set, argument, keys, (const char **const[]){&words.file, &words.test, &words.type}));
+  TRY(data_parse(set, argument, keys, (const char **const[]){&words.file, &words.test, &words.type}));
   const bool wide = words.type != NULL && strcmp(words.type, "i32") == 0;
   RETURN_IF(words.type != NULL && !wide && strcmp(words.type, "u16") != 0, NEAP_INVALID_ARGUMENT,
             "data set 'tokens:%s': type=%s is neither u16 nor i32", words.file, words.type);

@@ -24,6 +24,13 @@ enum {
   UNTIMED_STEPS = 2   /* the first steps warm caches */
 };
 
+/* Records whose sequences have one length: a graph of the session is theirs. */
+struct bucket {
+  int64_t length, first, count; /* first: of the training records */
+  int64_t micro;                /* records of a micro-batch */
+  int64_t steps;                /* of an epoch */
+};
+
 struct training {
   const neap_train_options *options; /* `own` */
   neap_train_options own;            /* as they were given, with the combination that was chosen */
@@ -41,17 +48,22 @@ struct training {
   int threads;
   int64_t batch, epoch_steps, steps;
   int32_t micro_batches;
-  int64_t micro;      /* images of a micro-batch, which is the batch of the graph */
+  int64_t micro;                       /* images of a micro-batch, which is the batch of the graph */
+  struct bucket buckets[DATA_BUCKETS]; /* rising lengths; one: all records are alike */
+  int bucket_count;
+  int32_t *batches;   /* [epoch_steps] of the epoch that runs, in their order; NULL: there is one bucket */
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
   void *inputs;       /* the session's: images or sequences */
   int32_t *labels;
-  int64_t labels_each;         /* of an image or sequence */
-  int32_t *order;              /* [train.count], of the epoch that runs */
-  int32_t *records;            /* [batch] */
-  double test_loss;            /* -1: not evaluated here */
-  double seconds[TIMED_STEPS]; /* a ring */
-  int64_t steps_here;          /* by this process */
+  int64_t labels_each;          /* of an image or sequence */
+  int32_t *order;               /* [train.count], of the epoch that runs */
+  int32_t *records;             /* [most of a micro-batch] */
+  int32_t *source;              /* the session's input, of pairs */
+  double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
+  double test_loss;             /* -1: not evaluated here */
+  double seconds[TIMED_STEPS];  /* a ring */
+  int64_t steps_here;           /* by this process */
   double started;
   neap_process process;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
@@ -146,6 +158,20 @@ static neap_status settle_micro_batch(struct training *t) {
   return neap_model_build(t->options->model, &t->shape, &t->graph);
 }
 
+/* A batch of shorter sequences has as many tokens, nearly, as one of the longest, which come last. */
+static void settle_buckets(struct training *t) {
+  const struct data_split *train = &t->data.train;
+  t->bucket_count = train->bucket_count > 0 ? train->bucket_count : 1;
+  t->buckets[0] = (struct bucket){t->data.length, 0, train->count, t->micro, train->count / t->batch};
+  t->epoch_steps = train->bucket_count > 0 ? 0 : t->buckets[0].steps;
+  for (int k = 0; k < train->bucket_count; k++) {
+    const struct data_bucket *b = &train->buckets[k];
+    const int64_t micro = t->micro * t->data.length / b->length, batch = micro * t->micro_batches;
+    t->buckets[k] = (struct bucket){b->length, b->first, b->count, micro, (b->count + batch - 1) / batch};
+    t->epoch_steps += t->buckets[k].steps;
+  }
+}
+
 static neap_status build_model(struct training *t) {
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
@@ -155,7 +181,7 @@ static neap_status build_model(struct training *t) {
   TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
   find_labels(t);
-  t->epoch_steps = t->data.train.count / t->batch;
+  settle_buckets(t);
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
             "a batch of %lld, but %s has only %lld training records", (long long)t->batch, t->options->data,
             (long long)t->data.train.count);
@@ -288,6 +314,24 @@ static neap_status check_process(const struct training *t, neap_train_result *re
                    (unsigned long long)whole);
 }
 
+/* The number of the session's graph for a bucket: that of the longest is the first. */
+static int graph_of(const struct training *t, int bucket) { return t->bucket_count - 1 - bucket; }
+
+static neap_status add_graphs(struct training *t) {
+  for (int k = t->bucket_count - 2; k >= 0; k--) {
+    neap_model_options shape = t->shape;
+    neap_graph *graph;
+    int index;
+    shape.batch = t->buckets[k].micro;
+    shape.length = shape.source_length = t->buckets[k].length;
+    TRY(neap_model_build(t->options->model, &shape, &graph));
+    const neap_status status = neap_session_add_graph(t->session, graph, &index);
+    neap_graph_free(graph);
+    if (status != NEAP_OK) return status;
+  }
+  return NEAP_OK;
+}
+
 static neap_status create_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -309,6 +353,8 @@ static neap_status create_session(struct training *t, neap_train_result *result)
   t->process.planning = session_planning_peak(t->session);
   if (t->resident_before > t->process.code + t->process.data)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
+  TRY(add_graphs(t));
+  t->source = neap_session_input(t->session, "source");
   t->inputs = neap_session_input(t->session, data_input_name(&t->data));
   t->labels = neap_session_input(t->session, "label");
   RETURN_IF(t->inputs == NULL || t->labels == NULL, NEAP_INTERNAL,
@@ -341,10 +387,13 @@ static neap_status claim_places(struct training *t) {
 
 /* Everything that a run holds besides the session's memory. */
 static neap_status allocate(struct training *t) {
+  const bool several = t->bucket_count > 1;
   t->order = malloc((size_t)t->data.train.count * sizeof *t->order);
-  t->records = malloc((size_t)t->micro * sizeof *t->records);
-  RETURN_IF(t->order == NULL || t->records == NULL, NEAP_OUT_OF_MEMORY,
-            "out of memory for the order of %lld images", (long long)t->data.train.count);
+  t->records =
+      malloc((size_t)t->buckets[0].micro * sizeof *t->records); /* the shortest, of which there are most */
+  t->batches = several ? malloc((size_t)t->epoch_steps * sizeof *t->batches) : NULL;
+  RETURN_IF(t->order == NULL || t->records == NULL || (several && t->batches == NULL), NEAP_OUT_OF_MEMORY,
+            "out of memory for the order of %lld records", (long long)t->data.train.count);
   return NEAP_OK;
 }
 
@@ -370,57 +419,95 @@ static neap_status load_weights(struct training *t) {
 /* ---- The run --------------------------------------------------------------------------------------------
  */
 
-/* `inputs` may be NULL: labels alone. */
-static neap_status fill_micro_batch(struct training *t, int32_t part, void *inputs) {
-  const int64_t epoch = t->state.step / t->epoch_steps,
-                first = t->state.step % t->epoch_steps * t->batch + part * t->micro;
+/* The order of records within each bucket, and of the batches of all, in the epoch that runs. */
+static void order_epoch(struct training *t) {
+  static const int64_t of_batches = (int64_t)1 << 40;
+  const int64_t epoch = t->state.step / t->epoch_steps;
   const uint64_t seed = t->options->session.seed;
-  const struct data_batch batch = {.count = t->micro,
-                                   .records = t->order + first,
-                                   .augment = !t->options->no_augment,
-                                   .seed = seed,
-                                   .epoch = epoch,
-                                   .threads = t->threads,
-                                   .map_height = t->map[0],
-                                   .map_width = t->map[1]};
-  return data_fill(&t->data, &t->data.train, &batch, inputs, t->labels);
+  const bool shuffle = !t->options->no_shuffle;
+  for (int k = 0; k < t->bucket_count; k++) {
+    const struct bucket *b = &t->buckets[k];
+    data_order(seed, t->bucket_count > 1 ? epoch * DATA_BUCKETS + k : epoch, shuffle, b->count,
+               t->order + b->first);
+    for (int64_t i = 0; i < b->count; i++) t->order[b->first + i] += (int32_t)b->first;
+  }
+  if (t->batches != NULL) data_order(seed, epoch + of_batches, shuffle, t->epoch_steps, t->batches);
 }
 
-/* Labels of the micro-batch that are those of a class. */
-static double count_labels(const struct training *t) {
+/* The bucket of the step in hand; `*batch`: which of its batches. */
+static int bucket_of_step(const struct training *t, int64_t *batch) {
+  const int64_t step = t->state.step % t->epoch_steps;
+  int k = 0;
+  *batch = t->batches != NULL ? t->batches[step] : step;
+  while (*batch >= t->buckets[k].steps) *batch -= t->buckets[k++].steps;
+  return k;
+}
+
+static neap_status fill_from(struct training *t, const struct data_split *split, int bucket,
+                             const int32_t *records, bool augment, void *inputs) {
+  const struct data_batch batch = {.count = t->buckets[bucket].micro,
+                                   .records = records,
+                                   .augment = augment,
+                                   .seed = augment ? t->options->session.seed : 0,
+                                   .epoch = augment ? t->state.step / t->epoch_steps : 0,
+                                   .threads = t->threads,
+                                   .map_height = t->map[0],
+                                   .map_width = t->map[1],
+                                   .length = t->buckets[bucket].length,
+                                   .source = t->source};
+  return data_fill(&t->data, split, &batch, inputs, t->labels);
+}
+
+/* `inputs` may be NULL: labels alone. The last batch of a bucket is filled up with records that are none. */
+static neap_status fill_micro_batch(struct training *t, int32_t part, void *inputs) {
+  int64_t number;
+  const int k = bucket_of_step(t, &number);
+  const struct bucket *b = &t->buckets[k];
+  const int64_t first = (number * t->micro_batches + part) * b->micro;
+  const int32_t *records = t->order + b->first + first;
+  if (first + b->micro > b->count) {
+    for (int64_t i = 0; i < b->micro; i++) t->records[i] = first + i < b->count ? records[i] : -1;
+    records = t->records;
+  }
+  return fill_from(t, &t->data.train, k, records, !t->options->no_augment, inputs);
+}
+
+/* Labels of a micro-batch of a bucket that are those of a class. */
+static double count_labels(const struct training *t, int bucket) {
+  const struct bucket *b = &t->buckets[bucket];
+  const int64_t each = t->bucket_count > 1 ? b->length : t->labels_each;
   double counted = 0;
-  for (int64_t i = 0; i < t->micro * t->labels_each; i++)
+  for (int64_t i = 0; i < b->micro * each; i++)
     counted += t->labels[i] >= 0 && t->labels[i] < t->shape.classes;
   return counted;
 }
 
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
-static neap_status count_all_labels(struct training *t, double *counted) {
+static neap_status count_all_labels(struct training *t, int bucket, double *counted) {
   *counted = (double)(t->batch * t->labels_each);
-  if (t->labels_each == 1 || t->micro_batches == 1) return NEAP_OK;
+  if (t->labels_each == 1 || (t->map[0] > 0 && t->micro_batches == 1)) return NEAP_OK;
   *counted = 0;
   for (int32_t part = 0; part < t->micro_batches; part++) {
     TRY(fill_micro_batch(t, part, NULL));
-    *counted += count_labels(t);
+    *counted += count_labels(t, bucket);
   }
   return NEAP_OK;
 }
 
 /* One step, micro-batch by micro-batch: its loss and right answers. */
-static neap_status train_step(struct training *t, double rate, neap_step_result *result) {
-  const int64_t first = t->state.step % t->epoch_steps;
-  if (first == 0 || t->steps_here == 0)
-    data_order(t->options->session.seed, t->state.step / t->epoch_steps, !t->options->no_shuffle,
-               t->data.train.count, t->order);
-  double all;
-  TRY(count_all_labels(t, &all));
+static neap_status train_step(struct training *t, double rate, neap_step_result *result, double *counted) {
+  if (t->state.step % t->epoch_steps == 0 || t->steps_here == 0) order_epoch(t);
+  int64_t number;
+  const int bucket = bucket_of_step(t, &number);
+  TRY(neap_session_select(t->session, graph_of(t, bucket)));
+  TRY(count_all_labels(t, bucket, counted));
   *result = (neap_step_result){0};
   for (int32_t part = 0; part < t->micro_batches; part++) {
     neap_step_result micro;
     TRY(fill_micro_batch(t, part, t->inputs));
     const double share = t->micro_batches == 1 ? 1
                          : t->labels_each == 1 ? 1 / (double)t->micro_batches
-                         : all > 0             ? count_labels(t) / all
+                         : *counted > 0        ? count_labels(t, bucket) / *counted
                                                : 0;
     TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
     result->loss += share * micro.loss;
@@ -446,8 +533,12 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   static const double share = 0.05; /* of the values of sparse parameters, that change places at once */
   neap_step_result result;
   const double begin = clock_seconds(), rate = learning_rate_at(&t->rate, t->state.step);
-  if (t->state.step % t->epoch_steps == 0) t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
-  TRY(train_step(t, rate, &result));
+  double counted;
+  if (t->state.step % t->epoch_steps == 0) {
+    t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
+    t->counted = t->correct_here = 0;
+  }
+  TRY(train_step(t, rate, &result, &counted));
   if (rewires(t->options) && rewiring_due(t->state.step + 1, t->steps, rewire_every(t->options)))
     TRY(neap_session_rewire(t->session, share, NULL));
   const double seconds = clock_seconds() - begin;
@@ -461,7 +552,9 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
-  progress->accuracy = (double)result.correct / (double)(t->batch * t->labels_each);
+  progress->accuracy = counted > 0 ? (double)result.correct / counted : 0;
+  t->counted += counted;
+  t->correct_here += (double)result.correct;
   progress->learning_rate = rate;
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
@@ -470,29 +563,38 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   return NEAP_OK;
 }
 
-/* Over the whole test set, by the labels that count; the last batch is filled up with records that are none.
- */
-static neap_status evaluate(struct training *t) {
-  const int64_t count = t->data.test.count;
-  int64_t correct = 0;
-  double loss = 0, counted = 0;
-  for (int64_t first = 0; first < count; first += t->micro) {
-    for (int64_t i = 0; i < t->micro; i++) t->records[i] = first + i < count ? (int32_t)(first + i) : -1;
-    const struct data_batch batch = {.count = t->micro,
-                                     .records = t->records,
-                                     .threads = t->threads,
-                                     .map_height = t->map[0],
-                                     .map_width = t->map[1]};
+/* What evaluation has come to. */
+struct scores {
+  double loss, counted;
+  int64_t correct;
+};
+
+/* The test records of a bucket; the last batch is filled up with records that are none. */
+static neap_status evaluate_bucket(struct training *t, int bucket, struct scores *scores) {
+  const struct data_split *test = &t->data.test;
+  const int64_t micro = t->buckets[bucket].micro,
+                begin = test->bucket_count > 0 ? test->buckets[bucket].first : 0,
+                count = test->bucket_count > 0 ? test->buckets[bucket].count : test->count;
+  TRY(neap_session_select(t->session, graph_of(t, bucket)));
+  for (int64_t first = 0; first < count; first += micro) {
+    for (int64_t i = 0; i < micro; i++) t->records[i] = first + i < count ? (int32_t)(begin + first + i) : -1;
     neap_step_result result;
-    TRY(data_fill(&t->data, &t->data.test, &batch, t->inputs, t->labels));
-    const double labels = count_labels(t);
+    TRY(fill_from(t, test, bucket, t->records, false, t->inputs));
+    const double labels = count_labels(t, bucket);
     TRY(neap_session_evaluate(t->session, &result));
-    correct += result.correct;
-    loss += result.loss * labels;
-    counted += labels;
+    scores->correct += result.correct;
+    scores->loss += result.loss * labels;
+    scores->counted += labels;
   }
-  t->test_loss = counted > 0 ? loss / counted : 0;
-  t->state.test_accuracy = counted > 0 ? (double)correct / counted : 0;
+  return NEAP_OK;
+}
+
+/* Over the whole test set, by the labels that count. */
+static neap_status evaluate(struct training *t) {
+  struct scores scores = {0};
+  for (int k = 0; k < t->bucket_count; k++) TRY(evaluate_bucket(t, k, &scores));
+  t->test_loss = scores.counted > 0 ? scores.loss / scores.counted : 0;
+  t->state.test_accuracy = scores.counted > 0 ? (double)scores.correct / scores.counted : 0;
   return NEAP_OK;
 }
 
@@ -635,7 +737,9 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
     result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);
-    result->accuracy = (double)t->state.correct / (double)(t->state.images * t->labels_each);
+    result->accuracy = t->data.length > 0 && t->counted > 0
+                           ? t->correct_here / t->counted
+                           : (double)t->state.correct / (double)(t->state.images * t->labels_each);
   }
   if (t->session == NULL) return NEAP_OK;
   result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
@@ -675,6 +779,7 @@ static void release(struct training *t) {
   json_decref(t->settings);
   free(t->order);
   free(t->records);
+  free(t->batches);
   data_close(&t->data);
   folder_release(&t->lock);
   region_free(&t->region);

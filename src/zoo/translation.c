@@ -177,7 +177,7 @@ static neap_tensor build(neap_builder *b, const struct blueprint *p, const struc
                     tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){batch, pair.target}),
                     table = sequence_parameter(b, "token", "weight", 2, (int64_t[]){p->classes, width},
                                                1 / sqrt((double)width));
-  pair.lengths = neap_input(b, "source_length", NEAP_I32, 1, &batch);
+  pair.lengths = neap_sequence_lengths(b, source);
   const struct side encoder = {.pair = &pair, .length = pair.source};
   struct side decoder = {.pair = &pair, .length = pair.target, .decoder = true};
   decoder.memory = add_layers(&encoder, embed(&encoder, table, source));

@@ -11,7 +11,7 @@ enum model_kind {
   MODEL_TOKENS,  /* "tokens" [N, T], the next one each: "label" [N, T]. Classes are the vocabulary */
   MODEL_MASKED,  /* the same, but labels are those of tokens that are masked */
   MODEL_VECTORS, /* "sequence" [N, T, K], a class each: "label" [N, T] */
-  MODEL_PAIRS    /* "source" [N, S], of which "source_length" [N] count, and "tokens" and "label" as above */
+  MODEL_PAIRS    /* "source" [N, S], with -1 behind its end, and "tokens" and "label" as above */
 };
 
 /* The shape that a network is built for, and the numbers of its name. */

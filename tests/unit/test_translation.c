@@ -251,8 +251,10 @@ static neap_session *open_model(const struct model *m, neap_backend backend) {
   neap_session *s;
   ASSERT_OK(neap_model_build(m->name, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
-  memcpy(neap_session_input(s, "source"), batch.source, sizeof batch.source);
-  memcpy(neap_session_input(s, "source_length"), batch.lengths, sizeof batch.lengths);
+  int32_t *source = neap_session_input(s, "source");
+  memcpy(source, batch.source, sizeof batch.source);
+  for (int n = 0; n < PAIRS; n++)
+    for (int i = batch.lengths[n]; i < SOURCE; i++) source[n * SOURCE + i] = -1;
   memcpy(neap_session_input(s, "tokens"), batch.tokens, sizeof batch.tokens);
   memcpy(neap_session_input(s, "label"), batch.labels, sizeof batch.labels);
   neap_graph_free(graph);

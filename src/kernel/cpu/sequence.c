@@ -25,3 +25,15 @@ PREPARE(prepare_sequence_mask) {
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   return cpu_finish(state, p, run_sequence_mask, (struct cpu_kernel){0});
 }
+
+RUN(run_sequence_lengths) {
+  UNUSED;
+  const struct tensor *ids = kernel_input(kernel, 0);
+  K->sequence_lengths(ids->dims[0], ids->dims[1], in[0], out[0]);
+  return NEAP_OK;
+}
+PREPARE(prepare_sequence_lengths) {
+  (void)graph, (void)node;
+  p->inputs[0] = ROW_MAJOR;
+  return cpu_finish(state, p, run_sequence_lengths, (struct cpu_kernel){0});
+}

@@ -27,3 +27,15 @@ RUN(run_sequence_mask) {
   }
   return NEAP_OK;
 }
+
+RUN(run_sequence_lengths) {
+  UNUSED;
+  const struct tensor *ids = kernel_input(kernel, 0);
+  FOR(n, ids->dims[0]) {
+    const int32_t *row = (const int32_t *)in[0] + n * ids->dims[1];
+    int32_t length = 0;
+    while (length < ids->dims[1] && row[length] >= 0) length++;
+    ((int32_t *)out[0])[n] = length;
+  }
+  return NEAP_OK;
+}

@@ -287,3 +287,5 @@ KERNEL(void, positions, (int64_t rows, int64_t half, int64_t first, float *y))
 /* Rows of `row` bytes each: those of x before lengths[n], of `rows` in a sequence; zeros behind. In place. */
 KERNEL(void, sequence_mask,
        (int64_t sequences, int64_t rows, size_t row, const int32_t *lengths, const void *x, void *y))
+/* Ids [sequences, times] before the first negative one of each. */
+KERNEL(void, sequence_lengths, (int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths))

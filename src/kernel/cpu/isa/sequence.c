@@ -28,3 +28,11 @@ void ISA(sequence_mask)(int64_t sequences, int64_t rows, size_t row, const int32
     memset((unsigned char *)y + at + kept, 0, sequence - kept);
   }
 }
+
+void ISA(sequence_lengths)(int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths) {
+  for (int64_t n = 0; n < sequences; n++) {
+    int64_t t = 0;
+    while (t < times && ids[n * times + t] >= 0) t++;
+    lengths[n] = (int32_t)t;
+  }
+}

@@ -28,7 +28,7 @@ static struct pairs draw_pairs(uint64_t seed) {
   for (int n = 0; n < PAIRS; n++) {
     p.source_length[n] = 1 + draw(seed, next++, SOURCE);
     const int count = 1 + draw(seed, next++, TARGET);
-    for (int t = 0; t < SOURCE; t++) p.source[n][t] = draw(seed, next++, WORDS);
+    for (int t = 0; t < SOURCE; t++) p.source[n][t] = t < p.source_length[n] ? draw(seed, next++, WORDS) : -1;
     for (int t = 0; t < TARGET; t++) p.tokens[n][t] = draw(seed, next++, WORDS);
     for (int t = 0; t < TARGET; t++) p.label[n][t] = t < count ? draw(seed, next++, WORDS) : -1;
   }
@@ -60,11 +60,10 @@ static void put_rows(void *to, const int32_t *from, int count, int length, int w
 
 /* `count` pairs from `first` on, in sequences that are `more` longer. */
 static void put(neap_session *s, const struct pairs *p, int first, int count, int more) {
-  memcpy(neap_session_input(s, "source_length"), p->source_length + first,
-         (size_t)count * sizeof *p->source_length);
-  put_rows(neap_session_input(s, "source"), p->source[first], count, SOURCE, SOURCE + more, 4);
+  put_rows(neap_session_input(s, "source"), p->source[first], count, SOURCE, SOURCE + more, -1);
   put_rows(neap_session_input(s, "tokens"), p->tokens[first], count, TARGET, TARGET + more, 2);
-  put_rows(neap_session_input(s, "label"), p->label[first], count, TARGET, TARGET + more, -1);
+  if (neap_session_input(s, "label") != NULL) /* not of one that predicts */
+    put_rows(neap_session_input(s, "label"), p->label[first], count, TARGET, TARGET + more, -1);
 }
 
 static double step(neap_session *s, const struct pairs *p, float rate, int more) {
@@ -144,6 +143,47 @@ static void test_what_is_seen(void **state) {
     ASSERT_OK(neap_session_evaluate(s, &after));
     assert_true(after.loss != before.loss);
     neap_session_free(s);
+  }
+}
+
+/* The loss of logits [PAIRS, TARGET, WORDS], as open_pairs smooths its labels. */
+static double loss_of_logits(const float *logits, const struct pairs *p) {
+  double sum = 0;
+  int count = 0;
+  for (int n = 0; n < PAIRS; n++)
+    for (int t = 0; t < TARGET; t++) {
+      const float *row = logits + (n * TARGET + t) * WORDS;
+      double exponentials = 0, all = 0;
+      if (p->label[n][t] < 0) continue;
+      for (int w = 0; w < WORDS; w++) exponentials += exp((double)row[w]);
+      for (int w = 0; w < WORDS; w++) all += (double)row[w] / WORDS;
+      sum += log(exponentials) - 0.1 * all - 0.9 * (double)row[p->label[n][t]];
+      count++;
+    }
+  return sum / count;
+}
+
+/* A prediction, which has no labels, gives logits of the loss of an evaluation. */
+static void test_prediction(void **state) {
+  (void)state;
+  const struct pairs pairs = draw_pairs(6);
+  for (int m = 0; m < MODELS; m++) {
+    float logits[PAIRS * TARGET * WORDS];
+    neap_step_result result;
+    const neap_model_options shape = {.dropout = 0.3f};
+    neap_session *s = open_pairs(models[m], shape, (neap_session_options){.budget = NEAP_BUDGET_MAX}),
+                 *predicting = open_pairs(models[m], shape, (neap_session_options){.predict = true});
+    put(s, &pairs, 0, PAIRS, 0);
+    ASSERT_OK(neap_session_evaluate(s, &result));
+    assert_null(neap_session_input(predicting, "label"));
+    put(predicting, &pairs, 0, PAIRS, 0);
+    ASSERT_OK(neap_session_predict(predicting));
+    ASSERT_OK(neap_session_output(predicting, "logits", NULL, logits));
+    const double loss = loss_of_logits(logits, &pairs);
+    if (!(fabs(loss - result.loss) <= 1e-6 * loss))
+      fail_msg("%s: predicted logits have the loss %.9g, an evaluation %.9g", models[m], loss, result.loss);
+    neap_session_free(s);
+    neap_session_free(predicting);
   }
 }
 
@@ -270,9 +310,12 @@ static void test_dropout(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_padding),       cmocka_unit_test(test_what_is_seen),
-      cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_plans_give_the_same_bits),
-      cmocka_unit_test(test_storage),       cmocka_unit_test(test_dropout)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_padding),
+                                     cmocka_unit_test(test_what_is_seen),
+                                     cmocka_unit_test(test_prediction),
+                                     cmocka_unit_test(test_micro_batches),
+                                     cmocka_unit_test(test_plans_give_the_same_bits),
+                                     cmocka_unit_test(test_storage),
+                                     cmocka_unit_test(test_dropout)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

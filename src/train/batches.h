@@ -1,0 +1,16 @@
+/* The batches of a run: in which order they come, and what the session makes of them. */
+#ifndef NEAP_TRAIN_BATCHES_H
+#define NEAP_TRAIN_BATCHES_H
+
+#include "train/training.h"
+
+/* One step, micro-batch by micro-batch: its loss and right answers, and how many labels counted. */
+neap_status batches_step(struct training *t, double rate, neap_step_result *result, double *counted);
+
+/* Over the whole test set, by the labels that count: sets the test's loss and accuracy. */
+neap_status batches_evaluate(struct training *t);
+
+/* Of the test text: what its tokens take, over its bytes. -1: there is no text, or no loss yet. */
+double batches_bits_per_byte(const struct training *t);
+
+#endif

@@ -1,0 +1,94 @@
+/* A run: what it is made of, before its first step. */
+#ifndef NEAP_TRAIN_TRAINING_H
+#define NEAP_TRAIN_TRAINING_H
+
+#include "run/session.h"
+#include "train/checkpoint.h"
+#include "train/data.h"
+#include "train/folder.h"
+#include "train/learning_rate.h"
+#include "train/metrics.h"
+
+enum {
+  TIMED_STEPS = 4096, /* the median is over the last so many steps */
+  UNTIMED_STEPS = 2   /* the first steps warm caches */
+};
+
+/* Records whose sequences have one length: a graph of the session is theirs. */
+struct bucket {
+  int64_t length, first, count; /* first: of the training records */
+  int64_t micro;                /* records of a micro-batch */
+  int64_t steps;                /* of an epoch */
+};
+
+struct training {
+  const neap_train_options *options; /* `own` */
+  neap_train_options own;            /* as they were given, with the combination that was chosen */
+  char combination[48];
+  struct data_set data;
+  neap_model_options shape;
+  neap_graph *graph;
+  neap_session *session;
+  struct learning_rate rate;
+  struct metrics metrics;
+  json_t *settings;
+  struct region region;
+  struct folder_lock lock; /* of options->out */
+  struct checkpoint state;
+  int threads;
+  int64_t batch, epoch_steps, steps;
+  int32_t micro_batches;
+  int64_t micro;                       /* images of a micro-batch, which is the batch of the graph */
+  struct bucket buckets[DATA_BUCKETS]; /* rising lengths; one: all records are alike */
+  int bucket_count;
+  int32_t *batches;   /* [epoch_steps] of the epoch that runs, in their order; NULL: there is one bucket */
+  int64_t map[2];     /* height and width of label maps; 0: a label an image */
+  int64_t saved_step; /* of the last checkpoint written; -1: none */
+  void *inputs;       /* the session's: images or sequences */
+  int32_t *labels;
+  int64_t labels_each;          /* of an image or sequence */
+  int32_t *order;               /* [train.count], of the epoch that runs */
+  int32_t *records;             /* [most of a micro-batch] */
+  int32_t *source;              /* the session's input, of pairs */
+  double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
+  double test_loss;             /* -1: not evaluated here */
+  double seconds[TIMED_STEPS];  /* a ring */
+  int64_t steps_here;           /* by this process */
+  double started;
+  neap_process process;
+  uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
+};
+
+/* In this order; each needs those before it.
+ *
+ * What the options alone say. NEAP_INVALID_ARGUMENT: they contradict each other. */
+neap_status training_check(const neap_train_options *options);
+/* Holds the folder that is written to: before anything that takes long. */
+neap_status training_claim(struct training *t);
+/* With the data open: techniques, micro-batches, graph, buckets, learning rates. */
+neap_status training_build(struct training *t);
+/* All that the bits of the weights depend on, as a checkpoint keeps it. */
+neap_status training_settle(struct training *t);
+/* Everything that a run holds besides the session's memory. */
+neap_status training_allocate(struct training *t);
+/* Of the checkpoint that is gone on with. Before anything is planned: one of another run is refused at once.
+ */
+neap_status training_read_state(struct training *t);
+/* NEAP_OVER_BUDGET: `result` says what would do. */
+neap_status training_open_session(struct training *t, neap_train_result *result);
+neap_status training_load(struct training *t);
+
+/* Where a budget for the process was kept so far; else its run ends. */
+neap_status training_check_process(const struct training *t, neap_train_result *result);
+
+/* The number of the session's graph for a bucket: that of the longest is the first. */
+int training_graph(const struct training *t, int bucket);
+
+/* Whether sparse parameters change places, and after how many steps first. */
+bool training_rewires(const neap_train_options *o);
+int64_t training_rewire_every(const neap_train_options *o);
+
+/* Whatever of the above was reached. */
+void training_release(struct training *t);
+
+#endif

@@ -51,19 +51,21 @@ static neap_tensor uniform(const struct side *s, const char *name, int64_t rows,
 
 /* Layer "SCOPE.PART" of x [N, T, inputs]; `fans`: see above. */
 static neap_tensor linear(const struct side *s, neap_tensor x, const char *scope, const char *part,
-                          int64_t inputs, int64_t outputs, int64_t fans, bool bias) {
+                          int64_t outputs, int64_t fans, bool bias) {
   char name[SEQUENCE_NAME], weight[SEQUENCE_NAME];
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  const int rank = neap_shape(s->pair->b, x, dims);
   sequence_name(name, scope, part);
   sequence_name(weight, name, "weight");
-  const neap_tensor w = uniform(s, weight, outputs, inputs, fans),
+  const neap_tensor w = uniform(s, weight, outputs, rank > 0 ? dims[rank - 1] : 1, fans),
                     offset = bias ? sequence_parameter(s->pair->b, name, "bias", 1, &outputs, 0) : -1;
   return neap_linear_with(s->pair->b, x, w, offset);
 }
 
-/* The same from the width to the width. */
+/* The same, to as many outputs as inputs. */
 static neap_tensor square(const struct side *s, neap_tensor x, const char *scope, const char *part) {
   const int64_t width = s->pair->width;
-  return linear(s, x, scope, part, width, width, 2 * width, true);
+  return linear(s, x, scope, part, width, 2 * width, true);
 }
 
 /* norm(x + dropout(y)) */
@@ -84,7 +86,7 @@ static neap_tensor whole(const struct side *s, neap_tensor x) {
 static neap_tensor attention(const struct side *s, neap_tensor x, const char *scope) {
   const struct pair *p = s->pair;
   const int64_t width = p->width;
-  const neap_tensor qkv = linear(s, x, scope, "qkv", width, 3 * width, 4 * width, true);
+  const neap_tensor qkv = linear(s, x, scope, "qkv", 3 * width, 4 * width, true);
   const neap_tensor y = neap_attention(
       p->b, heads_of(s, qkv, s->length, 3 * HEADS), -1, -1, s->decoder ? -1 : p->lengths,
       (neap_attention_options){.key_heads = HEADS, .causal = s->decoder, .dropout = (float)p->weights});
@@ -95,12 +97,12 @@ static neap_tensor attention(const struct side *s, neap_tensor x, const char *sc
 static neap_tensor cross_attention(const struct side *s, neap_tensor x, const char *scope) {
   const struct pair *p = s->pair;
   const int64_t width = p->width, fans = 4 * width;
-  const neap_tensor q = linear(s, x, scope, "query", width, width, fans, true),
-                    k = linear(s, s->memory, scope, "key", width, width, fans, true),
-                    v = linear(s, s->memory, scope, "value", width, width, fans, true);
-  const neap_tensor y = neap_attention(p->b, heads_of(s, q, s->length, HEADS),
-                                       heads_of(s, k, p->source, HEADS), heads_of(s, v, p->source, HEADS),
-                                       p->lengths, (neap_attention_options){.dropout = (float)p->weights});
+  const neap_tensor q = heads_of(s, linear(s, x, scope, "query", width, fans, true), s->length, HEADS),
+                    k = heads_of(s, linear(s, s->memory, scope, "key", width, fans, true), p->source, HEADS),
+                    v = heads_of(s, linear(s, s->memory, scope, "value", width, fans, true), p->source,
+                                 HEADS),
+                    y = neap_attention(p->b, q, k, v, p->lengths,
+                                       (neap_attention_options){.dropout = (float)p->weights});
   return square(s, whole(s, y), scope, "attended");
 }
 
@@ -108,10 +110,10 @@ static neap_tensor cross_attention(const struct side *s, neap_tensor x, const ch
 static neap_tensor kernels(const struct side *s, neap_tensor x, const char *scope, int64_t taps) {
   const struct pair *p = s->pair;
   char name[SEQUENCE_NAME];
-  neap_tensor w;
+  neap_tensor w; /* before the softmax */
   if (p->style->mixing == DYNAMIC) {
     /* 6 / (6 width): the bound of a linear layer that is left as it is made. */
-    w = linear(s, x, scope, "kernels", p->width, HEADS * taps, 6 * p->width, false);
+    w = linear(s, x, scope, "kernels", HEADS * taps, 6 * p->width, false);
     w = neap_reshape(p->b, w, 4, (int64_t[]){p->batch, s->length, HEADS, taps});
   } else {
     sequence_name(name, scope, "kernels.weight");
@@ -120,8 +122,8 @@ static neap_tensor kernels(const struct side *s, neap_tensor x, const char *scop
   return sequence_dropout(p->b, neap_softmax(p->b, w, -1), p->weights);
 }
 
-/* The convolution of a decoder sees no later word; that of an encoder no padding, which is made 0. Taps beyond
- * the sequence meet zeros: a kernel that is longer needs no cutting. */
+/* The convolution of a decoder sees no later word; that of an encoder no padding, which is made 0. Taps
+ * beyond the sequence meet zeros: a kernel that is longer needs no cutting. */
 static neap_tensor convolution(const struct side *s, neap_tensor x, const char *scope, int64_t taps) {
   neap_builder *b = s->pair->b;
   x = square(s, x, scope, "input");
@@ -132,8 +134,8 @@ static neap_tensor convolution(const struct side *s, neap_tensor x, const char *
 
 static neap_tensor feed_forward(const struct side *s, neap_tensor x, const char *scope) {
   const int64_t width = s->pair->width, hidden = 2 * width;
-  x = neap_relu(s->pair->b, linear(s, x, scope, "hidden", width, hidden, width + hidden, true));
-  return linear(s, x, scope, "output", hidden, width, width + hidden, true);
+  x = neap_relu(s->pair->b, linear(s, x, scope, "hidden", hidden, width + hidden, true));
+  return linear(s, x, scope, "output", width, width + hidden, true);
 }
 
 /* ---- Networks ---- */

@@ -193,7 +193,7 @@ expect 2 "${train[@]}" --allow micro,f8
 says f8
 expect 2 "${train[@]}" --allow micro --micro-batch 2
 expect 2 "${train[@]}" --steps 1 --micro-batch 3
-says "micro-batches of 3 images"
+says "micro-batches of 3"
 
 # Sparse parameters: less memory, the same bits with every budget and after a stop; dense files in and out.
 expect 0 "${train[@]}" --steps 1 --micro-batch 2 --precision f16 --budget min --json

@@ -27,27 +27,6 @@ const struct option evaluate_options[] = {
 
 enum { EVALUATE_OPTIONS = sizeof evaluate_options / sizeof *evaluate_options };
 
-/* What was given, as it is given to `neap train --resume FOLDER`: those options have the same names. */
-static int read_run(const char *folder, const char *const *texts, struct train_arguments *run) {
-  static const struct verb as_train = {.name = "evaluate", .options = train_options};
-  char *list[EVALUATE_OPTIONS + 1] = {0};
-  int count = 0, result = EXIT_DONE;
-  *run = (struct train_arguments){0};
-  bool whole = asprintf(&list[count], "--resume=%s", folder) >= 0;
-  if (whole) count++;
-  for (int i = 0; whole && evaluate_options[i].name != NULL; i++) {
-    if (texts[i] == NULL || evaluate_options[i].kind == OPTION_SWITCH) continue;
-    whole = asprintf(&list[count], "%s=%s", evaluate_options[i].name, texts[i]) >= 0;
-    if (whole) count++;
-  }
-  if (whole)
-    result = read_train_settings(&as_train, count, list, run);
-  else
-    result = report_failure(&as_train, no_memory());
-  memcpy(run->owned, list, (size_t)count * sizeof *list); /* settings point to them */
-  return result;
-}
-
 static neap_status evaluate(const struct train_settings *run, bool planned_anew, neap_evaluation *result) {
   neap_train_options options = train_library_options(run);
   options.out = options.metrics = options.save_plan = NULL;
@@ -86,7 +65,7 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
   if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
   struct train_arguments run;
   neap_evaluation evaluation;
-  int result = read_run(operands.values[0], texts, &run);
+  int result = read_run_settings(verb, operands.values[0], texts, &run);
   if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
   if (result == EXIT_DONE) {
     const bool anew = s.budget.text != NULL || s.batch > 0 || s.threads > 0;

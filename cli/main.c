@@ -12,6 +12,8 @@ static const struct verb verbs[] = {
      evaluate_options, run_evaluate},
     {"predict", "--model M --weights F --data D -o OUT.npy [--output NAME] [--budget B]",
      "Run a trained model over data and write its outputs.", predict_options, run_predict},
+    {"generate", "DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K]",
+     "Write text with the language model of the checkpoint in a folder.", generate_options, run_generate},
     {"plan", "(--model M [--batch N] | GRAPH.json) --budget B [--planner P] [-o PLAN.json]",
      "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",

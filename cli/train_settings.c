@@ -341,6 +341,28 @@ int read_train_settings(const struct verb *verb, int count, char **arguments, st
   return result == EXIT_DONE ? complete_settings(verb, &a->settings, a->texts) : result;
 }
 
+/* As it is given to `neap train --resume FOLDER`. */
+int read_run_settings(const struct verb *verb, const char *folder, const char *const *texts,
+                      struct train_arguments *run) {
+  const struct verb as_train = {.name = verb->name, .options = train_options};
+  char *list[TRAIN_OPTION_LIMIT] = {0};
+  int count = 0, result = EXIT_DONE;
+  *run = (struct train_arguments){0};
+  bool whole = asprintf(&list[count], "--resume=%s", folder) >= 0;
+  if (whole) count++;
+  for (int i = 0; whole && texts != NULL && verb->options[i].name != NULL; i++) {
+    if (texts[i] == NULL || verb->options[i].kind == OPTION_SWITCH) continue;
+    whole = asprintf(&list[count], "%s=%s", verb->options[i].name, texts[i]) >= 0;
+    if (whole) count++;
+  }
+  if (whole)
+    result = read_train_settings(&as_train, count, list, run);
+  else
+    result = report_failure(&as_train, no_memory());
+  memcpy(run->owned, list, (size_t)count * sizeof *list); /* settings point to them */
+  return result;
+}
+
 void free_train_settings(struct train_arguments *a) {
   for (int i = 0; i < a->stored_count; i++) free(a->stored[i]);
   for (int i = 0; i < TRAIN_OPTION_LIMIT; i++) free(a->owned[i]);

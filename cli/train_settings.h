@@ -10,7 +10,8 @@ struct train_settings {
   const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan, *allow,
       *sparse_layers;
   struct budget budget, process_budget;
-  int64_t batch, micro_batch, image[3], classes, length, warmup_steps, steps, epochs, seed, checkpoint_steps, rewire_every;
+  int64_t batch, micro_batch, image[3], classes, length, warmup_steps, steps, epochs, seed, checkpoint_steps,
+      rewire_every;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, dropout, time_limit, loss_scale, sparse;
   int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision,
@@ -31,6 +32,12 @@ struct train_arguments {
 /* Reads arguments over the options of the run that is resumed, if one is, checks them and fills in what they
  * leave open. An exit status; free with free_train_settings in any case. */
 int read_train_settings(const struct verb *verb, int count, char **arguments, struct train_arguments *given);
+
+/* The same of the run whose checkpoint is in a folder, for a verb that goes on from it: what was given to the
+ * verb's options counts before the run's of the same name. texts: by row of the verb's options; NULL: nothing
+ * was given. */
+int read_run_settings(const struct verb *verb, const char *folder, const char *const *texts,
+                      struct train_arguments *run);
 void free_train_settings(struct train_arguments *given);
 
 /* The options as a text that a run can be gone on with; the caller frees it. NULL after a message. */

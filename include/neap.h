@@ -335,6 +335,17 @@ neap_tensor neap_sequence_lengths(neap_builder *b, neap_tensor ids);
 /* x [N, T, ...] with zeros in place of the rows t >= lengths[n] of each sequence; `lengths` [N] of NEAP_I32.
  */
 neap_tensor neap_sequence_mask(neap_builder *b, neap_tensor x, neap_tensor lengths);
+/* The same where the first row is at the place that `position` [1] of i32 says when the graph runs. */
+neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float base, neap_tensor position);
+
+/* What one run leaves for the next: [dims...] of f32, bf16 or f16, zeros at first. It is a variable of the
+ * session, which can write it to begin anew; a file of weights need not have it. */
+neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims);
+/* When all that reads the state [N, S, ...] has run, rows `position` ([1] of i32; negative: 0) and following
+ * of its axis 1 become `rows` [N, T, ...] of its type; what would lie outside of it is left out. Once for a
+ * state, in calls after those that read it; gradients cannot read it, so such a graph is one that only
+ * predicts. */
+void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
  * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. Tokens, whose
@@ -391,13 +402,18 @@ typedef struct neap_model_options {
   int64_t length;   /* of sequences; 0: the model's usual one */
   float dropout;    /* of networks of sequences */
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
+  int64_t decode;   /* above 0: the graph that decodes one token at a time after so many at most before it */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
  * are "image" [N, C, H, W] and "label" [N], or [N, H', W'] where it classifies pixels; those are the centre
  * of the image where there are fewer; of a model of sequences "tokens" [N, T] of i32, or "sequence" [N, T,
  * K], and "label" [N, T]; of pairs of sequences "source" [N, S] of i32 besides, with -1 behind its end, and
- * "tokens" are the target's, one place later than its labels. `options` may be NULL. */
+ * "tokens" are the target's, one place later than its labels. `options` may be NULL.
+ *
+ * The graph that decodes has the parameters of the one that trains, at the same `length`, and no loss; inputs
+ * "tokens" [N, 1], and of transformers "position" [1] of i32, how many tokens went before, and "length" [N],
+ * one more; the output "logits" [N, 1, V]. What those tokens left stands in states (neap_state). */
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
 /* ---- 4. Train it, predict with it ----
@@ -555,7 +571,7 @@ void neap_session_memory(const neap_session *session, neap_memory *memory);
 
 typedef enum neap_variable_kind {
   NEAP_VARIABLE_PARAMETER,
-  NEAP_VARIABLE_STATE, /* of the optimizer */
+  NEAP_VARIABLE_STATE, /* of the optimizer, or neap_state */
   NEAP_VARIABLE_RUNNING_STATISTIC,
   NEAP_VARIABLE_POSITIONS /* of a sparse parameter: 1 where it has a value, else 0 */
 } neap_variable_kind;
@@ -718,6 +734,37 @@ typedef struct neap_predict_result {
 
 /* Runs a model over all records of a set, in their order. The file is written whole or not at all. */
 neap_status neap_predict(const neap_predict_options *options, neap_predict_result *result);
+
+/* What text to make. Zeroed but for model, folder and tokens it is usable: the most likely text. */
+typedef struct neap_generate_options {
+  const char *model;        /* a language model */
+  neap_model_options shape; /* as it was trained; zeros: the usual length, the tokenizer's vocabulary */
+  const char *folder;       /* a checkpoint's; or, of another place: */
+  const char *weights, *tokenizer; /* a file of safetensors, a tokenizer file */
+  const char *prompt;              /* what the text goes on from; NULL or "": the beginning of a line */
+  int64_t tokens;                  /* to make at most; fewer where the model has no places for them */
+  double temperature;              /* logits are divided by it; 0: always the most likely token */
+  int64_t top_k;                   /* only so many, the most likely, are chosen from; 0: all */
+  uint64_t seed;                   /* what is chosen hangs on it and the place in the text */
+  bool special;                    /* special tokens may be chosen, too; they stand for no text */
+  neap_session_options session;    /* budget, threads, backend, precision; the rest does not matter */
+  /* Called with each piece of the text as it comes, prompt excluded: whole characters, where they are UTF-8.
+   * Borrowed bytes, without a 0. Not 0: stop, with NEAP_INTERRUPTED. May be NULL. */
+  int (*text)(void *context, const char *bytes, size_t length);
+  void *context;
+} neap_generate_options;
+
+typedef struct neap_generate_result {
+  int64_t prompt_tokens, tokens; /* read; made */
+  double seconds;                /* for both */
+  neap_memory memory;            /* weights, what earlier tokens left, the arena of one token */
+  uint64_t smallest_budget;      /* with NEAP_OVER_BUDGET: that would do */
+} neap_generate_result;
+
+/* Makes text, token by token: a token takes the time of one, whatever went before it. The same options give
+ * the same text. NEAP_BAD_FORMAT: the prompt has a character that the tokenizer does not know; the message
+ * names its line and column. */
+neap_status neap_generate(const neap_generate_options *options, neap_generate_result *result);
 
 /* The text kept with a checkpoint (neap_train_options.command), or NULL; the caller frees it. */
 neap_status neap_checkpoint_command(const char *folder, char **text);

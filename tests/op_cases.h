@@ -397,6 +397,18 @@ static inline neap_tensor apply_attention_apart(neap_builder *b, neap_tensor x, 
       (neap_attention_options){
           .causal = c->align, .window = c->outputs, .scale = 0.5f, .dropout = c->probability});
 }
+/* The first row stands where an input says. */
+static inline neap_tensor apply_rotary_at(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_rotary_at(b, x, c->count, 0, neap_input(b, "op.position", NEAP_I32, 1, (int64_t[]){1}));
+}
+/* Some rows go into a state that is longer, from the place on that an input says or, with `align`,
+ * from the first row on. */
+static inline neap_tensor apply_store(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[0], c->dims[1] + 3, c->dims[2], c->dims[3]}, one = 1;
+  const neap_tensor state = neap_state(b, "op.state", NEAP_F32, 4, dims);
+  neap_store(b, state, x, c->align ? -1 : neap_input(b, "op.position", NEAP_I32, 1, &one));
+  return neap_tanh(b, x);
+}
 /* There and back; `count` heads are turned. */
 static inline neap_tensor apply_rotary(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_rotary(b, neap_tanh(b, neap_rotary(b, x, c->count, 0, c->first)), 0, 100, -3);
@@ -706,6 +718,9 @@ static const struct op_case op_cases[] = {
     {"positions of one angle", apply_positions, .dims = {9, 2}, .first = -3},
     {"sequence mask", apply_sequence_mask, .dims = {4, 5, 3, 7}},
     {"sequence mask of a matrix", apply_sequence_mask, .dims = {6, 9}},
+    {"rotary at a place", apply_rotary_at, .dims = {2, 3, 4, 6}, .count = 3},
+    {"store", apply_store, .dims = {2, 3, 4, 6}},
+    {"store from the first row on", apply_store, .dims = {3, 2, 1, 5}, .align = true},
     {"matmul", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6},
     {"matmul, a transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 6, .align = true},
     {"matmul, b transposed", apply_matmul, .dims = {2, 3, 5, 8}, .outputs = 7, .bias = true},

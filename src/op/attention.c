@@ -193,7 +193,8 @@ static neap_status infer_rotary(const struct neap_graph *graph, const struct nod
                                 struct tensor *outputs) {
   const struct rotary_attributes *a = &node->attributes.rotary;
   TRY(need_real(graph, node, 4, "[N, T, heads, D]"));
-  const struct tensor *x = node_input(graph, node, 0);
+  TRY(need_position(node, node_input(graph, node, ROTARY_POSITION)));
+  const struct tensor *x = node_input(graph, node, ROTARY_X);
   RETURN_IF(
       x->dims[3] % 2 != 0 || a->heads < 0 || a->heads > x->dims[2], NEAP_INVALID_ARGUMENT,
       "Rotary '%s': %lld heads of '%s' %s cannot be turned: it must have as many, and an even number of "
@@ -207,7 +208,8 @@ static neap_status infer_rotary(const struct neap_graph *graph, const struct nod
 static neap_status gradient_rotary(struct gradient *g, const struct node *n) {
   struct node back = *n;
   back.attributes.rotary.back = !n->attributes.rotary.back;
-  return GRADIENT_EMIT(g, OP_ROTARY, &back, n->inputs[0], g->of[n->outputs[0]]);
+  return GRADIENT_EMIT(g, OP_ROTARY, &back, n->inputs[ROTARY_X], g->of[n->outputs[0]],
+                       n->inputs[ROTARY_POSITION]);
 }
 
 const struct op_row op_row_rotary = {"Rotary",
@@ -218,10 +220,18 @@ const struct op_row op_row_rotary = {"Rotary",
                                      gradient_rotary,
                                      ROW_INPLACE(inplace_first),
                                      ROW_ATTRIBUTES(rotary_attributes),
-                                     .split = {1, 1, 0}};
+                                     .slots = ROTARY_INPUTS,
+                                     .split = {1 << ROTARY_X, 1, 0}};
 
 neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first) {
   const union attributes a = builder_attributes(
       OP_ROTARY, (union attributes){.rotary = {.heads = heads, .first = first, .base = base}});
-  return builder_next(b, OP_ROTARY, a, &x, 1);
+  return builder_next(b, OP_ROTARY, a, (int32_t[]){x, NO_TENSOR}, ROTARY_INPUTS);
+}
+
+neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float base, neap_tensor position) {
+  if (!builder_usable(b, x) || !builder_usable(b, position)) return FAILED;
+  const union attributes a =
+      builder_attributes(OP_ROTARY, (union attributes){.rotary = {.heads = heads, .base = base}});
+  return builder_next(b, OP_ROTARY, a, (int32_t[]){x, position}, ROTARY_INPUTS);
 }

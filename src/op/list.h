@@ -77,11 +77,13 @@ OP(SOFTMAX_BACKWARD, softmax_backward) /* y, dy -> dx */
 /* attention.c */
 OP(ATTENTION, attention)                   /* q, [k], [v], [lengths] -> y, log of the sum of exponentials */
 OP(ATTENTION_BACKWARD, attention_backward) /* q, [k], [v], [lengths], y, log sum, dy -> dq, [dk, dv] */
-OP(ROTARY, rotary)                         /* x -> y: pairs turned by their position; its own gradient */
+OP(ROTARY, rotary)                         /* x, [position] -> y: pairs turned by their position; its own gradient */
 /* sequence.c */
 OP(POSITIONS, positions)               /* -> y: sines and cosines of a row's position */
 OP(SEQUENCE_MASK, sequence_mask)       /* x, lengths -> y: rows beyond a length are 0; its own gradient */
 OP(SEQUENCE_LENGTHS, sequence_lengths) /* ids -> how many stand before the first negative one */
+/* state.c */
+OP(CACHE_WRITE, cache_write) /* cache, rows, [position]; updates the cache: some of its rows */
 /* loss.c */
 #define PAIR_LOSS(NAME, id, ...)                                                                             \
   OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x, target -> loss; x, target, [dloss] -> dx */

@@ -153,6 +153,14 @@ neap_status need_bias(const struct node *node, const struct tensor *bias, const 
   return need_same_type(node, x, bias);
 }
 
+neap_status need_position(const struct node *node, const struct tensor *position) {
+  RETURN_IF(position != NULL && (position->dtype != NEAP_I32 || position->elements != 1),
+            NEAP_INVALID_ARGUMENT, "%s '%s': a position must be [1] of i32, but '%s' is %s of %s",
+            node_row(node)->name, node->name, position->name, shape_text(position).text,
+            dtype_rows[position->dtype].name);
+  return NEAP_OK;
+}
+
 neap_status infer_broadcast(const struct node *node, const struct tensor *x, const struct tensor *y,
                             int32_t kept, struct tensor *output) {
   const struct tensor *longer = x->rank >= y->rank ? x : y, *other = longer == x ? y : x;

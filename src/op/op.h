@@ -35,6 +35,12 @@ enum { DENSIFY_VALUES, DENSIFY_OFFSET, DENSIFY_POSITIONS };
  * step ends; the offset is marked as updated in their place, so that what reads this part comes before. */
 enum { SPARSE_VALUES, SPARSE_GRADIENT, SPARSE_SUM, SPARSE_OFFSET, SPARSE_POSITIONS };
 
+/* Slots of OP_CACHE_WRITE; the position is [1] i32. */
+enum { CACHE_STATE, CACHE_ROWS, CACHE_POSITION, CACHE_INPUTS };
+
+/* Slots of OP_ROTARY; the position [1] i32 is added to that of the first row. */
+enum { ROTARY_X, ROTARY_POSITION, ROTARY_INPUTS };
+
 /* Slots of OP_RECURRENT_BACKWARD_WEIGHTS: the state after each time, that before the first, the gradient of
  * what the weights gave, and what the result is added to. */
 enum { RECURRENT_Y, RECURRENT_H0, RECURRENT_GRADIENT, RECURRENT_ADDEND };
@@ -161,6 +167,9 @@ neap_status need_axis(const struct node *node, const struct tensor *x, int64_t a
 /* A bias, where it is given, is [channels] of the type of `x`. */
 neap_status need_bias(const struct node *node, const struct tensor *bias, const struct tensor *x,
                       int64_t channels);
+
+/* A position, where it is given, is [1] of i32. */
+neap_status need_position(const struct node *node, const struct tensor *position);
 
 /* Fills `output` with the shape that both are broadcast to; both must be of one type, which it gets. The last
  * `kept` dimensions are not compared: it gets those of the longer one. */

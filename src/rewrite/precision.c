@@ -40,17 +40,22 @@ static neap_status cast(struct precision *p, int32_t id, neap_dtype dtype, int32
   return NEAP_OK;
 }
 
+/* What a slot of a node takes: what a node updates keeps the type that it is stored in, and what it is
+ * updated from has that, too. */
+static neap_dtype wanted_type(const struct precision *p, const struct node *node, int32_t slot) {
+  if (node->update_count > 0) return p->copy.to->tensors.data[p->copy.map[node->updates[0]]].dtype;
+  return slot < 32 && node_row(node)->statistics >> slot & 1 ? NEAP_F32 : p->dtype;
+}
+
 /* The new tensor as the slot of a node wants it. A view has the type of what it is a view of. */
 static neap_status provide(struct precision *p, const struct node *node, int32_t slot, int32_t *id) {
-  const struct op_row *row = node_row(node);
   if (node->inputs[slot] == NO_TENSOR) {
     *id = NO_TENSOR;
     return NEAP_OK;
   }
   TRY(copy_tensor(&p->copy, node->inputs[slot], id));
   made(p, *id)->dtype = made(p, graph_storage(p->copy.to, *id))->dtype;
-  const neap_dtype have = made(p, *id)->dtype,
-                   want = slot < 32 && row->statistics >> slot & 1 ? NEAP_F32 : p->dtype;
+  const neap_dtype have = made(p, *id)->dtype, want = wanted_type(p, node, slot);
   if ((have != NEAP_F32 && have != p->dtype) || have == want || node->op == OP_CAST) return NEAP_OK;
   return cast(p, *id, want, id);
 }

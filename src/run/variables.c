@@ -12,9 +12,9 @@
 #include "run/sparse.h"
 
 static neap_variable_kind kind_of(const struct tensor *tensor) {
-  return tensor->role == NEAP_ROLE_PARAMETER ? NEAP_VARIABLE_PARAMETER
-         : tensor->state_of != NULL          ? NEAP_VARIABLE_STATE
-                                             : NEAP_VARIABLE_RUNNING_STATISTIC;
+  return tensor->role == NEAP_ROLE_PARAMETER           ? NEAP_VARIABLE_PARAMETER
+         : tensor->state_of != NULL || tensor->carried ? NEAP_VARIABLE_STATE
+                                                       : NEAP_VARIABLE_RUNNING_STATISTIC;
 }
 
 static const struct tensor *tensor_of(const struct neap_session *s, int32_t index) {

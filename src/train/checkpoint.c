@@ -13,6 +13,7 @@
 #include "base/region.h"
 #include "base/sha256.h"
 #include "run/variables.h"
+#include "text/tokenizer_file.h"
 
 static const char command_file[] = "command.json", next_command_file[] = "command.json.next";
 
@@ -28,7 +29,7 @@ static bool is_left_over(const char *ending) {
 
 /* Weights, or what a killed run left of writing a file. */
 static bool is_ours(const char *name) {
-  static const char *const files[] = {"state.json", next_command_file};
+  static const char *const files[] = {"state.json", next_command_file, CHECKPOINT_TOKENIZER};
   int64_t step;
   int length = 0;
   if (strcmp(name, next_command_file) == 0) return true;
@@ -121,6 +122,22 @@ neap_status neap_checkpoint_command(const char *folder, char **text) {
   const neap_status status = find_command(folder, &region, &found);
   region_free(&region);
   if (status == NEAP_OK) *text = found;
+  return status;
+}
+
+/* ---- The tokenizer ---- */
+
+neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer *tokenizer) {
+  struct region region = {0};
+  neap_status status = NEAP_OK;
+  const char *path = path_in(folder, CHECKPOINT_TOKENIZER, &region);
+  if (path == NULL)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  else if (tokenizer != NULL)
+    status = tokenizer_save(tokenizer, path);
+  else if (unlink(path) != 0 && errno != ENOENT)
+    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  region_free(&region);
   return status;
 }
 

@@ -26,6 +26,8 @@
 
 #include "base/status.h"
 
+struct tokenizer;
+
 struct checkpoint {
   int64_t epoch, step;   /* whole epochs, and steps in all, that are done */
   int64_t session_steps; /* of the session, those of the weights that it began with included */
@@ -52,6 +54,11 @@ neap_status checkpoint_find_step(const char *folder, int64_t *step);
  * weights. The folder is there. After a failure the former checkpoint is still whole. */
 neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint);
+
+/* Puts the tokenizer of the run's text into the folder, as CHECKPOINT_TOKENIZER; NULL: takes away what
+ * another run has left there. Before the first checkpoint is saved. */
+#define CHECKPOINT_TOKENIZER "tokenizer.json"
+neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer *tokenizer);
 
 /* Whether every parameter, optimizer state and running statistic is finite, as the f32 that a file has. */
 neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite);

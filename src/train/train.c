@@ -119,10 +119,12 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
 static neap_status warm_up(struct training *t) {
   char digest[65];
   neap_step_result unused;
-  if (t->options->out != NULL)
+  if (t->options->out != NULL) {
+    TRY(checkpoint_keep_tokenizer(t->options->out, t->data.tokenizer));
     TRY(save(t));
-  else
+  } else {
     TRY(neap_session_digest(t->session, digest));
+  }
   return t->options->no_evaluation ? NEAP_OK : neap_session_evaluate(t->session, &unused);
 }
 

@@ -15,6 +15,7 @@ struct family {
   enum model_kind kind;
   sequence_network *build_sequence; /* of sequences, for which the one above is NULL */
   int64_t length;
+  int64_t places; /* that have an embedding: so many, or the length where that is more; 0: none has */
 };
 
 static const struct family families[] = {
@@ -159,7 +160,8 @@ static const struct family families[] = {
      .batch = 8,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt,
-     .length = 256},
+     .length = 256,
+     .places = 1},
     {.pattern = "gpt2",
      .summary = "GPT-2 small: 12 layers, width 768",
      .source = "Radford et al. 2019",
@@ -167,7 +169,8 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2,
-     .length = 1024},
+     .length = 1024,
+     .places = 1024},
     {.pattern = "gpt2-medium",
      .summary = "24 layers, width 1024",
      .source = "Radford et al. 2019",
@@ -175,7 +178,8 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2_medium,
-     .length = 1024},
+     .length = 1024,
+     .places = 1024},
     {.pattern = "gpt2-large",
      .summary = "36 layers, width 1280",
      .source = "Radford et al. 2019",
@@ -183,7 +187,8 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2_large,
-     .length = 1024},
+     .length = 1024,
+     .places = 1024},
     {.pattern = "gpt2-xl",
      .summary = "48 layers, width 1600",
      .source = "Radford et al. 2019",
@@ -191,7 +196,8 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2_xl,
-     .length = 1024},
+     .length = 1024,
+     .places = 1024},
     {.pattern = "llama-#x#x#x#",
      .summary = "decoder with RMS norm, rotary positions, SwiGLU: layers, width, heads, key heads",
      .source = "Touvron et al. 2023",
@@ -209,7 +215,8 @@ static const struct family families[] = {
      .batch = 8,
      .kind = MODEL_MASKED,
      .build_sequence = build_bert,
-     .length = 128},
+     .length = 128,
+     .places = 512},
     {.pattern = "lstm-#x#",
      .summary = "LSTM of so many layers and width over vectors of 50",
      .source = "Chen et al. 2016",
@@ -319,6 +326,18 @@ static neap_status find_family(const char *name, int64_t *numbers, const struct 
   return neap_fail(NEAP_INVALID_ARGUMENT, "there is no model '%s'; `neap models` lists them", name);
 }
 
+static int64_t places_of(const struct family *family, int64_t length) {
+  return family->places == 0 || family->places > length ? family->places : length;
+}
+
+neap_status model_places(const char *name, int64_t length, int64_t *places) {
+  int64_t numbers[4];
+  const struct family *family;
+  TRY(find_family(name, numbers, &family));
+  *places = places_of(family, length);
+  return NEAP_OK;
+}
+
 neap_status model_usual(const char *name, neap_model_options *usual, enum model_kind *kind) {
   int64_t numbers[4];
   const struct family *family;
@@ -380,8 +399,10 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
   int64_t numbers[4] = {0};
   TRY(find_family(name, numbers, &family));
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->image[0] < 0 || o->image[1] < 0 || o->image[2] < 0 ||
-                o->length < 0 || o->source_length < 0,
-            NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths and classes must not be negative", name);
+                o->length < 0 || o->source_length < 0 || o->decode < 0,
+            NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths, classes and decode must not be negative", name);
+  RETURN_IF(o->decode > 0 && family->kind != MODEL_TOKENS, NEAP_INVALID_ARGUMENT,
+            "%s: is no language model, which tells the next token: it cannot decode", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             name, (double)o->dropout);
   struct blueprint p = {.batch = o->batch ? o->batch : family->batch,
@@ -390,12 +411,17 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                         .width = o->image[2] ? o->image[2] : family->image[2],
                         .classes = o->classes ? o->classes : family->classes,
                         .length = o->length ? o->length : family->length,
+                        .decode = o->decode,
                         .smoothing = o->smoothing,
                         .dropout = o->dropout,
                         .source_length = o->source_length,
                         .batch_norm = strstr(family->pattern, "-bn") != NULL};
   memcpy(p.numbers, numbers, sizeof p.numbers);
   if (p.source_length == 0) p.source_length = p.length;
+  p.places = places_of(family, p.length);
+  RETURN_IF(p.places > 0 && p.decode >= p.places, NEAP_INVALID_ARGUMENT,
+            "%s: has places for %lld tokens: none can be decoded after %lld", name, (long long)p.places,
+            (long long)p.decode);
   if (family->check != NULL) TRY(family->check(&p));
   return build(name, family, &p, graph);
 }

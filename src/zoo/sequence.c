@@ -29,6 +29,11 @@ neap_tensor sequence_dropout(neap_builder *b, neap_tensor x, double probability)
   return probability > 0 ? neap_dropout(b, x, (float)probability) : x;
 }
 
+neap_tensor sequence_logits(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias) {
+  neap_output(b, "logits", neap_linear_with(b, x, weight, bias));
+  return -1;
+}
+
 /* Below this the logits take less than most activations, and are worth keeping. Elements. */
 static const int64_t logits_that_stay = 4 << 20;
 

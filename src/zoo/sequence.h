@@ -19,6 +19,10 @@ neap_tensor sequence_dropout(neap_builder *b, neap_tensor x, double probability)
 enum { SEQUENCE_NAME = 64 };
 void sequence_name(char name[SEQUENCE_NAME], const char *scope, const char *part);
 
+/* The output "logits" [N, T, classes], x weight^T + bias of x [N, T, K], of a graph that has no loss:
+ * gives -1. */
+neap_tensor sequence_logits(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias);
+
 /* The logits x weight^T + bias of x [N, T, K], an output "logits" [N, T, classes], and their loss against the
  * input "label" [N, T], which it makes. Where the logits are large, training does not make them. */
 neap_tensor sequence_loss(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,

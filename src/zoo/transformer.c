@@ -7,21 +7,26 @@
 
 /* What the members of the family differ in. */
 struct style {
-  bool causal;     /* a token sees those before it alone */
-  bool norm_last;  /* norms stand behind the sums, as in the first Transformer */
-  bool llama;      /* RMS norm, rotary positions, SwiGLU, no biases */
-  bool tied;       /* the head has the embedding's weights */
-  bool tanh;       /* GELU by its approximation */
-  bool segments;   /* tokens have an embedding of their segment */
-  bool head;       /* a layer with GELU and norm before the head, whose bias is its own */
-  int64_t context; /* places that have an embedding, at least; 0: the length */
+  bool causal;    /* a token sees those before it alone */
+  bool norm_last; /* norms stand behind the sums, as in the first Transformer */
+  bool llama;     /* RMS norm, rotary positions, SwiGLU, no biases */
+  bool tied;      /* the head has the embedding's weights */
+  bool tanh;      /* GELU by its approximation */
+  bool segments;  /* tokens have an embedding of their segment */
+  bool head;      /* a layer with GELU and norm before the head, whose bias is its own */
   float epsilon;
 };
 
 struct stack {
   neap_builder *b;
   const struct style *style;
-  int64_t batch, length, width, heads, key_heads, layers;
+  int64_t batch, width, heads, key_heads, layers;
+  int64_t length;        /* of the sequences that it learns from */
+  int64_t places;        /* that have an embedding */
+  int64_t times;         /* that the graph has of them: all, or where it decodes one */
+  int64_t decode;        /* the most tokens that go before that one; 0: it does not decode */
+  neap_tensor position;  /* [1]: how many do; where it decodes */
+  neap_tensor key_count; /* [N]: one more, for attention */
   double dropout;
 };
 
@@ -35,20 +40,49 @@ static neap_tensor norm(const struct stack *s, neap_tensor x) {
                          : neap_layer_norm(s->b, x, s->style->epsilon);
 }
 
+/* x [N, 1, G, D] before what earlier tokens gave, which it joins for the next one. */
+static neap_tensor add_to_cache(const struct stack *s, neap_tensor x, const char *scope, const char *part) {
+  char name[SEQUENCE_NAME];
+  sequence_name(name, scope, part);
+  const neap_tensor cache = neap_state(s->b, name, NEAP_F32, 4,
+                                       (int64_t[]){s->batch, s->decode, s->key_heads, s->width / s->heads});
+  const neap_tensor all = neap_concat(s->b, (neap_tensor[]){x, cache}, 2, 1);
+  neap_store(s->b, cache, x, s->position);
+  return all;
+}
+
+/* Attention of packed queries, keys and values. Of a token that is decoded the keys and values are those of
+ * all before it, too; its own come first, so that those that count are the first ones. */
+static neap_tensor attend(const struct stack *s, neap_tensor qkv, const char *scope) {
+  if (s->decode == 0)
+    return neap_attention(s->b, qkv, -1, -1, -1,
+                          (neap_attention_options){.key_heads = s->key_heads,
+                                                   .causal = s->style->causal,
+                                                   .dropout = (float)s->dropout});
+  const neap_tensor q = neap_slice(s->b, qkv, 2, 0, s->heads),
+                    k = neap_slice(s->b, qkv, 2, s->heads, s->key_heads),
+                    v = neap_slice(s->b, qkv, 2, s->heads + s->key_heads, s->key_heads),
+                    keys = add_to_cache(s, k, scope, "key_cache"),
+                    values = add_to_cache(s, v, scope, "value_cache");
+  return neap_attention(s->b, q, keys, values, s->key_count, (neap_attention_options){0});
+}
+
+/* The first so many heads of x turned by their positions. */
+static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
+  return s->decode > 0 ? neap_rotary_at(s->b, x, heads, 0, s->position) : neap_rotary(s->b, x, heads, 0, 0);
+}
+
 static neap_tensor attention(const struct stack *s, neap_tensor x, const char *scope) {
   const int64_t head = s->width / s->heads, all = s->heads + 2 * s->key_heads;
   const bool bias = !s->style->llama;
   char name[SEQUENCE_NAME];
   sequence_name(name, scope, "qkv");
   neap_tensor qkv = neap_reshape(s->b, sequence_linear(s->b, x, name, all * head, deviation, bias), 4,
-                                 (int64_t[]){s->batch, s->length, all, head});
-  if (s->style->llama) qkv = neap_rotary(s->b, qkv, s->heads + s->key_heads, 0, 0);
-  const neap_tensor y = neap_attention(s->b, qkv, -1, -1, -1,
-                                       (neap_attention_options){.key_heads = s->key_heads,
-                                                                .causal = s->style->causal,
-                                                                .dropout = (float)s->dropout});
+                                 (int64_t[]){s->batch, s->times, all, head});
+  if (s->style->llama) qkv = turn(s, qkv, s->heads + s->key_heads);
+  const neap_tensor y = attend(s, qkv, scope);
   sequence_name(name, scope, "projection");
-  return sequence_linear(s->b, neap_reshape(s->b, y, 3, (int64_t[]){s->batch, s->length, s->width}), name,
+  return sequence_linear(s->b, neap_reshape(s->b, y, 3, (int64_t[]){s->batch, s->times, s->width}), name,
                          s->width, residual_deviation(s), bias);
 }
 
@@ -88,15 +122,20 @@ static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
   return x;
 }
 
+/* The rows of the table of places that the graph's times have. */
+static neap_tensor places_of(const struct stack *s, neap_tensor table) {
+  if (s->decode > 0) return neap_gather(s->b, table, s->position);
+  return s->places > s->length ? neap_slice(s->b, table, 0, 0, s->length) : table;
+}
+
 /* The embedding of the tokens, with that of their places. */
 static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor table) {
-  const int64_t context = s->style->context > s->length ? s->style->context : s->length,
-                places[] = {context, s->width}, segments[] = {2, s->width};
+  const int64_t places[] = {s->places, s->width}, segments[] = {2, s->width};
   neap_tensor x = neap_gather(s->b, table, tokens);
   neap_scope(s->b, "embedding");
   if (!s->style->llama) {
     const neap_tensor position = sequence_parameter(s->b, "position", "weight", 2, places, deviation);
-    x = neap_add(s->b, x, context > s->length ? neap_slice(s->b, position, 0, 0, s->length) : position);
+    x = neap_add(s->b, x, places_of(s, position));
   }
   if (s->style->segments) { /* all tokens are of the first */
     const neap_tensor segment = sequence_parameter(s->b, "segment", "weight", 2, segments, deviation);
@@ -108,10 +147,26 @@ static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor 
 
 static neap_tensor build(neap_builder *b, const struct blueprint *p, int64_t layers, int64_t width,
                          int64_t heads, int64_t key_heads, const struct style *style) {
-  const struct stack s = {b, style, p->batch, p->length, width, heads, key_heads, layers, p->dropout};
-  const int64_t table_dims[] = {p->classes, width};
-  const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, p->length}),
+  const bool decodes = p->decode > 0;
+  const int64_t table_dims[] = {p->classes, width}, times = decodes ? 1 : p->length;
+  const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times}),
+                    position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1,
+                    key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1,
                     table = sequence_parameter(b, "token", "weight", 2, table_dims, deviation);
+  const struct stack s = {.b = b,
+                          .style = style,
+                          .batch = p->batch,
+                          .width = width,
+                          .heads = heads,
+                          .key_heads = key_heads,
+                          .layers = layers,
+                          .length = p->length,
+                          .places = p->places,
+                          .times = times,
+                          .decode = p->decode,
+                          .position = position,
+                          .key_count = key_count,
+                          .dropout = p->dropout};
   neap_tensor x = add_blocks(&s, embed(&s, tokens, table));
   neap_scope(b, "head");
   if (style->head) {
@@ -123,7 +178,7 @@ static neap_tensor build(neap_builder *b, const struct blueprint *p, int64_t lay
   const neap_tensor bias = style->head ? sequence_parameter(b, "head", "bias", 1, table_dims, 0) : -1,
                     weight = style->tied ? table
                                          : sequence_parameter(b, "head", "weight", 2, table_dims, deviation);
-  return sequence_loss(b, x, weight, bias, p->smoothing);
+  return decodes ? sequence_logits(b, x, weight, bias) : sequence_loss(b, x, weight, bias, p->smoothing);
 }
 
 static neap_status check_heads(const char *what, int64_t width, int64_t heads, int64_t key_heads) {
@@ -136,17 +191,16 @@ static neap_status check_heads(const char *what, int64_t width, int64_t heads, i
 
 /* ---- Decoders ---- */
 
+static const struct style gpt = {.causal = true, .epsilon = 1e-5f},
+                          gpt2 = {.causal = true, .tied = true, .tanh = true, .epsilon = 1e-5f};
+
 neap_status check_gpt(const struct blueprint *p) {
   return check_heads("gpt-LAYERSxWIDTHxHEADS", p->numbers[1], p->numbers[2], p->numbers[2]);
 }
 
 neap_tensor build_gpt(neap_builder *b, const struct blueprint *p) {
-  static const struct style style = {.causal = true, .epsilon = 1e-5f};
-  return build(b, p, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2], &style);
+  return build(b, p, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2], &gpt);
 }
-
-static const struct style gpt2 = {
-    .causal = true, .tied = true, .tanh = true, .context = 1024, .epsilon = 1e-5f};
 
 neap_tensor build_gpt2(neap_builder *b, const struct blueprint *p) {
   return build(b, p, 12, 768, 12, 12, &gpt2);
@@ -182,6 +236,6 @@ neap_status check_bert(const struct blueprint *p) {
 
 neap_tensor build_bert(neap_builder *b, const struct blueprint *p) {
   static const struct style style = {
-      .norm_last = true, .tied = true, .segments = true, .head = true, .context = 512, .epsilon = 1e-12f};
+      .norm_last = true, .tied = true, .segments = true, .head = true, .epsilon = 1e-12f};
   return build(b, p, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2], &style);
 }

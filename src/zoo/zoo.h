@@ -19,6 +19,8 @@ struct blueprint {
   int64_t batch, channels, height, width, classes;
   int64_t length;           /* of sequences */
   int64_t source_length;    /* of the first of a pair */
+  int64_t places;           /* of tokens, that have an embedding each; 0: none has */
+  int64_t decode;           /* above 0: one token a run, after so many at most; there is no loss then */
   float smoothing, dropout; /* of sequences' networks */
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
@@ -28,7 +30,8 @@ struct blueprint {
  */
 typedef neap_tensor network(neap_builder *b, neap_tensor image, const struct blueprint *p);
 
-/* The loss of a network of sequences, which makes its inputs itself. */
+/* The loss of a network of sequences, which makes its inputs itself; of one that decodes -1 (and whatever has
+ * failed in the builder). */
 typedef neap_tensor sequence_network(neap_builder *b, const struct blueprint *p);
 
 sequence_network build_gpt, build_gpt2, build_gpt2_medium, build_gpt2_large, build_gpt2_xl, build_llama,
@@ -57,6 +60,10 @@ neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct b
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
 neap_status model_usual(const char *name, neap_model_options *usual, enum model_kind *kind);
+
+/* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
+ * 0: any number. */
+neap_status model_places(const char *name, int64_t length, int64_t *places);
 
 /* "stage2.block3" */
 void name_block(neap_builder *b, int64_t stage, int64_t block);

@@ -87,12 +87,14 @@ static struct rotary rotary_of(const struct neap_graph *graph, const struct node
 
 RUN(run_rotary) {
   (void)context;
-  K->rotary(rotary_of(kernel->graph, kernel_node(kernel)), in[0], out[0], workspace);
+  struct rotary r = rotary_of(kernel->graph, kernel_node(kernel));
+  if (in[ROTARY_POSITION] != NULL) r.first += *(const int32_t *)in[ROTARY_POSITION];
+  K->rotary(r, in[ROTARY_X], out[0], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_rotary) {
   const struct cpu *cpu = state;
-  p->inputs[0] = ROW_MAJOR;
+  p->inputs[ROTARY_X] = p->inputs[ROTARY_POSITION] = ROW_MAJOR;
   p->workspace = cpu->kernels->rotary_workspace(rotary_of(graph, node), cpu->threads);
   return cpu_finish(cpu, p, run_rotary, (struct cpu_kernel){0});
 }

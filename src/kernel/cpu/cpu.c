@@ -216,6 +216,7 @@ static const bool takes_storage[OP_COUNT] = {
     [OP_GATHER] = true,
     [OP_GATHER_BACKWARD] = true,
     [OP_SEQUENCE_MASK] = true,
+    [OP_CACHE_WRITE] = true,
     [OP_BATCH_NORM_STATISTICS] = true,
     [OP_BATCH_NORM] = true,
     [OP_BATCH_NORM_BACKWARD] = true,

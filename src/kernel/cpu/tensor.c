@@ -1,5 +1,7 @@
 /* Operators on tensors of any shape, with kernels of our own, in row-major order; what works element by
  * element on equal shapes takes any format. */
+#include <string.h>
+
 #include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
 
@@ -209,6 +211,31 @@ PREPARE(prepare_gather_backward) {
   const struct cpu *cpu = state;
   p->workspace = cpu->kernels->gather_workspace(node_input(graph, node, 0)->elements);
   return prepare_row_major(cpu, node, p, run_gather_backward, (struct cpu_kernel){0});
+}
+
+/* ---- States ---- */
+
+/* Rows are moved as they are stored; those that have no place in the state are left out. */
+RUN(run_cache_write) {
+  UNUSED;
+  const struct tensor *state = kernel_input(kernel, CACHE_STATE), *rows = kernel_input(kernel, CACHE_ROWS);
+  const int64_t length = state->dims[1], count = rows->dims[1],
+                at = in[CACHE_POSITION] != NULL ? *(const int32_t *)in[CACHE_POSITION] : 0,
+                begin = at < 0 ? -at : 0, end = length - at < count ? length - at : count;
+  const size_t row = dtype_bytes(rows->dtype, (uint64_t)(rows->elements / rows->dims[0] / count));
+  for (int64_t n = 0; begin < end && n < rows->dims[0]; n++)
+    memcpy((unsigned char *)in[CACHE_STATE] + (size_t)(n * length + at + begin) * row,
+           (const unsigned char *)in[CACHE_ROWS] + (size_t)(n * count + begin) * row,
+           (size_t)(end - begin) * row);
+  return NEAP_OK;
+}
+
+/* By the bytes of the rows: the rest of the state is not touched. */
+PREPARE(prepare_cache_write) {
+  static const double bytes_per_second = 10e9;
+  const struct tensor *rows = node_input(graph, node, CACHE_ROWS);
+  p->seconds = (double)dtype_bytes(rows->dtype, (uint64_t)rows->elements) / bytes_per_second;
+  return prepare_row_major(state, node, p, run_cache_write, (struct cpu_kernel){0});
 }
 
 /* ---- Along axes ---- */

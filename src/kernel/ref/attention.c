@@ -139,10 +139,11 @@ RUN(run_rotary) {
   UNUSED;
   const struct rotary_attributes *a = &ATTRIBUTES->rotary;
   const struct tensor *x = kernel_input(kernel, 0);
-  const int64_t heads = x->dims[2], depth = x->dims[3], turned = a->heads != 0 ? a->heads : heads;
+  const int64_t heads = x->dims[2], depth = x->dims[3], turned = a->heads != 0 ? a->heads : heads,
+                before = in[ROTARY_POSITION] != NULL ? *(const int32_t *)in[ROTARY_POSITION] : 0;
   memmove(out[0], in[0], (size_t)x->elements * sizeof(double));
   FOR(row, x->dims[0] * x->dims[1]) FOR(h, turned) FOR(d, depth / 2) {
-    const double angle = ((double)(row % x->dims[1]) + (double)a->first) *
+    const double angle = ((double)(row % x->dims[1]) + (double)(before + a->first)) *
                          pow((double)a->base, -2 * (double)d / (double)depth),
                  c = cos(angle), s = a->back ? -sin(angle) : sin(angle);
     double *one = (double *)out[0] + (row * heads + h) * depth + d, *two = one + depth / 2;

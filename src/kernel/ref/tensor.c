@@ -298,3 +298,20 @@ RUN(run_matmul) {
     return NEAP_OK;                                                                                          \
   }
 #include "op/loss_list.h"
+
+/* ---- States ---- */
+
+RUN(run_cache_write) {
+  UNUSED;
+  const struct tensor *state = kernel_input(kernel, CACHE_STATE), *rows = kernel_input(kernel, CACHE_ROWS);
+  const int64_t length = state->dims[1], count = rows->dims[1],
+                inner = rows->elements / rows->dims[0] / count,
+                first = in[CACHE_POSITION] != NULL ? *(const int32_t *)in[CACHE_POSITION] : 0;
+  double *to = in[CACHE_STATE];
+  const double *from = in[CACHE_ROWS];
+  FOR(n, rows->dims[0]) FOR(t, count) FOR(i, inner) {
+    if (first + t >= 0 && first + t < length)
+      to[(n * length + first + t) * inner + i] = from[(n * count + t) * inner + i];
+  }
+  return NEAP_OK;
+}

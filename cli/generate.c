@@ -1,0 +1,158 @@
+/* neap generate */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_settings.h"
+
+struct settings {
+  const char *prompt;
+  int64_t tokens, top_k, seed;
+  double temperature;
+  struct budget budget;
+  int threads;
+  bool json;
+};
+
+#define OPTION(name, value, help, kind, field, least)                                                        \
+  { name, value, help, kind, offsetof(struct settings, field), least, 0 }
+const struct option generate_options[] = {
+    OPTION("--prompt", "TEXT", "what the text goes on from (the beginning of a line)", OPTION_TEXT, prompt,
+           0),
+    OPTION("--tokens", "N", "to make at most (200)", OPTION_INTEGER, tokens, 1),
+    OPTION("--temperature", "X", "below 1 likely tokens are more likely; 0: always the most likely one (0.8)",
+           OPTION_NUMBER, temperature, 0),
+    OPTION("--top-k", "K", "choose from the K most likely tokens (all)", OPTION_INTEGER, top_k, 1),
+    OPTION("--seed", "N", "of what is chosen (1)", OPTION_INTEGER, seed, 0),
+    OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
+           0),
+    OPTION("--threads", "N", "that it runs on (the run's)", OPTION_INT, threads, 1),
+    OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
+    {0},
+};
+
+/* Where the text goes: to standard output, behind the prompt and as it comes; with --json into memory. */
+struct output {
+  const char *prompt; /* NULL: it is there already, or has no place there */
+  FILE *file;
+  char *text; /* in memory */
+  size_t length;
+};
+
+static void put_prompt(struct output *o) {
+  if (o->prompt != NULL) fputs(o->prompt, o->file);
+  o->prompt = NULL;
+}
+
+static int put_text(void *context, const char *bytes, size_t length) {
+  struct output *o = context;
+  put_prompt(o);
+  return fwrite(bytes, 1, length, o->file) != length || fflush(o->file) != 0;
+}
+
+/* Bytes that are no UTF-8 become U+FFFD, the sign for what cannot be shown. */
+static json_t *text_json(const char *text, size_t length) {
+  json_t *string = json_stringn(text, length);
+  char *shown = NULL;
+  size_t size = 0;
+  if (string != NULL) return string;
+  FILE *file = open_memstream(&shown, &size);
+  for (size_t i = 0, taken; file != NULL && i < length; i += taken) {
+    json_t *character = NULL;
+    for (taken = 1; taken <= 4 && i + taken <= length; taken++)
+      if ((character = json_stringn(text + i, taken)) != NULL) break;
+    if (character != NULL) {
+      fwrite(text + i, 1, taken, file);
+    } else {
+      taken = 1;
+      fputs("\xEF\xBF\xBD", file);
+    }
+    json_decref(character);
+  }
+  if (file != NULL && fclose(file) == 0) string = json_stringn(shown, size);
+  free(shown);
+  return string;
+}
+
+static neap_generate_options options_of(const struct settings *s, const char *folder,
+                                        const struct train_settings *run, struct output *output) {
+  const neap_train_options trained = train_library_options(run);
+  const bool budget = s->budget.text != NULL;
+  return (neap_generate_options){.model = trained.model,
+                                 .shape = trained.shape,
+                                 .folder = folder,
+                                 .prompt = s->prompt,
+                                 .tokens = s->tokens,
+                                 .temperature = s->temperature,
+                                 .top_k = s->top_k,
+                                 .seed = (uint64_t)s->seed,
+                                 .session = {.budget = budget ? s->budget.bytes : NEAP_BUDGET_MAX,
+                                             .budget_fraction = s->budget.fraction,
+                                             .backend = trained.session.backend,
+                                             .threads = s->threads > 0 ? s->threads : trained.session.threads,
+                                             .precision = trained.session.precision,
+                                             .master = trained.session.master},
+                                 .text = put_text,
+                                 .context = output};
+}
+
+static double tokens_per_second(const neap_generate_result *r) {
+  return r->seconds > 0 ? (double)(r->prompt_tokens + r->tokens) / r->seconds : 0;
+}
+
+static json_t *result_json(const struct train_settings *run, const struct settings *s,
+                           const neap_generate_result *r, const struct output *output) {
+  return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I}", "model", run->model, "prompt",
+                   s->prompt != NULL ? s->prompt : "", "text", text_json(output->text, output->length),
+                   "prompt_tokens", (json_int_t)r->prompt_tokens, "tokens", (json_int_t)r->tokens, "seconds",
+                   number_json(r->seconds), "tokens_per_second", number_json(tokens_per_second(r)),
+                   "budget_bytes", (json_int_t)r->memory.budget, "planned_peak_bytes",
+                   (json_int_t)r->memory.planned_peak, "measured_peak_bytes",
+                   (json_int_t)r->memory.measured_peak, "resident_bytes", (json_int_t)r->memory.resident);
+}
+
+/* On standard error: on standard output there is the text. */
+static void print_result(const neap_generate_result *r) {
+  fprintf(stderr, "%lld tokens after %lld, %.1f tokens a second, in %s\n", (long long)r->tokens,
+          (long long)r->prompt_tokens, tokens_per_second(r), bytes_text(r->memory.measured_peak).text);
+}
+
+static int generate(const struct verb *verb, const struct settings *s, const char *folder,
+                    const struct train_settings *run, struct output *output) {
+  neap_generate_result result;
+  const neap_generate_options options = options_of(s, folder, run, output);
+  const neap_status status = neap_generate(&options, &result);
+  if (s->json && fclose(output->file) != 0) return report_failure(verb, no_memory());
+  if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)
+    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
+            (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  if (s->json) return print_json(result_json(run, s, &result, output));
+  put_prompt(output);
+  putchar('\n');
+  print_result(&result);
+  return EXIT_DONE;
+}
+
+static int generate_into(const struct verb *verb, const struct settings *s, const char *folder,
+                         const struct train_settings *run) {
+  struct output output = {.prompt = s->json ? NULL : s->prompt, .file = stdout};
+  if (s->json) output.file = open_memstream(&output.text, &output.length);
+  if (output.file == NULL) return report_failure(verb, no_memory());
+  const int result = generate(verb, s, folder, run, &output);
+  free(output.text);
+  return result;
+}
+
+int run_generate(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {.tokens = 200, .temperature = 0.8, .seed = 1};
+  struct operands operands;
+  struct train_arguments run;
+  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
+  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  int result = read_run_settings(verb, operands.values[0], NULL, &run);
+  if (result == EXIT_DONE) result = prepare_threads(s.threads > 0 ? s.threads : run.settings.threads);
+  if (result == EXIT_DONE) result = generate_into(verb, &s, operands.values[0], &run.settings);
+  free_train_settings(&run);
+  return result;
+}

@@ -34,13 +34,14 @@ neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int 
 void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position) {
   if (!builder_usable(b, state) || !builder_usable(b, rows)) return;
   struct neap_graph *graph = builder_graph(b);
-  const char *name = builder_tensor(b, state)->name;
-  if (!builder_tensor(b, state)->carried || builder_tensor(b, state)->view_of >= 0) {
+  const struct tensor *t = builder_tensor(b, state);
+  const char *name = t->name;
+  if (t->role != NEAP_ROLE_STATE || !t->carried || t->view_of >= 0) {
     builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "'%s' is no state (neap_state) to store in", name));
     return;
   }
-  const int32_t inputs[CACHE_INPUTS] = {state, rows, position < 0 ? NO_TENSOR : position};
   if (position >= 0 && !builder_usable(b, position)) return;
+  const int32_t inputs[CACHE_INPUTS] = {state, rows, position < 0 ? NO_TENSOR : position};
   const struct node node = {.name = name,
                             .op = OP_CACHE_WRITE,
                             .pass = NEAP_PASS_FORWARD,

@@ -209,18 +209,20 @@ static void test_what_is_refused(void **state) {
                                       &(neap_model_options){.length = LENGTH, .decode = refused[i].decode},
                                       &graph),
                      NEAP_INVALID_ARGUMENT);
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 6; i++) {
     neap_builder *b = neap_builder_create("refused");
     const neap_tensor x = neap_input(b, "x", NEAP_F32, 3, (int64_t[]){1, 2, 2}),
                       at = neap_input(b, "at", NEAP_I32, 1, (int64_t[]){2}),
                       rows = neap_state(b, "rows", i == 4 ? NEAP_BF16 : NEAP_F32, 3, (int64_t[]){1, 4, 2}),
                       wide = neap_input(b, "wide", NEAP_F32, 3, (int64_t[]){1, 2, 3});
-    neap_output(b, "y", neap_scale(b, rows, 1, 0));
+    const neap_tensor y = neap_scale(b, rows, 1, 0);
+    neap_output(b, "y", y);
     if (i == 0) neap_store(b, x, x, -1); /* no state */
     if (i == 1) neap_store(b, rows, wide, -1);
     if (i == 2) neap_store(b, rows, x, at); /* two positions */
     if (i == 3) neap_store(b, rows, neap_concat(b, (neap_tensor[]){x, x, x}, 3, 1), -1);
     if (i == 4) neap_store(b, rows, x, -1); /* of another type */
+    if (i == 5) neap_store(b, y, x, -1);    /* a value */
     assert_int_equal(neap_builder_finish(b, -1, &graph), NEAP_INVALID_ARGUMENT);
     neap_builder_free(b);
   }

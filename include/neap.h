@@ -323,6 +323,9 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
  * T, H + 2 G, D] the first H + G heads are to be turned. */
 neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first);
 
+/* The same where the first row is at the place that `position` [1] of i32 says when the graph runs. */
+neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float base, neap_tensor position);
+
 /* Sinusoidal position embedding [length, width] of f32, a constant (Vaswani et al. 2017, as their code has
  * it): at row t, element d < width / 2 is the sine of (t + first) 10000^(-d / (width / 2 - 1)), element d +
  * width / 2 its cosine. The width is even. */
@@ -335,8 +338,6 @@ neap_tensor neap_sequence_lengths(neap_builder *b, neap_tensor ids);
 /* x [N, T, ...] with zeros in place of the rows t >= lengths[n] of each sequence; `lengths` [N] of NEAP_I32.
  */
 neap_tensor neap_sequence_mask(neap_builder *b, neap_tensor x, neap_tensor lengths);
-/* The same where the first row is at the place that `position` [1] of i32 says when the graph runs. */
-neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float base, neap_tensor position);
 
 /* What one run leaves for the next: [dims...] of f32, bf16 or f16, zeros at first. It is a variable of the
  * session, which can write it to begin anew; a file of weights need not have it. */
@@ -402,7 +403,7 @@ typedef struct neap_model_options {
   int64_t length;   /* of sequences; 0: the model's usual one */
   float dropout;    /* of networks of sequences */
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
-  int64_t decode;   /* above 0: the graph that decodes one token at a time after so many at most before it */
+  int64_t decode; /* above 0: the graph that decodes one token at a time after so many at most before it */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs

@@ -400,7 +400,8 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
   TRY(find_family(name, numbers, &family));
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->image[0] < 0 || o->image[1] < 0 || o->image[2] < 0 ||
                 o->length < 0 || o->source_length < 0 || o->decode < 0,
-            NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths, classes and decode must not be negative", name);
+            NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths, classes and decode must not be negative",
+            name);
   RETURN_IF(o->decode > 0 && family->kind != MODEL_TOKENS, NEAP_INVALID_ARGUMENT,
             "%s: is no language model, which tells the next token: it cannot decode", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",

@@ -127,7 +127,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 
 struct source {
   const char *model, *file;
-  int64_t batch, image[3], classes, length; /* 0: the model's usual */
+  int64_t batch, image[3], classes, length, window; /* 0: the model's usual */
   int64_t micro_batch;                      /* 0: the batch */
   int optimizer, convolution, backend, costs, variant, precision, threads;
   double momentum, sparse; /* sparse: density; 0: dense */
@@ -161,6 +161,7 @@ int precision_word(neap_dtype dtype);
   SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
   SOURCE_OPTION(settings, "--classes", "N", "of labels, of pixels with the background, or tokens (the model's usual)", OPTION_INTEGER, classes, 1), \
   SOURCE_OPTION(settings, "--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1), \
+  SOURCE_OPTION(settings, "--window", "N", "of a transformer's attention: a token sees so many (0: all)", OPTION_INTEGER, window, 0), \
   SOURCE_OPTION(settings, "--optimizer", OPTIMIZER_WORDS, "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
   {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0, 1}, \
   SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \

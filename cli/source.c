@@ -67,7 +67,8 @@ static neap_model_options source_shape(const struct source *source) {
   return (neap_model_options){.batch = source->micro_batch > 0 ? source->micro_batch : source->batch,
                               .image = {source->image[0], source->image[1], source->image[2]},
                               .classes = source->classes,
-                              .length = source->length};
+                              .length = source->length,
+                              .window = source->window};
 }
 
 neap_status source_step(const struct source *source, neap_step **step) {
@@ -101,6 +102,7 @@ static const char *option_for_model(const struct source *source) {
          : source->image[0] != usual.image[0]       ? "--image"
          : source->classes != usual.classes         ? "--classes"
          : source->length != usual.length           ? "--length"
+         : source->window != usual.window           ? "--window"
          : source->optimizer != usual.optimizer     ? "--optimizer"
          : source->momentum != usual.momentum       ? "--momentum"
          : source->convolution != usual.convolution ? "--conv"

@@ -31,6 +31,7 @@ static void look_for_affordable(struct train_report *report) {
                                 .image = {s->image[0], s->image[1], s->image[2]},
                                 .classes = s->classes,
                                 .length = s->length,
+                                .window = s->window,
                                 .optimizer = s->optimizer,
                                 .convolution = s->convolution,
                                 .backend = s->backend,

@@ -28,6 +28,8 @@ const struct option train_options[] = {
     OPTION("--classes", "N", "at least those of the data; what synthetic draws (the model's usual)",
            OPTION_INTEGER, classes, 1),
     OPTION("--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1),
+    OPTION("--window", "N", "of a transformer's attention: a token sees so many (0: all)", OPTION_INTEGER,
+           window, 0),
     OPTION("--dropout", "X", "of networks of sequences (0)", OPTION_NUMBER, dropout, 0),
     OPTION("--steps", "N", "how long to train, in steps", OPTION_INTEGER, steps, 1),
     OPTION("--epochs", "N", "or in passes over the data (1)", OPTION_INTEGER, epochs, 1),
@@ -273,6 +275,7 @@ static neap_model_options train_shape(const struct train_settings *s) {
                               .classes = s->classes,
                               .smoothing = (float)s->smoothing,
                               .length = s->length,
+                              .window = s->window,
                               .dropout = (float)s->dropout};
 }
 

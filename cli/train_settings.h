@@ -10,7 +10,7 @@ struct train_settings {
   const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan, *allow,
       *sparse_layers;
   struct budget budget, process_budget;
-  int64_t batch, micro_batch, image[3], classes, length, warmup_steps, steps, epochs, seed, checkpoint_steps,
+  int64_t batch, micro_batch, image[3], classes, length, window, warmup_steps, steps, epochs, seed, checkpoint_steps,
       rewire_every;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, dropout, time_limit, loss_scale, sparse;

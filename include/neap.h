@@ -144,6 +144,7 @@ typedef struct neap_model_options {
   float dropout;    /* of networks of sequences */
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
   int64_t decode; /* above 0: the graph that decodes one token at a time after so many at most before it */
+  int64_t window; /* of transformers of one stack: a token sees so many, itself the last; 0: all */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs

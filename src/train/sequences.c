@@ -71,14 +71,14 @@ static neap_status fill(const struct data_set *set, const struct data_split *spl
   return NEAP_OK;
 }
 
-neap_status sequences_of_tokens(struct data_set *set, enum model_kind kind, int32_t mask) {
+neap_status sequences_of_tokens(struct data_set *set, const char *path, enum model_kind kind, int32_t mask) {
   struct data_split *const splits[] = {&set->train, &set->test};
   for (int i = 0; i < 2; i++)
     RETURN_IF(
         splits[i]->tokens < set->length + 1, NEAP_INVALID_ARGUMENT,
         "%s: its %s part has %lld tokens, but sequences of %lld need %lld at least; --length would give "
         "shorter ones",
-        set->name, i == 0 ? "training" : "test", (long long)splits[i]->tokens, (long long)set->length,
+        path, i == 0 ? "training" : "test", (long long)splits[i]->tokens, (long long)set->length,
         (long long)set->length + 1);
   set->kind = kind;
   set->fill = fill;

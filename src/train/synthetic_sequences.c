@@ -86,6 +86,6 @@ neap_status synthetic_sequences_open(uint64_t seed, struct data_set *set) {
   set->test.first = (set->train.tokens + RUN - 1) / RUN * RUN;
   set->test.tokens = TEST_TOKENS > wish->length + 1 ? TEST_TOKENS : wish->length + 1;
   set->read_tokens = read_tokens;
-  return sequences_of_tokens(set, wish->kind == MODEL_MASKED ? MODEL_MASKED : MODEL_TOKENS,
+  return sequences_of_tokens(set, set->name, wish->kind == MODEL_MASKED ? MODEL_MASKED : MODEL_TOKENS,
                              (int32_t)set->classes - 1);
 }

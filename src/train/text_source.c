@@ -128,7 +128,7 @@ static neap_status open_texts(struct data_set *set, const struct words *words, s
   set->train.bytes = (int64_t)texts[0].length;
   set->test.bytes = (int64_t)texts[1].length;
   set->classes = tokenizer_size(set->tokenizer);
-  return sequences_of_tokens(set, set->wish.kind, mask);
+  return sequences_of_tokens(set, words->file, set->wish.kind, mask);
 }
 
 /* A set of tokens that is opened for another model is refused by who asked for it, not here. */
@@ -193,5 +193,5 @@ neap_status tokens_open(const char *argument, struct data_set *set) {
   set->test.first = set->train.tokens;
   const int32_t mask = (int32_t)set->classes; /* one more than there are */
   if (set->wish.kind == MODEL_MASKED) set->classes++;
-  return sequences_of_tokens(set, set->wish.kind, mask);
+  return sequences_of_tokens(set, words.file, set->wish.kind, mask);
 }

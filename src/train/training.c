@@ -165,6 +165,8 @@ static bool add_unusual(json_t *settings, const struct training *t) {
          (s->sparse_layers == NULL ||
           json_object_set_new(settings, "sparse_layers", json_string(s->sparse_layers)) == 0);
   if (data->length > 0) ok = ok && json_object_set_new(settings, "length", json_integer(data->length)) == 0;
+  if (t->shape.window != 0)
+    ok = ok && json_object_set_new(settings, "window", json_integer(t->shape.window)) == 0;
   if (dropout != 0) ok = ok && json_object_set_new(settings, "dropout", json_real((double)dropout)) == 0;
   if (micro_batches > 1)
     ok = ok && json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;

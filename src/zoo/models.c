@@ -14,6 +14,7 @@ struct family {
   int64_t image[3], classes, batch;
   enum model_kind kind;
   sequence_network *build_sequence; /* of sequences, for which the one above is NULL */
+  bool takes_window;                /* its attention may have one */
   int64_t length;
   int64_t places; /* that have an embedding: so many, or the length where that is more; 0: none has */
 };
@@ -160,6 +161,7 @@ static const struct family families[] = {
      .batch = 8,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt,
+     .takes_window = true,
      .length = 256,
      .places = 1},
     {.pattern = "gpt2",
@@ -169,6 +171,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2,
+     .takes_window = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "gpt2-medium",
@@ -178,6 +181,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2_medium,
+     .takes_window = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "gpt2-large",
@@ -187,6 +191,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2_large,
+     .takes_window = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "gpt2-xl",
@@ -196,6 +201,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_gpt2_xl,
+     .takes_window = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "llama-#x#x#x#",
@@ -206,6 +212,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = MODEL_TOKENS,
      .build_sequence = build_llama,
+     .takes_window = true,
      .length = 1024},
     {.pattern = "bert-#x#x#",
      .summary = "encoder of masked tokens: layers, width, heads",
@@ -215,6 +222,7 @@ static const struct family families[] = {
      .batch = 8,
      .kind = MODEL_MASKED,
      .build_sequence = build_bert,
+     .takes_window = true,
      .length = 128,
      .places = 512},
     {.pattern = "lstm-#x#",
@@ -402,6 +410,12 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                 o->length < 0 || o->source_length < 0 || o->decode < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths, classes and decode must not be negative",
             name);
+  const bool stack = family->takes_window;
+  RETURN_IF(o->window < 0 || (o->window > 0 && (!stack || o->decode > 0)), NEAP_INVALID_ARGUMENT,
+            "%s: a window of %lld: %s", name, (long long)o->window,
+            o->window < 0 ? "it must not be negative"
+            : stack       ? "a graph that decodes has none"
+                          : "transformers of one stack have one (gpt, llama, bert)");
   RETURN_IF(o->decode > 0 && family->kind != MODEL_TOKENS, NEAP_INVALID_ARGUMENT,
             "%s: is no language model, which tells the next token: it cannot decode", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
@@ -413,6 +427,7 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                         .classes = o->classes ? o->classes : family->classes,
                         .length = o->length ? o->length : family->length,
                         .decode = o->decode,
+                        .window = o->window,
                         .smoothing = o->smoothing,
                         .dropout = o->dropout,
                         .source_length = o->source_length,

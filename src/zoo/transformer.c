@@ -24,6 +24,7 @@ struct stack {
   int64_t length;        /* of the sequences that it learns from */
   int64_t places;        /* that have an embedding */
   int64_t times;         /* that the graph has of them: all, or where it decodes one */
+  int64_t window;        /* of attention; 0: none */
   int64_t decode;        /* the most tokens that go before that one; 0: it does not decode */
   neap_tensor position;  /* [1]: how many do; where it decodes */
   neap_tensor key_count; /* [N]: one more, for attention */
@@ -58,6 +59,7 @@ static neap_tensor attend(const struct stack *s, neap_tensor qkv, const char *sc
     return neap_attention(s->b, qkv, -1, -1, -1,
                           (neap_attention_options){.key_heads = s->key_heads,
                                                    .causal = s->style->causal,
+                                                   .window = s->window,
                                                    .dropout = (float)s->dropout});
   const neap_tensor q = neap_slice(s->b, qkv, 2, 0, s->heads),
                     k = neap_slice(s->b, qkv, 2, s->heads, s->key_heads),
@@ -163,6 +165,7 @@ static neap_tensor build(neap_builder *b, const struct blueprint *p, int64_t lay
                           .length = p->length,
                           .places = p->places,
                           .times = times,
+                          .window = p->window,
                           .decode = p->decode,
                           .position = position,
                           .key_count = key_count,

@@ -9,10 +9,10 @@ enum { CLASSES = 40, BATCH = 4 };
 
 static const struct model_case {
   const char *name;
-  int64_t length;
+  int64_t length, window;
 } models[] = {
-    {"gpt-2x32x4", 19}, {"llama-2x32x4x2", 24},  {"bert-2x32x2", 17},
-    {"lstm-2x24", 140}, {"char-lstm-1x16", 130}, /* parts of 128 times */
+    {"gpt-2x32x4", 19, 0}, {"llama-2x32x4x2", 24, 7},  {"bert-2x32x2", 17, 0},
+    {"lstm-2x24", 140, 0}, {"char-lstm-1x16", 130, 0}, /* parts of 128 times */
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -33,6 +33,7 @@ static neap_graph *build(const struct model_case *m, int64_t batch) {
                                     .image = {10},
                                     .classes = CLASSES,
                                     .length = m->length,
+                                    .window = m->window,
                                     .dropout = 0.1f,
                                     .smoothing = 0.1f};
   ASSERT_OK(neap_model_build(m->name, &shape, &graph));

@@ -87,3 +87,9 @@ neap_status data_parse(struct data_set *set, const char *argument, const char *c
     }
   return NEAP_OK;
 }
+
+bool data_is_tokenizer(const char *name) {
+  static const char ending[] = ".json";
+  const size_t length = strlen(name), end = sizeof ending - 1;
+  return length > end && strcmp(name + length - end, ending) == 0;
+}

@@ -33,6 +33,9 @@ neap_status data_write_file(const char *path, int descriptor, const void *bytes,
 neap_status data_parse(struct data_set *set, const char *argument, const char *const *keys,
                        const char **const *values);
 
+/* Whether a tokenizer is named by its file. */
+bool data_is_tokenizer(const char *name);
+
 neap_status data_add_part(struct data_split *split, const struct data_part *part);
 
 bool data_file_exists(const char *path);

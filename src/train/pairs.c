@@ -1,7 +1,7 @@
-/* Parallel text as data: "parallel:DIR:de-en[,tokens=N]", from files of DIR whose names begin with "train"
- * and "val" and end with the languages. Both sides are made byte-pair codes of one vocabulary of N, learned
- * from the training part, which with the place of every pair is all that the process holds: the codes are in
- * a temporary file.
+/* Parallel text as data: "parallel:DIR:de-en[,tokens=N|FILE.json]", from files of DIR whose names begin with
+ * "train" and "val" and end with the languages. Both sides are made byte-pair codes of one vocabulary of N,
+ * learned from the training part, which with the place of every pair is all that the process holds: the codes
+ * are in a temporary file.
  *
  * Pairs stand in buckets by the longer of their two sides. A source ends with </s>, and where it ends before
  * its sequence -1 follows; a target begins with </s>, and its labels are what follows, </s> at the end. */
@@ -10,7 +10,7 @@
 
 #include "text/parallel_text.h"
 #include "text/token_file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_file.h"
 #include "train/data_source.h"
 
 static const int32_t usual_vocabulary = 10000;
@@ -156,8 +156,24 @@ static neap_status learn(struct data_set *set, const struct parallel_text *text,
   return status;
 }
 
+/* `tokens`: of the name; NULL: the usual number. */
+static neap_status make_tokenizer(struct data_set *set, const struct parallel_text *text,
+                                  const char *tokens) {
+  int64_t vocabulary = usual_vocabulary;
+  if (tokens != NULL && data_is_tokenizer(tokens)) return tokenizer_read(tokens, &set->tokenizer);
+  if (tokens != NULL) {
+    char *end;
+    vocabulary = strtoll(tokens, &end, 10);
+    RETURN_IF(end == tokens || *end != '\0' || vocabulary < BYTE_TOKENS + 1 || vocabulary > 1 << 20,
+              NEAP_INVALID_ARGUMENT,
+              "data set 'parallel': tokens=%s is neither a tokenizer's .json file nor a number from %d to %d",
+              tokens, BYTE_TOKENS + 1, 1 << 20);
+  }
+  return learn(set, text, vocabulary);
+}
+
 static neap_status open_pairs(struct data_set *set, const char *folder, const struct parallel_text *train,
-                              const struct parallel_text *test, int64_t vocabulary) {
+                              const struct parallel_text *test, const char *tokens) {
   struct pair_source none = {.file = {.descriptor = -1}},
                      *p = region_copy(&set->region, &none, 1, sizeof none);
   const size_t count = train->pairs.count + test->pairs.count;
@@ -167,8 +183,9 @@ static neap_status open_pairs(struct data_set *set, const char *folder, const st
   set->source = p;
   p->records = region_alloc(&set->region, count, sizeof *p->records);
   RETURN_IF_NULL(p->records);
-  TRY(learn(set, train, vocabulary));
-  TRY(tokenizer_add_special(set->tokenizer, "</s>", &p->end));
+  TRY(make_tokenizer(set, train, tokens));
+  p->end = tokenizer_special(set->tokenizer, "</s>");
+  if (p->end < 0) TRY(tokenizer_add_special(set->tokenizer, "</s>", &p->end));
   TRY(data_temporary_file(set, folder, &descriptor));
   p->file = (struct token_file){.path = folder, .descriptor = descriptor, .type = TOKEN_I32};
   TRY(write_pairs(set, train, descriptor, &p->file.count, p->records));
@@ -206,20 +223,12 @@ neap_status parallel_open(const char *argument, struct data_set *set) {
   static const char *const keys[] = {"", "tokens", NULL};
   const char *name = NULL, *tokens = NULL;
   char *folder, *source, *target;
-  int64_t vocabulary = usual_vocabulary;
   TRY(data_parse(set, argument, keys, (const char **const[]){&name, &tokens}));
   TRY(split_name(set, name, &folder, &source, &target));
-  if (tokens != NULL) {
-    char *end;
-    vocabulary = strtoll(tokens, &end, 10);
-    RETURN_IF(*end != '\0' || vocabulary < BYTE_TOKENS + 1 || vocabulary > 1 << 20, NEAP_INVALID_ARGUMENT,
-              "data set 'parallel:%s': tokens=%s is no number from %d to %d", argument, tokens,
-              BYTE_TOKENS + 1, 1 << 20);
-  }
   struct parallel_text train = {0}, test = {0};
   neap_status status = parallel_text_read(folder, "train", source, target, &train);
   if (status == NEAP_OK) status = parallel_text_read(folder, "val", source, target, &test);
-  if (status == NEAP_OK) status = open_pairs(set, folder, &train, &test, vocabulary);
+  if (status == NEAP_OK) status = open_pairs(set, folder, &train, &test, tokens);
   parallel_text_free(&train);
   parallel_text_free(&test);
   return status;

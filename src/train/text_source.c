@@ -1,4 +1,4 @@
-/* Text and ids of tokens as data: "text:FILE[,tokens=bytes|characters|N][,test=FILE]" and
+/* Text and ids of tokens as data: "text:FILE[,tokens=bytes|characters|N|FILE.json][,test=FILE]" and
  * "tokens:FILE[,type=u16|i32][,test=FILE]". Where no file is given to test with, the last tenth is kept for
  * it.
  *
@@ -10,7 +10,7 @@
 
 #include "text/text_file.h"
 #include "text/token_file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_file.h"
 #include "train/sequences.h"
 
 static const double training_share = 0.9;
@@ -66,15 +66,17 @@ static int64_t line_at(const struct text *text, size_t at) {
 static neap_status make_tokenizer(struct data_set *set, const struct words *words, const struct text *texts) {
   const char *kind = words->tokens != NULL ? words->tokens : "bytes";
   if (strcmp(kind, "bytes") == 0) return tokenizer_bytes(&set->tokenizer);
+  if (data_is_tokenizer(kind)) return tokenizer_read(kind, &set->tokenizer);
   if (strcmp(kind, "characters") == 0) return tokenizer_characters(texts, 2, &set->tokenizer);
   char *end;
   errno = 0;
   const long size = strtol(kind, &end, 10);
-  RETURN_IF(end == kind || *end != '\0' || errno != 0 || size < BYTE_TOKENS || size > 1 << 20,
-            NEAP_INVALID_ARGUMENT,
-            "data set 'text:%s': tokens=%s is none of bytes, characters and a number of byte-pair codes from "
-            "%d to %d",
-            words->file, kind, BYTE_TOKENS, 1 << 20);
+  RETURN_IF(
+      end == kind || *end != '\0' || errno != 0 || size < BYTE_TOKENS || size > 1 << 20,
+      NEAP_INVALID_ARGUMENT,
+      "data set 'text:%s': tokens=%s is none of bytes, characters, a tokenizer's .json file and a number "
+      "of byte-pair codes from %d to %d",
+      words->file, kind, BYTE_TOKENS, 1 << 20);
   return tokenizer_learn(texts, 1, (int32_t)size, &set->tokenizer);
 }
 

@@ -85,3 +85,10 @@ bad "as parallel:DIR:de-en" transformer-8 parallel:pairs
 bad "learns from images" wrn-10-1 text:text.txt
 bad "learns from sequences of tokens" gpt-1x16x2 "parallel:$folder:de-en"
 bad "tokens=many is none of" gpt-1x16x2 text:text.txt,tokens=many
+
+# A tokenizer that another run left; for the same text it is the same run.
+run=("$neap" train --model gpt-1x16x2 --batch 8 "${small[@]}" --steps 3 --json --data)
+expect 0 "${run[@]}" text:text.txt,tokens=290 --out first
+weights=$(field weights_sha256)
+expect 0 "${run[@]}" text:text.txt,tokens=first/tokenizer.json
+same "$(field weights_sha256)" "$weights" "a run with the tokenizer of another"

@@ -1,10 +1,10 @@
-/* paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS [measured]]
+/* paced MODEL BATCH CHANNELSxHEIGHTxWIDTH|LENGTH CLASSES BUDGET [THREADS [measured|bf16|f16]]
  *
- * Training steps of a model on random images, at the pace that standard input sets, so that programs can take
- * turns on one machine: prints "ready" when it is warm (after two steps); then, for each number n that it
- * reads, runs n steps and prints "done"; at the end of its input prints one JSON line and ends. `measured`:
- * costs are timed at the start, each distinct kernel by itself, and the line has their sum over the step,
- * `kernels_s`. */
+ * Training steps of a model on random images or sequences, at the pace that standard input sets, so that
+ * programs can take turns on one machine: prints "ready" when it is warm (after two steps); then, for each
+ * number n that it reads, runs n steps and prints "done"; at the end of its input prints one JSON line and
+ * ends. `measured`: costs are timed at the start, each distinct kernel by itself, and the line has their sum
+ * over the step, `kernels_s`. */
 #include <jansson.h>
 #include <omp.h>
 #include <stdio.h>
@@ -22,6 +22,7 @@ struct bench {
   neap_graph *graph;
   neap_session *session;
   neap_costs costs;
+  neap_dtype precision;
   uint64_t rss_before;
   double *seconds; /* [STEP_LIMIT] */
   int64_t steps;
@@ -45,21 +46,36 @@ static neap_status step(struct bench *b) {
   return status;
 }
 
+static uint32_t noise(uint32_t *state) { /* Marsaglia's xorshift: any will do */
+  *state ^= *state << 13, *state ^= *state >> 17, *state ^= *state << 5;
+  return *state;
+}
+
 static void fill_inputs(struct bench *b) {
-  const int64_t pixels = b->shape.batch * b->shape.image[0] * b->shape.image[1] * b->shape.image[2];
-  float *images = neap_session_input(b->session, "image");
-  int32_t *labels = neap_session_input(b->session, "label");
-  uint32_t state = 1; /* Marsaglia's xorshift: any noise will do */
-  for (int64_t i = 0; i < pixels; i++) {
-    state ^= state << 13, state ^= state >> 17, state ^= state << 5;
-    images[i] = (float)state / 1073741824.0f - 2.0f;
-  }
-  for (int64_t i = 0; i < b->shape.batch; i++) labels[i] = (int32_t)(i % b->shape.classes);
+  enum { VECTOR = 50 }; /* of the LSTM's inputs */
+  const int64_t pixels = b->shape.batch * b->shape.image[0] * b->shape.image[1] * b->shape.image[2],
+                tokens = b->shape.batch * b->shape.length;
+  float *images = neap_session_input(b->session, "image"),
+        *vectors = neap_session_input(b->session, "sequence");
+  int32_t *ids = neap_session_input(b->session, "tokens"), *labels = neap_session_input(b->session, "label");
+  uint32_t state = 1;
+  for (int64_t i = 0; images != NULL && i < pixels; i++)
+    images[i] = (float)noise(&state) / 1073741824.0f - 2.0f;
+  for (int64_t i = 0; vectors != NULL && i < tokens * VECTOR; i++)
+    vectors[i] = (float)noise(&state) / 1073741824.0f - 2.0f;
+  for (int64_t i = 0; ids != NULL && i < tokens; i++)
+    ids[i] = (int32_t)(noise(&state) % (uint32_t)b->shape.classes);
+  for (int64_t i = 0; i < (tokens > 0 ? tokens : b->shape.batch); i++)
+    labels[i] = (int32_t)(i % b->shape.classes);
 }
 
 static neap_status prepare(struct bench *b, int threads) {
-  neap_session_options options = {
-      .momentum = 0.9f, .weight_decay = 5e-4f, .seed = 1, .costs = b->costs, .threads = threads};
+  neap_session_options options = {.momentum = 0.9f,
+                                  .weight_decay = 5e-4f,
+                                  .seed = 1,
+                                  .costs = b->costs,
+                                  .threads = threads,
+                                  .precision = b->precision};
   neap_status status = neap_budget_parse(b->budget, &options.budget, &options.budget_fraction);
   if (status == NEAP_OK) status = neap_model_build(b->model, &b->shape, &b->graph);
   b->rss_before = process_bytes("VmRSS");
@@ -102,12 +118,16 @@ static json_t *result(struct bench *b, int threads) {
                                : json_pack("{s:n, s:n, s:o}", "median_s", "min_s", "steps_s", seconds);
   json_t *object = json_pack(
       "{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "program", "neap", "net",
-      b->model, "batch", (json_int_t)b->shape.batch, "dtype", "f32", "budget", b->budget, "threads", threads,
-      "params", (json_int_t)neap_graph_parameters(b->graph), "planner", m.planner, "budget_bytes",
-      (json_int_t)m.budget, "planned_peak_bytes", (json_int_t)m.planned_peak, "measured_peak_bytes",
-      (json_int_t)m.measured_peak, "keep_all_bytes", (json_int_t)m.keep_all, "planned_overhead",
-      m.cost / m.base_cost - 1, "rss_growth_bytes", (json_int_t)(process_bytes("VmHWM") - b->rss_before),
-      "kernels_s", b->costs == NEAP_COSTS_MEASURED ? json_real(m.cost) : json_null());
+      b->model, "batch", (json_int_t)b->shape.batch, "dtype",
+      b->precision == NEAP_F32    ? "f32"
+      : b->precision == NEAP_BF16 ? "bf16"
+                                  : "f16",
+      "budget", b->budget, "threads", threads, "params", (json_int_t)neap_graph_parameters(b->graph),
+      "planner", m.planner, "budget_bytes", (json_int_t)m.budget, "planned_peak_bytes",
+      (json_int_t)m.planned_peak, "measured_peak_bytes", (json_int_t)m.measured_peak, "keep_all_bytes",
+      (json_int_t)m.keep_all, "planned_overhead", m.cost / m.base_cost - 1, "rss_growth_bytes",
+      (json_int_t)(process_bytes("VmHWM") - b->rss_before), "kernels_s",
+      b->costs == NEAP_COSTS_MEASURED ? json_real(m.cost) : json_null());
   if (object != NULL) json_object_update(object, times);
   json_decref(times);
   return object;
@@ -115,19 +135,24 @@ static json_t *result(struct bench *b, int threads) {
 
 int main(int count, char **arguments) {
   struct bench b = {.seconds = calloc(STEP_LIMIT, sizeof *b.seconds)};
-  long long channels, height, width;
-  if (count < 6 || b.seconds == NULL ||
-      sscanf(arguments[3], "%lldx%lldx%lld", &channels, &height, &width) != 3) {
-    fputs("usage: paced MODEL BATCH CHANNELSxHEIGHTxWIDTH CLASSES BUDGET [THREADS [measured]]\n", stderr);
+  long long image[3] = {0};
+  const int numbers = count < 6 ? 0 : sscanf(arguments[3], "%lldx%lldx%lld", &image[0], &image[1], &image[2]);
+  if ((numbers != 1 && numbers != 3) || b.seconds == NULL) {
+    fputs("usage: paced MODEL BATCH CHANNELSxHEIGHTxWIDTH|LENGTH CLASSES BUDGET [THREADS "
+          "[measured|bf16|f16]]\n",
+          stderr);
     free(b.seconds);
     return 2;
   }
   b.model = arguments[1];
   b.budget = arguments[5];
   b.shape = (neap_model_options){.batch = strtoll(arguments[2], NULL, 10),
-                                 .image = {channels, height, width},
                                  .classes = strtoll(arguments[4], NULL, 10)};
-  b.costs = count > 7 && strcmp(arguments[7], "measured") == 0 ? NEAP_COSTS_MEASURED : NEAP_COSTS_ROOFLINE;
+  if (numbers == 1) b.shape.length = image[0];
+  for (int i = 0; numbers == 3 && i < 3; i++) b.shape.image[i] = image[i];
+  const char *how = count > 7 ? arguments[7] : "";
+  b.costs = strcmp(how, "measured") == 0 ? NEAP_COSTS_MEASURED : NEAP_COSTS_ROOFLINE;
+  b.precision = strcmp(how, "bf16") == 0 ? NEAP_BF16 : strcmp(how, "f16") == 0 ? NEAP_F16 : NEAP_F32;
   const int threads = count > 6 ? atoi(arguments[6]) : omp_get_num_procs();
   neap_status status = prepare(&b, threads);
   if (status == NEAP_OK) status = answer_paces(&b);

@@ -69,18 +69,8 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 
 /* ---- While it runs ---- */
 
-/* Whether the labels are tokens. */
-static bool learns_text(const struct train_settings *s) {
-  static const char *const sets[] = {"text:", "tokens:", "parallel:"};
-  for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-    if (strncmp(s->data, sets[i], strlen(sets[i])) == 0) return true;
-  return false;
-}
-
-/* What a batch has. */
-static const char *records_of(const struct train_settings *s) {
-  return learns_text(s) ? "sequences" : "images";
-}
+/* Whether a batch has sequences, whose labels are tokens or as many classes. */
+static bool of_sequences(const char *records) { return records != NULL && strcmp(records, "images") != 0; }
 
 /* ", loss 1.2, perplexity 3.3, 1.7 bits a byte" */
 static int put_loss(char *text, size_t size, double loss, double bits_per_byte) {
@@ -98,11 +88,11 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
       r->loss_sum / steps, 100 * r->accuracy_sum / steps);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   char loss[96];
-  if (p->test_loss >= 0 && learns_text(r->settings)) {
+  if (p->test_loss >= 0 && of_sequences(p->records)) {
     put_loss(loss, sizeof loss, p->test_loss, p->bits_per_byte);
     PUT(", %s", loss);
   }
-  PUT("  %.0f %s/s", p->images_per_second, records_of(r->settings));
+  PUT("  %.0f %s/s", p->images_per_second, p->records);
   if (p->step < p->steps) PUT("  %s left", duration_text(p->seconds_left).text);
   PUT("  %s of %s", bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
 #undef PUT
@@ -190,11 +180,11 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   fprintf(f, " in %s", duration_text(result->seconds).text);
   if (result->step_seconds_median > 0)
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
-            (double)result->batch / result->step_seconds_median, records_of(r->settings));
+            (double)result->batch / result->step_seconds_median, result->records);
   fprintf(f, "\nresult        the epoch's mean loss %.4f, accuracy %.2f %%", result->loss,
           100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
-  if (result->test_loss >= 0 && learns_text(r->settings)) {
+  if (result->test_loss >= 0 && of_sequences(result->records)) {
     char loss[96];
     put_loss(loss, sizeof loss, result->test_loss, result->bits_per_byte);
     fprintf(f, "\ntest text     %s", loss);

@@ -361,6 +361,7 @@ typedef enum neap_schedule_kind {
 } neap_schedule_kind;
 
 typedef struct neap_train_progress {
+  const char *records;                /* what a batch has: "images", "sequences" or "pairs"; a constant */
   int64_t epoch, epochs, step, steps; /* epochs 0 when `steps` was given; the step just done, from 1 */
   double loss, accuracy;              /* of this step, in [0, 1] */
   double learning_rate, seconds;      /* of this step */
@@ -419,6 +420,7 @@ typedef struct neap_process {
 } neap_process;
 
 typedef struct neap_train_result {
+  const char *records;                /* as in neap_train_progress; NULL: the data were not opened */
   char combination[48], precision[8]; /* of techniques, "none"; "f32" */
   int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */

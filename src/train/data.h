@@ -90,6 +90,11 @@ static inline int data_label(const struct data_part *part, int64_t i) {
   return part->wide_labels ? part->labels[2 * i] | part->labels[2 * i + 1] << 8 : part->labels[i];
 }
 
+/* What a batch has, for who is told. */
+static inline const char *data_records(const struct data_set *set) {
+  return set->kind == MODEL_PAIRS ? "pairs" : set->length > 0 ? "sequences" : "images";
+}
+
 /* The model's input that a batch fills. */
 static inline const char *data_input_name(const struct data_set *set) {
   return set->kind == MODEL_IMAGES ? "image" : set->kind == MODEL_VECTORS ? "sequence" : "tokens";

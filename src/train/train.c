@@ -129,7 +129,8 @@ static neap_status warm_up(struct training *t) {
 }
 
 static neap_status run_steps(struct training *t, neap_train_result *result) {
-  neap_train_progress progress = {.epoch = t->state.epoch + 1,
+  neap_train_progress progress = {.records = data_records(&t->data),
+                                  .epoch = t->state.epoch + 1,
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,
                                   .test_accuracy = -1,
@@ -183,6 +184,7 @@ static double median_seconds(struct training *t) {
 }
 
 static neap_status fill_result(struct training *t, neap_train_result *result) {
+  result->records = t->data.name != NULL ? data_records(&t->data) : NULL;
   result->batch = t->batch;
   result->micro_batches = t->micro_batches;
   memcpy(result->combination, t->combination, sizeof result->combination);

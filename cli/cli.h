@@ -83,11 +83,11 @@ neap_status no_memory(void);
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_evaluate, run_predict, run_generate, run_plan, run_curve, run_show, run_check,
-    run_graph, run_layout, run_models, run_planners, run_operators;
+verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve, run_show,
+    run_check, run_graph, run_layout, run_models, run_planners, run_operators;
 extern const struct option train_options[], evaluate_options[], predict_options[], generate_options[],
-    plan_options[], curve_options[], show_options[], check_options[], graph_options[], layout_options[],
-    table_options[];
+    translate_options[], plan_options[], curve_options[], show_options[], check_options[], graph_options[],
+    layout_options[], table_options[];
 
 /* ---- What is printed (format.c) ---- */
 

@@ -1,7 +1,5 @@
 /* neap evaluate */
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "train_settings.h"
 

@@ -344,6 +344,12 @@ int read_train_settings(const struct verb *verb, int count, char **arguments, st
   return result == EXIT_DONE ? complete_settings(verb, &a->settings, a->texts) : result;
 }
 
+static bool train_has(const char *name) {
+  for (int i = 0; train_options[i].name != NULL; i++)
+    if (strcmp(train_options[i].name, name) == 0) return true;
+  return false;
+}
+
 /* As it is given to `neap train --resume FOLDER`. */
 int read_run_settings(const struct verb *verb, const char *folder, const char *const *texts,
                       struct train_arguments *run) {
@@ -354,8 +360,9 @@ int read_run_settings(const struct verb *verb, const char *folder, const char *c
   bool whole = asprintf(&list[count], "--resume=%s", folder) >= 0;
   if (whole) count++;
   for (int i = 0; whole && texts != NULL && verb->options[i].name != NULL; i++) {
-    if (texts[i] == NULL || verb->options[i].kind == OPTION_SWITCH) continue;
-    whole = asprintf(&list[count], "%s=%s", verb->options[i].name, texts[i]) >= 0;
+    const struct option *option = &verb->options[i];
+    if (texts[i] == NULL || option->kind == OPTION_SWITCH || !train_has(option->name)) continue;
+    whole = asprintf(&list[count], "%s=%s", option->name, texts[i]) >= 0;
     if (whole) count++;
   }
   if (whole)

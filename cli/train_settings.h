@@ -10,8 +10,8 @@ struct train_settings {
   const char *model, *data, *initial, *out, *resume, *metrics, *planner, *plan, *save_plan, *allow,
       *sparse_layers;
   struct budget budget, process_budget;
-  int64_t batch, micro_batch, image[3], classes, length, window, warmup_steps, steps, epochs, seed, checkpoint_steps,
-      rewire_every;
+  int64_t batch, micro_batch, image[3], classes, length, window, warmup_steps, steps, epochs, seed,
+      checkpoint_steps, rewire_every;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, dropout, time_limit, loss_scale, sparse;
   int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision,
@@ -34,8 +34,8 @@ struct train_arguments {
 int read_train_settings(const struct verb *verb, int count, char **arguments, struct train_arguments *given);
 
 /* The same of the run whose checkpoint is in a folder, for a verb that goes on from it: what was given to the
- * verb's options counts before the run's of the same name. texts: by row of the verb's options; NULL: nothing
- * was given. */
+ * verb's options that `neap train` has, too, counts before the run's. texts: by row of the verb's options;
+ * NULL: nothing was given. */
 int read_run_settings(const struct verb *verb, const char *folder, const char *const *texts,
                       struct train_arguments *run);
 void free_train_settings(struct train_arguments *given);

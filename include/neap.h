@@ -509,6 +509,50 @@ typedef struct neap_generate_result {
  * the same text. NEAP_BAD_FORMAT: the prompt has a character that the tokenizer does not know; the message
  * names its line and column. */
 neap_status neap_generate(const neap_generate_options *options, neap_generate_result *result);
+/* What to translate with, by beam search. Zeroed but for model, checkpoint, beam and line it is usable. */
+enum { NEAP_MAX_BEAM = 256 };
+typedef struct neap_translate_options {
+  const char *model;      /* of pairs of sequences, as it was trained: "transformer-64" */
+  const char *checkpoint; /* the folder that training wrote */
+  const char *weights;    /* a file of safetensors in place of the checkpoint's; NULL: those */
+  const char *data;       /* learned from where the folder has no tokenizer.json; NULL: it must have one */
+  neap_model_options
+      shape; /* batch: lines together, 0: by their length; fewer where the budget has no room */
+  neap_session_options session;        /* budget, threads, backend, precision; the rest does not matter */
+  int32_t beam;                        /* hypotheses, 1 to NEAP_MAX_BEAM */
+  double length_penalty;               /* scores are divided by tokens^this; 0: they are not */
+  double length_factor, length_offset; /* the longest translation in tokens, </s> not counted: factor x tokens
+                                          of the source with </s> + offset */
+  /* Takes the translations, in the order of the lines, when all are there: UTF-8 without ends of lines, which
+   * is borrowed, and the score: natural logarithms of probabilities. Not 0: NEAP_INTERRUPTED. */
+  int (*line)(void *context, size_t index, const char *text, double score);
+  void *context;
+} neap_translate_options;
+
+typedef struct neap_translate_result {
+  int64_t tokens, steps;    /* of the translations, with </s>; how often the model was run */
+  neap_memory memory;       /* of the session that took most; what is outside: lines and one step's logits */
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do for a line at a time */
+} neap_translate_result;
+
+/* Translates lines [count] of UTF-8; of blank ones the translation is empty. What stands beside a line does
+ * not matter, nor what budget there is as long as as many lines fit together. NEAP_DIVERGED: a line has no
+ * translation, since the model's numbers are not finite. */
+neap_status neap_translate(const neap_translate_options *options, const char *const *lines, size_t count,
+                           neap_translate_result *result);
+
+/* BLEU of a corpus (Papineni et al. 2002) as sacreBLEU counts it (Post 2018): one reference for each line,
+ * case kept, smoothing "exp". 13A: punctuation apart, for text as it is written. NONE: words are what white
+ * space separates, for text that is tokenized. */
+typedef enum neap_bleu_tokenization { NEAP_BLEU_13A, NEAP_BLEU_NONE } neap_bleu_tokenization;
+typedef struct neap_bleu {
+  double score, precisions[4];                 /* 0 to 100; of one to four words */
+  double brevity;                              /* the penalty, a factor of 0 to 1 */
+  int64_t hypothesis_length, reference_length; /* words */
+} neap_bleu;
+/* NEAP_INVALID_ARGUMENT: there are no lines. NEAP_BAD_FORMAT: one is not UTF-8. */
+neap_status neap_bleu_score(const char *const *hypotheses, const char *const *references, size_t count,
+                            neap_bleu_tokenization tokenization, neap_bleu *result);
 
 /* The text kept with a checkpoint (neap_train_options.command), or NULL; the caller frees it. */
 neap_status neap_checkpoint_command(const char *folder, char **text);

@@ -175,3 +175,16 @@ neap_status bleu_corpus(const char *const *hypotheses, const char *const *refere
   *out = bleu;
   return NEAP_OK;
 }
+
+neap_status neap_bleu_score(const char *const *hypotheses, const char *const *references, size_t count,
+                            neap_bleu_tokenization tokenization, neap_bleu *out) {
+  struct bleu bleu;
+  TRY(bleu_corpus(hypotheses, references, count, tokenization == NEAP_BLEU_NONE ? BLEU_NONE : BLEU_13A,
+                  &bleu));
+  *out = (neap_bleu){.score = bleu.score,
+                     .brevity = bleu.brevity,
+                     .hypothesis_length = bleu.hypothesis_length,
+                     .reference_length = bleu.reference_length};
+  memcpy(out->precisions, bleu.precisions, sizeof out->precisions);
+  return NEAP_OK;
+}

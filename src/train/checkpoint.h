@@ -27,6 +27,8 @@
 #include "base/status.h"
 
 struct tokenizer;
+/* Beside it, where the data are text: text/tokenizer_file.h. */
+#define CHECKPOINT_TOKENIZER "tokenizer.json"
 
 struct checkpoint {
   int64_t epoch, step;   /* whole epochs, and steps in all, that are done */

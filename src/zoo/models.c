@@ -401,8 +401,8 @@ static neap_status build(const char *name, const struct family *family, const st
   return status;
 }
 
-neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph) {
-  const neap_model_options none = {0}, *o = options != NULL ? options : &none;
+static neap_status build_model(const char *name, const neap_model_options *o, int64_t beams,
+                               neap_graph **graph) {
   const struct family *family;
   int64_t numbers[4] = {0};
   TRY(find_family(name, numbers, &family));
@@ -431,6 +431,7 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                         .smoothing = o->smoothing,
                         .dropout = o->dropout,
                         .source_length = o->source_length,
+                        .beams = beams,
                         .batch_norm = strstr(family->pattern, "-bn") != NULL};
   memcpy(p.numbers, numbers, sizeof p.numbers);
   if (p.source_length == 0) p.source_length = p.length;
@@ -440,4 +441,14 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
             (long long)p.decode);
   if (family->check != NULL) TRY(family->check(&p));
   return build(name, family, &p, graph);
+}
+
+neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph) {
+  const neap_model_options none = {0};
+  return build_model(name, options != NULL ? options : &none, 0, graph);
+}
+
+neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+                                neap_graph **graph) {
+  return build_model(name, options, beams, graph);
 }

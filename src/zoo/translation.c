@@ -26,6 +26,7 @@ struct pair {
   neap_builder *b;
   const struct style *style;
   int64_t batch, source, target, width;
+  int64_t beams;       /* targets of each source; in training 1 */
   neap_tensor lengths; /* of the source */
   double dropout;      /* of what is added to the sum */
   double weights;      /* of attention's weights and of kernels */
@@ -76,11 +77,11 @@ static neap_tensor add_norm(const struct side *s, neap_tensor x, neap_tensor y) 
 
 /* [N, length, width] as heads, and back. */
 static neap_tensor heads_of(const struct side *s, neap_tensor x, int64_t length, int64_t heads) {
-  const int64_t dims[] = {s->pair->batch, length, heads, s->pair->width / HEADS};
+  const int64_t dims[] = {-1, length, heads, s->pair->width / HEADS};
   return neap_reshape(s->pair->b, x, 4, dims);
 }
 static neap_tensor whole(const struct side *s, neap_tensor x) {
-  return neap_reshape(s->pair->b, x, 3, (int64_t[]){s->pair->batch, s->length, s->pair->width});
+  return neap_reshape(s->pair->b, x, 3, (int64_t[]){-1, s->length, s->pair->width});
 }
 
 static neap_tensor attention(const struct side *s, neap_tensor x, const char *scope) {
@@ -93,11 +94,13 @@ static neap_tensor attention(const struct side *s, neap_tensor x, const char *sc
   return square(s, whole(s, y), scope, "projection");
 }
 
-/* Of a word in the decoder to the words of the source. */
+/* Of a word in the decoder to the words of the source, which all targets of a source share as if they were
+ * one: no word of theirs looks at another here. */
 static neap_tensor cross_attention(const struct side *s, neap_tensor x, const char *scope) {
   const struct pair *p = s->pair;
   const int64_t width = p->width, fans = 4 * width;
-  const neap_tensor q = heads_of(s, linear(s, x, scope, "query", width, fans, true), s->length, HEADS),
+  const neap_tensor q = heads_of(s, linear(s, x, scope, "query", width, fans, true), p->beams * s->length,
+                                 HEADS),
                     k = heads_of(s, linear(s, s->memory, scope, "key", width, fans, true), p->source, HEADS),
                     v = heads_of(s, linear(s, s->memory, scope, "value", width, fans, true), p->source,
                                  HEADS),
@@ -114,7 +117,7 @@ static neap_tensor kernels(const struct side *s, neap_tensor x, const char *scop
   if (p->style->mixing == DYNAMIC) {
     /* 6 / (6 width): the bound of a linear layer that is left as it is made. */
     w = linear(s, x, scope, "kernels", HEADS * taps, 6 * p->width, false);
-    w = neap_reshape(p->b, w, 4, (int64_t[]){p->batch, s->length, HEADS, taps});
+    w = neap_reshape(p->b, w, 4, (int64_t[]){-1, s->length, HEADS, taps});
   } else {
     sequence_name(name, scope, "kernels.weight");
     w = uniform(s, name, HEADS, taps, taps + HEADS * taps);
@@ -164,6 +167,15 @@ static neap_tensor embed(const struct side *s, neap_tensor table, neap_tensor to
   return sequence_dropout(p->b, neap_add(p->b, words, positions), p->dropout);
 }
 
+/* The logits behind the rows of x that are asked about; there is no loss. */
+static neap_tensor next_logits(const struct pair *p, neap_tensor x, neap_tensor table) {
+  const int64_t rows = p->batch * p->beams;
+  const neap_tensor row = neap_input(p->b, "row", NEAP_I32, 1, &rows),
+                    all = neap_reshape(p->b, x, 2, (int64_t[]){-1, p->width});
+  neap_output(p->b, "logits", neap_linear_with(p->b, neap_gather(p->b, all, row), table, -1));
+  return -1;
+}
+
 static neap_tensor build(neap_builder *b, const struct blueprint *p, const struct style *style) {
   const int64_t width = p->numbers[0] > 0 ? p->numbers[0] : usual_width, batch = p->batch;
   /* Wu et al. 2019: 0.3, and 0.1 for weights; the Transformer has none for weights. */
@@ -173,10 +185,12 @@ static neap_tensor build(neap_builder *b, const struct blueprint *p, const struc
                       .source = p->source_length,
                       .target = p->length,
                       .width = width,
+                      .beams = p->beams > 0 ? p->beams : 1,
                       .dropout = p->dropout,
                       .weights = style->mixing == ATTENTION ? 0 : p->dropout / 3};
   const neap_tensor source = neap_input(b, "source", NEAP_I32, 2, (int64_t[]){batch, pair.source}),
-                    tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){batch, pair.target}),
+                    tokens =
+                        neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){batch * pair.beams, pair.target}),
                     table = sequence_parameter(b, "token", "weight", 2, (int64_t[]){p->classes, width},
                                                1 / sqrt((double)width));
   pair.lengths = neap_sequence_lengths(b, source);
@@ -185,7 +199,7 @@ static neap_tensor build(neap_builder *b, const struct blueprint *p, const struc
   decoder.memory = add_layers(&encoder, embed(&encoder, table, source));
   neap_scope(b, NULL);
   const neap_tensor x = add_layers(&decoder, embed(&decoder, table, tokens));
-  return sequence_loss(b, x, table, -1, p->smoothing);
+  return p->beams > 0 ? next_logits(&pair, x, table) : sequence_loss(b, x, table, -1, p->smoothing);
 }
 
 neap_status check_translation(const struct blueprint *p) {

@@ -23,6 +23,7 @@ struct blueprint {
   int64_t decode;           /* above 0: one token a run, after so many at most; there is no loss then */
   int64_t window;           /* of attention; 0: none */
   float smoothing, dropout; /* of sequences' networks */
+  int64_t beams;            /* of pairs: see model_build_decoder; 0: a loss */
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
 };
@@ -65,6 +66,12 @@ neap_status model_usual(const char *name, neap_model_options *usual, enum model_
 /* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
  * 0: any number. */
 neap_status model_places(const char *name, int64_t length, int64_t *places);
+/* The network of a model of pairs, and of no other, that tells how a translation goes on, with the parameters
+ * of the model: of each "source" [N, S] it takes `beams` beginnings, "tokens" [N beams, T], and which of the
+ * rows of all N beams T tokens are asked about, "row" [N beams]. Its output "logits" [N beams, classes] is of
+ * the tokens behind those. */
+neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+                                neap_graph **graph);
 
 /* "stage2.block3" */
 void name_block(neap_builder *b, int64_t stage, int64_t block);

@@ -3,7 +3,7 @@ source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" --help
 expect 0 "$neap" --version
-verbs="train evaluate predict generate plan curve show check graph layout models planners ops"
+verbs="train evaluate predict generate translate plan curve show check graph layout models planners ops"
 for verb in $verbs; do
   expect 0 "$neap" "$verb" --help
   grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"
@@ -82,6 +82,9 @@ wrong "graph file" plan --budget max
 wrong "g.json" plan --model wrn-10-1 g.json
 wrong "folder" evaluate
 wrong "there is no use" evaluate one other
+wrong "folder" translate
+wrong "there is no use" translate one other
+wrong "--beam 0" translate one --beam 0
 wrong "plan file" check g.json
 wrong "there is no use" check g.json p.json more.json
 wrong "-o" graph --model wrn-10-1

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "session_help.h"
+#include "zoo/zoo.h"
 
 enum {
   PAIRS = 3,
@@ -388,6 +389,55 @@ static void check_model(struct model *m) {
   for (int b = 0; b < BACKENDS; b++) neap_session_free(sessions[b]);
 }
 
+/* The logits [PAIRS, TARGET, WORDS] of the targets that follow those of the batch, `shift` pairs on. */
+static float *training_logits(neap_session *s, int shift) {
+  int32_t *tokens = neap_session_input(s, "tokens");
+  float *logits = malloc(PAIRS * TARGET * WORDS * sizeof *logits);
+  assert_non_null(logits);
+  for (int n = 0; n < PAIRS; n++)
+    memcpy(tokens + n * TARGET, batch.tokens[(n + shift) % PAIRS], sizeof batch.tokens[0]);
+  ASSERT_OK(neap_session_predict(s));
+  ASSERT_OK(neap_session_output(s, "logits", NULL, logits));
+  return logits;
+}
+
+enum { BEAMS = 3 };
+
+static neap_session *open_decoder(const struct model *m, neap_backend backend, const char *weights) {
+  const neap_model_options shape = {
+      .batch = PAIRS, .classes = WORDS, .length = TARGET, .source_length = SOURCE};
+  const neap_session_options options = {
+      .budget = NEAP_BUDGET_MAX, .backend = backend, .threads = 1, .predict = true};
+  neap_graph *graph;
+  neap_session *s;
+  ASSERT_OK(model_build_decoder(m->name, &shape, BEAMS, &graph));
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  ASSERT_OK(neap_session_load(s, weights));
+  neap_graph_free(graph);
+  return s;
+}
+
+/* Asks about time t of all beams; what stands behind it does not matter. */
+static void compare_decoder(const struct model *m, neap_session *decoder, float *const expected[BEAMS], int t,
+                            double tolerance) {
+  float logits[PAIRS * BEAMS * WORDS];
+  int32_t *tokens = neap_session_input(decoder, "tokens"), *rows = neap_session_input(decoder, "row");
+  for (int i = 0; i < PAIRS * BEAMS; i++) {
+    const int32_t *target = batch.tokens[(i / BEAMS + i % BEAMS) % PAIRS];
+    rows[i] = i * TARGET + t;
+    for (int k = 0; k < TARGET; k++) tokens[i * TARGET + k] = k <= t ? target[k] : -1;
+  }
+  ASSERT_OK(neap_session_predict(decoder));
+  ASSERT_OK(neap_session_output(decoder, "logits", NULL, logits));
+  for (int i = 0; i < PAIRS * BEAMS; i++)
+    for (int w = 0; w < WORDS; w++) {
+      const double wanted = (double)expected[i % BEAMS][(i / BEAMS * TARGET + t) * WORDS + w],
+                   is = (double)logits[i * WORDS + w];
+      if (!(fabs(is - wanted) <= tolerance))
+        fail_msg("%s: target %d, time %d, word %d: %.9g, not %.9g", m->name, i, t, w, is, wanted);
+    }
+}
+
 static struct model models[] = {
     {.name = "transformer-8", .layers = {6, 6}},
     {.name = "lightconv-8", .layers = {7, 6}, .taps = {{3, 7, 15, 31, 31, 31, 31}, {3, 7, 15, 31, 31, 31}}},
@@ -397,12 +447,36 @@ static struct model models[] = {
      .dynamic = true}};
 enum { MODELS = sizeof models / sizeof *models };
 
+/* What decodes gives the logits that training has, for several targets of a source. */
+static void test_decoder(void **state) {
+  static const char file[] = "test_translation.safetensors";
+  (void)state;
+  for (int i = 0; i < 2 * MODELS; i++) {
+    struct model *m = &models[i / 2];
+    const neap_backend backend = backends[i % 2].backend;
+    float *expected[BEAMS];
+    neap_session *training = open_model(m, backend);
+    fill_parameters(m, training);
+    ASSERT_OK(neap_session_save(training, file));
+    neap_session *decoder = open_decoder(m, backend, file);
+    memcpy(neap_session_input(decoder, "source"), neap_session_input(training, "source"),
+           sizeof batch.source);
+    for (int k = 0; k < BEAMS; k++) expected[k] = training_logits(training, k);
+    for (int t = 0; t < TARGET; t++) compare_decoder(m, decoder, expected, t, backends[i % 2].precision);
+    for (int k = 0; k < BEAMS; k++) free(expected[k]);
+    neap_session_free(training);
+    neap_session_free(decoder);
+    free_parameters(m);
+  }
+  remove(file);
+}
+
 static void test_beside_formulas(void **state) {
   (void)state;
   for (int i = 0; i < MODELS; i++) check_model(&models[i]);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside_formulas)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoder), cmocka_unit_test(test_beside_formulas)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,248 @@
+/* neap translate */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_settings.h"
+
+struct settings {
+  const char *input, *reference, *output, *data;
+  struct budget budget;
+  int64_t lines;
+  double penalty, factor, offset;
+  int beam, tokenize, threads;
+  bool json;
+};
+
+#define OPTION(name, value, help, kind, field, least)                                                        \
+  { name, value, help, kind, offsetof(struct settings, field), least, 0 }
+const struct option translate_options[] = {
+    OPTION("--input", "FILE", "lines of text (standard input)", OPTION_TEXT, input, 0),
+    OPTION("--reference", "FILE", "their translations, for BLEU", OPTION_TEXT, reference, 0),
+    OPTION("--tokenize", "13a|none",
+           "of BLEU: punctuation apart, or words as white space separates them (13a)", OPTION_WORD, tokenize,
+           0),
+    OPTION("--output", "FILE", "where the translations go (standard output)", OPTION_TEXT, output, 0),
+    OPTION("--beam", "N", "hypotheses of a line (4)", OPTION_INT, beam, 1),
+    OPTION("--length-penalty", "X", "scores are divided by tokens^X (1)", OPTION_NUMBER, penalty, 0),
+    OPTION("--length-factor", "X", "a translation has at most X tokens for each of its source (1.2)",
+           OPTION_NUMBER, factor, 0),
+    OPTION("--length-offset", "X", "and so many more (10)", OPTION_NUMBER, offset, 0),
+    OPTION("--lines", "N", "together (by their length; fewer where the budget has no room)", OPTION_INTEGER,
+           lines, 1),
+    OPTION("--data", "SET", "learned from, where the folder has no tokenizer.json (the run's)", OPTION_TEXT,
+           data, 0),
+    OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
+           0),
+    OPTION("--threads", "N", "that it runs on (the run's)", OPTION_INT, threads, 1),
+    OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
+    {0},
+};
+
+enum { TRANSLATE_OPTIONS = sizeof translate_options / sizeof *translate_options };
+
+/* ---- Lines ---- */
+
+struct lines {
+  char **list;
+  size_t count, capacity;
+};
+
+static void free_lines(struct lines *lines) {
+  for (size_t i = 0; i < lines->count; i++) free(lines->list[i]);
+  free(lines->list);
+  *lines = (struct lines){0};
+}
+
+static bool add_line(struct lines *lines, const char *text) {
+  if (lines->count == lines->capacity) {
+    const size_t capacity = 2 * lines->capacity + 64;
+    char **list = reallocarray(lines->list, capacity, sizeof *list);
+    if (list == NULL) return false;
+    lines->list = list;
+    lines->capacity = capacity;
+  }
+  lines->list[lines->count] = strdup(text);
+  return lines->list[lines->count] != NULL && ++lines->count > 0;
+}
+
+/* Without their ends, LF or CR LF. An exit status, after a message. */
+static int add_lines(const struct verb *verb, FILE *file, const char *name, struct lines *lines) {
+  char *text = NULL;
+  size_t size = 0;
+  ssize_t length;
+  int result = EXIT_DONE;
+  while (result == EXIT_DONE && (length = getline(&text, &size, file)) >= 0) {
+    if (strlen(text) != (size_t)length) {
+      fprintf(stderr, "neap: %s: line %zu: has a byte 0, and is no text\n", name, lines->count + 1);
+      result = EXIT_FAILED;
+    }
+    if (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
+    if (length > 0 && text[length - 1] == '\r') text[--length] = '\0';
+    if (result == EXIT_DONE && !add_line(lines, text)) result = report_failure(verb, no_memory());
+  }
+  if (result == EXIT_DONE && !feof(file)) {
+    fprintf(stderr, "neap: %s: cannot be read: %m\n", name);
+    result = EXIT_FAILED;
+  }
+  free(text);
+  return result;
+}
+
+/* `path` NULL: standard input. */
+static int read_lines(const struct verb *verb, const char *path, struct lines *lines) {
+  FILE *file = path != NULL ? fopen(path, "re") : stdin;
+  if (file == NULL) {
+    fprintf(stderr, "neap: %s: cannot be read: %m\n", path);
+    return EXIT_FAILED;
+  }
+  const int result = add_lines(verb, file, path != NULL ? path : "standard input", lines);
+  if (path != NULL) fclose(file);
+  return result;
+}
+
+static int read_texts(const struct verb *verb, const struct settings *s, struct lines *input,
+                      struct lines *references) {
+  int result = read_lines(verb, s->input, input);
+  if (s->reference == NULL || result != EXIT_DONE) return result;
+  result = read_lines(verb, s->reference, references);
+  if (result == EXIT_DONE && input->count != references->count)
+    return report_usage(verb,
+                        "--reference %s: has %zu lines, but there are %zu to translate; give one for each",
+                        s->reference, references->count, input->count);
+  if (result == EXIT_DONE && input->count == 0)
+    return report_usage(verb, "--reference %s: there are no lines, and no BLEU of none", s->reference);
+  return result;
+}
+
+/* ---- The translation ---- */
+
+/* As the library's callback: not 0 stops, where memory is out. */
+static int take_line(void *context, size_t index, const char *text, double score) {
+  (void)index;
+  (void)score;
+  return !add_line(context, text);
+}
+
+static int translate(const struct verb *verb, const char *folder, const struct settings *s,
+                     const struct train_settings *run, const struct lines *input, struct lines *output,
+                     neap_translate_result *result) {
+  const neap_train_options as_trained = train_library_options(run);
+  neap_translate_options options = {.model = as_trained.model,
+                                    .checkpoint = folder,
+                                    .data = as_trained.data,
+                                    .shape = as_trained.shape,
+                                    .session = {.budget = s->budget.bytes,
+                                                .budget_fraction = s->budget.fraction,
+                                                .backend = as_trained.session.backend,
+                                                .threads = run->threads},
+                                    .beam = s->beam,
+                                    .length_penalty = s->penalty,
+                                    .length_factor = s->factor,
+                                    .length_offset = s->offset,
+                                    .line = take_line,
+                                    .context = output};
+  options.shape.batch = s->lines;
+  const neap_status status = neap_translate(&options, (const char *const *)input->list, input->count, result);
+  if (status == NEAP_OVER_BUDGET && result->smallest_budget > 0)
+    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
+            (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
+  if (status == NEAP_INTERRUPTED) return report_failure(verb, no_memory());
+  return status != NEAP_OK ? report_failure(verb, status) : EXIT_DONE;
+}
+
+/* ---- What is told ---- */
+
+static int write_lines(const struct verb *verb, const char *path, const struct lines *lines) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  for (size_t i = 0; file != NULL && i < lines->count; i++) fprintf(file, "%s\n", lines->list[i]);
+  const bool bad = file == NULL || ferror(file) != 0;
+  const bool whole = (file == NULL || fclose(file) == 0) && !bad;
+  const int result = !whole         ? report_failure(verb, no_memory())
+                     : path != NULL ? write_text_file(path, text, size)
+                                    : EXIT_DONE;
+  if (whole && path == NULL) fwrite(text, 1, size, stdout);
+  free(text);
+  return result;
+}
+
+static json_t *lines_json(const struct lines *lines) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < lines->count; i++) json_array_append_new(list, json_string(lines->list[i]));
+  return list;
+}
+
+static json_t *bleu_json(const neap_bleu *b) {
+  return json_pack("{s:f, s:[f, f, f, f], s:f, s:I, s:I}", "score", b->score, "precisions", b->precisions[0],
+                   b->precisions[1], b->precisions[2], b->precisions[3], "brevity_penalty", b->brevity,
+                   "hypothesis_length", (json_int_t)b->hypothesis_length, "reference_length",
+                   (json_int_t)b->reference_length);
+}
+
+static json_t *result_json(const struct settings *s, const struct train_settings *run,
+                           const struct lines *output, const neap_translate_result *r, double seconds,
+                           const neap_bleu *bleu) {
+  return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:o}", "model", run->model, "lines",
+                   (json_int_t)output->count, "tokens", (json_int_t)r->tokens, "steps", (json_int_t)r->steps,
+                   "seconds", seconds, "planned_peak_bytes", (json_int_t)r->memory.planned_peak,
+                   "measured_peak_bytes", (json_int_t)r->memory.measured_peak, "bleu",
+                   bleu != NULL ? bleu_json(bleu) : json_null(), "translations",
+                   s->output == NULL ? lines_json(output) : json_null());
+}
+
+static void print_bleu(const neap_bleu *b) {
+  fprintf(
+      stderr,
+      "BLEU          %.2f: precisions %.1f, %.1f, %.1f, %.1f; brevity penalty %.3f, of %lld words for %lld\n",
+      b->score, b->precisions[0], b->precisions[1], b->precisions[2], b->precisions[3], b->brevity,
+      (long long)b->hypothesis_length, (long long)b->reference_length);
+}
+
+static int tell(const struct verb *verb, const struct settings *s, const struct train_settings *run,
+                const struct lines *output, const struct lines *references, const neap_translate_result *r,
+                double seconds) {
+  neap_bleu bleu;
+  int result = s->json && s->output == NULL ? EXIT_DONE : write_lines(verb, s->output, output);
+  if (result != EXIT_DONE) return result;
+  if (s->reference != NULL) {
+    const neap_status status =
+        neap_bleu_score((const char *const *)output->list, (const char *const *)references->list,
+                        output->count, s->tokenize == 1 ? NEAP_BLEU_NONE : NEAP_BLEU_13A, &bleu);
+    if (status != NEAP_OK) return report_failure(verb, status);
+    if (!s->json) print_bleu(&bleu);
+  }
+  if (s->json)
+    result = print_json(result_json(s, run, output, r, seconds, s->reference != NULL ? &bleu : NULL));
+  return result;
+}
+
+int run_translate(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {.budget = {.text = "max", .bytes = NEAP_BUDGET_MAX},
+                       .penalty = 1,
+                       .factor = 1.2,
+                       .offset = 10,
+                       .beam = 4};
+  struct operands operands;
+  const char *texts[TRANSLATE_OPTIONS] = {0};
+  if (!read_arguments(verb, count, arguments, &s, &operands, texts)) return EXIT_USAGE;
+  if (operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
+  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  struct train_arguments run;
+  struct lines input = {0}, references = {0}, output = {0};
+  neap_translate_result translated;
+  const char *folder = operands.values[0];
+  int result = read_run_settings(verb, folder, texts, &run);
+  if (result == EXIT_DONE) result = read_texts(verb, &s, &input, &references);
+  if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
+  const double begun = seconds_now();
+  if (result == EXIT_DONE) result = translate(verb, folder, &s, &run.settings, &input, &output, &translated);
+  if (result == EXIT_DONE)
+    result = tell(verb, &s, &run.settings, &output, &references, &translated, seconds_now() - begun);
+  free_lines(&input);
+  free_lines(&references);
+  free_lines(&output);
+  free_train_settings(&run);
+  return result;
+}

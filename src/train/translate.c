@@ -1,0 +1,366 @@
+/* A trained model of pairs translates lines, by beam search.
+ *
+ * Lines whose sources come to one length, rounded up, are translated together, some at a time. For each token
+ * the model runs over the source and all that the translations have so far, in a graph that asks for the
+ * logits behind their last tokens alone. A session is for sources of one length and for translations up to
+ * another one; lines that go on beyond that go on in the next session. All shapes follow from a line, the
+ * options and the number of its tokens so far: which lines stand beside it changes nothing. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "run/session.h"
+#include "text/tokenizer_file.h"
+#include "train/beam.h"
+#include "train/checkpoint.h"
+#include "train/data_source.h"
+#include "train/model_data.h"
+
+enum {
+  LENGTH_STEP = 8,   /* lengths of graphs are multiples of it */
+  BATCH_TOKENS = 512 /* of the sources that are translated together, where nothing else is said */
+};
+
+struct line {
+  size_t index;          /* among those that were given */
+  int64_t count, length; /* of its tokens; of its source with </s>, rounded up */
+  int32_t *ids;
+  struct beam beam;
+};
+
+struct translation {
+  const neap_translate_options *options;
+  struct region region;
+  struct data_set data;              /* empty where the checkpoint has the tokenizer */
+  struct tokenizer *own;             /* that of the checkpoint */
+  const struct tokenizer *tokenizer; /* either */
+  const char *weights;
+  neap_model_options shape;
+  struct beam_rules rules;
+  size_t count;
+  struct line *lines; /* [count], by length */
+  struct line **left; /* [count] of a length, that are not done */
+  neap_translate_result *result;
+
+  /* For sources of one length and translations up to another one. */
+  neap_graph *graph;
+  neap_session *session;
+  int64_t together; /* lines */
+  int32_t *source, *tokens, *rows;
+  float *logits;
+  struct beam_candidate *candidates; /* [together][2 width] */
+};
+
+/* ---- What is translated, and by what ---- */
+
+static neap_status check_options(const neap_translate_options *o) {
+  neap_model_options usual;
+  enum model_kind kind;
+  RETURN_IF(o->model == NULL || o->checkpoint == NULL || o->line == NULL, NEAP_INVALID_ARGUMENT,
+            "a translation needs a model, the folder of its checkpoint and a function that takes lines");
+  RETURN_IF(o->beam < 1 || o->beam > NEAP_MAX_BEAM, NEAP_INVALID_ARGUMENT, "a beam of %d: it must be 1 to %d",
+            o->beam, NEAP_MAX_BEAM);
+  RETURN_IF(!isfinite(o->length_penalty), NEAP_INVALID_ARGUMENT, "the length penalty must be finite");
+  RETURN_IF(!(o->length_factor >= 0 && o->length_factor <= 1000) ||
+                !(o->length_offset >= 0 && o->length_offset <= 1e6),
+            NEAP_INVALID_ARGUMENT,
+            "the longest translation must be 0 to 1000 times the source and 0 to 1000000 tokens");
+  RETURN_IF(o->session.threads < 0 || o->shape.batch < 0, NEAP_INVALID_ARGUMENT,
+            "threads and batch must not be negative");
+  TRY(model_usual(o->model, &usual, &kind));
+  RETURN_IF(kind != MODEL_PAIRS, NEAP_INVALID_ARGUMENT,
+            "model '%s' does not translate: it does not learn from pairs of sequences", o->model);
+  return NEAP_OK;
+}
+
+static neap_status find_weights(struct translation *t) {
+  const neap_translate_options *o = t->options;
+  struct checkpoint state = {0};
+  if (o->weights != NULL) {
+    t->weights = o->weights;
+    return NEAP_OK;
+  }
+  TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
+  t->weights = region_format(&t->region, "%s/%s", o->checkpoint, state.weights);
+  RETURN_IF_NULL(t->weights);
+  return NEAP_OK;
+}
+
+/* That of the checkpoint; where it has none, the one that is learned from the data again. */
+static neap_status find_tokenizer(struct translation *t) {
+  const neap_translate_options *o = t->options;
+  const char *path = region_format(&t->region, "%s/" CHECKPOINT_TOKENIZER, o->checkpoint);
+  RETURN_IF_NULL(path);
+  if (data_file_exists(path)) {
+    TRY(tokenizer_read(path, &t->own));
+    t->tokenizer = t->own;
+  } else {
+    RETURN_IF(o->data == NULL, NEAP_INVALID_ARGUMENT, "%s: is missing; name the data of the run", path);
+    TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), &t->data));
+    t->tokenizer = t->data.tokenizer;
+  }
+  RETURN_IF(t->tokenizer == NULL || tokenizer_special(t->tokenizer, "</s>") < 0, NEAP_INVALID_ARGUMENT,
+            "%s: its tokens are not those of pairs of sequences", t->own != NULL ? path : o->data);
+  t->shape = o->shape;
+  if (t->shape.classes < tokenizer_size(t->tokenizer)) t->shape.classes = tokenizer_size(t->tokenizer);
+  t->rules = (struct beam_rules){.width = o->beam,
+                                 .penalty = o->length_penalty,
+                                 .vocabulary = t->shape.classes,
+                                 .tokens = tokenizer_size(t->tokenizer),
+                                 .end = tokenizer_special(t->tokenizer, "</s>")};
+  return NEAP_OK;
+}
+
+static int by_length(const void *a, const void *b) {
+  const struct line *x = a, *y = b;
+  if (x->length != y->length) return x->length < y->length ? -1 : 1;
+  return (x->index > y->index) - (x->index < y->index);
+}
+
+static bool is_blank(const char *line) { return line[strspn(line, " \t")] == '\0'; }
+
+static int64_t round_up(int64_t length) { return (length + LENGTH_STEP - 1) / LENGTH_STEP * LENGTH_STEP; }
+
+static neap_status read_line(struct translation *t, const char *text, size_t index, struct token_ids *ids) {
+  struct line *line = &t->lines[index];
+  *line = (struct line){.index = index};
+  if (is_blank(text)) {
+    line->beam.done = true;
+    return NEAP_OK;
+  }
+  const neap_translate_options *o = t->options;
+  ids->count = 0;
+  TRY(tokenizer_encode(
+      t->tokenizer,
+      &(struct text){.bytes = text, .length = strlen(text), .name = "input", .line = (int64_t)index + 1},
+      ids));
+  line->count = (int64_t)ids->count;
+  line->length = round_up(line->count + 1);
+  line->ids = region_copy(&t->region, ids->data, ids->count, sizeof *ids->data);
+  RETURN_IF_NULL(line->ids);
+  const double most = o->length_factor * (double)(line->count + 1) + o->length_offset;
+  return beam_start(&t->rules, (int64_t)most, &t->region, &line->beam);
+}
+
+static neap_status read_lines(struct translation *t, const char *const *lines) {
+  struct token_ids ids = {0};
+  neap_status status = NEAP_OK;
+  t->lines = region_alloc(&t->region, t->count, sizeof *t->lines);
+  t->left = region_alloc(&t->region, t->count, sizeof *t->left);
+  RETURN_IF(t->lines == NULL || t->left == NULL, NEAP_OUT_OF_MEMORY, "%zu lines: out of memory", t->count);
+  for (size_t i = 0; i < t->count && status == NEAP_OK; i++) status = read_line(t, lines[i], i, &ids);
+  vector_free(&ids);
+  qsort(t->lines, t->count, sizeof *t->lines, by_length);
+  return status;
+}
+
+/* ---- Sessions ---- */
+
+static void close_session(struct translation *t) {
+  neap_memory memory;
+  if (t->session != NULL) {
+    neap_session_memory(t->session, &memory);
+    if (memory.measured_peak > t->result->memory.measured_peak) t->result->memory = memory;
+  }
+  neap_session_free(t->session);
+  neap_graph_free(t->graph);
+  free(t->logits);
+  free(t->candidates);
+  t->session = NULL;
+  t->graph = NULL;
+  t->logits = NULL;
+  t->candidates = NULL;
+}
+
+/* For so many lines together. NEAP_OVER_BUDGET: `smallest`, where it is not NULL, says what one needs. */
+static neap_status try_session(struct translation *t, int64_t source, int64_t target, uint64_t *smallest) {
+  neap_session_options session = t->options->session;
+  session.predict = true;
+  session.threads = team_size(session.threads);
+  t->shape.batch = t->together;
+  t->shape.source_length = source;
+  t->shape.length = target;
+  TRY(model_build_decoder(t->options->model, &t->shape, t->rules.width, &t->graph));
+  return neap_session_create(t->graph, &session, smallest, &t->session);
+}
+
+/* Fewer lines together where the budget does not have room for more. */
+static neap_status open_session(struct translation *t, int64_t source, int64_t target) {
+  neap_status status;
+  t->together = t->options->shape.batch;
+  if (t->together == 0) t->together = source < BATCH_TOKENS ? BATCH_TOKENS / source : 1;
+  RETURN_IF(t->together > INT32_MAX / t->rules.width / target, NEAP_TOO_LARGE,
+            "%" PRId64 " lines together, each of %d hypotheses of %" PRId64 " tokens, are too many",
+            t->together, t->rules.width, target);
+  for (;; t->together = (t->together + 1) / 2) {
+    const bool last = t->together == 1;
+    status = try_session(t, source, target, last ? &t->result->smallest_budget : NULL);
+    if (status != NEAP_OVER_BUDGET || last) break;
+    close_session(t);
+  }
+  TRY(status);
+  TRY(neap_session_load(t->session, t->weights));
+  t->source = neap_session_input(t->session, "source");
+  t->tokens = neap_session_input(t->session, "tokens");
+  t->rows = neap_session_input(t->session, "row");
+  RETURN_IF(!t->source || !t->tokens || !t->rows, NEAP_INTERNAL, "model '%s' does not have its inputs",
+            t->options->model);
+  neap_variable logits;
+  TRY(neap_session_output(t->session, "logits", &logits, NULL));
+  t->logits = malloc((size_t)logits.elements * sizeof *t->logits);
+  t->candidates = malloc((size_t)t->together * 2 * (size_t)t->rules.width * sizeof *t->candidates);
+  RETURN_IF(t->logits == NULL || t->candidates == NULL, NEAP_OUT_OF_MEMORY, "translation: out of memory");
+  return NEAP_OK;
+}
+
+/* ---- Steps ---- */
+
+static void fill_source(const struct translation *t, int64_t place, const struct line *line) {
+  int32_t *row = t->source + place * t->shape.source_length;
+  const int64_t count = line != NULL ? line->count : 0;
+  for (int64_t i = 0; i < t->shape.source_length; i++)
+    row[i] = i < count ? line->ids[i] : i == count ? t->rules.end : -1;
+}
+
+/* The hypotheses of a line; where there is none, one that has not begun. */
+static void fill_hypotheses(const struct translation *t, int64_t place, const struct line *line) {
+  const int64_t length = t->shape.length;
+  const int32_t width = t->rules.width;
+  for (int32_t h = 0; h < width; h++) {
+    const bool any = line != NULL && !line->beam.done && h < line->beam.alive;
+    const int64_t count = any ? line->beam.length : 0, row = place * width + h;
+    const int32_t *ids = any ? beam_tokens(&line->beam, h) : NULL;
+    int32_t *tokens = t->tokens + row * length;
+    for (int64_t i = 0; i < length; i++) tokens[i] = i == 0 ? t->rules.end : i <= count ? ids[i - 1] : -1;
+    t->rows[row] = (int32_t)(row * length + count);
+  }
+}
+
+/* One more token for each of the lines. */
+static neap_status run_step(struct translation *t, struct line **lines, int64_t count) {
+  const int64_t width = t->rules.width, values = width * t->rules.vocabulary;
+  for (int64_t i = 0; i < t->together; i++) fill_hypotheses(t, i, i < count ? lines[i] : NULL);
+  TRY(neap_session_predict(t->session));
+  TRY(neap_session_output(t->session, "logits", NULL, t->logits));
+  const int threads = team_size(t->options->session.threads);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (int64_t i = 0; i < count; i++)
+    if (!lines[i]->beam.done)
+      beam_advance(&t->rules, &lines[i]->beam, t->logits + i * values, t->candidates + i * 2 * width);
+  t->result->steps++;
+  return NEAP_OK;
+}
+
+static bool all_done(struct line *const *lines, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (!lines[i]->beam.done) return false;
+  return true;
+}
+
+/* Translates up to the length of the session. */
+static neap_status run_batch(struct translation *t, struct line **lines, int64_t count) {
+  for (int64_t i = 0; i < t->together; i++) fill_source(t, i, i < count ? lines[i] : NULL);
+  for (int64_t n = lines[0]->beam.length; n < t->shape.length && !all_done(lines, count); n++)
+    TRY(run_step(t, lines, count));
+  return NEAP_OK;
+}
+
+static int64_t find_left(const struct translation *t, size_t first, size_t end) {
+  int64_t left = 0;
+  for (size_t i = first; i < end; i++)
+    if (!t->lines[i].beam.done) t->left[left++] = &t->lines[i];
+  return left;
+}
+
+/* Lines whose sources have one length. */
+static neap_status translate_group(struct translation *t, size_t first, size_t end) {
+  int64_t left = find_left(t, first, end);
+  for (int64_t target = LENGTH_STEP; left > 0; target += LENGTH_STEP) {
+    TRY(open_session(t, t->lines[first].length, target));
+    for (int64_t i = 0; i < left; i += t->together)
+      TRY(run_batch(t, t->left + i, left - i < t->together ? left - i : t->together));
+    close_session(t);
+    left = find_left(t, first, end);
+  }
+  return NEAP_OK;
+}
+
+static neap_status translate_all(struct translation *t) {
+  for (size_t first = 0, end; first < t->count; first = end) {
+    for (end = first + 1; end < t->count && t->lines[end].length == t->lines[first].length;) end++;
+    TRY(translate_group(t, first, end));
+  }
+  return NEAP_OK;
+}
+
+/* ---- What comes out ---- */
+
+/* Makes any bytes a line of UTF-8: what is none of it becomes U+FFFD, a control character a space. `clean`
+ * has room for three times as many bytes, and the 0 at the end. */
+static void clean_line(const char *text, size_t length, char *clean) {
+  static const char replacement[] = "\xef\xbf\xbd";
+  for (size_t i = 0; i < length;) {
+    uint32_t code;
+    const int bytes = utf8_decode(text + i, length - i, &code);
+    const bool control = bytes == 1 && (code < ' ' || code == 127);
+    const size_t take = control || bytes == 0 ? 0 : (size_t)bytes;
+    if (take > 0)
+      memcpy(clean, text + i, take);
+    else
+      memcpy(clean, control ? " " : replacement, control ? 1 : 3);
+    clean += take > 0 ? take : control ? 1 : 3;
+    i += bytes > 0 ? (size_t)bytes : 1;
+  }
+  *clean = '\0';
+}
+
+static neap_status give_line(struct translation *t, const struct line *line) {
+  const neap_translate_options *o = t->options;
+  const struct beam *beam = &line->beam;
+  char *text = NULL, *clean;
+  size_t length = 0;
+  const bool blank = line->count == 0;
+  RETURN_IF(!blank && beam->best_length < 0, NEAP_DIVERGED,
+            "line %zu has no translation: what the model gives is not finite", line->index + 1);
+  TRY(tokenizer_decode(t->tokenizer, beam->best, blank ? 0 : (size_t)beam->best_length, &text, &length));
+  clean = malloc(3 * length + 1);
+  if (clean != NULL) clean_line(text, length, clean);
+  free(text);
+  RETURN_IF_NULL(clean);
+  t->result->tokens += blank ? 0 : beam->best_length + 1;
+  const int stop = o->line(o->context, line->index, clean, blank ? 0 : beam->best_score);
+  free(clean);
+  RETURN_IF(stop != 0, NEAP_INTERRUPTED, "stopped on request at line %zu", line->index + 1);
+  return NEAP_OK;
+}
+
+static int by_index(const void *a, const void *b) {
+  const struct line *x = a, *y = b;
+  return (x->index > y->index) - (x->index < y->index);
+}
+
+static neap_status run(struct translation *t, const char *const *lines) {
+  TRY(check_options(t->options));
+  TRY(find_weights(t));
+  TRY(find_tokenizer(t));
+  TRY(read_lines(t, lines));
+  TRY(translate_all(t));
+  qsort(t->lines, t->count, sizeof *t->lines, by_index);
+  for (size_t i = 0; i < t->count; i++) TRY(give_line(t, &t->lines[i]));
+  return NEAP_OK;
+}
+
+neap_status neap_translate(const neap_translate_options *options, const char *const *lines, size_t count,
+                           neap_translate_result *result) {
+  struct translation t = {.options = options, .count = count, .result = result};
+  *result = (neap_translate_result){0};
+  const neap_status status = run(&t, lines);
+  close_session(&t);
+  data_close(&t.data);
+  tokenizer_free(t.own);
+  region_free(&t.region);
+  return status;
+}

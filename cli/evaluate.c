@@ -7,7 +7,7 @@ struct settings {
   const char *data;
   struct budget budget;
   int64_t batch;
-  int threads;
+  int average, threads;
   bool json;
 };
 
@@ -18,6 +18,8 @@ const struct option evaluate_options[] = {
     {"--budget", "B", "bytes that it may use (the run's)", OPTION_BUDGET, offsetof(struct settings, budget),
      0, 0},
     {"--threads", "N", "that it runs on (the run's)", OPTION_INT, offsetof(struct settings, threads), 1, 0},
+    {"--average", "N", "the mean of the last epochs' ends, as --keep-epochs N kept them", OPTION_INT,
+     offsetof(struct settings, average), 1, 0},
     {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
      0},
     {0},
@@ -25,10 +27,12 @@ const struct option evaluate_options[] = {
 
 enum { EVALUATE_OPTIONS = sizeof evaluate_options / sizeof *evaluate_options };
 
-static neap_status evaluate(const struct train_settings *run, bool planned_anew, neap_evaluation *result) {
+static neap_status evaluate(const struct train_settings *run, int average, bool planned_anew,
+                            neap_evaluation *result) {
   neap_train_options options = train_library_options(run);
   options.out = options.metrics = options.save_plan = NULL;
   if (planned_anew) options.session.plan_file = NULL; /* it is for the run's own batch and threads */
+  options.average = average;
   options.session.plan_quick = true; /* it is planned for training, and only the arena is used */
   const neap_status status = neap_evaluate(&options, result);
   if (status != NEAP_OVER_BUDGET || options.session.plan_file != NULL) return status;
@@ -67,7 +71,7 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
   if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
   if (result == EXIT_DONE) {
     const bool anew = s.budget.text != NULL || s.batch > 0 || s.threads > 0;
-    const neap_status status = evaluate(&run.settings, anew, &evaluation);
+    const neap_status status = evaluate(&run.settings, s.average, anew, &evaluation);
     if (status != NEAP_OK) result = report_failure(verb, status);
     if (status == NEAP_OVER_BUDGET && evaluation.smallest_budget > 0)
       fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",

@@ -68,6 +68,8 @@ const struct option train_options[] = {
     OPTION("--resume", "DIR", "go on from a checkpoint, with its options", OPTION_TEXT, resume, 0),
     OPTION("--checkpoint-every", "STEPS", "besides the end of each epoch", OPTION_INTEGER, checkpoint_steps,
            1),
+    OPTION("--keep-epochs", "N", "weights of the last epochs' ends that stay in --out, for --average (0)",
+           OPTION_INTEGER, keep_epochs, 0),
     OPTION("--metrics", "FILE", "a JSON line a step", OPTION_TEXT, metrics, 0),
     OPTION("--planner", "P", "auto, or one of `neap planners` (auto)", OPTION_TEXT, planner, 0),
     TIME_LIMIT_OPTION(struct train_settings, time_limit),
@@ -303,6 +305,8 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
                         s->sparse_layers != NULL ? "--sparse-layers" : "--rewire-every");
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
     return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
+  if (s->keep_epochs > 0 && s->out == NULL && s->resume == NULL)
+    return report_usage(verb, "--keep-epochs needs a folder: --out DIR");
   if (s->resume == NULL && refuse_useless(verb, s, texts) != EXIT_DONE) return EXIT_USAGE;
   if (!planner_exists(s->planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s->planner);
@@ -428,6 +432,7 @@ neap_train_options train_library_options(const struct train_settings *s) {
       .out = s->out,
       .resume = s->resume,
       .checkpoint_steps = s->checkpoint_steps,
+      .keep_epochs = s->keep_epochs,
       .initial = s->initial,
       .metrics = s->metrics,
       .save_plan = s->save_plan,

@@ -11,7 +11,7 @@ struct train_settings {
       *sparse_layers;
   struct budget budget, process_budget;
   int64_t batch, micro_batch, image[3], classes, length, window, warmup_steps, steps, epochs, seed,
-      checkpoint_steps, rewire_every;
+      checkpoint_steps, keep_epochs, rewire_every;
   double learning_rate, warmup, step_epochs, step_factor, momentum, weight_decay, beta1, beta2, epsilon,
       clip_value, clip_norm, smoothing, dropout, time_limit, loss_scale, sparse;
   int schedule, optimizer, shuffle, augment, evaluate, convolution, backend, costs, variant, precision,

@@ -10,7 +10,7 @@ struct settings {
   struct budget budget;
   int64_t lines;
   double penalty, factor, offset;
-  int beam, tokenize, threads;
+  int beam, average, tokenize, threads;
   bool json;
 };
 
@@ -24,6 +24,8 @@ const struct option translate_options[] = {
            0),
     OPTION("--output", "FILE", "where the translations go (standard output)", OPTION_TEXT, output, 0),
     OPTION("--beam", "N", "hypotheses of a line (4)", OPTION_INT, beam, 1),
+    OPTION("--average", "N", "the mean of the last epochs' ends, as --keep-epochs N kept them", OPTION_INT,
+           average, 1),
     OPTION("--length-penalty", "X", "scores are divided by tokens^X (1)", OPTION_NUMBER, penalty, 0),
     OPTION("--length-factor", "X", "a translation has at most X tokens for each of its source (1.2)",
            OPTION_NUMBER, factor, 0),
@@ -130,6 +132,7 @@ static int translate(const struct verb *verb, const char *folder, const struct s
   const neap_train_options as_trained = train_library_options(run);
   neap_translate_options options = {.model = as_trained.model,
                                     .checkpoint = folder,
+                                    .average = s->average,
                                     .data = as_trained.data,
                                     .shape = as_trained.shape,
                                     .session = {.budget = s->budget.bytes,

@@ -350,6 +350,10 @@ neap_status neap_session_digest(neap_session *session, char digest[65]);
 neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 
+/* The same from several files, of the same model: parameters and running statistics are the means of theirs,
+ * the rest is that of the first. NEAP_UNSUPPORTED: there are sparse parameters. */
+neap_status neap_session_load_mean(neap_session *session, const char *const *paths, int32_t count);
+
 /* ---- 5. Train it whole ---- */
 
 /* INVERSE_SQRT: the rate after the warm-up is divided by the root of steps / steps of warm-up. */
@@ -398,9 +402,13 @@ typedef struct neap_train_options {
   bool no_shuffle, no_augment, no_evaluation;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
-  const char *initial;      /* a safetensors file with the parameters to start from */
-  const char *metrics;      /* a JSON line a step, in a new file or behind the lines of the resumed run */
-  const char *save_plan;    /* the plan that is used is written here */
+  /* The weights of the last so many epochs' ends stay in `out`, as epoch-NUMBER.safetensors; 0: none. */
+  int64_t keep_epochs;
+  /* Of neap_evaluate: the mean of the last so many that were kept is evaluated; 0: the checkpoint itself. */
+  int32_t average;
+  const char *initial;   /* a safetensors file with the parameters to start from */
+  const char *metrics;   /* a JSON line a step, in a new file or behind the lines of the resumed run */
+  const char *save_plan; /* the plan that is used is written here */
   /* Another run's checkpoint beyond step 0 in `out`, and metrics, give way; else NEAP_INVALID_ARGUMENT. */
   bool replace;
   const char *command; /* a text that is kept in `out`, as command.json; see neap_checkpoint_command */
@@ -515,14 +523,14 @@ typedef struct neap_translate_options {
   const char *model;      /* of pairs of sequences, as it was trained: "transformer-64" */
   const char *checkpoint; /* the folder that training wrote */
   const char *weights;    /* a file of safetensors in place of the checkpoint's; NULL: those */
+  int32_t average;        /* instead: the mean of the last so many epochs' ends that were kept; 0: no mean */
   const char *data;       /* learned from where the folder has no tokenizer.json; NULL: it must have one */
-  neap_model_options
-      shape; /* batch: lines together, 0: by their length; fewer where the budget has no room */
-  neap_session_options session;        /* budget, threads, backend, precision; the rest does not matter */
-  int32_t beam;                        /* hypotheses, 1 to NEAP_MAX_BEAM */
-  double length_penalty;               /* scores are divided by tokens^this; 0: they are not */
-  double length_factor, length_offset; /* the longest translation in tokens, </s> not counted: factor x tokens
-                                          of the source with </s> + offset */
+  neap_model_options shape;     /* as it was trained; batch: the most lines together, 0: by their length */
+  neap_session_options session; /* budget, threads, backend, precision; the rest does not matter */
+  int32_t beam;                 /* hypotheses, 1 to NEAP_MAX_BEAM */
+  double length_penalty;        /* scores are divided by tokens^this; 0: they are not */
+  /* A translation has at most factor x tokens of its source, </s> counted, + offset tokens, and </s>. */
+  double length_factor, length_offset;
   /* Takes the translations, in the order of the lines, when all are there: UTF-8 without ends of lines, which
    * is borrowed, and the score: natural logarithms of probabilities. Not 0: NEAP_INTERRUPTED. */
   int (*line)(void *context, size_t index, const char *text, double score);

@@ -8,6 +8,7 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "train/batches.h"
+#include "train/epochs.h"
 #include "train/model_data.h"
 #include "train/rewiring.h"
 
@@ -80,6 +81,14 @@ static neap_status check_weights(const struct training *t) {
   return finite ? NEAP_OK : fail_diverged(t, "the weights are not finite");
 }
 
+/* The last of the checkpoints' weights, where an epoch has ended; a new run begins without any. */
+static neap_status keep_epoch(struct training *t) {
+  const neap_train_options *o = t->options;
+  if (t->state.step == 0) epochs_forget(o->out);
+  if (o->keep_epochs == 0 || t->state.step == 0 || t->state.step % t->epoch_steps != 0) return NEAP_OK;
+  return epochs_keep(o->out, t->state.weights, t->state.epoch, o->keep_epochs, t->session);
+}
+
 /* The metrics first: they may be ahead of the checkpoint, which cuts them on resuming, but never behind. */
 static neap_status save(struct training *t) {
   if (t->saved_step == t->state.step) return NEAP_OK;
@@ -88,7 +97,7 @@ static neap_status save(struct training *t) {
   TRY(metrics_sync(&t->metrics));
   TRY(checkpoint_save(t->options->out, t->settings, t->session, &t->state));
   t->saved_step = t->state.step;
-  return NEAP_OK;
+  return keep_epoch(t);
 }
 
 /* A failure that has nothing to do with the run's state does not cost what was trained. */
@@ -249,6 +258,14 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
 /* ---- A checkpoint, without training ---------------------------------------------------------------------
  */
 
+static neap_status load_for_evaluation(struct training *t, const char *folder) {
+  const char **paths;
+  if (t->options->average == 0) return checkpoint_load_weights(folder, &t->state, t->session);
+  TRY(epochs_find(folder, t->options->average, &t->region, &paths));
+  TRY(neap_session_load_mean(t->session, paths, t->options->average));
+  return neap_session_digest(t->session, t->state.weights_sha256);
+}
+
 static neap_status run_evaluation(struct training *t, neap_train_result *unused, neap_evaluation *result) {
   const char *folder = t->options->resume;
   RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
@@ -260,7 +277,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   const neap_status made = training_open_session(t, unused);
   result->smallest_budget = unused->smallest_budget;
   TRY(made);
-  TRY(checkpoint_load_weights(folder, &t->state, t->session));
+  TRY(load_for_evaluation(t, folder));
   TRY(batches_evaluate(t));
   result->loss = t->test_loss;
   result->bits_per_byte = batches_bits_per_byte(t);

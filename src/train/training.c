@@ -16,11 +16,13 @@ neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || options->data == NULL, NEAP_INVALID_ARGUMENT,
             "a run needs a model and data");
   RETURN_IF(options->steps < 0 || options->epochs < 0 || options->checkpoint_steps < 0 ||
+                options->keep_epochs < 0 || options->average < 0 ||
                 options->micro_batch < NEAP_MICRO_BATCH_AUTO || options->shape.batch < 0 ||
                 options->shape.classes < 0 || options->shape.image[0] < 0 || options->shape.image[1] < 0 ||
                 options->shape.image[2] < 0,
             NEAP_INVALID_ARGUMENT,
-            "steps, epochs, batch, image, classes and steps between checkpoints must not be negative");
+            "steps, epochs, batch, image, classes, steps between checkpoints and epochs kept must not be "
+            "negative");
   RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
             "%lld steps and %lld epochs are both asked for; give one of them", (long long)options->steps,
             (long long)options->epochs);

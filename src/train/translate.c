@@ -17,6 +17,7 @@
 #include "train/beam.h"
 #include "train/checkpoint.h"
 #include "train/data_source.h"
+#include "train/epochs.h"
 #include "train/model_data.h"
 
 enum {
@@ -37,7 +38,8 @@ struct translation {
   struct data_set data;              /* empty where the checkpoint has the tokenizer */
   struct tokenizer *own;             /* that of the checkpoint */
   const struct tokenizer *tokenizer; /* either */
-  const char *weights;
+  const char **weights;              /* files, of which the mean is taken */
+  int32_t weight_count;
   neap_model_options shape;
   struct beam_rules rules;
   size_t count;
@@ -68,8 +70,10 @@ static neap_status check_options(const neap_translate_options *o) {
                 !(o->length_offset >= 0 && o->length_offset <= 1e6),
             NEAP_INVALID_ARGUMENT,
             "the longest translation must be 0 to 1000 times the source and 0 to 1000000 tokens");
-  RETURN_IF(o->session.threads < 0 || o->shape.batch < 0, NEAP_INVALID_ARGUMENT,
-            "threads and batch must not be negative");
+  RETURN_IF(o->session.threads < 0 || o->shape.batch < 0 || o->average < 0, NEAP_INVALID_ARGUMENT,
+            "threads, batch and average must not be negative");
+  RETURN_IF(o->average > 0 && o->weights != NULL, NEAP_INVALID_ARGUMENT,
+            "a mean of %d and the weights %s are both asked for; give one of them", o->average, o->weights);
   TRY(model_usual(o->model, &usual, &kind));
   RETURN_IF(kind != MODEL_PAIRS, NEAP_INVALID_ARGUMENT,
             "model '%s' does not translate: it does not learn from pairs of sequences", o->model);
@@ -79,13 +83,15 @@ static neap_status check_options(const neap_translate_options *o) {
 static neap_status find_weights(struct translation *t) {
   const neap_translate_options *o = t->options;
   struct checkpoint state = {0};
-  if (o->weights != NULL) {
-    t->weights = o->weights;
-    return NEAP_OK;
-  }
-  TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
-  t->weights = region_format(&t->region, "%s/%s", o->checkpoint, state.weights);
+  t->weight_count = o->average > 0 ? o->average : 1;
+  if (o->average > 0) return epochs_find(o->checkpoint, o->average, &t->region, &t->weights);
+  t->weights = region_alloc(&t->region, 1, sizeof *t->weights);
   RETURN_IF_NULL(t->weights);
+  t->weights[0] = o->weights;
+  if (o->weights != NULL) return NEAP_OK;
+  TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
+  t->weights[0] = region_format(&t->region, "%s/%s", o->checkpoint, state.weights);
+  RETURN_IF_NULL(t->weights[0]);
   return NEAP_OK;
 }
 
@@ -202,7 +208,7 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
     close_session(t);
   }
   TRY(status);
-  TRY(neap_session_load(t->session, t->weights));
+  TRY(neap_session_load_mean(t->session, t->weights, t->weight_count));
   t->source = neap_session_input(t->session, "source");
   t->tokens = neap_session_input(t->session, "tokens");
   t->rows = neap_session_input(t->session, "row");

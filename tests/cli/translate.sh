@@ -25,7 +25,8 @@ make_pairs train 1500 1
 make_pairs val 50 2
 make_pairs test 40 3
 expect 0 "$neap" train --model transformer-32 --data parallel:data:xx-yy,tokens=300 --batch 400 --steps 400 --optimizer adam \
-  --lr 0.004 --schedule inverse-sqrt --warmup-steps 60 --evaluate off --threads 1 --out run
+  --lr 0.004 --schedule inverse-sqrt --warmup-steps 60 --evaluate off --threads 1 --out run \
+  --keep-epochs 2
 
 # Lines that were not learned from come out right.
 expect 0 "$neap" translate run --input data/test.xx --reference data/test.yy --tokenize none --json
@@ -75,6 +76,12 @@ expect 0 "$neap" translate run --input odd --output odd.out
 same "$(wc -l <odd.out) $(sed -n 2,3p odd.out)" "4 " "lines of blank lines"
 expect 0 "$neap" translate run --input /dev/null
 [ ! -s out ] || fail "nothing has a translation"
+
+# The mean of the last epochs translates as well; more epochs than there are do not.
+expect 0 "$neap" translate run --input data/test.xx --reference data/test.yy --average 2 --json
+awk -v bleu="$(field bleu.score)" 'BEGIN { exit !(bleu > 90) }' || fail "BLEU is $(field bleu.score) of a mean"
+expect 2 "$neap" translate run --input some --average 3
+says "--keep-epochs 3"
 
 for beam in 1 2 16; do
   expect 0 "$neap" translate run --input data/test.xx --reference data/test.yy --beam $beam --length-penalty 0.6 --json

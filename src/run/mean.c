@@ -1,0 +1,85 @@
+/* The mean of several files of weights. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/safetensors.h"
+#include "run/variables.h"
+
+struct mean {
+  neap_session *session;
+  struct safetensors *files;
+  int32_t count, open; /* open: of the files, that are to be closed */
+  double *sums;        /* room for the largest variable */
+};
+
+/* neap_session_load has seen that the session's variables are in the first file. */
+static neap_status add_variable(const struct mean *m, const struct safetensors *file,
+                                const neap_variable *variable, float *values) {
+  const int32_t index = safetensors_find(file, variable->name);
+  RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', as %s has", file->path, variable->name,
+            m->files[0].path);
+  const struct safetensors_tensor *tensor = &file->tensors[index];
+  bool same = tensor->rank == variable->rank;
+  for (int d = 0; same && d < variable->rank; d++) same = tensor->dims[d] == variable->dims[d];
+  RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: tensor '%s' does not have the shape that it has in %s", file->path,
+            variable->name, m->files[0].path);
+  TRY(safetensors_need_real(file, index));
+  TRY(safetensors_read(file, index, values));
+  for (int64_t i = 0; i < variable->elements; i++) m->sums[i] += (double)values[i];
+  return NEAP_OK;
+}
+
+static neap_status average(const struct mean *m, int32_t index, const neap_variable *variable,
+                           float *values) {
+  memset(m->sums, 0, (size_t)variable->elements * sizeof *m->sums);
+  for (int32_t f = 0; f < m->count; f++) TRY(add_variable(m, &m->files[f], variable, values));
+  for (int64_t i = 0; i < variable->elements; i++) values[i] = (float)(m->sums[i] / m->count);
+  return neap_session_write(m->session, index, values);
+}
+
+static neap_status average_all(struct mean *m, float *values) {
+  const int32_t variables = neap_session_variable_count(m->session);
+  neap_variable variable;
+  int64_t most = 1;
+  for (int32_t i = 0; i < variables; i++) {
+    TRY(neap_session_variable(m->session, i, &variable));
+    most = variable.elements > most ? variable.elements : most;
+  }
+  m->sums = malloc((size_t)most * sizeof *m->sums);
+  RETURN_IF_NULL(m->sums);
+  for (int32_t i = 0; i < variables; i++) {
+    TRY(neap_session_variable(m->session, i, &variable));
+    if (variable.kind == NEAP_VARIABLE_PARAMETER || variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC)
+      TRY(average(m, i, &variable, values));
+  }
+  return NEAP_OK;
+}
+
+static neap_status open_files(struct mean *m, const char *const *paths) {
+  m->files = calloc((size_t)m->count, sizeof *m->files);
+  RETURN_IF_NULL(m->files);
+  while (m->open < m->count) {
+    const int32_t f = m->open++;
+    TRY(safetensors_open(paths[f], &m->files[f]));
+  }
+  return NEAP_OK;
+}
+
+neap_status neap_session_load_mean(neap_session *s, const char *const *paths, int32_t count) {
+  RETURN_IF(count < 1, NEAP_INVALID_ARGUMENT, "the mean of %d files of weights: give one or more", count);
+  RETURN_IF(s->sparse.layer_count > 0, NEAP_UNSUPPORTED,
+            "sparse parameters have no mean: they have values at other places in each file");
+  struct mean m = {.session = s, .count = count};
+  float *values, *allocated = NULL;
+  neap_status status = neap_session_load(s, paths[0]);
+  if (status != NEAP_OK || count == 1) return status;
+  TRY_DONE(open_files(&m, paths));
+  TRY_DONE(session_scratch(s, &values, &allocated));
+  status = average_all(&m, values);
+done:
+  for (int32_t f = 0; f < m.open; f++) safetensors_close(&m.files[f]);
+  free(allocated);
+  free(m.sums);
+  free(m.files);
+  return status;
+}

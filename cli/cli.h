@@ -83,8 +83,8 @@ neap_status no_memory(void);
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve, run_show,
-    run_check, run_graph, run_layout, run_models, run_planners, run_operators;
+verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
+    run_show, run_check, run_graph, run_layout, run_models, run_planners, run_operators;
 extern const struct option train_options[], evaluate_options[], predict_options[], generate_options[],
     translate_options[], plan_options[], curve_options[], show_options[], check_options[], graph_options[],
     layout_options[], table_options[];
@@ -128,7 +128,7 @@ int write_text_file(const char *path, const char *text, size_t length);
 struct source {
   const char *model, *file;
   int64_t batch, image[3], classes, length, window; /* 0: the model's usual */
-  int64_t micro_batch;                      /* 0: the batch */
+  int64_t micro_batch;                              /* 0: the batch */
   int optimizer, convolution, backend, costs, variant, precision, threads;
   double momentum, sparse; /* sparse: density; 0: dense */
   const char *sparse_layers;

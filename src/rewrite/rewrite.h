@@ -39,7 +39,8 @@ neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, 
  * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of bits
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node
  * (op/sparse.c) before it is read. NULL: the weights of all convolutions but the first; where there is none,
- * of all linear and recurrent layers but the last linear one. On a forward graph. NEAP_INVALID_ARGUMENT: there is no such parameter.
+ * of all linear and recurrent layers but the last linear one. On a forward graph. NEAP_INVALID_ARGUMENT:
+ * there is no such parameter.
  */
 neap_status rewrite_sparse(const struct neap_graph *graph, double density, const char *pattern,
                            struct neap_graph **out);

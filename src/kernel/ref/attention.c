@@ -89,8 +89,9 @@ RUN(run_attention) {
   UNUSED;
   const struct attention t = attention_of(kernel, in, context);
   FOR(n, t.s.sequences)
-  FOR(h, t.s.heads) FOR(i, t.s.queries) attend(&t, n, h, i, (double *)out[0] + result_at(&t, n, h, i),
-                                               (double *)out[1] + (n * t.s.heads + h) * t.s.queries + i);
+  FOR(h, t.s.heads)
+  FOR(i, t.s.queries) attend(&t, n, h, i, (double *)out[0] + result_at(&t, n, h, i),
+                             (double *)out[1] + (n * t.s.heads + h) * t.s.queries + i);
   return NEAP_OK;
 }
 

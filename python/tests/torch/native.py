@@ -107,6 +107,9 @@ class ModelOptions(ctypes.Structure):
         ("smoothing", c_float),
         ("length", c_int64),
         ("dropout", c_float),
+        ("source_length", c_int64),
+        ("decode", c_int64),
+        ("window", c_int64),
     ]
 
 

@@ -88,7 +88,7 @@ ALLOWED = [
     call("sequence_conv", "cube", "taps", 4), call("glu", "image"), call("swiglu", "image"), call("geglu", "image"),
     call("attention", "image", -1, -1, -1, key_heads=2), call("rotary", "image", 8, 100, 0),
     call("linear_cross_entropy", "matrix", "matrix", "weights", "ids", smoothing=0.1),
-    call("sequence_mask", "cube", "ids"), call("positions", 5, 6, 2),
+    call("sequence_mask", "cube", "ids"), call("sequence_lengths", "table"), call("positions", 5, 6, 2),
 ]  # fmt: skip
 
 REFUSED = [
@@ -178,6 +178,7 @@ REFUSED = [
     call("linear_cross_entropy", "matrix", "matrix", -1, "ids", first=-1), call("linear_cross_entropy", "matrix", "matrix", -1, "ids", first=1, before=-1),
     call("sequence_mask", "cube", "more ids"), call("sequence_mask", "cube", "weights"), call("sequence_mask", "weights", "ids"),
     call("sequence_mask", "table", "ids"), call("sequence_mask", "cube", "table"),
+    call("sequence_lengths", "ids"), call("sequence_lengths", "matrix"), call("sequence_lengths", "numbers"),
     call("positions", 0, 6, 0), call("positions", 5, 0, 0), call("positions", 5, 3, 0), call("positions", -1, 6, 0), call("positions", HUGE, 4, 0),
     call("embedding", "line", 5, 3), call("embedding", "ids", 0, 3), call("embedding", "ids", 5, -3),
     call("embedding", "ids", HUGE, HUGE), call("embedding", "ids", HUGE, 1), call("embedding", "deep", 5, 3),

@@ -34,8 +34,9 @@ neap_tensor sequence_logits(neap_builder *b, neap_tensor x, neap_tensor weight, 
   return -1;
 }
 
-/* Below this the logits take less than most activations, and are worth keeping. Elements. */
-static const int64_t logits_that_stay = 4 << 20;
+/* Up to this, logits take less than most activations and are worth keeping, and weights may be copied whole
+ * where they are stored in 16 bits. Elements. */
+static const int64_t small = 4 << 20;
 
 neap_tensor sequence_loss(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                           float smoothing) {
@@ -46,7 +47,9 @@ neap_tensor sequence_loss(neap_builder *b, neap_tensor x, neap_tensor weight, ne
   int64_t rows = 1;
   for (int i = 0; i + 1 < rank; i++) rows *= dims[i];
   neap_output(b, "logits", logits);
-  if (rank > 0 && rows * dims[rank - 1] <= logits_that_stay)
+  int64_t shape[NEAP_MAX_RANK] = {0};
+  neap_shape(b, weight, shape);
+  if (rank > 0 && rows * dims[rank - 1] <= small && shape[0] * shape[1] <= small)
     return neap_softmax_cross_entropy(b, neap_reshape(b, logits, 2, (int64_t[]){rows, -1}),
                                       neap_reshape(b, label, 1, &rows), smoothing);
   return neap_linear_cross_entropy(b, x, weight, bias, label,

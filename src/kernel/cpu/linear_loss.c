@@ -22,11 +22,13 @@ struct loss_kernel {
 
 static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
 
-/* So many classes that the logits of a block stay small beside what large models take, and products large
- * enough to run at full speed. By shape alone. */
-static int64_t block_of(int64_t rows, int64_t classes) {
-  static const int64_t most = 4 << 20, least = 64; /* logits; classes */
-  const int64_t wanted = most / rows / least * least, block = wanted > least ? wanted : least;
+/* So many classes that the logits of a block, and its weights and their gradient where these are copied to
+ * f32
+ * (`copied` elements a class), stay small beside what large models take, and products large enough to run at
+ * full speed. By shape and type alone. */
+static int64_t block_of(int64_t rows, int64_t classes, int64_t copied) {
+  static const int64_t most = 4 << 20, least = 64; /* elements; classes */
+  const int64_t wanted = most / (rows + copied) / least * least, block = wanted > least ? wanted : least;
   return block < classes ? block : classes;
 }
 
@@ -85,7 +87,7 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
   const int64_t rows = x->dims[0], width = x->dims[1], classes = w->dims[0];
   const bool bias = node->inputs[LOSS_BIAS] != NO_TENSOR;
   struct loss_kernel k = {.shared.kernels = cpu->kernels, .storage = storage_of(x->dtype)};
-  k.block = block_of(rows, classes);
+  k.block = block_of(rows, classes, k.storage == STORAGE_F32 ? 0 : 2 * width);
   k.count = (classes + k.block - 1) / k.block;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   TRY(make_products(cpu, rows, width, k.block, bias, back, &k.whole));

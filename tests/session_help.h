@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,31 @@ static inline struct run_result run_steps(neap_session *s, int steps, float rate
   assert_int_equal(r.memory.measured_peak, r.memory.planned_peak);
   assert_true(r.memory.planned_peak <= r.memory.budget);
   return r;
+}
+
+/* Each variable of `y` is that of `x`, within a share of its largest element, or of how far the largest has
+ * come from `before` (NULL: not given). */
+static inline void expect_alike(const neap_session *before, const neap_session *x, const neap_session *y,
+                                const char *what, double tolerance) {
+  for (int32_t i = 0; i < neap_session_variable_count(x); i++) {
+    const neap_session *const from[] = {x, y, before};
+    float *values[3] = {NULL};
+    neap_variable v;
+    double size = 0, off = 0;
+    ASSERT_OK(neap_session_variable(x, i, &v));
+    for (int k = 0; k < (before != NULL ? 3 : 2); k++) {
+      values[k] = malloc((size_t)v.elements * sizeof **values);
+      assert_non_null(values[k]);
+      ASSERT_OK(neap_session_read(from[k], i, values[k]));
+    }
+    for (int64_t e = 0; e < v.elements; e++) {
+      const double a = (double)values[0][e];
+      size = fmax(size, fabs(before != NULL ? a - (double)values[2][e] : a));
+      off = fmax(off, fabs(a - (double)values[1][e]));
+    }
+    if (off > tolerance * size) fail_msg("%s: '%s' is off by %g of %g", what, v.name, off, size);
+    for (int k = 0; k < 3; k++) free(values[k]);
+  }
 }
 
 #endif

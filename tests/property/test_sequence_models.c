@@ -108,29 +108,6 @@ static void test_same_bits(void **state) {
     }
 }
 
-/* All variables after a step, by the largest change of each. */
-static void expect_alike(neap_session *before, neap_session *x, neap_session *y, const char *what,
-                         double tolerance) {
-  for (int32_t i = 0; i < neap_session_variable_count(x); i++) {
-    neap_variable v;
-    ASSERT_OK(neap_session_variable(x, i, &v));
-    float *values[3];
-    neap_session *const from[] = {before, x, y};
-    for (int k = 0; k < 3; k++) {
-      values[k] = malloc((size_t)v.elements * sizeof **values);
-      assert_non_null(values[k]);
-      ASSERT_OK(neap_session_read(from[k], i, values[k]));
-    }
-    double moved = 0, off = 0;
-    for (int64_t e = 0; e < v.elements; e++) {
-      moved = fmax(moved, fabs((double)values[1][e] - (double)values[0][e]));
-      off = fmax(off, fabs((double)values[1][e] - (double)values[2][e]));
-    }
-    if (off > tolerance * moved) fail_msg("%s: '%s' is off by %g of %g", what, v.name, off, moved);
-    for (int k = 0; k < 3; k++) free(values[k]);
-  }
-}
-
 static void test_against_reference(void **state) {
   (void)state;
   for (int m = 0; m < MODELS; m++) {

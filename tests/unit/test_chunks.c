@@ -59,22 +59,7 @@ static void test_chunks(void **state) {
                           c = run_steps(least, 2, 0.05f, CLASSES);
   assert_string_equal(b.digest, c.digest);
   assert_true(fabs(a.last.loss - b.last.loss) <= 1e-4 * fabs(a.last.loss));
-  for (int32_t i = 0; i < neap_session_variable_count(direct); i++) {
-    neap_variable v;
-    ASSERT_OK(neap_session_variable(direct, i, &v));
-    float *x = malloc((size_t)v.elements * sizeof *x), *y = malloc((size_t)v.elements * sizeof *y);
-    assert_true(x != NULL && y != NULL);
-    ASSERT_OK(neap_session_read(direct, i, x));
-    ASSERT_OK(neap_session_read(most, i, y));
-    double size = 0, off = 0;
-    for (int64_t e = 0; e < v.elements; e++) {
-      size = fmax(size, fabs((double)x[e]));
-      off = fmax(off, fabs((double)x[e] - (double)y[e]));
-    }
-    if (off > 1e-3 * size) fail_msg("%s: off by %g of %g", v.name, off, size);
-    free(x);
-    free(y);
-  }
+  expect_alike(NULL, direct, most, "chunks", 1e-3);
   neap_session_free(direct);
   neap_session_free(most);
   neap_session_free(least);

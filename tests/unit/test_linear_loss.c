@@ -32,26 +32,6 @@ static neap_graph *build(enum form form, bool biased, float smoothing) {
   return graph;
 }
 
-/* The largest difference of two nets' parameters after some steps, by the largest change. */
-static void expect_alike(neap_session *x, neap_session *y, double tolerance) {
-  for (int32_t i = 0; i < neap_session_variable_count(x); i++) {
-    neap_variable v;
-    ASSERT_OK(neap_session_variable(x, i, &v));
-    float *a = malloc((size_t)v.elements * sizeof *a), *b = malloc((size_t)v.elements * sizeof *b);
-    assert_true(a != NULL && b != NULL);
-    ASSERT_OK(neap_session_read(x, i, a));
-    ASSERT_OK(neap_session_read(y, i, b));
-    double size = 0, off = 0;
-    for (int64_t e = 0; e < v.elements; e++) {
-      size = fmax(size, fabs((double)a[e]));
-      off = fmax(off, fabs((double)a[e] - (double)b[e]));
-    }
-    if (off > tolerance * size) fail_msg("%s: off by %g of %g", v.name, off, size);
-    free(a);
-    free(b);
-  }
-}
-
 static void compare(bool biased, float smoothing, neap_dtype precision, double tolerance) {
   neap_graph *graphs[3];
   neap_session *sessions[3];
@@ -70,7 +50,7 @@ static void compare(bool biased, float smoothing, neap_dtype precision, double t
     assert_true(fabs(results[form].last.loss - results[WHOLE].last.loss) <=
                 tolerance * fabs(results[WHOLE].last.loss));
     if (precision == NEAP_F32) assert_int_equal(results[form].last.correct, results[WHOLE].last.correct);
-    expect_alike(sessions[WHOLE], sessions[form], tolerance);
+    expect_alike(NULL, sessions[WHOLE], sessions[form], "loss", tolerance);
   }
   for (int form = WHOLE; form <= PARTS; form++) {
     neap_session_free(sessions[form]);

@@ -246,23 +246,25 @@ neap_status prepare_linear(void *state, const struct neap_graph *graph, const st
                                              .n = w->dims[0],
                                              .k = w->dims[1],
                                              .b_transposed = true,
+                                             .bf16 = x->dtype == NEAP_BF16,
                                              .bias = node->inputs[2] != NO_TENSOR});
 }
 
 neap_status prepare_linear_backward_data(void *state, const struct neap_graph *graph, const struct node *node,
                                          struct preparation *p) {
   const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  return prepare_product(state, node, p, run_product_swapped,
-                         (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0]});
+  return prepare_product(
+      state, node, p, run_product_swapped,
+      (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0], .bf16 = w->dtype == NEAP_BF16});
 }
 
 /* dw = addend + dy^T x. A part of the rows but the first is given no addend. */
 static neap_status run_linear_backward_weights(const struct kernel *kernel, void *const *in, void *const *out,
                                                void *workspace, const struct run_context *context) {
   const struct cpu_kernel *k = cpu_kernel(kernel);
-  const int64_t count = kernel_output(kernel, 0)->elements;
+  const struct tensor *dw = kernel_output(kernel, 0);
   if (in[2] == NULL) return run_product_swapped(kernel, in, out, workspace, context);
-  if (in[2] != out[0]) k->kernels->copy_rows(1, count, in[2], count, out[0], count);
+  if (in[2] != out[0]) memcpy(out[0], in[2], dtype_bytes(dw->dtype, (uint64_t)dw->elements));
   return dnn_run(k->adding,
                  &(struct dnn_operands){.a = in[1], .b = in[0], .c = out[0], .scratchpad = workspace});
 }
@@ -272,7 +274,11 @@ neap_status prepare_linear_backward_weights(void *state, const struct neap_graph
   struct cpu *cpu = state;
   struct cpu_kernel kernel = {0};
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  struct dnn_matmul m = {.m = dy->dims[1], .n = x->dims[1], .k = x->dims[0], .a_transposed = true};
+  struct dnn_matmul m = {.m = dy->dims[1],
+                         .n = x->dims[1],
+                         .k = x->dims[0],
+                         .a_transposed = true,
+                         .bf16 = x->dtype == NEAP_BF16};
   if (node_input(graph, node, 2) == NULL) return prepare_product(cpu, node, p, run_product_swapped, m);
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
@@ -299,7 +305,8 @@ neap_status prepare_matmul(void *state, const struct neap_graph *graph, const st
                          .n = y->dims[y->rank - 1],
                          .k = a->dims[a->rank - (flags->a_transposed ? 2 : 1)],
                          .a_transposed = flags->a_transposed,
-                         .b_transposed = flags->b_transposed};
+                         .b_transposed = flags->b_transposed,
+                         .bf16 = a->dtype == NEAP_BF16};
   if (batch_of(b) == 1 && !m.a_transposed) {
     m.m *= batch_of(a);
   } else if (batch_of(a) == batch_of(b) && batch_of(a) == batch_of(y)) {

@@ -236,6 +236,15 @@ static const struct tensor *operand(const struct neap_graph *graph, const struct
                                : &graph->tensors.data[node->outputs[i - node->input_count]];
 }
 
+/* Whether a node is a product whose operands are all bf16, which the processor multiplies itself. */
+static bool is_bf16_product(const struct neap_graph *graph, const struct node *node) {
+  bool all = node->op == OP_LINEAR || node->op == OP_LINEAR_BACKWARD_DATA ||
+             node->op == OP_LINEAR_BACKWARD_WEIGHTS || node->op == OP_MATMUL;
+  for (int32_t i = 0; all && i < node->input_count + node->output_count; i++)
+    all = operand(graph, node, i) == NULL || operand(graph, node, i)->dtype == NEAP_BF16;
+  return all && dnn_has_bf16();
+}
+
 /* Whether an operand is of 16 bits and the kernel does not take it so. NEAP_UNSUPPORTED: a type that no
  * kernel knows. */
 static neap_status needs_split(const struct neap_graph *graph, const struct node *node,
@@ -285,6 +294,10 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
   TRY(needs_split(graph, node, p, &split));
   for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
+  if (is_bf16_product(graph, node)) {
+    const neap_status status = prepare_in_chunks(state, graph, node, p);
+    if (status != NEAP_UNSUPPORTED) return status;
+  }
   return split ? prepare_split(state, graph, node, p, prepares[node->op], 0)
                : prepare_in_chunks(state, graph, node, p);
 }

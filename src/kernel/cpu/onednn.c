@@ -155,14 +155,14 @@ static neap_status describe_tag(int rank, const int64_t *dims, dnnl_format_tag_t
 }
 
 static neap_status describe_strides(int rank, const int64_t *dims, const int64_t *strides,
-                                    dnnl_memory_desc_t *md) {
+                                    dnnl_data_type_t type, dnnl_memory_desc_t *md) {
   dnnl_dims_t wide, wide_strides;
   widen(rank, dims, wide);
   widen(rank, strides, wide_strides);
 #if DNN_3
-  DNN(dnnl_memory_desc_create_with_strides(md, rank, wide, dnnl_f32, wide_strides));
+  DNN(dnnl_memory_desc_create_with_strides(md, rank, wide, type, wide_strides));
 #else
-  DNN(dnnl_memory_desc_init_by_strides(md, rank, wide, dnnl_f32, wide_strides));
+  DNN(dnnl_memory_desc_init_by_strides(md, rank, wide, type, wide_strides));
 #endif
   return NEAP_OK;
 }
@@ -194,7 +194,7 @@ neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *d
   int64_t strides[NEAP_MAX_RANK], stride = 1;
   for (int32_t i = rank; i-- > 0; stride *= dims[i]) strides[i] = stride;
   dnnl_memory_desc_t md;
-  TRY(describe_strides(rank, dims, strides, &md));
+  TRY(describe_strides(rank, dims, strides, dnnl_f32, &md));
   return keep_made(dnn, &md, out);
 }
 
@@ -392,7 +392,7 @@ static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap
 static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) {
   bool same = a->batch_rank == b->batch_rank && a->m == b->m && a->n == b->n && a->k == b->k &&
               a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
-              a->bias == b->bias && a->addend == b->addend;
+              a->bias == b->bias && a->addend == b->addend && a->bf16 == b->bf16;
   for (int32_t i = 0; same && i < a->batch_rank; i++)
     same = a->a_batch[i] == b->a_batch[i] && a->b_batch[i] == b->b_batch[i];
   return same;
@@ -503,7 +503,12 @@ static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *
   dims[rank + 1] = columns;
   strides[rank] = transposed ? 1 : columns;
   strides[rank + 1] = transposed ? rows : 1;
-  return describe_strides(rank + 2, dims, strides, md);
+  return describe_strides(rank + 2, dims, strides, m->bf16 ? dnnl_bf16 : dnnl_f32, md);
+}
+
+bool dnn_has_bf16(void) {
+  const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
+  return (isa & (unsigned)dnnl_cpu_isa_avx512_core_bf16) == (unsigned)dnnl_cpu_isa_avx512_core_bf16;
 }
 
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out) {

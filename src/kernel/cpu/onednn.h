@@ -60,7 +60,10 @@ struct dnn_matmul {
   int64_t m, n, k;
   bool a_transposed, b_transposed, bias;
   bool addend; /* the product is added to what c holds */
+  bool bf16;   /* so are all operands, where dnn_has_bf16; sums are f32 */
 };
+/* Whether the processor multiplies bf16 itself, and the library knows how. */
+bool dnn_has_bf16(void);
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out);
 
 /* y [rows, outputs] = x [rows, inputs] w^T with w [outputs, inputs] packed as the primitive likes

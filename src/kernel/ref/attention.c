@@ -88,10 +88,10 @@ static void attend(const struct attention *t, int64_t n, int64_t h, int64_t i, d
 RUN(run_attention) {
   UNUSED;
   const struct attention t = attention_of(kernel, in, context);
-  FOR(n, t.s.sequences)
-  FOR(h, t.s.heads)
-  FOR(i, t.s.queries) attend(&t, n, h, i, (double *)out[0] + result_at(&t, n, h, i),
-                             (double *)out[1] + (n * t.s.heads + h) * t.s.queries + i);
+  FOR(n, t.s.sequences) FOR(h, t.s.heads) FOR(i, t.s.queries) {
+    attend(&t, n, h, i, (double *)out[0] + result_at(&t, n, h, i),
+           (double *)out[1] + (n * t.s.heads + h) * t.s.queries + i);
+  }
   return NEAP_OK;
 }
 

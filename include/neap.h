@@ -453,7 +453,8 @@ typedef struct neap_train_result {
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
 typedef struct neap_evaluation {
-  int64_t batch, images, step, epoch; /* images: of the test set; step and epoch: done by the checkpoint */
+  const char *records;                /* as in neap_train_progress */
+  int64_t batch, images, step, epoch; /* images: records of the test set; step and epoch: done so far */
   double loss, accuracy;              /* means over the labels of the test set */
   double bits_per_byte;               /* of its text; -1: of no text */
   neap_memory memory;

@@ -54,8 +54,8 @@ neap_status data_temporary_file(struct data_set *set, const char *path, int *des
   char *name = region_format(&set->region, "%s/neap-data-XXXXXX", folder != NULL ? folder : "/tmp");
   RETURN_IF_NULL(name);
   *descriptor = mkostemp(name, O_CLOEXEC);
-  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: no temporary file to unpack it into: %s: %s (TMPDIR?)",
-            path, name, strerror(errno));
+  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: no temporary file for its content: %s: %s (TMPDIR?)", path,
+            name, strerror(errno));
   unlink(name); /* it lives as long as it is open */
   return data_keep_file(set, path, *descriptor);
 }

@@ -282,6 +282,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   result->loss = t->test_loss;
   result->bits_per_byte = batches_bits_per_byte(t);
   result->batch = t->batch;
+  result->records = data_records(&t->data);
   result->images = t->data.test.count;
   result->step = t->state.step;
   result->epoch = t->state.epoch;

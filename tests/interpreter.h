@@ -28,7 +28,7 @@ struct interpreter {
 };
 
 static inline size_t interpreter_bytes(const struct interpreter *m, int32_t tensor) {
-  return m->lowered->step->tensors[m->lowered->step_tensor[tensor]].bytes;
+  return m->lowered->step->tensors[m->lowered->home[tensor]].bytes;
 }
 
 /* Buffers begin `shift` units of 64 bytes behind a page and are filled with the byte `garbage`. */
@@ -38,7 +38,9 @@ static inline struct interpreter interpreter_create(const struct lowered *lowere
   struct interpreter m = {lowered, calloc(tensors, sizeof(void *)), calloc(tensors, sizeof(void *))};
   assert_true(m.data != NULL && m.owned != NULL);
   for (size_t t = 0; t < tensors; t++) {
-    const int32_t storage = graph_storage(lowered->graph, (int32_t)t);
+    const int32_t base = graph_storage(lowered->graph, (int32_t)t),
+                  lies_in = lowered->graph->tensors.data[base].lies_in,
+                  storage = lies_in > 0 ? lies_in - 1 : base;
     if (storage == (int32_t)t) {
       const size_t bytes = interpreter_bytes(&m, storage);
       assert_int_equal(posix_memalign(&m.owned[t], 4096, bytes + offset), 0);

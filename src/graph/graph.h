@@ -25,6 +25,8 @@ struct tensor {
   int32_t producer; /* node; -1: resident */
   int32_t view_of;  /* the tensor whose elements these are, in the same order, under another shape; -1: none.
                        Never itself a view. */
+  int32_t
+      lies_in; /* 1 + the variable in whose bytes this value is made, by adding to it; 0: it has its own */
 };
 
 /* A shape as messages have it: "[32, 10]". */

@@ -133,6 +133,7 @@ struct lowered {
   struct kernel *kernels;        /* by node; node ids are those of `step` */
   struct neap_step *step;        /* tensor ids differ from the graph's: views are not there */
   const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
+  const int32_t *home; /* graph tensor -> step tensor in whose bytes it is: of what lies in a variable that */
 };
 
 /* Lowers a graph. A resident tensor (input, parameter, state) takes the format of the one of that name in

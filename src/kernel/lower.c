@@ -72,6 +72,7 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
   struct tensor tensor = graph->tensors.data[id];
   tensor.role = NEAP_ROLE_VALUE;
   tensor.view_of = -1;
+  tensor.lies_in = 0;
   TRY(add_tensor(l, tensor, want, out));
   const struct node node = {.name = tensor.name,
                             .op = OP_REORDER,
@@ -135,6 +136,22 @@ static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
   return NEAP_OK;
 }
 
+/* An output of the node in hand. What lies in a variable lies there as that does. */
+static neap_status add_output(struct lowering *l, const struct node *node, int32_t i,
+                              struct memory_format format, int32_t *id) {
+  struct tensor tensor = l->from->tensors.data[node->outputs[i]];
+  if (tensor.lies_in > 0) {
+    const int32_t variable = l->map[tensor.lies_in - 1];
+    RETURN_IF(!l->to->backend->same_place(&tensor, *format_of(l, variable), format), NEAP_INTERNAL,
+              "%s '%s' does not add to '%s' as that lies in memory", node_row(node)->name, node->name,
+              l->from->tensors.data[tensor.lies_in - 1].name);
+    tensor.lies_in = 1 + variable;
+  }
+  TRY(add_tensor(l, tensor, format, id));
+  l->map[node->outputs[i]] = *id;
+  return NEAP_OK;
+}
+
 static neap_status lower_node(struct lowering *l, const struct node *node) {
   int32_t outputs[NODE_MAX_OUTPUTS];
   TRY(vector_reserve(&l->ids, (size_t)(node->input_count + node->update_count) + 1));
@@ -155,8 +172,7 @@ static neap_status lower_node(struct lowering *l, const struct node *node) {
     if (inputs[i] != NO_TENSOR && format_chosen(p.inputs[i])) /* else as it lies, or will lie */
       TRY(provide(l, inputs[i], p.inputs[i], &inputs[i]));
   for (int32_t i = 0; i < node->output_count; i++) {
-    TRY(add_tensor(l, l->from->tensors.data[node->outputs[i]], p.outputs[i], &outputs[i]));
-    l->map[node->outputs[i]] = outputs[i];
+    TRY(add_output(l, node, i, p.outputs[i], &outputs[i]));
     if (i == 0 && node_row(node)->lies_as > 0)
       l->lies_as.data[outputs[0]] = inputs[node_row(node)->lies_as - 1];
   }
@@ -227,6 +243,13 @@ static const int32_t *map_ids(struct region *region, const struct neap_graph *gr
   return mapped_ids;
 }
 
+/* Whether it makes a value in the bytes of a variable: a second run would add once more. */
+static bool adds_to_variable(const struct neap_graph *graph, const struct node *node) {
+  for (int32_t i = 0; i < node->output_count; i++)
+    if (graph->tensors.data[node->outputs[i]].lies_in > 0) return true;
+  return false;
+}
+
 /* A tensor that a node reads in two roles must not be overwritten by what one of them allows. */
 static bool read_twice(const struct neap_graph *graph, const struct node *node, int32_t input) {
   for (int32_t i = 0; i < node->input_count; i++)
@@ -245,7 +268,7 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   for (int32_t i = 0; own != NULL && i < row->inplace_count; i++) {
     const struct inplace_pair pair = row->inplace[i];
     if (pair.output >= node->output_count || node_input(graph, node, pair.input) == NULL ||
-        read_twice(graph, node, pair.input))
+        read_twice(graph, node, pair.input) || adds_to_variable(graph, node))
       continue;
     int32_t position = 0;
     for (int32_t k = 0; k < pair.input; k++) position += node->inputs[k] != NO_TENSOR;
@@ -263,7 +286,7 @@ static neap_status step_nodes(struct lowering *l, struct region *region, struct 
     *made = (struct step_node){.name = node->name,
                                .op = node_row(node)->name,
                                .pass = node->pass,
-                               .repeatable = node->update_count == 0,
+                               .repeatable = node->update_count == 0 && !adds_to_variable(graph, node),
                                .cost = l->seconds.data[v],
                                .workspace = l->workspace.data[v]};
     made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
@@ -276,7 +299,7 @@ static neap_status step_nodes(struct lowering *l, struct region *region, struct 
   return NEAP_OK;
 }
 
-static void add_output(struct neap_step *draft, int32_t *outputs, int32_t tensor) {
+static void add_step_output(struct neap_step *draft, int32_t *outputs, int32_t tensor) {
   for (int32_t i = 0; i < draft->output_count; i++)
     if (outputs[i] == tensor) return;
   outputs[draft->output_count++] = tensor;
@@ -289,12 +312,12 @@ static neap_status step_outputs(struct lowering *l, struct region *region, const
   int32_t *outputs = region_alloc(region, graph->outputs.count + 2, sizeof *outputs);
   RETURN_IF_NULL(outputs);
   draft->outputs = outputs;
-  if (graph->loss >= 0) add_output(draft, outputs, map[graph->loss]);
-  if (graph->correct >= 0) add_output(draft, outputs, map[graph->correct]);
+  if (graph->loss >= 0) add_step_output(draft, outputs, map[graph->loss]);
+  if (graph->correct >= 0) add_step_output(draft, outputs, map[graph->correct]);
   for (size_t i = 0; i < graph->outputs.count; i++) {
     const int32_t tensor = map[graph_storage(graph, graph->outputs.data[i].tensor)];
     if (graph->tensors.data[graph->outputs.data[i].tensor].elements > l->options->outputs) continue;
-    if (draft->tensors[tensor].role == NEAP_ROLE_VALUE) add_output(draft, outputs, tensor);
+    if (draft->tensors[tensor].role == NEAP_ROLE_VALUE) add_step_output(draft, outputs, tensor);
   }
   return NEAP_OK;
 }
@@ -303,28 +326,35 @@ static neap_status make_step(struct lowering *l) {
   const struct neap_graph *graph = l->to->graph;
   const size_t tensors = graph->tensors.count;
   struct region region = {0}; /* of the draft */
-  int32_t *map = region_alloc(&l->to->region, tensors, sizeof *map);
+  int32_t *map = region_alloc(&l->to->region, tensors, sizeof *map),
+          *home = region_alloc(&l->to->region, tensors, sizeof *home);
   struct neap_step draft = {.name = graph->name,
                             .node_count = (int32_t)graph->nodes.count,
                             .tensors = region_alloc(&region, tensors, sizeof *draft.tensors),
                             .nodes = region_alloc(&region, graph->nodes.count, sizeof *draft.nodes)};
   neap_status status = NEAP_OK;
-  if (!map || !draft.tensors || !draft.nodes)
+  if (!map || !home || !draft.tensors || !draft.nodes)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "lowering: out of memory");
   for (size_t t = 0; status == NEAP_OK && t < tensors; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
+    const struct tensor *storage = &graph->tensors.data[graph_storage(graph, (int32_t)t)];
     map[t] = tensor->view_of >= 0 ? map[tensor->view_of] : draft.tensor_count;
+    home[t] = storage->lies_in > 0 ? map[storage->lies_in - 1] : map[t];
     if (tensor->view_of >= 0) continue;
+    /* Of what lies in a variable the step has a stub: who reads it comes after who makes it. */
     draft.tensors[draft.tensor_count++] = (struct step_tensor){
         .name = tensor->name,
         .role = tensor->role,
-        .bytes = round_up(l->to->backend->format_bytes(tensor, *format_of(l, (int32_t)t)))};
+        .bytes = tensor->lies_in > 0
+                     ? 0
+                     : round_up(l->to->backend->format_bytes(tensor, *format_of(l, (int32_t)t)))};
   }
   if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
   if (status == NEAP_OK) status = step_outputs(l, &region, map, &draft);
   if (status == NEAP_OK) status = step_create(&draft, &l->to->step);
   region_free(&region);
   l->to->step_tensor = map;
+  l->to->home = home;
   return status;
 }
 

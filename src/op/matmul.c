@@ -41,7 +41,8 @@ static const struct inplace_pair weights_inplace[] = {{0, 2}};
 const struct op_row op_row_linear_backward_weights = {
     "LinearBackwardWeights", "gradient of a linear layer's weights, added to what is there",
     .output_count = 1,       ROW_INPLACE(weights_inplace),
-    .flops = flops_linear,   .split = {3, 0, 1}};
+    .flops = flops_linear,   .split = {3, 0, 1},
+    .addend = 1 + 2};
 const struct op_row op_row_bias_backward = {"BiasBackward", "gradient of a bias: sum by channel",
                                             .output_count = 1, .split = {1, 0, 1}};
 

@@ -101,6 +101,7 @@ struct op_row {
   bool seeds;          /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
   int32_t slots;       /* of inputs, where some are optional: graph_apply fills up what is not given */
   uint32_t statistics; /* inputs, a bit each, that are f32 whatever the type of the rest */
+  int32_t addend;      /* 1 + the slot of what the result is added to, where that is given; 0: there is none */
   int32_t lies_as;     /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */

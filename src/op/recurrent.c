@@ -199,8 +199,9 @@ const struct op_row op_row_gru_backward = {"GruBackward",
                                            "gradients of a GRU by both products and its first state",
                                            .output_count = 3, .flops = flops_backward};
 const struct op_row op_row_recurrent_backward_weights = {
-    "RecurrentBackwardWeights", "gradient of recurrent weights, added to what is there", .output_count = 1,
-    ROW_INPLACE(weights_inplace), .flops = flops_weights};
+    "RecurrentBackwardWeights", "gradient of recurrent weights, added to what is there",
+    .output_count = 1,          ROW_INPLACE(weights_inplace),
+    .flops = flops_weights,     .addend = 1 + RECURRENT_ADDEND};
 
 /* ---- Layers ---- */
 

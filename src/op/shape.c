@@ -113,6 +113,7 @@ const struct op_row op_row_slice_backward = {
     .output_count = 1,
     ROW_INPLACE(inplace_second),
     ROW_ATTRIBUTES(part_attributes),
+    .addend = 1 + 1,
     .split = {3, 1, 0},
     .split_of = split_along_axis};
 
@@ -229,8 +230,9 @@ const struct op_row op_row_gather = {"Gather",          "rows of a table by thei
                                      infer_gather,      .gradient = gradient_gather,
                                      .split = {2, 1, 0}};
 const struct op_row op_row_gather_backward = {
-    "GatherBackward", "gradient of gathered rows: sums by row, added to what is there", .output_count = 1,
-    ROW_INPLACE(gather_backward_pairs), .slots = 3};
+    "GatherBackward",  "gradient of gathered rows: sums by row, added to what is there",
+    .output_count = 1, ROW_INPLACE(gather_backward_pairs),
+    .slots = 3,        .addend = 1 + 2};
 
 neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids) {
   return builder_next(b, OP_GATHER, (union attributes){0}, (int32_t[]){table, ids}, 2);

@@ -3,6 +3,7 @@
 neap_status copy_value(struct copy *copy, int32_t old) {
   struct tensor tensor = copy->from->tensors.data[old];
   if (tensor.view_of >= 0) tensor.view_of = graph_storage(copy->to, copy->map[tensor.view_of]);
+  if (tensor.lies_in > 0) tensor.lies_in = 1 + copy->map[tensor.lies_in - 1];
   return graph_add_tensor(copy->to, tensor, &copy->map[old]);
 }
 

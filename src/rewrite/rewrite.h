@@ -35,6 +35,12 @@ neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **ou
 neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, bool master,
                               struct neap_graph **out);
 
+/* Gradients by a parameter that several nodes add to are added to its momentum itself, so that there is no
+ * buffer for them: m = momentum m + weight decay w comes before the first of them, w -= rate m after the
+ * last. For SGD with a momentum, not Nesterov's, where parameter and momentum are f32 of at most two
+ * dimensions. Other sums than SGD's in the last bits. On a training graph. */
+neap_status rewrite_accumulate(const struct neap_graph *graph, struct neap_graph **out);
+
 /* Trained parameters of two dimensions or more whose names match `pattern` keep a share `density` of their
  * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of bits
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node

@@ -128,11 +128,13 @@ static neap_status make_main_graph(const struct neap_graph *graph, const struct 
   const bool predicts = predicts_only(graph, options);
   neap_status status = predicts ? rewrite_prediction(forward, &made) : rewrite_prune(forward, 0, &made);
   neap_graph_free(forward);
-  if (status == NEAP_OK && !predicts) status = graph_add_training(made, &optimizer);
-  if (status == NEAP_OK)
+  if (status == NEAP_OK && predicts) {
     *out = made;
-  else
-    neap_graph_free(made);
+    return NEAP_OK;
+  }
+  if (status == NEAP_OK) status = graph_add_training(made, &optimizer);
+  if (status == NEAP_OK) status = rewrite_accumulate(made, out);
+  neap_graph_free(made);
   return status;
 }
 

@@ -26,13 +26,13 @@ static neap_status bind_call(const struct binding *b, int32_t position, int32_t 
                              struct call *call) {
   const struct kernel *kernel = &b->lowered->kernels[b->plan->schedule[position]];
   const struct node *node = kernel_node(kernel);
-  const int32_t *tensor = b->lowered->step_tensor;
+  const int32_t *home = b->lowered->home;
   call->kernel = kernel;
   call->inputs = region_alloc(b->region, (size_t)node->input_count, sizeof(void *));
   call->outputs = region_alloc(b->region, (size_t)node->output_count, sizeof(void *));
   RETURN_IF(!call->inputs || !call->outputs, NEAP_OUT_OF_MEMORY, "program: out of memory");
   for (int32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != NO_TENSOR) call->inputs[i] = b->address[tensor[node->inputs[i]]];
+    if (node->inputs[i] != NO_TENSOR) call->inputs[i] = b->address[home[node->inputs[i]]];
   for (; *instance < b->plan->instance_count && b->plan->instances[*instance].at == position; ++*instance) {
     const struct placed *placed = &b->plan->instances[*instance];
     unsigned char *address = b->arena + placed->offset;
@@ -43,7 +43,7 @@ static neap_status bind_call(const struct binding *b, int32_t position, int32_t 
       b->address[placed->tensor] = address;
     }
   }
-  for (int32_t i = 0; i < node->output_count; i++) call->outputs[i] = b->address[tensor[node->outputs[i]]];
+  for (int32_t i = 0; i < node->output_count; i++) call->outputs[i] = b->address[home[node->outputs[i]]];
   return NEAP_OK;
 }
 

@@ -35,7 +35,7 @@ struct program {
 
 /* Bytes of a graph tensor as it lies in memory. */
 static inline uint64_t tensor_bytes(const struct lowered *lowered, int32_t tensor) {
-  return lowered->step->tensors[lowered->step_tensor[tensor]].bytes;
+  return lowered->step->tensors[lowered->home[tensor]].bytes;
 }
 
 /* Resolves the pointers of a plan. `resident[t]`: address of resident step tensor t; `arena`: where offsets

@@ -79,12 +79,14 @@ static neap_status count_all_labels(struct training *t, int bucket, double *coun
 }
 
 /* One step, micro-batch by micro-batch: its loss and right answers. */
-neap_status batches_step(struct training *t, double rate, neap_step_result *result, double *counted) {
+neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
+                         double *counted) {
   if (t->state.step % t->epoch_steps == 0 || t->steps_here == 0) order_epoch(t);
   int64_t number;
   const int bucket = bucket_of_step(t, &number);
   TRY(neap_session_select(t->session, training_graph(t, bucket)));
   TRY(count_all_labels(t, bucket, counted));
+  *records = t->buckets[bucket].micro * t->micro_batches;
   *result = (neap_step_result){0};
   for (int32_t part = 0; part < t->micro_batches; part++) {
     neap_step_result micro;

@@ -4,8 +4,10 @@
 
 #include "train/training.h"
 
-/* One step, micro-batch by micro-batch: its loss and right answers, and how many labels counted. */
-neap_status batches_step(struct training *t, double rate, neap_step_result *result, double *counted);
+/* One step, micro-batch by micro-batch: its loss and right answers, how many records it had room for, and how
+ * many labels counted. */
+neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
+                         double *counted);
 
 /* Over the whole test set, by the labels that count: sets the test's loss and accuracy. */
 neap_status batches_evaluate(struct training *t);

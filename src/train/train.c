@@ -32,11 +32,12 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   neap_step_result result;
   const double begin = clock_seconds(), rate = learning_rate_at(&t->rate, t->state.step);
   double counted;
+  int64_t records;
   if (t->state.step % t->epoch_steps == 0) {
     t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
     t->counted = t->correct_here = 0;
   }
-  TRY(batches_step(t, rate, &result, &counted));
+  TRY(batches_step(t, rate, &result, &records, &counted));
   if (training_rewires(t->options) &&
       rewiring_due(t->state.step + 1, t->steps, training_rewire_every(t->options)))
     TRY(neap_session_rewire(t->session, share, NULL));
@@ -58,7 +59,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
   progress->skipped += result.skipped;
-  progress->images_per_second = (double)t->batch / seconds;
+  progress->images_per_second = (double)records / seconds;
   return NEAP_OK;
 }
 

@@ -79,8 +79,19 @@ typedef struct neap_builder neap_builder; /* makes a graph */
  * gives one back, so only neap_builder_finish has to be checked. */
 typedef int32_t neap_tensor;
 
-/* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. */
-typedef enum neap_dtype { NEAP_F32, NEAP_I32, NEAP_U8, NEAP_F64, NEAP_BIT, NEAP_BF16, NEAP_F16 } neap_dtype;
+/* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
+ * for every 65536 elements, are what sparse parameters are found by. */
+typedef enum neap_dtype {
+  NEAP_F32,
+  NEAP_I32,
+  NEAP_U8,
+  NEAP_F64,
+  NEAP_BIT,
+  NEAP_BF16,
+  NEAP_F16,
+  NEAP_U16,
+  NEAP_BLOCK
+} neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };
 
@@ -202,6 +213,15 @@ typedef void neap_plan_progress_function(const neap_plan_progress *progress, voi
  * cheaper, or which needs less for NEAP_BUDGET_MIN; BASE where they are equal. */
 typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_MASK } neap_variant;
 
+/* How a session keeps which elements of sparse parameters have values: a bit an element, or two bytes a value
+ * (its index in a block of 65536 elements) and four a block. SMALLER is the one of fewer bytes, by shapes and
+ * density alone: a bit from densities of about 1/16 on. All give the same bits of weights. */
+typedef enum neap_sparse_positions {
+  NEAP_SPARSE_SMALLER,
+  NEAP_SPARSE_BITS,
+  NEAP_SPARSE_INDICES
+} neap_sparse_positions;
+
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
@@ -244,6 +264,7 @@ typedef struct neap_session_options {
    * convolutions but the first; where there is none, of all linear layers but the last. */
   double sparse_density;
   const char *sparse_layers; /* borrowed until the session is made */
+  neap_sparse_positions sparse_positions;
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -6,11 +6,14 @@
 
 #include "neap.h"
 
+enum { INDEX_BLOCK = 1 << 16 }; /* elements that a u16 tells apart, for which NEAP_BLOCK has an i32 */
+
 struct dtype_row {
   const char *name;
-  int32_t block_elements, block_bytes; /* a block is the least that is stored: 8 bits in a byte, else one */
-  const char *safetensors;             /* its name there; NULL: not kept in files */
-  bool real;                           /* what gradients can have */
+  int32_t block_elements,
+      block_bytes;         /* a block is the least that is stored: 8 bits in a byte, else mostly one */
+  const char *safetensors; /* its name there; NULL: not kept in files */
+  bool real;               /* what gradients can have */
 };
 
 extern const struct dtype_row dtype_rows[];

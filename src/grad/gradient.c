@@ -203,9 +203,10 @@ static neap_status accumulate_sparse(struct neap_graph *graph, const struct opti
       "a group of parameters takes '%s', which is sparse: sparse parameters have one rate and one decay, "
       "those of the group that '%s' is in",
       densify->name, graph->tensors.data[in[DENSIFY_VALUES]].name);
-  int32_t inputs[] = {in[DENSIFY_VALUES], gradient, NO_TENSOR, in[DENSIFY_OFFSET], in[DENSIFY_POSITIONS]};
+  int32_t inputs[SPARSE_INPUTS] = {in[DENSIFY_VALUES],    gradient,           NO_TENSOR, in[DENSIFY_OFFSET],
+                                   in[DENSIFY_POSITIONS], in[DENSIFY_INDICES]};
   TRY(find_sum(graph, o, in[DENSIFY_VALUES], &inputs[SPARSE_SUM]));
-  return add_update_node(graph, OP_ACCUMULATE_SPARSE, o, inputs, 5, &inputs[SPARSE_OFFSET], 1);
+  return add_update_node(graph, OP_ACCUMULATE_SPARSE, o, inputs, SPARSE_INPUTS, &inputs[SPARSE_OFFSET], 1);
 }
 
 /* Parameters with their gradients, in the order in which these are complete. */

@@ -108,5 +108,5 @@ OP(SQUARED_NORM, squared_norm)         /* dw -> [1] */
 OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */
 /* sparse.c */
-OP(DENSIFY, densify)                     /* pool, offset, positions -> w */
-OP(ACCUMULATE_SPARSE, accumulate_sparse) /* pool, dw, its sums, offset, positions; updates offset */
+OP(DENSIFY, densify)                     /* pool, offset, positions, indices -> w */
+OP(ACCUMULATE_SPARSE, accumulate_sparse) /* pool, dw, its sums, offset, positions, indices; updates offset */

@@ -28,12 +28,22 @@ enum {
 };
 
 /* Slots of the inputs of OP_DENSIFY: the values of all sparse parameters, where this one's begin [1] i32, and
- * a bit an element, in the order in which the dense tensor lies in memory. */
-enum { DENSIFY_VALUES, DENSIFY_OFFSET, DENSIFY_POSITIONS };
+ * which of its elements have one, of its shape, in the order in which the dense tensor lies in memory. Of
+ * type BIT: 1 where there is a value. Of type BLOCK: how many values this and earlier blocks of INDEX_BLOCK
+ * elements have; INDICES, u16, then has, beside each value, its element's place in the block. */
+enum { DENSIFY_VALUES, DENSIFY_OFFSET, DENSIFY_POSITIONS, DENSIFY_INDICES, DENSIFY_INPUTS };
 
 /* Slots of OP_ACCUMULATE_SPARSE. It changes a part of the sums that no other node reads or changes before the
  * step ends; the offset is marked as updated in their place, so that what reads this part comes before. */
-enum { SPARSE_VALUES, SPARSE_GRADIENT, SPARSE_SUM, SPARSE_OFFSET, SPARSE_POSITIONS };
+enum {
+  SPARSE_VALUES,
+  SPARSE_GRADIENT,
+  SPARSE_SUM,
+  SPARSE_OFFSET,
+  SPARSE_POSITIONS,
+  SPARSE_INDICES,
+  SPARSE_INPUTS
+};
 
 /* Slots of OP_CACHE_WRITE; the position is [1] i32. */
 enum { CACHE_STATE, CACHE_ROWS, CACHE_POSITION, CACHE_INPUTS };

@@ -1,5 +1,5 @@
 /* Sparse weights: the values at nonzeros, in one pool that all layers share; where they are is a bit an
- * element of each layer. A rewrite makes these nodes (rewrite/sparse.c). */
+ * element of each layer, or an index beside each value. A rewrite makes these nodes (rewrite/sparse.c). */
 #include "op/op.h"
 
 const struct op_row op_row_densify = {"Densify", "sparse weights as a dense tensor", .output_count = 1,

@@ -42,15 +42,16 @@ neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, 
 neap_status rewrite_accumulate(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Trained parameters of two dimensions or more whose names match `pattern` keep a share `density` of their
- * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of bits
+ * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of positions
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node
- * (op/sparse.c) before it is read. NULL: the weights of all convolutions but the first; where there is none,
- * of all linear and recurrent layers but the last linear one. On a forward graph. NEAP_INVALID_ARGUMENT:
- * there is no such parameter.
- */
+ * (op/sparse.c) before it is read. Where positions are indices, these stand in a state SPARSE_INDEX_POOL
+ * [values]. NULL: the weights of all convolutions but the first; where there is none, of all linear and
+ * recurrent layers but the last linear one. On a forward graph. NEAP_INVALID_ARGUMENT: there is no such
+ * parameter. */
 neap_status rewrite_sparse(const struct neap_graph *graph, double density, const char *pattern,
-                           struct neap_graph **out);
-#define SPARSE_POOL "sparse.values"
+                           neap_sparse_positions positions, struct neap_graph **out);
+#define SPARSE_POOL       "sparse.values"
+#define SPARSE_INDEX_POOL "sparse.indices"
 
 /* Of so many elements those that are kept: at least one. */
 int64_t sparse_count(int64_t elements, double density);

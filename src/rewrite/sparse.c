@@ -12,7 +12,8 @@ struct sparse_parameter {
 
 struct sparse {
   struct copy copy;
-  int32_t values; /* the pool */
+  double density;
+  int32_t values, indices; /* the pools; NO_TENSOR: positions are bits */
   VECTOR(struct sparse_parameter) list;
 };
 
@@ -72,6 +73,22 @@ static neap_status mark(const struct neap_graph *graph, const char *pattern, boo
   return NEAP_OK;
 }
 
+/* Whether positions are indices: by bytes, where nobody says. They stand beside the values, which move
+ * between layers in training, so that it is one answer for all. */
+static bool has_indices(const struct neap_graph *graph, const bool *marked, double density,
+                        neap_sparse_positions positions) {
+  uint64_t bits = 0, indices = 0;
+  if (positions != NEAP_SPARSE_SMALLER) return positions == NEAP_SPARSE_INDICES;
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const int64_t elements = graph->tensors.data[t].elements;
+    if (!marked[t]) continue;
+    bits += dtype_bytes(NEAP_BIT, (uint64_t)elements);
+    indices += dtype_bytes(NEAP_BLOCK, (uint64_t)elements) +
+               dtype_bytes(NEAP_U16, (uint64_t)sparse_count(elements, density));
+  }
+  return indices < bits;
+}
+
 /* The state of a sparse parameter by that name. */
 static neap_status add_state(struct sparse *s, const struct tensor *parameter, const char *suffix,
                              neap_dtype dtype, bool scalar, int32_t *id) {
@@ -89,8 +106,8 @@ static neap_status add_state(struct sparse *s, const struct tensor *parameter, c
   return graph_add_tensor(s->copy.to, state, id);
 }
 
-/* The pool, and what each parameter has besides. */
-static neap_status add_residents(struct sparse *s, const bool *marked, double density) {
+/* The pools, and what each parameter has besides. */
+static neap_status add_residents(struct sparse *s, const bool *marked, neap_sparse_positions positions) {
   const struct neap_graph *from = s->copy.from;
   struct tensor pool = {.name = SPARSE_POOL, .role = NEAP_ROLE_PARAMETER, .rank = 1, .view_of = -1};
   for (size_t t = 0; t < from->tensors.count; t++) {
@@ -100,17 +117,24 @@ static neap_status add_residents(struct sparse *s, const bool *marked, double de
               "sparse weights: '%s' is of %s, others are of %s; all must be of one type", tensor->name,
               dtype_rows[tensor->dtype].name, dtype_rows[pool.dtype].name);
     pool.dtype = tensor->dtype;
-    pool.dims[0] += sparse_count(tensor->elements, density);
+    pool.dims[0] += sparse_count(tensor->elements, s->density);
   }
   RETURN_IF(pool.dims[0] > INT32_MAX, NEAP_TOO_LARGE, "sparse weights: %lld values are more than 2^31 - 1",
             (long long)pool.dims[0]);
   TRY(graph_add_tensor(s->copy.to, pool, &s->values));
+  const bool indices = has_indices(from, marked, s->density, positions);
+  if (indices) {
+    pool.name = SPARSE_INDEX_POOL;
+    pool.role = NEAP_ROLE_STATE;
+    pool.dtype = NEAP_U16;
+    TRY(graph_add_tensor(s->copy.to, pool, &s->indices));
+  }
   for (size_t t = 0; t < from->tensors.count; t++) {
     const struct tensor *tensor = &from->tensors.data[t];
     struct sparse_parameter p = {.old = (int32_t)t};
     if (!marked[t]) continue;
     TRY(add_state(s, tensor, "offset", NEAP_I32, true, &p.offset));
-    TRY(add_state(s, tensor, "positions", NEAP_BIT, false, &p.positions));
+    TRY(add_state(s, tensor, "positions", indices ? NEAP_BLOCK : NEAP_BIT, false, &p.positions));
     TRY(vector_push(&s->list, p));
   }
   return NEAP_OK;
@@ -126,19 +150,20 @@ static neap_status densify_for(struct sparse *s, const struct node *node) {
       struct tensor dense = from->tensors.data[p->old];
       dense.role = NEAP_ROLE_VALUE;
       TRY(graph_add_tensor(s->copy.to, dense, &s->copy.map[p->old]));
+      const int32_t inputs[DENSIFY_INPUTS] = {s->values, p->offset, p->positions, s->indices};
       TRY(graph_add_node(s->copy.to, (struct node){.name = dense.name,
                                                    .op = OP_DENSIFY,
                                                    .pass = NEAP_PASS_FORWARD,
-                                                   .inputs = (int32_t[]){s->values, p->offset, p->positions},
-                                                   .input_count = 3,
+                                                   .inputs = inputs,
+                                                   .input_count = DENSIFY_INPUTS,
                                                    .outputs = &s->copy.map[p->old],
                                                    .output_count = 1}));
     }
   return NEAP_OK;
 }
 
-static neap_status rewrite_all(struct sparse *s, const bool *marked, double density) {
-  TRY(add_residents(s, marked, density));
+static neap_status rewrite_all(struct sparse *s, const bool *marked, neap_sparse_positions positions) {
+  TRY(add_residents(s, marked, positions));
   for (size_t v = 0; v < s->copy.from->nodes.count; v++) {
     TRY(densify_for(s, &s->copy.from->nodes.data[v]));
     TRY(copy_node(&s->copy, s->copy.from->nodes.data[v]));
@@ -147,8 +172,8 @@ static neap_status rewrite_all(struct sparse *s, const bool *marked, double dens
 }
 
 neap_status rewrite_sparse(const struct neap_graph *graph, double density, const char *pattern,
-                           struct neap_graph **out) {
-  struct sparse s = {.values = NO_TENSOR};
+                           neap_sparse_positions positions, struct neap_graph **out) {
+  struct sparse s = {.density = density, .values = NO_TENSOR, .indices = NO_TENSOR};
   int64_t count = 0;
   bool *marked = calloc(graph->tensors.count + 1, sizeof *marked),
        *wanted = calloc(graph->tensors.count + 1, sizeof *wanted);
@@ -159,7 +184,7 @@ neap_status rewrite_sparse(const struct neap_graph *graph, double density, const
   for (size_t t = 0; status == NEAP_OK && t < graph->tensors.count; t++) wanted[t] = !marked[t];
   if (status == NEAP_OK) status = copy_begin(&s.copy, graph, wanted);
   if (status == NEAP_OK) {
-    status = rewrite_all(&s, marked, density);
+    status = rewrite_all(&s, marked, positions);
     status = copy_end(&s.copy, status, out);
   }
   vector_free(&s.list);

@@ -65,6 +65,8 @@ neap_status check_session_options(const struct neap_session_options *o) {
   RETURN_IF(!in_range(o->sparse_density, 0, 1) || o->sparse_density == 1, NEAP_INVALID_ARGUMENT,
             "session options: a sparse density of %g; it lies between 0 and 1, and 0 means dense",
             o->sparse_density);
+  RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
+            "session options: there is no form %d of positions", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
   RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
@@ -109,7 +111,8 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     made = next;
   }
   if (is_sparse(options) && !predicts_only(graph, options)) {
-    const neap_status status = rewrite_sparse(made, options->sparse_density, options->sparse_layers, &next);
+    const neap_status status = rewrite_sparse(made, options->sparse_density, options->sparse_layers,
+                                              options->sparse_positions, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;

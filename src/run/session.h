@@ -27,13 +27,14 @@ struct session_shape {
   struct session_program step, evaluation;
 };
 
-/* ---- Sparse parameters (run/sparse.h) ---- */
+/* ---- Sparse parameters (run/sparse.h, run/positions.h) ---- */
 
 struct sparse_layer {
   const char *name;
   int32_t dense;   /* graph tensor of `main` that the values stand for */
   int32_t *offset; /* of its first value, in the session's memory */
-  uint8_t *bits;   /* an element each, in the order in which the dense tensor lies */
+  uint8_t *bits;   /* an element each, in the order in which the dense tensor lies; NULL: indices */
+  int32_t *ends;   /* values up to the end of each block of INDEX_BLOCK elements; NULL: bits */
   int64_t elements;
 };
 
@@ -52,6 +53,7 @@ struct sparse {
   struct sparse_layer *layers;
   int32_t layer_count, pool_count;
   struct sparse_pool pools[SPARSE_POOLS]; /* the first: the values */
+  uint16_t *indices;                      /* beside the values, of their elements; NULL: positions are bits */
   int64_t capacity;                       /* values that there is room for */
   double threshold;                       /* of rewiring */
   int64_t *has, *counts;                  /* [layer_count], for the while of a change */

@@ -6,97 +6,7 @@
 
 #include "base/random.h"
 #include "rewrite/rewrite.h"
-
-/* ---- Bits ---- */
-
-static bool is_set(const uint8_t *bits, int64_t i) { return bits[i / 8] >> i % 8 & 1; }
-
-static void set_bit(uint8_t *bits, int64_t i, bool value) {
-  const uint8_t bit = (uint8_t)(1u << i % 8);
-  bits[i / 8] = (uint8_t)(value ? bits[i / 8] | bit : bits[i / 8] & ~bit);
-}
-
-static int64_t count_bits(const struct sparse_layer *l) {
-  int64_t count = 0, i = 0;
-  for (; i + 64 <= l->elements; i += 64) {
-    uint64_t word;
-    memcpy(&word, l->bits + i / 8, sizeof word);
-    count += __builtin_popcountll(word);
-  }
-  for (; i < l->elements; i++) count += is_set(l->bits, i);
-  return count;
-}
-
-/* ---- Values ---- */
-
-static unsigned char *element(const struct sparse_pool *p, int64_t i) {
-  return p->data + dtype_bytes(p->dtype, (uint64_t)i);
-}
-
-static void move(struct sparse *sparse, int64_t from, int64_t to, int64_t count) {
-  for (int32_t p = 0; p < sparse->pool_count && from != to; p++)
-    memmove(element(&sparse->pools[p], to), element(&sparse->pools[p], from),
-            dtype_bytes(sparse->pools[p].dtype, (uint64_t)count));
-}
-
-static void zero(struct sparse *sparse, int64_t at) {
-  for (int32_t p = 0; p < sparse->pool_count; p++)
-    memset(element(&sparse->pools[p], at), 0, dtype_bytes(sparse->pools[p].dtype, 1));
-}
-
-/* ---- Changing positions, in place ---- */
-
-/* Whether the element `i` of a layer, whose value stands at `at` (-1: it has none), is to have one. */
-typedef bool has_value(void *context, int64_t i, int64_t at);
-
-/* Drops the values that `kept` does not keep; the others move to the front of the layer's. */
-static int64_t drop(struct sparse *sparse, struct sparse_layer *l, has_value *kept, void *context) {
-  int64_t from = *l->offset, to = from;
-  for (int64_t i = 0; i < l->elements; i++) {
-    if (!is_set(l->bits, i)) continue;
-    if (kept(context, i, from)) {
-      if (from != to) move(sparse, from, to, 1);
-      to++;
-    } else {
-      set_bit(l->bits, i, false);
-    }
-    from++;
-  }
-  return to - *l->offset;
-}
-
-/* Gives each layer room for counts[] values, which are no fewer than it has: has[]. */
-static void make_room(struct sparse *sparse, const int64_t *has, const int64_t *counts) {
-  int64_t at = 0, end = 0;
-  for (int32_t k = 0; k < sparse->layer_count; k++) {
-    struct sparse_layer *l = &sparse->layers[k];
-    move(sparse, *l->offset, at, has[k]);
-    *l->offset = (int32_t)at;
-    at += has[k];
-    end += counts[k];
-  }
-  for (int32_t k = sparse->layer_count; k-- > 0;) {
-    struct sparse_layer *l = &sparse->layers[k];
-    end -= counts[k];
-    move(sparse, *l->offset, end, has[k]);
-    *l->offset = (int32_t)end;
-  }
-}
-
-/* Gives those of the layer's elements without a value that `wanted` names one of 0, from its last element to
- * its first. It has `has` values and room for `count`, which it fills. */
-static void grow(struct sparse *sparse, struct sparse_layer *l, int64_t has, int64_t count, has_value *wanted,
-                 void *context) {
-  int64_t from = *l->offset + has, to = *l->offset + count;
-  for (int64_t i = l->elements; i-- > 0 && from != to;) {
-    if (is_set(l->bits, i)) {
-      move(sparse, --from, --to, 1);
-    } else if (wanted(context, i, -1)) {
-      set_bit(l->bits, i, true);
-      zero(sparse, --to);
-    }
-  }
-}
+#include "run/positions.h"
 
 /* ---- Rewiring ---- */
 
@@ -120,7 +30,7 @@ static int64_t drop_small(struct sparse *sparse, struct sparse_layer *l, int64_t
   struct threshold t = {&sparse->pools[0], sparse->threshold, *l->offset};
   for (int64_t at = *l->offset; at < *l->offset + has; at++)
     if (size_at(t.values, at) > size_at(t.values, t.largest)) t.largest = at;
-  return drop(sparse, l, is_large, &t);
+  return positions_drop(sparse, l, is_large, &t);
 }
 
 /* Draws `left` of `among` elements, as they pass by (selection sampling: Knuth, The Art of Computer
@@ -170,18 +80,18 @@ neap_status neap_session_rewire(neap_session *s, double share, int64_t *moved) {
   struct sparse *sparse = &s->sparse;
   int64_t *has = sparse->has, *counts = sparse->counts, all = 0, dropped = 0;
   for (int32_t k = 0; k < sparse->layer_count; k++) {
-    const int64_t before = count_bits(&sparse->layers[k]);
+    const int64_t before = positions_count(&sparse->layers[k]);
     has[k] = drop_small(sparse, &sparse->layers[k], before);
     all += before;
     dropped += before - has[k];
   }
   share_out(sparse, has, dropped, counts);
-  make_room(sparse, has, counts);
+  positions_make_room(sparse, has, counts);
   for (int32_t k = 0; k < sparse->layer_count; k++) {
     struct sparse_layer *l = &sparse->layers[k];
     struct draw draw = {s->options.seed ^ apart, s->steps << 20 | (uint64_t)k, counts[k] - has[k],
                         l->elements - has[k]};
-    grow(sparse, l, has[k], counts[k], is_drawn, &draw);
+    positions_grow(sparse, l, has[k], counts[k], is_drawn, &draw);
   }
   const double wanted = share * (double)all;
   if ((double)dropped < (1 - tolerance) * wanted) sparse->threshold *= 2;
@@ -209,9 +119,8 @@ neap_status sparse_read(const struct neap_session *s, int32_t layer, int32_t poo
   struct tensor tensor;
   unsigned char *dense;
   TRY(allocate_dense(s, l, p->dtype, &tensor, &dense));
-  int64_t at = *l->offset;
-  for (int64_t i = 0; i < l->elements; i++)
-    if (is_set(l->bits, i)) memcpy(dense + (size_t)i * bytes, element(p, at++), bytes);
+  for (struct position v = positions_begin(&s->sparse, l); positions_next(&v);)
+    memcpy(dense + (size_t)v.element * bytes, sparse_element(p, v.at), bytes);
   const neap_status status =
       s->main->backend->export_variable(s->main->state, &tensor, s->main->formats[l->dense], dense, data);
   free(dense);
@@ -227,9 +136,8 @@ neap_status sparse_write(struct neap_session *s, int32_t layer, int32_t pool, co
   TRY(allocate_dense(s, l, p->dtype, &tensor, &dense));
   const neap_status status =
       s->main->backend->import_variable(s->main->state, &tensor, s->main->formats[l->dense], data, dense);
-  int64_t at = *l->offset;
-  for (int64_t i = 0; status == NEAP_OK && i < l->elements; i++)
-    if (is_set(l->bits, i)) memcpy(element(p, at++), dense + (size_t)i * bytes, bytes);
+  for (struct position v = positions_begin(&s->sparse, l); status == NEAP_OK && positions_next(&v);)
+    memcpy(sparse_element(p, v.at), dense + (size_t)v.element * bytes, bytes);
   free(dense);
   return status;
 }
@@ -239,7 +147,8 @@ neap_status sparse_read_positions(const struct neap_session *s, int32_t layer, f
   struct tensor tensor;
   unsigned char *dense;
   TRY(allocate_dense(s, l, s->sparse.pools[0].dtype, &tensor, &dense));
-  for (int64_t i = 0; i < l->elements; i++) dtype_set_real(tensor.dtype, dense, i, is_set(l->bits, i));
+  for (struct position v = positions_begin(&s->sparse, l); positions_next(&v);)
+    dtype_set_real(tensor.dtype, dense, v.element, 1);
   const neap_status status =
       s->main->backend->export_variable(s->main->state, &tensor, s->main->formats[l->dense], dense, data);
   free(dense);
@@ -264,16 +173,16 @@ static neap_status set_positions(struct neap_session *s, int32_t layer, struct g
   int64_t all = 0, count = 0;
   for (int64_t i = 0; i < l->elements; i++) count += is_given(given, i, -1);
   for (int32_t k = 0; k < sparse->layer_count; k++) {
-    sparse->has[k] = sparse->counts[k] = count_bits(&sparse->layers[k]);
+    sparse->has[k] = sparse->counts[k] = positions_count(&sparse->layers[k]);
     all += k == layer ? count : sparse->counts[k];
   }
   RETURN_IF(all > sparse->capacity, NEAP_INVALID_ARGUMENT,
             "'%s': with %lld values there would be %lld in all; the density leaves room for %lld", l->name,
             (long long)count, (long long)all, (long long)sparse->capacity);
-  sparse->has[layer] = drop(sparse, l, is_given, given);
+  sparse->has[layer] = positions_drop(sparse, l, is_given, given);
   sparse->counts[layer] = count;
-  make_room(sparse, sparse->has, sparse->counts);
-  grow(sparse, l, sparse->has[layer], count, is_given, given);
+  positions_make_room(sparse, sparse->has, sparse->counts);
+  positions_grow(sparse, l, sparse->has[layer], count, is_given, given);
   return NEAP_OK;
 }
 
@@ -291,9 +200,8 @@ neap_status sparse_write_positions(struct neap_session *s, int32_t layer, const 
 
 void sparse_clear(struct neap_session *s) {
   for (int32_t k = 0; k < s->sparse.layer_count; k++) {
-    struct sparse_layer *l = &s->sparse.layers[k];
-    memset(l->bits, 0, dtype_bytes(NEAP_BIT, (uint64_t)l->elements));
-    *l->offset = 0;
+    positions_clear(&s->sparse.layers[k]);
+    *s->sparse.layers[k].offset = 0;
   }
 }
 
@@ -372,11 +280,15 @@ neap_status sparse_find(struct neap_session *s) {
     if (node->op != OP_DENSIFY) continue;
     if (sparse->layer_count == 0) TRY(add_pools(s, node->inputs[DENSIFY_VALUES]));
     const struct tensor *dense = &graph->tensors.data[node->outputs[0]];
+    const int32_t indices = node->inputs[DENSIFY_INDICES];
+    void *positions = address_of(s, node->inputs[DENSIFY_POSITIONS]);
+    if (indices != NO_TENSOR) sparse->indices = address_of(s, indices);
     sparse->layers[sparse->layer_count++] =
         (struct sparse_layer){.name = dense->name,
                               .dense = node->outputs[0],
                               .offset = address_of(s, node->inputs[DENSIFY_OFFSET]),
-                              .bits = address_of(s, node->inputs[DENSIFY_POSITIONS]),
+                              .bits = indices == NO_TENSOR ? positions : NULL,
+                              .ends = indices == NO_TENSOR ? NULL : positions,
                               .elements = dense->elements};
   }
   return NEAP_OK;

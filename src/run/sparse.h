@@ -1,5 +1,5 @@
 /* Sparse parameters in a session's memory: pools of values, in which those of each parameter lie one after
- * the other, and bits that say to which elements they belong. What changes positions works in place. */
+ * the other, and positions (run/positions.h), which say to which elements they belong. */
 #ifndef NEAP_RUN_SPARSE_H
 #define NEAP_RUN_SPARSE_H
 

@@ -195,6 +195,81 @@ static void test_same_bits(void **state) {
   }
 }
 
+/* ---- Both forms of positions ---- */
+
+/* Layers of several blocks of indices, none of whole blocks. */
+enum { WIDE = 86 };
+
+static void digest_of(const neap_session *s, char digest[65]) {
+  ASSERT_OK(neap_session_digest((neap_session *)s, digest));
+}
+
+static neap_session *open_as(const neap_graph *graph, neap_session_options options,
+                             neap_sparse_positions positions, uint64_t budget) {
+  options.sparse_positions = positions;
+  return open_session(graph, options, budget);
+}
+
+/* Bits and indices give the same weights, step by step and rewiring by rewiring; a file of one is read as the
+ * other, and goes on. */
+static void test_forms(void **state) {
+  (void)state;
+  char path[] = "/tmp/neap-sparse-XXXXXX", a[65], b[65];
+  const int file = mkstemp(path);
+  assert_true(file >= 0);
+  close(file);
+  for (int wide = 0; wide < 2; wide++) {
+    neap_graph *graph = build(BATCH, wide ? WIDE : FILTERS);
+    for (int o = 0; o < (wide ? 3 : SPARSE_OPTIONS); o++) {
+      neap_session *bits = open_as(graph, sparse_options[o], NEAP_SPARSE_BITS, NEAP_BUDGET_MAX),
+                   *indices = open_as(graph, sparse_options[o], NEAP_SPARSE_INDICES, NEAP_BUDGET_MIN);
+      assert_null(bits->sparse.indices);
+      assert_non_null(indices->sparse.indices);
+      for (int step = 0; step < 4; step++) {
+        train(bits, step, 1, true);
+        train(indices, step, 1, true);
+        digest_of(bits, a), digest_of(indices, b);
+        assert_string_equal(a, b);
+      }
+      ASSERT_OK(neap_session_save(bits, path));
+      neap_session *resumed = open_as(graph, sparse_options[o], NEAP_SPARSE_INDICES, NEAP_BUDGET_MAX);
+      ASSERT_OK(neap_session_load(resumed, path));
+      train(bits, 4, 2, true);
+      train(resumed, 4, 2, true);
+      digest_of(bits, a), digest_of(resumed, b);
+      assert_string_equal(a, b);
+      neap_session_free(bits);
+      neap_session_free(indices);
+      neap_session_free(resumed);
+    }
+    neap_graph_free(graph);
+  }
+  unlink(path);
+}
+
+/* The form that takes fewer bytes is chosen by shapes and density. */
+static void test_smaller(void **state) {
+  (void)state;
+  static const double densities[] = {0.3, 0.08, 0.05, 0.02};
+  neap_graph *graph = build(BATCH, WIDE);
+  for (size_t i = 0; i < sizeof densities / sizeof *densities; i++) {
+    const neap_session_options options = {.sparse_density = densities[i]};
+    uint64_t states[3];
+    for (int form = 0; form < 3; form++) {
+      neap_session *s = open_as(graph, options, (neap_sparse_positions)form, NEAP_BUDGET_MAX);
+      neap_memory memory;
+      neap_session_memory(s, &memory);
+      states[form] = memory.states;
+      if (form == NEAP_SPARSE_SMALLER) assert_int_equal(s->sparse.indices != NULL, densities[i] < 1.0 / 16);
+      neap_session_free(s);
+    }
+    assert_int_equal(states[NEAP_SPARSE_SMALLER], states[NEAP_SPARSE_BITS] < states[NEAP_SPARSE_INDICES]
+                                                      ? states[NEAP_SPARSE_BITS]
+                                                      : states[NEAP_SPARSE_INDICES]);
+  }
+  neap_graph_free(graph);
+}
+
 static void test_saved(void **state) {
   (void)state;
   char path[] = "/tmp/neap-sparse-XXXXXX", straight[65], resumed[65], before[65];
@@ -318,10 +393,10 @@ static void test_rewiring(void **state) {
   neap_graph_free(graph);
 }
 
-static void test_reference(void **state) {
-  (void)state;
+static void test_reference_with(neap_sparse_positions positions) {
   neap_graph *graph = build(BATCH, FILTERS);
   neap_session_options options = sparse_options[0];
+  options.sparse_positions = positions;
   neap_session *fast = open_session(graph, options, NEAP_BUDGET_MAX);
   options.backend = NEAP_REFERENCE;
   neap_session *exact = open_session(graph, options, NEAP_BUDGET_MAX);
@@ -343,13 +418,20 @@ static void test_reference(void **state) {
   neap_graph_free(graph);
 }
 
+static void test_reference(void **state) {
+  (void)state;
+  test_reference_with(NEAP_SPARSE_BITS);
+  test_reference_with(NEAP_SPARSE_INDICES);
+}
+
 static void test_errors(void **state) {
   (void)state;
   static const neap_session_options wrong[] = {{.sparse_density = -0.1},
                                                {.sparse_density = 1},
                                                {.sparse_density = NAN},
                                                {.sparse_density = 0.5, .sparse_layers = "none*"},
-                                               {.sparse_density = 0.5, .sparse_layers = "*.gamma"}};
+                                               {.sparse_density = 0.5, .sparse_layers = "*.gamma"},
+                                               {.sparse_density = 0.5, .sparse_positions = 3}};
   neap_graph *graph = build(BATCH, FILTERS);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     neap_session *s = NULL;
@@ -383,9 +465,9 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_like_a_mask), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_saved),
-      cmocka_unit_test(test_dense_file),  cmocka_unit_test(test_rewiring),  cmocka_unit_test(test_reference),
-      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_like_a_mask), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_smaller),     cmocka_unit_test(test_saved),     cmocka_unit_test(test_dense_file),
+      cmocka_unit_test(test_rewiring),    cmocka_unit_test(test_reference), cmocka_unit_test(test_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

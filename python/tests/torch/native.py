@@ -16,7 +16,7 @@ import numpy as np
 NAMED = os.environ.get("NEAP_LIBRARY")
 LIBRARY = Path(NAMED) if NAMED else Path(__file__).resolve().parents[3] / "build" / "libneap.so"
 
-F32, I32, U8, F64, BIT, BF16, F16 = range(7)  # neap_dtype
+F32, I32, U8, F64, BIT, BF16, F16, U16, BLOCK = range(9)  # neap_dtype
 CPU, REFERENCE = range(2)  # neap_backend
 CONVOLUTIONS = ("auto", "direct", "winograd")  # neap_convolution
 OPTIMIZERS = ("SGD", "AdamW", "Adam", "RMSprop", "Lion")  # neap_optimizer
@@ -154,6 +154,7 @@ class SessionOptions(ctypes.Structure):
         ("dynamic_loss_scale", c_bool),
         ("sparse_density", c_double),
         ("sparse_layers", c_char_p),
+        ("sparse_positions", c_int),
     ]
 
 

@@ -64,10 +64,14 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   return padded <= tolerated * wanted ? block : 0;
 }
 
+/* Bytes of its operands. What is done with sparse weights does not count: it depends on the form of
+ * positions, and the bits of a run must not. */
 static double largest_node(const struct neap_graph *graph) {
   double most = 0;
   for (size_t v = 0; v < graph->nodes.count; v++) {
-    const double bytes = node_bytes(graph, &graph->nodes.data[v]);
+    const struct node *node = &graph->nodes.data[v];
+    if (node->op == OP_DENSIFY || node->op == OP_ACCUMULATE_SPARSE) continue;
+    const double bytes = node_bytes(graph, node);
     most = bytes > most ? bytes : most;
   }
   return most;

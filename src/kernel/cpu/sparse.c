@@ -12,11 +12,19 @@ static void *element(const struct tensor *pool, void *data, int64_t i) {
   return (unsigned char *)data + dtype_bytes(pool->dtype, (uint64_t)i);
 }
 
+/* Those of a parameter whose values begin at `first`. `indices`: of all; NULL: positions are bits. */
+static struct positions positions_from(const void *positions, const void *indices, int64_t first) {
+  return indices == NULL
+             ? (struct positions){.bits = positions}
+             : (struct positions){.ends = positions, .indices = (const uint16_t *)indices + first};
+}
+
 RUN(run_densify) {
   (void)workspace, (void)context;
   const struct tensor *pool = kernel_input(kernel, DENSIFY_VALUES);
   const int64_t first = offset_in(pool, in[DENSIFY_OFFSET]);
-  K->densify(storage_of(pool->dtype), kernel_output(kernel, 0)->elements, in[DENSIFY_POSITIONS],
+  K->densify(storage_of(pool->dtype), kernel_output(kernel, 0)->elements,
+             positions_from(in[DENSIFY_POSITIONS], in[DENSIFY_INDICES], first),
              element(pool, in[DENSIFY_VALUES], first), out[0]);
   return NEAP_OK;
 }
@@ -24,7 +32,7 @@ RUN(run_densify) {
 /* By the bytes of what it makes: of the pool it reads a part. */
 PREPARE(prepare_densify) {
   static const double bytes_per_second = 10e9;
-  p->inputs[DENSIFY_VALUES] = p->inputs[DENSIFY_OFFSET] = ROW_MAJOR;
+  p->inputs[DENSIFY_VALUES] = p->inputs[DENSIFY_OFFSET] = p->inputs[DENSIFY_INDICES] = ROW_MAJOR;
   p->outputs[0] = (struct memory_format){0};
   const struct tensor *x = &graph->tensors.data[node->outputs[0]];
   p->seconds = (double)dtype_bytes(x->dtype, (uint64_t)x->elements) / bytes_per_second;
@@ -39,9 +47,9 @@ RUN(run_accumulate_sparse) {
   const struct random_key key = {context->seed ^ apart,
                                  random_stream(run_draw(context), OP_ACCUMULATE_SPARSE)};
   look_for_overflow(kernel, storage_of(g->dtype), g->elements, in[SPARSE_GRADIENT], context);
-  K->accumulate_sparse(storage_of(sum->dtype), storage_of(g->dtype), g->elements, in[SPARSE_POSITIONS],
-                       in[SPARSE_GRADIENT], run_gradient_unit(context), element(sum, in[SPARSE_SUM], first),
-                       key, first);
+  K->accumulate_sparse(storage_of(sum->dtype), storage_of(g->dtype), g->elements,
+                       positions_from(in[SPARSE_POSITIONS], in[SPARSE_INDICES], first), in[SPARSE_GRADIENT],
+                       run_gradient_unit(context), element(sum, in[SPARSE_SUM], first), key, first);
   return NEAP_OK;
 }
 PREPARE(prepare_accumulate_sparse) {

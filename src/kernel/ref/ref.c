@@ -541,23 +541,36 @@ RUN(run_clear) {
   return NEAP_OK;
 }
 
-static bool is_set(const unsigned char *bits, int64_t i) { return bits[i / 8] >> i % 8 & 1; }
+/* Whether element `i` of a sparse tensor has a value, of whose values those before it were `used`. `indices`
+ * of the first; NULL: positions are bits. */
+static bool has_value(const void *positions, const uint16_t *indices, int64_t i, int64_t used) {
+  const unsigned char *bits = positions;
+  const int32_t *ends = positions;
+  return indices == NULL ? bits[i / 8] >> i % 8 & 1
+                         : used < ends[i / INDEX_BLOCK] && indices[used] == i % INDEX_BLOCK;
+}
 
 RUN(run_densify) {
   UNUSED;
-  const double *next = (const double *)in[DENSIFY_VALUES] + *(const int32_t *)in[DENSIFY_OFFSET];
+  const int32_t first = *(const int32_t *)in[DENSIFY_OFFSET];
+  const double *values = (const double *)in[DENSIFY_VALUES] + first;
+  const uint16_t *indices = in[DENSIFY_INDICES] == NULL ? NULL : (uint16_t *)in[DENSIFY_INDICES] + first;
+  int64_t used = 0;
   FOR(i, kernel_output(kernel, 0)->elements)
-  ((double *)out[0])[i] = is_set(in[DENSIFY_POSITIONS], i) ? *next++ : 0;
+  ((double *)out[0])[i] = has_value(in[DENSIFY_POSITIONS], indices, i, used) ? values[used++] : 0;
   return NEAP_OK;
 }
 
 RUN(run_accumulate_sparse) {
   UNUSED;
-  double *next = (double *)in[SPARSE_SUM] + *(const int32_t *)in[SPARSE_OFFSET];
+  const int32_t first = *(const int32_t *)in[SPARSE_OFFSET];
+  double *sums = (double *)in[SPARSE_SUM] + first;
+  const uint16_t *indices = in[SPARSE_INDICES] == NULL ? NULL : (uint16_t *)in[SPARSE_INDICES] + first;
+  int64_t used = 0;
   look_for_overflow(in[SPARSE_GRADIENT], kernel_input(kernel, SPARSE_GRADIENT)->elements, context);
   FOR(i, kernel_input(kernel, SPARSE_GRADIENT)->elements)
-  if (is_set(in[SPARSE_POSITIONS], i))
-    *next++ += (double)run_gradient_unit(context) * ((const double *)in[SPARSE_GRADIENT])[i];
+  if (has_value(in[SPARSE_POSITIONS], indices, i, used))
+    sums[used++] += (double)run_gradient_unit(context) * ((const double *)in[SPARSE_GRADIENT])[i];
   return NEAP_OK;
 }
 

@@ -165,12 +165,11 @@ KERNEL(void, accumulate, (int64_t count, float *sum, const float *g, float unit)
 KERNEL(void, clear, (int64_t count, float *sum))
 KERNEL(void, momentum_begin, (int64_t count, const float *w, float *m, float momentum, float weight_decay))
 KERNEL(void, momentum_end, (int64_t count, float *w, const float *m, float rate))
-/* Sparse weights: `bits` are of `count` elements, the first of eight the lowest. x = the next value where a
- * bit is set, else 0; sum += g where one is set. Sums of 16 bits are rounded at random by `key` and their
- * place, counted from `first`. */
-KERNEL(void, densify, (enum storage storage, int64_t count, const uint8_t *bits, const void *values, void *x))
+/* Sparse weights of `count` elements: x = the next value where there is one, else 0; sum += g * unit where
+ * there is one. Sums of 16 bits are rounded at random by `key` and their place, counted from `first`. */
+KERNEL(void, densify, (enum storage storage, int64_t count, struct positions at, const void *values, void *x))
 KERNEL(void, accumulate_sparse,
-       (enum storage storage, enum storage of_g, int64_t count, const uint8_t *bits, const void *g,
+       (enum storage storage, enum storage of_g, int64_t count, struct positions at, const void *g,
         float unit, void *sum, struct random_key key, int64_t first))
 /* Whether an element is as large as that, or no number. */
 KERNEL(bool, reaches, (enum storage storage, int64_t count, const void *x, float size))

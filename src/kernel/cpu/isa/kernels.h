@@ -25,6 +25,15 @@ struct activation {
   enum storage storage;                           /* of kernels that take it as `void *` */
 };
 
+/* Which elements of a sparse tensor, as it lies in memory, have values. A bit an element, the first of eight
+ * the lowest; or, where `bits` is NULL, ends[b] of the values are those of the blocks of 2^16 elements up to
+ * b, and indices[] has each value's element in its block, rising. */
+struct positions {
+  const uint8_t *bits;
+  const int32_t *ends;
+  const uint16_t *indices;
+};
+
 struct window { /* of a pooling */
   int64_t size, stride, padding;
   bool count_padding; /* in an average */

@@ -100,6 +100,8 @@ const struct option train_options[] = {
     OPTION("--rewire-every", "N|off",
            "steps until small sparse values first change places; more rarely later (100)", OPTION_OR_WORD,
            rewire_every, 1),
+    OPTION("--save-sparse", NULL, "sparse parameters are values and indices in --out (dense tensors)",
+           OPTION_SWITCH, save_sparse, 0),
     OPTION("--threads", "N", "fixed for a run (all cores)", OPTION_INT, threads, 1),
     OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
     {0},
@@ -300,9 +302,13 @@ static int complete_settings(const struct verb *verb, struct train_settings *s, 
     return report_usage(verb, "--allow %s chooses: --precision, --micro-batch and --sparse have no use",
                         s->allow);
   if (s->allow != NULL && !read_allowed(verb, s->allow, &s->allowed, &s->sparse)) return EXIT_USAGE;
-  if (s->sparse == 0 && (s->sparse_layers != NULL || s->rewire_every != 0))
+  if (s->sparse == 0 && (s->sparse_layers != NULL || s->rewire_every != 0 || s->save_sparse))
     return report_usage(verb, "%s goes with --sparse",
-                        s->sparse_layers != NULL ? "--sparse-layers" : "--rewire-every");
+                        s->sparse_layers != NULL ? "--sparse-layers"
+                        : s->rewire_every != 0   ? "--rewire-every"
+                                                 : "--save-sparse");
+  if (s->save_sparse && s->out == NULL && s->resume == NULL)
+    return report_usage(verb, "--save-sparse needs a folder: --out DIR");
   if (s->checkpoint_steps > 0 && s->out == NULL && s->resume == NULL)
     return report_usage(verb, "--checkpoint-every needs a folder: --out DIR");
   if (s->keep_epochs > 0 && s->out == NULL && s->resume == NULL)
@@ -413,7 +419,8 @@ neap_train_options train_library_options(const struct train_settings *s) {
                   .loss_scale = s->loss_scale > 0 ? (float)s->loss_scale : 0,
                   .dynamic_loss_scale = s->loss_scale < 0,
                   .sparse_density = s->sparse,
-                  .sparse_layers = s->sparse_layers},
+                  .sparse_layers = s->sparse_layers,
+                  .save_sparse = s->save_sparse},
       .micro_batch = s->micro_batch,
       .allow = s->allowed,
       .allow_by_time = s->prefer == 1,

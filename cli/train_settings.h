@@ -18,7 +18,7 @@ struct train_settings {
       threads;
   int prefer;
   unsigned allowed; /* of `allow` */
-  bool nesterov, master, force, json;
+  bool nesterov, master, save_sparse, force, json;
 };
 
 /* Settings and what they point to. */

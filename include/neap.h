@@ -265,6 +265,7 @@ typedef struct neap_session_options {
   double sparse_density;
   const char *sparse_layers; /* borrowed until the session is made */
   neap_sparse_positions sparse_positions;
+  bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -36,15 +36,15 @@ static neap_status add_metadata(json_t *header, const char *path, const struct s
   return NEAP_OK;
 }
 
-/* Types that elements can be read and written in, as floats: those of real numbers first. */
-enum real { REAL_F32, REAL_BF16, REAL_F16, REALS, REAL_U8 = REALS, READABLE };
-static const char *const real_names[READABLE] = {"F32", "BF16", "F16", "U8"};
-static const size_t real_sizes[READABLE] = {4, 2, 2, 1};
+/* Types that elements can be read and written in, as floats: those of real numbers first. And indices. */
+enum real { REAL_F32, REAL_BF16, REAL_F16, REALS, REAL_U8 = REALS, READABLE, INDEX_I32 = READABLE, WRITABLE };
+static const char *const real_names[WRITABLE] = {"F32", "BF16", "F16", "U8", "I32"};
+static const size_t real_sizes[WRITABLE] = {4, 2, 2, 1, 4};
 
 static enum real real_of(const char *dtype) {
   enum real r = REAL_F32;
   if (dtype == NULL) return REAL_F32;
-  while (r < READABLE && strcmp(dtype, real_names[r]) != 0) r++;
+  while (r < WRITABLE && strcmp(dtype, real_names[r]) != 0) r++;
   return r;
 }
 
@@ -53,7 +53,7 @@ static neap_status add_tensor(json_t *header, const char *path, const struct saf
   const uint64_t begin = *offset;
   RETURN_IF(json_object_get(header, tensor->name) != NULL, NEAP_INVALID_ARGUMENT,
             "%s: two tensors are named '%s'", path, tensor->name);
-  RETURN_IF(real_of(tensor->dtype) == READABLE, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(real_of(tensor->dtype) == WRITABLE, NEAP_INVALID_ARGUMENT,
             "%s: tensor '%s' cannot be written as %s", path, tensor->name, tensor->dtype);
   RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * real_sizes[real_of(tensor->dtype)],
                                    offset) ||
@@ -116,7 +116,7 @@ static void narrow(const char *dtype, int64_t elements, float *data) {
   uint16_t *half = (void *)data;
   uint8_t *byte = (void *)data;
   const enum real real = real_of(dtype);
-  for (int64_t i = 0; i < elements && real != REAL_F32; i++) {
+  for (int64_t i = 0; i < elements && real != REAL_F32 && real != INDEX_I32; i++) {
     const float value = data[i];
     if (real == REAL_U8)
       byte[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -290,6 +290,114 @@ static neap_status read_bytes(const struct safetensors *tensors, void *data, siz
   return neap_fail(NEAP_BAD_FORMAT, "%s: was cut short while it was read", tensors->path);
 }
 
+static neap_status read_at(const struct safetensors *tensors, uint64_t offset, void *data, size_t bytes) {
+  RETURN_IF(fseeko(tensors->file, (off_t)offset, SEEK_SET) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s",
+            tensors->path, strerror(errno));
+  return read_bytes(tensors, data, bytes);
+}
+
+/* ---- Sparse tensors ---- */
+
+enum { CHUNK = 4096 }; /* indices that are read at once */
+
+static int64_t count_of(const struct safetensors_tensor *indices) {
+  return (int64_t)(indices->bytes / sizeof(int32_t));
+}
+
+/* Indices [first, first + CHUNK), as many of them as there are. */
+static neap_status read_indices(const struct safetensors *tensors, const struct safetensors_tensor *indices,
+                                int64_t first, int32_t chunk[CHUNK], int64_t *count) {
+  const int64_t left = count_of(indices) - first;
+  *count = left < CHUNK ? left : CHUNK;
+  return read_at(tensors, indices->offset + (uint64_t)first * sizeof *chunk, chunk,
+                 (size_t)*count * sizeof *chunk);
+}
+
+static neap_status check_indices(const struct safetensors *tensors, const struct safetensors_tensor *tensor) {
+  int32_t chunk[CHUNK];
+  int64_t last = -1, count;
+  for (int64_t first = 0; first < count_of(tensor->indices); first += count) {
+    TRY(read_indices(tensors, tensor->indices, first, chunk, &count));
+    for (int64_t i = 0; i < count; last = chunk[i++])
+      RETURN_IF(chunk[i] <= last || chunk[i] >= tensor->elements, NEAP_BAD_FORMAT,
+                "%s: tensor '%s': element %lld is %d; it must be above the one before it and below the %lld "
+                "elements of '%s'",
+                tensors->path, tensor->indices->name, (long long)(first + i), chunk[i],
+                (long long)tensor->elements, tensor->name);
+  }
+  return NEAP_OK;
+}
+
+static neap_status read_sparse_tensor(struct safetensors *tensors, const char *name, const json_t *entry) {
+  const int32_t at = safetensors_find(tensors, name);
+  const char *indices = json_string_value(json_object_get(entry, "indices"));
+  const int32_t other = indices == NULL ? -1 : safetensors_find(tensors, indices);
+  RETURN_IF(at < 0 || other < 0, NEAP_BAD_FORMAT, "%s: __metadata__ '" SAFETENSORS_SPARSE "': '%s' has no %s",
+            tensors->path, name, at < 0 ? "tensor of values" : "tensor of indices");
+  struct safetensors_tensor *tensor = &tensors->tensors[at];
+  const struct safetensors_tensor *where = &tensors->tensors[other];
+  RETURN_IF(
+      real_of(tensor->dtype) >= REALS || real_of(where->dtype) != INDEX_I32 || tensor->rank != 1 ||
+          where->rank != 1 || tensor->dims[0] != where->dims[0],
+      NEAP_BAD_FORMAT,
+      "%s: tensors '%s' and '%s': a sparse tensor has values [N] of F32, BF16 or F16 and indices [N] of "
+      "I32",
+      tensors->path, name, indices);
+  TRY(read_dims(tensors->path, json_object_get(entry, "shape"), tensor));
+  tensor->indices = where;
+  return check_indices(tensors, tensor);
+}
+
+static neap_status read_sparse_tensors(struct safetensors *tensors) {
+  const char *text = safetensors_metadata(tensors, SAFETENSORS_SPARSE), *name;
+  json_error_t error;
+  json_t *list, *entry;
+  neap_status status = NEAP_OK;
+  if (text == NULL) return NEAP_OK;
+  list = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+  RETURN_IF(list == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
+            "%s: out of memory", tensors->path);
+  if (!json_is_object(list))
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: __metadata__ '" SAFETENSORS_SPARSE "' is no JSON object",
+                       tensors->path);
+  json_object_foreach(list, name, entry) {
+    if (status == NEAP_OK) status = read_sparse_tensor(tensors, name, entry);
+  }
+  json_decref(list);
+  return status;
+}
+
+/* The values at the front of `data` go to their elements, the last one first; the rest becomes 0. */
+static neap_status spread(const struct safetensors *tensors, const struct safetensors_tensor *tensor,
+                          float *data) {
+  int32_t chunk[CHUNK];
+  int64_t end = tensor->elements, count = count_of(tensor->indices);
+  for (int64_t first = (count + CHUNK - 1) / CHUNK * CHUNK - CHUNK; first >= 0; first -= CHUNK) {
+    TRY(read_indices(tensors, tensor->indices, first, chunk, &count));
+    for (int64_t i = count; i-- > 0; end = chunk[i]) {
+      const float value = data[first + i];
+      for (int64_t k = chunk[i] + 1; k < end; k++) data[k] = 0;
+      data[chunk[i]] = value;
+    }
+  }
+  for (int64_t k = 0; k < end; k++) data[k] = 0;
+  return NEAP_OK;
+}
+
+neap_status safetensors_read_positions(const struct safetensors *tensors, int32_t index, float *data) {
+  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+  int32_t chunk[CHUNK];
+  int64_t count;
+  for (int64_t i = 0; i < tensor->elements; i++) data[i] = 0;
+  for (int64_t first = 0; first < count_of(tensor->indices); first += count) {
+    TRY(read_indices(tensors, tensor->indices, first, chunk, &count));
+    for (int64_t i = 0; i < count; i++) data[chunk[i]] = 1;
+  }
+  return NEAP_OK;
+}
+
+/* ---- The file ---- */
+
 neap_status safetensors_open(const char *path, struct safetensors *tensors) {
   *tensors = (struct safetensors){.path = NULL};
   tensors->path = region_string(&tensors->region, path);
@@ -316,9 +424,9 @@ neap_status safetensors_open(const char *path, struct safetensors *tensors) {
             "%s: out of memory for the header", path);
   RETURN_IF(header == NULL, NEAP_BAD_FORMAT, "%s: offset %d: the header is no JSON: %s", path,
             PREFIX_BYTES + error.position, error.text);
-  const neap_status status =
-      read_header(tensors, header, PREFIX_BYTES + length, size - PREFIX_BYTES - length);
+  neap_status status = read_header(tensors, header, PREFIX_BYTES + length, size - PREFIX_BYTES - length);
   json_decref(header);
+  if (status == NEAP_OK) status = read_sparse_tensors(tensors);
   return status;
 }
 
@@ -348,21 +456,25 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
   return NEAP_OK;
 }
 
-neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
-  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+/* The elements that are in the file. */
+static neap_status read_stored(const struct safetensors *tensors, const struct safetensors_tensor *tensor,
+                               float *data) {
   const enum real real = real_of(tensor->dtype);
-  if (real != REAL_U8) TRY(safetensors_need_real(tensors, index));
-  RETURN_IF(fseeko(tensors->file, (off_t)tensor->offset, SEEK_SET) != 0, NEAP_IO_FAILED,
-            "%s: cannot be read: %s", tensors->path, strerror(errno));
-  if (real == REAL_F32) return read_bytes(tensors, data, tensor->bytes);
+  const int64_t stored = (int64_t)(tensor->bytes / real_sizes[real]);
   /* The end of `data` is read into; the elements spread from there over the whole. */
-  const unsigned char *from =
-      (unsigned char *)data + (size_t)tensor->elements * (sizeof *data - real_sizes[real]);
-  TRY(read_bytes(tensors, (void *)from, tensor->bytes));
-  for (int64_t i = 0; i < tensor->elements; i++) {
+  const unsigned char *from = (unsigned char *)data + (size_t)stored * (sizeof *data - real_sizes[real]);
+  TRY(read_at(tensors, tensor->offset, (void *)from, tensor->bytes));
+  for (int64_t i = 0; i < stored && real != REAL_F32; i++) {
     uint16_t bits = 0;
     memcpy(&bits, from + (size_t)i * real_sizes[real], real_sizes[real]);
     data[i] = real == REAL_U8 ? (float)bits : real == REAL_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
   }
   return NEAP_OK;
+}
+
+neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
+  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+  if (real_of(tensor->dtype) != REAL_U8) TRY(safetensors_need_real(tensors, index));
+  TRY(read_stored(tensors, tensor, data));
+  return tensor->indices != NULL ? spread(tensors, tensor, data) : NEAP_OK;
 }

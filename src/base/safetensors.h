@@ -1,6 +1,8 @@
 /* safetensors: named tensors in one file. Eight bytes little-endian N, N bytes of JSON that give each
  * tensor's dtype, shape and place, then the data, without a gap. The JSON may have texts under
- * "__metadata__". */
+ * "__metadata__". One of them, SAFETENSORS_SPARSE, says which tensors are values of a sparse one: JSON of
+ * {"NAME": {"shape": [...], "indices": "OTHER"}, ...}, where OTHER, of I32, has the values' elements in row-major
+ * order, rising; the rest is 0. */
 #ifndef NEAP_BASE_SAFETENSORS_H
 #define NEAP_BASE_SAFETENSORS_H
 
@@ -9,19 +11,22 @@
 #include "base/region.h"
 #include "base/status.h"
 
+#define SAFETENSORS_SPARSE "sparse_tensors"
+
 struct safetensors_text {
   const char *key, *value;
 };
 
 struct safetensors_tensor {
-  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16" or "U8" */
+  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16", "U8" or "I32" */
   int rank;
-  int64_t dims[NEAP_MAX_RANK], elements;
-  uint64_t offset, bytes; /* in the file; ignored in writing */
+  int64_t dims[NEAP_MAX_RANK], elements; /* of a sparse tensor those of the dense one */
+  uint64_t offset, bytes;                /* in the file; ignored in writing */
+  const struct safetensors_tensor *indices; /* of a sparse tensor; NULL: it is dense. Ignored in writing */
 };
 
 /* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...], which
- * are rounded to the type that they are written in. */
+ * are rounded to the type that they are written in; of I32 it gives int32_t in place of float. */
 struct safetensors_content {
   const struct safetensors_tensor *tensors;
   int32_t tensor_count;
@@ -39,7 +44,8 @@ neap_status safetensors_write(FILE *file, const char *path, const struct safeten
 neap_status safetensors_save(const char *path, const struct safetensors_content *content);
 
 /* A file that is open for reading and whose header was checked: every tensor has a known dtype, a size that
- * is that of its shape, and its own place inside the file; together they fill it. */
+ * is that of its shape, and its own place inside the file; together they fill it. Sparse tensors have indices
+ * that rise and lie in their shape. */
 struct safetensors {
   struct region region; /* owns the texts and arrays */
   FILE *file;
@@ -61,7 +67,10 @@ const char *safetensors_metadata(const struct safetensors *tensors, const char *
 /* NEAP_UNSUPPORTED: the tensor is not of F32, BF16 or F16. */
 neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index);
 
-/* Reads the elements of a tensor of one of these types, or of U8, as floats. */
+/* Reads the elements of a tensor of one of these types, or of U8, as floats; a sparse one as a dense one. */
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
+
+/* Of a sparse tensor 1 where it has a value, else 0. */
+neap_status safetensors_read_positions(const struct safetensors *tensors, int32_t index, float *data);
 
 #endif

@@ -30,11 +30,11 @@ struct session_shape {
 /* ---- Sparse parameters (run/sparse.h, run/positions.h) ---- */
 
 struct sparse_layer {
-  const char *name;
-  int32_t dense;   /* graph tensor of `main` that the values stand for */
-  int32_t *offset; /* of its first value, in the session's memory */
-  uint8_t *bits;   /* an element each, in the order in which the dense tensor lies; NULL: indices */
-  int32_t *ends;   /* values up to the end of each block of INDEX_BLOCK elements; NULL: bits */
+  const char *name, *indices_name; /* of the dense tensor; of its values' indices in a file */
+  int32_t dense;                   /* graph tensor of `main` that the values stand for */
+  int32_t *offset;                 /* of its first value, in the session's memory */
+  uint8_t *bits; /* an element each, in the order in which the dense tensor lies; NULL: indices */
+  int32_t *ends; /* values up to the end of each block of INDEX_BLOCK elements; NULL: bits */
   int64_t elements;
 };
 

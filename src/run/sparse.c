@@ -282,9 +282,12 @@ neap_status sparse_find(struct neap_session *s) {
     const struct tensor *dense = &graph->tensors.data[node->outputs[0]];
     const int32_t indices = node->inputs[DENSIFY_INDICES];
     void *positions = address_of(s, node->inputs[DENSIFY_POSITIONS]);
+    const char *indices_name = region_format(&s->region, "%s.indices", dense->name);
+    RETURN_IF_NULL(indices_name);
     if (indices != NO_TENSOR) sparse->indices = address_of(s, indices);
     sparse->layers[sparse->layer_count++] =
         (struct sparse_layer){.name = dense->name,
+                              .indices_name = indices_name,
                               .dense = node->outputs[0],
                               .offset = address_of(s, node->inputs[DENSIFY_OFFSET]),
                               .bits = indices == NO_TENSOR ? positions : NULL,

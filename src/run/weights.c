@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "base/safetensors.h"
 #include "base/sha256.h"
 #include "rewrite/rewrite.h"
+#include "run/positions.h"
 #include "run/sparse.h"
 #include "run/variables.h"
 
@@ -29,48 +32,164 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
 
 /* ---- Writing ---- */
 
+/* What a file is written from. */
+struct saving {
+  neap_session *session;
+  struct safetensors_tensor *tensors; /* by variable */
+  uint8_t *bits; /* of the positions of one parameter, in row-major order; NULL: all is dense */
+  char steps[24], threshold[40], scale[40], good[24], *sparse;
+  struct safetensors_text metadata[6];
+  int32_t texts;
+};
+
+/* Whether a variable is saved as values, or as their indices. */
+static bool is_saved_sparse(const struct neap_session *s, int32_t index) {
+  return s->options.save_sparse && s->variables[index].layer >= 0;
+}
+
+static neap_status list_tensor(struct saving *saving, int32_t index) {
+  const neap_session *s = saving->session;
+  struct safetensors_tensor *tensor = &saving->tensors[index];
+  neap_variable variable;
+  TRY(neap_session_variable(s, index, &variable));
+  *tensor = (struct safetensors_tensor){.name = variable.name,
+                                        .dtype = dtype_rows[variable.dtype].safetensors,
+                                        .rank = variable.rank,
+                                        .elements = variable.elements};
+  memcpy(tensor->dims, variable.dims, sizeof tensor->dims);
+  if (!is_saved_sparse(s, index)) return NEAP_OK;
+  RETURN_IF(variable.elements > INT32_MAX, NEAP_UNSUPPORTED,
+            "'%s' has %lld elements; those of a tensor that is saved sparse are at most 2^31 - 1",
+            variable.name, (long long)variable.elements);
+  tensor->rank = 1;
+  tensor->dims[0] = tensor->elements = positions_count(&s->sparse.layers[s->variables[index].layer]);
+  if (variable.kind != NEAP_VARIABLE_POSITIONS) return NEAP_OK;
+  tensor->dtype = "I32";
+  tensor->name = s->sparse.layers[s->variables[index].layer].indices_name;
+  return NEAP_OK;
+}
+
+/* One of the sparse tensors, for the metadata. */
+static neap_status describe_sparse(const struct neap_session *s, int32_t index, json_t *list) {
+  neap_variable variable;
+  TRY(neap_session_variable(s, index, &variable));
+  json_t *shape = json_array();
+  bool ok = shape != NULL;
+  for (int32_t d = 0; d < variable.rank; d++)
+    ok = ok && json_array_append_new(shape, json_integer(variable.dims[d])) == 0;
+  json_t *entry = json_pack("{s:o, s:s}", "shape", shape, "indices",
+                            s->sparse.layers[s->variables[index].layer].indices_name);
+  ok = entry != NULL && ok;
+  RETURN_IF(json_object_set_new(list, variable.name, entry) != 0 || !ok, NEAP_OUT_OF_MEMORY,
+            "tensor '%s' cannot be saved: out of memory, or its name is not UTF-8", variable.name);
+  return NEAP_OK;
+}
+
+static neap_status describe_all_sparse(struct saving *saving) {
+  const neap_session *s = saving->session;
+  neap_status status = NEAP_OK;
+  json_t *list = json_object();
+  RETURN_IF_NULL(list);
+  for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++)
+    if (is_saved_sparse(s, i) && s->variables[i].pool >= 0) status = describe_sparse(s, i, list);
+  if (status == NEAP_OK) {
+    saving->sparse = json_dumps(list, JSON_COMPACT);
+    if (saving->sparse == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a file of weights");
+  }
+  json_decref(list);
+  return status;
+}
+
+static void add_text(struct saving *saving, const char *key, const char *value) {
+  saving->metadata[saving->texts++] = (struct safetensors_text){key, value};
+}
+
+static neap_status list_metadata(struct saving *saving) {
+  const neap_session *s = saving->session;
+  snprintf(saving->steps, sizeof saving->steps, "%" PRIu64, s->steps);
+  snprintf(saving->threshold, sizeof saving->threshold, "%a", s->sparse.threshold);
+  snprintf(saving->scale, sizeof saving->scale, "%a", (double)s->loss_scale);
+  snprintf(saving->good, sizeof saving->good, "%" PRIu64, s->good_steps);
+  add_text(saving, "format", "neap");
+  add_text(saving, "steps", saving->steps);
+  if (s->sparse.layer_count > 0) add_text(saving, "sparse_threshold", saving->threshold);
+  if (s->options.dynamic_loss_scale) {
+    add_text(saving, "loss_scale", saving->scale);
+    add_text(saving, "good_steps", saving->good);
+  }
+  if (saving->bits == NULL) return NEAP_OK;
+  TRY(describe_all_sparse(saving));
+  add_text(saving, SAFETENSORS_SPARSE, saving->sparse);
+  return NEAP_OK;
+}
+
+/* The variables' list, and room for the positions of the largest parameter. */
+static neap_status begin_saving(struct saving *saving) {
+  const neap_session *s = saving->session;
+  int64_t most = 0;
+  saving->tensors = calloc((size_t)s->variable_count + 1, sizeof *saving->tensors);
+  RETURN_IF_NULL(saving->tensors);
+  for (int32_t i = 0; i < s->variable_count; i++) TRY(list_tensor(saving, i));
+  for (int32_t k = 0; s->options.save_sparse && k < s->sparse.layer_count; k++)
+    if (s->sparse.layers[k].elements > most) most = s->sparse.layers[k].elements;
+  if (most > 0) {
+    saving->bits = malloc((size_t)(most + 7) / 8);
+    RETURN_IF_NULL(saving->bits);
+  }
+  return list_metadata(saving);
+}
+
+/* The indices of what is not 0, in its place. */
+static void pack_indices(int64_t elements, float *data) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < elements; i++) {
+    const int32_t index = (int32_t)i;
+    if (data[i] != 0) memcpy(&data[count++], &index, sizeof index);
+  }
+}
+
+static neap_status read_sparse_variable(struct saving *saving, int32_t index, float *data) {
+  neap_session *s = saving->session;
+  const struct session_variable *v = &s->variables[index];
+  const int64_t elements = s->sparse.layers[v->layer].elements;
+  TRY(sparse_read_positions(s, v->layer, data));
+  if (v->pool < 0) {
+    pack_indices(elements, data);
+    return NEAP_OK;
+  }
+  memset(saving->bits, 0, (size_t)(elements + 7) / 8);
+  for (int64_t i = 0; i < elements; i++) saving->bits[i / 8] |= (uint8_t)((data[i] != 0) << i % 8);
+  TRY(neap_session_read(s, index, data));
+  int64_t count = 0;
+  for (int64_t i = 0; i < elements; i++)
+    if (saving->bits[i / 8] >> i % 8 & 1) data[count++] = data[i];
+  return NEAP_OK;
+}
+
 static neap_status read_variable(void *context, int32_t index, float *data) {
-  const neap_session *const *session = context;
-  return neap_session_read(*session, index, data);
+  struct saving *saving = context;
+  if (is_saved_sparse(saving->session, index)) return read_sparse_variable(saving, index, data);
+  return neap_session_read(saving->session, index, data);
 }
 
 neap_status neap_session_save(neap_session *s, const char *path) {
+  struct saving saving = {.session = s};
+  float *buffer, *allocated = NULL;
   neap_status status;
-  float *buffer, *allocated;
-  char steps[24], threshold[40], scale[40], good[24];
-  struct safetensors_tensor *tensors = calloc((size_t)s->variable_count + 1, sizeof *tensors);
-  RETURN_IF_NULL(tensors);
-  for (int32_t i = 0; i < s->variable_count; i++) {
-    neap_variable variable;
-    neap_session_variable(s, i, &variable); /* the index is valid */
-    tensors[i] = (struct safetensors_tensor){.name = variable.name,
-                                             .dtype = dtype_rows[variable.dtype].safetensors,
-                                             .rank = variable.rank,
-                                             .elements = variable.elements};
-    memcpy(tensors[i].dims, variable.dims, sizeof tensors[i].dims);
-  }
-  snprintf(steps, sizeof steps, "%" PRIu64, s->steps);
-  snprintf(threshold, sizeof threshold, "%a", s->sparse.threshold);
-  snprintf(scale, sizeof scale, "%a", (double)s->loss_scale);
-  snprintf(good, sizeof good, "%" PRIu64, s->good_steps);
-  struct safetensors_text metadata[5] = {{"format", "neap"}, {"steps", steps}};
-  int32_t texts = 2;
-  if (s->sparse.layer_count > 0) metadata[texts++] = (struct safetensors_text){"sparse_threshold", threshold};
-  if (s->options.dynamic_loss_scale) {
-    metadata[texts++] = (struct safetensors_text){"loss_scale", scale};
-    metadata[texts++] = (struct safetensors_text){"good_steps", good};
-  }
+  TRY_DONE(begin_saving(&saving));
   TRY_DONE(session_scratch(s, &buffer, &allocated));
-  status = safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
+  status = safetensors_save(path, &(struct safetensors_content){.tensors = saving.tensors,
                                                                 .tensor_count = s->variable_count,
-                                                                .metadata = metadata,
-                                                                .metadata_count = texts,
+                                                                .metadata = saving.metadata,
+                                                                .metadata_count = saving.texts,
                                                                 .read = read_variable,
-                                                                .context = &s,
+                                                                .context = &saving,
                                                                 .buffer = buffer});
-  free(allocated);
 done:
-  free(tensors);
+  free(allocated);
+  free(saving.sparse);
+  free(saving.bits);
+  free(saving.tensors);
   return status;
 }
 
@@ -134,7 +253,8 @@ static neap_status read_counters(const struct safetensors *file, struct counters
   return read_positive(file, "loss_scale", &c->loss_scale);
 }
 
-/* Positions come before values. Where the file has none, a parameter keeps its largest values. */
+/* Positions come before values: those that the file has, as a tensor or as the indices of values. Where it
+ * has none, a parameter keeps its largest values. */
 static neap_status load_positions(neap_session *s, const struct safetensors *file, float *buffer) {
   sparse_clear(s);
   for (int32_t i = 0; i < s->variable_count; i++) {
@@ -144,8 +264,11 @@ static neap_status load_positions(neap_session *s, const struct safetensors *fil
     int32_t index = safetensors_find(file, v->name);
     const bool given = index >= 0;
     if (!given) index = safetensors_find(file, layer->name);
-    TRY(safetensors_read(file, index, buffer));
-    if (!given)
+    if (!given && file->tensors[index].indices != NULL)
+      TRY(safetensors_read_positions(file, index, buffer));
+    else
+      TRY(safetensors_read(file, index, buffer));
+    if (!given && file->tensors[index].indices == NULL)
       sparse_largest(layer->elements, sparse_count(layer->elements, s->options.sparse_density), buffer);
     TRY(sparse_write_positions(s, v->layer, buffer));
   }

@@ -210,9 +210,19 @@ expect 0 "${sparse[@]}" --steps 12 --rewire-every off --json
 expect 0 "$neap" evaluate sparse-run --json
 expect 0 "$neap" predict --model wrn-10-1 --weights sparse-run/weights-*.safetensors --data synthetic -o logits.npy
 expect 0 "${sparse[@]}" --steps 1 --init sparse-run/weights-*.safetensors --force --json
+start=$(field weights_sha256)
+# The same as values and indices.
+expect 0 "${sparse[@]}" --steps 12 --out sparse-file --save-sparse --json
+same "$(field weights_sha256)" "$pruned" "weights that are saved as values and indices"
+[ "$(stat -c %s sparse-file/weights-*)" -lt "$(($(stat -c %s sparse-run/weights-*) * 3 / 4))" ] || fail "--save-sparse saves little"
+expect 0 "$neap" train --resume sparse-file --json
+same "$(field weights_sha256)" "$pruned" "weights of a run that goes on from values and indices"
+expect 0 "$neap" evaluate sparse-file --json
+expect 0 "${sparse[@]}" --steps 1 --init sparse-file/weights-*.safetensors --json
+same "$(field weights_sha256)" "$start" "weights of a run that begins with values and indices"
 expect 0 "${train[@]}" --steps 1 --allow micro,sparse=0.3 --budget min --json
 same "$(field combination)" micro=1+sparse=0.3 "the smallest combination with sparse parameters"
-for wrong in "--sparse 0" "--sparse 1" "--sparse-layers x" "--sparse 0.3 --allow micro" "--allow sparse=2"; do
+for wrong in "--sparse 0" "--sparse 1" "--sparse-layers x" "--save-sparse" "--sparse 0.3 --save-sparse" "--sparse 0.3 --allow micro" "--allow sparse=2"; do
   # shellcheck disable=SC2086
   expect 2 "${train[@]}" --steps 1 $wrong
 done

@@ -1,7 +1,7 @@
-/* Files of safetensors. What can be opened gives every f32 tensor as the bytes of the file, and is the same
- * after its f32 tensors were written and opened again. A session takes the file whole, and is then what it is
- * after it was saved and loaded again; or it refuses it and has not changed. Whatever is refused gives a
- * message that names the file. Taken is what the session takes. */
+/* Files of safetensors. What can be opened gives every f32 tensor as the bytes of the file, a sparse one as
+ * zeros but for its values, and is the same after its f32 tensors were written and opened again. A session
+ * takes the file whole, and is then what it is after it was saved and loaded again; or it refuses it and has
+ * not changed. Whatever is refused gives a message that names the file. Taken is what the session takes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,23 +29,47 @@ static neap_status copy_tensor(void *context, int32_t index, float *data) {
   return safetensors_read(copying->file, copying->indices[index], data);
 }
 
+/* A sparse tensor may be said to be of any shape: what the rest is not tried with. */
+enum { ELEMENTS_LIMIT = 1 << 20 };
+
+/* Those at the positions are the file's values, in their order; the rest is 0. */
+static void check_sparse(const struct safetensors *file, int32_t index, const float *read,
+                         const uint8_t *stored) {
+  const struct safetensors_tensor *tensor = &file->tensors[index];
+  float *at = calloc((size_t)tensor->elements + 1, sizeof *at);
+  uint64_t used = 0;
+  CHECK(at != NULL);
+  CHECK_OK(safetensors_read_positions(file, index, at));
+  for (int64_t i = 0; i < tensor->elements; i++) {
+    CHECK(at[i] == 1 || (at[i] == 0 && read[i] == 0));
+    if (at[i] == 0) continue;
+    CHECK(used < tensor->bytes && memcmp(&read[i], stored + used, sizeof read[i]) == 0);
+    used += sizeof read[i];
+  }
+  CHECK(used == tensor->bytes);
+  free(at);
+}
+
 static void check_same(const struct safetensors *file, const char *path,
-                       const struct safetensors_tensor *tensors, const int32_t *indices, int32_t count) {
+                       const struct safetensors_content *content, const int32_t *indices) {
   struct safetensors again;
+  const struct safetensors_tensor *tensors = content->tensors;
+  const int32_t count = content->tensor_count;
   CHECK_OK(safetensors_open(path, &again));
-  CHECK(again.tensor_count == count && again.metadata_count == file->metadata_count);
+  CHECK(again.tensor_count == count && again.metadata_count == content->metadata_count);
   for (int32_t i = 0; i < count; i++) {
     const int32_t k = safetensors_find(&again, tensors[i].name);
-    CHECK(k >= 0 && again.tensors[k].rank == tensors[i].rank && again.tensors[k].bytes == tensors[i].bytes);
+    const size_t bytes = (size_t)tensors[i].elements * sizeof(float);
+    CHECK(k >= 0 && again.tensors[k].rank == tensors[i].rank && again.tensors[k].bytes == bytes);
     for (int d = 0; d < tensors[i].rank; d++) CHECK(again.tensors[k].dims[d] == tensors[i].dims[d]);
     float *was = read_tensor(file, indices[i]), *is = read_tensor(&again, k);
-    CHECK(memcmp(was, is, tensors[i].bytes) == 0);
+    CHECK(memcmp(was, is, bytes) == 0);
     free(was);
     free(is);
   }
-  for (int32_t i = 0; i < file->metadata_count; i++) {
-    const char *value = safetensors_metadata(&again, file->metadata[i].key);
-    CHECK(value != NULL && strcmp(value, file->metadata[i].value) == 0);
+  for (int32_t i = 0; i < content->metadata_count; i++) {
+    const char *value = safetensors_metadata(&again, content->metadata[i].key);
+    CHECK(value != NULL && strcmp(value, content->metadata[i].value) == 0);
   }
   safetensors_close(&again);
 }
@@ -53,32 +77,39 @@ static void check_same(const struct safetensors *file, const char *path,
 static void check_file(const struct safetensors *file, const uint8_t *data, size_t size) {
   const char *path = fuzz_path("copy.safetensors");
   struct safetensors_tensor *tensors = calloc((size_t)file->tensor_count + 1, sizeof *tensors);
-  int32_t *indices = calloc((size_t)file->tensor_count + 1, sizeof *indices), count = 0;
+  struct safetensors_text *metadata = calloc((size_t)file->metadata_count + 1, sizeof *metadata);
+  int32_t *indices = calloc((size_t)file->tensor_count + 1, sizeof *indices), count = 0, texts = 0;
   uint64_t bytes = 0;
-  CHECK(tensors != NULL && indices != NULL);
+  CHECK(tensors != NULL && indices != NULL && metadata != NULL);
   for (int32_t i = 0; i < file->tensor_count; i++) {
     const struct safetensors_tensor *tensor = &file->tensors[i];
     CHECK(tensor->offset <= size && tensor->bytes <= size - tensor->offset);
     CHECK(safetensors_find(file, tensor->name) == i);
     bytes += tensor->bytes;
-    if (strcmp(tensor->dtype, "F32") != 0) continue;
+    if (strcmp(tensor->dtype, "F32") != 0 || tensor->elements > ELEMENTS_LIMIT) continue;
     float *read = read_tensor(file, i);
-    CHECK(memcmp(read, data + tensor->offset, tensor->bytes) == 0);
+    if (tensor->indices != NULL)
+      check_sparse(file, i, read, data + tensor->offset);
+    else
+      CHECK(memcmp(read, data + tensor->offset, tensor->bytes) == 0);
     free(read);
     tensors[count] = *tensor;
     indices[count++] = i;
   }
   CHECK(bytes < size && (file->tensor_count == 0 || bytes == size - file->tensors[0].offset));
+  for (int32_t i = 0; i < file->metadata_count; i++) /* sparse tensors are copied as dense ones */
+    if (strcmp(file->metadata[i].key, SAFETENSORS_SPARSE) != 0) metadata[texts++] = file->metadata[i];
   struct copying copying = {file, indices};
   const struct safetensors_content content = {.tensors = tensors,
                                               .tensor_count = count,
-                                              .metadata = file->metadata,
-                                              .metadata_count = file->metadata_count,
+                                              .metadata = metadata,
+                                              .metadata_count = texts,
                                               .read = copy_tensor,
                                               .context = &copying};
   CHECK_OK(safetensors_save(path, &content));
-  check_same(file, path, tensors, indices, count);
+  check_same(file, path, &content, indices);
   free(tensors);
+  free(metadata);
   free(indices);
 }
 

@@ -1,6 +1,7 @@
 /* Sparse parameters: a step is that of the dense network under a mask, bit for bit; it has the same bits with
  * every plan and goes on from a file; rewiring keeps the number of values and what it does not drop. */
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "session_help.h"
@@ -298,6 +299,49 @@ static void test_saved(void **state) {
   unlink(path);
 }
 
+/* A file of values and their indices: smaller, and read as the dense one is, by sparse and dense sessions. */
+static void test_saved_sparse(void **state) {
+  (void)state;
+  char path[] = "/tmp/neap-sparse-XXXXXX", other[] = "/tmp/neap-sparse-XXXXXX", a[65], b[65];
+  struct stat sizes[2];
+  const int files[] = {mkstemp(path), mkstemp(other)};
+  assert_true(files[0] >= 0 && files[1] >= 0);
+  neap_graph *graph = build(BATCH, FILTERS);
+  for (int o = 0; o < SPARSE_OPTIONS; o++) {
+    neap_session_options options = sparse_options[o];
+    options.save_sparse = true;
+    neap_session *saved = open_session(graph, options, NEAP_BUDGET_MAX),
+                 *read = open_session(graph, sparse_options[o], NEAP_BUDGET_MAX);
+    train(saved, 0, 3, true);
+    ASSERT_OK(neap_session_save(saved, path));
+    ASSERT_OK(neap_session_load(read, path));
+    digest_of(saved, a), digest_of(read, b);
+    assert_string_equal(a, b);
+    ASSERT_OK(neap_session_save(read, other));
+    assert_true(stat(path, &sizes[0]) == 0 && stat(other, &sizes[1]) == 0);
+    assert_true((double)sizes[0].st_size < 0.9 * (double)sizes[1].st_size);
+    train(saved, 3, 2, true);
+    train(read, 3, 2, true);
+    digest_of(saved, a), digest_of(read, b);
+    assert_string_equal(a, b);
+    neap_session_free(saved);
+    neap_session_free(read);
+    options.sparse_density = 0;
+    neap_session *of_sparse = open_session(graph, options, NEAP_BUDGET_MAX),
+                 *of_dense = open_session(graph, options, NEAP_BUDGET_MAX);
+    ASSERT_OK(neap_session_load(of_sparse, path));
+    ASSERT_OK(neap_session_load(of_dense, other));
+    digest_of(of_sparse, a), digest_of(of_dense, b);
+    assert_string_equal(a, b);
+    neap_session_free(of_sparse);
+    neap_session_free(of_dense);
+  }
+  neap_graph_free(graph);
+  for (int i = 0; i < 2; i++) close(files[i]);
+  unlink(path);
+  unlink(other);
+}
+
 /* A dense file gives its largest values; what is sparse is read as dense. */
 static void test_dense_file(void **state) {
   (void)state;
@@ -465,9 +509,11 @@ static void test_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_like_a_mask), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_forms),
-      cmocka_unit_test(test_smaller),     cmocka_unit_test(test_saved),     cmocka_unit_test(test_dense_file),
-      cmocka_unit_test(test_rewiring),    cmocka_unit_test(test_reference), cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_like_a_mask), cmocka_unit_test(test_same_bits),
+      cmocka_unit_test(test_forms),       cmocka_unit_test(test_smaller),
+      cmocka_unit_test(test_saved),       cmocka_unit_test(test_saved_sparse),
+      cmocka_unit_test(test_dense_file),  cmocka_unit_test(test_rewiring),
+      cmocka_unit_test(test_reference),   cmocka_unit_test(test_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

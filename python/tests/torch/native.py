@@ -155,6 +155,7 @@ class SessionOptions(ctypes.Structure):
         ("sparse_density", c_double),
         ("sparse_layers", c_char_p),
         ("sparse_positions", c_int),
+        ("save_sparse", c_bool),
     ]
 
 

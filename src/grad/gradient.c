@@ -331,6 +331,53 @@ static neap_status copy_variables(const struct neap_graph *from, struct neap_gra
   return NEAP_OK;
 }
 
+/* What says where sparse parameters have their values, in the order in which these stand, as updates of their
+ * pool have it (UPDATE_SLOTS). */
+struct position_inputs {
+  int32_t pool; /* NO_TENSOR: there are none, or their values are not rounded */
+  VECTOR(int32_t) ids;
+};
+
+static bool is_16_bit(neap_dtype dtype) { return dtype == NEAP_BF16 || dtype == NEAP_F16; }
+
+static neap_status list_positions(const struct neap_graph *training, const int32_t *map,
+                                  struct position_inputs *list) {
+  for (size_t v = 0; v < training->nodes.count; v++) {
+    const struct node *node = &training->nodes.data[v];
+    const int32_t *in = node->inputs;
+    if (node->op != OP_DENSIFY || !is_16_bit(training->tensors.data[in[DENSIFY_VALUES]].dtype)) continue;
+    if (list->pool == NO_TENSOR) {
+      list->pool = map[in[DENSIFY_VALUES]];
+      for (int32_t i = 0; i < UPDATE_SLOTS; i++) TRY(vector_push(&list->ids, NO_TENSOR));
+      TRY(vector_push(&list->ids, in[DENSIFY_INDICES] == NO_TENSOR ? NO_TENSOR : map[in[DENSIFY_INDICES]]));
+    }
+    TRY(vector_push(&list->ids, map[in[DENSIFY_OFFSET]]));
+    TRY(vector_push(&list->ids, map[in[DENSIFY_POSITIONS]]));
+  }
+  return NEAP_OK;
+}
+
+/* Gives them to the updates of the pool. */
+static neap_status add_positions(const struct neap_graph *training, const int32_t *map,
+                                 struct neap_graph *graph) {
+  struct position_inputs list = {.pool = NO_TENSOR};
+  neap_status status = list_positions(training, map, &list);
+  for (size_t v = 0; status == NEAP_OK && list.pool != NO_TENSOR && v < graph->nodes.count; v++) {
+    struct node *node = &graph->nodes.data[v];
+    if (node->update_count == 0 || node->inputs[0] != list.pool) continue;
+    int32_t *inputs = region_copy(&graph->region, list.ids.data, list.ids.count, sizeof *inputs);
+    if (inputs != NULL) {
+      memcpy(inputs, node->inputs, (size_t)node->input_count * sizeof *inputs);
+      node->inputs = inputs;
+      node->input_count = (int32_t)list.ids.count;
+    } else {
+      status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+    }
+  }
+  vector_free(&list.ids);
+  return status;
+}
+
 static neap_status add_all(const struct neap_graph *training, const struct optimizer *optimizer,
                            add_for_sum *add, struct neap_graph *graph, int32_t *map,
                            struct pending_update *updates) {
@@ -345,7 +392,8 @@ static neap_status add_all(const struct neap_graph *training, const struct optim
     if (node->op == OP_ACCUMULATE || sparse)
       TRY(add(graph, optimizer, map[node->inputs[0]], map[node->inputs[2]], updates, &count));
   }
-  return add_clipped_updates(graph, optimizer, updates, count);
+  TRY(add_clipped_updates(graph, optimizer, updates, count));
+  return add_positions(training, map, graph);
 }
 
 static neap_status make_around(const struct neap_graph *training, const struct optimizer *optimizer,

@@ -45,6 +45,11 @@ enum {
   SPARSE_INPUTS
 };
 
+/* An update of the values of all sparse parameters has behind its own inputs, which it fills up to so many,
+ * the indices or NO_TENSOR, then offset and positions of each parameter: where values are of 16 bits, these
+ * round as they would in the dense tensors. */
+enum { UPDATE_SLOTS = 4 };
+
 /* Slots of OP_CACHE_WRITE; the position is [1] i32. */
 enum { CACHE_STATE, CACHE_ROWS, CACHE_POSITION, CACHE_INPUTS };
 

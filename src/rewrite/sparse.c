@@ -97,6 +97,7 @@ static neap_status add_state(struct sparse *s, const struct tensor *parameter, c
   snprintf(name, sizeof name, "%s.%s", parameter->name, suffix);
   state.name = name;
   state.role = NEAP_ROLE_STATE;
+  state.state_of = parameter->name;
   state.dtype = dtype;
   state.initial = NEAP_INITIAL_ZERO;
   if (scalar) {

@@ -137,6 +137,11 @@ static void test_like_a_mask(void **state) {
       {.optimizer = NEAP_SGD, .momentum = 0.9f, .nesterov = true},
       {.optimizer = NEAP_ADAM, .weight_decay = 0.01f},
       {.optimizer = NEAP_SGD, .momentum = 0.9f, .clip_value = 0.01f},
+      /* values that round at random: by their names and elements in the dense tensors */
+      {.optimizer = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f, .precision = NEAP_BF16},
+      {.optimizer = NEAP_SGD, .momentum = 0.9f, .precision = NEAP_F16},
+      {.optimizer = NEAP_ADAM, .weight_decay = 0.01f, .precision = NEAP_BF16},
+      {.optimizer = NEAP_LION, .precision = NEAP_F16},
   };
   neap_graph *graph = build(BATCH, FILTERS);
   for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
@@ -144,6 +149,7 @@ static void test_like_a_mask(void **state) {
     options.micro_batches = 2;
     neap_session *dense = open_session(graph, options, NEAP_BUDGET_MAX);
     options.sparse_density = density;
+    options.sparse_positions = o % 2 == 0 ? NEAP_SPARSE_BITS : NEAP_SPARSE_INDICES;
     neap_session *sparse = open_session(graph, options, NEAP_BUDGET_MAX);
     copy_variables(sparse, dense);
     for (int step = 0; step < 4; step++) {

@@ -67,6 +67,14 @@ static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) {
 neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                           struct preparation *p, cpu_prepare *prepare, int64_t rows);
 
+/* Whether a node updates the values of all sparse parameters, or a state of theirs (UPDATE_SLOTS). Rounds
+ * `count` such values of operand `operand`, from number `first` on, at random as those of the dense tensors
+ * are rounded: by the name that each parameter's would have and the elements' places. `x`: the values as f32.
+ */
+bool updates_sparse_values(const struct kernel *kernel);
+void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *const *inputs, int64_t first,
+                          int64_t count, const float *x, const struct run_context *context);
+
 /* One for each operator: prepare_conv, ... */
 #define OP(NAME, id) cpu_prepare prepare_##id;
 #include "op/list.h"

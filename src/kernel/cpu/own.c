@@ -365,7 +365,7 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
                                   struct preparation *p, kernel_run *run) {
   if (node->output_count > 0) p->inputs[0] = ROW_MAJOR; /* a momentum that gradients are added to */
   TRY(prepare_flat(cpu, graph, node, p, run));
-  for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = p->inputs[0];
+  for (int32_t i = 1; i < node->input_count && i < UPDATE_SLOTS; i++) p->inputs[i] = p->inputs[0];
   return NEAP_OK;
 }
 

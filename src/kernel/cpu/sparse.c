@@ -1,6 +1,9 @@
 /* Sparse weights on the CPU. */
+#include <string.h>
+
 #include "kernel/cpu/operator.h"
 #include "kernel/random_stream.h"
+#include "rewrite/rewrite.h"
 
 /* Where a parameter's values begin; in bounds, also where the offset was not written yet. */
 static int64_t offset_in(const struct tensor *pool, const void *offset) {
@@ -39,17 +42,24 @@ PREPARE(prepare_densify) {
   return cpu_finish(state, p, run_densify, (struct cpu_kernel){0});
 }
 
+/* What the draws for `pool`, the values of all sparse parameters or a state of theirs, are told by in that
+ * one whose positions these are: the name of the dense tensor. */
+static uint64_t dense_name(const struct tensor *positions, const struct tensor *pool) {
+  const size_t prefix = sizeof SPARSE_POOL - 1;
+  const uint64_t hash = random_name(RANDOM_NO_NAME, positions->state_of);
+  return random_name(hash, strlen(pool->name) < prefix ? pool->name : pool->name + prefix);
+}
+
 RUN(run_accumulate_sparse) {
   (void)out, (void)workspace;
   const struct tensor *sum = kernel_input(kernel, SPARSE_SUM), *g = kernel_input(kernel, SPARSE_GRADIENT);
   const int64_t first = offset_in(sum, in[SPARSE_OFFSET]);
-  static const uint64_t apart = 14695981039346656037u; /* from what dropout draws */
-  const struct random_key key = {context->seed ^ apart,
-                                 random_stream(run_draw(context), OP_ACCUMULATE_SPARSE)};
+  const struct random_key key = {context->seed ^ dense_name(kernel_input(kernel, SPARSE_POSITIONS), sum),
+                                 random_stream(run_draw(context), OP_ACCUMULATE)};
   look_for_overflow(kernel, storage_of(g->dtype), g->elements, in[SPARSE_GRADIENT], context);
   K->accumulate_sparse(storage_of(sum->dtype), storage_of(g->dtype), g->elements,
                        positions_from(in[SPARSE_POSITIONS], in[SPARSE_INDICES], first), in[SPARSE_GRADIENT],
-                       run_gradient_unit(context), element(sum, in[SPARSE_SUM], first), key, first);
+                       run_gradient_unit(context), element(sum, in[SPARSE_SUM], first), key);
   return NEAP_OK;
 }
 PREPARE(prepare_accumulate_sparse) {
@@ -60,4 +70,42 @@ PREPARE(prepare_accumulate_sparse) {
   const struct tensor *g = node_input(graph, node, SPARSE_GRADIENT);
   p->seconds = (double)dtype_bytes(g->dtype, (uint64_t)g->elements) / bytes_per_second;
   return cpu_finish(state, p, run_accumulate_sparse, (struct cpu_kernel){0});
+}
+
+/* ---- Updates of all values ---- */
+
+enum { OF_INDICES = UPDATE_SLOTS, OF_LAYERS, LAYER_INPUTS = 2 /* offset, positions */ };
+
+bool updates_sparse_values(const struct kernel *kernel) {
+  return kernel_node(kernel)->update_count > 0 && kernel_node(kernel)->input_count > OF_LAYERS;
+}
+
+/* Where the values of a parameter begin; behind the last one: where all end. */
+static int64_t begin_of(const struct kernel *kernel, void *const *in, int32_t layer) {
+  const int32_t input = OF_LAYERS + LAYER_INPUTS * layer;
+  return input < kernel_node(kernel)->input_count ? *(const int32_t *)in[input]
+                                                  : kernel_input(kernel, 0)->elements;
+}
+
+void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *const *in, int64_t first,
+                          int64_t count, const float *x, const struct run_context *context) {
+  enum { RUN = 1024 };
+  const struct tensor *pool = kernel_input(kernel, operand);
+  const int32_t layers = (kernel_node(kernel)->input_count - OF_LAYERS) / LAYER_INPUTS;
+  const uint64_t stream = random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op);
+  int32_t layer = 0;
+  for (int64_t value = first, length; value < first + count; value += length, x += length) {
+    int64_t elements[RUN];
+    while (layer + 1 < layers && begin_of(kernel, in, layer + 1) <= value) layer++;
+    const int64_t begin = begin_of(kernel, in, layer), end = begin_of(kernel, in, layer + 1);
+    length = first + count - value < RUN ? first + count - value : RUN;
+    if (end - value < length) length = end - value;
+    const struct tensor *positions = kernel_input(kernel, OF_LAYERS + LAYER_INPUTS * layer + 1);
+    K->sparse_elements(positions->elements,
+                       positions_from(in[OF_LAYERS + LAYER_INPUTS * layer + 1], in[OF_INDICES], begin),
+                       value - begin, length, elements);
+    const struct random_key key = {context->seed ^ dense_name(positions, pool), stream};
+    K->narrow_randomly_at(storage_of(pool->dtype), length, x, element(pool, in[operand], value), key,
+                          elements);
+  }
 }

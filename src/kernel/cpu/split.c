@@ -41,6 +41,7 @@ struct running {
   const struct split_kernel *split;
   const struct cpu_kernels *kernels;
   unsigned char *work;
+  void *const *in; /* of the whole node */
   int64_t part;
   bool last;
 };
@@ -73,9 +74,11 @@ static void narrow(const struct running *r, const struct part_operand *o, void *
 static void narrow_variable(const struct running *r, const struct part_operand *o, int32_t operand,
                             void *data, const struct kernel *kernel, const struct run_context *context) {
   const int64_t first = o->how == CUT ? r->part * o->stored[0] : 0;
-  uint64_t hash = 14695981039346656037u; /* FNV-1a (Fowler, Noll and Vo 1991) */
-  for (const char *c = kernel_input(kernel, operand)->name; *c != '\0'; c++)
-    hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+  if (updates_sparse_values(kernel)) {
+    narrow_sparse_values(kernel, operand, r->in, first, o->stored[r->last], buffer_of(r, o), context);
+    return;
+  }
+  const uint64_t hash = random_name(RANDOM_NO_NAME, kernel_input(kernel, operand)->name);
   const struct random_key key = {context->seed ^ hash,
                                  random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op)};
   r->kernels->narrow_randomly(storage_of(o->dtype), o->stored[r->last], buffer_of(r, o),
@@ -114,7 +117,7 @@ static neap_status run_part(const struct running *r, const struct kernel *outer,
 static neap_status run_split(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
                              const struct run_context *context) {
   const struct split_kernel *s = cpu_kernel(kernel)->split;
-  struct running r = {.split = s, .kernels = cpu_kernel(kernel)->kernels, .work = workspace};
+  struct running r = {.split = s, .kernels = cpu_kernel(kernel)->kernels, .work = workspace, .in = in};
   void **given = workspace; /* pointers of a part's operands */
   for (; r.part < s->parts; r.part++) {
     r.last = r.part == s->parts - 1;
@@ -345,7 +348,8 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
   k->workspace = used;
   const struct memory_format lies = p->inputs[0];
   for (int32_t i = 0; i < node->input_count; i++)
-    p->inputs[i] = s.flat && how_of(&s, i) == CUT ? lies : formats[i];
+    if (node->update_count == 0 || i < UPDATE_SLOTS) /* positions stay as they lie */
+      p->inputs[i] = s.flat && how_of(&s, i) == CUT ? lies : formats[i];
   for (int32_t i = 0; i < node->output_count; i++)
     p->outputs[i] =
         s.flat && how_of(&s, node->input_count + i) == CUT ? lies : formats[node->input_count + i];

@@ -9,6 +9,10 @@ KERNEL(void, narrow, (enum storage storage, int64_t count, const float *x, void 
  * counter that is the element's place, counted from `first`. */
 KERNEL(void, narrow_randomly,
        (enum storage storage, int64_t count, const float *x, void *y, struct random_key key, int64_t first))
+/* The same for elements that are not neighbours: at[] has the place of each. */
+KERNEL(void, narrow_randomly_at,
+       (enum storage storage, int64_t count, const float *x, void *y, struct random_key key,
+        const int64_t *at))
 
 /* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
  * it keeps nothing). In place; in place of dy and of what is kept. */
@@ -166,11 +170,14 @@ KERNEL(void, clear, (int64_t count, float *sum))
 KERNEL(void, momentum_begin, (int64_t count, const float *w, float *m, float momentum, float weight_decay))
 KERNEL(void, momentum_end, (int64_t count, float *w, const float *m, float rate))
 /* Sparse weights of `count` elements: x = the next value where there is one, else 0; sum += g * unit where
- * there is one. Sums of 16 bits are rounded at random by `key` and their place, counted from `first`. */
+ * there is one. Sums of 16 bits are rounded at random by `key` and their elements' places in the tensor. */
 KERNEL(void, densify, (enum storage storage, int64_t count, struct positions at, const void *values, void *x))
 KERNEL(void, accumulate_sparse,
        (enum storage storage, enum storage of_g, int64_t count, struct positions at, const void *g,
-        float unit, void *sum, struct random_key key, int64_t first))
+        float unit, void *sum, struct random_key key))
+/* The elements of `values` of its values from number `first` on; `count` for those that there are not. */
+KERNEL(void, sparse_elements,
+       (int64_t count, struct positions at, int64_t first, int64_t values, int64_t *elements))
 /* Whether an element is as large as that, or no number. */
 KERNEL(bool, reaches, (enum storage storage, int64_t count, const void *x, float size))
 /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). With

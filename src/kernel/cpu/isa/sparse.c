@@ -114,7 +114,6 @@ struct addition {
   float unit;
   void *sum;
   struct random_key key;
-  int64_t first;
 };
 
 static void gather(enum storage storage, const struct run *r, const void *x, float *taken) {
@@ -137,7 +136,7 @@ static void add_run(const struct addition *a, const struct run *r) {
   if (a->storage == STORAGE_F32)
     memcpy(out, sums, (size_t)r->count * sizeof *sums);
   else
-    ISA(narrow_randomly)(a->storage, r->count, sums, out, a->key, a->first + r->first);
+    ISA(narrow_randomly_at)(a->storage, r->count, sums, out, a->key, r->elements);
 }
 
 static void add_at_bits(const struct addition *a, int64_t count, const uint8_t *bits, struct range words) {
@@ -163,8 +162,8 @@ static void add_at_indices(const struct addition *a, struct positions at, struct
 }
 
 void ISA(accumulate_sparse)(enum storage storage, enum storage of_g, int64_t count, struct positions at,
-                            const void *g, float unit, void *sum, struct random_key key, int64_t first) {
-  const struct addition a = {storage, of_g, g, unit, sum, key, first};
+                            const void *g, float unit, void *sum, struct random_key key) {
+  const struct addition a = {storage, of_g, g, unit, sum, key};
   const int64_t words = (count + WORD - 1) / WORD;
 #pragma omp parallel for if (count >= PARALLEL_FROM)
   for (int part = 0; part < PARTS; part++) {
@@ -175,4 +174,27 @@ void ISA(accumulate_sparse)(enum storage storage, enum storage of_g, int64_t cou
     else
       add_at_indices(&a, at, elements_of(count, mine));
   }
+}
+
+/* ---- Which they are ---- */
+
+void ISA(sparse_elements)(int64_t count, struct positions at, int64_t first, int64_t values,
+                          int64_t *elements) {
+  const int64_t words = (count + WORD - 1) / WORD, blocks = (count + INDEX_BLOCK - 1) / INDEX_BLOCK;
+  int64_t found = 0;
+  for (int64_t i = 0; at.bits != NULL && i < words && found < values; i++) {
+    uint64_t word = word_at(at.bits, count, i);
+    const int64_t set = __builtin_popcountll(word);
+    if (first >= set) {
+      first -= set;
+      continue;
+    }
+    for (; first > 0; first--) word &= word - 1;
+    for (; word != 0 && found < values; word &= word - 1)
+      elements[found++] = WORD * i + __builtin_ctzll(word);
+  }
+  for (int64_t b = 0; at.bits == NULL && b < blocks && found < values; b++)
+    for (; found < values && first + found < at.ends[b]; found++)
+      elements[found] = b * INDEX_BLOCK + at.indices[first + found];
+  for (; found < values; found++) elements[found] = count;
 }

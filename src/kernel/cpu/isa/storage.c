@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 
-enum { RUN = 4096 };
+enum { RUN = 4096, LANES = 32 };
 
 static inline int64_t run_at(int64_t first, int64_t count) {
   return count - first < RUN ? count - first : RUN;
@@ -36,6 +36,37 @@ void ISA(narrow_randomly)(enum storage storage, int64_t count, const float *x, v
       half[i] = storage == STORAGE_BF16 ? bf16_from_float_randomly(x[i], random)
                                         : f16_from_float_randomly(x[i], random);
     }
+  }
+}
+
+/* Counters of some elements side by side, so that their rounds are vectors. */
+static void draw_at(struct random_key key, const int64_t *at, int64_t count, uint32_t random[LANES]) {
+  uint32_t word[4][LANES] = {{0}};
+  for (int64_t k = 0; k < count; k++) {
+    const uint64_t counter = (uint64_t)at[k] / 8;
+    word[0][k] = (uint32_t)counter, word[1][k] = (uint32_t)(counter >> 32);
+  }
+  for (int64_t k = 0; k < LANES; k++)
+    word[2][k] = (uint32_t)key.stream, word[3][k] = (uint32_t)(key.stream >> 32);
+  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++) {
+#pragma omp simd
+    for (int64_t k = 0; k < LANES; k++)
+      random_philox_round(key.seed, round, &word[0][k], &word[1][k], &word[2][k], &word[3][k]);
+  }
+  for (int64_t k = 0; k < count; k++) random[k] = word[at[k] % 8 / 2][k] >> 16 * (at[k] & 1) & 0xFFFF;
+}
+
+void ISA(narrow_randomly_at)(enum storage storage, int64_t count, const float *x, void *y,
+                             struct random_key key, const int64_t *at) {
+  uint16_t *half = y;
+#pragma omp parallel for if (count >= PARALLEL_FROM)
+  for (int64_t first = 0; first < count; first += LANES) {
+    const int64_t length = count - first < LANES ? count - first : LANES;
+    uint32_t random[LANES];
+    draw_at(key, at + first, length, random);
+    for (int64_t k = 0; k < length; k++)
+      half[first + k] = storage == STORAGE_BF16 ? bf16_from_float_randomly(x[first + k], random[k])
+                                                : f16_from_float_randomly(x[first + k], random[k]);
   }
 }
 

@@ -25,8 +25,12 @@ static neap_graph *build(const struct model_case *c) {
 
 static neap_session *open_session(const neap_graph *graph, neap_backend backend, uint64_t budget) {
   neap_session *s = NULL;
-  const neap_session_options options = {
-      .budget = budget, .backend = backend, .momentum = 0.9f, .threads = 2, .seed = 5};
+  const neap_session_options options = {.budget = budget,
+                                        .planner = quick_pass() ? "evict" : NULL, /* which plans at once */
+                                        .backend = backend,
+                                        .momentum = 0.9f,
+                                        .threads = 2,
+                                        .seed = 5};
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   return s;
 }

@@ -94,6 +94,7 @@ static void test_every_variant_gives_the_same_bits(void **state) {
     for (int variant = NEAP_VARIANT_AUTO; variant <= NEAP_VARIANT_MASK; variant++)
       for (int f = 0; f < FRACTIONS; f++) {
         options = options_for((neap_variant)variant, models[m].fractions[f]);
+        if (quick_pass()) options.planner = "evict"; /* which plans at once */
         if (!bits_of(graph, &options, &bits)) continue;
         other += strcmp(bits.trained.memory.variant, "base") != 0;
         assert_string_equal(bits.trained.digest, base.trained.digest);
@@ -175,7 +176,8 @@ static void test_a_plan_file_has_its_variant(void **state) {
   for (int variant = NEAP_VARIANT_BASE; variant <= NEAP_VARIANT_MASK; variant++) {
     neap_step *step;
     neap_plan *plan;
-    options = options_for((neap_variant)variant, 0);
+    options = options_for((neap_variant)variant, 0.8);
+    options.plan_quick = true;
     ASSERT_OK(neap_plan_graph(graph, &options, NULL, &step, &plan));
     ASSERT_OK(neap_plan_write(plan, path));
     neap_plan_free(plan);

@@ -25,8 +25,12 @@ static neap_graph *build(void) {
 
 static neap_session *open_session(const neap_graph *graph, neap_convolution convolution, uint64_t budget) {
   neap_session *s = NULL;
-  const neap_session_options options = {
-      .budget = budget, .convolution = convolution, .threads = 2, .seed = 3, .momentum = 0.9f};
+  const neap_session_options options = {.budget = budget,
+                                        .planner = "evict", /* which plans at once */
+                                        .convolution = convolution,
+                                        .threads = 2,
+                                        .seed = 3,
+                                        .momentum = 0.9f};
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   return s;
 }

@@ -24,6 +24,7 @@ static neap_graph *build(void) {
 
 static neap_session *open_session(const neap_graph *graph, neap_session_options options) {
   neap_session *s = NULL;
+  options.budget = NEAP_BUDGET_MAX;
   options.threads = 2;
   options.seed = 5;
   options.momentum = 0.9f;

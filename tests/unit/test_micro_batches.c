@@ -62,6 +62,7 @@ static double step(neap_session *s, const struct batch *batch, int64_t micro) {
 static neap_session *open_session(const neap_graph *graph, neap_session_options options, uint64_t budget) {
   neap_session *s = NULL;
   options.budget = budget;
+  options.planner = "evict"; /* which plans at once: what the least is does not matter here */
   options.threads = 2;
   options.seed = 3;
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));

@@ -84,10 +84,10 @@ int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
 verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
-    run_show, run_check, run_graph, run_layout, run_models, run_planners, run_operators;
+    run_show, run_check, run_graph, run_layout, run_bench, run_models, run_planners, run_operators;
 extern const struct option train_options[], evaluate_options[], predict_options[], generate_options[],
     translate_options[], plan_options[], curve_options[], show_options[], check_options[], graph_options[],
-    layout_options[], table_options[];
+    layout_options[], bench_options[], table_options[];
 
 /* ---- What is printed (format.c) ---- */
 
@@ -177,6 +177,10 @@ int precision_word(neap_dtype dtype);
 
 /* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
 int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
+
+/* What the options say of a model's session and of its shape; a budget is not among them. */
+neap_session_options source_session(const struct source *source);
+neap_model_options source_shape(const struct source *source);
 
 /* The step of a model, whose batch may be left open. */
 neap_status source_step(const struct source *source, neap_step **step);

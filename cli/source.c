@@ -48,7 +48,7 @@ int precision_word(neap_dtype dtype) {
   return word;
 }
 
-static neap_session_options source_session(const struct source *source) {
+neap_session_options source_session(const struct source *source) {
   return (neap_session_options){
       .optimizer = (neap_optimizer)source->optimizer,
       .momentum = (float)source->momentum,
@@ -63,7 +63,7 @@ static neap_session_options source_session(const struct source *source) {
       .sparse_layers = source->sparse_layers};
 }
 
-static neap_model_options source_shape(const struct source *source) {
+neap_model_options source_shape(const struct source *source) {
   return (neap_model_options){.batch = source->micro_batch > 0 ? source->micro_batch : source->batch,
                               .image = {source->image[0], source->image[1], source->image[2]},
                               .classes = source->classes,

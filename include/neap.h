@@ -13,6 +13,7 @@
  *   7. Layout             neap_layout_solve: offsets for any set of buffers (neap_plan.h)
  *   8. What there is      tables of operators, planners and models
  *   9. Files              written as Neap writes its own
+ *  10. How fast it is     this machine, and the kernels of a step beside what it could do
  *
  * Ownership: what a function gives through its last parameter belongs to the caller and goes back through the
  * matching *_free, which takes NULL too; the other calls do not, where nothing else is said. On failure that
@@ -663,6 +664,71 @@ bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute);
 /* Whole, under a temporary name that then takes the place of `path`, or not at all; a device, a pipe and what
  * standard output goes to as they are. */
 neap_status neap_write_file(const char *path, const char *bytes, size_t count);
+
+/* ---- 10. How fast it is ---- */
+
+/* What this machine does at best on so many threads. */
+typedef struct neap_speed {
+  int threads;
+  double f32_flops;    /* multiply-adds of f32, two FLOPs each, a second */
+  double bf16_flops;   /* dot products of bf16; 0: the processor has no instruction for them */
+  double memory_bytes; /* bytes a second that a copy in main memory reads and writes; */
+  double cache_bytes;  /* and one in the caches that each core has for itself */
+} neap_speed;
+
+/* Measures it with one thread and with so many (0: all cores), in some tenths of a second, and enters both
+ * into the user's cache directory: from then on NEAP_COSTS_ROOFLINE is of these speeds on this machine with
+ * as many threads, so that another plan may be the cheapest; its bits are the same. A cache that cannot be
+ * written to is no failure. For an idle machine: what else runs on it takes part of its speed. */
+neap_status neap_measure_speed(int threads, neap_speed *one, neap_speed *all);
+/* The processor's own name, as the system tells it. */
+void neap_processor_name(char *name, size_t size);
+
+/* Kernels of a step. */
+typedef struct neap_kernels {
+  const char *op;       /* their operator */
+  const char *operands; /* types and shapes that they have in common; NULL: any */
+  int64_t count;        /* in a step */
+  double seconds;       /* all together, by the median of each */
+  double flops, bytes;  /* that they need, whatever they do */
+  double limit_seconds; /* the least: of each the larger of FLOPs and bytes by the machine's speeds */
+} neap_kernels;
+
+typedef struct neap_step_times {
+  int64_t steps;         /* that were timed */
+  double step_seconds;   /* the median */
+  double kernel_seconds; /* the sum over the kernels of a step, */
+  double limit_seconds;  /* and that of their limits */
+  int32_t kind_count, operator_count;
+  const neap_kernels *kinds;     /* of one operator, operands and attributes; those that take most first */
+  const neap_kernels *operators; /* of one operator, in the same order */
+} neap_step_times;
+
+/* Trains a session for some steps on its inputs as they are, and tells where the time goes. `steps`: so many
+ * are timed, after two that warm up; 0: as many as two seconds have room for, at least 3 and at most 100.
+ * Copies between tensors' places in memory count as kernels. `*times` goes back through
+ * neap_step_times_free. */
+neap_status neap_session_time_steps(neap_session *session, const neap_speed *speed, float learning_rate,
+                                    int64_t steps, neap_step_times **times);
+void neap_step_times_free(neap_step_times *times);
+
+/* A ready-made model, to be timed on inputs that are drawn at random. */
+typedef struct neap_bench_options {
+  const char *model;
+  neap_model_options shape;
+  neap_session_options session; /* whose budget counts too: NEAP_BUDGET_MAX, to recompute nothing */
+  int64_t steps;                /* 0: as in neap_session_time_steps */
+} neap_bench_options;
+
+typedef struct neap_bench_result {
+  const char *records; /* what a batch has: "images", "sequences" or "pairs"; a constant */
+  int64_t batch, parameters;
+  neap_memory memory;
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
+  neap_step_times *times;   /* freed with neap_step_times_free */
+} neap_bench_result;
+
+neap_status neap_bench(const neap_bench_options *options, const neap_speed *speed, neap_bench_result *result);
 
 #ifdef __cplusplus
 }

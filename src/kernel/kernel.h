@@ -75,6 +75,18 @@ static inline const struct tensor *kernel_output(const struct kernel *kernel, in
   return &kernel->graph->tensors.data[kernel_node(kernel)->outputs[i]];
 }
 
+/* What a machine does at best, a second. */
+struct roofline {
+  double f32_flops, bf16_flops, bytes;
+};
+
+/* Of an ordinary pair of cores; only ratios matter to a planner. */
+extern const struct roofline usual_roofline;
+
+/* The larger of a node's FLOPs, by the type of its first input, and its bytes. */
+double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
+                        const struct node *node);
+
 /* What `prepare` says of a node. Outputs are row-major before the call. */
 struct preparation {
   struct memory_format *inputs; /* [input_count] as the kernel wants them; on entry: as they lie now, not
@@ -83,7 +95,8 @@ struct preparation {
   kernel_run *run;
   const void *state; /* from `region` */
   uint64_t workspace;
-  double seconds; /* 0: the roofline of the operator's FLOPs and bytes */
+  double seconds;                  /* by `roofline`; 0: what it says of the operator's FLOPs and bytes */
+  const struct roofline *roofline; /* given */
   struct region *region;
 };
 
@@ -92,6 +105,7 @@ struct lower_options {
   int threads; /* 0: all cores */
   int64_t
       outputs; /* named outputs of so many elements at most live to the end of the step, as the loss does */
+  struct roofline roofline; /* that costs are of; zeros: the usual one */
 };
 
 struct backend {

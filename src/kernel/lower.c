@@ -4,8 +4,16 @@
 #include "base/parallel.h"
 #include "kernel/kernel.h"
 
-/* The roofline of an ordinary core pair; only ratios matter to a planner. */
-static const double flops_per_second = 300e9, bytes_per_second = 25e9;
+const struct roofline usual_roofline = {.f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9};
+
+double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
+                        const struct node *node) {
+  const struct tensor *x = node->input_count > 0 ? node_input(graph, node, 0) : NULL;
+  const bool bf16 = x != NULL && x->dtype == NEAP_BF16 && roofline->bf16_flops > 0;
+  const double compute = node_flops(graph, node) / (bf16 ? roofline->bf16_flops : roofline->f32_flops),
+               memory = node_bytes(graph, node) / roofline->bytes;
+  return compute > memory ? compute : memory;
+}
 
 struct lowering {
   const struct neap_graph *from;
@@ -46,13 +54,9 @@ static struct memory_format *format_of(struct lowering *l, int32_t id) {
 static neap_status add_prepared(struct lowering *l, struct node node, const struct preparation *p) {
   TRY(graph_add_node(l->to->graph, node));
   const struct node *added = &l->to->graph->nodes.data[l->to->graph->nodes.count - 1];
-  double seconds = p->seconds;
-  if (seconds == 0) {
-    const double compute = node_flops(l->to->graph, added) / flops_per_second,
-                 memory = node_bytes(l->to->graph, added) / bytes_per_second;
-    seconds = compute > memory ? compute : memory;
-  }
-  TRY(vector_push(&l->seconds, seconds));
+  TRY(vector_push(&l->seconds, p->seconds > 0
+                                   ? p->seconds
+                                   : roofline_seconds(&l->options->roofline, l->to->graph, added)));
   TRY(vector_push(&l->workspace, round_up(p->workspace)));
   return vector_push(&l->kernels,
                      (struct kernel){p->run, p->state, l->to->graph, (int32_t)l->to->graph->nodes.count - 1});
@@ -82,7 +86,8 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
                             .outputs = out,
                             .output_count = 1};
   struct memory_format have = *format_of(l, id);
-  struct preparation p = {.inputs = &have, .outputs = {want}, .region = &l->to->region};
+  struct preparation p = {
+      .inputs = &have, .outputs = {want}, .roofline = &l->options->roofline, .region = &l->to->region};
   TRY(prepare(l, graph, &node, &p));
   TRY(add_prepared(l, node, &p));
   l->variant.data[*out] = l->variant.data[id];
@@ -157,7 +162,8 @@ static neap_status lower_node(struct lowering *l, const struct node *node) {
   TRY(vector_reserve(&l->ids, (size_t)(node->input_count + node->update_count) + 1));
   TRY(vector_reserve(&l->wanted, (size_t)node->input_count + 1));
   int32_t *inputs = l->ids.data, *updates = inputs + node->input_count;
-  struct preparation p = {.region = &l->to->region, .inputs = l->wanted.data};
+  struct preparation p = {
+      .roofline = &l->options->roofline, .region = &l->to->region, .inputs = l->wanted.data};
   l->pass = node->pass;
   for (int32_t i = 0; i < node->input_count; i++) {
     inputs[i] = NO_TENSOR;
@@ -392,7 +398,9 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
 
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out) {
-  const struct lower_options known = {options->convolution, team_size(options->threads), options->outputs};
+  const bool usual = options->roofline.bytes == 0;
+  const struct lower_options known = {options->convolution, team_size(options->threads), options->outputs,
+                                      usual ? usual_roofline : options->roofline};
   struct lowering l = {.to = calloc(1, sizeof(struct lowered)), .options = &known};
   struct neap_graph *rewritten = NULL;
   struct team former;

@@ -9,6 +9,7 @@
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 #include "run/measure.h"
+#include "run/speed.h"
 #include "step/planner.h"
 
 /* ---- From a graph to lowered graphs ---- */
@@ -44,7 +45,10 @@ float loss_scale_of(const struct neap_session_options *o) {
 }
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
-  return (struct lower_options){.convolution = o->convolution, .threads = o->threads};
+  const bool here = o->backend == NEAP_CPU && o->costs == NEAP_COSTS_ROOFLINE;
+  return (struct lower_options){.convolution = o->convolution,
+                                .threads = o->threads,
+                                .roofline = here ? machine_roofline(o->threads) : usual_roofline};
 }
 
 enum { MICRO_BATCH_LIMIT = 1 << 20 };
@@ -163,7 +167,7 @@ static neap_status lower_with_costs(const struct neap_graph *training,
   neap_status status = NEAP_OK;
   if (options->costs == NEAP_COSTS_MEASURED) {
     char path[COST_PATH_LIMIT];
-    status = measure_costs(lowered, cost_database_path(path) ? path : NULL, NULL);
+    status = measure_costs(lowered, cost_database_path(true, path) ? path : NULL, NULL);
   }
   if (status != NEAP_OK) {
     lowered_free(lowered);
@@ -393,6 +397,18 @@ static neap_variant variant_of_name(const char *graph, const char *name) {
   return NEAP_VARIANT_BASE;
 }
 
+/* A plan is for any machine: its costs become those of this one. Where it has nodes that the step has not,
+ * the checker says so. */
+static void restate_costs(const struct neap_step *step, struct neap_plan *plan) {
+  double cost = 0;
+  for (int32_t i = 0; i < plan->length; i++) {
+    if (plan->schedule[i] < 0 || plan->schedule[i] >= step->node_count) return;
+    cost += step->nodes[plan->schedule[i]].cost;
+  }
+  plan->cost = cost;
+  plan->base_cost = step->base_cost;
+}
+
 static neap_status check_file(const struct choice *c, const char *file, uint64_t *smallest) {
   const char *graph = c->lowered->step->name;
   const neap_status status = check(c->lowered->step, c->plan);
@@ -427,6 +443,7 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
     c->lowered = other;
   }
   c->variant = other != NULL ? variant : NEAP_VARIANT_BASE;
+  restate_costs(c->lowered->step, c->plan);
   return check_file(c, options->plan_file, smallest);
 }
 

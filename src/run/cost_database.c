@@ -15,7 +15,7 @@ struct cost_database {
   bool failed; /* something did: from then on it is as if there were none */
 };
 
-bool cost_database_path(char path[COST_PATH_LIMIT]) {
+bool cost_database_path(bool make, char path[COST_PATH_LIMIT]) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int length;
   if (cache != NULL && cache[0] == '/') /* a relative one is to be ignored, says its specification */
@@ -25,7 +25,7 @@ bool cost_database_path(char path[COST_PATH_LIMIT]) {
   else
     return false;
   if (length < 0 || length >= COST_PATH_LIMIT) return false;
-  for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+  for (char *slash = strchr(path + 1, '/'); make && slash != NULL; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
     mkdir(path, 0700); /* where it cannot be made, opening the file will say so */
     *slash = '/';
@@ -35,28 +35,36 @@ bool cost_database_path(char path[COST_PATH_LIMIT]) {
 
 /* Only a file without the table is written to: what one that is read-only has is still read. The transaction
  * waits for other processes; a table alone would not, once it had begun to read. */
-static bool prepare(struct cost_database *d, const char *path) {
+static bool prepare(struct cost_database *d, const char *path, bool change) {
   static const char table[] =
       "BEGIN IMMEDIATE;"
       "CREATE TABLE IF NOT EXISTS times (machine TEXT NOT NULL, kernel TEXT NOT NULL, "
       "seconds REAL NOT NULL, PRIMARY KEY (machine, kernel)) WITHOUT ROWID;"
       "COMMIT";
   static const char find[] = "SELECT seconds FROM times WHERE machine = ?1 AND kernel = ?2";
-  if (sqlite3_open_v2(path, &d->file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
-    return false;
+  const int how = change ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  if (sqlite3_open_v2(path, &d->file, how, NULL) != SQLITE_OK) return false;
   sqlite3_busy_timeout(d->file, BUSY_MILLISECONDS);
   const int found = sqlite3_prepare_v2(d->file, find, -1, &d->find, NULL);
-  if (found != SQLITE_ERROR) return found == SQLITE_OK;
+  if (found != SQLITE_ERROR || !change) return found == SQLITE_OK;
   return sqlite3_exec(d->file, table, NULL, NULL, NULL) == SQLITE_OK &&
          sqlite3_prepare_v2(d->file, find, -1, &d->find, NULL) == SQLITE_OK;
 }
 
-struct cost_database *cost_database_open(const char *path) {
+static struct cost_database *open_as(const char *path, bool change) {
   struct cost_database *database = calloc(1, sizeof *database);
   if (database == NULL) return NULL;
-  if (prepare(database, path)) return database;
+  if (prepare(database, path, change)) return database;
   cost_database_close(database);
   return NULL;
+}
+
+struct cost_database *cost_database_open(const char *path) {
+  return open_as(path, true);
+}
+
+struct cost_database *cost_database_look(const char *path) {
+  return open_as(path, false);
 }
 
 void cost_database_close(struct cost_database *database) {

@@ -10,31 +10,11 @@
 #include "base/parallel.h"
 #include "run/cost_database.h"
 #include "run/program.h"
+#include "run/speed.h"
 
 enum { TIMED_RUNS = 3 };
 
 /* ---- What a time is good for ---- */
-
-/* The processor's own name, as the system tells it. */
-static void processor_name(char *name, int size) {
-  char line[256];
-  snprintf(name, (size_t)size, "unknown processor");
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  if (file == NULL) return;
-  while (fgets(line, sizeof line, file) != NULL) {
-    const char *value = strchr(line, ':');
-    if (strncmp(line, "model name", strlen("model name")) != 0 || value == NULL) continue;
-    snprintf(name, (size_t)size, "%.*s", (int)strcspn(value + 1, "\n"), value + 1);
-    break;
-  }
-  fclose(file);
-}
-
-static char *machine_text(struct region *region, int threads) {
-  char processor[256];
-  processor_name(processor, sizeof processor);
-  return region_format(region, "neap " NEAP_VERSION ", %d threads,%s", threads, processor);
-}
 
 static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
   const struct tensor *tensor = &l->graph->tensors.data[t];

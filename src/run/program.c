@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "step/simulate.h"
 
@@ -136,7 +137,9 @@ static neap_status run_calls(const struct program *program, const struct run_con
       ASAN_UNPOISON_MEMORY_REGION(call->outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
     if (call->workspace != NULL) ASAN_UNPOISON_MEMORY_REGION(call->workspace, call->workspace_bytes);
 #endif
+    const double begin = program->seconds != NULL ? clock_seconds() : 0;
     TRY(call->kernel->run(call->kernel, call->inputs, call->outputs, call->workspace, context));
+    if (program->seconds != NULL) program->seconds[at] += clock_seconds() - begin;
 #if NEAP_DEBUG
     for (int32_t i = 0; i < call->dead_count; i++)
       ASAN_POISON_MEMORY_REGION(program->dead[call->first_dead + i].begin,

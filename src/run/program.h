@@ -25,6 +25,7 @@ struct program {
   const struct lowered *lowered;
   struct call *calls;
   int32_t length;
+  double *seconds;  /* [length], to which each run adds what its calls take; NULL: it is not asked for */
   const void *loss; /* where the outputs stand when it has run, in their own types; NULL: there is no loss */
   const int32_t *correct; /* NULL: not counted */
   const void **outputs;   /* by output of the graph, in the format of its tensor; NULL: not kept to the end */

@@ -3,7 +3,7 @@ source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" --help
 expect 0 "$neap" --version
-verbs="train evaluate predict generate translate plan curve show check graph layout models planners ops"
+verbs="train evaluate predict generate translate plan curve show check graph layout bench models planners ops"
 for verb in $verbs; do
   expect 0 "$neap" "$verb" --help
   grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"
@@ -39,6 +39,11 @@ for momentum in 1 2 -0.5; do
   wrong "--momentum $momentum" plan --model wrn-10-1 --momentum $momentum
 done
 wrong "--beta2 1" train --model wrn-10-1 --data synthetic --optimizer adamw --beta2 1
+wrong "--batch 0" bench --model wrn-10-1 --batch 0
+wrong "--steps 0" bench --model wrn-10-1 --steps 0
+wrong "--batch goes with --model" bench --batch 8
+wrong "wrn-10-1" bench wrn-10-1
+wrong "nothing-1" bench --model nothing-1 --threads 1
 wrong "--model" train --data synthetic
 wrong "--data" train --model wrn-10-1
 wrong "--budget" train --model wrn-10-1 --data synthetic --budget

@@ -9,6 +9,7 @@
 #include "run/choose.h"
 #include "run/cost_database.h"
 #include "run/measure.h"
+#include "run/speed.h"
 
 static char folder[] = "/tmp/neap-costs-XXXXXX";
 static char path[256];
@@ -22,7 +23,7 @@ static void test_path(void **state) {
   char found[COST_PATH_LIMIT], wanted[COST_PATH_LIMIT];
   setenv("XDG_CACHE_HOME", folder, 1);
   snprintf(wanted, sizeof wanted, "%s/neap/kernels-1.sqlite", folder);
-  assert_true(cost_database_path(found));
+  assert_true(cost_database_path(true, found));
   assert_string_equal(found, wanted);
   struct cost_database *database = cost_database_open(found); /* its folder is there */
   assert_non_null(database);
@@ -33,15 +34,19 @@ static void test_path(void **state) {
   setenv("XDG_CACHE_HOME", "relative", 1);
   setenv("HOME", folder, 1);
   snprintf(wanted, sizeof wanted, "%s/.cache/neap/kernels-1.sqlite", folder);
-  assert_true(cost_database_path(found));
+  assert_true(cost_database_path(true, found));
   assert_string_equal(found, wanted);
   for (int level = 0; level < 2; level++) {
     *strrchr(found, '/') = '\0';
     assert_int_equal(rmdir(found), 0);
   }
+  assert_true(cost_database_path(false, found));
+  assert_string_equal(found, wanted);
+  *strrchr(found, '/') = '\0';
+  assert_int_equal(rmdir(found), -1); /* it was not made */
   unsetenv("XDG_CACHE_HOME");
   unsetenv("HOME");
-  assert_false(cost_database_path(found));
+  assert_false(cost_database_path(true, found));
 }
 
 enum { PROCESSES = 4, OWN = 25, SHARED = 10 };
@@ -87,6 +92,117 @@ static void test_processes(void **state) {
   assert_false(cost_database_find(database, "another machine", "shared 3", &seconds));
   assert_false(cost_database_find(database, "machine", "shared", &seconds));
   cost_database_close(database);
+}
+
+static void test_look(void **state) {
+  (void)state;
+  remove_file();
+  double seconds = -1;
+  assert_null(cost_database_look(path));
+  assert_int_equal(access(path, F_OK), -1); /* nothing was made */
+  const struct kernel_time time = {"kernel", 3};
+  struct cost_database *database = cost_database_open(path);
+  cost_database_add(database, "machine", &time, 1);
+  cost_database_close(database);
+  database = cost_database_look(path);
+  assert_non_null(database);
+  cost_database_add(database, "machine", &(struct kernel_time){"kernel", 4}, 1);
+  assert_true(cost_database_find(database, "machine", "kernel", &seconds));
+  assert_true(seconds == 3); /* nothing was changed */
+  cost_database_close(database);
+}
+
+/* ---- How fast the machine is ---- */
+
+static void use_cache(const char *cache) {
+  char found[COST_PATH_LIMIT];
+  setenv("XDG_CACHE_HOME", cache, 1);
+  assert_true(cost_database_path(true, found));
+  unlink(found);
+}
+
+/* Removes it; from here on there is none that can be written to. */
+static void forget_cache(void) {
+  char found[COST_PATH_LIMIT];
+  assert_true(cost_database_path(true, found));
+  unlink(found);
+  *strrchr(found, '/') = '\0';
+  rmdir(found);
+  setenv("XDG_CACHE_HOME", "/proc/none", 1);
+}
+
+/* What all nodes of a step cost together. */
+static double step_cost(int threads, neap_backend backend) {
+  const neap_model_options shape = {.batch = 2, .image = {3, 8, 8}};
+  const neap_session_options options = {.momentum = 0.9f, .threads = threads, .backend = backend};
+  neap_graph *graph;
+  neap_step *step;
+  neap_step_info info;
+  ASSERT_OK(neap_model_build("wrn-10-1", &shape, &graph));
+  ASSERT_OK(neap_step_from_graph(graph, &options, &step));
+  neap_step_describe(step, &info);
+  neap_step_free(step);
+  neap_graph_free(graph);
+  return info.base_cost;
+}
+
+static void assert_known(const neap_speed *speed) {
+  const struct roofline known = machine_roofline(speed->threads);
+  assert_float_equal(known.f32_flops / speed->f32_flops, 1, 1e-9);
+  assert_float_equal(known.bf16_flops, speed->bf16_flops, 1e-9 * speed->bf16_flops);
+  assert_float_equal(known.bytes / speed->memory_bytes, 1, 1e-9);
+}
+
+static void test_measured_speed(void **state) {
+  (void)state;
+  use_cache(folder);
+  assert_true(machine_roofline(1).bytes == usual_roofline.bytes);
+  neap_speed one, two;
+  ASSERT_OK(neap_measure_speed(2, &one, &two));
+  assert_int_equal(one.threads, 1);
+  assert_int_equal(two.threads, 2);
+  assert_true(one.f32_flops > 0 && one.bf16_flops >= 0 && one.memory_bytes > 0 && one.cache_bytes > 0);
+  assert_true(two.f32_flops >= one.f32_flops && two.bf16_flops >= one.bf16_flops &&
+              two.memory_bytes >= one.memory_bytes && two.cache_bytes >= one.cache_bytes);
+  assert_known(&one);
+  assert_known(&two);
+  assert_true(machine_roofline(3).bytes == usual_roofline.bytes); /* of other numbers nothing is known */
+  assert_int_equal(neap_measure_speed(-1, &one, &two), NEAP_INVALID_ARGUMENT);
+  assert_int_equal(neap_measure_speed(1, &one, NULL), NEAP_INVALID_ARGUMENT);
+  forget_cache();
+  ASSERT_OK(neap_measure_speed(1, &one, &two)); /* which nothing keeps */
+  assert_true(machine_roofline(1).bytes == usual_roofline.bytes);
+}
+
+/* Enters speeds that are the usual ones times a factor, as if they had been measured. */
+static void pretend(double factor) {
+  struct region region = {0};
+  char found[COST_PATH_LIMIT];
+  const struct kernel_time times[] = {{"one FLOP of f32", 1 / (factor * usual_roofline.f32_flops)},
+                                      {"one FLOP of bf16", 1 / (factor * usual_roofline.bf16_flops)},
+                                      {"one byte of a copy in memory", 1 / (factor * usual_roofline.bytes)},
+                                      {"one byte of a copy in a cache", 1 / (factor * usual_roofline.bytes)}};
+  assert_true(cost_database_path(true, found));
+  struct cost_database *database = cost_database_open(found);
+  cost_database_add(database, machine_text(&region, 1), times, sizeof times / sizeof *times);
+  cost_database_close(database);
+  region_free(&region);
+}
+
+static void test_costs_follow_speed(void **state) {
+  (void)state;
+  use_cache(folder);
+  const double usual = step_cost(1, NEAP_CPU), reference = step_cost(1, NEAP_REFERENCE);
+  pretend(4);
+  assert_float_equal(step_cost(1, NEAP_CPU) / usual, 0.25, 1e-9);
+  assert_true(step_cost(2, NEAP_CPU) == usual);
+  assert_true(step_cost(1, NEAP_REFERENCE) == reference);
+  pretend(-1); /* what no machine has is not believed */
+  assert_true(step_cost(1, NEAP_CPU) == usual);
+  pretend(0);
+  assert_true(step_cost(1, NEAP_CPU) == usual);
+  forget_cache();
+  assert_true(step_cost(1, NEAP_CPU) == usual);
 }
 
 /* ---- Measuring with it ---- */
@@ -202,8 +318,13 @@ int main(void) {
   snprintf(path, sizeof path, "%s/times.sqlite", folder);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_processes), /* before there are threads */
-      cmocka_unit_test(test_path),         cmocka_unit_test(test_missing_ones_are_timed),
-      cmocka_unit_test(test_broken_files), cmocka_unit_test(test_locked_file),
+      cmocka_unit_test(test_path),
+      cmocka_unit_test(test_look),
+      cmocka_unit_test(test_measured_speed),
+      cmocka_unit_test(test_costs_follow_speed),
+      cmocka_unit_test(test_missing_ones_are_timed),
+      cmocka_unit_test(test_broken_files),
+      cmocka_unit_test(test_locked_file),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   remove_file();

@@ -281,7 +281,31 @@ static void test_tables(void **state) {
     }
 }
 
+static void test_speed_kernels(void **state) {
+  (void)state;
+  const struct cpu_kernels *k;
+  for (int t = 0; (k = cpu_kernels_at(t)) != NULL; t++) {
+    double flops[2];
+    assert_float_equal(k->multiply_adds(100, &flops[0]), 1, 1e-6); /* x = x / 2 + 1 / 2, again and again */
+    k->multiply_adds(300, &flops[1]);
+    assert_true(flops[0] > 0 && flops[1] == 3 * flops[0]);
+    assert_true(k->bf16_dot_products(100, &flops[0]) == 0);
+    k->bf16_dot_products(300, &flops[1]);
+    assert_true(flops[0] >= 0 && flops[1] == 3 * flops[0]);
+    for (int64_t count = 0; count < 70; count++) {
+      struct buffers *b = make();
+      memset(b->y, 0, sizeof b->y);
+      k->copy(count, b->x, b->y);
+      assert_memory_equal(b->y, b->x, (size_t)count * sizeof *b->y);
+      k->stream_copy(count, b->x, b->y + 128);
+      assert_memory_equal(b->y + 128, b->x, (size_t)count * sizeof *b->y);
+      assert_true(b->y[count] == 0 && b->y[128 + count] == 0);
+      free(b);
+    }
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_speed_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *grap
 }
 
 /* FLOPs that Winograd spares, in the roofline. */
-static const double winograd_gain = 2, direct_flops_per_second = 300e9;
+static const double winograd_gain = 2;
 
 static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct dnn_layout *weights,
                         struct preparation *p, const struct neap_graph *graph, const struct node *node,
@@ -41,7 +41,7 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
     c.winograd = true;
     if (dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive) == NEAP_OK &&
         fits_scratchpad(cpu, graph, node, c.source[0], kernel->primitive)) {
-      p->seconds = node_flops(graph, node) / (winograd_gain * direct_flops_per_second);
+      p->seconds = node_flops(graph, node) / (winograd_gain * p->roofline->f32_flops);
       p->workspace = dnn_scratchpad_bytes(kernel->primitive);
       return NEAP_OK;
     }

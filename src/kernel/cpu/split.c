@@ -227,7 +227,7 @@ static neap_status make_part(const struct splitting *s, int64_t rows, struct mem
   TRY(graph_add_node(graph, node));
   const struct node *added = &graph->nodes.data[0];
   for (int32_t i = 0; i < inputs; i++) formats[i] = s->flat ? ROW_MAJOR : s->p->inputs[i];
-  *part = (struct preparation){.inputs = formats, .region = s->p->region};
+  *part = (struct preparation){.inputs = formats, .roofline = s->p->roofline, .region = s->p->region};
   for (int32_t i = 0; i < outputs; i++) part->outputs[i] = s->flat ? ROW_MAJOR : s->p->outputs[i];
   TRY(s->prepare(s->cpu, graph, added, part));
   for (int32_t i = 0; i < outputs; i++) formats[inputs + i] = part->outputs[i];

@@ -295,3 +295,10 @@ KERNEL(void, sequence_mask,
        (int64_t sequences, int64_t rows, size_t row, const int32_t *lengths, const void *x, void *y))
 /* Ids [sequences, times] before the first negative one of each. */
 KERNEL(void, sequence_lengths, (int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths))
+/* What the processor does at best, on one thread (kernel/cpu/speed.c). Multiply-adds in registers: `*flops`
+ * is how many FLOPs they were, the result 1. The same of products of pairs of bf16, added up in f32: 0 FLOPs
+ * where the processor has none, the result 0. y = x, and the same around the caches. */
+KERNEL(double, multiply_adds, (int64_t rounds, double *flops))
+KERNEL(double, bf16_dot_products, (int64_t rounds, double *flops))
+KERNEL(void, copy, (int64_t count, const float *x, float *y))
+KERNEL(void, stream_copy, (int64_t count, const float *x, float *y))

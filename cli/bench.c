@@ -1,0 +1,235 @@
+/* neap bench */
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct settings {
+  struct source source;
+  int64_t steps;
+  bool json;
+};
+
+/* clang-format off */
+const struct option bench_options[] = {
+    SOURCE_OPTION(struct settings, "--model", "NAME", "whose training step is timed (none: the machine alone)", OPTION_TEXT, model, 0),
+    SOURCE_OPTION(struct settings, "--batch", "N", "images or sequences a step (the model's usual)", OPTION_INTEGER, batch, 1),
+    SOURCE_OPTION(struct settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0),
+    SOURCE_OPTION(struct settings, "--classes", "N", "of labels, of pixels with the background, or tokens (the model's usual)", OPTION_INTEGER, classes, 1),
+    SOURCE_OPTION(struct settings, "--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1),
+    SOURCE_OPTION(struct settings, "--window", "N", "of a transformer's attention: a token sees so many (0: all)", OPTION_INTEGER, window, 0),
+    SOURCE_OPTION(struct settings, "--optimizer", OPTIMIZER_WORDS, "how parameters are updated (sgd)", OPTION_WORD, optimizer, 0),
+    {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(struct settings, source.momentum), 0, 1},
+    SOURCE_OPTION(struct settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0),
+    SOURCE_OPTION(struct settings, "--variant", "auto|base|mask", "what ReLU keeps: its output, or bits (auto)", OPTION_WORD, variant, 0),
+    SOURCE_OPTION(struct settings, "--precision", PRECISION_WORDS, "storage of values, parameters and optimizer states (f32)", OPTION_WORD, precision, 0),
+    SOURCE_OPTION(struct settings, "--threads", "N", "threads that it runs on (all cores)", OPTION_INT, threads, 1),
+    {"--steps", "N", "steps that are timed (as many as take two seconds, at least 3)", OPTION_INTEGER, offsetof(struct settings, steps), 1, 0},
+    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0, 0},
+    {0},
+};
+/* clang-format on */
+
+/* What was measured. */
+struct report {
+  const struct settings *settings;
+  char processor[128];
+  neap_speed speeds[2]; /* of one thread; of all that were asked for */
+  int speed_count;
+  neap_bench_result model; /* without times: there is none */
+};
+
+/* ---- For people ---- */
+
+/* "123.4 G", with the unit behind it. */
+static struct text rate_text(double rate, const char *unit) {
+  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+  int prefix = 0;
+  for (; rate >= 1000 && prefix < 5; prefix++) rate /= 1000;
+  struct text text;
+  snprintf(text.text, sizeof text.text, "%.1f %s%s", rate, prefixes[prefix], unit);
+  return text;
+}
+
+enum { LABEL_WIDTH = 44, RATE_WIDTH = 17 };
+
+static void print_rates(const struct report *r, const char *label, const char *unit, size_t field) {
+  printf("%-*s", LABEL_WIDTH, label);
+  for (int i = 0; i < r->speed_count; i++) {
+    double rate;
+    memcpy(&rate, (const char *)&r->speeds[i] + field, sizeof rate);
+    printf("%*s", RATE_WIDTH, rate > 0 ? rate_text(rate, unit).text : "none");
+  }
+  putchar('\n');
+}
+
+static void print_machine(const struct report *r) {
+  printf("%-*.*s", LABEL_WIDTH, LABEL_WIDTH - 2, r->processor);
+  for (int i = 0; i < r->speed_count; i++) {
+    char threads[24];
+    snprintf(threads, sizeof threads, "%d thread%s", r->speeds[i].threads,
+             r->speeds[i].threads == 1 ? "" : "s");
+    printf("%*s", RATE_WIDTH, threads);
+  }
+  putchar('\n');
+  print_rates(r, "f32: multiply-adds, 2 FLOPs each", "FLOP/s", offsetof(neap_speed, f32_flops));
+  print_rates(r, "bf16: dot products", "FLOP/s", offsetof(neap_speed, bf16_flops));
+  print_rates(r, "memory: a copy, bytes read and written", "B/s", offsetof(neap_speed, memory_bytes));
+  print_rates(r, "L2 cache: the same", "B/s", offsetof(neap_speed, cache_bytes));
+}
+
+static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+/* Columns of the table behind the names. */
+enum { COUNT_WIDTH = 6, TIME_WIDTH = 10, SHARE_WIDTH = 8 };
+
+static void print_header(const char *what, int width) {
+  printf("\n%-*s%*s%*s%*s%*s\n", width, what, COUNT_WIDTH, "count", TIME_WIDTH, "ms", SHARE_WIDTH, "of step",
+         SHARE_WIDTH, "limit");
+}
+
+/* A name that is too long for its column ends in dots. */
+static void print_kernels(const neap_kernels *k, double step, int width) {
+  char name[512];
+  const int length = snprintf(name, sizeof name, "%s%s%s", k->op, k->operands != NULL ? "  " : "",
+                              k->operands != NULL ? k->operands : "");
+  const bool cut = length > width - 1;
+  printf("%-*.*s%s%*lld%*.2f%*s%*s\n", cut ? width - 4 : width, cut ? width - 4 : width, name,
+         cut ? "... " : "", COUNT_WIDTH, (long long)k->count, TIME_WIDTH, 1e3 * k->seconds, SHARE_WIDTH,
+         percent_text(share(k->seconds, step)).text, SHARE_WIDTH,
+         percent_text(share(k->limit_seconds, k->seconds)).text);
+}
+
+static void print_line(const char *label, double seconds, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void print_line(const char *label, double seconds, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  printf("%-10s%10.2f ms   ", label, 1e3 * seconds);
+  vprintf(format, arguments);
+  putchar('\n');
+  va_end(arguments);
+}
+
+static void print_model(const struct report *r) {
+  enum { KINDS = 10 };
+  const struct source *source = &r->settings->source;
+  const neap_step_times *t = r->model.times;
+  const int threads = r->speeds[r->speed_count - 1].threads,
+            width = line_width(stdout, 80) - COUNT_WIDTH - TIME_WIDTH - 2 * SHARE_WIDTH;
+  printf("\n%s: %lld %s a step, %s, %d thread%s, %s; everything is kept\n", source->model,
+         (long long)r->model.batch, r->model.records, precision_name(source->precision), threads,
+         threads == 1 ? "" : "s", bytes_text(r->model.memory.planned_peak).text);
+  print_line("step", t->step_seconds, "median of %lld, %.1f %s a second", (long long)t->steps,
+             (double)r->model.batch / t->step_seconds, r->model.records);
+  print_line("kernels", t->kernel_seconds, "%s of the step",
+             percent_text(share(t->kernel_seconds, t->step_seconds)).text);
+  print_line("limit", t->limit_seconds, "%s of the step: the kernels at the speeds above",
+             percent_text(share(t->limit_seconds, t->step_seconds)).text);
+  print_header("kernels that take most", width);
+  for (int32_t i = 0; i < t->kind_count && i < KINDS; i++)
+    print_kernels(&t->kinds[i], t->step_seconds, width);
+  print_header("by operator", width);
+  for (int32_t i = 0; i < t->operator_count; i++) print_kernels(&t->operators[i], t->step_seconds, width);
+  puts("\nlimit: what a kernel's FLOPs or its bytes, whichever is more, take at the speeds\n"
+       "above, as a share of its time. More than 100 %: its operands lay in a cache, or\n"
+       "its algorithm needs fewer FLOPs (Winograd).");
+}
+
+/* ---- As JSON ---- */
+
+static json_t *speed_json(const neap_speed *s) {
+  return json_pack("{s:i, s:f, s:o, s:f, s:f}", "threads", s->threads, "f32_flops_per_second", s->f32_flops,
+                   "bf16_flops_per_second", s->bf16_flops > 0 ? json_real(s->bf16_flops) : json_null(),
+                   "memory_bytes_per_second", s->memory_bytes, "cache_bytes_per_second", s->cache_bytes);
+}
+
+static json_t *kernels_json(const neap_kernels *k, double step) {
+  return json_pack("{s:s, s:s*, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "op", k->op, "operands", k->operands,
+                   "count", (json_int_t)k->count, "seconds", k->seconds, "share", share(k->seconds, step),
+                   "flops", k->flops, "bytes", k->bytes, "limit_seconds", k->limit_seconds, "limit_share",
+                   share(k->limit_seconds, k->seconds));
+}
+
+static json_t *list_json(const neap_kernels *kernels, int32_t count, double step) {
+  json_t *list = json_array();
+  bool whole = true;
+  for (int32_t i = 0; i < count; i++)
+    whole = json_array_append_new(list, kernels_json(&kernels[i], step)) == 0 && whole;
+  if (whole) return list;
+  json_decref(list);
+  return NULL;
+}
+
+static json_t *report_json(const struct report *r) {
+  const struct source *source = &r->settings->source;
+  const neap_step_times *t = r->model.times;
+  json_t *speeds = json_array();
+  for (int i = 0; speeds != NULL && i < r->speed_count; i++)
+    if (json_array_append_new(speeds, speed_json(&r->speeds[i])) != 0) return NULL;
+  json_t *object = json_pack("{s:s, s:o}", "processor", r->processor, "machine", speeds);
+  if (t == NULL || object == NULL) return object;
+  json_t *model = json_pack(
+      "{s:s, s:I, s:I, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "model", source->model, "batch",
+      (json_int_t)r->model.batch, "parameters", (json_int_t)r->model.parameters, "precision",
+      precision_name(source->precision), "threads", r->speeds[r->speed_count - 1].threads,
+      "planned_peak_bytes", (json_int_t)r->model.memory.planned_peak, "steps", (json_int_t)t->steps,
+      "step_seconds", t->step_seconds, "kernel_seconds", t->kernel_seconds, "limit_seconds", t->limit_seconds,
+      "kinds", list_json(t->kinds, t->kind_count, t->step_seconds), "operators",
+      list_json(t->operators, t->operator_count, t->step_seconds));
+  const bool whole = model != NULL && json_object_update(object, model) == 0;
+  json_decref(model);
+  if (whole) return object;
+  json_decref(object);
+  return NULL;
+}
+
+/* ---- The verb ---- */
+
+static neap_status measure(struct report *r) {
+  const struct source *source = &r->settings->source;
+  neap_processor_name(r->processor, sizeof r->processor);
+  const neap_status status = neap_measure_speed(source->threads, &r->speeds[0], &r->speeds[1]);
+  r->speed_count = r->speeds[1].threads > 1 ? 2 : 1;
+  if (status != NEAP_OK || source->model == NULL) return status;
+  neap_bench_options options = {.model = source->model,
+                                .shape = source_shape(source),
+                                .session = source_session(source),
+                                .steps = r->settings->steps};
+  options.session.budget = NEAP_BUDGET_MAX;
+  return neap_bench(&options, &r->speeds[r->speed_count - 1], &r->model);
+}
+
+/* The first option that a machine alone has no use for; NULL: none. */
+static const char *option_for_model(const char *const *texts) {
+  for (int i = 0; bench_options[i].name != NULL; i++)
+    if (texts[i] != NULL && strcmp(bench_options[i].name, "--threads") != 0 &&
+        strcmp(bench_options[i].name, "--json") != 0)
+      return bench_options[i].name;
+  return NULL;
+}
+
+int run_bench(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {.source = SOURCE_DEFAULTS};
+  struct operands operands;
+  const char *texts[sizeof bench_options / sizeof *bench_options] = {0};
+  if (!read_arguments(verb, count, arguments, &s, &operands, texts)) return EXIT_USAGE;
+  if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
+  const char *option = s.source.model == NULL ? option_for_model(texts) : NULL;
+  if (option != NULL) return report_usage(verb, "%s goes with --model, which is missing", option);
+  if (prepare_threads(s.source.threads) != EXIT_DONE) return EXIT_FAILED;
+  struct report report = {.settings = &s};
+  const neap_status status = measure(&report);
+  int result = EXIT_DONE;
+  if (status != NEAP_OK) {
+    result = report_failure(verb, status);
+  } else if (s.json) {
+    result = print_json(report_json(&report));
+  } else {
+    print_machine(&report);
+    if (report.model.times != NULL) print_model(&report);
+  }
+  neap_step_times_free(report.model.times);
+  return result;
+}

@@ -1,0 +1,70 @@
+/* What the processor does at best: multiply-adds out of its registers, and copies. For measurements alone. */
+#include "kernel/cpu/isa/storage.h"
+
+/* Chains that do not wait for each other: a chain alone would be as slow as the latency of an instruction. */
+enum { CHAINS = 12 };
+
+/* Each element of a chain comes to 1, whatever it began with. */
+double ISA(multiply_adds)(int64_t rounds, double *flops) {
+  vector chain[CHAINS], half;
+  for (int i = 0; i < VECTOR_WIDTH; i++) half[i] = 0.5f;
+  for (int c = 0; c < CHAINS; c++) chain[c] = half;
+  for (int64_t round = 0; round < rounds; round++) {
+#pragma GCC unroll 12
+    for (int c = 0; c < CHAINS; c++) chain[c] = chain[c] * half + half;
+  }
+  double sum = 0;
+  for (int c = 0; c < CHAINS; c++)
+    for (int i = 0; i < VECTOR_WIDTH; i++) sum += (double)chain[c][i];
+  *flops = 2.0 * CHAINS * VECTOR_WIDTH * (double)rounds;
+  return sum / (CHAINS * VECTOR_WIDTH);
+}
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+/* Products of pairs: 2 multiply-adds for each f32 of a chain. The factors are 0, which the compiler does not
+ * know: what is added up stays 0. */
+__attribute__((target("avx512bf16"))) static double dot_products(int64_t rounds, double *flops) {
+  static const volatile int32_t nothing = 0;
+  const __m512bh zero = (__m512bh)_mm512_set1_epi32(nothing);
+  __m512 chain[CHAINS];
+  for (int c = 0; c < CHAINS; c++) chain[c] = _mm512_setzero_ps();
+  for (int64_t round = 0; round < rounds; round++) {
+#pragma GCC unroll 12
+    for (int c = 0; c < CHAINS; c++) chain[c] = _mm512_dpbf16_ps(chain[c], zero, zero);
+  }
+  double sum = 0;
+  for (int c = 0; c < CHAINS; c++) sum += (double)_mm512_reduce_add_ps(chain[c]);
+  *flops = 4.0 * CHAINS * VECTOR_WIDTH * (double)rounds;
+  return sum;
+}
+#endif
+
+double ISA(bf16_dot_products)(int64_t rounds, double *flops) {
+  *flops = 0;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if (__builtin_cpu_supports("avx512bf16")) return dot_products(rounds, flops);
+#endif
+  (void)rounds;
+  return 0;
+}
+
+void ISA(copy)(int64_t count, const float *x, float *y) {
+  const int64_t whole = count / VECTOR_WIDTH * VECTOR_WIDTH;
+  for (int64_t i = 0; i < whole; i += VECTOR_WIDTH) {
+    *(vector *)(y + i) = *(const vector *)(x + i);
+    __asm__ volatile("" ::: "memory"); /* else it becomes a call of memcpy, which goes around the caches */
+  }
+  for (int64_t i = whole; i < count; i++) y[i] = x[i];
+}
+
+void ISA(stream_copy)(int64_t count, const float *x, float *y) {
+  int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= count; i += 16) _mm512_stream_ps(y + i, _mm512_loadu_ps(x + i));
+  _mm_sfence();
+#elif defined(__AVX2__)
+  for (; i + 8 <= count; i += 8) _mm256_stream_ps(y + i, _mm256_loadu_ps(x + i));
+  _mm_sfence();
+#endif
+  for (; i < count; i++) y[i] = x[i];
+}

@@ -1,0 +1,11 @@
+/* How fast this processor and its memory are. */
+#ifndef NEAP_KERNEL_CPU_SPEED_H
+#define NEAP_KERNEL_CPU_SPEED_H
+
+#include "base/status.h"
+
+/* Measures both with one thread and with so many, which parallel regions of the calling thread have
+ * (team_set). Takes some tenths of a second, and memory for two arrays of twice the largest cache. */
+neap_status cpu_measure_speed(int threads, neap_speed *one, neap_speed *all);
+
+#endif

@@ -1,0 +1,61 @@
+/* A ready-made model's step, timed on inputs that are drawn. */
+#include <string.h>
+
+#include "base/random.h"
+#include "run/session.h"
+#include "zoo/zoo.h"
+
+/* Real numbers in [-2, 2), integers that are classes or tokens: what is computed with them takes the time
+ * that it takes with data. */
+static void draw(const struct tensor *tensor, uint64_t stream, int64_t classes, void *data) {
+  uint32_t words[4];
+  for (int64_t i = 0; i < tensor->elements; i++) {
+    if (i % 4 == 0) random_philox(0, stream, (uint64_t)i / 4, words);
+    if (tensor->dtype == NEAP_I32)
+      ((int32_t *)data)[i] = (int32_t)random_below(words[i % 4], (uint64_t)classes);
+    else
+      ((float *)data)[i] = 4 * random_uniform(words[i % 4]) - 2;
+  }
+}
+
+static neap_status fill_inputs(neap_session *session, const struct neap_graph *graph, int64_t classes) {
+  for (size_t i = 0; i < graph->tensors.count; i++) {
+    const struct tensor *tensor = &graph->tensors.data[i];
+    if (tensor->role != NEAP_ROLE_INPUT || tensor->view_of >= 0) continue;
+    RETURN_IF(tensor->dtype != NEAP_I32 && tensor->dtype != NEAP_F32, NEAP_UNSUPPORTED,
+              "input '%s' of '%s' is neither of f32 nor of i32", tensor->name, graph->name);
+    draw(tensor, i, classes, neap_session_input(session, tensor->name));
+  }
+  return NEAP_OK;
+}
+
+static neap_status bench(const neap_bench_options *o, const neap_speed *speed, const struct neap_graph *graph,
+                         neap_session *session, neap_bench_result *result) {
+  static const char *const records[] = {"images", "images", "sequences", "sequences", "sequences", "pairs"};
+  static const float rate = 1e-3f; /* small: the numbers stay ordinary ones */
+  neap_model_options usual;
+  enum model_kind kind;
+  TRY(model_usual(o->model, &usual, &kind));
+  TRY(fill_inputs(session, graph, o->shape.classes > 0 ? o->shape.classes : usual.classes));
+  result->records = records[kind];
+  result->batch = neap_graph_batch(graph);
+  result->parameters = neap_graph_parameters(graph);
+  TRY(neap_session_time_steps(session, speed, rate, o->steps, &result->times));
+  neap_session_memory(session, &result->memory);
+  return NEAP_OK;
+}
+
+neap_status neap_bench(const neap_bench_options *options, const neap_speed *speed,
+                       neap_bench_result *result) {
+  RETURN_IF(options == NULL || options->model == NULL || speed == NULL || result == NULL,
+            NEAP_INVALID_ARGUMENT, "a measurement needs a model, a machine's speeds and a place for results");
+  neap_graph *graph;
+  neap_session *session = NULL;
+  *result = (neap_bench_result){0};
+  TRY(neap_model_build(options->model, &options->shape, &graph));
+  neap_status status = neap_session_create(graph, &options->session, &result->smallest_budget, &session);
+  if (status == NEAP_OK) status = bench(options, speed, graph, session, result);
+  neap_session_free(session);
+  neap_graph_free(graph);
+  return status;
+}

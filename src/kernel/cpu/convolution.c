@@ -9,7 +9,7 @@
  * transforms cost what the products save, with more the transformed weights no longer fit the caches. By
  * shape alone: the last bits hang on it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c) {
-  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain) return false;
+  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->bf16) return false;
   if (c->kernel[2] != 3 || c->kernel[3] != 3 || c->stride != 1 || c->dilation != 1 || c->groups != 1 ||
       c->source_lanes != 16)
     return false;
@@ -31,8 +31,8 @@ static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *grap
          node_bytes(graph, node) + chunk <= raised_at_most * cpu->largest_node;
 }
 
-/* FLOPs that Winograd spares, in the roofline. */
-static const double winograd_gain = 2;
+/* What Winograd spares of FLOPs, and bf16 of their time, in the roofline. */
+static const double winograd_gain = 2, bf16_gain = 2;
 
 static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct dnn_layout *weights,
                         struct preparation *p, const struct neap_graph *graph, const struct node *node,
@@ -48,13 +48,15 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
     c.winograd = false;
   }
   TRY(dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive));
+  if (c.bf16) p->seconds = node_flops(graph, node) / (bf16_gain * p->roofline->f32_flops);
   p->workspace = dnn_scratchpad_bytes(kernel->primitive);
   return NEAP_OK;
 }
 
 /* Makes the primitive in the formats that the graph prefers, else in channels last, else row-major: the first
  * that oneDNN has a fast kernel for. Where it has none, as on most processors but x86-64, its plain one has
- * to do. `source` and `destination` get the formats. */
+ * to do; of bf16 it has none, since f32 piece by piece is better. `source` and `destination` get the formats.
+ */
 static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struct tensor *x,
                                 const struct tensor *w, const struct tensor *y,
                                 const struct neap_graph *graph, const struct node *node,
@@ -65,6 +67,7 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
   struct dnn_convolution c = {.pass = pass,
                               .bias = pass == DNN_FORWARD && node->inputs[CONV_BIAS] != NO_TENSOR,
                               .addend = pass == DNN_FORWARD && node->inputs[CONV_ADDEND] != NO_TENSOR,
+                              .bf16 = x->dtype == NEAP_BF16,
                               .stride = a->stride,
                               .padding = {a->padding[0], a->padding[1]},
                               .dilation = a->dilation,
@@ -83,15 +86,16 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
       {last[0], last[1], true},
   };
   neap_status status = NEAP_UNSUPPORTED;
-  for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+  for (size_t i = 0; i < sizeof choices / sizeof *choices && !(c.bf16 && choices[i].plain); i++) {
+    c.plain = choices[i].plain;
+    c.source_lanes = choices[i].source.lanes;
+    c.destination_lanes = choices[i].destination.lanes;
+    c.blocks = choices[i].source.blocks || choices[i].destination.blocks;
+    status = make(cpu, c, weights, p, graph, node, kernel);
+    if (status == NEAP_UNSUPPORTED) continue;
     *source = choices[i].source;
     *destination = choices[i].destination;
-    c.plain = choices[i].plain;
-    c.source_lanes = source->lanes;
-    c.destination_lanes = destination->lanes;
-    c.blocks = source->blocks || destination->blocks;
-    status = make(cpu, c, weights, p, graph, node, kernel);
-    if (status != NEAP_UNSUPPORTED) return status;
+    return status;
   }
   return neap_fail(status, "oneDNN has no kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
                    (long long)x->dims[0], (long long)x->dims[1], (long long)x->dims[2], (long long)x->dims[3],
@@ -114,9 +118,10 @@ static neap_status run_conv(const struct kernel *kernel, void *const *in, void *
   (void)context;
   if (in[CONV_ADDEND] != NULL && in[CONV_ADDEND] != out[0]) { /* the sum goes on top of what is there */
     const struct activation y = cpu_kernel(kernel)->b;
+    const int64_t channels = (y.channels + y.lanes - 1) / y.lanes * y.lanes;
     memcpy(out[0], in[CONV_ADDEND],
-           (size_t)(y.images * ((y.channels + y.lanes - 1) / y.lanes * y.lanes) * y.height * y.width) *
-               sizeof(float));
+           (size_t)(y.images * channels * y.height * y.width) *
+               (y.storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
   }
   return dnn_run(cpu_kernel(kernel)->primitive, &(struct dnn_operands){.a = in[CONV_X],
                                                                        .b = in[CONV_WEIGHTS],
@@ -197,6 +202,7 @@ neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph,
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
+  if (x->dtype != NEAP_F32 && node->inputs[2] != NO_TENSOR) return NEAP_UNSUPPORTED; /* bias_add takes f32 */
   TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, graph, node, NULL, p, &kernel, &p->outputs[0],
                    &p->inputs[0]));
   p->inputs[1] = packed(dnn_weights(kernel.primitive));
@@ -356,7 +362,8 @@ neap_status prepare_reorder(void *state, const struct neap_graph *graph, const s
   }
   if (from == NULL) TRY(dnn_layout_unpacked(cpu->dnn, to, &from));
   if (to == NULL) TRY(dnn_layout_unpacked(cpu->dnn, from, &to));
-  TRY(dnn_make_reorder(cpu->dnn, from, to, &kernel.primitive));
+  TRY(dnn_make_reorder(cpu->dnn, from, to, tensor(graph, node->inputs[0])->dtype == NEAP_BF16,
+                       &kernel.primitive));
   p->workspace = dnn_scratchpad_bytes(kernel.primitive);
   return cpu_finish(cpu, p, run_packed_reorder, kernel);
 }

@@ -161,7 +161,8 @@ static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct 
   const struct dnn_layout *plain;
   const struct dnn_primitive *primitive;
   TRY(dnn_layout_unpacked(cpu->dnn, format.packed, &plain));
-  TRY(dnn_make_reorder(cpu->dnn, out ? format.packed : plain, out ? plain : format.packed, &primitive));
+  TRY(dnn_make_reorder(cpu->dnn, out ? format.packed : plain, out ? plain : format.packed, false,
+                       &primitive));
   void *scratchpad = aligned_alloc(64, dnn_scratchpad_bytes(primitive) / 64 * 64 + 64);
   RETURN_IF_NULL(scratchpad);
   const neap_status status =
@@ -240,10 +241,22 @@ static const struct tensor *operand(const struct neap_graph *graph, const struct
                                : &graph->tensors.data[node->outputs[i - node->input_count]];
 }
 
-/* Whether a node is a product whose operands are all bf16, which the processor multiplies itself. */
+/* Operators that oneDNN has for bf16, on processors that multiply it themselves. */
+static const bool takes_bf16[OP_COUNT] = {
+    [OP_LINEAR] = true,
+    [OP_LINEAR_BACKWARD_DATA] = true,
+    [OP_LINEAR_BACKWARD_WEIGHTS] = true,
+    [OP_MATMUL] = true,
+    [OP_CONV] = true,
+    [OP_CONV_BACKWARD_DATA] = true,
+    [OP_CONV_BACKWARD_WEIGHTS] = true,
+    [OP_CONV_TRANSPOSED] = true,
+    [OP_REORDER] = true,
+};
+
+/* Whether a node has such an operator, and operands of bf16 alone. */
 static bool is_bf16_product(const struct neap_graph *graph, const struct node *node) {
-  bool all = node->op == OP_LINEAR || node->op == OP_LINEAR_BACKWARD_DATA ||
-             node->op == OP_LINEAR_BACKWARD_WEIGHTS || node->op == OP_MATMUL;
+  bool all = takes_bf16[node->op];
   for (int32_t i = 0; all && i < node->input_count + node->output_count; i++)
     all = operand(graph, node, i) == NULL || operand(graph, node, i)->dtype == NEAP_BF16;
   return all && dnn_has_bf16();

@@ -38,6 +38,7 @@ struct dnn_primitive {
   struct dnn_matmul matmul;
   struct dnn_inner_product inner_product;
   const struct dnn_layout *from, *to;
+  bool bf16; /* reordered */
 };
 
 struct dnn {
@@ -142,14 +143,14 @@ static void widen(int rank, const int64_t *from, dnnl_dims_t to) {
 }
 
 /* A description by tag; dnnl_format_tag_any where the primitive is to choose. */
-static neap_status describe_tag(int rank, const int64_t *dims, dnnl_format_tag_t tag,
+static neap_status describe_tag(int rank, const int64_t *dims, dnnl_data_type_t type, dnnl_format_tag_t tag,
                                 dnnl_memory_desc_t *md) {
   dnnl_dims_t wide;
   widen(rank, dims, wide);
 #if DNN_3
-  DNN(dnnl_memory_desc_create_with_tag(md, rank, wide, dnnl_f32, tag));
+  DNN(dnnl_memory_desc_create_with_tag(md, rank, wide, type, tag));
 #else
-  DNN(dnnl_memory_desc_init_by_tag(md, rank, wide, dnnl_f32, tag));
+  DNN(dnnl_memory_desc_init_by_tag(md, rank, wide, type, tag));
 #endif
   return NEAP_OK;
 }
@@ -178,23 +179,26 @@ static neap_status keep_made(struct dnn *dnn, dnnl_memory_desc_t *md, const stru
 #endif
 }
 
-neap_status dnn_layout_activation(struct dnn *dnn, const int64_t dims[4], int64_t lanes, bool blocks,
-                                  const struct dnn_layout **out) {
+/* Activations [N, C, H, W] with `lanes` channels side by side (struct activation). `blocks`: 8 or 16 lanes
+ * are channel blocks, not channels last: where there are just as many channels the bytes are the same, but
+ * oneDNN pairs only like with like. */
+static neap_status layout_activation(struct dnn *dnn, const int64_t dims[4], int64_t lanes, bool blocks,
+                                     dnnl_data_type_t type, const struct dnn_layout **out) {
   const dnnl_format_tag_t tag = blocks && lanes == 16  ? dnnl_nChw16c
                                 : blocks && lanes == 8 ? dnnl_nChw8c
                                 : lanes == 1           ? dnnl_nchw
                                                        : dnnl_nhwc;
   dnnl_memory_desc_t md;
-  TRY(describe_tag(4, dims, tag, &md));
+  TRY(describe_tag(4, dims, type, tag, &md));
   return keep_made(dnn, &md, out);
 }
 
-neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *dims,
-                                 const struct dnn_layout **out) {
+static neap_status layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *dims, dnnl_data_type_t type,
+                                    const struct dnn_layout **out) {
   int64_t strides[NEAP_MAX_RANK], stride = 1;
   for (int32_t i = rank; i-- > 0; stride *= dims[i]) strides[i] = stride;
   dnnl_memory_desc_t md;
-  TRY(describe_strides(rank, dims, strides, dnnl_f32, &md));
+  TRY(describe_strides(rank, dims, strides, type, &md));
   return keep_made(dnn, &md, out);
 }
 
@@ -205,11 +209,44 @@ neap_status dnn_layout_unpacked(struct dnn *dnn, const struct dnn_layout *packed
   const dnnl_dims_t *dims;
   DNN(dnnl_memory_desc_query(packed->md, dnnl_query_ndims_s32, &rank));
   DNN(dnnl_memory_desc_query(packed->md, dnnl_query_dims, &dims));
-  return dnn_layout_row_major(dnn, rank, *dims, out);
+  return layout_row_major(dnn, rank, *dims, dnnl_f32, out);
 #else
-  return dnn_layout_row_major(dnn, packed->md->ndims, packed->md->dims, out);
+  return layout_row_major(dnn, packed->md->ndims, packed->md->dims, dnnl_f32, out);
 #endif
 }
+
+/* The layout with elements of another type in the same order. oneDNN 3 tells that order by its tags alone.
+ * NEAP_UNSUPPORTED: none of them. */
+#if DNN_3
+static neap_status keep_as(struct dnn *dnn, const_dnnl_memory_desc_t md, dnnl_data_type_t type,
+                           const struct dnn_layout **out) {
+  int rank;
+  const dnnl_dims_t *dims;
+  dnnl_data_type_t own;
+  DNN(dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &rank));
+  DNN(dnnl_memory_desc_query(md, dnnl_query_dims, &dims));
+  DNN(dnnl_memory_desc_query(md, dnnl_query_data_type, &own));
+  if (own == type) return keep_layout(dnn, md, out);
+  for (int tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; tag++) {
+    dnnl_memory_desc_t same;
+    if (dnnl_memory_desc_create_with_tag(&same, rank, *dims, own, (dnnl_format_tag_t)tag) != dnnl_success)
+      continue;
+    const bool found = dnnl_memory_desc_equal(same, md);
+    dnnl_memory_desc_destroy(same);
+    if (!found) continue;
+    TRY(describe_tag(rank, *dims, type, (dnnl_format_tag_t)tag, &same));
+    return keep_made(dnn, &same, out);
+  }
+  return neap_fail(NEAP_UNSUPPORTED, "oneDNN has no tag for a layout");
+}
+#else
+static neap_status keep_as(struct dnn *dnn, const dnnl_memory_desc_t *md, dnnl_data_type_t type,
+                           const struct dnn_layout **out) {
+  dnnl_memory_desc_t same = *md;
+  same.data_type = type;
+  return keep_layout(dnn, &same, out);
+}
+#endif
 
 /* ---- Primitives ---- */
 
@@ -340,11 +377,12 @@ static neap_status build_convolution(struct dnn *dnn, const struct dnn_convoluti
   int64_t dims[5];
   const int rank = kernel_dims(c, dims);
   const struct dnn_layout *source, *destination, *bias = NULL;
-  TRY(dnn_layout_activation(dnn, c->source, c->source_lanes, c->blocks, &source));
-  TRY(dnn_layout_activation(dnn, c->destination, c->destination_lanes, c->blocks, &destination));
-  if (c->bias) TRY(dnn_layout_row_major(dnn, 1, &c->kernel[0], &bias));
+  const dnnl_data_type_t type = c->bf16 ? dnnl_bf16 : dnnl_f32;
+  TRY(layout_activation(dnn, c->source, c->source_lanes, c->blocks, type, &source));
+  TRY(layout_activation(dnn, c->destination, c->destination_lanes, c->blocks, type, &destination));
+  if (c->bias) TRY(layout_row_major(dnn, 1, &c->kernel[0], type, &bias));
   dnnl_memory_desc_t any;
-  TRY(describe_tag(rank, dims, dnnl_format_tag_any, &any));
+  TRY(describe_tag(rank, dims, type, dnnl_format_tag_any, &any));
 #if DNN_3
   const queried open = any;
 #else
@@ -374,7 +412,7 @@ static neap_status build_convolution(struct dnn *dnn, const struct dnn_convoluti
   int mine[4];
   memcpy(mine, arguments[c->pass], sizeof mine);
   if (c->bias) mine[BIAS] = DNNL_ARG_BIAS;
-  TRY(keep_layout(dnn, query(*pd, mine[B]), &p->weights));
+  TRY(keep_as(dnn, query(*pd, mine[B]), dnnl_f32, &p->weights));
   return finish(dnn, p, *pd, mine);
 }
 
@@ -407,10 +445,10 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
   for (size_t i = 0; i < dnn->primitives.count; i++) {
     struct dnn_primitive *p = dnn->primitives.data[i];
     const struct dnn_convolution *a = &p->convolution, *b = &key->convolution;
-    if (p->kind == key->kind && p->from == key->from && p->to == key->to &&
+    if (p->kind == key->kind && p->from == key->from && p->to == key->to && p->bf16 == key->bf16 &&
         same_matmul(&p->matmul, &key->matmul) && same_inner_product(&p->inner_product, &key->inner_product) &&
         a->pass == b->pass && a->plain == b->plain && a->winograd == b->winograd && a->bias == b->bias &&
-        a->addend == b->addend && memcmp(a->source, b->source, sizeof a->source) == 0 &&
+        a->addend == b->addend && a->bf16 == b->bf16 && memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->stride == b->stride &&
         memcmp(a->padding, b->padding, sizeof a->padding) == 0 && a->dilation == b->dilation &&
@@ -561,10 +599,10 @@ static neap_status build_inner_product(struct dnn *dnn, const struct dnn_inner_p
                                        struct dnn_primitive *p, dnnl_primitive_attr_t *attributes,
                                        dnnl_primitive_desc_t *hint, dnnl_primitive_desc_t *pd) {
   const struct dnn_layout *x, *y;
-  TRY(dnn_layout_row_major(dnn, 2, (int64_t[]){i->rows, i->inputs}, &x));
-  TRY(dnn_layout_row_major(dnn, 2, (int64_t[]){i->rows, i->outputs}, &y));
+  TRY(layout_row_major(dnn, 2, (int64_t[]){i->rows, i->inputs}, dnnl_f32, &x));
+  TRY(layout_row_major(dnn, 2, (int64_t[]){i->rows, i->outputs}, dnnl_f32, &y));
   dnnl_memory_desc_t any;
-  TRY(describe_tag(2, (int64_t[]){i->outputs, i->inputs}, dnnl_format_tag_any, &any));
+  TRY(describe_tag(2, (int64_t[]){i->outputs, i->inputs}, dnnl_f32, dnnl_format_tag_any, &any));
 #if DNN_3
   const queried open = any;
 #else
@@ -606,15 +644,17 @@ neap_status dnn_make_inner_product(struct dnn *dnn, const struct dnn_inner_produ
 }
 
 neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
-                             const struct dnn_primitive **out) {
+                             bool bf16, const struct dnn_primitive **out) {
   struct dnn_primitive *p;
   neap_status status;
-  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_REORDER, .from = from, .to = to}, &p, out,
-                    &status))
+  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_REORDER, .from = from, .to = to, .bf16 = bf16},
+                    &p, out, &status))
     return status;
   dnnl_primitive_attr_t attributes = NULL;
   dnnl_primitive_desc_t pd = NULL;
-  status = make_attributes(false, &attributes);
+  if (bf16) status = keep_as(dnn, from->md, dnnl_bf16, &from);
+  if (bf16 && status == NEAP_OK) status = keep_as(dnn, to->md, dnnl_bf16, &to);
+  if (status == NEAP_OK) status = make_attributes(false, &attributes);
   if (status == NEAP_OK && dnnl_reorder_primitive_desc_create(&pd, from->md, dnn->engine, to->md, dnn->engine,
                                                               attributes) != dnnl_success)
     status = neap_fail(NEAP_UNSUPPORTED, "oneDNN cannot reorder between these layouts");

@@ -10,19 +10,13 @@
 #include "base/status.h"
 
 struct dnn;        /* an engine with all layouts and primitives made on it; each distinct one is made once */
-struct dnn_layout; /* how a tensor lies in memory; owned by its dnn */
+struct dnn_layout; /* how a tensor lies in memory, of elements of f32; those of bf16 have the same order.
+                      Owned by its dnn */
 struct dnn_primitive; /* a prepared kernel; owned by its dnn */
 
 neap_status dnn_create(struct dnn **out);
 void dnn_free(struct dnn *dnn); /* takes NULL */
 
-/* Activations [N, C, H, W] with `lanes` channels side by side (struct activation); matrices and vectors
- * row-major. `blocks`: 8 or 16 lanes are channel blocks, not channels last: where there are just as many
- * channels the bytes are the same, but oneDNN pairs only like with like. */
-neap_status dnn_layout_activation(struct dnn *dnn, const int64_t dims[4], int64_t lanes, bool blocks,
-                                  const struct dnn_layout **out);
-neap_status dnn_layout_row_major(struct dnn *dnn, int32_t rank, const int64_t *dims,
-                                 const struct dnn_layout **out);
 /* The row-major layout of the same dimensions. */
 neap_status dnn_layout_unpacked(struct dnn *dnn, const struct dnn_layout *packed,
                                 const struct dnn_layout **out);
@@ -35,12 +29,13 @@ struct dnn_convolution {
   bool winograd;
   bool plain;        /* the slow reference kernel is better than none */
   bool bias, addend; /* forward only; with an addend the result is added to what the destination holds */
+  bool bf16;         /* so are all operands, where dnn_has_bf16; sums are f32 */
   int64_t source[4], destination[4]; /* [N, C, H, W] */
   int64_t kernel[4];                 /* [filters, channels a group, R, S] */
   int64_t stride, dilation, groups;
-  int64_t padding[2]; /* before the rows, before the columns */
-  int64_t source_lanes, destination_lanes;
-  bool blocks; /* of channels, where lanes are 8 or 16 */
+  int64_t padding[2];                      /* before the rows, before the columns */
+  int64_t source_lanes, destination_lanes; /* channels side by side (struct activation) */
+  bool blocks;                             /* 8 or 16 lanes are channel blocks, not channels last */
 };
 
 /* `weights`: the layout that the kernels (or their gradient) must have; NULL: the primitive's own choice,
@@ -76,8 +71,9 @@ struct dnn_inner_product {
 neap_status dnn_make_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
                                    const struct dnn_primitive **out);
 
+/* Of elements of f32, or of bf16 where dnn_has_bf16. */
 neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
-                             const struct dnn_primitive **out);
+                             bool bf16, const struct dnn_primitive **out);
 
 size_t dnn_scratchpad_bytes(const struct dnn_primitive *primitive);
 void dnn_describe(const struct dnn_primitive *primitive, char *text,

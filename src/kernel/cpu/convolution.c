@@ -31,8 +31,8 @@ static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *grap
          node_bytes(graph, node) + chunk <= raised_at_most * cpu->largest_node;
 }
 
-/* What Winograd spares of FLOPs, and bf16 of their time, in the roofline. */
-static const double winograd_gain = 2, bf16_gain = 2;
+/* FLOPs that Winograd spares, in the roofline. */
+static const double winograd_gain = 2;
 
 static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct dnn_layout *weights,
                         struct preparation *p, const struct neap_graph *graph, const struct node *node,
@@ -48,7 +48,6 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
     c.winograd = false;
   }
   TRY(dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive));
-  if (c.bf16) p->seconds = node_flops(graph, node) / (bf16_gain * p->roofline->f32_flops);
   p->workspace = dnn_scratchpad_bytes(kernel->primitive);
   return NEAP_OK;
 }

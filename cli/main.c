@@ -142,6 +142,9 @@ static int run(int count, char **arguments) {
 int main(int count, char **arguments) {
   signal(SIGXFSZ,
          SIG_IGN); /* a file that may not grow is a failed write, with its message and its cleaning up */
+  /* A session finds its kernels again itself: oneDNN's own cache would hold those of every plan that was
+   * tried. */
+  setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0", 0);
   watch_for_exit();
   const int status = run(count - 1, arguments + 1);
   end_watched();

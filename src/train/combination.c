@@ -1,4 +1,6 @@
 /* Techniques together: which combinations there are, and what each needs. */
+#include "train/combination.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -115,9 +117,9 @@ static neap_status make(struct search *s, struct techniques t, double density, n
   return plan_step(s, images, c);
 }
 
-neap_status neap_combinations(const char *model, const neap_model_options *shape,
-                              const neap_session_options *options, unsigned allowed, neap_combination *list,
-                              int *count) {
+neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
+                               const neap_session_options *options, unsigned allowed, neap_combination *list,
+                               int *count) {
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "combinations: %lld images are no batch to plan",
             (long long)shape->batch);
   RETURN_IF((allowed & NEAP_ALLOW_SPARSE) != 0 && options->sparse_density == 0, NEAP_INVALID_ARGUMENT,
@@ -136,9 +138,17 @@ neap_status neap_combinations(const char *model, const neap_model_options *shape
     TRY(make(&s, combinations[i], options->sparse_density, &list[*count]));
     /* Micro-batches as large as the batch are none. */
     const bool again = combinations[i].micro && list[*count].micro_batch == 0;
-    if (!again) ++*count;
+    if (again) continue;
+    ++*count;
+    if (fits && list[*count - 1].fits) break;
   }
   return NEAP_OK;
+}
+
+neap_status neap_combinations(const char *model, const neap_model_options *shape,
+                              const neap_session_options *options, unsigned allowed, neap_combination *list,
+                              int *count) {
+  return combinations_until(false, model, shape, options, allowed, list, count);
 }
 
 static bool better(const neap_combination *a, const neap_combination *b, neap_prefer prefer) {

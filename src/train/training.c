@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "grad/gradient.h"
 #include "run/choose.h"
+#include "train/combination.h"
 #include "train/model_data.h"
 #include "zoo/zoo.h"
 
@@ -70,11 +71,12 @@ static neap_status choose_combination(struct training *t) {
   session.threads = t->threads;
   snprintf(t->combination, sizeof t->combination, "none");
   if (t->own.allow == 0) return NEAP_OK;
-  TRY(neap_combinations(t->own.model, &t->shape, &session, t->own.allow, list, &count));
-  const int best = neap_best_combination(list, count,
-                                         session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
-                                         : t->own.allow_by_time            ? NEAP_PREFER_TIME
-                                                                           : NEAP_PREFER_FIDELITY);
+  const neap_prefer prefer = session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
+                             : t->own.allow_by_time            ? NEAP_PREFER_TIME
+                                                               : NEAP_PREFER_FIDELITY;
+  TRY(combinations_until(prefer == NEAP_PREFER_FIDELITY, t->own.model, &t->shape, &session, t->own.allow,
+                         list, &count));
+  const int best = neap_best_combination(list, count, prefer);
   const neap_combination *taken = &list[best >= 0 ? best : count - 1];
   t->own.session.precision = taken->precision;
   t->own.session.sparse_density = taken->sparse_density;

@@ -1,0 +1,14 @@
+/* Which techniques a step takes, where several may be. */
+#ifndef NEAP_TRAIN_COMBINATION_H
+#define NEAP_TRAIN_COMBINATION_H
+
+#include <stdbool.h>
+
+#include "neap.h"
+
+/* neap_combinations(); `fits`: only up to the first that fits. */
+neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
+                               const neap_session_options *options, unsigned allowed, neap_combination *list,
+                               int *count);
+
+#endif

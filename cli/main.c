@@ -2,6 +2,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "cli.h"
 
@@ -139,12 +142,19 @@ static int run(int count, char **arguments) {
   return report_usage(NULL, "%s: there is no such verb", arguments[0]);
 }
 
+/* What planning took is given back: threads that plan share one heap, and oneDNN keeps no kernels of plans
+ * that were only tried. A session finds its own again by itself. */
+static void keep_little(void) {
+#if defined(__GLIBC__)
+  mallopt(M_ARENA_MAX, 1);
+#endif
+  setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0", 0);
+}
+
 int main(int count, char **arguments) {
   signal(SIGXFSZ,
          SIG_IGN); /* a file that may not grow is a failed write, with its message and its cleaning up */
-  /* A session finds its kernels again itself: oneDNN's own cache would hold those of every plan that was
-   * tried. */
-  setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0", 0);
+  keep_little();
   watch_for_exit();
   const int status = run(count - 1, arguments + 1);
   end_watched();

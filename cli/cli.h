@@ -330,6 +330,12 @@ int answer_explain(const struct plan_answer *answer, const struct source *source
  * EXIT_FAILED, after a message, where the system does not give as many as a run has. */
 int prepare_threads(int asked);
 
+/* Threads that wait for each other spin for a moment and then sleep: OpenMP's own choice is to spin for
+ * milliseconds, in which they take the processor from those they wait for where other processes use it too.
+ * OpenMP reads its environment when it is loaded, so the command begins anew, once. Returns where
+ * OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, or where the command cannot begin anew. */
+void limit_spinning(char **arguments);
+
 /* OpenMP, out of threads, ends the process with a message of its own: from here on to end_watched that is
  * told of. */
 void watch_for_exit(void);

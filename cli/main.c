@@ -152,6 +152,7 @@ static void keep_little(void) {
 }
 
 int main(int count, char **arguments) {
+  limit_spinning(arguments);
   signal(SIGXFSZ,
          SIG_IGN); /* a file that may not grow is a failed write, with its message and its cleaning up */
   keep_little();

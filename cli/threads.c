@@ -1,9 +1,11 @@
-/* Threads: whether the system gives as many as are wanted. OpenMP ends the process where it does not. */
+/* Threads: whether the system gives as many as are wanted, for OpenMP ends the process where it does not; and
+ * how long they spin. */
 #include <limits.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -57,6 +59,16 @@ int prepare_threads(int asked) {
           there, there == 1 ? "" : "s", wanted, strerror(why), there);
   fputs("; the limits are those of ulimit -u and, for the threads' stacks, ulimit -v\n", stderr);
   return EXIT_FAILED;
+}
+
+/* Iterations of OpenMP's loop: some tens of microseconds, which is what it takes to wake a thread. */
+static const char spin_count[] = "2000";
+
+void limit_spinning(char **arguments) {
+  if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
+  char *command = realpath("/proc/self/exe", NULL);
+  if (command != NULL && setenv("GOMP_SPINCOUNT", spin_count, 1) == 0) execv(command, arguments);
+  free(command);
 }
 
 static bool ended;

@@ -41,7 +41,7 @@ quiet
 [ ! -e skipping.svg ] || fail "a picture of nothing"
 
 # Where nobody is named a few are asked, and the best of them comes first; all are those that auto asks.
-expect 0 "$neap" curve g.json --points 3 --json
+expect 0 "$neap" curve g.json --points 3 -o few.csv --json
 for planner in chen-sqrt rotor evict neap; do
   grep -q "\"planner\": \"$planner\"" out || fail "$planner is not asked"
 done
@@ -51,7 +51,6 @@ least=$(field best.0.peak_bytes)
 expect 0 "$neap" curve g.json --points 3
 [ ! -s err ] || fail "a message about a curve like any other"
 same "$(awk 'NR == 2 { print $1, $2 }' out)" "the best" "the first row"
-expect 0 "$neap" curve g.json --points 3 -o few.csv
 same "$(tail -n +2 few.csv | sort -t, -k2n | head -1 | cut -d, -f2)" "$least" "the first of the best"
 expect 0 "$neap" curve skipping.json --planner all --points 3 --json
 grep -q '"planner": "dtr"' out || fail "dtr is not asked"
@@ -72,11 +71,11 @@ same "$(look neap one.svg)" "$(look neap two.svg)" "how neap is drawn"
 [ "$(look evict two.svg)" != "$(look neap two.svg)" ] || fail "two planners look the same"
 
 # A line for each combination of techniques; more of them need less.
-expect 0 "$neap" curve --model wrn-10-1 --batch 4 --threads 1 --allow micro,f16 --points 2 -o techniques.csv --json
+expect 0 "$neap" curve --model mlp --batch 4 --threads 1 --allow micro,f16 --points 2 -o techniques.csv --json
 has points
 same "$(field points.0.combination)" none "the first combination of a curve"
 for name in none micro=1 f16 micro=1+f16; do grep -q "^$name," techniques.csv || fail "no line for $name"; done
-expect 0 "$neap" curve --model wrn-10-1 --batch 4 --threads 1 --allow f16 --points 2 -o techniques.svg
+expect 0 "$neap" curve --model mlp --batch 4 --threads 1 --allow f16 --points 2 -o techniques.svg
 grep -q "cost over the cheapest" techniques.svg || fail "the picture does not say what cost is"
 expect 2 "$neap" curve --model wrn-10-1 --allow f16 -o techniques.html
 expect 2 "$neap" curve --model wrn-10-1 --allow f16 --planner evict

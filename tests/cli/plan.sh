@@ -50,11 +50,11 @@ smallest=$(field smallest_budget_bytes) batch=$(field largest_batch)
 expect 0 "$neap" plan "${small[@]}" "${by[@]}" --budget "$smallest"
 if [ "$batch" -gt 0 ]; then expect 0 "$neap" plan "${small[@]}" "${by[@]}" --batch "$batch" --budget $over; fi
 expect 3 "$neap" plan "${small[@]}" "${by[@]}" --batch $((batch + 1)) --budget $over
-expect 3 "$neap" plan g.json --budget 64 --json
+expect 3 "$neap" plan g.json "${by[@]}" --budget 64 --json
 same "$(field largest_batch)" 0 "largest batch of a graph file"
 
 # The least that costs much: what it costs, and a budget that costs at most half more, which is held to.
-deep=(--model preresnet-56 --batch 2 --threads 1)
+deep=(--model preresnet-32 --batch 2 --threads 1)
 for by in rotor revolve; do
   expect 0 "$neap" plan "${deep[@]}" --planner $by --budget min --json
   awk -v overhead="$(field overhead)" 'BEGIN { exit !(overhead > 0.5) }' || fail "the least costs little, and the test tests nothing"
@@ -78,7 +78,7 @@ write_chain() { # write_chain FILE LENGTH: all values of one size, all nodes of 
   echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"chain\", \"tensors\": [$tensors],
     \"nodes\": [$nodes], \"outputs\": [$last]}" >"$1"
 }
-write_chain chain.json 24
+write_chain chain.json 16
 expect 0 "$neap" plan chain.json --budget min --json
 affordable=$(field affordable_budget_bytes)
 says "--budget $affordable"
@@ -227,13 +227,13 @@ done
 expect 0 "$neap" plan tree.json --budget 60% --threads 1 --json
 
 # What each technique makes of the memory: alone, in pairs and together, each less than nothing at all.
-expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --profile --json
+expect 0 "$neap" plan --model mlp --batch 8 --threads 1 --profile --json
 same "$(field profile.0.combination)" none "the first row of a profile"
 whole=$(field profile.0.peak_bytes)
 same "$(field profile.11.combination)" recompute+micro=1+f16+sparse=0.3 "the last row of a profile"
 for row in 1 2 3 11; do
   [ "$(field profile.$row.peak_bytes)" -lt "$whole" ] || fail "row $row of the profile takes $(field profile.$row.peak_bytes) of $whole bytes"
 done
-expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --profile --allow micro
+expect 0 "$neap" plan --model mlp --batch 8 --threads 1 --profile --allow micro
 expect 2 "$neap" plan --profile
 expect 2 "$neap" plan --model wrn-10-1 --profile --precision f16

@@ -26,8 +26,8 @@ for set in "${sets[@]}"; do
   has test_loss test_accuracy weights_sha256
   case $set in text:*) has bits_per_byte ;; esac
   weights=$(field weights_sha256) loss=$(field test_loss)
-  expect 0 "${run[@]}" --steps 8 --budget min --micro-batch 4 --schedule constant
-  expect 0 "${run[@]}" --steps 8 --budget min
+  expect 0 "${run[@]}" --steps 8 "${tight[@]}" --micro-batch 4 --schedule constant
+  expect 0 "${run[@]}" --steps 8 "${tight[@]}"
   same "$(field weights_sha256) $(field test_loss)" "$weights $loss" "$set in the least memory"
 done
 

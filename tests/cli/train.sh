@@ -10,7 +10,9 @@ same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and m
 
 # Every budget gives the same bits.
 for budget in min 85%; do
-  expect 0 "${train[@]}" --steps 3 --budget $budget --json --save-plan plan-$budget.json
+  by=()
+  [ $budget != min ] || by=(--planner evict)
+  expect 0 "${train[@]}" "${by[@]}" --steps 3 --budget $budget --json --save-plan plan-$budget.json
   same "$(field weights_sha256)" "$weights" "weights with $budget"
   same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak with $budget"
   [ "$(field planned_peak_bytes)" -le "$(field budget_bytes)" ] || fail "$budget: the peak is over the budget"
@@ -111,7 +113,7 @@ expect 3 "${train[@]}" "${by[@]}" --budget 2% --json
 if [ "$batch" -gt 0 ]; then expect 0 "${train[@]}" "${by[@]}" --budget $over --batch "$batch" --json; fi
 
 # Another algorithm of convolutions is named where it would fit, and where it is that: on processors that have another.
-wide=("$neap" train --data synthetic --model wrn-16-4 --batch 2 --steps 1 --evaluate off --planner evict)
+wide=("$neap" train --data synthetic:images=64 --model wrn-16-4 --batch 2 --steps 1 --evaluate off --planner evict)
 expect 0 "${wide[@]}" --budget min --json
 least=$(field planned_peak_bytes)
 expect 0 "${wide[@]}" --budget min --conv direct --json
@@ -136,7 +138,7 @@ for precision in bf16 f16; do
   stored=$(field weights_sha256) most=$(field planned_peak_bytes)
   [ "$stored" != "$weights" ] && same "$(field precision)" $precision "the precision"
   [ $((3 * most)) -lt $((2 * everything)) ] || fail "$precision takes $most of $everything bytes"
-  expect 0 "${train[@]}" --steps 3 --precision $precision --budget min --json
+  expect 0 "${train[@]}" --steps 3 --precision $precision "${tight[@]}" --json
   same "$(field weights_sha256)" "$stored" "weights in $precision with the least budget"
   expect 0 "${train[@]}" --steps 2 --schedule constant --precision $precision --out $precision-run
   expect 0 "$neap" train --resume $precision-run --steps 3 --json
@@ -150,7 +152,7 @@ expect 0 "${train[@]}" --steps 3 --precision f16 --master --json
 expect 0 "${train[@]}" --steps 3 --precision f16 --loss-scale 2 --json
 [ "$(field weights_sha256)" != "$stored" ] || fail "--loss-scale does nothing"
 # A loss scale that changes is told with each step; every budget has the same bits.
-expect 0 "${train[@]}" --steps 6 --precision f16 --loss-scale dynamic --budget min --metrics scales.jsonl --json
+expect 0 "${train[@]}" --steps 6 --precision f16 --loss-scale dynamic "${tight[@]}" --metrics scales.jsonl --json
 scaled=$(field weights_sha256)
 expect 0 "${train[@]}" --steps 6 --precision f16 --loss-scale dynamic --json
 same "$(field weights_sha256)" "$scaled" "weights with a dynamic loss scale and the least budget"
@@ -166,7 +168,7 @@ expect 0 "${parts[@]}" --steps 3 --json
 split=$(field weights_sha256) most=$(field planned_peak_bytes)
 same "$(field micro_batches)" $(($(field batch) / 2)) "the number of micro-batches"
 [ "$most" -lt "$everything" ] || fail "micro-batches take $most of $everything bytes"
-expect 0 "${parts[@]}" --steps 3 --budget min --json
+expect 0 "${parts[@]}" --steps 3 "${tight[@]}" --json
 same "$(field weights_sha256)" "$split" "weights of micro-batches with the least budget"
 same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of micro-batches"
 expect 0 "${parts[@]}" --steps 2 --out parts
@@ -178,14 +180,14 @@ expect 0 "${train[@]}" --steps 1 --micro-batch auto --budget 32% --json
 # Techniques to choose from: the first that fits, and in the end the smallest.
 expect 0 "${train[@]}" --steps 1 --allow micro,f16 --budget max --json
 same "$(field combination)" none "what is taken where everything fits"
-expect 0 "${train[@]}" --steps 1 --precision bf16 --budget min --json
+expect 0 "${train[@]}" --steps 1 --precision bf16 "${tight[@]}" --json
 least=$(field planned_peak_bytes)
-expect 0 "${train[@]}" --steps 1 --allow bf16,f16 --budget "$least" --json
+expect 0 "${train[@]}" --steps 1 --allow bf16,f16 --planner evict --budget "$least" --json
 same "$(field combination)" bf16 "what is taken where f32 does not fit"
-expect 0 "${train[@]}" --steps 1 --allow micro,f16 --budget min --json
+expect 0 "${train[@]}" --steps 1 --allow micro,f16 "${tight[@]}" --json
 same "$(field combination)" micro=1+f16 "the smallest combination"
 same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of a combination"
-expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16,f16 --budget "$least" --json
+expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16,f16 --planner evict --budget "$least" --json
 has combinations
 same "$(field combination)" bf16 "the combination that is planned"
 expect 3 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16 --budget 1MB
@@ -196,10 +198,10 @@ expect 2 "${train[@]}" --steps 1 --micro-batch 3
 says "micro-batches of 3"
 
 # Sparse parameters: less memory, the same bits with every budget and after a stop; dense files in and out.
-expect 0 "${train[@]}" --steps 1 --micro-batch 2 --precision f16 --budget min --json
+expect 0 "${train[@]}" --steps 1 --micro-batch 2 --precision f16 "${tight[@]}" --json
 most=$(field planned_peak_bytes)
 sparse=("${train[@]}" --micro-batch 2 --precision f16 --sparse 0.3 --rewire-every 2)
-expect 0 "${sparse[@]}" --steps 12 --budget min --json
+expect 0 "${sparse[@]}" --steps 12 "${tight[@]}" --json
 [ "$(field planned_peak_bytes)" -lt "$most" ] || fail "sparse: $(field planned_peak_bytes) of $most bytes"
 same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of sparse parameters"
 pruned=$(field weights_sha256)
@@ -220,7 +222,7 @@ same "$(field weights_sha256)" "$pruned" "weights of a run that goes on from val
 expect 0 "$neap" evaluate sparse-file --json
 expect 0 "${sparse[@]}" --steps 1 --init sparse-file/weights-*.safetensors --json
 same "$(field weights_sha256)" "$start" "weights of a run that begins with values and indices"
-expect 0 "${train[@]}" --steps 1 --allow micro,sparse=0.3 --budget min --json
+expect 0 "${train[@]}" --steps 1 --allow micro,sparse=0.3 "${tight[@]}" --json
 same "$(field combination)" micro=1+sparse=0.3 "the smallest combination with sparse parameters"
 for wrong in "--sparse 0" "--sparse 1" "--sparse-layers x" "--save-sparse" "--sparse 0.3 --save-sparse" "--sparse 0.3 --allow micro" "--allow sparse=2"; do
   # shellcheck disable=SC2086
@@ -235,9 +237,9 @@ whole=$(($(field process.peak_bytes) * 5 / 4 + 8000000))
 expect 0 "${train[@]}" --steps 3 --process-budget $whole --json
 same "$(field weights_sha256)" "$weights" "weights with a budget for the process"
 [ "$(field process.peak_bytes)" -le $whole ] || fail "the process took $(field process.peak_bytes) of $whole bytes"
-expect 3 "${train[@]}" --steps 1 --process-budget 1MB
+expect 3 "${train[@]}" --steps 1 --planner evict --process-budget 1MB
 least=$(sed -n 's/.*the smallest that can: --process-budget \([0-9]*\).*/\1/p' err)
-expect 0 "${train[@]}" --steps 3 --process-budget $((least * 5 / 4 + 4000000)) --json
+expect 0 "${train[@]}" --steps 3 --planner evict --process-budget $((least * 5 / 4 + 4000000)) --json
 same "$(field weights_sha256)" "$weights" "weights with a small budget for the process"
 expect 2 "${train[@]}" --steps 1 --process-budget 80MB --budget 1MB
 expect 2 "${train[@]}" --steps 1 --process-budget 50%

@@ -699,7 +699,12 @@ static void test_workspaces(void **state) {
   neap_graph_free(graph);
 }
 
-int main(void) {
+/* `test_ops cases`: those of operators alone, to be run on another instruction set. */
+int main(int count, char **arguments) {
+  const struct CMUnitTest cases[] = {cmocka_unit_test(test_operators), cmocka_unit_test(test_fused_operators),
+                                     cmocka_unit_test(test_operators_in_16_bits),
+                                     cmocka_unit_test(test_masked_operators)};
+  if (count == 2 && strcmp(arguments[1], "cases") == 0) return cmocka_run_group_tests(cases, NULL, NULL);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators),
                                      cmocka_unit_test(test_fused_operators),
                                      cmocka_unit_test(test_operators_in_16_bits),

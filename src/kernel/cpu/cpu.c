@@ -89,22 +89,18 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
                                 void **state) {
   struct cpu *cpu = calloc(1, sizeof *cpu);
   RETURN_IF_NULL(cpu);
-  const neap_status status = dnn_create(&cpu->dnn);
+  neap_status status = cpu_kernels_best(&cpu->kernels);
+  if (status == NEAP_OK) status = dnn_create(&cpu->dnn);
   if (status != NEAP_OK) {
     free(cpu);
     return status;
   }
-  cpu->kernels = cpu_kernels_best();
   cpu->convolution = options->convolution;
   cpu->threads = options->threads;
   cpu->largest_node = largest_node(graph);
   cpu->part_bytes = choose_part_bytes(cpu->largest_node);
-#if defined(__x86_64__)
-  const int64_t widest = __builtin_cpu_supports("avx512f") ? 16 : __builtin_cpu_supports("avx2") ? 8 : 0;
+  const int64_t widest = cpu_kernels_lanes(cpu->kernels);
   cpu->block = widest == 0 ? 0 : choose_block(graph, widest);
-#else
-  (void)graph, (void)choose_block;
-#endif
   *state = cpu;
   return NEAP_OK;
 }

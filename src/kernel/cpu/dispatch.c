@@ -1,3 +1,6 @@
+#include <stdlib.h>
+#include <string.h>
+
 #include "kernel/cpu/isa/kernels.h"
 
 extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512;
@@ -17,4 +20,28 @@ const struct cpu_kernels *cpu_kernels_at(int index) {
 #endif
 }
 
-const struct cpu_kernels *cpu_kernels_best(void) { return cpu_kernels_at(0); }
+static const struct {
+  const char *name;
+  int lanes;
+} sets[] = {{"avx512", 16}, {"avx2", 8}, {"generic", 0}}; /* best first */
+enum { SETS = sizeof sets / sizeof *sets };
+
+/* SETS: there is none of that name. */
+static int set_of(const char *name) {
+  int set = 0;
+  while (set < SETS && strcmp(sets[set].name, name) != 0) set++;
+  return set;
+}
+
+neap_status cpu_kernels_best(const struct cpu_kernels **best) {
+  const char *limit = getenv("NEAP_MAX_CPU_ISA");
+  const int first = limit != NULL ? set_of(limit) : 0;
+  RETURN_IF(first == SETS, NEAP_INVALID_ARGUMENT,
+            "NEAP_MAX_CPU_ISA is '%s', which is none of avx512, avx2 and generic", limit);
+  int index = 0;
+  while (set_of(cpu_kernels_at(index)->name) < first) index++;
+  *best = cpu_kernels_at(index);
+  return NEAP_OK;
+}
+
+int cpu_kernels_lanes(const struct cpu_kernels *kernels) { return sets[set_of(kernels->name)].lanes; }

@@ -109,3 +109,17 @@ expect 0 "$neap" ops
 grep -q '^Relu  *f32 bf16 f16  max(0, x)$' out || fail "neap ops: Relu has no types"
 grep -q '^  *stride integer = 1, dilation integer = 1' out || fail "neap ops: Conv has no attributes"
 [ "$(awk 'length > 120' out | wc -l)" = 0 ] || fail "neap ops: a line is longer than 120 columns"
+
+# Threads spin for a moment before they sleep, unless somebody has said how they wait. OpenMP tells what it was given, each
+# time it is loaded.
+waits() { # waits COUNT-OF-LOADS SPIN-COUNT VARIABLE=VALUE...
+  expect 0 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose "${@:3}" "$neap" --version
+  same "$(grep -c GOMP_SPINCOUNT err)" "$1" "how often OpenMP is loaded with ${*:3}"
+  grep GOMP_SPINCOUNT err | tail -1 | grep -qF "'$2'" || fail "OpenMP has another count than $2 with ${*:3}"
+}
+if OMP_DISPLAY_ENV=verbose "$neap" --version 2>&1 | grep -q GOMP_SPINCOUNT; then
+  waits 2 2000 A=1
+  waits 1 7 GOMP_SPINCOUNT=7
+  expect 0 env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=active OMP_DISPLAY_ENV=verbose "$neap" --version
+  same "$(grep -c GOMP_SPINCOUNT err)" 1 "how often OpenMP is loaded with a policy"
+fi

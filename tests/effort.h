@@ -10,6 +10,9 @@ static inline bool quick_pass(void) {
   return getenv("NEAP_QUICK") != NULL || getenv("NEAP_SANITIZED") != NULL;
 }
 
+/* Under sanitizers, where a search for the least memory takes a quarter of a minute. */
+static inline bool sanitized(void) { return getenv("NEAP_SANITIZED") != NULL; }
+
 /* Rounds of a test that draws its cases. */
 static inline int shorten(int rounds) { return quick_pass() ? rounds / 10 : rounds; }
 

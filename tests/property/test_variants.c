@@ -116,6 +116,7 @@ struct outcome {
 static struct outcome plan_with(const neap_graph *graph, neap_variant variant, uint64_t budget) {
   neap_session_options options = options_for(variant, 0);
   options.budget = budget;
+  if (sanitized()) options.planner = "evict"; /* which plans at once */
   struct outcome outcome = {0};
   neap_step *step = NULL;
   neap_plan *plan = NULL;

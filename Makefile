@@ -35,6 +35,12 @@ check-python: all ## install the Python package into BUILD/python-venv and run i
 check-torch: all ## install it beside PyTorch and run the tests of neap.torch (NEAP_TORCH_PYTHON: a Python that has PyTorch)
 	@scripts/check-torch $(BUILD)
 
+check-onednn3: packages ## build with oneDNN 3 from PyPI in build-onednn3 and run the tests of kernels (python3, venv; the network)
+	@scripts/install-onednn3 build-onednn3/onednn
+	@cmake -S . -B build-onednn3 -DCMAKE_PREFIX_PATH=$(CURDIR)/build-onednn3/onednn $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build-onednn3 -j $(JOBS) --target kernel_tests
+	@cd build-onednn3 && NEAP_QUICK=1 ctest -j $(JOBS) -L kernels --output-on-failure --no-tests=error
+
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
@@ -53,9 +59,9 @@ lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would chan
 	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan
+	@rm -rf $(BUILD) build-asan build-onednn3
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-python check-torch bench papers install format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch check-onednn3 bench papers install format lint clean help

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
+#include "base/random.h"
 #include "kernel/cpu/isa/kernels.h"
 #include "op/op.h"
 
@@ -174,20 +176,25 @@ static void *work(size_t bytes) {
 }
 
 /* Heads of so many elements, in rows that leave rests of blocks. */
+static struct attention attention_of(int64_t size, enum storage storage) {
+  return (struct attention){.sequences = 1,
+                            .queries = 69,
+                            .keys = 71,
+                            .heads = 2,
+                            .key_heads = 1,
+                            .depth = size,
+                            .query_row = 2 * size,
+                            .key_row = size,
+                            .causal = true,
+                            .window = 66,
+                            .scale = 0.3f,
+                            .probability = 0.2f,
+                            .storage = storage,
+                            .key = {3, 4}};
+}
+
 static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  const struct attention a = {.sequences = 1,
-                              .queries = 69,
-                              .keys = 71,
-                              .heads = 2,
-                              .key_heads = 1,
-                              .depth = size,
-                              .query_row = 2 * size,
-                              .key_row = size,
-                              .causal = true,
-                              .window = 66,
-                              .scale = 0.3f,
-                              .probability = 0.2f,
-                              .key = {3, 4}};
+  const struct attention a = attention_of(size, STORAGE_F32);
   const int64_t queries = a.queries * a.query_row, keys = a.keys * a.key_row, rows = a.heads * a.queries;
   const float *q = b->x, *key = q + queries, *v = key + keys, *dy = v + keys;
   float *y = b->y, *log_sum = y + queries, *dq = log_sum + rows, *dk = dq + queries, *dv = dk + keys;
@@ -196,6 +203,32 @@ static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_
   k->attention(a, q, key, v, NULL, y, log_sum, workspace);
   k->attention_backward(a, q, key, v, NULL, y, log_sum, dy, dq, dk, dv, workspace);
   free(workspace);
+}
+
+/* The results as floats, each as large as those of f32 may be. */
+static void run_attention_half(const struct cpu_kernels *k, struct buffers *b, int64_t size,
+                               enum storage storage) {
+  const struct attention a = attention_of(size, storage);
+  const int64_t queries = a.queries * a.query_row, keys = a.keys * a.key_row, rows = a.heads * a.queries,
+                all = 2 * (queries + keys);
+  uint16_t *q = work((size_t)(all + 2 * queries + 2 * keys) * sizeof *q), *key = q + queries, *v = key + keys,
+           *dy = v + keys, *y = q + all, *dq = y + queries, *dk = dq + queries, *dv = dk + keys;
+  assert_true(all <= ELEMENTS && rows + all <= ELEMENTS);
+  k->narrow(storage, all, b->x, q);
+  void *workspace = work(k->attention_workspace(a, true, omp_get_max_threads()));
+  k->attention(a, q, key, v, NULL, y, b->y, workspace);
+  k->attention_backward(a, q, key, v, NULL, y, b->y, dy, dq, dk, dv, workspace);
+  k->widen(storage, all, y, b->y + rows);
+  free(workspace);
+  free(q);
+}
+
+static void run_narrow_randomly(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  for (int i = 0; i < 3; i++) {
+    const int64_t first = 8 * size + 3 * i, place = 8192 * i;
+    k->narrow_randomly(STORAGE_BF16, 70 * size, b->x, b->y + place, (struct random_key){3, 4}, first);
+    k->narrow_randomly(STORAGE_F16, 70 * size, b->x, b->y + place + 24576, (struct random_key){3, 4}, first);
+  }
 }
 
 static void run_rotary(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
@@ -240,6 +273,7 @@ static const struct {
     {"lstm", run_lstm},
     {"gru", run_gru},
     {"attention", run_attention},
+    {"narrow_randomly", run_narrow_randomly},
     {"rotary", run_rotary},
     {"positions", run_positions},
     {"sequence_mask", run_sequence_mask},
@@ -305,7 +339,60 @@ static void test_speed_kernels(void **state) {
   }
 }
 
+/* Attention of 16 bits: floats of half the type's step, or products of bf16, whose scores are rounded, too.
+ */
+static void test_attention_of_16_bits(void **state) {
+  (void)state;
+  static const int64_t sizes[] = {1, 2, 7, 16, 21, 64, 71, 130};
+  static const struct {
+    enum storage storage;
+    float step;
+  } types[] = {{STORAGE_BF16, 0x1p-8f}, {STORAGE_F16, 0x1p-11f}};
+  for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+    struct buffers *expected = make();
+    float largest = 0;
+    int last = 0;
+    while (cpu_kernels_at(last + 1) != NULL) last++;
+    run_attention_half(cpu_kernels_at(last), expected, sizes[i / 2], types[i % 2].storage);
+    for (int e = 0; e < ELEMENTS; e++)
+      if (isfinite(expected->y[e])) largest = fmaxf(largest, fabsf(expected->y[e]));
+    for (int t = 0; t < last; t++) {
+      struct buffers *got = make();
+      run_attention_half(cpu_kernels_at(t), got, sizes[i / 2], types[i % 2].storage);
+      for (int e = 0; e < ELEMENTS; e++)
+        if (memcmp(&got->y[e], &expected->y[e], sizeof got->y[e]) != 0 &&
+            !(fabsf(got->y[e] - expected->y[e]) <= 2 * types[i % 2].step * largest))
+          fail_msg("%s, size %d: element %d is %g, not %g", cpu_kernels_at(t)->name, (int)sizes[i / 2], e,
+                   (double)got->y[e], (double)expected->y[e]);
+      free(got);
+    }
+    free(expected);
+  }
+}
+
+/* Random bits are those of the counter that is the element's place, whatever part of a tensor is rounded. */
+static void test_narrow_randomly(void **state) {
+  (void)state;
+  const struct random_key key = {5, 7};
+  struct buffers *b = make();
+  uint16_t whole[3000], part[3000];
+  for (int t = 0; cpu_kernels_at(t) != NULL; t++) {
+    cpu_kernels_at(t)->narrow_randomly(STORAGE_BF16, 3000, b->x, whole, key, 40000);
+    for (uint64_t i = 0; i < 3000; i++) {
+      uint32_t word[4];
+      random_philox(key.seed, key.stream, (40000 + i) / 8, word);
+      assert_int_equal(whole[i], bf16_from_float_randomly(b->x[i], word[i % 8 / 2] >> 16 * (i % 2) & 0xFFFF));
+    }
+    for (int64_t first = 0, count = 1; first < 3000; first += count, count = 2 * count + 1)
+      cpu_kernels_at(t)->narrow_randomly(STORAGE_BF16, first + count < 3000 ? count : 3000 - first,
+                                         b->x + first, part + first, key, 40000 + first);
+    assert_memory_equal(part, whole, sizeof part);
+  }
+  free(b);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_speed_kernels)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_speed_kernels),
+                                     cmocka_unit_test(test_attention_of_16_bits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,6 +266,11 @@ static void check_reference_in_place(const struct single *s, const struct lowere
   }
 }
 
+/* What is made in between and multiplied again may be rounded to the type of 16 bits, too. */
+static bool rounds_between(enum op op) {
+  return op == OP_ATTENTION || op == OP_ATTENTION_BACKWARD || op == OP_LINEAR_CROSS_ENTROPY_BACKWARD;
+}
+
 /* Of a node's results, by the types that they are stored in. Variables are rounded to either neighbour. */
 static double tolerance_of(const struct single *s) {
   const struct node *node = &s->graph->nodes.data[0];
@@ -274,7 +279,7 @@ static double tolerance_of(const struct single *s) {
     const int32_t id = i < node->output_count ? node->outputs[i] : node->updates[i - node->output_count];
     const neap_dtype dtype = s->graph->tensors.data[id].dtype;
     const double nearest = dtype == NEAP_BF16 ? 0x1p-8 : dtype == NEAP_F16 ? 0x1p-11 : 0;
-    tolerance = fmax(tolerance, i < node->output_count ? nearest : 2 * nearest);
+    tolerance = fmax(tolerance, i < node->output_count && !rounds_between(node->op) ? nearest : 2 * nearest);
   }
   return tolerance;
 }

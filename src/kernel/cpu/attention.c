@@ -23,6 +23,7 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
                             .causal = a->causal,
                             .window = a->window < most ? a->window : most,
                             .scale = s.scale,
+                            .storage = storage_of(node_input(graph, node, 0)->dtype),
                             .probability = a->probability};
 }
 
@@ -36,12 +37,14 @@ static struct attention attention_now(const struct kernel *kernel, const struct 
 
 /* Queries, keys and values, or their gradients: given apart, or behind each other in one tensor. */
 struct three {
-  float *q, *k, *v;
+  void *q, *k, *v;
 };
 static struct three three_of(const struct attention *a, void *const *given, bool packed) {
   if (!packed) return (struct three){given[0], given[1], given[2]};
-  float *q = given[0], *k = q + a->heads * a->depth;
-  return (struct three){q, k, k + a->key_heads * a->depth};
+  const int64_t k = a->heads * a->depth, v = k + a->key_heads * a->depth,
+                element = a->storage == STORAGE_F32 ? 4 : 2;
+  unsigned char *q = given[0];
+  return (struct three){q, q + k * element, q + v * element};
 }
 
 RUN(run_attention) {

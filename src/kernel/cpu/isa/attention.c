@@ -2,155 +2,187 @@
  *
  * A block of queries goes over blocks of the keys that it can see. Scores lie transposed, a row for each key:
  * vectors run over queries, so that the maximum and the sum of a query's exponentials are elementwise, and
- * every product takes keys and values as they lie. */
+ * every product takes keys and values as they lie. Operands of 16 bits become floats block by block; those of
+ * bf16 stay what they are where the processor multiplies them, and scores join them in the other products. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/draw.h"
+#include "kernel/cpu/isa/storage.h"
+#include "kernel/cpu/isa/tile_product.h"
 
 enum { QUERIES = 64, KEYS = 64 }; /* of a block */
 
-/* ---- Products of matrices that fit in the cache ---- */
-
-/* A tile of the result in registers: TILE_ROWS rows of TILE_VECTORS vectors, which the processor has. */
-#if defined(__AVX512F__)
-enum { TILE_ROWS = 4, TILE_VECTORS = 4, TILE_WIDTH = 16 };
-#elif defined(__AVX2__)
-enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 8 };
-#else
-enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 4 };
-#endif
-typedef float tile_vector __attribute__((vector_size(4 * TILE_WIDTH), aligned(4)));
-
-static inline int64_t whole_tiles(int64_t rows) { return (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS; }
-static inline int64_t whole_vectors(int64_t columns) {
-  return (columns + TILE_WIDTH - 1) / TILE_WIDTH * TILE_WIDTH;
-}
-
-/* The left factor: element (m, k) stands at data[m * row + k * column]. */
-struct factor {
-  const float *data;
-  int64_t row, column;
-};
-
-INLINE void multiply_tile(int vectors, int64_t depth, struct factor a, const float *b, int64_t b_row,
-                          float *c, int64_t c_row, bool add) {
-  tile_vector sum[TILE_ROWS][TILE_VECTORS];
-  for (int r = 0; r < TILE_ROWS; r++)
-    for (int v = 0; v < vectors; v++)
-      sum[r][v] = add ? *(const tile_vector *)(c + r * c_row + v * TILE_WIDTH) : (tile_vector){0};
-  for (int64_t k = 0; k < depth; k++) {
-    tile_vector right[TILE_VECTORS];
-    for (int v = 0; v < vectors; v++) right[v] = *(const tile_vector *)(b + k * b_row + v * TILE_WIDTH);
-    for (int r = 0; r < TILE_ROWS; r++)
-      for (int v = 0; v < vectors; v++) sum[r][v] += a.data[r * a.row + k * a.column] * right[v];
-  }
-  for (int r = 0; r < TILE_ROWS; r++)
-    for (int v = 0; v < vectors; v++) *(tile_vector *)(c + r * c_row + v * TILE_WIDTH) = sum[r][v];
-}
-
-INLINE void multiply_columns(int vectors, int64_t rows, int64_t depth, struct factor a, const float *b,
-                             int64_t b_row, float *c, int64_t c_row, bool add) {
-  for (int64_t m = 0; m < rows; m += TILE_ROWS)
-    multiply_tile(vectors, depth, (struct factor){a.data + m * a.row, a.row, a.column}, b, b_row,
-                  c + m * c_row, c_row, add);
-}
-
-/* c = a b, or c += a b. Rows and columns are rounded up to whole tiles and vectors, which all three have. */
-static void multiply(int64_t rows, int64_t columns, int64_t depth, struct factor a, const float *b,
-                     int64_t b_row, float *c, int64_t c_row, bool add) {
-  const int64_t step = TILE_VECTORS * TILE_WIDTH;
-  int64_t n = 0;
-  for (; n + step <= whole_vectors(columns); n += step)
-    multiply_columns(TILE_VECTORS, rows, depth, a, b + n, b_row, c + n, c_row, add);
-  const int64_t rest = (whole_vectors(columns) - n) / TILE_WIDTH;
-  if (rest == 1) multiply_columns(1, rows, depth, a, b + n, b_row, c + n, c_row, add);
-#if defined(__AVX512F__)
-  if (rest == 2) multiply_columns(2, rows, depth, a, b + n, b_row, c + n, c_row, add);
-  if (rest == 3) multiply_columns(3, rows, depth, a, b + n, b_row, c + n, c_row, add);
-#endif
-}
-
 /* ---- Blocks ---- */
 
-/* `count` rows of `depth` elements side by side, filled up with zeros to whole vectors and tiles. */
-static void pack_rows(int64_t count, int64_t depth, const float *from, int64_t row, float *to) {
-  const int64_t width = whole_vectors(depth);
-  for (int64_t i = 0; i < count; i++) {
-    memcpy(to + i * width, from + i * row, (size_t)depth * sizeof *to);
-    memset(to + i * width + depth, 0, (size_t)(width - depth) * sizeof *to);
-  }
-  memset(to + count * width, 0, (size_t)((whole_tiles(count) - count) * width) * sizeof *to);
-}
-
-/* The same as columns, times `scale`: [width][QUERIES]. */
-static void pack_columns(int64_t count, int64_t depth, float scale, const float *rows, float *to) {
-  const int64_t width = whole_vectors(depth);
-  for (int64_t d = 0; d < depth; d++) {
-    for (int64_t i = 0; i < count; i++) to[d * QUERIES + i] = scale * rows[i * width + d];
-    for (int64_t i = count; i < QUERIES; i++) to[d * QUERIES + i] = 0;
-  }
-}
-
-/* Columns back to rows, each times its factor. */
-static void unpack_columns(int64_t count, int64_t depth, const float *columns, const float *factors,
-                           float *to, int64_t row) {
-  for (int64_t i = 0; i < count; i++)
-    for (int64_t d = 0; d < depth; d++) to[i * row + d] = columns[d * QUERIES + i] * factors[i];
-}
+/* Rows of a block as factors of products, whose sums run along the rows or across them. Where units are
+ * floats, `across` is `rows`. */
+struct factors {
+  float *rows;    /* [rows][units of columns] */
+  float *across;  /* [units of rows][columns] */
+  float *columns; /* [units of columns][rows]: `rows` turned round */
+};
+/* Which are made besides rows. */
+enum { ROWS = 0, ACROSS = 1, COLUMNS = 2 };
 
 /* What a thread works in. */
 struct block {
-  float *query_rows, *query_columns;       /* [QUERIES][width], [width][QUERIES] */
-  float *keys, *values;                    /* [KEYS][width] */
-  float *sums;                             /* [width][QUERIES]: y or dq */
-  float *gradient_rows, *gradient_columns; /* of y, as those of queries; backward */
-  float *weights;                          /* [KEYS][QUERIES]: scores, then what values are multiplied by */
-  float *kept;                             /* what dropout multiplies weights by */
-  float *slopes;                           /* gradients of scores; backward */
-  float *key_sums, *value_sums;            /* [keys][width]: dk and dv of a head; backward */
+  bool pairs;                                     /* units are pairs of bf16, not floats */
+  struct factors queries, keys, values, gradient; /* [QUERIES or KEYS][width]; gradient: of y */
+  struct factors weights, slopes;                 /* [KEYS][QUERIES]: the two below */
+  float *scores;                /* [KEYS][QUERIES]: scores, then what values are multiplied by */
+  float *gradients;             /* of scores; backward */
+  float *kept;                  /* what dropout multiplies weights by */
+  float *sums;                  /* [width][QUERIES]: y or dq */
+  float *row[2];                /* [width] */
+  float *key_sums, *value_sums; /* [keys][width]: dk and dv of a head; backward */
 };
 
 static int64_t sums_elements(const struct attention *a) {
   return (a->keys + TILE_ROWS) * whole_vectors(a->depth); /* the last block of keys is of whole tiles */
 }
 
-static int64_t block_elements(const struct attention *a, bool backward) {
-  const int64_t rows = QUERIES * whole_vectors(a->depth), pairs = KEYS * QUERIES;
-  return backward ? 7 * rows + 3 * pairs + 2 * sums_elements(a) : 5 * rows + 2 * pairs;
+/* Memory that is handed out from its begin; NULL: only counted. */
+struct memory {
+  float *begin;
+  int64_t used;
+};
+
+static float *take(struct memory *m, int64_t elements) {
+  float *here = m->begin != NULL ? m->begin + m->used : NULL;
+  m->used += elements;
+  return here;
 }
 
-static float *take(float **at, int64_t elements) {
-  float *here = *at;
-  *at += elements;
-  return here;
+static struct factors take_factors(struct memory *m, bool pairs, int64_t elements, int made) {
+  struct factors f = {.rows = take(m, units_of(pairs, elements))};
+  f.across = pairs && made & ACROSS ? take(m, units_of(pairs, elements)) : f.rows;
+  if (made & COLUMNS) f.columns = take(m, units_of(pairs, elements));
+  return f;
+}
+
+static struct block take_block(const struct attention *a, bool backward, struct memory *m) {
+  const int64_t width = whole_vectors(a->depth), rows = QUERIES * width, pairs = KEYS * QUERIES;
+  struct block b = {.pairs = HAS_PAIRS && a->storage == STORAGE_BF16};
+  b.queries = take_factors(m, b.pairs, rows, backward ? ACROSS | COLUMNS : COLUMNS);
+  b.keys = take_factors(m, b.pairs, rows, backward ? ACROSS : ROWS);
+  b.values = take_factors(m, b.pairs, rows, backward ? ROWS : ACROSS);
+  b.scores = take(m, pairs);
+  b.kept = take(m, pairs);
+  b.sums = take(m, rows);
+  for (int i = 0; i < 2; i++) b.row[i] = take(m, width);
+  b.weights.rows = b.weights.across = b.scores;
+  if (b.pairs) b.weights = take_factors(m, true, pairs, backward ? ROWS : ACROSS);
+  if (!backward) return b;
+  b.gradient = take_factors(m, b.pairs, rows, ACROSS | COLUMNS);
+  b.gradients = take(m, pairs);
+  b.slopes.rows = b.slopes.across = b.gradients;
+  if (b.pairs) b.slopes = take_factors(m, true, pairs, ACROSS);
+  b.key_sums = take(m, sums_elements(a));
+  b.value_sums = take(m, sums_elements(a));
+  return b;
+}
+
+static int64_t block_elements(const struct attention *a, bool backward) {
+  struct memory counted = {0};
+  take_block(a, backward, &counted);
+  return counted.used;
 }
 
 /* The part of this thread. */
 static struct block block_of(const struct attention *a, bool backward, void *workspace) {
-  const int64_t rows = QUERIES * whole_vectors(a->depth), pairs = KEYS * QUERIES;
-  float *at = (float *)workspace + omp_get_thread_num() * block_elements(a, backward);
-  struct block b = {0};
-  b.query_rows = take(&at, rows);
-  b.query_columns = take(&at, rows);
-  b.keys = take(&at, rows);
-  b.values = take(&at, rows);
-  b.sums = take(&at, rows);
-  b.weights = take(&at, pairs);
-  b.kept = take(&at, pairs);
-  if (!backward) return b;
-  b.gradient_rows = take(&at, rows);
-  b.gradient_columns = take(&at, rows);
-  b.slopes = take(&at, pairs);
-  b.key_sums = take(&at, sums_elements(a));
-  b.value_sums = take(&at, sums_elements(a));
-  return b;
+  struct memory m = {(float *)workspace + omp_get_thread_num() * block_elements(a, backward), 0};
+  return take_block(a, backward, &m);
 }
 
 size_t ISA(attention_workspace)(struct attention a, bool backward, int threads) {
   return (size_t)threads * (size_t)block_elements(&a, backward) * sizeof(float);
+}
+
+/* ---- Packing ---- */
+
+/* Pairs across rows: element d of rows 2 j and 2 j + 1. */
+static void pair_across(int64_t count, int64_t columns, int64_t width, const float *rows, float *across) {
+  for (int64_t j = 0; j < units_of(true, count); j++) {
+    const uint16_t *first = (const uint16_t *)(const void *)rows + 2 * j * width, *second = first + width;
+    uint32_t *pair = (uint32_t *)(void *)across + j * width;
+#pragma omp simd
+    for (int64_t d = 0; d < columns; d++) pair[d] = first[d] | (uint32_t)second[d] << 16;
+  }
+}
+
+/* Units of rows as columns, those behind `count` 0; of floats `scale` times as large. */
+static void turn_floats(int64_t count, int64_t depth, float scale, const float *rows, float *to) {
+  const int64_t width = whole_vectors(depth);
+  for (int64_t d = 0; d < depth; d++) {
+    for (int64_t i = 0; i < count; i++) to[d * QUERIES + i] = scale * rows[i * width + d];
+    for (int64_t i = count; i < QUERIES; i++) to[d * QUERIES + i] = 0;
+  }
+}
+static void turn_pairs(int64_t count, int64_t depth, const float *rows, float *columns) {
+  const uint32_t *from = (const uint32_t *)(const void *)rows;
+  uint32_t *to = (uint32_t *)(void *)columns;
+  const int64_t width = units_of(true, whole_vectors(depth));
+  for (int64_t d = 0; d < units_of(true, depth); d++) {
+    for (int64_t i = 0; i < count; i++) to[d * QUERIES + i] = from[i * width + d];
+    for (int64_t i = count; i < QUERIES; i++) to[d * QUERIES + i] = 0;
+  }
+}
+
+/* `count` rows that lie `row` elements apart, filled up with zeros to whole vectors and tiles; columns of
+ * floats are `scale` times as large. */
+static void pack(const struct attention *a, bool pairs, int64_t count, const void *from, int64_t row,
+                 float scale, const struct factors *to) {
+  const int64_t width = whole_vectors(a->depth);
+  const size_t element = bytes_of(pairs ? STORAGE_BF16 : STORAGE_F32), length = (size_t)width * element,
+               used = (size_t)a->depth * element;
+  unsigned char *here = (unsigned char *)to->rows;
+  for (int64_t i = 0; i < count; i++, here += length) {
+    const void *x = element_at(from, a->storage, i * row);
+    if (pairs)
+      memcpy(here, x, used);
+    else
+      widen_run(a->storage, a->depth, x, (float *)(void *)here);
+    memset(here + used, 0, length - used);
+  }
+  memset(here, 0, (size_t)(whole_tiles(count) - count) * length);
+  if (to->across != to->rows) pair_across(count, width, width, to->rows, to->across);
+  if (to->columns != NULL && pairs)
+    turn_pairs(count, a->depth, to->rows, to->columns);
+  else if (to->columns != NULL)
+    turn_floats(count, a->depth, scale, to->rows, to->columns);
+}
+
+/* Rows of [KEYS][QUERIES] floats as factors, where these are pairs: 0 where half of one is no query or key.
+ */
+static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float *weights,
+                         const struct factors *to) {
+  if (!pairs) return;
+  const int64_t columns = whole_vectors(queries);
+  uint16_t *rows = (uint16_t *)(void *)to->rows;
+  for (int64_t j = 0; j < keys; j++) {
+    narrow_run(STORAGE_BF16, columns, weights + j * QUERIES, rows + j * QUERIES);
+    if (queries % 2 != 0) rows[j * QUERIES + queries] = 0;
+  }
+  for (int64_t j = keys; j < whole_tiles(keys); j++)
+    memset(rows + j * QUERIES, 0, (size_t)columns * sizeof *rows);
+  if (to->across != to->rows) pair_across(keys, columns, QUERIES, to->rows, to->across);
+}
+
+/* Columns back to rows that lie `row` elements apart, each times its factor. `floats`: [width], for one. */
+static void unpack_columns(const struct attention *a, int64_t count, const float *columns,
+                           const float *factors, float *floats, void *to, int64_t row) {
+  for (int64_t i = 0; i < count; i++) {
+    for (int64_t d = 0; d < a->depth; d++) floats[d] = columns[d * QUERIES + i] * factors[i];
+    narrow_run(a->storage, a->depth, floats, (void *)element_at(to, a->storage, i * row));
+  }
+}
+
+static void unpack_rows(const struct attention *a, int64_t count, const float *from, void *to, int64_t row) {
+  for (int64_t i = 0; i < count; i++)
+    narrow_run(a->storage, a->depth, from + i * whole_vectors(a->depth),
+               (void *)element_at(to, a->storage, i * row));
 }
 
 /* ---- Which keys a query sees ---- */
@@ -189,24 +221,8 @@ static void hide(const struct attention *a, const struct queries *q, int64_t fir
   }
 }
 
-/* Consecutive draws of a random stream, four to a counter. */
+/* Draws that a row of a block may need, which may begin within a counter. */
 enum { COUNTERS = KEYS / 4 + 1, DRAWS = 4 * COUNTERS };
-static void draw_words(struct random_key key, uint64_t first, uint32_t draws[DRAWS]) {
-  uint32_t word[4][COUNTERS];
-  for (int g = 0; g < COUNTERS; g++) {
-    word[0][g] = (uint32_t)(first + (uint64_t)g);
-    word[1][g] = (uint32_t)((first + (uint64_t)g) >> 32);
-    word[2][g] = (uint32_t)key.stream;
-    word[3][g] = (uint32_t)(key.stream >> 32);
-  }
-  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++) {
-#pragma omp simd
-    for (int g = 0; g < COUNTERS; g++)
-      random_philox_round(key.seed, round, &word[0][g], &word[1][g], &word[2][g], &word[3][g]);
-  }
-  for (int g = 0; g < COUNTERS; g++)
-    for (int k = 0; k < 4; k++) draws[4 * g + k] = word[k][g];
-}
 
 /* What dropout multiplies the weights of a block by: 0, or 1 / (1 - probability). */
 static void draw(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
@@ -217,7 +233,7 @@ static void draw(const struct attention *a, const struct queries *q, int64_t fir
     const uint64_t at = (uint64_t)(row * a->keys + first_key);
     uint32_t draws[DRAWS];
     float factors[DRAWS];
-    draw_words(a->key, at / 4, draws);
+    draw_words(a->key, at / 4, COUNTERS, draws);
 #pragma omp simd
     for (int k = 0; k < DRAWS; k++) factors[k] = random_uniform(draws[k]) >= probability ? keep : 0;
     for (int64_t j = 0; j < keys; j++) kept[j * QUERIES + i] = factors[at % 4 + (uint64_t)j];
@@ -226,15 +242,32 @@ static void draw(const struct attention *a, const struct queries *q, int64_t fir
 
 /* ---- Forward ---- */
 
+static void multiply_rows(int64_t rows, int64_t columns, const float *factors, int64_t row, float *x) {
+  for (int64_t m = 0; m < rows; m++) {
+#pragma omp simd
+    for (int64_t i = 0; i < columns; i++) x[m * QUERIES + i] *= factors[m * row + i];
+  }
+}
+
+static void scale_rows(int64_t rows, int64_t columns, float scale, float *x) {
+  for (int64_t m = 0; m < rows; m++) {
+#pragma omp simd
+    for (int64_t i = 0; i < columns; i++) x[m * QUERIES + i] *= scale;
+  }
+}
+
 /* Scores of the queries and a block of keys, which it packs. */
-static void score(const struct attention *a, const struct queries *q, struct range keys, const float *k,
-                  const float *v, const struct block *b) {
-  const int64_t count = keys.end - keys.begin, width = whole_vectors(a->depth);
-  pack_rows(count, a->depth, k + keys.begin * a->key_row, a->key_row, b->keys);
-  pack_rows(count, a->depth, v + keys.begin * a->key_row, a->key_row, b->values);
-  multiply(count, q->count, a->depth, (struct factor){b->keys, width, 1}, b->query_columns, QUERIES,
-           b->weights, QUERIES, false);
-  hide(a, q, keys.begin, count, b->weights);
+static void score(const struct attention *a, const struct queries *q, struct range keys, const void *k,
+                  const void *v, const struct block *b) {
+  const int64_t count = keys.end - keys.begin, row = units_of(b->pairs, whole_vectors(a->depth));
+  const void *some_keys = element_at(k, a->storage, keys.begin * a->key_row),
+             *some_values = element_at(v, a->storage, keys.begin * a->key_row);
+  pack(a, b->pairs, count, some_keys, a->key_row, 1, &b->keys);
+  pack(a, b->pairs, count, some_values, a->key_row, 1, &b->values);
+  multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1}, b->queries.columns,
+           QUERIES, b->scores, QUERIES, false);
+  if (b->pairs) scale_rows(count, whole_vectors(q->count), a->scale, b->scores);
+  hide(a, q, keys.begin, count, b->scores);
 }
 
 /* The softmax of each query so far. */
@@ -269,40 +302,33 @@ static void exponentiate(int64_t keys, int64_t columns, struct running *r, float
   }
 }
 
-static void multiply_rows(int64_t rows, int64_t columns, const float *factors, int64_t row, float *x) {
-  for (int64_t m = 0; m < rows; m++) {
-#pragma omp simd
-    for (int64_t i = 0; i < columns; i++) x[m * QUERIES + i] *= factors[m * row + i];
-  }
-}
-
-static void attend(const struct attention *a, const struct queries *q, const float *queries, const float *k,
-                   const float *v, float *y, float *log_sum, const struct block *b) {
+static void attend(const struct attention *a, const struct queries *q, const void *queries, const void *k,
+                   const void *v, void *y, float *log_sum, const struct block *b) {
   const int64_t width = whole_vectors(a->depth), columns = whole_vectors(q->count);
   const struct range seen = keys_of(a, q);
   struct running r = {{0}, {0}, {0}};
   for (int i = 0; i < QUERIES; i++) r.highest[i] = -FLT_MAX;
   memset(b->sums, 0, (size_t)(width * QUERIES) * sizeof *b->sums);
-  pack_rows(q->count, a->depth, queries, a->query_row, b->query_rows);
-  pack_columns(q->count, a->depth, a->scale, b->query_rows, b->query_columns);
+  pack(a, b->pairs, q->count, queries, a->query_row, a->scale, &b->queries);
   for (int64_t j = seen.begin; j < seen.end; j += KEYS) {
     const int64_t count = least(KEYS, seen.end - j);
     score(a, q, (struct range){j, j + count}, k, v, b);
-    exponentiate(count, columns, &r, b->weights);
+    exponentiate(count, columns, &r, b->scores);
     if (a->probability > 0) {
       draw(a, q, j, count, b->kept);
-      multiply_rows(count, columns, b->kept, QUERIES, b->weights);
+      multiply_rows(count, columns, b->kept, QUERIES, b->scores);
     }
     multiply_rows(a->depth, columns, r.shrink, 0, b->sums);
-    multiply(a->depth, q->count, count, (struct factor){b->values, 1, width}, b->weights, QUERIES, b->sums,
-             QUERIES, true);
+    pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
+    multiply(b->pairs, a->depth, q->count, count, (struct factor){b->values.across, 1, width},
+             b->weights.across, QUERIES, b->sums, QUERIES, true);
   }
   for (int64_t i = 0; i < q->count; i++) {
     const float sum = r.sum[i];
     log_sum[i] = sum != 0 ? r.highest[i] + logf(sum) : -INFINITY;
     r.shrink[i] = sum != 0 ? 1 / sum : 0;
   }
-  unpack_columns(q->count, a->depth, b->sums, r.shrink, y, a->heads * a->depth);
+  unpack_columns(a, q->count, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
 }
 
 static int64_t length_of(const struct attention *a, const int32_t *lengths, int64_t n) {
@@ -325,8 +351,8 @@ static bool worth_a_team(const struct attention *a) {
 }
 
 /* Blocks of queries go to threads in turns, since later ones see more keys where attention is causal. */
-void ISA(attention)(struct attention a, const float *q, const float *k, const float *v,
-                    const int32_t *lengths, float *y, float *log_sum, void *workspace) {
+void ISA(attention)(struct attention a, const void *q, const void *k, const void *v, const int32_t *lengths,
+                    void *y, float *log_sum, void *workspace) {
   const int64_t blocks = (a.queries + QUERIES - 1) / QUERIES, group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.heads * blocks; task++) {
@@ -334,7 +360,8 @@ void ISA(attention)(struct attention a, const float *q, const float *k, const fl
                   keys = key_at(&a, n, h / group);
     const struct queries some = {n, h, first, least(QUERIES, a.queries - first), length_of(&a, lengths, n)};
     const struct block b = block_of(&a, false, workspace);
-    attend(&a, &some, q + query_at(&a, &some), k + keys, v + keys, y + result_at(&a, &some),
+    attend(&a, &some, element_at(q, a.storage, query_at(&a, &some)), element_at(k, a.storage, keys),
+           element_at(v, a.storage, keys), (void *)element_at(y, a.storage, result_at(&a, &some)),
            log_sum + (n * a.heads + h) * a.queries + first, &b);
   }
 }
@@ -346,8 +373,8 @@ struct terms {
   float log_sum[QUERIES], mean[QUERIES];
 };
 
-static void gather_terms(const struct attention *a, const struct queries *q, const float *y,
-                         const float *log_sum, const float *dy, struct terms *t) {
+static void gather_terms(const struct attention *a, const struct queries *q, const void *y,
+                         const float *log_sum, const void *dy, const struct block *b, struct terms *t) {
   const int64_t row = a->heads * a->depth;
   for (int64_t i = 0; i < QUERIES;
        i++) { /* weights of 0 where nothing is seen, and of queries that are none */
@@ -355,21 +382,24 @@ static void gather_terms(const struct attention *a, const struct queries *q, con
     t->mean[i] = 0;
   }
   for (int64_t i = 0; i < q->count; i++) {
+    const float *result = b->row[0], *gradient = b->row[1];
     float sum = 0;
+    widen_run(a->storage, a->depth, element_at(y, a->storage, i * row), b->row[0]);
+    widen_run(a->storage, a->depth, element_at(dy, a->storage, i * row), b->row[1]);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t d = 0; d < a->depth; d++) sum += y[i * row + d] * dy[i * row + d];
+    for (int64_t d = 0; d < a->depth; d++) sum += result[d] * gradient[d];
     t->mean[i] = sum;
     if (log_sum[i] != -INFINITY) t->log_sum[i] = log_sum[i];
   }
 }
 
-/* From scores and, in `slopes`, gradients of the weights to weights and gradients of the scores. Rows that
+/* From scores and gradients of the weights to weights and gradients of the scores. Rows that
  * fill up a tile are products with zeros and stay 0: what is added to the sums of keys there changes nothing.
  */
 static void differentiate(const struct attention *a, int64_t keys, int64_t columns, const struct terms *t,
                           const struct block *b) {
   for (int64_t j = 0; j < keys; j++) {
-    float *weights = b->weights + j * QUERIES, *slopes = b->slopes + j * QUERIES;
+    float *weights = b->scores + j * QUERIES, *slopes = b->gradients + j * QUERIES;
     const float *kept = b->kept + j * QUERIES;
     if (a->probability > 0) {
 #pragma omp simd
@@ -389,43 +419,58 @@ static void differentiate(const struct attention *a, int64_t keys, int64_t colum
 }
 
 /* dq of some queries, into b->sums, and what they add to dk and dv. */
-static void attend_backward(const struct attention *a, const struct queries *q, const float *k,
-                            const float *v, const struct terms *t, const struct block *b) {
-  const int64_t width = whole_vectors(a->depth), columns = whole_vectors(q->count);
+static void attend_backward(const struct attention *a, const struct queries *q, const void *k, const void *v,
+                            const struct terms *t, const struct block *b) {
+  const int64_t width = whole_vectors(a->depth), columns = whole_vectors(q->count),
+                row = units_of(b->pairs, width), pairs = units_of(b->pairs, QUERIES);
   const struct range seen = keys_of(a, q);
   memset(b->sums, 0, (size_t)(width * QUERIES) * sizeof *b->sums);
   for (int64_t j = seen.begin; j < seen.end; j += KEYS) {
     const int64_t count = least(KEYS, seen.end - j);
     score(a, q, (struct range){j, j + count}, k, v, b);
-    multiply(count, q->count, a->depth, (struct factor){b->values, width, 1}, b->gradient_columns, QUERIES,
-             b->slopes, QUERIES, false);
+    multiply(b->pairs, count, q->count, a->depth, (struct factor){b->values.rows, row, 1},
+             b->gradient.columns, QUERIES, b->gradients, QUERIES, false);
     if (a->probability > 0) draw(a, q, j, count, b->kept);
     differentiate(a, count, columns, t, b);
-    multiply(count, a->depth, q->count, (struct factor){b->weights, QUERIES, 1}, b->gradient_rows, width,
-             b->value_sums + j * width, width, true);
-    multiply(count, a->depth, q->count, (struct factor){b->slopes, QUERIES, 1}, b->query_rows, width,
-             b->key_sums + j * width, width, true);
-    multiply(a->depth, q->count, count, (struct factor){b->keys, 1, width}, b->slopes, QUERIES, b->sums,
-             QUERIES, true);
+    pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
+    pack_weights(b->pairs, count, q->count, b->gradients, &b->slopes);
+    multiply(b->pairs, count, a->depth, q->count, (struct factor){b->weights.rows, pairs, 1},
+             b->gradient.across, width, b->value_sums + j * width, width, true);
+    multiply(b->pairs, count, a->depth, q->count, (struct factor){b->slopes.rows, pairs, 1},
+             b->queries.across, width, b->key_sums + j * width, width, true);
+    multiply(b->pairs, a->depth, q->count, count, (struct factor){b->keys.across, 1, width}, b->slopes.across,
+             QUERIES, b->sums, QUERIES, true);
   }
 }
 
-static void unpack_rows(int64_t count, int64_t depth, const float *from, float *to, int64_t row) {
-  for (int64_t i = 0; i < count; i++)
-    memcpy(to + i * row, from + i * whole_vectors(depth), (size_t)depth * sizeof *to);
+/* dq of some queries, and what they add to dk and dv of their head of keys, which begins at k and v. */
+static void query_backward(const struct attention *a, const struct queries *some, const void *q,
+                           const void *k, const void *v, const void *y, const float *log_sum, const void *dy,
+                           void *dq, const struct block *b) {
+  float ones[QUERIES];
+  for (int i = 0; i < QUERIES; i++) ones[i] = 1;
+  const int64_t at = query_at(a, some), result = result_at(a, some);
+  const void *some_y = element_at(y, a->storage, result), *some_dy = element_at(dy, a->storage, result);
+  struct terms t;
+  gather_terms(a, some, some_y, log_sum + (some->sequence * a->heads + some->head) * a->queries + some->first,
+               some_dy, b, &t);
+  pack(a, b->pairs, some->count, element_at(q, a->storage, at), a->query_row, a->scale, &b->queries);
+  pack(a, b->pairs, some->count, some_dy, a->heads * a->depth, 1, &b->gradient);
+  attend_backward(a, some, k, v, &t, b);
+  unpack_columns(a, some->count, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
+                 a->query_row);
 }
 
 /* A task is a head of keys with all its heads of queries: what lies in place of an operand is written when
  * nothing reads that any more. */
-void ISA(attention_backward)(struct attention a, const float *q, const float *k, const float *v,
-                             const int32_t *lengths, const float *y, const float *log_sum, const float *dy,
-                             float *dq, float *dk, float *dv, void *workspace) {
-  const int64_t group = a.heads / a.key_heads, row = a.heads * a.depth;
-  float ones[QUERIES];
-  for (int i = 0; i < QUERIES; i++) ones[i] = 1;
+void ISA(attention_backward)(struct attention a, const void *q, const void *k, const void *v,
+                             const int32_t *lengths, const void *y, const float *log_sum, const void *dy,
+                             void *dq, void *dk, void *dv, void *workspace) {
+  const int64_t group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.key_heads; task++) {
     const int64_t n = task / a.key_heads, key_head = task % a.key_heads, keys = key_at(&a, n, key_head);
+    const void *head_k = element_at(k, a.storage, keys), *head_v = element_at(v, a.storage, keys);
     const struct block b = block_of(&a, true, workspace);
     memset(b.key_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     memset(b.value_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
@@ -433,18 +478,10 @@ void ISA(attention_backward)(struct attention a, const float *q, const float *k,
       for (int64_t first = 0; first < a.queries; first += QUERIES) {
         const struct queries some = {n, h, first, least(QUERIES, a.queries - first),
                                      length_of(&a, lengths, n)};
-        const int64_t at = query_at(&a, &some), result = result_at(&a, &some);
-        struct terms t;
-        gather_terms(&a, &some, y + result, log_sum + (n * a.heads + h) * a.queries + first, dy + result, &t);
-        pack_rows(some.count, a.depth, q + at, a.query_row, b.query_rows);
-        pack_columns(some.count, a.depth, a.scale, b.query_rows, b.query_columns);
-        pack_rows(some.count, a.depth, dy + result, row, b.gradient_rows);
-        pack_columns(some.count, a.depth, 1, b.gradient_rows, b.gradient_columns);
-        attend_backward(&a, &some, k + keys, v + keys, &t, &b);
-        unpack_columns(some.count, a.depth, b.sums, ones, dq + at, a.query_row);
+        query_backward(&a, &some, q, head_k, head_v, y, log_sum, dy, dq, &b);
       }
-    unpack_rows(a.keys, a.depth, b.key_sums, dk + keys, a.key_row);
-    unpack_rows(a.keys, a.depth, b.value_sums, dv + keys, a.key_row);
+    unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(dk, a.storage, keys), a.key_row);
+    unpack_rows(&a, a.keys, b.value_sums, (void *)element_at(dv, a.storage, keys), a.key_row);
   }
 }
 

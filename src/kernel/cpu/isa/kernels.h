@@ -1,6 +1,6 @@
 /* Neap's own CPU kernels: f32, vectorised, OpenMP. Every .c file of this folder is compiled once for each
- * instruction set (NEAP_ISA = generic, avx2, avx512), and one table of functions per set is exported; the
- * best that the processor has is chosen at run time (cpu_kernels_best).
+ * instruction set (NEAP_ISA = generic, avx2, avx512, avx512_bf16), and one table of functions per set is
+ * exported; the best that the processor has is chosen at run time (cpu_kernels_best).
  *
  * All kernels: no allocation, no failure; results depend on the arguments and the number of OpenMP threads
  * alone, never on addresses, and are bit-equal from call to call. Buffers are 64-byte aligned. Where a
@@ -104,6 +104,7 @@ struct attention {
   bool causal;
   int64_t window; /* 0: none; at most queries + keys */
   float scale, probability;
+  enum storage storage; /* of all operands but the logarithms */
   struct random_key key;
   int64_t first; /* of the sequences, among those that dropout counts */
 };

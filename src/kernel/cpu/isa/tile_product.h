@@ -1,0 +1,110 @@
+/* Products of matrices that fit in the cache. Their terms lie in units of four bytes: floats or, where the
+ * processor multiplies them (HAS_PAIRS), pairs of bf16 that are two terms of one sum. Sums are floats. */
+#ifndef NEAP_KERNEL_CPU_ISA_TILE_PRODUCT_H
+#define NEAP_KERNEL_CPU_ISA_TILE_PRODUCT_H
+
+#include <string.h>
+
+#include "kernel/cpu/isa/math.h"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+enum { HAS_PAIRS = 1 };
+#else
+enum { HAS_PAIRS = 0 };
+#endif
+
+/* A tile of the result in registers: TILE_ROWS rows of TILE_VECTORS vectors, which the processor has. */
+#if defined(__AVX512F__)
+enum { TILE_ROWS = 4, TILE_VECTORS = 4, TILE_WIDTH = 16 };
+#elif defined(__AVX2__)
+enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 8 };
+#else
+enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 4 };
+#endif
+typedef float tile_vector __attribute__((vector_size(4 * TILE_WIDTH), aligned(4), may_alias));
+
+static inline int64_t whole_tiles(int64_t rows) { return (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS; }
+static inline int64_t whole_vectors(int64_t columns) {
+  return (columns + TILE_WIDTH - 1) / TILE_WIDTH * TILE_WIDTH;
+}
+/* Units that hold so many terms. */
+static inline int64_t units_of(bool pairs, int64_t terms) { return pairs ? (terms + 1) / 2 : terms; }
+
+/* The left factor: unit (m, k) stands at data[m * row + k * column]. */
+struct factor {
+  const float *data;
+  int64_t row, column;
+};
+
+INLINE tile_vector multiply_add_units(bool pairs, const float *a, tile_vector b, tile_vector sum) {
+#if defined(__AVX512BF16__)
+  if (pairs) {
+    int32_t pair;
+    memcpy(&pair, a, sizeof pair);
+    return (tile_vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)b);
+  }
+#endif
+  (void)pairs;
+  return sum + *a * b;
+}
+
+INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor a, const float *b,
+                          int64_t b_row, float *c, int64_t c_row, bool add) {
+  tile_vector sum[TILE_ROWS][TILE_VECTORS];
+  for (int r = 0; r < TILE_ROWS; r++)
+    for (int v = 0; v < vectors; v++)
+      sum[r][v] = add ? *(const tile_vector *)(c + r * c_row + v * TILE_WIDTH) : (tile_vector){0};
+  for (int64_t k = 0; k < depth; k++) {
+    tile_vector right[TILE_VECTORS];
+    for (int v = 0; v < vectors; v++) right[v] = *(const tile_vector *)(b + k * b_row + v * TILE_WIDTH);
+    for (int r = 0; r < TILE_ROWS; r++)
+      for (int v = 0; v < vectors; v++)
+        sum[r][v] = multiply_add_units(pairs, a.data + r * a.row + k * a.column, right[v], sum[r][v]);
+  }
+  for (int r = 0; r < TILE_ROWS; r++)
+    for (int v = 0; v < vectors; v++) *(tile_vector *)(c + r * c_row + v * TILE_WIDTH) = sum[r][v];
+}
+
+INLINE void multiply_columns(bool pairs, int vectors, int64_t rows, int64_t depth, struct factor a,
+                             const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+  for (int64_t m = 0; m < rows; m += TILE_ROWS)
+    multiply_tile(pairs, vectors, depth, (struct factor){a.data + m * a.row, a.row, a.column}, b, b_row,
+                  c + m * c_row, c_row, add);
+}
+
+INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                           const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+  const int64_t step = TILE_VECTORS * TILE_WIDTH;
+  int64_t n = 0;
+  for (; n + step <= whole_vectors(columns); n += step)
+    multiply_columns(pairs, TILE_VECTORS, rows, depth, a, b + n, b_row, c + n, c_row, add);
+  const int64_t rest = (whole_vectors(columns) - n) / TILE_WIDTH;
+  if (rest == 1) multiply_columns(pairs, 1, rows, depth, a, b + n, b_row, c + n, c_row, add);
+#if defined(__AVX512F__)
+  if (rest == 2) multiply_columns(pairs, 2, rows, depth, a, b + n, b_row, c + n, c_row, add);
+  if (rest == 3) multiply_columns(pairs, 3, rows, depth, a, b + n, b_row, c + n, c_row, add);
+#endif
+}
+
+static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a, const float *b,
+                            int64_t b_row, float *c, int64_t c_row, bool add) {
+  multiply_units(false, rows, columns, depth, a, b, b_row, c, c_row, add);
+}
+static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct factor a, const float *b,
+                           int64_t b_row, float *c, int64_t c_row, bool add) {
+  multiply_units(true, rows, columns, depth, a, b, b_row, c, c_row, add);
+}
+
+/* c [rows, columns] = a b, or c += a b; `depth` terms a sum; a and b are units, pairs only where HAS_PAIRS.
+ * Rows and columns are rounded up to whole tiles and vectors, and an odd depth to whole pairs, which all
+ * three have. */
+static inline void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                            const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+  if (HAS_PAIRS && pairs)
+    multiply_pairs(rows, columns, units_of(true, depth), a, b, b_row, c, c_row, add);
+  else
+    multiply_floats(rows, columns, depth, a, b, b_row, c, c_row, add);
+}
+
+#endif

@@ -1,7 +1,7 @@
 /* Conversions of whole tensors between types of storage. */
 #include "kernel/cpu/isa/storage.h"
 
-#include "base/random.h"
+#include "kernel/cpu/isa/draw.h"
 
 enum { RUN = 4096, LANES = 32 };
 
@@ -21,21 +21,32 @@ void ISA(narrow)(enum storage storage, int64_t count, const float *x, void *y) {
     narrow_run(storage, run_at(first, count), x + first, (void *)element_at(y, storage, first));
 }
 
-/* A counter serves eight elements, with 16 bits each. */
+static void round_randomly(enum storage storage, int64_t count, const float *x, const uint16_t *random,
+                           uint16_t *y) {
+  if (storage == STORAGE_BF16) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) y[i] = bf16_from_float_randomly(x[i], random[i]);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) y[i] = f16_from_float_randomly(x[i], random[i]);
+  }
+}
+
+/* A counter serves eight elements, with 16 bits each, the lower half of a word first. */
 void ISA(narrow_randomly)(enum storage storage, int64_t count, const float *x, void *y, struct random_key key,
                           int64_t first) {
-  uint16_t *half = y;
+  enum { ELEMENTS = 8 * DRAW_COUNTERS };
+  const int64_t end = first + count;
 #pragma omp parallel for if (count >= PARALLEL_FROM)
-  for (int64_t group = first / 8; group < (first + count + 7) / 8; group++) {
-    uint32_t word[4];
-    random_philox(key.seed, key.stream, (uint64_t)group, word);
-    for (int64_t k = 0; k < 8; k++) {
-      const int64_t i = 8 * group + k - first;
-      const uint32_t random = word[k / 2] >> 16 * (k & 1) & 0xFFFF;
-      if (i < 0 || i >= count) continue;
-      half[i] = storage == STORAGE_BF16 ? bf16_from_float_randomly(x[i], random)
-                                        : f16_from_float_randomly(x[i], random);
-    }
+  for (int64_t run = first / ELEMENTS; run < (end + ELEMENTS - 1) / ELEMENTS; run++) {
+    uint32_t draws[4 * DRAW_COUNTERS];
+    uint16_t random[ELEMENTS];
+    const int64_t here = run * ELEMENTS, from = here > first ? here : first,
+                  to = here + ELEMENTS < end ? here + ELEMENTS : end;
+    draw_words(key, (uint64_t)here / 8, DRAW_COUNTERS, draws);
+    for (int i = 0; i < ELEMENTS; i++) random[i] = (uint16_t)(draws[i / 2] >> 16 * (i & 1));
+    round_randomly(storage, to - from, x + (from - first), random + (from - here),
+                   (uint16_t *)y + (from - first));
   }
 }
 

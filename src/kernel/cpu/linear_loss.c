@@ -1,7 +1,9 @@
 /* A linear layer and cross-entropy behind it, in blocks of classes: for each block the products of all rows
  * with its weights, then what is known of a row is brought up to date; on the way back the products again,
  * their gradient, and from it the block's gradient of the weights and its share of the rows' gradient. So the
- * weights and their gradient are gone through once, and the logits are never whole. */
+ * weights and their gradient are gone through once, and the logits are never whole. Products are of f32, to
+ * which operands of 16 bits are converted; or of bf16, where oneDNN has them: then the logits' gradient is
+ * rounded to bf16 before it is multiplied, and sums stay f32. */
 #include "kernel/cpu/operator.h"
 
 /* The products over one block; a last one may have fewer classes. */
@@ -14,17 +16,17 @@ struct loss_kernel {
   int64_t block, count;     /* classes of a block; blocks */
   struct block_products whole, last;
   enum storage storage;
-  /* Where in the workspace: the logits; the rows and their gradient, the block's weights, their gradient and
-   * bias in f32, where they are stored otherwise; the state of the rows, and their labels; what the library
-   * and sums need. */
-  uint64_t logits, x, dx, w, dw, bias, dbias, state, labels, scratch;
+  bool bf16; /* so are the products */
+  /* Where in the workspace: the logits, and their gradient in bf16; the rows and their gradient, the block's
+   * weights, their gradient and bias in f32, where they are stored otherwise; the state of the rows, and
+   * their labels; what the library and sums need. */
+  uint64_t logits, dlogits, x, dx, w, dw, bias, dbias, state, labels, scratch;
 };
 
 static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
 
-/* So many classes that the logits of a block, and its weights and their gradient where these are copied to
- * f32
- * (`copied` elements a class), stay small beside what large models take, and products large enough to run at
+/* So many classes that the logits of a block, and what is copied to another type beside them (`copied`
+ * elements of f32 a class), stay small beside what large models take, and products large enough to run at
  * full speed. By shape and type alone. */
 static int64_t block_of(int64_t rows, int64_t classes, int64_t copied) {
   static const int64_t most = 4 << 20, least = 64; /* elements; classes */
@@ -33,10 +35,16 @@ static int64_t block_of(int64_t rows, int64_t classes, int64_t copied) {
 }
 
 static neap_status make_products(struct cpu *cpu, int64_t rows, int64_t width, int64_t block, bool bias,
-                                 bool back, struct block_products *p) {
-  const struct dnn_matmul logits = {.m = rows, .n = block, .k = width, .b_transposed = true, .bias = bias},
-                          weights = {.m = block, .n = width, .k = rows, .a_transposed = true};
-  struct dnn_matmul x = {.m = rows, .n = width, .k = block};
+                                 bool back, bool bf16, struct block_products *p) {
+  const struct dnn_matmul logits = {.m = rows,
+                                    .n = block,
+                                    .k = width,
+                                    .b_transposed = true,
+                                    .bias = bias,
+                                    .bf16 = bf16,
+                                    .f32_result = bf16},
+                          weights = {.m = block, .n = width, .k = rows, .a_transposed = true, .bf16 = bf16};
+  struct dnn_matmul x = {.m = rows, .n = width, .k = block, .bf16 = bf16, .f32_result = bf16};
   TRY(dnn_make_matmul(cpu->dnn, &logits, &p->logits));
   if (!back) return NEAP_OK;
   TRY(dnn_make_matmul(cpu->dnn, &weights, &p->weights));
@@ -64,18 +72,19 @@ static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct prepara
                     int64_t width, bool bias, bool back) {
   const uint64_t real = sizeof(float), of_rows = (uint64_t)(rows * width) * real,
                  of_block = (uint64_t)(k->block * width) * real;
-  const bool converts = k->storage != STORAGE_F32;
+  const bool stored = k->storage != STORAGE_F32, converts = stored && !k->bf16;
   uint64_t scratch = largest_scratchpad(&k->whole), last = largest_scratchpad(&k->last),
            sums = bias && back ? cpu->kernels->reduction_workspace(k->block, cpu->threads) : 0;
   scratch = last > scratch ? last : scratch;
   p->workspace = 0;
   k->logits = reserve(p, (uint64_t)(rows * k->block) * real);
+  k->dlogits = reserve(p, k->bf16 && back ? (uint64_t)(rows * k->block) * sizeof(uint16_t) : 0);
   k->x = reserve(p, converts ? of_rows : 0);
   k->w = reserve(p, converts ? of_block : 0);
-  k->dx = reserve(p, converts && back ? of_rows : 0);
+  k->dx = reserve(p, stored && back ? of_rows : 0);
   k->dw = reserve(p, converts && back ? of_block : 0);
   k->bias = reserve(p, converts && bias ? (uint64_t)k->block * real : 0);
-  k->dbias = reserve(p, converts && bias && back ? (uint64_t)k->block * real : 0);
+  k->dbias = reserve(p, stored && bias && back ? (uint64_t)k->block * real : 0);
   k->state = reserve(p, back ? 0 : (uint64_t)rows * sizeof(struct loss_row));
   k->labels = reserve(p, (uint64_t)rows * sizeof(int32_t));
   k->scratch = reserve(p, scratch > sums ? scratch : sums);
@@ -87,11 +96,12 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
   const int64_t rows = x->dims[0], width = x->dims[1], classes = w->dims[0];
   const bool bias = node->inputs[LOSS_BIAS] != NO_TENSOR;
   struct loss_kernel k = {.shared.kernels = cpu->kernels, .storage = storage_of(x->dtype)};
-  k.block = block_of(rows, classes, k.storage == STORAGE_F32 ? 0 : 2 * width);
+  k.bf16 = k.storage == STORAGE_BF16 && dnn_has_bf16();
+  k.block = block_of(rows, classes, k.bf16 ? rows / 2 : k.storage != STORAGE_F32 ? 2 * width : 0);
   k.count = (classes + k.block - 1) / k.block;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
-  TRY(make_products(cpu, rows, width, k.block, bias, back, &k.whole));
-  TRY(make_products(cpu, rows, width, classes - (k.count - 1) * k.block, bias, back, &k.last));
+  TRY(make_products(cpu, rows, width, k.block, bias, back, k.bf16, &k.whole));
+  TRY(make_products(cpu, rows, width, classes - (k.count - 1) * k.block, bias, back, k.bf16, &k.last));
   lay_out(cpu, &k, p, rows, width, bias, back);
   p->run = run;
   p->state = region_copy(p->region, &k, 1, sizeof k);
@@ -109,15 +119,16 @@ struct running {
   int64_t width, counted;
   const int32_t *labels; /* of the rows */
   void *const *in;
-  float *x; /* the rows as f32 */
+  void *x; /* the rows as products take them */
 };
 
 static float *at(const struct running *r, uint64_t place) { return (float *)(void *)(r->work + place); }
 
-/* Elements from `first` on as f32: where they lie, or converted to `place`. */
-static float *as_f32(const struct running *r, void *data, int64_t first, int64_t count, uint64_t place) {
+/* Elements from `first` on as products take them: where they lie, or as f32 in `place`. */
+static void *as_factor(const struct running *r, void *data, int64_t first, int64_t count, uint64_t place) {
   const enum storage storage = r->k->storage;
   if (storage == STORAGE_F32) return (float *)data + first;
+  if (r->k->bf16) return (uint16_t *)data + first;
   r->k->shared.kernels->widen(storage, count, (const uint16_t *)data + first, at(r, place));
   return at(r, place);
 }
@@ -151,14 +162,14 @@ static struct running begin(const struct kernel *kernel, void *const *in, void *
     own[n] = all[a->times > 0 ? row % count * a->times + row / count : row];
   }
   r.labels = own;
-  r.x = as_f32(&r, in[LOSS_X], 0, x->elements, r.k->x);
+  r.x = as_factor(&r, in[LOSS_X], 0, x->elements, r.k->x);
   return r;
 }
 
 struct block {
   int64_t first, count;
   const struct block_products *products;
-  float *w;
+  void *w;
 };
 
 /* The logits of block `i`. */
@@ -167,8 +178,8 @@ static neap_status block_logits(const struct running *r, int64_t i, struct block
   const bool last = i == k->count - 1;
   *b = (struct block){.first = i * k->block, .products = last ? &k->last : &k->whole};
   b->count = last ? r->l.classes - b->first : k->block;
-  b->w = as_f32(r, r->in[LOSS_WEIGHTS], b->first * r->width, b->count * r->width, k->w);
-  float *bias = r->in[LOSS_BIAS] != NULL ? as_f32(r, r->in[LOSS_BIAS], b->first, b->count, k->bias) : NULL;
+  b->w = as_factor(r, r->in[LOSS_WEIGHTS], b->first * r->width, b->count * r->width, k->w);
+  void *bias = r->in[LOSS_BIAS] != NULL ? as_factor(r, r->in[LOSS_BIAS], b->first, b->count, k->bias) : NULL;
   return dnn_run(
       b->products->logits,
       &(struct dnn_operands){
@@ -197,13 +208,19 @@ PREPARE(prepare_linear_cross_entropy) {
 static neap_status block_gradients(const struct running *r, const struct block *b, void *const *out,
                                    float *dx) {
   const struct loss_kernel *k = r->k;
-  float *dlogits = at(r, k->logits), *dw = made_at(r, out[1], b->first * r->width, k->dw);
-  void *scratch = r->work + k->scratch;
+  const int64_t first = b->first * r->width;
+  float *dlogits = at(r, k->logits), *made = made_at(r, out[1], first, k->dw);
+  void *scratch = r->work + k->scratch, *factor = dlogits, *dw = made;
+  if (k->bf16) {
+    factor = at(r, k->dlogits);
+    dw = (uint16_t *)out[1] + first;
+    k->shared.kernels->narrow(k->storage, r->l.rows * b->count, dlogits, factor);
+  }
   TRY(dnn_run(b->products->weights,
-              &(struct dnn_operands){.a = dlogits, .b = r->x, .c = dw, .scratchpad = scratch}));
-  store(r, out[1], b->first * r->width, b->count * r->width, dw);
+              &(struct dnn_operands){.a = factor, .b = r->x, .c = dw, .scratchpad = scratch}));
+  if (!k->bf16) store(r, out[1], first, b->count * r->width, made);
   TRY(dnn_run(b->first == 0 ? b->products->rows_first : b->products->rows,
-              &(struct dnn_operands){.a = dlogits, .b = b->w, .c = dx, .scratchpad = scratch}));
+              &(struct dnn_operands){.a = factor, .b = b->w, .c = dx, .scratchpad = scratch}));
   if (r->in[LOSS_BIAS] == NULL) return NEAP_OK;
   float *dbias = made_at(r, out[2], b->first, k->dbias);
   const struct activation columns = {r->l.rows, b->count, 1, 1, b->count, STORAGE_F32};

@@ -430,7 +430,8 @@ static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap
 static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) {
   bool same = a->batch_rank == b->batch_rank && a->m == b->m && a->n == b->n && a->k == b->k &&
               a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
-              a->bias == b->bias && a->addend == b->addend && a->bf16 == b->bf16;
+              a->bias == b->bias && a->addend == b->addend && a->bf16 == b->bf16 &&
+              a->f32_result == b->f32_result;
   for (int32_t i = 0; same && i < a->batch_rank; i++)
     same = a->a_batch[i] == b->a_batch[i] && a->b_batch[i] == b->b_batch[i];
   return same;
@@ -530,7 +531,7 @@ static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const 
 
 /* [batch..., rows, columns] in row-major order, or with the last two stored the other way round. */
 static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *batch, int64_t rows,
-                                     int64_t columns, bool transposed, dnnl_memory_desc_t *md) {
+                                     int64_t columns, bool transposed, bool bf16, dnnl_memory_desc_t *md) {
   int64_t dims[DNN_BATCH_LIMIT + 2], strides[DNN_BATCH_LIMIT + 2], stride = rows * columns;
   const int32_t rank = m->batch_rank;
   for (int32_t i = rank; i-- > 0; stride *= batch[i]) {
@@ -541,7 +542,7 @@ static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *
   dims[rank + 1] = columns;
   strides[rank] = transposed ? 1 : columns;
   strides[rank + 1] = transposed ? rows : 1;
-  return describe_strides(rank + 2, dims, strides, m->bf16 ? dnnl_bf16 : dnnl_f32, md);
+  return describe_strides(rank + 2, dims, strides, bf16 ? dnnl_bf16 : dnnl_f32, md);
 }
 
 bool dnn_has_bf16(void) {
@@ -562,10 +563,10 @@ neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const s
   dnnl_memory_desc_t md[4];
   int made = 0;
   for (; made < 4 && status == NEAP_OK; made += status == NEAP_OK)
-    status = made == 0   ? describe_matrices(m, m->a_batch, m->m, m->k, m->a_transposed, &md[0])
-             : made == 1 ? describe_matrices(m, m->b_batch, m->k, m->n, m->b_transposed, &md[1])
-             : made == 2 ? describe_matrices(m, batch, m->m, m->n, false, &md[2])
-                         : describe_matrices(m, ones, 1, m->n, false, &md[3]);
+    status = made == 0   ? describe_matrices(m, m->a_batch, m->m, m->k, m->a_transposed, m->bf16, &md[0])
+             : made == 1 ? describe_matrices(m, m->b_batch, m->k, m->n, m->b_transposed, m->bf16, &md[1])
+             : made == 2 ? describe_matrices(m, batch, m->m, m->n, false, m->bf16 && !m->f32_result, &md[2])
+                         : describe_matrices(m, ones, 1, m->n, false, m->bf16, &md[3]);
   dnnl_primitive_desc_t pd = NULL;
   if (status == NEAP_OK) status = build_matmul(dnn, p, md, &pd);
   if (pd != NULL) dnnl_primitive_desc_destroy(pd);

@@ -54,8 +54,9 @@ struct dnn_matmul {
   int64_t a_batch[DNN_BATCH_LIMIT], b_batch[DNN_BATCH_LIMIT];
   int64_t m, n, k;
   bool a_transposed, b_transposed, bias;
-  bool addend; /* the product is added to what c holds */
-  bool bf16;   /* so are all operands, where dnn_has_bf16; sums are f32 */
+  bool addend;     /* the product is added to what c holds */
+  bool bf16;       /* so are all operands, where dnn_has_bf16; sums are f32 */
+  bool f32_result; /* then c is f32 all the same */
 };
 /* Whether the processor multiplies bf16 itself, and the library knows how. */
 bool dnn_has_bf16(void);

@@ -60,7 +60,8 @@ neap_session_options source_session(const struct source *source) {
       .micro_batches = source->micro_batch > 0 ? (int32_t)(source->batch / source->micro_batch) : 1,
       .precision = precision_dtype(source->precision),
       .sparse_density = source->sparse,
-      .sparse_layers = source->sparse_layers};
+      .sparse_layers = source->sparse_layers,
+      .byte_input = {.name = "image"}}; /* as training keeps images */
 }
 
 neap_model_options source_shape(const struct source *source) {

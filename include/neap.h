@@ -223,6 +223,16 @@ typedef enum neap_sparse_positions {
   NEAP_SPARSE_INDICES
 } neap_sparse_positions;
 
+/* An input of images, f32 [N, C, H, W] with at most NEAP_BYTE_CHANNELS channels, that a session keeps as
+ * bytes, in a quarter of the memory: neap_session_input(NAME) is u8 of that shape then, and "NAME.window" i32
+ * [N, 4] has the first row that has pixels, the row behind the last, and the same of columns. A pixel is
+ * (byte - mean) / deviation of its channel, in f32; outside of the window all is 0. */
+enum { NEAP_BYTE_CHANNELS = 4 };
+typedef struct neap_byte_input {
+  const char *name; /* borrowed until the session is made; NULL, or no such input of the graph: none */
+  float mean[NEAP_BYTE_CHANNELS], deviation[NEAP_BYTE_CHANNELS]; /* deviation 0: 1 */
+} neap_byte_input;
+
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
@@ -267,6 +277,7 @@ typedef struct neap_session_options {
   const char *sparse_layers; /* borrowed until the session is made */
   neap_sparse_positions sparse_positions;
   bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
+  neap_byte_input byte_input;
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -54,6 +54,11 @@ struct resize_attributes {
   bool align_corners;
 };
 
+struct pixels_attributes {
+  float mean[4], deviation[4]; /* of the channels */
+  int32_t dtype;               /* of the output */
+};
+
 struct sequence_conv_attributes {
   int64_t padding; /* rows of zeros before the sequence */
 };
@@ -130,6 +135,7 @@ union attributes {
   struct part_attributes part;
   struct crop_attributes crop;
   struct resize_attributes resize;
+  struct pixels_attributes pixels;
   struct sequence_conv_attributes sequence_conv;
   struct dropout_attributes dropout;
   struct attention_attributes attention;

@@ -17,6 +17,7 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   const char *state_of; /* of a state: the parameter whose optimizer has it; NULL: running statistics */
+  bool image;           /* made of an input's bytes: it lies in memory as an input does */
   bool carried;         /* a state that a prediction leaves for the next: no file needs to have it */
   bool sum;             /* a state that holds something within a step alone: what micro-batches add up to */
   int32_t rank;

@@ -47,6 +47,8 @@ OP(CROP, crop)                       /* x -> y */
 OP(CROP_BACKWARD, crop_backward)     /* dy, [addend] -> dx */
 OP(RESIZE, resize)                   /* x -> y */
 OP(RESIZE_BACKWARD, resize_backward) /* dy -> dx */
+/* pixels.c */
+OP(PIXELS, pixels) /* bytes, windows -> y: normalised by channel; made by a rewrite */
 /* elementwise.c */
 #define UNARY(NAME, id, ...)  OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x -> y; x or y, dy -> dx */
 #define BINARY(NAME, id, ...) OP(NAME, id)                                    /* x, y -> z */

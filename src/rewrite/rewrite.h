@@ -53,6 +53,11 @@ neap_status rewrite_sparse(const struct neap_graph *graph, double density, const
 #define SPARSE_POOL       "sparse.values"
 #define SPARSE_INDEX_POOL "sparse.indices"
 
+/* The input of f32 images that is named becomes one of bytes, with windows beside it; a node (op/pixels.c)
+ * makes the numbers of them, in the type that they are cast to where they are. On a forward graph. */
+neap_status rewrite_bytes(const struct neap_graph *graph, const neap_byte_input *input,
+                          struct neap_graph **out);
+
 /* Of so many elements those that are kept: at least one. */
 int64_t sparse_count(int64_t elements, double density);
 

@@ -38,6 +38,7 @@ static neap_status fill_from(struct training *t, const struct data_split *split,
                                    .map_height = t->map[0],
                                    .map_width = t->map[1],
                                    .length = t->buckets[bucket].length,
+                                   .windows = t->windows,
                                    .source = t->source};
   return data_fill(&t->data, split, &batch, inputs, t->labels);
 }

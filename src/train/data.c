@@ -87,6 +87,42 @@ static void fill_image(const struct data_set *set, const uint8_t *pixels, struct
     }
 }
 
+/* The same as bytes; `window`: the rows and columns of them that are of the image. */
+static void fill_bytes(const struct data_set *set, const uint8_t *pixels, struct placement at, uint8_t *image,
+                       int32_t window[4]) {
+  const int64_t height = set->image[1], width = set->image[2];
+  const int64_t top = at.down < 0 ? -at.down : 0, bottom = at.down > 0 ? height - at.down : height;
+  const int64_t begin = at.right < 0 ? -at.right : 0, end = at.right > 0 ? width - at.right : width;
+  const int64_t left = at.mirror ? width - end : begin, right = at.mirror ? width - begin : end;
+  memset(image, 0, data_image_bytes(set));
+  for (int64_t c = 0; c < set->image[0]; c++)
+    for (int64_t y = top; y < bottom; y++) {
+      const uint8_t *row = pixels + (c * height + y + at.down) * width;
+      uint8_t *out = image + (c * height + y) * width;
+      for (int64_t x = left; x < right; x++) out[x] = row[(at.mirror ? width - 1 - x : x) + at.right];
+    }
+  window[0] = (int32_t)top, window[1] = (int32_t)bottom;
+  window[2] = (int32_t)left, window[3] = (int32_t)right;
+}
+
+/* Image `i` of a batch: what its pixels become; NULL: there is no image, all is 0. */
+static void fill_one(const struct data_set *set, const struct data_batch *batch, int64_t i,
+                     const uint8_t *pixels, struct placement at, void *images) {
+  const size_t elements = data_image_bytes(set);
+  uint8_t *bytes = (uint8_t *)images + (size_t)i * elements;
+  float *image = (float *)images + (size_t)i * elements;
+  if (batch->windows != NULL && pixels != NULL) {
+    fill_bytes(set, pixels, at, bytes, batch->windows + 4 * i);
+  } else if (batch->windows != NULL) {
+    memset(bytes, 0, elements);
+    memset(batch->windows + 4 * i, 0, 4 * sizeof *batch->windows);
+  } else if (pixels != NULL) {
+    fill_image(set, pixels, at, image);
+  } else {
+    memset(image, 0, elements * sizeof *image);
+  }
+}
+
 /* Labels of the pixels in the middle, moved and mirrored as fill_image does. */
 static void fill_map(const struct data_set *set, const struct data_batch *batch, int64_t number, int label,
                      struct placement at, int32_t *labels) {
@@ -120,13 +156,12 @@ static struct placement place(const struct data_set *set, const struct data_batc
 
 /* Fills image `i` of the batch through a buffer for its pixels. Gives what read_pixels does. */
 static int fill_record(const struct data_set *set, const struct data_split *split,
-                       const struct data_batch *batch, int64_t i, uint8_t *buffer, float *images,
+                       const struct data_batch *batch, int64_t i, uint8_t *buffer, void *images,
                        int32_t *labels) {
-  const int64_t elements = (int64_t)data_image_bytes(set), map = batch->map_height * batch->map_width,
-                each = map > 0 ? map : 1;
+  const int64_t map = batch->map_height * batch->map_width, each = map > 0 ? map : 1;
   int64_t record = batch->records[i];
   if (record < 0) {
-    if (images != NULL) memset(images + i * elements, 0, (size_t)elements * sizeof *images);
+    if (images != NULL) fill_one(set, batch, i, NULL, (struct placement){0}, images);
     for (int64_t k = 0; k < each; k++) labels[i * each + k] = -1;
     return 0;
   }
@@ -139,8 +174,19 @@ static int fill_record(const struct data_set *set, const struct data_split *spli
     labels[i] = data_label(part, record);
   if (images == NULL) return 0;
   const int error = read_pixels(set, part, record, number, buffer);
-  if (error == 0) fill_image(set, buffer, at, images + i * elements);
+  if (error == 0) fill_one(set, batch, i, buffer, at, images);
   return error;
+}
+
+neap_byte_input data_byte_input(const struct data_set *set) {
+  neap_byte_input input = {0};
+  if (set->fill != NULL) return input;
+  input.name = data_input_name(set);
+  for (int64_t c = 0; c < set->image[0]; c++) {
+    input.mean[c] = (float)set->mean[c];
+    input.deviation[c] = (float)set->deviation[c];
+  }
+  return input;
 }
 
 neap_status data_fill(const struct data_set *set, const struct data_split *split,

@@ -100,6 +100,8 @@ static inline const char *data_input_name(const struct data_set *set) {
   return set->kind == MODEL_IMAGES ? "image" : set->kind == MODEL_VECTORS ? "sequence" : "tokens";
 }
 
+#define DATA_WINDOWS "image.window" /* the session's input of windows, where images are bytes */
+
 static inline size_t data_image_bytes(const struct data_set *set) {
   return (size_t)(set->image[0] * set->image[1] * set->image[2]);
 }
@@ -125,8 +127,13 @@ struct data_batch {
   int threads;                   /* the result does not depend on it */
   int64_t map_height, map_width; /* of label maps; 0: a label an image */
   int64_t length;                /* of pairs: of the bucket that all records are of */
-  int32_t *source;               /* of pairs: [count, length], -1 behind its end; NULL where inputs are */
+  int32_t *windows; /* [count, 4], of images that are to be bytes (neap_byte_input); NULL: f32, normalised */
+  int32_t *source;  /* of pairs: [count, length], -1 behind its end; NULL where inputs are */
 };
+
+/* How a session normalises the images of the set where it keeps them as bytes; without a name where the set
+ * has none. The numbers are those that data_fill gives. */
+neap_byte_input data_byte_input(const struct data_set *set);
 
 /* Fills images [count, C, H, W] (NULL: none), normalised, and labels [count]; or label maps [count,
  * map_height, map_width], those of the pixels in the middle of the image, moved and mirrored as they are. A

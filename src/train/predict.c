@@ -39,6 +39,7 @@ static neap_status open_all(struct prediction *p) {
   p->batch = neap_graph_batch(p->graph);
   neap_session_options session = o->session;
   session.predict = true;
+  session.byte_input = data_byte_input(&p->data);
   session.threads = team_size(o->session.threads);
   TRY(neap_session_create(p->graph, &session, &p->result->smallest_budget, &p->session));
   TRY(neap_session_load(p->session, o->weights));
@@ -84,8 +85,10 @@ static int64_t count_right(const struct prediction *p, int64_t count) {
 
 static neap_status predict_batch(struct prediction *p, int64_t first, int64_t count) {
   for (int64_t i = 0; i < p->batch; i++) p->records[i] = i < count ? (int32_t)(first + i) : -1;
-  const struct data_batch batch = {
-      .count = p->batch, .records = p->records, .threads = team_size(p->options->session.threads)};
+  const struct data_batch batch = {.count = p->batch,
+                                   .records = p->records,
+                                   .threads = team_size(p->options->session.threads),
+                                   .windows = neap_session_input(p->session, DATA_WINDOWS)};
   TRY(data_fill(&p->data, p->split, &batch, neap_session_input(p->session, data_input_name(&p->data)),
                 p->labels));
   TRY(neap_session_predict(p->session));

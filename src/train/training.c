@@ -118,6 +118,7 @@ static void settle_buckets(struct training *t) {
 
 neap_status training_build(struct training *t) {
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
+  t->own.session.byte_input = data_byte_input(&t->data);
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   t->own.session.budget = budget_of(t);
@@ -301,6 +302,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
   TRY(add_graphs(t));
   t->source = neap_session_input(t->session, "source");
+  t->windows = neap_session_input(t->session, DATA_WINDOWS);
   t->inputs = neap_session_input(t->session, data_input_name(&t->data));
   t->labels = neap_session_input(t->session, "label");
   RETURN_IF(t->inputs == NULL || t->labels == NULL, NEAP_INTERNAL,

@@ -44,7 +44,8 @@ struct training {
   int32_t *batches;   /* [epoch_steps] of the epoch that runs, in their order; NULL: there is one bucket */
   int64_t map[2];     /* height and width of label maps; 0: a label an image */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
-  void *inputs;       /* the session's: images or sequences */
+  void *inputs;       /* the session's: images, as bytes, or sequences */
+  int32_t *windows;   /* the session's, of images; NULL: sequences */
   int32_t *labels;
   int64_t labels_each;          /* of an image or sequence */
   int32_t *order;               /* [train.count], of the epoch that runs */

@@ -117,6 +117,10 @@ class ParameterGroup(ctypes.Structure):
     _fields_ = [("pattern", c_char_p), ("rate", c_float), ("weight_decay", c_float)]
 
 
+class ByteInput(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("mean", c_float * 4), ("deviation", c_float * 4)]
+
+
 class SessionOptions(ctypes.Structure):
     _fields_ = [
         ("budget", c_uint64),
@@ -156,6 +160,7 @@ class SessionOptions(ctypes.Structure):
         ("sparse_layers", c_char_p),
         ("sparse_positions", c_int),
         ("save_sparse", c_bool),
+        ("byte_input", ByteInput),
     ]
 
 

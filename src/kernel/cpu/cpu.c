@@ -22,7 +22,7 @@ struct activation activation_of(const struct tensor *tensor, struct memory_forma
 /* An image that begins a network, for which blocks would be nearly empty. So they are for two classes of
  * pixels, but oneDNN's convolutions have blocks on both sides or on none. */
 static bool is_image(const struct tensor *tensor) {
-  return tensor->role == NEAP_ROLE_INPUT && tensor->dims[1] <= 4;
+  return (tensor->role == NEAP_ROLE_INPUT || tensor->image) && tensor->dims[1] <= 4;
 }
 
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor) {
@@ -213,6 +213,7 @@ static const bool takes_storage[OP_COUNT] = {
 #define BINARY(NAME, id, ...) [OP_##NAME] = true,
 #include "op/elementwise_list.h"
     [OP_CAST] = true,
+    [OP_PIXELS] = true,
     [OP_REORDER] = true,
     [OP_GATHER] = true,
     [OP_GATHER_BACKWARD] = true,

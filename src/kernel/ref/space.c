@@ -1,4 +1,4 @@
-/* Operators that move pixels: crop, resize, adaptive pooling. */
+/* Operators of pixels: crop, resize, adaptive pooling; images of bytes. */
 #include <math.h>
 #include <string.h>
 
@@ -119,5 +119,24 @@ RUN(run_adaptive_average_pool_backward) {
   clear(kernel_output(kernel, 0), dx);
   FOR_REGIONS(sx, sy)
   dx[region_pixel(sx, sy, n, c, i, j, r, s)] += region_share(sx, sy, i, j) * dy[at(sy, n, c, i, j)];
+  return NEAP_OK;
+}
+
+/* ---- Bytes ---- */
+
+/* In f32, as bytes are normalised everywhere; then as the output's type, which was widened, holds it. */
+RUN(run_pixels) {
+  UNUSED;
+  const struct pixels_attributes *a = &ATTRIBUTES->pixels;
+  const struct shape s = shape_of(kernel_output(kernel, 0));
+  FOR(n, s.n) FOR(c, s.c) FOR(i, s.h) FOR(j, s.w) {
+    const int32_t *window = (const int32_t *)in[1] + 4 * n;
+    const bool inside = i >= window[0] && i < window[1] && j >= window[2] && j < window[3];
+    const float byte = (float)((const uint8_t *)in[0])[at(s, n, c, i, j)];
+    double stored; /* room for any type */
+    dtype_set_real((neap_dtype)a->dtype, &stored, 0,
+                   inside ? (double)((byte - a->mean[c]) / a->deviation[c]) : 0);
+    ((double *)out[0])[at(s, n, c, i, j)] = dtype_real((neap_dtype)a->dtype, &stored, 0);
+  }
   return NEAP_OK;
 }

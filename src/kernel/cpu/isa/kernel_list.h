@@ -61,6 +61,12 @@ KERNEL(void, bias_backward, (struct activation a, const float *dy, float *dbias,
 /* y += bias by channel, in place. */
 KERNEL(void, bias_add, (struct activation a, const float *bias, float *y))
 
+/* y = (x - mean) / deviation by channel of row-major images, in f32 and to the nearest of the storage of `a`;
+ * 0 outside of an image's window: windows [images, 4], rows and columns from the first to behind the last. */
+KERNEL(void, pixels,
+       (struct activation a, const uint8_t *x, const int32_t *windows, const float *mean,
+        const float *deviation, void *y))
+
 /* Max pooling; index: which element of its window won (row-major in the window, the first of equals; NaN
  * wins), one byte an element, in y's layout. Windows of at most 254 elements. With ReLU: where no element
  * is above 0, NaN is not, y is 0 and the index 255, which gives its gradient to none. */

@@ -51,6 +51,71 @@ static void run_relu_mask_backward(const struct cpu_kernels *k, struct buffers *
   k->relu_mask_backward(size, b->bytes, b->x, b->y);
 }
 
+/* A third of the elements of a tensor, in both forms of positions; and which they are. */
+struct sparse {
+  int64_t count, values, elements[ELEMENTS / 8];
+  uint8_t bits[ELEMENTS / 64];
+  int32_t ends[1];
+  uint16_t indices[ELEMENTS / 8];
+};
+
+static void make_sparse(struct sparse *s, int64_t size) {
+  *s = (struct sparse){.count = size * 37 + 5};
+  for (int64_t i = 0; i < s->count; i++) {
+    if (i * 7919 % 13 > 3) continue;
+    s->bits[i / 8] |= (uint8_t)(1 << i % 8);
+    s->indices[s->values] = (uint16_t)i;
+    s->elements[s->values++] = i;
+  }
+  s->ends[0] = (int32_t)s->values;
+}
+
+/* Both forms give the same, too. */
+static void run_sparse(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  static struct sparse s;
+  make_sparse(&s, size);
+  const struct positions forms[] = {{.bits = s.bits}, {.ends = s.ends, .indices = s.indices}};
+  const struct random_key key = {3, 5};
+  for (int form = 0; form < 2; form++) {
+    float *y = b->y + form * (ELEMENTS / 2), *sums = y + ELEMENTS / 8;
+    uint16_t *half = (void *)(y + ELEMENTS / 4);
+    int64_t elements[ELEMENTS / 8];
+    k->densify(STORAGE_F32, s.count, forms[form], b->x, y);
+    memset(sums, 0, ELEMENTS / 8 * sizeof *sums);
+    k->accumulate_sparse(STORAGE_F32, STORAGE_F32, s.count, forms[form], b->x, 0.5f, sums, key);
+    memset(half, 0, ELEMENTS / 8 * sizeof *half);
+    k->accumulate_sparse(STORAGE_BF16, STORAGE_F32, s.count, forms[form], b->x, 1, half, key);
+    k->sparse_elements(s.count, forms[form], 3, s.values, elements);
+    assert_memory_equal(elements, s.elements + 3, (size_t)(s.values - 3) * sizeof *elements);
+    assert_int_equal(elements[s.values - 1], s.count); /* there are no such values */
+  }
+  assert_memory_equal(b->y, b->y + ELEMENTS / 2, ELEMENTS / 8 * 5 / 2 * sizeof *b->y);
+}
+
+/* Of some elements as of all. */
+static void run_narrow_randomly_at(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  enum { ALL = ELEMENTS / 8 };
+  static struct sparse s;
+  static uint16_t all[ALL], some[ALL];
+  static float values[ALL];
+  make_sparse(&s, size);
+  k->narrow_randomly(STORAGE_F16, s.count, b->x, all, (struct random_key){7, 9}, 0);
+  for (int64_t i = 0; i < s.values; i++) values[i] = b->x[s.elements[i]];
+  k->narrow_randomly_at(STORAGE_F16, s.values, values, some, (struct random_key){7, 9}, s.elements);
+  for (int64_t i = 0; i < s.values; i++) assert_int_equal(some[i], all[s.elements[i]]);
+  memcpy(b->bytes, some, (size_t)s.values * sizeof *some);
+}
+
+static void run_pixels(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  static const float mean[] = {100, 3.5f, 255}, deviation[] = {50, 1, 77};
+  static const int32_t windows[] = {0, 5, 0, 1000, 1, 4, 2, 9, 3, 3, 0, 5};
+  static uint8_t x[ELEMENTS];
+  for (int i = 0; i < ELEMENTS; i++) x[i] = (uint8_t)(i * 37 + i / 8);
+  for (int storage = 0; storage < 3; storage++)
+    k->pixels((struct activation){3, 3, 5, size, 1, (enum storage)storage}, x, windows, mean, deviation,
+              b->y + storage * (ELEMENTS / 4));
+}
+
 /* `size` lanes in these. */
 static struct activation shape(int64_t size, int64_t height, int64_t width) {
   return (struct activation){2, size, height, width, size, STORAGE_F32};
@@ -277,6 +342,9 @@ static const struct {
     {"rotary", run_rotary},
     {"positions", run_positions},
     {"sequence_mask", run_sequence_mask},
+    {"sparse", run_sparse},
+    {"narrow_randomly_at", run_narrow_randomly_at},
+    {"pixels", run_pixels},
 };
 
 static bool near(float a, float b) {

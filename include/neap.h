@@ -229,7 +229,7 @@ typedef enum neap_sparse_positions {
  * (byte - mean) / deviation of its channel, in f32; outside of the window all is 0. */
 enum { NEAP_BYTE_CHANNELS = 4 };
 typedef struct neap_byte_input {
-  const char *name; /* borrowed until the session is made; NULL, or no such input of the graph: none */
+  const char *name; /* borrowed until neap_session_free; NULL, or no such input of the graph: none */
   float mean[NEAP_BYTE_CHANNELS], deviation[NEAP_BYTE_CHANNELS]; /* deviation 0: 1 */
 } neap_byte_input;
 

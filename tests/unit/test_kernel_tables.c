@@ -42,6 +42,8 @@ static struct buffers *make(void) {
 
 typedef void run_kernel(const struct cpu_kernels *k, struct buffers *b, int64_t size);
 
+static struct stored f32(float *data) { return (struct stored){STORAGE_F32, data}; }
+
 static void run_relu_mask(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->relu_mask(size, b->x, b->y, b->bytes);
 }
@@ -162,14 +164,15 @@ static void run_loss_backward(const struct cpu_kernels *k, struct buffers *b, in
 #define UNARY(NAME, id, ...)                                                                                 \
   static void run_##id(const struct cpu_kernels *k, struct buffers *b, int64_t size) {                       \
     for (int i = 0; i < ELEMENTS; i++) b->x[i] = fabsf(b->x[i]) * 4 + 0.25f;                                 \
-    k->id(size * 9, (struct scalars){0.5f, 1.5f}, b->x, b->y);                                               \
+    k->id(size * 9, (struct scalars){0.5f, 1.5f}, f32(b->x), f32(b->y));                                     \
     for (int i = 0; i < ELEMENTS; i++) b->x[i] = b->x[i] * 2 - 4;                                            \
     if (OP_##NAME != OP_LOG && OP_##NAME != OP_SQRT && OP_##NAME != OP_POWER)                                \
-      k->id(size * 9, (struct scalars){0.5f, 1.5f}, b->x, b->y + 2000);                                      \
+      k->id(size * 9, (struct scalars){0.5f, 1.5f}, f32(b->x), f32(b->y + 2000));                            \
   }                                                                                                          \
   static void run_##id##_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {            \
     for (int i = 0; i < ELEMENTS; i++) b->x[i] = fabsf(b->x[i]) * 4 + 0.25f;                                 \
-    k->id##_backward(size * 9, (struct scalars){0.5f, 1.5f}, b->x, b->x + ELEMENTS / 2, b->y);               \
+    k->id##_backward(size * 9, (struct scalars){0.5f, 1.5f}, f32(b->x), f32(b->x + ELEMENTS / 2),            \
+                     f32(b->y));                                                                             \
   }
 #include "op/elementwise_list.h"
 
@@ -193,7 +196,8 @@ static void run_softmax(const struct cpu_kernels *k, struct buffers *b, int64_t 
 }
 
 static void run_row_norm(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  const struct row_norm layer = {6, size, 1, 1, 1e-5f, true}, group = {6, 3 * size, 2, size, 1e-5f, true};
+  const struct row_norm layer = {6, size, 1, 1, 1e-5f, true, STORAGE_F32},
+                        group = {6, 3 * size, 2, size, 1e-5f, true, STORAGE_F32};
   k->row_norm(layer, b->x, b->x + 3000, b->x + 4000, b->y, b->y + 2000, b->y + 2100);
   k->row_norm(group, b->x, b->x + 3000, b->x + 4000, b->y + 3000, b->y + 6000, b->y + 6100);
 }
@@ -461,6 +465,7 @@ static void test_narrow_randomly(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_speed_kernels),
-                                     cmocka_unit_test(test_attention_of_16_bits)};
+                                     cmocka_unit_test(test_attention_of_16_bits),
+                                     cmocka_unit_test(test_narrow_randomly)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,6 +222,9 @@ static const bool takes_storage[OP_COUNT] = {
     [OP_BATCH_NORM_STATISTICS] = true,
     [OP_BATCH_NORM] = true,
     [OP_BATCH_NORM_BACKWARD] = true,
+    [OP_BIAS_BACKWARD] = true,
+    [OP_ROW_NORM] = true,
+    [OP_ROW_NORM_BACKWARD] = true,
     [OP_DENSIFY] = true,
     [OP_ACCUMULATE_SPARSE] = true,
     [OP_LINEAR_CROSS_ENTROPY] = true,
@@ -261,6 +264,20 @@ static bool is_bf16_product(const struct neap_graph *graph, const struct node *n
   return all && dnn_has_bf16();
 }
 
+/* Rows that a norm does not take in 16 bits: too long ones, and where x, y and their gradients differ in type
+ * or gamma and beta are not f32. */
+static bool rows_need_split(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *x = node_input(graph, node, 0);
+  if (node->op != OP_ROW_NORM && node->op != OP_ROW_NORM_BACKWARD) return false;
+  bool differ = node->attributes.row_norm.length > HALF_ROW_LIMIT;
+  for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
+    const bool rows = i == 0 || i == node->input_count || (i == 1 && node->op == OP_ROW_NORM_BACKWARD);
+    const struct tensor *t = operand(graph, node, i);
+    differ = differ || (t != NULL && t->dtype != (rows ? x->dtype : NEAP_F32));
+  }
+  return differ;
+}
+
 /* Whether an operand is of 16 bits and the kernel does not take it so. NEAP_UNSUPPORTED: a type that no
  * kernel knows. */
 static neap_status needs_split(const struct neap_graph *graph, const struct node *node,
@@ -275,7 +292,7 @@ static neap_status needs_split(const struct neap_graph *graph, const struct node
     if (t == NULL || !dtype_rows[t->dtype].real || t->dtype == NEAP_F32) continue;
     RETURN_IF(t->dtype != NEAP_BF16 && t->dtype != NEAP_F16, NEAP_UNSUPPORTED,
               "the cpu backend has no kernel for '%s' in %s", t->name, dtype_rows[t->dtype].name);
-    *needs = *needs || !takes_storage[node->op] || broadcast || packed;
+    *needs = *needs || !takes_storage[node->op] || broadcast || packed || rows_need_split(graph, node);
   }
   return NEAP_OK;
 }

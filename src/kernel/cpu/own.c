@@ -77,13 +77,10 @@ PREPARE(prepare_running_statistics) {
 
 /* ---- Elementwise ---- */
 
-#define CHUNK_OF_X(id)       k->id##_backward(count, scalars_of(node), in[0], in[1], out)
-#define CHUNK_OF_Y(id)       CHUNK_OF_X(id)
-#define CHUNK_OF_NOTHING(id) k->id##_backward(count, scalars_of(node), NULL, in[0], out)
-#define KERNEL_OF_X(id)      K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), in[0], in[1], out[0])
-#define KERNEL_OF_Y(id)      KERNEL_OF_X(id)
-#define KERNEL_OF_NOTHING(id)                                                                                \
-  K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), NULL, in[0], out[0])
+/* What the gradient of one tensor's operator is given: what it keeps, if anything, and dy. */
+#define GIVEN_X       stored_input(kernel, in, 0), stored_input(kernel, in, 1)
+#define GIVEN_Y       GIVEN_X
+#define GIVEN_NOTHING (struct stored){STORAGE_F32, NULL}, stored_input(kernel, in, 0)
 
 static struct scalars scalars_of(const struct node *node) {
   return (struct scalars){node->attributes.scalar.a, node->attributes.scalar.b};
@@ -97,41 +94,33 @@ static void need_zeros_kept(const struct neap_graph *graph, const struct node *n
   if (padded && of_zero != 0) p->inputs[0] = (struct memory_format){.lanes = x->dims[1]};
 }
 
-static const float zero = 0;
-
-#define CHUNK(name)                                                                                          \
-  static void name(const struct cpu_kernels *k, const struct node *node, int64_t count,                      \
-                   const float *const *in, float *out)
+static const float zero;
+static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
 
 #define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
-  CHUNK(chunk_##id) { k->id(count, scalars_of(node), in[0], out); }                                          \
-  CHUNK(chunk_##id##_backward) { CHUNK_OF_##KEEPS(id); }                                                     \
   RUN(run_##id) {                                                                                            \
     (void)workspace, (void)context;                                                                          \
-    if (is_f32(kernel))                                                                                      \
-      K->id(stored(A), scalars_of(kernel_node(kernel)), in[0], out[0]);                                      \
-    else                                                                                                     \
-      run_typed(kernel, in, out, stored(A), chunk_##id);                                                     \
+    K->id(stored(A), scalars_of(kernel_node(kernel)), stored_input(kernel, in, 0),                           \
+          stored_output(kernel, out));                                                                       \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id) {                                                                                    \
-    float of_zero;                                                                                           \
-    ((const struct cpu *)state)->kernels->id(1, scalars_of(node), &zero, &of_zero);                          \
-    need_zeros_kept(graph, node, p, of_zero);                                                                \
+    float made;                                                                                              \
+    const struct stored to = {STORAGE_F32, &made};                                                           \
+    ((const struct cpu *)state)->kernels->id(1, scalars_of(node), of_zeros, to);                             \
+    need_zeros_kept(graph, node, p, made);                                                                   \
     return prepare_alike(state, graph, node, p, run_##id, 1, false);                                         \
   }                                                                                                          \
   RUN(run_##id##_backward) {                                                                                 \
     (void)workspace, (void)context;                                                                          \
-    if (is_f32(kernel))                                                                                      \
-      KERNEL_OF_##KEEPS(id);                                                                                 \
-    else                                                                                                     \
-      run_typed(kernel, in, out, stored(A), chunk_##id##_backward);                                          \
+    K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), GIVEN_##KEEPS, stored_output(kernel, out)); \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id##_backward) {                                                                         \
-    float of_zero;                                                                                           \
-    ((const struct cpu *)state)->kernels->id##_backward(1, scalars_of(node), &zero, &zero, &of_zero);        \
-    need_zeros_kept(graph, node, p, of_zero);                                                                \
+    float made;                                                                                              \
+    const struct stored to = {STORAGE_F32, &made};                                                           \
+    ((const struct cpu *)state)->kernels->id##_backward(1, scalars_of(node), of_zeros, of_zeros, to);        \
+    need_zeros_kept(graph, node, p, made);                                                                   \
     return prepare_alike(state, graph, node, p, run_##id##_backward, 3, false);                              \
   }
 #include "op/elementwise_list.h"
@@ -156,13 +145,9 @@ PREPARE(prepare_relu_mask_backward) {
   return prepare_alike(state, graph, node, p, run_relu_mask_backward, 3, false);
 }
 
-CHUNK(chunk_cast) {
-  (void)k, (void)node;
-  memcpy(out, in[0], (size_t)count * sizeof *out);
-}
 RUN(run_cast) {
   (void)workspace, (void)context;
-  run_typed(kernel, in, out, stored(A), chunk_cast);
+  K->convert(stored(A), stored_input(kernel, in, 0), stored_output(kernel, out));
   return NEAP_OK;
 }
 PREPARE(prepare_cast) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }
@@ -176,12 +161,27 @@ RUN(run_dropout) {
 }
 PREPARE(prepare_dropout) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }
 
+/* In the workspace behind the sums, where the result is not f32. */
+static uint64_t bias_place(const struct cpu *cpu, struct activation a) {
+  return (reduction_workspace(cpu, a) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+}
+
 RUN(run_bias_backward) {
   (void)context;
-  K->bias_backward(A, in[0], out[0], workspace);
+  const enum storage storage = storage_of(kernel_output(kernel, 0)->dtype);
+  float *sums =
+      storage == STORAGE_F32 ? out[0] : (void *)((unsigned char *)workspace + cpu_kernel(kernel)->count);
+  K->bias_backward(A, in[0], sums, workspace);
+  if (storage != STORAGE_F32) K->narrow(storage, A.channels, sums, out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_bias_backward) { return prepare_alike(state, graph, node, p, run_bias_backward, 0, true); }
+PREPARE(prepare_bias_backward) {
+  const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);
+  const bool f32 = graph->tensors.data[node->outputs[0]].dtype == NEAP_F32;
+  const uint64_t place = bias_place(state, a);
+  p->workspace = f32 ? reduction_workspace(state, a) : place + (uint64_t)a.channels * sizeof(float);
+  return cpu_finish(state, p, run_bias_backward, (struct cpu_kernel){.a = a, .count = place});
+}
 
 /* ---- Pooling ---- */
 

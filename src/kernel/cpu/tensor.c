@@ -74,17 +74,10 @@ static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *grap
 }
 
 #define BINARY(NAME, id, text, about, value)                                                                 \
-  static void chunk_##id(const struct cpu_kernels *k, const struct node *node, int64_t count,                \
-                         const float *const *in, float *out) {                                               \
-    (void)node;                                                                                              \
-    k->id(count, in[0], in[1], out);                                                                         \
-  }                                                                                                          \
   RUN(run_##id) {                                                                                            \
     UNUSED;                                                                                                  \
-    if (is_f32(kernel))                                                                                      \
-      K->id((int64_t)cpu_kernel(kernel)->count, in[0], in[1], out[0]);                                       \
-    else                                                                                                     \
-      run_typed(kernel, in, out, (int64_t)cpu_kernel(kernel)->count, chunk_##id);                            \
+    K->id##_stored((int64_t)cpu_kernel(kernel)->count, stored_input(kernel, in, 0),                          \
+                   stored_input(kernel, in, 1), stored_output(kernel, out));                                 \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   RUN(run_##id##_broadcast) {                                                                                \
@@ -291,7 +284,13 @@ PREPARE(prepare_softmax_backward) {
 
 static struct row_norm row_norm_of(const struct tensor *x, const struct node *node) {
   const struct row_norm_attributes *a = &node->attributes.row_norm;
-  return (struct row_norm){x->elements / a->length, a->length, a->groups, a->inner, a->epsilon, a->centred};
+  return (struct row_norm){.rows = x->elements / a->length,
+                           .length = a->length,
+                           .groups = a->groups,
+                           .inner = a->inner,
+                           .epsilon = a->epsilon,
+                           .centred = a->centred,
+                           .storage = storage_of(x->dtype)};
 }
 
 RUN(run_row_norm) {

@@ -1,22 +1,17 @@
-/* Elementwise work on any type of real numbers: some elements at a time through floats, which stay in the
- * cache. */
+/* Operands in their types, as kernels that take any storage see them. */
 #ifndef NEAP_KERNEL_CPU_TYPED_H
 #define NEAP_KERNEL_CPU_TYPED_H
 
 #include "kernel/cpu/cpu.h"
 
-enum { TYPED_INPUTS = 2 };
+/* Input `i`; without data where the node does not have so many. */
+static inline struct stored stored_input(const struct kernel *kernel, void *const *in, int32_t i) {
+  if (i >= kernel_node(kernel)->input_count) return (struct stored){STORAGE_F32, NULL};
+  return (struct stored){storage_of(kernel_input(kernel, i)->dtype), in[i]};
+}
 
-/* `count` elements of the inputs, as floats, to as many of the output. */
-typedef void typed_chunk(const struct cpu_kernels *kernels, const struct node *node, int64_t count,
-                         const float *const *in, float *out);
-
-/* Runs `chunk` over `count` elements of the kernel's inputs (at most TYPED_INPUTS) in their types; the output
- * may lie in an input of its size. */
-void run_typed(const struct kernel *kernel, void *const *in, void *const *out, int64_t count,
-               typed_chunk *chunk);
-
-/* Whether all inputs and the output are f32. */
-bool is_f32(const struct kernel *kernel);
+static inline struct stored stored_output(const struct kernel *kernel, void *const *out) {
+  return (struct stored){storage_of(kernel_output(kernel, 0)->dtype), out[0]};
+}
 
 #endif

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/draw.h"
+#include "kernel/cpu/isa/random.h"
 #include "kernel/cpu/isa/storage.h"
 #include "kernel/cpu/isa/tile_product.h"
 
@@ -222,7 +222,8 @@ static void hide(const struct attention *a, const struct queries *q, int64_t fir
 }
 
 /* Draws that a row of a block may need, which may begin within a counter. */
-enum { COUNTERS = KEYS / 4 + 1, DRAWS = 4 * COUNTERS };
+/* Four draws a counter; the first of a row of keys may be the last of its counter. */
+enum { COUNTER_BLOCKS = (KEYS / 4 + COUNTERS) / COUNTERS, DRAWS = 4 * COUNTERS * COUNTER_BLOCKS };
 
 /* What dropout multiplies the weights of a block by: 0, or 1 / (1 - probability). */
 static void draw(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
@@ -233,7 +234,8 @@ static void draw(const struct attention *a, const struct queries *q, int64_t fir
     const uint64_t at = (uint64_t)(row * a->keys + first_key);
     uint32_t draws[DRAWS];
     float factors[DRAWS];
-    draw_words(a->key, at / 4, COUNTERS, draws);
+    for (int b = 0; b < COUNTER_BLOCKS; b++)
+      random_words(a->key, at / 4 + (uint64_t)(b * COUNTERS), draws + 4 * b * COUNTERS);
 #pragma omp simd
     for (int k = 0; k < DRAWS; k++) factors[k] = random_uniform(draws[k]) >= probability ? keep : 0;
     for (int64_t j = 0; j < keys; j++) kept[j * QUERIES + i] = factors[at % 4 + (uint64_t)j];

@@ -464,17 +464,37 @@ static void no_terms(const void *context, int64_t channel, int64_t count, struct
   memset(t->centre, 0, (size_t)count * sizeof *t->centre);
 }
 
-void ISA(bias_backward)(struct activation a, const float *dy, float *dbias, void *workspace) {
+/* This thread's share where there is one pixel: rows of all channels, whose elements go to double at once. */
+static void sum_rows(struct activation a, const void *dy, int thread, int threads, void *workspace) {
+  const struct range mine = part_of(a.images, thread, threads);
+  const int64_t row = blocks_of(a) * a.lanes;
+  double *sums = thread_sums(workspace, a, thread);
+  memset(sums, 0, (size_t)row * sizeof *sums);
+  for (int64_t r = mine.begin; r < mine.end; r++)
+    for (int64_t c = 0; c < row; c += STORED_RUN) {
+      float buffer[STORED_RUN];
+      const int64_t length = run_length(c, row);
+      const float *x = floats_at((struct stored){a.storage, (void *)dy}, r * row + c, length, buffer);
+      double *to = sums + c;
+#pragma omp simd
+      for (int64_t i = 0; i < length; i++) to[i] += (double)x[i];
+    }
+}
+
+void ISA(bias_backward)(struct activation a, const void *dy, float *dbias, void *workspace) {
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    for (int64_t block = 0; block < blocks_of(a); block++)
-      sum_block(a, block, dy, NULL, moments, no_terms, NULL, thread, threads, workspace);
+    if (pixels_of(a) == 1)
+      sum_rows(a, dy, thread, threads, workspace);
+    else
+      for (int64_t block = 0; block < blocks_of(a); block++)
+        sum_block(a, block, dy, NULL, moments, no_terms, NULL, thread, threads, workspace);
 #pragma omp barrier
     const struct range mine = part_of(a.channels, thread, threads);
     for (int64_t c = mine.begin; c < mine.end; c++) {
-      double sum, unused;
-      total(a, c, threads, workspace, &sum, &unused);
+      double sum = 0;
+      for (int t = 0; t < threads; t++) sum += thread_sums(workspace, a, t)[c];
       dbias[c] = (float)sum;
     }
   }

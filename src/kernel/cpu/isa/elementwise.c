@@ -2,8 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/random.h"
+#include "kernel/cpu/isa/storage.h"
 
 #define FOR_ELEMENTS(count)                                                                                  \
   _Pragma("omp parallel for simd if (count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)
@@ -23,19 +24,37 @@ typedef float real;
 #define KEPT_NOTHING const real dy = given[i];
 
 #define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
-  void ISA(id)(int64_t count, struct scalars s, const float *given, float *out) {                            \
+  static void id##_run(int64_t count, struct scalars s, const float *given, float *out) {                    \
     const real a = s.a, b = s.b;                                                                             \
     (void)a, (void)b;                                                                                        \
-    FOR_ELEMENTS(count) {                                                                                    \
+    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) {                                                \
       const real x = given[i];                                                                               \
       out[i] = value;                                                                                        \
     }                                                                                                        \
   }                                                                                                          \
-  void ISA(id##_backward)(int64_t count, struct scalars s, const float *kept, const float *given,            \
-                          float *out) {                                                                      \
+  static void id##_backward_run(int64_t count, struct scalars s, const float *kept, const float *given,      \
+                                float *out) {                                                                \
     const real a = s.a, b = s.b;                                                                             \
     (void)a, (void)b, (void)kept;                                                                            \
-    FOR_ELEMENTS(count) { KEPT_##KEEPS out[i] = slope; }                                                     \
+    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) { KEPT_##KEEPS out[i] = slope; }                 \
+  }                                                                                                          \
+  void ISA(id)(int64_t count, struct scalars s, struct stored x, struct stored y) {                          \
+    FOR_RUNS(count) {                                                                                        \
+      float in[STORED_RUN], out[STORED_RUN];                                                                 \
+      const int64_t length = run_length(first, count);                                                       \
+      id##_run(length, s, floats_at(x, first, length, in), made_floats(y, first, out));                      \
+      store_floats(y, first, length, out);                                                                   \
+    }                                                                                                        \
+  }                                                                                                          \
+  void ISA(id##_backward)(int64_t count, struct scalars s, struct stored kept, struct stored dy,             \
+                          struct stored dx) {                                                                \
+    FOR_RUNS(count) {                                                                                        \
+      float of_kept[STORED_RUN], in[STORED_RUN], out[STORED_RUN];                                            \
+      const int64_t length = run_length(first, count);                                                       \
+      id##_backward_run(length, s, kept.data != NULL ? floats_at(kept, first, length, of_kept) : NULL,       \
+                        floats_at(dy, first, length, in), made_floats(dx, first, out));                      \
+      store_floats(dx, first, length, out);                                                                  \
+    }                                                                                                        \
   }
 #include "op/elementwise_list.h"
 
@@ -87,6 +106,15 @@ typedef float real;
       ROW_LOOP(0, 1, value)                                                                                  \
     else                                                                                                     \
       ROW_LOOP(sx, sy, value)                                                                                \
+  }                                                                                                          \
+  void ISA(id##_stored)(int64_t count, struct stored x, struct stored y, struct stored z) {                  \
+    FOR_RUNS(count) {                                                                                        \
+      float of_x[STORED_RUN], of_y[STORED_RUN], out[STORED_RUN];                                             \
+      const int64_t length = run_length(first, count);                                                       \
+      id##_row(length, 1, 1, floats_at(x, first, length, of_x), floats_at(y, first, length, of_y),           \
+               made_floats(z, first, out));                                                                  \
+      store_floats(z, first, length, out);                                                                   \
+    }                                                                                                        \
   }                                                                                                          \
   void ISA(id##_broadcast)(struct strides s, const float *px, const float *py, float *z) {                   \
     const int64_t length = s.dims[s.rank - 1], rows = rows_of(&s);                                           \
@@ -198,17 +226,57 @@ void ISA(clip_gradient)(int64_t count, float limit, const float *coefficient, co
 
 /* ---- Dropout ---- */
 
+static inline float dropped(float x, uint32_t word, float probability, float kept) {
+  return random_uniform(word) >= probability ? x * kept : 0;
+}
+
 /* Where memory is in row-major order a counter serves four elements. */
 static void dropout_row_major(int64_t count, struct random_key key, int64_t first, float probability,
                               const float *x, float *y) {
+  enum { BLOCK = 4 * COUNTERS };
   const float kept = 1 / (1 - probability);
 #pragma omp parallel for if (count >= PARALLEL_FROM)
-  for (int64_t group = first / 4; group < (first + count + 3) / 4; group++) {
+  for (int64_t block = first / BLOCK; block < (first + count + BLOCK - 1) / BLOCK; block++) {
+    uint32_t words[BLOCK];
+    const int64_t at = block * BLOCK - first, begin = at < 0 ? -at : 0,
+                  end = count - at < BLOCK ? count - at : BLOCK;
+    random_words(key, (uint64_t)block * COUNTERS, words);
+#pragma omp simd
+    for (int64_t i = begin; i < end; i++) y[at + i] = dropped(x[at + i], words[i], probability, kept);
+  }
+}
+
+/* A slab: the pixels of `a.lanes` channels of an image. `first`: the number of the first channel's first
+ * pixel, in row-major order. Where counters begin with channels, those of channels side by side are drawn
+ * together. */
+static void dropout_slab(struct activation a, struct random_key key, int64_t first, int64_t channels,
+                         float probability, const float *x, float *y) {
+  const int64_t pixels = pixels_of(a);
+  const float kept = 1 / (1 - probability);
+  for (int64_t l = 0; l < channels; l += COUNTERS) {
+    const int64_t lanes = channels - l < COUNTERS ? channels - l : COUNTERS;
+    for (int64_t p = 0; p < pixels; p += 4) {
+      uint32_t words[4][COUNTERS];
+      random_counters(key, (uint64_t)(first + l * pixels + p) / 4, (uint64_t)pixels / 4, words);
+      for (int64_t k = 0; k < 4; k++) {
+        const int64_t at = (p + k) * a.lanes + l;
+#pragma omp simd
+        for (int64_t i = 0; i < lanes; i++) y[at + i] = dropped(x[at + i], words[k][i], probability, kept);
+      }
+    }
+  }
+}
+
+static void dropout_slab_unaligned(struct activation a, struct random_key key, int64_t first,
+                                   int64_t channels, float probability, const float *x, float *y) {
+  const int64_t pixels = pixels_of(a);
+  const float kept = 1 / (1 - probability);
+  for (int64_t l = 0; l < channels; l++) {
     uint32_t word[4];
-    random_philox(key.seed, key.stream, (uint64_t)group, word);
-    for (int64_t k = 0; k < 4; k++) {
-      const int64_t at = 4 * group + k - first;
-      if (at >= 0 && at < count) y[at] = random_uniform(word[k]) >= probability ? x[at] * kept : 0;
+    for (int64_t p = 0; p < pixels; p++) {
+      const int64_t at = p * a.lanes + l, i = first + l * pixels + p;
+      if (p == 0 || i % 4 == 0) random_philox(key.seed, key.stream, (uint64_t)i / 4, word);
+      y[at] = dropped(x[at], word[i % 4], probability, kept);
     }
   }
 }
@@ -220,20 +288,16 @@ void ISA(dropout)(struct activation a, struct random_key key, int64_t begin, flo
     dropout_row_major(stored_elements(a), key, begin, probability, x, y);
     return;
   }
-  const float kept = 1 / (1 - probability);
+  const bool aligned = begin % 4 == 0 && pixels % 4 == 0;
 #pragma omp parallel for if (stored_elements(a) >= PARALLEL_FROM)
-  for (int64_t slab = 0; slab < slabs; slab++)
-    for (int64_t l = 0; l < a.lanes; l++) {
-      const int64_t channel = slab % blocks_of(a) * a.lanes + l;
-      const int64_t first = begin + (slab / blocks_of(a) * a.channels + channel) *
-                                        pixels; /* of this channel, in row-major order */
-      uint32_t word[4];
-      for (int64_t p = 0; p < pixels; p++) {
-        const int64_t at = (slab * pixels + p) * a.lanes + l, i = first + p;
-        if (p == 0 || i % 4 == 0) random_philox(key.seed, key.stream, (uint64_t)i / 4, word);
-        y[at] = channel < a.channels && random_uniform(word[i % 4]) >= probability ? x[at] * kept : 0;
-      }
-    }
+  for (int64_t slab = 0; slab < slabs; slab++) {
+    const int64_t channel = slab % blocks_of(a) * a.lanes, at = slab * pixels * a.lanes,
+                  channels = a.channels - channel < a.lanes ? a.channels - channel : a.lanes,
+                  first = begin + (slab / blocks_of(a) * a.channels + channel) * pixels;
+    (aligned ? dropout_slab : dropout_slab_unaligned)(a, key, first, channels, probability, x + at, y + at);
+    for (int64_t p = 0; channels < a.lanes && p < pixels; p++)
+      memset(y + at + p * a.lanes + channels, 0, (size_t)(a.lanes - channels) * sizeof *y);
+  }
 }
 
 /* ---- Layouts ---- */

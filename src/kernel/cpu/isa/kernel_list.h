@@ -5,6 +5,8 @@
 /* Elements of any type of storage to floats, and back to the nearest (base/half.h). */
 KERNEL(void, widen, (enum storage storage, int64_t count, const void *x, float *y))
 KERNEL(void, narrow, (enum storage storage, int64_t count, const float *x, void *y))
+/* From any to any. */
+KERNEL(void, convert, (int64_t count, struct stored x, struct stored y))
 /* To one of the two neighbours, the nearer the likelier, so that the mean is x: by 16 random bits of the
  * counter that is the element's place, counted from `first`. */
 KERNEL(void, narrow_randomly,
@@ -17,9 +19,9 @@ KERNEL(void, narrow_randomly_at,
 /* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
  * it keeps nothing). In place; in place of dy and of what is kept. */
 #define UNARY(NAME, id, ...)                                                                                 \
-  KERNEL(void, id, (int64_t count, struct scalars s, const float *x, float *y))                              \
+  KERNEL(void, id, (int64_t count, struct scalars s, struct stored x, struct stored y))                      \
   KERNEL(void, id##_backward,                                                                                \
-         (int64_t count, struct scalars s, const float *kept, const float *dy, float *dx))
+         (int64_t count, struct scalars s, struct stored kept, struct stored dy, struct stored dx))
 /* Gated activations (op/gated_list.h) of rows of 2 width elements; gradients in place of x. */
 #define GATED(NAME, id, ...)                                                                                 \
   KERNEL(void, id, (int64_t rows, int64_t width, const float *x, float *y))                                  \
@@ -28,6 +30,7 @@ KERNEL(void, narrow_randomly_at,
 /* Operators of two tensors: of equal shapes, in place of either; and with one of them broadcast. */
 #define BINARY(NAME, id, ...)                                                                                \
   KERNEL(void, id, (int64_t count, const float *x, const float *y, float *z))                                \
+  KERNEL(void, id##_stored, (int64_t count, struct stored x, struct stored y, struct stored z))              \
   KERNEL(void, id##_broadcast, (struct strides s, const float *x, const float *y, float *z))
 #include "op/elementwise_list.h"
 
@@ -57,7 +60,7 @@ KERNEL(size_t, reduction_workspace, (int64_t channels, int threads))
 KERNEL(void, relu_mask, (int64_t count, const float *x, float *y, uint8_t *bits))
 KERNEL(void, relu_mask_backward, (int64_t count, const uint8_t *bits, const float *dy, float *dx))
 /* Sum of dy over images and pixels: [channels]. */
-KERNEL(void, bias_backward, (struct activation a, const float *dy, float *dbias, void *workspace))
+KERNEL(void, bias_backward, (struct activation a, const void *dy, float *dbias, void *workspace))
 /* y += bias by channel, in place. */
 KERNEL(void, bias_add, (struct activation a, const float *bias, float *y))
 
@@ -231,12 +234,12 @@ KERNEL(void, softmax_backward,
 /* Layer, RMS and group norm: y, in place, the mean of each row (0 where it is not centred) and 1 / deviation.
  * gamma and beta may be NULL. */
 KERNEL(void, row_norm,
-       (struct row_norm n, const float *x, const float *gamma, const float *beta, float *y, float *mean,
+       (struct row_norm n, const void *x, const float *gamma, const float *beta, void *y, float *mean,
         float *inverse))
 /* dx in place of dy or x. gamma NULL: no dgamma, dbeta. `workspace`: row_norm_workspace bytes. */
 KERNEL(void, row_norm_backward,
-       (struct row_norm n, const float *x, const float *dy, const float *mean, const float *inverse,
-        const float *gamma, float *dx, float *dgamma, float *dbeta, void *workspace))
+       (struct row_norm n, const void *x, const void *dy, const float *mean, const float *inverse,
+        const float *gamma, void *dx, float *dgamma, float *dbeta, void *workspace))
 KERNEL(size_t, row_norm_workspace, (struct row_norm n))
 /* y[t, c] = sum over k of w[h, k] x[t + k - padding, c] of the head h of channel c; rows outside are 0. */
 KERNEL(void, sequence_conv, (struct sequence_conv s, const float *x, const float *w, float *y))

@@ -19,6 +19,12 @@
 /* How an element is stored; all arithmetic is in f32. */
 enum storage { STORAGE_F32, STORAGE_BF16, STORAGE_F16 };
 
+/* Elements side by side. */
+struct stored {
+  enum storage storage;
+  void *data;
+};
+
 /* How a tensor [images, channels, pixels...] lies in memory: channel c of pixel p of image n stands at
  *     ((n * blocks + c / lanes) * pixels + p) * lanes + c % lanes,   blocks = ceil(channels / lanes).
  * lanes = 1: row-major (NCHW); lanes = channels: channels last (NHWC); 8 or 16: channel blocks (nChw16c). */
@@ -95,7 +101,9 @@ struct row_norm { /* as struct row_norm_attributes (graph/attributes.h) */
   int64_t rows, length, groups, inner;
   float epsilon;
   bool centred;
+  enum storage storage; /* of x, y and their gradients; 16 bits: of rows of at most so many elements */
 };
+enum { HALF_ROW_LIMIT = 4096 };
 
 /* Attention (neap_attention). Operands are [sequences, rows, heads, depth], rows of which lie `query_row` and
  * `key_row` elements apart: those of q, dq and of k, v, dk, dv. */

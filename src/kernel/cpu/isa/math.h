@@ -98,7 +98,7 @@ INLINE float error_function(float x) {
   q = multiply_add(q, size, -6.34846687e-1f);
   q = multiply_add(q, size, -1.28717512e-1f);
   q = multiply_add(q, size, -size);
-  const float far = 1 - exponential(size > 10 ? -100 : q);
+  const float far = 1 - exponential_of_negative(size > 10 ? -100 : q);
   float p = multiply_add(-5.96761703e-4f, z, 4.99119423e-3f);
   p = multiply_add(p, z, -2.67681349e-2f);
   p = multiply_add(p, z, 1.12819925e-1f);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/storage.h"
 
 /* ---- Softmax ---- */
 
@@ -36,6 +37,22 @@ static void softmax_of_lines(int64_t count, int64_t inner, int64_t first, int64_
   }
 }
 
+/* A line whose elements are `inner` apart. */
+static inline __attribute__((always_inline)) void softmax_of_line(int64_t count, int64_t inner,
+                                                                  const float *from, float *to) {
+  float highest = from[0];
+  double sum = 0;
+#pragma omp simd reduction(max : highest)
+  for (int64_t i = 0; i < count; i++) highest = from[i * inner] > highest ? from[i * inner] : highest;
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) to[i * inner] = exponential(from[i * inner] - highest);
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; i++) sum += (double)to[i * inner];
+  const float scale = (float)(1 / sum);
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) to[i * inner] *= scale;
+}
+
 void ISA(softmax)(int64_t outer, int64_t count, int64_t inner, const float *x, float *y) {
   if (count <= SHORT_LINE) {
     const int64_t lines = outer * inner;
@@ -47,34 +64,35 @@ void ISA(softmax)(int64_t outer, int64_t count, int64_t inner, const float *x, f
 #pragma omp parallel for collapse(2) if (outer * count * inner >= PARALLEL_FROM)
   for (int64_t o = 0; o < outer; o++)
     for (int64_t k = 0; k < inner; k++) {
-      const float *from = x + o * count * inner + k;
-      float *to = y + o * count * inner + k, highest = from[0];
-      double sum = 0;
-      for (int64_t i = 0; i < count; i++) highest = from[i * inner] > highest ? from[i * inner] : highest;
-#pragma omp simd
-      for (int64_t i = 0; i < count; i++) to[i * inner] = exponential(from[i * inner] - highest);
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < count; i++) sum += (double)to[i * inner];
-      const float scale = (float)(1 / sum);
-#pragma omp simd
-      for (int64_t i = 0; i < count; i++) to[i * inner] *= scale;
+      const int64_t at = o * count * inner + k;
+      if (inner == 1)
+        softmax_of_line(count, 1, x + at, y + at);
+      else
+        softmax_of_line(count, inner, x + at, y + at);
     }
 }
 
 /* dx = y (dy - sum of dy y) */
+static inline __attribute__((always_inline)) void
+softmax_backward_of_line(int64_t count, int64_t inner, const float *y, const float *dy, float *dx) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; i++) sum += (double)dy[i * inner] * (double)y[i * inner];
+  const float mean = (float)sum;
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) dx[i * inner] = y[i * inner] * (dy[i * inner] - mean);
+}
+
 void ISA(softmax_backward)(int64_t outer, int64_t count, int64_t inner, const float *y, const float *dy,
                            float *dx) {
 #pragma omp parallel for collapse(2) if (outer * count * inner >= PARALLEL_FROM)
   for (int64_t o = 0; o < outer; o++)
     for (int64_t k = 0; k < inner; k++) {
-      const int64_t first = o * count * inner + k;
-      double sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < count; i++) sum += (double)dy[first + i * inner] * (double)y[first + i * inner];
-      const float mean = (float)sum;
-#pragma omp simd
-      for (int64_t i = 0; i < count; i++)
-        dx[first + i * inner] = y[first + i * inner] * (dy[first + i * inner] - mean);
+      const int64_t at = o * count * inner + k;
+      if (inner == 1)
+        softmax_backward_of_line(count, 1, y + at, dy + at, dx + at);
+      else
+        softmax_backward_of_line(count, inner, y + at, dy + at, dx + at);
     }
 }
 
@@ -95,38 +113,46 @@ static void normalise(int64_t count, const float *x, float mean, float inverse, 
   for (int64_t i = 0; i < count; i++) y[i] = (x[i] - mean) * inverse * gamma + beta;
 }
 
-void ISA(row_norm)(struct row_norm n, const float *x, const float *gamma, const float *beta, float *y,
+static void norm_row(const struct row_norm *n, int64_t r, const float *from, const float *gamma,
+                     const float *beta, float *to, float *mean, float *inverse) {
+  double sum = 0, squares = 0;
+  if (n->centred) {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n->length; i++) sum += (double)from[i];
+  }
+  const double centre = sum / (double)n->length;
+#pragma omp simd reduction(+ : squares)
+  for (int64_t i = 0; i < n->length; i++) squares += ((double)from[i] - centre) * ((double)from[i] - centre);
+  const float m = (float)centre, v = (float)(1 / sqrt(squares / (double)n->length + (double)n->epsilon));
+  *mean = m;
+  *inverse = v;
+  if (gamma == NULL) {
+    normalise(n->length, from, m, v, 1, 0, to);
+  } else if (n->inner == 1) {
+    const float *g = gamma + first_channel(n, r), *b = beta != NULL ? beta + first_channel(n, r) : NULL;
+    if (b != NULL) {
+#pragma omp simd
+      for (int64_t i = 0; i < n->length; i++) to[i] = (from[i] - m) * v * g[i] + b[i];
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < n->length; i++) to[i] = (from[i] - m) * v * g[i];
+    }
+  } else {
+    for (int64_t i = 0, c = first_channel(n, r); i < n->length; i += n->inner, c++)
+      normalise(n->inner, from + i, m, v, gamma[c], beta != NULL ? beta[c] : 0, to + i);
+  }
+}
+
+void ISA(row_norm)(struct row_norm n, const void *x, const float *gamma, const float *beta, void *y,
                    float *mean, float *inverse) {
+  const struct stored from = {n.storage, (void *)x}, to = {n.storage, y};
 #pragma omp parallel for if (n.rows * n.length >= PARALLEL_FROM)
   for (int64_t r = 0; r < n.rows; r++) {
-    const float *from = x + r * n.length;
-    float *to = y + r * n.length;
-    double sum = 0, squares = 0;
-    if (n.centred) {
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < n.length; i++) sum += (double)from[i];
-    }
-    const double centre = sum / (double)n.length;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < n.length; i++) squares += ((double)from[i] - centre) * ((double)from[i] - centre);
-    const float m = (float)centre, v = (float)(1 / sqrt(squares / (double)n.length + (double)n.epsilon));
-    mean[r] = m;
-    inverse[r] = v;
-    if (gamma == NULL) {
-      normalise(n.length, from, m, v, 1, 0, to);
-    } else if (n.inner == 1) {
-      const float *g = gamma + first_channel(&n, r), *b = beta != NULL ? beta + first_channel(&n, r) : NULL;
-      if (b != NULL) {
-#pragma omp simd
-        for (int64_t i = 0; i < n.length; i++) to[i] = (from[i] - m) * v * g[i] + b[i];
-      } else {
-#pragma omp simd
-        for (int64_t i = 0; i < n.length; i++) to[i] = (from[i] - m) * v * g[i];
-      }
-    } else {
-      for (int64_t i = 0, c = first_channel(&n, r); i < n.length; i += n.inner, c++)
-        normalise(n.inner, from + i, m, v, gamma[c], beta != NULL ? beta[c] : 0, to + i);
-    }
+    float buffer[HALF_ROW_LIMIT]; /* in place */
+    const int64_t at = r * n.length;
+    norm_row(&n, r, floats_at(from, at, n.length, buffer), gamma, beta, made_floats(to, at, buffer), &mean[r],
+             &inverse[r]);
+    store_floats(to, at, n.length, buffer);
   }
 }
 
@@ -199,9 +225,11 @@ static void row_gradient(const struct row_norm *n, int64_t r, const float *x, co
   }
 }
 
-void ISA(row_norm_backward)(struct row_norm n, const float *x, const float *dy, const float *mean,
-                            const float *inverse, const float *gamma, float *dx, float *dgamma, float *dbeta,
+void ISA(row_norm_backward)(struct row_norm n, const void *x, const void *dy, const float *mean,
+                            const float *inverse, const float *gamma, void *dx, float *dgamma, float *dbeta,
                             void *workspace) {
+  const struct stored values = {n.storage, (void *)x}, given = {n.storage, (void *)dy},
+                      made = {n.storage, dx};
   const int64_t channels = channels_of(&n);
   double *sums = workspace;
 #pragma omp parallel for if (n.rows * n.length >= PARALLEL_FROM)
@@ -210,10 +238,13 @@ void ISA(row_norm_backward)(struct row_norm n, const float *x, const float *dy, 
     double *own = sums + 2 * part * channels;
     if (gamma != NULL) memset(own, 0, (size_t)(2 * channels) * sizeof *own);
     for (int64_t r = mine.begin; r < mine.end; r++) {
+      float x_buffer[HALF_ROW_LIMIT], dy_buffer[HALF_ROW_LIMIT]; /* dx in place of dy */
       const int64_t at = r * n.length;
-      const struct row_sums total =
-          row_sums(&n, r, x + at, dy + at, mean[r], inverse[r], gamma, own, own + channels);
-      row_gradient(&n, r, x + at, dy + at, mean[r], inverse[r], gamma, total, dx + at);
+      const float *v = floats_at(values, at, n.length, x_buffer),
+                  *g = floats_at(given, at, n.length, dy_buffer);
+      const struct row_sums total = row_sums(&n, r, v, g, mean[r], inverse[r], gamma, own, own + channels);
+      row_gradient(&n, r, v, g, mean[r], inverse[r], gamma, total, made_floats(made, at, dy_buffer));
+      store_floats(made, at, n.length, dy_buffer);
     }
   }
   if (gamma == NULL) return;

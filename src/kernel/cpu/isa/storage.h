@@ -71,4 +71,29 @@ static inline void narrow_run(enum storage storage, int64_t count, const float *
   }
 }
 
+/* ---- Runs of elements as floats: where they lie, or converted in `buffer`; and back from there ---- */
+
+enum { STORED_RUN = 1024 }; /* three buffers of them stay in the first-level cache */
+
+/* `first`, `length`: each run in turn. */
+#define FOR_RUNS(count)                                                                                      \
+  _Pragma("omp parallel for if (count >= PARALLEL_FROM)") for (int64_t first = 0; first < (count);           \
+                                                               first += STORED_RUN)
+static inline int64_t run_length(int64_t first, int64_t count) {
+  return count - first < STORED_RUN ? count - first : STORED_RUN;
+}
+
+static inline const float *floats_at(struct stored x, int64_t first, int64_t count, float *buffer) {
+  if (x.storage == STORAGE_F32) return (const float *)x.data + first;
+  widen_run(x.storage, count, element_at(x.data, x.storage, first), buffer);
+  return buffer;
+}
+static inline float *made_floats(struct stored y, int64_t first, float *buffer) {
+  return y.storage == STORAGE_F32 ? (float *)y.data + first : buffer;
+}
+static inline void store_floats(struct stored y, int64_t first, int64_t count, const float *buffer) {
+  if (y.storage == STORAGE_F32) return;
+  narrow_run(y.storage, count, buffer, (void *)element_at(y.data, y.storage, first));
+}
+
 #endif

@@ -25,7 +25,7 @@ const struct cpu_kernels *cpu_kernels_at(int index) {
 static const struct {
   const char *name;
   int lanes;
-} sets[] = {{"avx512", 16}, {"avx2", 8}, {"generic", 0}}; /* best first */
+} sets[] = {{"avx512_bf16", 16}, {"avx512", 16}, {"avx2", 8}, {"generic", 0}}; /* best first */
 enum { SETS = sizeof sets / sizeof *sets };
 
 /* SETS: there is none of that name. */
@@ -39,7 +39,7 @@ neap_status cpu_kernels_best(const struct cpu_kernels **best) {
   const char *limit = getenv("NEAP_MAX_CPU_ISA");
   const int first = limit != NULL ? set_of(limit) : 0;
   RETURN_IF(first == SETS, NEAP_INVALID_ARGUMENT,
-            "NEAP_MAX_CPU_ISA is '%s', which is none of avx512, avx2 and generic", limit);
+            "NEAP_MAX_CPU_ISA is '%s', which is none of avx512_bf16, avx512, avx2 and generic", limit);
   int index = 0;
   while (set_of(cpu_kernels_at(index)->name) < first) index++;
   *best = cpu_kernels_at(index);

@@ -152,7 +152,9 @@ static neap_speed measure(struct measurement *m, const neap_speed *one) {
 neap_status cpu_measure_speed(int threads, neap_speed *one, neap_speed *all) {
   const int64_t far = within(FAR_TIMES * cache_bytes(_SC_LEVEL3_CACHE_SIZE), FAR_LEAST, FAR_MOST),
                 near = within(cache_bytes(_SC_LEVEL2_CACHE_SIZE) / 4, NEAR_LEAST, NEAR_MOST);
-  struct measurement m = {.kernels = cpu_kernels_best(),
+  const struct cpu_kernels *kernels;
+  TRY(cpu_kernels_best(&kernels));
+  struct measurement m = {.kernels = kernels,
                           .threads = threads,
                           .x = map((size_t)far),
                           .y = map((size_t)far),

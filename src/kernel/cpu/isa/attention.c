@@ -221,8 +221,7 @@ static void hide(const struct attention *a, const struct queries *q, int64_t fir
   }
 }
 
-/* Draws that a row of a block may need, which may begin within a counter. */
-/* Four draws a counter; the first of a row of keys may be the last of its counter. */
+/* Draws that a row of a block may need, four a counter, which may begin within one. */
 enum { COUNTER_BLOCKS = (KEYS / 4 + COUNTERS) / COUNTERS, DRAWS = 4 * COUNTERS * COUNTER_BLOCKS };
 
 /* What dropout multiplies the weights of a block by: 0, or 1 / (1 - probability). */

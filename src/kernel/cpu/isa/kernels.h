@@ -133,6 +133,50 @@ struct sequence_conv { /* of x [sequences, times, channels] */
   bool dynamic; /* w [sequences, times, heads, taps]; else [heads, taps] */
 };
 
+/* Winograd's convolution F(4x4, 3x3) (Lavin and Gray 2016): results are made in tiles of 4 x 4 pixels, from
+ * windows of 6 x 6. Window and kernel are evaluated at 36 points, where a convolution is a product: one of
+ * matrices for each point, over the channels. */
+enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36, WINOGRAD_PANEL = 32, WINOGRAD_LANES = 16 };
+
+/* One matrix [rows, columns] for each point: element (r, c) of point p stands at
+ *     p * point + c / WINOGRAD_PANEL * panel + r * row + c % WINOGRAD_PANEL. */
+struct winograd_matrix {
+  int64_t row, panel, point;
+};
+
+/* Some tiles and channels of an activation. Tile `t` of an image begins at its pixel
+ *     (t / columns * WINOGRAD_TILE - top, t % columns * WINOGRAD_TILE - left).
+ * Rows of its matrices are tiles, columns are channels, up to whole WINOGRAD_LANES; pixels and channels that
+ * the tensor does not have are 0. */
+struct winograd_tiles {
+  struct activation a;
+  int64_t rows, columns; /* of tiles in an image */
+  int64_t top, left;
+  int64_t first, count;      /* of the tiles of all images */
+  int64_t channel, channels; /* a multiple of WINOGRAD_LANES; a number of channels from there on */
+  struct winograd_matrix matrix;
+};
+
+/* Some of the kernels [outputs, inputs, 3, 3]. Their matrices have a row for each input and a column for each
+ * output, up to whole WINOGRAD_LANES. */
+struct winograd_weights {
+  int64_t outputs, inputs;         /* of all */
+  int64_t output_step, input_step; /* elements from one to the next */
+  bool turned;                     /* by half a turn, as in the gradient by data */
+  int64_t output, output_count;    /* a multiple of WINOGRAD_LANES; a number of them from there on */
+  int64_t input, input_count;
+  struct winograd_matrix matrix;
+};
+
+/* c [rows, columns] = a [rows, depth] b [depth, columns] for each point, or c += a b. Element (r, d) of a
+ * stands at r * a_row + d * a_depth of its point, that of c at r * c_row; b is in panels with adjacent rows.
+ */
+struct winograd_product {
+  int64_t rows, columns, depth; /* columns: a multiple of WINOGRAD_LANES */
+  int64_t a_row, a_depth, a_point, b_panel, b_point, c_row, c_point;
+  bool add;
+};
+
 struct cpu_kernels {
   const char *name;
 #define KERNEL(result, name, parameters) result(*name) parameters;

@@ -1,0 +1,152 @@
+/* convolution [THREADS [ROUNDS [INSTRUCTION_SET [LANES]]]]
+ *
+ * Times of 3x3 convolutions, pass by pass: our Winograd kernels beside oneDNN's Winograd and direct ones, in
+ * turn, on the shapes of some networks. Prints the least time of each in milliseconds ("-": there is none),
+ * and the MB of workspace of the first two. */
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "kernel/cpu/onednn.h"
+#include "kernel/cpu/winograd.h"
+#include "kernel/device.h"
+
+struct shape {
+  const char *name;
+  int64_t images, inputs, outputs, side;
+};
+
+static const struct shape shapes[] = {
+    {"WRN-28-2", 100, 16, 32, 32},  {"WRN-28-2", 100, 32, 32, 32}, {"WRN-28-2", 100, 64, 64, 16},
+    {"WRN-28-2", 100, 128, 128, 8}, {"ResNet-50", 8, 64, 64, 56},  {"ResNet-50", 8, 128, 128, 28},
+    {"ResNet-50", 8, 256, 256, 14}, {"ResNet-50", 8, 512, 512, 7}, {"VGG-16", 8, 64, 64, 224},
+    {"VGG-16", 8, 64, 128, 112},    {"VGG-16", 8, 128, 128, 112},  {"VGG-16", 8, 128, 256, 56},
+    {"VGG-16", 8, 256, 256, 56},    {"VGG-16", 8, 256, 512, 28},   {"VGG-16", 8, 512, 512, 28},
+    {"VGG-16", 8, 512, 512, 14},
+};
+
+enum { OURS, DNN_WINOGRAD, DNN_DIRECT, WAYS };
+static const char *const passes[] = {"forward", "data", "weights"};
+
+struct bench {
+  const struct cpu_kernels *kernels;
+  struct dnn *dnn;
+  int threads;
+  enum dnn_pass pass;
+  float *x, *w, *y, *workspace;
+  struct winograd winograd;
+  const struct dnn_primitive *primitive[WAYS];
+};
+
+/* In memory as a session has it. */
+static float *numbers(int64_t count) {
+  unsigned char *memory;
+  uint32_t state = 12345;
+  if (host_device.map((size_t)count * sizeof(float), &memory) != NEAP_OK) exit(1);
+  float *values = (float *)(void *)memory;
+  for (int64_t i = 0; i < count; i++) {
+    state = state * 1664525u + 1013904223u;
+    values[i] = (float)(state >> 8) * 0x1p-23f - 1;
+  }
+  return values;
+}
+
+static void release(float *values, int64_t count) {
+  host_device.unmap((unsigned char *)values, (size_t)count * sizeof *values);
+}
+
+static bool make(struct bench *b, const struct shape *s, int way, int64_t lanes) {
+  struct dnn_convolution c = {.pass = b->pass,
+                              .winograd = way == DNN_WINOGRAD,
+                              .source = {s->images, s->inputs, s->side, s->side},
+                              .destination = {s->images, s->outputs, s->side, s->side},
+                              .kernel = {s->outputs, s->inputs, 3, 3},
+                              .stride = 1,
+                              .dilation = 1,
+                              .groups = 1,
+                              .padding = {1, 1},
+                              .source_lanes = lanes > 0 ? lanes : s->inputs,
+                              .destination_lanes = lanes > 0 ? lanes : s->outputs,
+                              .blocks = lanes > 0};
+  return dnn_make_convolution(b->dnn, &c, NULL, &b->primitive[way]) == NEAP_OK;
+}
+
+static void run(const struct bench *b, int way) {
+  if (way != OURS)
+    dnn_run(b->primitive[way],
+            &(struct dnn_operands){.a = b->x, .b = b->w, .c = b->y, .scratchpad = b->workspace});
+  else if (b->pass == DNN_BACKWARD_WEIGHTS)
+    winograd_backward_weights(&b->winograd, b->kernels, b->x, b->y, b->w, b->workspace);
+  else if (b->pass == DNN_FORWARD)
+    winograd_convolve(&b->winograd, b->kernels, b->x, b->w, NULL, NULL, b->y, b->workspace);
+  else
+    winograd_convolve(&b->winograd, b->kernels, b->y, b->w, NULL, NULL, b->x, b->workspace);
+}
+
+static void measure(struct bench *b, const struct shape *s, int rounds, int64_t lanes) {
+  const struct activation x = {s->images,  s->inputs, s->side, s->side, lanes > 0 ? lanes : s->inputs,
+                               STORAGE_F32},
+                          y = {s->images,  s->outputs, s->side, s->side, lanes > 0 ? lanes : s->outputs,
+                               STORAGE_F32};
+  const bool there[WAYS] = {true, make(b, s, DNN_WINOGRAD, lanes), make(b, s, DNN_DIRECT, lanes)};
+  b->winograd = winograd_plan((enum winograd_pass)b->pass, x, y, 1, 1, b->threads);
+  size_t bytes[WAYS] = {winograd_workspace(&b->winograd)}, most = 0;
+  double best[WAYS] = {INFINITY, INFINITY, INFINITY};
+  for (int way = 0; way < WAYS; way++) {
+    if (way != OURS && there[way]) bytes[way] = dnn_scratchpad_bytes(b->primitive[way]);
+    most = bytes[way] > most ? bytes[way] : most;
+  }
+  const int64_t words = (int64_t)(most / sizeof(float)) + 1;
+  b->workspace = numbers(words);
+  for (int round = 0; round <= rounds; round++)
+    for (int way = 0; way < WAYS; way++) {
+      if (!there[way]) continue;
+      const double begin = clock_seconds();
+      run(b, way);
+      const double seconds = clock_seconds() - begin;
+      if (round > 0 && seconds < best[way]) best[way] = seconds; /* the first one is not counted */
+    }
+  release(b->workspace, words);
+  printf("%-9s %3lld %3lld->%-3lld %3lldx%-3lld %-8s", s->name, (long long)s->images, (long long)s->inputs,
+         (long long)s->outputs, (long long)s->side, (long long)s->side, passes[b->pass]);
+  for (int way = 0; way < WAYS; way++)
+    if (there[way])
+      printf(" %8.3f", best[way] * 1e3);
+    else
+      printf(" %8s", "-");
+  printf("  %7.2f %7.2f\n", (double)bytes[OURS] * 1e-6, (double)bytes[DNN_WINOGRAD] * 1e-6);
+  fflush(stdout);
+}
+
+int main(int count, char **arguments) {
+  struct bench b = {.kernels = cpu_kernels_best(), .threads = count > 1 ? atoi(arguments[1]) : 2};
+  const int rounds = count > 2 ? atoi(arguments[2]) : 10;
+  const char *set = count > 3 ? arguments[3] : b.kernels->name;
+  const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16; /* 0: channels last */
+  for (int i = 0; cpu_kernels_at(i) != NULL; i++)
+    if (strcmp(cpu_kernels_at(i)->name, set) == 0) b.kernels = cpu_kernels_at(i);
+  omp_set_num_threads(b.threads);
+  if (dnn_create(&b.dnn) != NEAP_OK) return 1;
+  printf("%d threads, %s\n%-40s %8s %8s %8s  %7s %7s\n", b.threads, b.kernels->name, "", "ours", "wino",
+         "direct", "MB", "MB wino");
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const struct shape *s = &shapes[i];
+    if (count > 5 && strstr(arguments[5], s->name) == NULL) continue;
+    const int64_t pixels = s->images * s->side * s->side;
+    b.x = numbers(pixels * s->inputs);
+    b.y = numbers(pixels * s->outputs);
+    b.w = numbers(s->inputs * s->outputs * 9);
+    for (int pass = 0; pass < 3; pass++) {
+      b.pass = (enum dnn_pass)pass;
+      measure(&b, s, rounds, lanes);
+    }
+    release(b.x, pixels * s->inputs);
+    release(b.y, pixels * s->outputs);
+    release(b.w, s->inputs * s->outputs * 9);
+  }
+  dnn_free(b.dnn);
+  return 0;
+}

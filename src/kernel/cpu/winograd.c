@@ -1,0 +1,304 @@
+#include "kernel/cpu/winograd.h"
+
+#include <omp.h>
+#include <stdio.h>
+
+/* ---- Blocks ---- */
+
+enum {
+  LINE = 16,  /* floats of a cache line */
+  ROWS = 8,   /* of a product that are made together */
+  WEIGHTS = 9 /* of a kernel */
+};
+
+/* How large blocks are, which fill a good part of a second-level cache. More channels of results save
+ * transforms of windows, more tiles those of kernels that are not kept. Measured. */
+struct sizes {
+  int64_t inputs, outputs; /* channels at most */
+  int64_t block;           /* floats of windows and results at most */
+};
+static const struct sizes with_kept = {64, 128, 150 << 10}, without = {32, 64, 225 << 10},
+                          of_sums = {64, 64, 150 << 10};
+
+/* Kernels at the points are kept where they are few, and small beside the operands. */
+static const int64_t kept_most = 1 << 20; /* floats */
+static const double kept_share = 0.4;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
+static int64_t blocks(int64_t count, int64_t most) { return (count + most - 1) / most; }
+
+/* Blocks of at most `most`, as even as whole units let them be. */
+static int64_t even_block(int64_t count, int64_t most, int64_t unit) {
+  return up(blocks(count, blocks(count, most)), unit);
+}
+
+/* Points lie an odd number of lines apart: were it a power of two, they would share a few sets of the caches.
+ */
+static int64_t point_of(int64_t elements) { return up(elements, 2 * LINE) + LINE; }
+
+static struct winograd_matrix rows_matrix(int64_t rows, int64_t columns) {
+  return (struct winograd_matrix){columns, WINOGRAD_PANEL, point_of(rows * columns)};
+}
+
+static struct winograd_matrix panels_matrix(int64_t rows, int64_t columns) {
+  return (struct winograd_matrix){WINOGRAD_PANEL, rows * WINOGRAD_PANEL,
+                                  point_of(rows * up(columns, WINOGRAD_PANEL))};
+}
+
+static int64_t elements(struct winograd_matrix m) { return WINOGRAD_POINTS * m.point; }
+
+static int64_t elements_of(struct activation a) { return a.images * a.channels * a.height * a.width; }
+
+static bool keeps_weights(const struct winograd *w) {
+  const int64_t pairs = w->weights.inputs * w->weights.outputs, kept = WINOGRAD_POINTS * pairs,
+                operands = elements_of(w->from.a) + elements_of(w->to.a) + WEIGHTS * pairs;
+  return w->pass != WINOGRAD_BACKWARD_WEIGHTS && kept <= kept_most &&
+         (double)kept <= kept_share * (double)operands;
+}
+
+/* Blocks of tiles are as large as fits, and so many that all threads have the same number of them. */
+static void choose_blocks(struct winograd *w) {
+  const struct sizes sizes = w->pass == WINOGRAD_BACKWARD_WEIGHTS ? of_sums : w->kept ? with_kept : without;
+  w->input_block = even_block(w->weights.inputs, sizes.inputs, WINOGRAD_LANES);
+  w->output_block = even_block(w->weights.outputs, sizes.outputs, WINOGRAD_PANEL);
+  w->most_tiles = sizes.block / WINOGRAD_POINTS / (w->input_block + w->output_block) / ROWS * ROWS;
+  int64_t count = blocks(w->tiles, w->most_tiles);
+  if (count * blocks(w->weights.outputs, w->output_block) % w->threads != 0) count = up(count, w->threads);
+  w->tile_block = even_block(w->tiles, blocks(w->tiles, count), ROWS);
+}
+
+struct winograd winograd_plan(enum winograd_pass pass, struct activation x, struct activation y, int64_t top,
+                              int64_t left, int threads) {
+  enum { LAST = 2 }; /* row or column of a kernel */
+  const bool back = pass == WINOGRAD_BACKWARD_DATA;
+  struct winograd w = {.pass = pass, .from.a = back ? y : x, .to.a = back ? x : y, .threads = threads};
+  w.from.rows = w.to.rows = blocks(w.to.a.height, WINOGRAD_TILE);
+  w.from.columns = w.to.columns = blocks(w.to.a.width, WINOGRAD_TILE);
+  w.from.top = back ? LAST - top : top;
+  w.from.left = back ? LAST - left : left;
+  w.tiles = w.to.a.images * w.to.rows * w.to.columns;
+  w.weights = (struct winograd_weights){.outputs = w.to.a.channels,
+                                        .inputs = w.from.a.channels,
+                                        .output_step = back ? WEIGHTS : WEIGHTS * x.channels,
+                                        .input_step = back ? WEIGHTS * x.channels : WEIGHTS,
+                                        .turned = back};
+  w.kept = keeps_weights(&w);
+  choose_blocks(&w);
+  const bool sums = pass == WINOGRAD_BACKWARD_WEIGHTS;
+  const int64_t t = w.tile_block, in = w.input_block, out = w.output_block;
+  w.from.matrix = rows_matrix(t, in);
+  w.to.matrix = sums ? panels_matrix(t, out) : rows_matrix(t, out);
+  w.weights.matrix = sums ? rows_matrix(in, out) : panels_matrix(in, out);
+  const int64_t jobs = blocks(w.from.a.channels, in) * blocks(w.to.a.channels, out);
+  w.parts = sums && jobs % threads != 0 ? (int)least(threads, w.tiles) : 1;
+  return w;
+}
+
+/* ---- Which shapes ---- */
+
+static bool takes_format(struct activation a) {
+  return a.channels >= WINOGRAD_LANES && (a.lanes == a.channels || a.lanes == 8 || a.lanes == 16);
+}
+
+bool winograd_takes(struct activation x, struct activation y, int64_t height, int64_t width) {
+  return height == 3 && width == 3 && takes_format(x) && takes_format(y);
+}
+
+/* What a convolution costs, in FLOPs of products as fast as oneDNN's direct ones: a product at the points and
+ * what hides behind it, then transforms by channel of a tile or by kernel. Measured. */
+static double cost(const struct winograd *w) {
+  static const double product = 1.5, window = 950, result = 700, kernel = 1000;
+  const double inputs = (double)w->weights.inputs, outputs = (double)w->weights.outputs,
+               tiles = (double)w->tiles;
+  const double by_output = (double)blocks(w->weights.outputs, w->output_block),
+               by_input = w->pass == WINOGRAD_BACKWARD_WEIGHTS
+                              ? (double)blocks(w->weights.inputs, w->input_block)
+                              : 1,
+               by_tiles = w->kept || w->pass == WINOGRAD_BACKWARD_WEIGHTS
+                              ? 1
+                              : (double)blocks(w->tiles, w->most_tiles);
+  return tiles * (product * 2 * WINOGRAD_POINTS * inputs * outputs + window * inputs * by_output +
+                  result * outputs * by_input) +
+         kernel * inputs * outputs * by_tiles;
+}
+
+bool winograd_pays(const struct winograd *w) {
+  static const double margin = 0.9;
+  const struct activation *y = &w->to.a;
+  return cost(w) < margin * 2 * WEIGHTS * (double)(y->images * y->height * y->width) *
+                       (double)(w->weights.inputs * w->weights.outputs);
+}
+
+double winograd_seconds(const struct winograd *w) {
+  static const double flops_per_second = 300e9; /* as of all operators */
+  return cost(w) / flops_per_second;
+}
+
+void winograd_describe(const struct cpu_kernels *k, char *text, size_t size) {
+  enum { VERSION = 1 }; /* of the algorithm: another one gives other bits */
+  snprintf(text, size, "winograd 4x4 %d %s", VERSION, k->name);
+}
+
+/* ---- Workspace ---- */
+
+static int64_t weight_elements(const struct winograd *w) {
+  return w->weights.outputs * w->weights.inputs * WEIGHTS;
+}
+
+static int64_t blocks_of_weights(const struct winograd *w) {
+  return blocks(w->weights.outputs, w->output_block) * blocks(w->weights.inputs, w->input_block);
+}
+
+static int64_t shared_elements(const struct winograd *w) {
+  if (w->pass == WINOGRAD_BACKWARD_WEIGHTS) return up((w->parts - 1) * weight_elements(w), LINE);
+  return w->kept ? blocks_of_weights(w) * elements(w->weights.matrix) : 0;
+}
+
+static int64_t own_elements(const struct winograd *w) {
+  return elements(w->from.matrix) + elements(w->to.matrix) +
+         (w->pass == WINOGRAD_BACKWARD_WEIGHTS || !w->kept ? elements(w->weights.matrix) : 0);
+}
+
+size_t winograd_workspace(const struct winograd *w) {
+  return (size_t)(shared_elements(w) + w->threads * own_elements(w)) * sizeof(float);
+}
+
+/* What a thread works in. */
+struct room {
+  float *from, *to, *weights;
+};
+
+static struct room room_of(const struct winograd *w, float *workspace) {
+  float *own = workspace + shared_elements(w) + omp_get_thread_num() * own_elements(w);
+  return (struct room){own, own + elements(w->from.matrix),
+                       own + elements(w->from.matrix) + elements(w->to.matrix)};
+}
+
+/* ---- Running ---- */
+
+static struct winograd_tiles tiles_in(const struct winograd_tiles *all, int64_t first, int64_t count,
+                                      int64_t channel, int64_t channels) {
+  struct winograd_tiles t = *all;
+  t.first = first;
+  t.count = count;
+  t.channel = channel;
+  t.channels = least(channels, t.a.channels - channel);
+  return t;
+}
+
+static struct winograd_weights weights_in(const struct winograd *w, int64_t output, int64_t input) {
+  struct winograd_weights part = w->weights;
+  part.output = output;
+  part.output_count = least(w->output_block, part.outputs - output);
+  part.input = input;
+  part.input_count = least(w->input_block, part.inputs - input);
+  return part;
+}
+
+/* Where a block of kernels is kept. */
+static float *kept_weights(const struct winograd *w, float *workspace, const struct winograd_weights *part) {
+  const int64_t row = blocks(w->weights.inputs, w->input_block);
+  return workspace +
+         (part->output / w->output_block * row + part->input / w->input_block) * elements(w->weights.matrix);
+}
+
+static void keep_weights(const struct winograd *w, const struct cpu_kernels *k, const float *weights,
+                         float *workspace) {
+#pragma omp for collapse(2) schedule(static)
+  for (int64_t o = 0; o < w->weights.outputs; o += w->output_block)
+    for (int64_t i = 0; i < w->weights.inputs; i += w->input_block) {
+      const struct winograd_weights part = weights_in(w, o, i);
+      k->winograd_weights(&part, weights, kept_weights(w, workspace, &part));
+    }
+}
+
+struct operands {
+  const float *from, *weights, *bias, *addend;
+  float *to, *workspace;
+};
+
+/* One block of tiles and of result channels. */
+static void convolve_block(const struct winograd *w, const struct cpu_kernels *k, const struct operands *o,
+                           int64_t first, int64_t output) {
+  const struct room room = room_of(w, o->workspace);
+  const int64_t count = least(w->tile_block, w->tiles - first);
+  const struct winograd_tiles to = tiles_in(&w->to, first, count, output, w->output_block);
+  for (int64_t i = 0; i < w->weights.inputs; i += w->input_block) {
+    const struct winograd_tiles from = tiles_in(&w->from, first, count, i, w->input_block);
+    const struct winograd_weights part = weights_in(w, output, i);
+    const struct winograd_product p = {.rows = count,
+                                       .columns = up(to.channels, WINOGRAD_LANES),
+                                       .depth = up(from.channels, WINOGRAD_LANES),
+                                       .a_row = from.matrix.row,
+                                       .a_depth = 1,
+                                       .a_point = from.matrix.point,
+                                       .b_panel = part.matrix.panel,
+                                       .b_point = part.matrix.point,
+                                       .c_row = to.matrix.row,
+                                       .c_point = to.matrix.point,
+                                       .add = i > 0};
+    float *u = w->kept ? kept_weights(w, o->workspace, &part) : room.weights;
+    if (!w->kept) k->winograd_weights(&part, o->weights, u);
+    k->winograd_windows(&from, o->from, room.from);
+    k->winograd_product(&p, room.from, u, room.to);
+  }
+  k->winograd_results(&to, room.to, o->bias, o->addend, o->to);
+}
+
+void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, const float *from,
+                       const float *weights, const float *bias, const float *addend, float *to,
+                       void *workspace) {
+  const struct operands o = {from, weights, bias, addend, to, workspace};
+#pragma omp parallel num_threads(w->threads)
+  {
+    if (w->kept) keep_weights(w, k, weights, workspace);
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t t = 0; t < w->tiles; t += w->tile_block)
+      for (int64_t output = 0; output < w->weights.outputs; output += w->output_block)
+        convolve_block(w, k, &o, t, output);
+  }
+}
+
+/* ---- Gradient by the kernels ---- */
+
+/* The gradient of one block of kernels, summed over a part of the tiles. */
+static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const float *x, const float *dy,
+                      int part, int64_t output, int64_t input, float *dw, float *workspace) {
+  const struct room room = room_of(w, workspace);
+  const int64_t begin = w->tiles * part / w->parts, end = w->tiles * (part + 1) / w->parts;
+  for (int64_t t = begin; t < end; t += w->tile_block) {
+    const int64_t count = least(w->tile_block, end - t);
+    const struct winograd_tiles from = tiles_in(&w->from, t, count, input, w->input_block),
+                                to = tiles_in(&w->to, t, count, output, w->output_block);
+    const struct winograd_product p = {.rows = up(from.channels, WINOGRAD_LANES),
+                                       .columns = up(to.channels, WINOGRAD_LANES),
+                                       .depth = count,
+                                       .a_row = 1,
+                                       .a_depth = from.matrix.row,
+                                       .a_point = from.matrix.point,
+                                       .b_panel = to.matrix.panel,
+                                       .b_point = to.matrix.point,
+                                       .c_row = w->weights.matrix.row,
+                                       .c_point = w->weights.matrix.point,
+                                       .add = t > begin};
+    k->winograd_windows(&from, x, room.from);
+    k->winograd_gradients(&to, dy, room.to);
+    k->winograd_product(&p, room.from, room.to, room.weights);
+  }
+  const struct winograd_weights block = weights_in(w, output, input);
+  k->winograd_weights_gradient(&block, room.weights, false,
+                               part == 0 ? dw : workspace + (part - 1) * weight_elements(w));
+}
+
+void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const float *x,
+                               const float *dy, float *dw, void *workspace) {
+#pragma omp parallel for collapse(3) schedule(static) num_threads(w->threads)
+  for (int part = 0; part < w->parts; part++)
+    for (int64_t o = 0; o < w->weights.outputs; o += w->output_block)
+      for (int64_t i = 0; i < w->weights.inputs; i += w->input_block)
+        sum_block(w, k, x, dy, part, o, i, dw, workspace);
+  const int64_t count = weight_elements(w);
+  for (int part = 1; part < w->parts; part++)
+    k->add(count, dw, (const float *)workspace + (part - 1) * count, dw);
+}

@@ -1,53 +1,38 @@
-/* Convolutions, matrix products and packed weights: oneDNN's. */
+/* Convolutions, matrix products and packed weights: oneDNN's, and Winograd's convolution. */
 #include <string.h>
 
 #include "kernel/cpu/typed.h"
+#include "kernel/cpu/winograd.h"
 
 /* ---- Which algorithm ---- */
 
-/* Winograd's 4x4 tiles halve the time of a 3x3 convolution between 64 and 256 channels; with fewer the
- * transforms cost what the products save, with more the transformed weights no longer fit the caches. By
- * shape alone: the last bits hang on it. */
-static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c) {
-  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->bf16) return false;
-  if (c->kernel[2] != 3 || c->kernel[3] != 3 || c->stride != 1 || c->dilation != 1 || c->groups != 1 ||
-      c->source_lanes != 16)
+static struct activation activation_in(const int64_t dims[4], int64_t lanes) {
+  return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, STORAGE_F32};
+}
+
+/* By shape alone: the last bits hang on it. */
+static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, struct winograd *w) {
+  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->bf16 || c->stride != 1 || c->dilation != 1 ||
+      c->groups != 1)
     return false;
-  if (cpu->convolution == NEAP_CONV_WINOGRAD) return true;
-  const int64_t least = c->kernel[0] < c->kernel[1] ? c->kernel[0] : c->kernel[1];
-  const int64_t most = c->kernel[0] < c->kernel[1] ? c->kernel[1] : c->kernel[0];
-  return least >= 64 && most <= 256;
+  const struct activation x = activation_in(c->source, c->source_lanes),
+                          y = activation_in(c->destination, c->destination_lanes);
+  if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
+  *w = winograd_plan((enum winograd_pass)c->pass, x, y, c->padding[0], c->padding[1], cpu->threads);
+  return cpu->convolution == NEAP_CONV_WINOGRAD || winograd_pays(w);
 }
 
-/* Of the transformed tensors oneDNN keeps a part or all, which is more than twice the operands. No budget
- * below what the largest node needs can be met: a scratchpad may not raise that by more than a tenth. */
-static const double raised_at_most = 1.1;
-
-static bool fits_scratchpad(const struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
-                            int64_t images, const struct dnn_primitive *primitive) {
-  const double all = (double)dnn_scratchpad_bytes(primitive),
-               chunk = all / (double)images * (double)chunk_images(images, dnn_scratchpad_bytes(primitive));
-  return cpu->convolution == NEAP_CONV_WINOGRAD ||
-         node_bytes(graph, node) + chunk <= raised_at_most * cpu->largest_node;
-}
-
-/* FLOPs that Winograd spares, in the roofline. */
-static const double winograd_gain = 2;
-
-static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct dnn_layout *weights,
-                        struct preparation *p, const struct neap_graph *graph, const struct node *node,
+static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, struct preparation *p,
                         struct cpu_kernel *kernel) {
-  if (wants_winograd(cpu, &c)) {
-    c.winograd = true;
-    if (dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive) == NEAP_OK &&
-        fits_scratchpad(cpu, graph, node, c.source[0], kernel->primitive)) {
-      p->seconds = node_flops(graph, node) / (winograd_gain * p->roofline->f32_flops);
-      p->workspace = dnn_scratchpad_bytes(kernel->primitive);
-      return NEAP_OK;
-    }
-    c.winograd = false;
+  struct winograd winograd;
+  if (wants_winograd(cpu, c, &winograd)) {
+    kernel->winograd = region_copy(p->region, &winograd, 1, sizeof winograd);
+    RETURN_IF_NULL(kernel->winograd);
+    p->workspace = winograd_workspace(&winograd);
+    p->seconds = winograd_seconds(&winograd);
+    return NEAP_OK;
   }
-  TRY(dnn_make_convolution(cpu->dnn, &c, weights, &kernel->primitive));
+  TRY(dnn_make_convolution(cpu->dnn, c, NULL, &kernel->primitive));
   p->workspace = dnn_scratchpad_bytes(kernel->primitive);
   return NEAP_OK;
 }
@@ -57,11 +42,9 @@ static neap_status make(struct cpu *cpu, struct dnn_convolution c, const struct 
  * to do; of bf16 it has none, since f32 piece by piece is better. `source` and `destination` get the formats.
  */
 static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struct tensor *x,
-                                const struct tensor *w, const struct tensor *y,
-                                const struct neap_graph *graph, const struct node *node,
-                                const struct dnn_layout *weights, struct preparation *p,
-                                struct cpu_kernel *kernel, struct memory_format *source,
-                                struct memory_format *destination) {
+                                const struct tensor *w, const struct tensor *y, const struct node *node,
+                                struct preparation *p, struct cpu_kernel *kernel,
+                                struct memory_format *source, struct memory_format *destination) {
   const struct conv_attributes *a = &node->attributes.conv;
   struct dnn_convolution c = {.pass = pass,
                               .bias = pass == DNN_FORWARD && node->inputs[CONV_BIAS] != NO_TENSOR,
@@ -90,7 +73,7 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
     c.source_lanes = choices[i].source.lanes;
     c.destination_lanes = choices[i].destination.lanes;
     c.blocks = choices[i].source.blocks || choices[i].destination.blocks;
-    status = make(cpu, c, weights, p, graph, node, kernel);
+    status = make(cpu, &c, p, kernel);
     if (status == NEAP_UNSUPPORTED) continue;
     *source = choices[i].source;
     *destination = choices[i].destination;
@@ -102,8 +85,9 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
                    (long long)w->dims[3]);
 }
 
-static struct memory_format packed(const struct dnn_layout *layout) {
-  return (struct memory_format){.packed = layout};
+static struct memory_format weights_format(const struct cpu_kernel *kernel) {
+  return kernel->winograd != NULL ? ROW_MAJOR
+                                  : (struct memory_format){.packed = dnn_weights(kernel->primitive)};
 }
 
 static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
@@ -115,18 +99,24 @@ static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
 static neap_status run_conv(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
                             const struct run_context *context) {
   (void)context;
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  if (k->winograd != NULL) {
+    winograd_convolve(k->winograd, k->kernels, in[CONV_X], in[CONV_WEIGHTS], in[CONV_BIAS], in[CONV_ADDEND],
+                      out[0], workspace);
+    return NEAP_OK;
+  }
   if (in[CONV_ADDEND] != NULL && in[CONV_ADDEND] != out[0]) { /* the sum goes on top of what is there */
-    const struct activation y = cpu_kernel(kernel)->b;
+    const struct activation y = k->b;
     const int64_t channels = (y.channels + y.lanes - 1) / y.lanes * y.lanes;
     memcpy(out[0], in[CONV_ADDEND],
            (size_t)(y.images * channels * y.height * y.width) *
                (y.storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
   }
-  return dnn_run(cpu_kernel(kernel)->primitive, &(struct dnn_operands){.a = in[CONV_X],
-                                                                       .b = in[CONV_WEIGHTS],
-                                                                       .c = out[0],
-                                                                       .bias = in[CONV_BIAS],
-                                                                       .scratchpad = workspace});
+  return dnn_run(k->primitive, &(struct dnn_operands){.a = in[CONV_X],
+                                                      .b = in[CONV_WEIGHTS],
+                                                      .c = out[0],
+                                                      .bias = in[CONV_BIAS],
+                                                      .scratchpad = workspace});
 }
 
 neap_status prepare_conv(void *state, const struct neap_graph *graph, const struct node *node,
@@ -135,8 +125,8 @@ neap_status prepare_conv(void *state, const struct neap_graph *graph, const stru
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(cpu, DNN_FORWARD, x, w, y, graph, node, NULL, p, &kernel, &p->inputs[0], &p->outputs[0]));
-  p->inputs[1] = packed(dnn_weights(kernel.primitive));
+  TRY(make_somehow(cpu, DNN_FORWARD, x, w, y, node, p, &kernel, &p->inputs[0], &p->outputs[0]));
+  p->inputs[1] = weights_format(&kernel);
   p->inputs[CONV_ADDEND] = p->outputs[0];
   p->inputs[CONV_BIAS] = ROW_MAJOR;
   kernel.b = activation_of(y, p->outputs[0]);
@@ -147,7 +137,12 @@ neap_status prepare_conv(void *state, const struct neap_graph *graph, const stru
 static neap_status run_backward_data(const struct kernel *kernel, void *const *in, void *const *out,
                                      void *workspace, const struct run_context *context) {
   (void)context;
-  return dnn_run(cpu_kernel(kernel)->primitive,
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  if (k->winograd != NULL) {
+    winograd_convolve(k->winograd, k->kernels, in[1], in[0], NULL, NULL, out[0], workspace);
+    return NEAP_OK;
+  }
+  return dnn_run(k->primitive,
                  &(struct dnn_operands){.a = out[0], .b = in[0], .c = in[1], .scratchpad = workspace});
 }
 
@@ -157,9 +152,8 @@ neap_status prepare_conv_backward_data(void *state, const struct neap_graph *gra
   const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]),
                       *dx = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, graph, node, NULL, p, &kernel, &p->outputs[0],
-                   &p->inputs[1]));
-  p->inputs[0] = packed(dnn_weights(kernel.primitive));
+  TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, node, p, &kernel, &p->outputs[0], &p->inputs[1]));
+  p->inputs[0] = weights_format(&kernel);
   return cpu_finish(cpu, p, run_backward_data, kernel);
 }
 
@@ -167,7 +161,12 @@ neap_status prepare_conv_backward_data(void *state, const struct neap_graph *gra
 static neap_status run_backward_weights(const struct kernel *kernel, void *const *in, void *const *out,
                                         void *workspace, const struct run_context *context) {
   (void)context;
-  return dnn_run(cpu_kernel(kernel)->primitive,
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  if (k->winograd != NULL) {
+    winograd_backward_weights(k->winograd, k->kernels, in[0], in[1], out[0], workspace);
+    return NEAP_OK;
+  }
+  return dnn_run(k->primitive,
                  &(struct dnn_operands){.a = in[0], .b = out[0], .c = in[1], .scratchpad = workspace});
 }
 
@@ -177,9 +176,8 @@ neap_status prepare_conv_backward_weights(void *state, const struct neap_graph *
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]),
                       *dw = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(cpu, DNN_BACKWARD_WEIGHTS, x, dw, dy, graph, node, NULL, p, &kernel, &p->inputs[0],
-                   &p->inputs[1]));
-  p->outputs[0] = packed(dnn_weights(kernel.primitive));
+  TRY(make_somehow(cpu, DNN_BACKWARD_WEIGHTS, x, dw, dy, node, p, &kernel, &p->inputs[0], &p->inputs[1]));
+  p->outputs[0] = weights_format(&kernel);
   return cpu_finish(cpu, p, run_backward_weights, kernel);
 }
 
@@ -190,6 +188,10 @@ static neap_status run_conv_transposed(const struct kernel *kernel, void *const 
                                        void *workspace, const struct run_context *context) {
   (void)context;
   const struct cpu_kernel *k = cpu_kernel(kernel);
+  if (k->winograd != NULL) {
+    winograd_convolve(k->winograd, k->kernels, in[0], in[1], in[2], NULL, out[0], workspace);
+    return NEAP_OK;
+  }
   TRY(dnn_run(k->primitive,
               &(struct dnn_operands){.a = out[0], .b = in[1], .c = in[0], .scratchpad = workspace}));
   if (in[2] != NULL) k->kernels->bias_add(k->b, in[2], out[0]);
@@ -202,9 +204,8 @@ neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph,
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
   if (x->dtype != NEAP_F32 && node->inputs[2] != NO_TENSOR) return NEAP_UNSUPPORTED; /* bias_add takes f32 */
-  TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, graph, node, NULL, p, &kernel, &p->outputs[0],
-                   &p->inputs[0]));
-  p->inputs[1] = packed(dnn_weights(kernel.primitive));
+  TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, node, p, &kernel, &p->outputs[0], &p->inputs[0]));
+  p->inputs[1] = weights_format(&kernel);
   p->inputs[2] = ROW_MAJOR;
   kernel.b = activation_of(y, p->outputs[0]);
   return cpu_finish(state, p, run_conv_transposed, kernel);

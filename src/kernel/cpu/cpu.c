@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernel/cpu/winograd.h"
+
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
   struct activation a = {.images = 1,
                          .channels = 1,
@@ -97,8 +99,7 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
   }
   cpu->convolution = options->convolution;
   cpu->threads = options->threads;
-  cpu->largest_node = largest_node(graph);
-  cpu->part_bytes = choose_part_bytes(cpu->largest_node);
+  cpu->part_bytes = choose_part_bytes(largest_node(graph));
   const int64_t widest = cpu_kernels_lanes(cpu->kernels);
   cpu->block = widest == 0 ? 0 : choose_block(graph, widest);
   *state = cpu;
@@ -118,6 +119,8 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
   const struct cpu_kernel *state = cpu_kernel(kernel);
   if (state->primitive != NULL)
     dnn_describe(state->primitive, text, size);
+  else if (state->winograd != NULL)
+    winograd_describe(state->kernels, text, size);
   else
     snprintf(text, size, "%s", state->kernels->name);
 }

@@ -12,7 +12,6 @@ struct cpu {
   int64_t block; /* channels a block: 16, 8; 0: channels last */
   neap_convolution convolution;
   int threads;
-  double largest_node;               /* bytes of its operands */
   uint64_t part_bytes;               /* of f32 that the rows of a part may take */
   VECTOR(struct neap_graph *) parts; /* of one node each, which nodes that run in parts are made of */
 };
@@ -29,6 +28,7 @@ static inline int64_t chunk_images(int64_t images, uint64_t workspace) {
 
 struct split_kernel;
 struct recurrent_kernel;
+struct winograd;
 
 /* The state of a kernel. */
 struct cpu_kernel {
@@ -40,6 +40,7 @@ struct cpu_kernel {
   struct strides strides;                /* of operands in row-major order */
   const struct split_kernel *split;      /* of a node that runs in parts */
   const struct recurrent_kernel *recurrent;
+  const struct winograd *winograd;
 };
 
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,

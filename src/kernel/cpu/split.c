@@ -355,6 +355,8 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
         s.flat && how_of(&s, node->input_count + i) == CUT ? lies : formats[node->input_count + i];
   p->workspace = used + (parts[0].workspace > parts[1].workspace ? parts[0].workspace : parts[1].workspace);
   p->seconds = parts[0].seconds * (double)k->parts;
-  const struct dnn_primitive *primitive = ((const struct cpu_kernel *)parts[0].state)->primitive;
-  return cpu_finish(cpu, p, run_split, (struct cpu_kernel){.primitive = primitive, .split = k});
+  const struct cpu_kernel *part = parts[0].state;
+  return cpu_finish(
+      cpu, p, run_split,
+      (struct cpu_kernel){.primitive = part->primitive, .winograd = part->winograd, .split = k});
 }

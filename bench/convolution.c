@@ -122,7 +122,8 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
 }
 
 int main(int count, char **arguments) {
-  struct bench b = {.kernels = cpu_kernels_best(), .threads = count > 1 ? atoi(arguments[1]) : 2};
+  struct bench b = {.threads = count > 1 ? atoi(arguments[1]) : 2};
+  if (cpu_kernels_best(&b.kernels) != NEAP_OK) return 1;
   const int rounds = count > 2 ? atoi(arguments[2]) : 10;
   const char *set = count > 3 ? arguments[3] : b.kernels->name;
   const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16; /* 0: channels last */

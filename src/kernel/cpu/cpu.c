@@ -228,6 +228,15 @@ static const bool takes_storage[OP_COUNT] = {
     [OP_BIAS_BACKWARD] = true,
     [OP_ROW_NORM] = true,
     [OP_ROW_NORM_BACKWARD] = true,
+    [OP_SGD] = true,
+    [OP_ADAMW] = true,
+    [OP_ADAM] = true,
+    [OP_RMSPROP] = true,
+    [OP_LION] = true,
+    [OP_ACCUMULATE] = true,
+    [OP_CLEAR] = true,
+    [OP_MOMENTUM_BEGIN] = true,
+    [OP_MOMENTUM_END] = true,
     [OP_DENSIFY] = true,
     [OP_ACCUMULATE_SPARSE] = true,
     [OP_LINEAR_CROSS_ENTROPY] = true,
@@ -295,7 +304,8 @@ static neap_status needs_split(const struct neap_graph *graph, const struct node
     if (t == NULL || !dtype_rows[t->dtype].real || t->dtype == NEAP_F32) continue;
     RETURN_IF(t->dtype != NEAP_BF16 && t->dtype != NEAP_F16, NEAP_UNSUPPORTED,
               "the cpu backend has no kernel for '%s' in %s", t->name, dtype_rows[t->dtype].name);
-    *needs = *needs || !takes_storage[node->op] || broadcast || packed || rows_need_split(graph, node);
+    *needs = *needs || !takes_storage[node->op] || broadcast || packed || rows_need_split(graph, node) ||
+             updates_sparse_values(node);
   }
   return NEAP_OK;
 }

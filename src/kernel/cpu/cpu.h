@@ -72,7 +72,7 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
  * `count` such values of operand `operand`, from number `first` on, at random as those of the dense tensors
  * are rounded: by the name that each parameter's would have and the elements' places. `x`: the values as f32.
  */
-bool updates_sparse_values(const struct kernel *kernel);
+bool updates_sparse_values(const struct node *node);
 void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *const *inputs, int64_t first,
                           int64_t count, const float *x, const struct run_context *context);
 

@@ -357,7 +357,8 @@ PREPARE(prepare_softmax_cross_entropy_backward) {
 static neap_status prepare_flat(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                 struct preparation *p, kernel_run *run) {
   if (!format_chosen(p->inputs[0])) p->inputs[0] = ROW_MAJOR;
-  const uint64_t count = cpu_backend.format_bytes(node_input(graph, node, 0), p->inputs[0]) / sizeof(float);
+  const struct tensor *x = node_input(graph, node, 0);
+  const uint64_t count = cpu_backend.format_bytes(x, p->inputs[0]) / dtype_bytes(x->dtype, 1);
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.count = count});
 }
 
@@ -368,6 +369,20 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
   for (int32_t i = 1; i < node->input_count && i < UPDATE_SLOTS; i++) p->inputs[i] = p->inputs[0];
   return NEAP_OK;
 }
+
+/* What an update changes. It is rounded the same whatever the plan: by step, name and operator. */
+static struct updated updated_input(const struct kernel *kernel, void *const *in, int32_t i,
+                                    const struct run_context *context) {
+  const struct stored x = stored_input(kernel, in, i);
+  if (x.data == NULL) return (struct updated){0};
+  const uint64_t hash = random_name(RANDOM_NO_NAME, kernel_input(kernel, i)->name);
+  return (struct updated){
+      x.storage,
+      x.data,
+      {context->seed ^ hash, random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op)}};
+}
+#define CHANGED(i) updated_input(kernel, in, i, context)
+#define GIVEN(i)   stored_input(kernel, in, i)
 
 /* `call`: a kernel's arguments behind the count, from the attributes a, the rate and the number of the
  * update. */
@@ -384,24 +399,27 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
   }                                                                                                          \
   PREPARE(prepare_##id) { return prepare_update(state, graph, node, p, run_##id); }
 
-UPDATE(sgd, in[0], in[2], in[1], unit, rate, a->momentum, a->weight_decay, a->nesterov)
-UPDATE(adamw, in[0], in[2], in[3], in[1], unit, rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
-UPDATE(adam, in[0], in[2], in[3], in[1], unit, rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, number)
-UPDATE(rmsprop, in[0], in[2], in[3], in[1], unit, rate, a->beta2, a->epsilon, a->momentum, a->weight_decay)
-UPDATE(lion, in[0], in[2], in[1], unit, rate, a->beta1, a->beta2, a->weight_decay)
+UPDATE(sgd, CHANGED(0), CHANGED(2), GIVEN(1), unit, rate, a->momentum, a->weight_decay, a->nesterov)
+UPDATE(adamw, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta1, a->beta2, a->epsilon,
+       a->weight_decay, number)
+UPDATE(adam, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta1, a->beta2, a->epsilon,
+       a->weight_decay, number)
+UPDATE(rmsprop, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta2, a->epsilon, a->momentum,
+       a->weight_decay)
+UPDATE(lion, CHANGED(0), CHANGED(2), GIVEN(1), unit, rate, a->beta1, a->beta2, a->weight_decay)
 
 RUN(run_accumulate) {
   (void)out, (void)workspace;
   const int64_t count = (int64_t)cpu_kernel(kernel)->count;
-  look_for_overflow(kernel, STORAGE_F32, count, in[1], context);
-  K->accumulate(count, in[2], in[1], run_gradient_unit(context));
+  look_for_overflow(kernel, GIVEN(1).storage, count, in[1], context);
+  K->accumulate(count, CHANGED(2), GIVEN(1), run_gradient_unit(context));
   return NEAP_OK;
 }
 PREPARE(prepare_accumulate) { return prepare_update(state, graph, node, p, run_accumulate); }
 
-UPDATE(clear, in[0])
-UPDATE(momentum_begin, in[0], in[1], a->momentum, a->weight_decay)
-UPDATE(momentum_end, in[0], in[1], rate)
+UPDATE(clear, CHANGED(0))
+UPDATE(momentum_begin, GIVEN(0), CHANGED(1), a->momentum, a->weight_decay)
+UPDATE(momentum_end, CHANGED(0), GIVEN(1), rate)
 
 /* ---- Clipping: of gradients as they lie ---- */
 

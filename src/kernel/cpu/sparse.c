@@ -76,8 +76,8 @@ PREPARE(prepare_accumulate_sparse) {
 
 enum { OF_INDICES = UPDATE_SLOTS, OF_LAYERS, LAYER_INPUTS = 2 /* offset, positions */ };
 
-bool updates_sparse_values(const struct kernel *kernel) {
-  return kernel_node(kernel)->update_count > 0 && kernel_node(kernel)->input_count > OF_LAYERS;
+bool updates_sparse_values(const struct node *node) {
+  return node->update_count > 0 && node->input_count > OF_LAYERS;
 }
 
 /* Where the values of a parameter begin; behind the last one: where all end. */

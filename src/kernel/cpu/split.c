@@ -69,20 +69,12 @@ static void narrow(const struct running *r, const struct part_operand *o, void *
   r->kernels->narrow(storage_of(o->dtype), o->stored[r->last], buffer_of(r, o), place(data, o->dtype, first));
 }
 
-/* Variables are rounded at random, the same whatever the plan: by step, name and operand. Otherwise an update
- * smaller than half a step of the type would be lost each time. */
+/* Of variables an update runs in parts where it is of sparse parameters' values: those are rounded at random
+ * by the places that they have in dense tensors. All other updates round what they change themselves. */
 static void narrow_variable(const struct running *r, const struct part_operand *o, int32_t operand,
-                            void *data, const struct kernel *kernel, const struct run_context *context) {
+                            const struct kernel *kernel, const struct run_context *context) {
   const int64_t first = o->how == CUT ? r->part * o->stored[0] : 0;
-  if (updates_sparse_values(kernel)) {
-    narrow_sparse_values(kernel, operand, r->in, first, o->stored[r->last], buffer_of(r, o), context);
-    return;
-  }
-  const uint64_t hash = random_name(RANDOM_NO_NAME, kernel_input(kernel, operand)->name);
-  const struct random_key key = {context->seed ^ hash,
-                                 random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op)};
-  r->kernels->narrow_randomly(storage_of(o->dtype), o->stored[r->last], buffer_of(r, o),
-                              place(data, o->dtype, first), key, first);
+  narrow_sparse_values(kernel, operand, r->in, first, o->stored[r->last], buffer_of(r, o), context);
 }
 
 static neap_status run_part(const struct running *r, const struct kernel *outer, void *const *in,
@@ -102,7 +94,7 @@ static neap_status run_part(const struct running *r, const struct kernel *outer,
   TRY(kernel->run(kernel, given, outputs, r->work + s->workspace, &at));
   for (int32_t i = 0; i < s->input_count; i++)
     if (s->operands[i].updated && s->operands[i].converted && s->operands[i].how == CUT)
-      narrow_variable(r, &s->operands[i], i, in[i], outer, context);
+      narrow_variable(r, &s->operands[i], i, outer, context);
   for (int32_t i = 0; i < s->output_count; i++) {
     const struct part_operand *o = &s->operands[s->input_count + i];
     if (o->how == SUMMED && r->part > 0) {
@@ -126,7 +118,7 @@ static neap_status run_split(const struct kernel *kernel, void *const *in, void 
   for (int32_t i = 0; i < s->input_count; i++)
     if (s->operands[i].updated && s->operands[i].converted && s->operands[i].how != CUT) {
       r.part = 0;
-      narrow_variable(&r, &s->operands[i], i, in[i], kernel, context);
+      narrow_variable(&r, &s->operands[i], i, kernel, context);
     }
   return NEAP_OK;
 }

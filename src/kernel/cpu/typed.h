@@ -4,10 +4,10 @@
 
 #include "kernel/cpu/cpu.h"
 
-/* Input `i`; without data where the node does not have so many. */
+/* Input `i`; without data where it is not given. */
 static inline struct stored stored_input(const struct kernel *kernel, void *const *in, int32_t i) {
-  if (i >= kernel_node(kernel)->input_count) return (struct stored){STORAGE_F32, NULL};
-  return (struct stored){storage_of(kernel_input(kernel, i)->dtype), in[i]};
+  const struct tensor *x = kernel_input(kernel, i);
+  return x != NULL ? (struct stored){storage_of(x->dtype), in[i]} : (struct stored){STORAGE_F32, NULL};
 }
 
 static inline struct stored stored_output(const struct kernel *kernel, void *const *out) {

@@ -62,7 +62,10 @@ struct channel_terms {
 static inline float normalised(float x, float scale, float shift) { return multiply_add(x, scale, shift); }
 
 /* ReLU, also with a ceiling, and where it lets a gradient through. */
-static inline float cut(float v, float ceiling) { return !(v > 0) ? 0 : v < ceiling ? v : ceiling; }
+static inline float cut(float v, float ceiling) {
+  const float above = v > 0 ? v : 0; /* 0 for NaN, too */
+  return above < ceiling ? above : ceiling;
+}
 static inline bool inside(float v, float ceiling) { return v > 0 && v < ceiling; }
 
 static void affine_terms(const float *mean, const float *variance, const float *gamma, const float *beta,

@@ -4,10 +4,11 @@
 
 #include "kernel/cpu/isa/math.h"
 #include "kernel/cpu/isa/random.h"
-#include "kernel/cpu/isa/storage.h"
 
 #define FOR_ELEMENTS(count)                                                                                  \
   _Pragma("omp parallel for simd if (count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)
+
+#define FOR_RUN(count) _Pragma("omp simd") for (int64_t i = 0; i < count; i++)
 
 /* ---- One tensor: op/elementwise_list.h ---- */
 
@@ -27,7 +28,7 @@ typedef float real;
   static void id##_run(int64_t count, struct scalars s, const float *given, float *out) {                    \
     const real a = s.a, b = s.b;                                                                             \
     (void)a, (void)b;                                                                                        \
-    _Pragma("omp simd") for (int64_t i = 0; i < count; i++) {                                                \
+    FOR_RUN(count) {                                                                                         \
       const real x = given[i];                                                                               \
       out[i] = value;                                                                                        \
     }                                                                                                        \
@@ -130,60 +131,133 @@ typedef float real;
  * compiler fuses the others. */
 static inline float in_units(float g, float unit) { return unit == 1 ? g : g * unit; }
 
-void ISA(sgd)(int64_t count, float *w, float *m, const float *g, float unit, float rate, float momentum,
-              float weight_decay, bool nesterov) {
+/* Elements from `first` on, to be changed: where they lie, or as floats in `buffer`; and back from there. */
+static inline float *changed_floats(struct updated x, int64_t first, int64_t count, float *buffer) {
+  return x.data == NULL ? NULL : (float *)floats_at((struct stored){x.storage, x.data}, first, count, buffer);
+}
+static inline void store_changed(struct updated x, int64_t first, int64_t count, const float *buffer) {
+  if (x.data == NULL || x.storage == STORAGE_F32) return;
+  narrow_run_randomly(x.storage, count, buffer, (void *)element_at(x.data, x.storage, first), x.key, first);
+}
+
+/* Runs `step`, a loop over i below `length`, on the floats of w, of the states m and v and of g. */
+#define UPDATE_RUNS(w_, m_, v_, g_, step)                                                                    \
+  FOR_RUNS(count) {                                                                                          \
+    float of_w[STORED_RUN], of_m[STORED_RUN], of_v[STORED_RUN], of_g[STORED_RUN];                            \
+    const int64_t length = run_length(first, count);                                                         \
+    float *w = changed_floats(w_, first, length, of_w), *m = changed_floats(m_, first, length, of_m),        \
+          *v = changed_floats(v_, first, length, of_v);                                                      \
+    const float *g = floats_at(g_, first, length, of_g);                                                     \
+    (void)m, (void)v;                                                                                        \
+    step;                                                                                                    \
+    store_changed(w_, first, length, of_w);                                                                  \
+    store_changed(m_, first, length, of_m);                                                                  \
+    store_changed(v_, first, length, of_v);                                                                  \
+  }
+
+static const struct updated no_state;
+
+static void sgd_run(int64_t count, float *w, float *m, const float *g, float unit, float rate, float momentum,
+                    float weight_decay, bool nesterov) {
   if (m == NULL) {
-    FOR_ELEMENTS(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * w[i]);
+    FOR_RUN(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * w[i]);
     return;
   }
-  FOR_ELEMENTS(count) {
+  FOR_RUN(count) {
     const float d = in_units(g[i], unit) + weight_decay * w[i], moved = momentum * m[i] + d;
     m[i] = moved;
     w[i] -= rate * (nesterov ? d + momentum * moved : moved);
   }
 }
 
-void ISA(accumulate)(int64_t count, float *sum, const float *g, float unit) {
-  FOR_ELEMENTS(count) sum[i] += in_units(g[i], unit);
+void ISA(sgd)(int64_t count, struct updated w_, struct updated m_, struct stored g_, float unit, float rate,
+              float momentum, float weight_decay, bool nesterov) {
+  UPDATE_RUNS(w_, m_, no_state, g_, sgd_run(length, w, m, g, unit, rate, momentum, weight_decay, nesterov))
 }
 
-void ISA(clear)(int64_t count, float *sum) { FOR_ELEMENTS(count) sum[i] = 0; }
-
-void ISA(momentum_begin)(int64_t count, const float *w, float *m, float momentum, float weight_decay) {
-  FOR_ELEMENTS(count) m[i] = momentum * m[i] + weight_decay * w[i];
+static void accumulate_run(int64_t count, float *sum, const float *g, float unit) {
+  FOR_RUN(count) sum[i] += in_units(g[i], unit);
 }
 
-void ISA(momentum_end)(int64_t count, float *w, const float *m, float rate) {
-  FOR_ELEMENTS(count) w[i] -= rate * m[i];
+void ISA(accumulate)(int64_t count, struct updated sum, struct stored g_, float unit) {
+  UPDATE_RUNS(sum, no_state, no_state, g_, accumulate_run(length, w, g, unit))
 }
 
-void ISA(adamw)(int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate,
-                float beta1, float beta2, float epsilon, float weight_decay, int64_t step) {
-  const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));
-  const float second = (float)(1 / sqrt(1 - pow((double)beta2, (double)step)));
-  FOR_ELEMENTS(count) {
-    m[i] += (1 - beta1) * (in_units(g[i], unit) - m[i]);
-    v[i] = beta2 * v[i] + (1 - beta2) * in_units(g[i], unit) * in_units(g[i], unit);
-    w[i] -= rate * weight_decay * w[i];
-    w[i] -= rate * first * m[i] / (__builtin_sqrtf(v[i]) * second + epsilon);
+void ISA(clear)(int64_t count, struct updated sum) {
+  FOR_RUNS(count)
+  memset((void *)element_at(sum.data, sum.storage, first), 0,
+         (size_t)run_length(first, count) * bytes_of(sum.storage));
+}
+
+static void momentum_begin_run(int64_t count, const float *w, float *m, float momentum, float weight_decay) {
+  FOR_RUN(count) m[i] = momentum * m[i] + weight_decay * w[i];
+}
+
+void ISA(momentum_begin)(int64_t count, struct stored of_weights, struct updated state, float momentum,
+                         float weight_decay) {
+  UPDATE_RUNS(state, no_state, no_state, of_weights, momentum_begin_run(length, g, w, momentum, weight_decay))
+}
+
+static void momentum_end_run(int64_t count, float *w, const float *m, float rate) {
+  FOR_RUN(count) w[i] -= rate * m[i];
+}
+
+void ISA(momentum_end)(int64_t count, struct updated w_, struct stored state, float rate) {
+  UPDATE_RUNS(w_, no_state, no_state, state, momentum_end_run(length, w, g, rate))
+}
+
+struct adam {
+  float unit, rate, beta1, beta2, epsilon, weight_decay;
+  float first, second; /* corrections of the two moments */
+};
+
+static struct adam adam_of(float unit, float rate, float beta1, float beta2, float epsilon,
+                           float weight_decay, int64_t step) {
+  return (struct adam){unit,
+                       rate,
+                       beta1,
+                       beta2,
+                       epsilon,
+                       weight_decay,
+                       (float)(1 / (1 - pow((double)beta1, (double)step))),
+                       (float)(1 / sqrt(1 - pow((double)beta2, (double)step)))};
+}
+
+static void adamw_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
+  FOR_RUN(count) {
+    m[i] += (1 - a.beta1) * (in_units(g[i], a.unit) - m[i]);
+    v[i] = a.beta2 * v[i] + (1 - a.beta2) * in_units(g[i], a.unit) * in_units(g[i], a.unit);
+    w[i] -= a.rate * a.weight_decay * w[i];
+    w[i] -= a.rate * a.first * m[i] / (__builtin_sqrtf(v[i]) * a.second + a.epsilon);
   }
 }
 
-void ISA(adam)(int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate,
-               float beta1, float beta2, float epsilon, float weight_decay, int64_t step) {
-  const float first = (float)(1 / (1 - pow((double)beta1, (double)step)));
-  const float second = (float)(1 / sqrt(1 - pow((double)beta2, (double)step)));
-  FOR_ELEMENTS(count) {
-    const float d = in_units(g[i], unit) + weight_decay * w[i];
-    m[i] += (1 - beta1) * (d - m[i]);
-    v[i] = beta2 * v[i] + (1 - beta2) * d * d;
-    w[i] -= rate * first * m[i] / (__builtin_sqrtf(v[i]) * second + epsilon);
+void ISA(adamw)(int64_t count, struct updated w_, struct updated m_, struct updated v_, struct stored g_,
+                float unit, float rate, float beta1, float beta2, float epsilon, float weight_decay,
+                int64_t step) {
+  const struct adam a = adam_of(unit, rate, beta1, beta2, epsilon, weight_decay, step);
+  UPDATE_RUNS(w_, m_, v_, g_, adamw_run(length, a, w, m, v, g))
+}
+
+static void adam_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
+  FOR_RUN(count) {
+    const float d = in_units(g[i], a.unit) + a.weight_decay * w[i];
+    m[i] += (1 - a.beta1) * (d - m[i]);
+    v[i] = a.beta2 * v[i] + (1 - a.beta2) * d * d;
+    w[i] -= a.rate * a.first * m[i] / (__builtin_sqrtf(v[i]) * a.second + a.epsilon);
   }
 }
 
-void ISA(rmsprop)(int64_t count, float *w, float *v, float *m, const float *g, float unit, float rate,
-                  float alpha, float epsilon, float momentum, float weight_decay) {
-  FOR_ELEMENTS(count) {
+void ISA(adam)(int64_t count, struct updated w_, struct updated m_, struct updated v_, struct stored g_,
+               float unit, float rate, float beta1, float beta2, float epsilon, float weight_decay,
+               int64_t step) {
+  const struct adam a = adam_of(unit, rate, beta1, beta2, epsilon, weight_decay, step);
+  UPDATE_RUNS(w_, m_, v_, g_, adam_run(length, a, w, m, v, g))
+}
+
+static void rmsprop_run(int64_t count, float *w, float *v, float *m, const float *g, float unit, float rate,
+                        float alpha, float epsilon, float momentum, float weight_decay) {
+  FOR_RUN(count) {
     const float d = in_units(g[i], unit) + weight_decay * w[i];
     v[i] = alpha * v[i] + (1 - alpha) * d * d;
     float moved = d / (__builtin_sqrtf(v[i]) + epsilon);
@@ -192,13 +266,24 @@ void ISA(rmsprop)(int64_t count, float *w, float *v, float *m, const float *g, f
   }
 }
 
-void ISA(lion)(int64_t count, float *w, float *m, const float *g, float unit, float rate, float beta1,
-               float beta2, float weight_decay) {
-  FOR_ELEMENTS(count) {
+void ISA(rmsprop)(int64_t count, struct updated w_, struct updated v_, struct updated m_, struct stored g_,
+                  float unit, float rate, float alpha, float epsilon, float momentum, float weight_decay) {
+  UPDATE_RUNS(w_, m_, v_, g_,
+              rmsprop_run(length, w, v, m, g, unit, rate, alpha, epsilon, momentum, weight_decay))
+}
+
+static void lion_run(int64_t count, float *w, float *m, const float *g, float unit, float rate, float beta1,
+                     float beta2, float weight_decay) {
+  FOR_RUN(count) {
     const float u = beta1 * m[i] + (1 - beta1) * in_units(g[i], unit);
     w[i] -= rate * (weight_decay * w[i] + (float)((u > 0) - (u < 0)));
     m[i] = beta2 * m[i] + (1 - beta2) * in_units(g[i], unit);
   }
+}
+
+void ISA(lion)(int64_t count, struct updated w_, struct updated m_, struct stored g_, float unit, float rate,
+               float beta1, float beta2, float weight_decay) {
+  UPDATE_RUNS(w_, m_, no_state, g_, lion_run(length, w, m, g, unit, rate, beta1, beta2, weight_decay))
 }
 
 void ISA(squared_norm)(int64_t count, const float *x, float *sum, double *parts) {

@@ -149,35 +149,36 @@ KERNEL(void, dropout,
         float *y))
 
 /* Updates; gradients are in units of `unit`. g += weight_decay * w; m = momentum * m + g; w -= rate *
- * (nesterov ? g + momentum * m : m), as PyTorch. m may be NULL (momentum 0). */
+ * (nesterov ? g + momentum * m : m), as PyTorch. m may be without data (momentum 0). */
 KERNEL(void, sgd,
-       (int64_t count, float *w, float *m, const float *g, float unit, float rate, float momentum,
-        float weight_decay, bool nesterov))
+       (int64_t count, struct updated w, struct updated m, struct stored g, float unit, float rate,
+        float momentum, float weight_decay, bool nesterov))
 /* Loshchilov & Hutter 2019, decoupled decay, bias correction for update number `step` (from 1), as PyTorch.
  */
 KERNEL(void, adamw,
-       (int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate, float beta1,
-        float beta2, float epsilon, float weight_decay, int64_t step))
-/* As PyTorch: Adam with weight decay in the gradient; RMSprop (m NULL: momentum 0); and Lion: u = beta1 m +
- * (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 - beta2) g. */
+       (int64_t count, struct updated w, struct updated m, struct updated v, struct stored g, float unit,
+        float rate, float beta1, float beta2, float epsilon, float weight_decay, int64_t step))
+/* As PyTorch: Adam with weight decay in the gradient; RMSprop (m without data: momentum 0); and Lion: u =
+ * beta1 m + (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 - beta2) g. */
 KERNEL(void, adam,
-       (int64_t count, float *w, float *m, float *v, const float *g, float unit, float rate, float beta1,
-        float beta2, float epsilon, float weight_decay, int64_t step))
+       (int64_t count, struct updated w, struct updated m, struct updated v, struct stored g, float unit,
+        float rate, float beta1, float beta2, float epsilon, float weight_decay, int64_t step))
 KERNEL(void, rmsprop,
-       (int64_t count, float *w, float *v, float *m, const float *g, float unit, float rate, float alpha,
-        float epsilon, float momentum, float weight_decay))
+       (int64_t count, struct updated w, struct updated v, struct updated m, struct stored g, float unit,
+        float rate, float alpha, float epsilon, float momentum, float weight_decay))
 KERNEL(void, lion,
-       (int64_t count, float *w, float *m, const float *g, float unit, float rate, float beta1, float beta2,
-        float weight_decay))
+       (int64_t count, struct updated w, struct updated m, struct stored g, float unit, float rate,
+        float beta1, float beta2, float weight_decay))
 /* Sum of squares, added up in double. parts: [LOSS_PARTS], workspace. */
 KERNEL(void, squared_norm, (int64_t count, const float *x, float *sum, double *parts))
 /* y = x cut to [-limit, limit] (0: not), times *coefficient (NULL: 1); in place. */
 KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficient, const float *x, float *y))
 /* Of a step of micro-batches: sum += g; sum = 0; m = momentum * m + weight_decay * w; w -= rate * m. */
-KERNEL(void, accumulate, (int64_t count, float *sum, const float *g, float unit))
-KERNEL(void, clear, (int64_t count, float *sum))
-KERNEL(void, momentum_begin, (int64_t count, const float *w, float *m, float momentum, float weight_decay))
-KERNEL(void, momentum_end, (int64_t count, float *w, const float *m, float rate))
+KERNEL(void, accumulate, (int64_t count, struct updated sum, struct stored g, float unit))
+KERNEL(void, clear, (int64_t count, struct updated sum))
+KERNEL(void, momentum_begin,
+       (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay))
+KERNEL(void, momentum_end, (int64_t count, struct updated w, struct stored m, float rate))
 /* Sparse weights of `count` elements: x = the next value where there is one, else 0; sum += g * unit where
  * there is one. Sums of 16 bits are rounded at random by `key` and their elements' places in the tensor. */
 KERNEL(void, densify, (enum storage storage, int64_t count, struct positions at, const void *values, void *x))

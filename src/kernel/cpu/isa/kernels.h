@@ -79,6 +79,14 @@ struct resize_tap {
   float share;
 };
 
+/* Elements that an update changes. In 16 bits they are rounded at random, by `key` and their place: otherwise
+ * what is smaller than half a step of the type would be lost each time. */
+struct updated {
+  enum storage storage;
+  void *data;
+  struct random_key key;
+};
+
 struct scalars { /* attributes of an operator of one tensor */
   float a, b;
 };

@@ -3,7 +3,7 @@
 #define NEAP_KERNEL_CPU_ISA_RANDOM_H
 
 #include "base/random.h"
-#include "kernel/cpu/isa/isa.h"
+#include "kernel/cpu/isa/storage.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -20,13 +20,26 @@ static inline void multiply_words(__m512i words, uint32_t factor, __m512i *high,
   *low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
 }
 
-/* All rounds of random_philox_round, in registers: compilers make 64-bit products of its 32-bit ones. */
-static inline void random_rounds(uint64_t seed, uint32_t words[4][COUNTERS]) {
-  __m512i c0 = _mm512_loadu_si512(words[0]), c1 = _mm512_loadu_si512(words[1]),
-          c2 = _mm512_loadu_si512(words[2]), c3 = _mm512_loadu_si512(words[3]);
-  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++) {
-    const uint32_t k0 = (uint32_t)seed + round * 0x9E3779B9u,
-                   k1 = (uint32_t)(seed >> 32) + round * 0xBB67AE85u;
+/* The lower halves of 16 words of 64 bits. */
+static inline __m512i lower_words(__m512i first, __m512i second) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(first)),
+                            _mm512_cvtepi64_epi32(second), 1);
+}
+#endif
+
+/* Word w of the counter first + l * apart, as random_philox gives it: words[w][l]. */
+static inline void random_counters(struct random_key key, uint64_t first, uint64_t apart,
+                                   uint32_t words[4][COUNTERS]) {
+#if defined(__AVX512F__) /* in registers: compilers make 64-bit products of the 32-bit ones */
+  const __m512i step = _mm512_set1_epi64((int64_t)apart), lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
+                a = _mm512_add_epi64(_mm512_set1_epi64((int64_t)first), _mm512_mullo_epi64(lanes, step)),
+                b = _mm512_add_epi64(a, _mm512_slli_epi64(step, 3));
+  __m512i c0 = lower_words(a, b), c1 = lower_words(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32)),
+          c2 = _mm512_set1_epi32((int32_t)(uint32_t)key.stream),
+          c3 = _mm512_set1_epi32((int32_t)(uint32_t)(key.stream >> 32));
+  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++) { /* random_philox_round */
+    const uint32_t k0 = (uint32_t)key.seed + round * 0x9E3779B9u,
+                   k1 = (uint32_t)(key.seed >> 32) + round * 0xBB67AE85u;
     __m512i high_a, low_a, high_b, low_b;
     multiply_words(c0, 0xD2511F53u, &high_a, &low_a);
     multiply_words(c2, 0xCD9E8D57u, &high_b, &low_b);
@@ -39,19 +52,7 @@ static inline void random_rounds(uint64_t seed, uint32_t words[4][COUNTERS]) {
   _mm512_storeu_si512(words[1], c1);
   _mm512_storeu_si512(words[2], c2);
   _mm512_storeu_si512(words[3], c3);
-}
 #else
-static inline void random_rounds(uint64_t seed, uint32_t words[4][COUNTERS]) {
-  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++)
-#pragma omp simd
-    for (int l = 0; l < COUNTERS; l++)
-      random_philox_round(seed, round, &words[0][l], &words[1][l], &words[2][l], &words[3][l]);
-}
-#endif
-
-/* Word w of the counter first + l * apart, as random_philox gives it: words[w][l]. */
-static inline void random_counters(struct random_key key, uint64_t first, uint64_t apart,
-                                   uint32_t words[4][COUNTERS]) {
   for (int l = 0; l < COUNTERS; l++) {
     const uint64_t counter = first + (uint64_t)l * apart;
     words[0][l] = (uint32_t)counter;
@@ -59,7 +60,11 @@ static inline void random_counters(struct random_key key, uint64_t first, uint64
     words[2][l] = (uint32_t)key.stream;
     words[3][l] = (uint32_t)(key.stream >> 32);
   }
-  random_rounds(key.seed, words);
+  for (uint32_t round = 0; round < RANDOM_ROUNDS; round++)
+#pragma omp simd
+    for (int l = 0; l < COUNTERS; l++)
+      random_philox_round(key.seed, round, &words[0][l], &words[1][l], &words[2][l], &words[3][l]);
+#endif
 }
 
 /* The words of the counters first, first + 1, ...: four of each, one counter's after the other's. */
@@ -69,6 +74,48 @@ static inline void random_words(struct random_key key, uint64_t first, uint32_t 
 #pragma omp simd
   for (int l = 0; l < COUNTERS; l++)
     for (int w = 0; w < 4; w++) words[4 * l + w] = by_word[w][l];
+}
+
+/* ---- Rounding to one of the two neighbours: a counter serves eight elements, with 16 bits each ---- */
+
+enum { ROUNDED_BLOCK = 8 * COUNTERS };
+
+static inline __attribute__((always_inline)) uint16_t rounded_randomly(enum storage storage, float x,
+                                                                       uint32_t random) {
+  return storage == STORAGE_BF16 ? bf16_from_float_randomly(x, random) : f16_from_float_randomly(x, random);
+}
+
+/* Of the words of a block, the 16 bits of element `i`: of a word the lower ones first. */
+static inline uint16_t half_of(const uint16_t *halves, int i) {
+  return halves[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? i : i ^ 1];
+}
+
+/* A whole block, which begins a counter. */
+static inline __attribute__((always_inline)) void round_block(enum storage storage, const uint16_t *halves,
+                                                              const float *x, uint16_t *y) {
+#pragma omp simd
+  for (int i = 0; i < ROUNDED_BLOCK; i++) y[i] = rounded_randomly(storage, x[i], half_of(halves, i));
+}
+
+/* Elements from number `first` on. */
+static inline void narrow_run_randomly(enum storage storage, int64_t count, const float *x, uint16_t *y,
+                                       struct random_key key, int64_t first) {
+  const int64_t end = (first + count + ROUNDED_BLOCK - 1) / ROUNDED_BLOCK;
+  for (int64_t block = first / ROUNDED_BLOCK; block < end; block++) {
+    const int64_t at = block * ROUNDED_BLOCK - first;
+    uint32_t words[4 * COUNTERS];
+    uint16_t halves[ROUNDED_BLOCK];
+    random_words(key, (uint64_t)block * COUNTERS, words);
+    memcpy(halves, words, sizeof halves);
+    if (at >= 0 && at + ROUNDED_BLOCK <= count && storage == STORAGE_BF16)
+      round_block(STORAGE_BF16, halves, x + at, y + at);
+    else if (at >= 0 && at + ROUNDED_BLOCK <= count)
+      round_block(STORAGE_F16, halves, x + at, y + at);
+    else
+      for (int i = 0; i < ROUNDED_BLOCK; i++)
+        if (at + i >= 0 && at + i < count)
+          y[at + i] = rounded_randomly(storage, x[at + i], half_of(halves, i));
+  }
 }
 
 #endif

@@ -3,6 +3,11 @@
 
 /* Chains that do not wait for each other: a chain alone would be as slow as the latency of an instruction. */
 enum { CHAINS = 12 };
+#if defined(__clang__)
+#define UNROLL_CHAINS _Pragma("unroll")
+#else
+#define UNROLL_CHAINS _Pragma("GCC unroll 12")
+#endif
 
 /* Each element of a chain comes to 1, whatever it began with. */
 double ISA(multiply_adds)(int64_t rounds, double *flops) {
@@ -10,7 +15,7 @@ double ISA(multiply_adds)(int64_t rounds, double *flops) {
   for (int i = 0; i < VECTOR_WIDTH; i++) half[i] = 0.5f;
   for (int c = 0; c < CHAINS; c++) chain[c] = half;
   for (int64_t round = 0; round < rounds; round++) {
-#pragma GCC unroll 12
+    UNROLL_CHAINS
     for (int c = 0; c < CHAINS; c++) chain[c] = chain[c] * half + half;
   }
   double sum = 0;
@@ -29,7 +34,7 @@ __attribute__((target("avx512bf16"))) static double dot_products(int64_t rounds,
   __m512 chain[CHAINS];
   for (int c = 0; c < CHAINS; c++) chain[c] = _mm512_setzero_ps();
   for (int64_t round = 0; round < rounds; round++) {
-#pragma GCC unroll 12
+    UNROLL_CHAINS
     for (int c = 0; c < CHAINS; c++) chain[c] = _mm512_dpbf16_ps(chain[c], zero, zero);
   }
   double sum = 0;

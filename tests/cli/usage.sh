@@ -123,3 +123,8 @@ if OMP_DISPLAY_ENV=verbose "$neap" --version 2>&1 | grep -q GOMP_SPINCOUNT; then
   expect 0 env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=active OMP_DISPLAY_ENV=verbose "$neap" --version
   same "$(grep -c GOMP_SPINCOUNT err)" 1 "how often OpenMP is loaded with a policy"
 fi
+
+# An instruction set that there is not.
+expect 2 env NEAP_MAX_CPU_ISA=other "$neap" plan "${small[@]}" --budget max
+says "none of avx512, avx2 and generic"
+quiet

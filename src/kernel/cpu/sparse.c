@@ -77,7 +77,7 @@ PREPARE(prepare_accumulate_sparse) {
 enum { OF_INDICES = UPDATE_SLOTS, OF_LAYERS, LAYER_INPUTS = 2 /* offset, positions */ };
 
 bool updates_sparse_values(const struct node *node) {
-  return node->update_count > 0 && node->input_count > OF_LAYERS;
+  return node->update_count > 0 && node->input_count > OF_LAYERS && node->op != OP_ACCUMULATE_SPARSE;
 }
 
 /* Where the values of a parameter begin; behind the last one: where all end. */

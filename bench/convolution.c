@@ -1,7 +1,8 @@
-/* convolution [THREADS [ROUNDS [INSTRUCTION_SET [LANES]]]]
+/* convolution [THREADS [ROUNDS [INSTRUCTION_SET [LANES [NETWORK|IMAGES,INPUTS,OUTPUTS,SIDE...]]]]]
  *
  * Times of 3x3 convolutions, pass by pass: our Winograd kernels beside oneDNN's Winograd and direct ones, in
- * turn, on the shapes of some networks. Prints the least time of each in milliseconds ("-": there is none),
+ * turn, on the shapes of some networks or the one that is given. LANES: channels of a block, 0: channels
+ * last. Prints the least time of each in milliseconds ("-": there is none), a star where `auto` takes ours,
  * and the MB of workspace of the first two. */
 #include <math.h>
 #include <omp.h>
@@ -117,8 +118,23 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       printf(" %8.3f", best[way] * 1e3);
     else
       printf(" %8s", "-");
-  printf("  %7.2f %7.2f\n", (double)bytes[OURS] * 1e-6, (double)bytes[DNN_WINOGRAD] * 1e-6);
+  printf(" %c %7.2f %7.2f\n", winograd_pays(x, y, 1, 1) ? '*' : ' ', (double)bytes[OURS] * 1e-6,
+         (double)bytes[DNN_WINOGRAD] * 1e-6);
   fflush(stdout);
+}
+
+static void measure_passes(struct bench *b, const struct shape *s, int rounds, int64_t lanes) {
+  const int64_t pixels = s->images * s->side * s->side;
+  b->x = numbers(pixels * s->inputs);
+  b->y = numbers(pixels * s->outputs);
+  b->w = numbers(s->inputs * s->outputs * 9);
+  for (int pass = 0; pass < 3; pass++) {
+    b->pass = (enum dnn_pass)pass;
+    measure(b, s, rounds, lanes);
+  }
+  release(b->x, pixels * s->inputs);
+  release(b->y, pixels * s->outputs);
+  release(b->w, s->inputs * s->outputs * 9);
 }
 
 int main(int count, char **arguments) {
@@ -126,27 +142,20 @@ int main(int count, char **arguments) {
   if (cpu_kernels_best(&b.kernels) != NEAP_OK) return 1;
   const int rounds = count > 2 ? atoi(arguments[2]) : 10;
   const char *set = count > 3 ? arguments[3] : b.kernels->name;
-  const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16; /* 0: channels last */
+  const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16;
   for (int i = 0; cpu_kernels_at(i) != NULL; i++)
     if (strcmp(cpu_kernels_at(i)->name, set) == 0) b.kernels = cpu_kernels_at(i);
   omp_set_num_threads(b.threads);
   if (dnn_create(&b.dnn) != NEAP_OK) return 1;
-  printf("%d threads, %s\n%-40s %8s %8s %8s  %7s %7s\n", b.threads, b.kernels->name, "", "ours", "wino",
+  printf("%d threads, %s\n%-40s %8s %8s %8s  %8s %7s\n", b.threads, b.kernels->name, "", "ours", "wino",
          "direct", "MB", "MB wino");
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    const struct shape *s = &shapes[i];
-    if (count > 5 && strstr(arguments[5], s->name) == NULL) continue;
-    const int64_t pixels = s->images * s->side * s->side;
-    b.x = numbers(pixels * s->inputs);
-    b.y = numbers(pixels * s->outputs);
-    b.w = numbers(s->inputs * s->outputs * 9);
-    for (int pass = 0; pass < 3; pass++) {
-      b.pass = (enum dnn_pass)pass;
-      measure(&b, s, rounds, lanes);
-    }
-    release(b.x, pixels * s->inputs);
-    release(b.y, pixels * s->outputs);
-    release(b.w, s->inputs * s->outputs * 9);
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    if (count <= 5 || strcmp(arguments[5], shapes[i].name) == 0)
+      measure_passes(&b, &shapes[i], rounds, lanes);
+  for (int i = 5; i < count; i++) {
+    long long n, c, k, side;
+    if (sscanf(arguments[i], "%lld,%lld,%lld,%lld", &n, &c, &k, &side) == 4)
+      measure_passes(&b, &(struct shape){"", n, c, k, side}, rounds, lanes);
   }
   dnn_free(b.dnn);
   return 0;

@@ -12,14 +12,18 @@ static struct activation activation_in(const int64_t dims[4], int64_t lanes) {
 
 /* By shape alone: the last bits hang on it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, struct winograd *w) {
+  static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
+                                              [DNN_BACKWARD_DATA] = WINOGRAD_BACKWARD_DATA,
+                                              [DNN_BACKWARD_WEIGHTS] = WINOGRAD_BACKWARD_WEIGHTS};
   if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->bf16 || c->stride != 1 || c->dilation != 1 ||
       c->groups != 1)
     return false;
   const struct activation x = activation_in(c->source, c->source_lanes),
                           y = activation_in(c->destination, c->destination_lanes);
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
-  *w = winograd_plan((enum winograd_pass)c->pass, x, y, c->padding[0], c->padding[1], cpu->threads);
-  return cpu->convolution == NEAP_CONV_WINOGRAD || winograd_pays(w);
+  if (cpu->convolution == NEAP_CONV_AUTO && !winograd_pays(x, y, c->padding[0], c->padding[1])) return false;
+  *w = winograd_plan(passes[c->pass], x, y, c->padding[0], c->padding[1], cpu->threads);
+  return true;
 }
 
 static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, struct preparation *p,

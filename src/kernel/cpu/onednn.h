@@ -26,7 +26,7 @@ enum dnn_pass { DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_WEIGHTS };
 
 struct dnn_convolution {
   enum dnn_pass pass;
-  bool winograd;
+  bool winograd;     /* what bench/convolution measures ours beside; 2.x on AVX-512 has it */
   bool plain;        /* the slow reference kernel is better than none */
   bool bias, addend; /* forward only; with an addend the result is added to what the destination holds */
   bool bf16;         /* so are all operands, where dnn_has_bf16; sums are f32 */

@@ -123,11 +123,16 @@ static double cost(const struct winograd *w) {
          kernel * inputs * outputs * by_tiles;
 }
 
-bool winograd_pays(const struct winograd *w) {
+bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left) {
   static const double margin = 0.9;
-  const struct activation *y = &w->to.a;
-  return cost(w) < margin * 2 * WEIGHTS * (double)(y->images * y->height * y->width) *
-                       (double)(w->weights.inputs * w->weights.outputs);
+  const double direct =
+      2 * WEIGHTS * (double)(y.images * y.height * y.width) * (double)(x.channels * y.channels);
+  double ours = 0;
+  for (int pass = WINOGRAD_FORWARD; pass <= WINOGRAD_BACKWARD_WEIGHTS; pass++) {
+    const struct winograd w = winograd_plan((enum winograd_pass)pass, x, y, top, left, 1);
+    ours += cost(&w);
+  }
+  return ours < margin * 3 * direct;
 }
 
 double winograd_seconds(const struct winograd *w) {
@@ -262,11 +267,9 @@ void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, co
 
 /* ---- Gradient by the kernels ---- */
 
-/* The gradient of one block of kernels, summed over a part of the tiles. */
-static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const float *x, const float *dy,
-                      int part, int64_t output, int64_t input, float *dw, float *workspace) {
-  const struct room room = room_of(w, workspace);
-  const int64_t begin = w->tiles * part / w->parts, end = w->tiles * (part + 1) / w->parts;
+/* Sums at the points, of one block of kernels over the tiles [begin, end). */
+static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, const float *x, const float *dy,
+                      int64_t output, int64_t input, int64_t begin, int64_t end, const struct room *room) {
   for (int64_t t = begin; t < end; t += w->tile_block) {
     const int64_t count = least(w->tile_block, end - t);
     const struct winograd_tiles from = tiles_in(&w->from, t, count, input, w->input_block),
@@ -282,13 +285,25 @@ static void sum_block(const struct winograd *w, const struct cpu_kernels *k, con
                                        .c_row = w->weights.matrix.row,
                                        .c_point = w->weights.matrix.point,
                                        .add = t > begin};
-    k->winograd_windows(&from, x, room.from);
-    k->winograd_gradients(&to, dy, room.to);
-    k->winograd_product(&p, room.from, room.to, room.weights);
+    k->winograd_windows(&from, x, room->from);
+    k->winograd_gradients(&to, dy, room->to);
+    k->winograd_product(&p, room->from, room->to, room->weights);
   }
+}
+
+/* The gradient of one block of kernels over a part of the tiles, some at a time: sums of sums are more
+ * accurate than one of all. */
+static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const float *x, const float *dy,
+                      int part, int64_t output, int64_t input, float *dw, float *workspace) {
+  enum { SUMMED = 1024 }; /* tiles */
+  const struct room room = room_of(w, workspace);
   const struct winograd_weights block = weights_in(w, output, input);
-  k->winograd_weights_gradient(&block, room.weights, false,
-                               part == 0 ? dw : workspace + (part - 1) * weight_elements(w));
+  const int64_t begin = w->tiles * part / w->parts, end = w->tiles * (part + 1) / w->parts;
+  for (int64_t t = begin; t < end; t += SUMMED) {
+    sum_tiles(w, k, x, dy, output, input, t, least(t + SUMMED, end), &room);
+    k->winograd_weights_gradient(&block, room.weights, t > begin,
+                                 part == 0 ? dw : workspace + (part - 1) * weight_elements(w));
+  }
 }
 
 void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const float *x,

@@ -33,8 +33,9 @@ struct winograd winograd_plan(enum winograd_pass pass, struct activation x, stru
                               int64_t left, int threads);
 size_t winograd_workspace(const struct winograd *w); /* bytes */
 
-/* Whether it is faster than a direct convolution: by shape alone. */
-bool winograd_pays(const struct winograd *w);
+/* Whether the three passes together are faster than direct ones: by shape alone, and for all of them alike,
+ * so that they have the kernels in one order. */
+bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left);
 /* As the rooflines of other operators count. */
 double winograd_seconds(const struct winograd *w);
 /* The algorithm, its version and the instruction set. */

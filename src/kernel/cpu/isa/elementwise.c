@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernel/cpu/isa/math.h"
-#include "kernel/cpu/isa/random.h"
+#include "kernel/cpu/isa/rounding.h"
 
 #define FOR_ELEMENTS(count)                                                                                  \
   _Pragma("omp parallel for simd if (count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)

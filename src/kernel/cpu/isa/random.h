@@ -3,7 +3,7 @@
 #define NEAP_KERNEL_CPU_ISA_RANDOM_H
 
 #include "base/random.h"
-#include "kernel/cpu/isa/storage.h"
+#include "kernel/cpu/isa/isa.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -74,48 +74,6 @@ static inline void random_words(struct random_key key, uint64_t first, uint32_t 
 #pragma omp simd
   for (int l = 0; l < COUNTERS; l++)
     for (int w = 0; w < 4; w++) words[4 * l + w] = by_word[w][l];
-}
-
-/* ---- Rounding to one of the two neighbours: a counter serves eight elements, with 16 bits each ---- */
-
-enum { ROUNDED_BLOCK = 8 * COUNTERS };
-
-static inline __attribute__((always_inline)) uint16_t rounded_randomly(enum storage storage, float x,
-                                                                       uint32_t random) {
-  return storage == STORAGE_BF16 ? bf16_from_float_randomly(x, random) : f16_from_float_randomly(x, random);
-}
-
-/* Of the words of a block, the 16 bits of element `i`: of a word the lower ones first. */
-static inline uint16_t half_of(const uint16_t *halves, int i) {
-  return halves[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? i : i ^ 1];
-}
-
-/* A whole block, which begins a counter. */
-static inline __attribute__((always_inline)) void round_block(enum storage storage, const uint16_t *halves,
-                                                              const float *x, uint16_t *y) {
-#pragma omp simd
-  for (int i = 0; i < ROUNDED_BLOCK; i++) y[i] = rounded_randomly(storage, x[i], half_of(halves, i));
-}
-
-/* Elements from number `first` on. */
-static inline void narrow_run_randomly(enum storage storage, int64_t count, const float *x, uint16_t *y,
-                                       struct random_key key, int64_t first) {
-  const int64_t end = (first + count + ROUNDED_BLOCK - 1) / ROUNDED_BLOCK;
-  for (int64_t block = first / ROUNDED_BLOCK; block < end; block++) {
-    const int64_t at = block * ROUNDED_BLOCK - first;
-    uint32_t words[4 * COUNTERS];
-    uint16_t halves[ROUNDED_BLOCK];
-    random_words(key, (uint64_t)block * COUNTERS, words);
-    memcpy(halves, words, sizeof halves);
-    if (at >= 0 && at + ROUNDED_BLOCK <= count && storage == STORAGE_BF16)
-      round_block(STORAGE_BF16, halves, x + at, y + at);
-    else if (at >= 0 && at + ROUNDED_BLOCK <= count)
-      round_block(STORAGE_F16, halves, x + at, y + at);
-    else
-      for (int i = 0; i < ROUNDED_BLOCK; i++)
-        if (at + i >= 0 && at + i < count)
-          y[at + i] = rounded_randomly(storage, x[at + i], half_of(halves, i));
-  }
 }
 
 #endif

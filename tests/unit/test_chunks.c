@@ -1,5 +1,6 @@
 /* The workspace of Winograd's convolutions does not grow with the batch, their result is that of another
- * algorithm up to rounding, and every plan has the same bits; what would need more runs in chunks of images. */
+ * algorithm up to rounding, and every plan has the same bits; what would need more runs in chunks of images.
+ */
 #include <math.h>
 
 #include "kernel/cpu/cpu.h"

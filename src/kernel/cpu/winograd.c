@@ -21,7 +21,7 @@ static const struct sizes with_kept = {64, 128, 150 << 10}, without = {32, 64, 2
                           of_sums = {64, 64, 150 << 10};
 
 /* Kernels at the points are kept where they are few, and small beside the operands. */
-static const int64_t kept_most = 1 << 20; /* floats */
+static const int64_t kept_most = 5 << 19; /* floats */
 static const double kept_share = 0.4;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -123,8 +123,10 @@ static double cost(const struct winograd *w) {
          kernel * inputs * outputs * by_tiles;
 }
 
+/* As if there were some images: so a micro-batch gets what the whole batch gets. */
 bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left) {
   static const double margin = 0.9;
+  x.images = y.images = 8;
   const double direct =
       2 * WEIGHTS * (double)(y.images * y.height * y.width) * (double)(x.channels * y.channels);
   double ours = 0;

@@ -33,8 +33,8 @@ struct winograd winograd_plan(enum winograd_pass pass, struct activation x, stru
                               int64_t left, int threads);
 size_t winograd_workspace(const struct winograd *w); /* bytes */
 
-/* Whether the three passes together are faster than direct ones: by shape alone, and for all of them alike,
- * so that they have the kernels in one order. */
+/* Whether the three passes together are faster than direct ones: by shape alone, whatever the batch, and for
+ * all three alike, so that they have the kernels in one order. */
 bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left);
 /* As the rooflines of other operators count. */
 double winograd_seconds(const struct winograd *w);

@@ -155,9 +155,9 @@ static int64_t column_offset(const struct winograd_matrix *m, int64_t column) {
 INLINE void copy_edge(const float *x, const struct place *p, int size, int64_t lanes, floats *copy) {
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) {
-      const float *from = x + p->offset + i * p->row + j * p->pixel;
       copy[i * size + j] = (floats){0};
       if (i < p->top || i >= p->bottom || j < p->left || j >= p->right) continue;
+      const float *from = x + p->offset + i * p->row + j * p->pixel;
       if (lanes == FLOATS)
         copy[i * size + j] = load(from);
       else
@@ -167,8 +167,7 @@ INLINE void copy_edge(const float *x, const struct place *p, int size, int64_t l
 
 /* ---- Windows and gradients at the points ---- */
 
-__attribute__((noinline)) static void window_at_points(const float *x, int64_t row, int64_t pixel,
-                                                       int64_t point, float *v) {
+static void window_at_points(const float *x, int64_t row, int64_t pixel, int64_t point, float *v) {
   floats half[POINTS][POINTS];
   for (int j = 0; j < POINTS; j++) {
     floats d[POINTS], points[POINTS];
@@ -183,8 +182,7 @@ __attribute__((noinline)) static void window_at_points(const float *x, int64_t r
   }
 }
 
-__attribute__((noinline)) static void gradient_at_points(const float *dy, int64_t row, int64_t pixel,
-                                                         int64_t point, float *v) {
+static void gradient_at_points(const float *dy, int64_t row, int64_t pixel, int64_t point, float *v) {
   floats half[POINTS][TILE];
   for (int j = 0; j < TILE; j++) {
     floats g[TILE], points[POINTS];

@@ -10,7 +10,10 @@ static struct activation activation_in(const int64_t dims[4], int64_t lanes) {
   return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, STORAGE_F32};
 }
 
-/* By shape alone: the last bits hang on it. */
+/* No budget below what the largest node needs can be met: a workspace may be a tenth of that at most. */
+static const double workspace_at_most = 0.1;
+
+/* By shapes alone: the last bits hang on it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, struct winograd *w) {
   static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
                                               [DNN_BACKWARD_DATA] = WINOGRAD_BACKWARD_DATA,
@@ -21,9 +24,10 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
   const struct activation x = activation_in(c->source, c->source_lanes),
                           y = activation_in(c->destination, c->destination_lanes);
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
-  if (cpu->convolution == NEAP_CONV_AUTO && !winograd_pays(x, y, c->padding[0], c->padding[1])) return false;
   *w = winograd_plan(passes[c->pass], x, y, c->padding[0], c->padding[1], cpu->threads);
-  return true;
+  return cpu->convolution == NEAP_CONV_WINOGRAD ||
+         (winograd_pays(x, y, c->padding[0], c->padding[1]) &&
+          (double)winograd_workspace(w) <= workspace_at_most * cpu->largest_node);
 }
 
 static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, struct preparation *p,
@@ -33,7 +37,7 @@ static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, struct
     kernel->winograd = region_copy(p->region, &winograd, 1, sizeof winograd);
     RETURN_IF_NULL(kernel->winograd);
     p->workspace = winograd_workspace(&winograd);
-    p->seconds = winograd_seconds(&winograd);
+    p->seconds = winograd_flops(&winograd) / p->roofline->f32_flops;
     return NEAP_OK;
   }
   TRY(dnn_make_convolution(cpu->dnn, c, NULL, &kernel->primitive));

@@ -99,7 +99,8 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
   }
   cpu->convolution = options->convolution;
   cpu->threads = options->threads;
-  cpu->part_bytes = choose_part_bytes(largest_node(graph));
+  cpu->largest_node = largest_node(graph);
+  cpu->part_bytes = choose_part_bytes(cpu->largest_node);
   const int64_t widest = cpu_kernels_lanes(cpu->kernels);
   cpu->block = widest == 0 ? 0 : choose_block(graph, widest);
   *state = cpu;

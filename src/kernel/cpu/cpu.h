@@ -12,6 +12,7 @@ struct cpu {
   int64_t block; /* channels a block: 16, 8; 0: channels last */
   neap_convolution convolution;
   int threads;
+  double largest_node;               /* bytes of its operands */
   uint64_t part_bytes;               /* of f32 that the rows of a part may take */
   VECTOR(struct neap_graph *) parts; /* of one node each, which nodes that run in parts are made of */
 };

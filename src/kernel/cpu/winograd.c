@@ -137,10 +137,7 @@ bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_
   return ours < margin * 3 * direct;
 }
 
-double winograd_seconds(const struct winograd *w) {
-  static const double flops_per_second = 300e9; /* as of all operators */
-  return cost(w) / flops_per_second;
-}
+double winograd_flops(const struct winograd *w) { return cost(w); }
 
 void winograd_describe(const struct cpu_kernels *k, char *text, size_t size) {
   enum { VERSION = 1 }; /* of the algorithm: another one gives other bits */

@@ -36,8 +36,8 @@ size_t winograd_workspace(const struct winograd *w); /* bytes */
 /* Whether the three passes together are faster than direct ones: by shape alone, whatever the batch, and for
  * all three alike, so that they have the kernels in one order. */
 bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left);
-/* As the rooflines of other operators count. */
-double winograd_seconds(const struct winograd *w);
+/* FLOPs that would take as long at the speed of direct convolutions. */
+double winograd_flops(const struct winograd *w);
 /* The algorithm, its version and the instruction set. */
 void winograd_describe(const struct cpu_kernels *k, char *text, size_t size);
 

@@ -1,9 +1,13 @@
 /* Images that a session keeps as bytes. A rewrite makes these nodes (rewrite/bytes.c). */
 #include "op/op.h"
 
-#define OF_CHANNEL(c) ATTRIBUTE(pixels.mean[c], REAL), ATTRIBUTE(pixels.deviation[c], REAL)
-static const struct attribute_row pixels_attributes[] = {OF_CHANNEL(0), OF_CHANNEL(1), OF_CHANNEL(2),
-                                                         OF_CHANNEL(3), ATTRIBUTE(pixels.dtype, INT32)};
+static const struct attribute_row pixels_attributes[] = {
+    ATTRIBUTE(pixels.mean[0], REAL),      ATTRIBUTE(pixels.mean[1], REAL),
+    ATTRIBUTE(pixels.mean[2], REAL),      ATTRIBUTE(pixels.mean[3], REAL),
+    ATTRIBUTE(pixels.deviation[0], REAL), ATTRIBUTE(pixels.deviation[1], REAL),
+    ATTRIBUTE(pixels.deviation[2], REAL), ATTRIBUTE(pixels.deviation[3], REAL),
+    ATTRIBUTE(pixels.dtype, INT32),
+};
 
 const struct op_row op_row_pixels = {"Pixels", "bytes of images as numbers, normalised by channel",
                                      .output_count = 1, ROW_ATTRIBUTES(pixels_attributes)};

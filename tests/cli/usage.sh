@@ -126,5 +126,5 @@ fi
 
 # An instruction set that there is not.
 expect 2 env NEAP_MAX_CPU_ISA=other "$neap" plan "${small[@]}" --budget max
-says "none of avx512, avx2 and generic"
+says "none of avx512_bf16, avx512, avx2 and generic"
 quiet

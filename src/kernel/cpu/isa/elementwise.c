@@ -6,7 +6,7 @@
 #include "kernel/cpu/isa/rounding.h"
 
 #define FOR_ELEMENTS(count)                                                                                  \
-  _Pragma("omp parallel for simd if (count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)
+  _Pragma("omp parallel for simd if (parallel : count >= PARALLEL_FROM)") for (int64_t i = 0; i < count; i++)
 
 #define FOR_RUN(count) _Pragma("omp simd") for (int64_t i = 0; i < count; i++)
 

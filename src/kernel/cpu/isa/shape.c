@@ -34,7 +34,7 @@ void ISA(where)(struct strides s, const uint8_t *chosen, const float *x, const f
 }
 
 void ISA(fill)(int64_t count, float value, float *y) {
-#pragma omp parallel for simd if (count >= PARALLEL_FROM)
+#pragma omp parallel for simd if (parallel : count >= PARALLEL_FROM)
   for (int64_t i = 0; i < count; i++) y[i] = value;
 }
 

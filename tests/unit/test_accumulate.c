@@ -10,8 +10,7 @@ static const struct run_context context = {.seed = 7, .step = 3, .learning_rate 
 static const struct {
   const char *name;
   int64_t batch, length;
-} models[] = {
-    {"lstm-2x24", 4, 512}, {"char-lstm-2x16", 4, 512}, {"bert-2x32x2", 2, 16}};
+} models[] = {{"lstm-2x24", 4, 512}, {"char-lstm-2x16", 4, 512}, {"bert-2x32x2", 2, 16}};
 enum { MODELS = sizeof models / sizeof *models };
 
 static struct neap_graph *training_graph(int i, const struct optimizer *optimizer) {
@@ -94,7 +93,7 @@ static uint64_t value_bytes(const struct neap_graph *graph) {
   return bytes;
 }
 
-/* What lies in a momentum takes no bytes but a stub's, and runs once. */
+/* What lies in a momentum takes no bytes of its own, and what makes it runs once. */
 static void test_no_buffers(void **state) {
   (void)state;
   for (int i = 0; i < MODELS; i++) {

@@ -140,7 +140,7 @@ static void check_sums(neap_backend backend, double tolerance) {
 
 static void test_sums(void **state) {
   (void)state;
-  check_sums(NEAP_CPU, 5e-5);
+  check_sums(NEAP_CPU, 2e-5);
   check_sums(NEAP_REFERENCE, 1e-6); /* shares are floats */
 }
 

@@ -266,10 +266,8 @@ static void check_reference_in_place(const struct single *s, const struct lowere
   }
 }
 
-/* What is made in between and multiplied again may be rounded to the type of 16 bits, too. */
-static bool rounds_between(enum op op) {
-  return op == OP_ATTENTION || op == OP_ATTENTION_BACKWARD || op == OP_LINEAR_CROSS_ENTROPY_BACKWARD;
-}
+/* The gradient of logits is rounded to 16 bits, too, before it is multiplied. */
+static bool rounds_between(enum op op) { return op == OP_LINEAR_CROSS_ENTROPY_BACKWARD; }
 
 /* Of a node's results, by the types that they are stored in. Variables are rounded to either neighbour. */
 static double tolerance_of(const struct single *s) {

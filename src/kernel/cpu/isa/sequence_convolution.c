@@ -5,7 +5,7 @@
  * near it. Channels of a head lie side by side and share their weights: vectors run over them. */
 #include <string.h>
 
-#include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/floats.h"
 
 enum {
   TILE_TIMES = 4,   /* times of a result that are made together, so that a row is read once for all of them */
@@ -15,13 +15,6 @@ enum {
   WEIGHT_PARTS = 64 /* of the blocks, whose gradients of lightweight weights are added up: a fixed number */
 };
 
-/* As many as a register has: wider vectors would not stay in registers. */
-#if defined(__AVX__)
-enum { FLOATS = VECTOR_WIDTH };
-#else
-enum { FLOATS = 4 };
-#endif
-typedef float floats __attribute__((vector_size(4 * FLOATS), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(4 * FLOATS), aligned(4)));
 
 INLINE floats load(const float *p) { return *(const floats *)p; }

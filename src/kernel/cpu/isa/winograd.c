@@ -6,15 +6,7 @@
  * (G), results are the powers of the points times the products (A^T). Vectors run over channels. */
 #include <string.h>
 
-#include "kernel/cpu/isa/math.h"
-
-/* As many as a register has: wider vectors would not stay in registers. */
-#if defined(__AVX__)
-enum { FLOATS = VECTOR_WIDTH };
-#else
-enum { FLOATS = 4 };
-#endif
-typedef float floats __attribute__((vector_size(4 * FLOATS), aligned(4)));
+#include "kernel/cpu/isa/floats.h"
 
 enum { POINTS = 6, TILE = WINOGRAD_TILE, KERNEL_SIZE = 3 }; /* along an axis */
 enum { WEIGHTS = KERNEL_SIZE * KERNEL_SIZE };

@@ -65,6 +65,33 @@ static inline neap_tensor apply_batch_norm_relu6(neap_builder *b, neap_tensor x,
   return neap_relu6(b, neap_batch_norm(b, x, (neap_batch_norm_options){0}));
 }
 
+/* A normalised x and another tensor: fused, this is batch norm's addend. */
+static inline neap_tensor apply_batch_norm_add(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor addend = neap_tanh(b, x);
+  return neap_add(b, addend, apply_batch_norm(b, x, c));
+}
+
+static inline neap_tensor apply_batch_norm_add_relu(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_relu(b, apply_batch_norm_add(b, x, c));
+}
+
+static inline neap_tensor apply_batch_norm_add_relu6(neap_builder *b, neap_tensor x,
+                                                     const struct op_case *c) {
+  const neap_tensor few = neap_dropout(b, x, c->probability), addend = neap_tanh(b, x);
+  return neap_relu6(b, neap_add(b, apply_batch_norm(b, few, c), addend));
+}
+
+/* x + batch_norm(x), and ReLU behind: x is its own addend. */
+static inline neap_tensor apply_batch_norm_self(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_relu(b, neap_add(b, x, apply_batch_norm(b, x, c)));
+}
+
+/* Of two that read x the convolution comes first: its gradient by x has something to add to. */
+static inline neap_tensor apply_conv_beside(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor y = neap_relu(b, neap_conv(b, x, c->conv));
+  return neap_add(b, y, neap_tanh(b, x));
+}
+
 /* x + conv(relu(batch_norm(x))): the gradient of batch norm has something to add to. */
 static inline neap_tensor apply_residual(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_add(b, x, neap_conv(b, apply_batch_norm_relu(b, x, c), c->conv));
@@ -429,6 +456,18 @@ static const struct op_case op_cases[] = {
     {"batch norm relu odd channels", apply_batch_norm_relu, .dims = {2, 19, 3, 7}},
     {"batch norm relu6", apply_batch_norm_relu6, .dims = {2, 16, 9, 8}, .probability = 0.98f},
     {"batch norm relu6 odd channels", apply_batch_norm_relu6, .dims = {3, 7, 9, 8}, .probability = 0.98f},
+    {"batch norm addend", apply_batch_norm_add, .dims = {3, 16, 5, 4}},
+    {"batch norm addend odd channels", apply_batch_norm_add, .dims = {2, 5, 3, 7}},
+    {"batch norm addend relu", apply_batch_norm_add_relu, .dims = {3, 32, 5, 4}},
+    {"batch norm addend relu odd channels", apply_batch_norm_add_relu, .dims = {2, 19, 3, 7}},
+    {"batch norm addend relu of a matrix", apply_batch_norm_add_relu, .dims = {6, 9}},
+    {"batch norm addend relu6", apply_batch_norm_add_relu6, .dims = {2, 16, 9, 8}, .probability = 0.98f},
+    {"batch norm of its addend", apply_batch_norm_self, .dims = {3, 16, 5, 4}},
+    {"conv 1x1 beside another", apply_conv_beside, .dims = {2, 32, 6, 5}, .conv = {.filters = 32, .size = 1}},
+    {"conv 1x1 beside another bias odd channels", apply_conv_beside, .dims = {3, 7, 4, 5},
+     .conv = {.filters = 7, .size = 1, .bias = true}},
+    {"conv 3x3 beside another", apply_conv_beside, .dims = {2, 16, 5, 6},
+     .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"residual", apply_residual, .dims = {2, 16, 5, 6}, .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"residual odd channels", apply_residual, .dims = {2, 10, 5, 6},
      .conv = {.filters = 10, .size = 3, .padding = 1, .bias = true}},

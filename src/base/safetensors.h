@@ -1,8 +1,8 @@
 /* safetensors: named tensors in one file. Eight bytes little-endian N, N bytes of JSON that give each
  * tensor's dtype, shape and place, then the data, without a gap. The JSON may have texts under
  * "__metadata__". One of them, SAFETENSORS_SPARSE, says which tensors are values of a sparse one: JSON of
- * {"NAME": {"shape": [...], "indices": "OTHER"}, ...}, where OTHER, of I32, has the values' elements in row-major
- * order, rising; the rest is 0. */
+ * {"NAME": {"shape": [...], "indices": "OTHER"}, ...}, where OTHER, of I32, has the values' elements in
+ * row-major order, rising; the rest is 0. */
 #ifndef NEAP_BASE_SAFETENSORS_H
 #define NEAP_BASE_SAFETENSORS_H
 
@@ -20,8 +20,8 @@ struct safetensors_text {
 struct safetensors_tensor {
   const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16", "U8" or "I32" */
   int rank;
-  int64_t dims[NEAP_MAX_RANK], elements; /* of a sparse tensor those of the dense one */
-  uint64_t offset, bytes;                /* in the file; ignored in writing */
+  int64_t dims[NEAP_MAX_RANK], elements;    /* of a sparse tensor those of the dense one */
+  uint64_t offset, bytes;                   /* in the file; ignored in writing */
   const struct safetensors_tensor *indices; /* of a sparse tensor; NULL: it is dense. Ignored in writing */
 };
 

@@ -53,11 +53,18 @@ static neap_status gradient_conv(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
   if (in[CONV_BIAS] != NO_TENSOR) TRY(GRADIENT_EMIT(g, OP_BIAS_BACKWARD, n, in[CONV_BIAS], dy));
   TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_WEIGHTS, n, in[CONV_WEIGHTS], in[CONV_X], dy)); /* then x may die */
-  TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_DATA, n, in[CONV_X], in[CONV_WEIGHTS], dy));
+  const bool product = conv_is_product(&n->attributes.conv, node_input(g->graph, n, CONV_WEIGHTS));
+  TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_DATA, n, in[CONV_X], in[CONV_WEIGHTS], dy,
+                    product ? gradient_take(g, in[CONV_X]) : NO_TENSOR));
   return in[CONV_ADDEND] != NO_TENSOR ? gradient_add(g, in[CONV_ADDEND], dy) : NEAP_OK;
 }
 
-static const struct inplace_pair addend[] = {{0, CONV_ADDEND}};
+bool conv_is_product(const struct conv_attributes *a, const struct tensor *weights) {
+  return weights->dims[2] == 1 && weights->dims[3] == 1 && a->stride == 1 && a->groups == 1 &&
+         a->padding[0] == 0 && a->padding[1] == 0;
+}
+
+static const struct inplace_pair addend[] = {{0, CONV_ADDEND}}, back_addend[] = {{0, CONV_BACK_ADDEND}};
 
 const struct op_row op_row_conv = {"Conv",
                                    "convolution: stride, padding, dilation, groups, bias",
@@ -71,8 +78,13 @@ const struct op_row op_row_conv = {"Conv",
                                    .slots = 4,
                                    .split = {1 << CONV_X | 1 << CONV_ADDEND, 1, 0}};
 const struct op_row op_row_conv_backward_data = {
-    "ConvBackwardData", "gradient of a convolution's input", .output_count = 1,
-    .flops = flops,     ROW_ATTRIBUTES(attributes),          .split = {2, 1, 0}};
+    "ConvBackwardData",
+    "gradient of a convolution's input, added to what is there",
+    .output_count = 1,
+    ROW_INPLACE(back_addend),
+    .flops = flops,
+    ROW_ATTRIBUTES(attributes),
+    .split = {1 << CONV_BACK_GRADIENT | 1 << CONV_BACK_ADDEND, 1, 0}};
 const struct op_row op_row_conv_backward_weights = {
     "ConvBackwardWeights",      "gradient of a convolution's kernels",
     .output_count = 1,          .flops = flops,

@@ -101,10 +101,6 @@ static neap_status binary(struct gradient *g, const struct node *n, enum op op, 
   return gradient_apply(g, op, n->name, (union attributes){0}, (const int32_t[]){x, y}, 2, out);
 }
 
-static bool wanted(const struct gradient *g, int32_t target) {
-  return g->needed[graph_storage(g->graph, target)];
-}
-
 static neap_status negative(struct gradient *g, const struct node *n, int32_t *x) {
   return gradient_apply(g, OP_SCALE, n->name, (union attributes){.scalar = {-1, 0}}, x, 1, x);
 }
@@ -118,7 +114,7 @@ static neap_status backward_add(struct gradient *g, const struct node *n) {
 static neap_status backward_subtract(struct gradient *g, const struct node *n) {
   int32_t dy = g->of[n->outputs[0]];
   TRY(gradient_add_reduced(g, n->name, n->inputs[0], dy));
-  if (!wanted(g, n->inputs[1])) return NEAP_OK;
+  if (!gradient_wanted(g, n->inputs[1])) return NEAP_OK;
   TRY(negative(g, n, &dy));
   return gradient_add_reduced(g, n->name, n->inputs[1], dy);
 }
@@ -127,7 +123,7 @@ static neap_status backward_multiply(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]];
   for (int i = 0; i < 2; i++) {
     int32_t share;
-    if (!wanted(g, n->inputs[i])) continue;
+    if (!gradient_wanted(g, n->inputs[i])) continue;
     TRY(binary(g, n, OP_MULTIPLY, dy, n->inputs[1 - i], &share));
     TRY(gradient_add_reduced(g, n->name, n->inputs[i], share));
   }
@@ -138,11 +134,11 @@ static neap_status backward_multiply(struct gradient *g, const struct node *n) {
 static neap_status backward_divide(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]];
   int32_t share;
-  if (wanted(g, n->inputs[0])) {
+  if (gradient_wanted(g, n->inputs[0])) {
     TRY(binary(g, n, OP_DIVIDE, dy, n->inputs[1], &share));
     TRY(gradient_add_reduced(g, n->name, n->inputs[0], share));
   }
-  if (!wanted(g, n->inputs[1])) return NEAP_OK;
+  if (!gradient_wanted(g, n->inputs[1])) return NEAP_OK;
   TRY(binary(g, n, OP_MULTIPLY, dy, n->outputs[0], &share));
   TRY(binary(g, n, OP_DIVIDE, share, n->inputs[1], &share));
   TRY(negative(g, n, &share));
@@ -188,7 +184,7 @@ static neap_status infer_where(const struct neap_graph *graph, const struct node
 static neap_status gradient_where(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]];
   for (int side = 1; side <= 2; side++) {
-    if (n->inputs[side] == NO_TENSOR || !wanted(g, n->inputs[side])) continue;
+    if (!gradient_wanted(g, n->inputs[side])) continue;
     int32_t share, inputs[] = {n->inputs[0], NO_TENSOR, NO_TENSOR};
     inputs[side] = dy;
     TRY(gradient_apply(g, OP_WHERE, n->name, (union attributes){0}, inputs, 3, &share));

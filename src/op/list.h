@@ -4,7 +4,7 @@
 
 /* convolution.c */
 OP(CONV, conv)                                   /* x, w, [addend], [bias] -> y */
-OP(CONV_BACKWARD_DATA, conv_backward_data)       /* w, dy -> dx */
+OP(CONV_BACKWARD_DATA, conv_backward_data)       /* w, dy, [addend] -> dx */
 OP(CONV_BACKWARD_WEIGHTS, conv_backward_weights) /* x, dy -> dw */
 OP(CONV_TRANSPOSED, conv_transposed)             /* x, w, [bias] -> y */
 /* sequence_convolution.c */
@@ -24,7 +24,7 @@ OP(GRU_BACKWARD, gru_backward)   /* gates, w, y, [h0], dy -> dgates of x, dgates
 OP(RECURRENT_BACKWARD_WEIGHTS, recurrent_backward_weights) /* y, [h0], dgates, [addend] -> dw */
 /* normalise.c */
 OP(BATCH_NORM_STATISTICS, batch_norm_statistics) /* x -> mean, variance */
-OP(BATCH_NORM, batch_norm)                       /* x, mean, variance, gamma, beta -> y */
+OP(BATCH_NORM, batch_norm)                       /* x, mean, variance, gamma, beta, [addend] -> y */
 OP(BATCH_NORM_BACKWARD,
    batch_norm_backward) /* x, dy, mean, variance, gamma, beta, [addend] -> dx, dgamma, dbeta */
 OP(RUNNING_STATISTICS,

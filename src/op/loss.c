@@ -118,7 +118,7 @@ static neap_status infer_linear_entropy(const struct neap_graph *graph, const st
 static neap_status gradient_of_before(struct gradient *g, const struct node *n) {
   const int32_t before = n->inputs[LOSS_BEFORE];
   int32_t dloss = g->of[n->outputs[0]];
-  if (before == NO_TENSOR || !g->needed[graph_storage(g->graph, before)]) return NEAP_OK;
+  if (!gradient_wanted(g, before)) return NEAP_OK;
   if (dloss == NO_TENSOR) {
     TRY(graph_add_like(g->graph, before, n->name, &dloss));
     TRY(graph_add_node(g->graph, (struct node){.name = n->name,

@@ -132,10 +132,10 @@ static neap_status as_matrix(struct gradient *g, int32_t x, int32_t *view) {
 static neap_status gradient_matmul(struct gradient *g, const struct node *n) {
   const struct matmul_attributes f = n->attributes.matmul;
   int32_t a = n->inputs[0], b = n->inputs[1], dy = g->of[n->outputs[0]];
-  if (g->needed[graph_storage(g->graph, a)])
+  if (gradient_wanted(g, a))
     TRY(f.a_transposed ? product(g, n, a, b, dy, f.b_transposed, true)
                        : product(g, n, a, dy, b, false, !f.b_transposed));
-  if (!g->needed[graph_storage(g->graph, b)]) return NEAP_OK;
+  if (!gradient_wanted(g, b)) return NEAP_OK;
   if (g->graph->tensors.data[b].rank == 2 && g->graph->tensors.data[a].rank > 2 && !f.a_transposed) {
     /* One matrix for the whole batch: its gradient is one product, not the sum of a batch of them. */
     TRY(as_matrix(g, a, &a));

@@ -21,18 +21,38 @@ static neap_status infer_statistics(const struct neap_graph *graph, const struct
   return NEAP_OK;
 }
 
+/* What comes to the sum of a normalised x and an addend: where ReLU follows, only the sum tells where it
+ * cuts. */
+static neap_status gradient_of_sum(struct gradient *g, const struct node *n, int32_t *dy) {
+  const struct batch_norm_attributes *a = &n->attributes.batch_norm;
+  const int32_t y = n->outputs[0], inputs[] = {y, *dy};
+  if (!a->relu) return NEAP_OK;
+  return gradient_node(g, a->ceiling != 0 ? OP_RELU6_BACKWARD : OP_RELU_BACKWARD, n->name,
+                       (union attributes){0}, y, inputs, 2, dy);
+}
+
 /* One node gives all three gradients; what has come to x by another way is added in the same pass. */
 static neap_status gradient_batch_norm(struct gradient *g, const struct node *n) {
-  const int32_t *in = n->inputs, dy = g->of[n->outputs[0]];
+  const int32_t *in = n->inputs, addend = in[NORM_ADDEND];
+  int32_t dy = g->of[n->outputs[0]], outputs[3];
+  union attributes a = n->attributes;
+  if (addend != NO_TENSOR) {
+    TRY(gradient_of_sum(g, n, &dy));
+    TRY(gradient_add(g, addend, dy));
+    a.batch_norm.relu = false;
+    a.batch_norm.ceiling = 0;
+    if (!gradient_wanted(g, in[NORM_X]) && !gradient_wanted(g, in[NORM_GAMMA]) &&
+        !gradient_wanted(g, in[NORM_BETA]))
+      return NEAP_OK;
+  }
   const int32_t inputs[] = {in[0], dy, in[1], in[2], in[3], in[4], gradient_take(g, in[0])};
-  int32_t outputs[3];
   TRY(graph_add_like(g->graph, in[0], "dx", &outputs[0]));
   TRY(graph_add_like(g->graph, in[3], "dgamma", &outputs[1]));
   TRY(graph_add_like(g->graph, in[4], "dbeta", &outputs[2]));
   TRY(graph_add_node(g->graph, (struct node){.name = n->name,
                                              .op = OP_BATCH_NORM_BACKWARD,
                                              .pass = NEAP_PASS_BACKWARD,
-                                             .attributes = n->attributes,
+                                             .attributes = a,
                                              .inputs = inputs,
                                              .input_count = 7,
                                              .outputs = outputs,
@@ -42,19 +62,21 @@ static neap_status gradient_batch_norm(struct gradient *g, const struct node *n)
   return gradient_add(g, in[0], outputs[0]);
 }
 
+static const struct inplace_pair norm[] = {{0, NORM_X}, {0, NORM_ADDEND}};
 static const struct inplace_pair norm_backward[] = {{0, 1}, {0, 6}, {0, 0}};
 
 const struct op_row op_row_batch_norm_statistics = {
     "BatchNormStatistics",     "mean and variance by channel", .output_count = 2,
     .infer = infer_statistics, .evaluation = EVALUATION_NONE,  ROW_ATTRIBUTES(batch_norm_attributes)};
 const struct op_row op_row_batch_norm = {"BatchNorm",
-                                         "normalisation by channel, with or without ReLU",
+                                         "normalisation by channel, with or without addend and ReLU",
                                          "norm",
                                          1,
                                          infer_same,
                                          gradient_batch_norm,
-                                         ROW_INPLACE(inplace_first),
+                                         ROW_INPLACE(norm),
                                          ROW_ATTRIBUTES(batch_norm_attributes),
+                                         .slots = NORM_INPUTS,
                                          .evaluation = EVALUATION_RUNNING,
                                          .statistics = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4};
 const struct op_row op_row_batch_norm_backward = {

@@ -234,6 +234,24 @@ static neap_status reshape_share(struct neap_graph *graph, int32_t base, int32_t
   return graph_add_tensor(graph, view, share);
 }
 
+bool gradient_wanted(const struct gradient *gradient, int32_t target) {
+  return target != NO_TENSOR && gradient->needed[graph_storage(gradient->graph, target)];
+}
+
+neap_status gradient_node(struct gradient *gradient, enum op op, const char *name,
+                          union attributes attributes, int32_t like, const int32_t *inputs,
+                          int32_t input_count, int32_t *output) {
+  TRY(graph_add_like(gradient->graph, like, name, output));
+  return graph_add_node(gradient->graph, (struct node){.name = name,
+                                                       .op = op,
+                                                       .pass = NEAP_PASS_BACKWARD,
+                                                       .attributes = attributes,
+                                                       .inputs = inputs,
+                                                       .input_count = input_count,
+                                                       .outputs = output,
+                                                       .output_count = 1});
+}
+
 neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t share) {
   struct neap_graph *graph = gradient->graph;
   const int32_t base = graph_storage(graph, target);
@@ -244,32 +262,15 @@ neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t shar
     return NEAP_OK;
   }
   const int32_t inputs[] = {gradient->of[base], share};
-  int32_t sum;
-  TRY(graph_add_like(graph, base, graph->tensors.data[base].name, &sum));
-  TRY(graph_add_node(graph, (struct node){.name = graph->tensors.data[base].name,
-                                          .op = OP_ADD,
-                                          .pass = NEAP_PASS_BACKWARD,
-                                          .inputs = inputs,
-                                          .input_count = 2,
-                                          .outputs = &sum,
-                                          .output_count = 1}));
-  gradient->of[base] = sum;
-  return NEAP_OK;
+  return gradient_node(gradient, OP_ADD, graph->tensors.data[base].name, (union attributes){0}, base, inputs,
+                       2, &gradient->of[base]);
 }
 
 neap_status gradient_emit(struct gradient *gradient, enum op op, const struct node *forward, int32_t target,
                           const int32_t *inputs, int32_t input_count) {
-  if (!gradient->needed[graph_storage(gradient->graph, target)]) return NEAP_OK;
+  if (!gradient_wanted(gradient, target)) return NEAP_OK;
   int32_t output;
-  TRY(graph_add_like(gradient->graph, target, forward->name, &output));
-  TRY(graph_add_node(gradient->graph, (struct node){.name = forward->name,
-                                                    .op = op,
-                                                    .pass = NEAP_PASS_BACKWARD,
-                                                    .attributes = forward->attributes,
-                                                    .inputs = inputs,
-                                                    .input_count = input_count,
-                                                    .outputs = &output,
-                                                    .output_count = 1}));
+  TRY(gradient_node(gradient, op, forward->name, forward->attributes, target, inputs, input_count, &output));
   return gradient_add(gradient, target, output);
 }
 
@@ -292,7 +293,7 @@ neap_status gradient_apply(struct gradient *gradient, enum op op, const char *na
 
 neap_status gradient_add_reduced(struct gradient *gradient, const char *name, int32_t target, int32_t share) {
   struct neap_graph *graph = gradient->graph;
-  if (!gradient->needed[graph_storage(graph, target)]) return NEAP_OK;
+  if (!gradient_wanted(gradient, target)) return NEAP_OK;
   const struct tensor to = graph->tensors.data[target], from = graph->tensors.data[share];
   if (same_shape(&to, &from)) return gradient_add(gradient, target, share);
   union attributes a = {.axes = {.scale = 1}};

@@ -14,6 +14,12 @@ enum op {
 /* Slots of the inputs of OP_CONV. */
 enum { CONV_X, CONV_WEIGHTS, CONV_ADDEND, CONV_BIAS };
 
+/* Slots of the inputs of OP_CONV_BACKWARD_DATA. The addend is given where conv_is_product alone. */
+enum { CONV_BACK_WEIGHTS, CONV_BACK_GRADIENT, CONV_BACK_ADDEND };
+
+/* Slots of the inputs of OP_BATCH_NORM. The addend, of the shape of x, is added before ReLU. */
+enum { NORM_X, NORM_MEAN, NORM_VARIANCE, NORM_GAMMA, NORM_BETA, NORM_ADDEND, NORM_INPUTS };
+
 /* Slots of the inputs of OP_LINEAR_CROSS_ENTROPY, and of its gradient. LOSS and CORRECT: what earlier rows
  * gave, to which these are added. Labels are those of all rows. */
 enum {
@@ -116,8 +122,8 @@ struct op_row {
   bool seeds;          /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
   int32_t slots;       /* of inputs, where some are optional: graph_apply fills up what is not given */
   uint32_t statistics; /* inputs, a bit each, that are f32 whatever the type of the rest */
-  int32_t addend;      /* 1 + the slot of what the result is added to, where that is given; 0: there is none */
-  int32_t lies_as;     /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
+  int32_t addend;  /* 1 + the slot of what the result is added to, where that is given; 0: there is none */
+  int32_t lies_as; /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */
 };
@@ -152,6 +158,10 @@ struct row_split node_split(const struct neap_graph *graph, const struct node *n
 /* Splits that several operators have. Along an axis: not where that is dimension 0. Broadcast: an input whose
  * dimension 0 is not that of the output is given whole. */
 op_split split_along_axis, split_broadcast;
+
+/* Whether a convolution with these weights is a matrix product of each pixel's channels: so is its gradient
+ * by data. */
+bool conv_is_product(const struct conv_attributes *a, const struct tensor *weights);
 
 /* FLOPs of a node, and bytes that it reads and writes. */
 double node_flops(const struct neap_graph *graph, const struct node *node);
@@ -210,7 +220,15 @@ neap_status gradient_apply(struct gradient *gradient, enum op op, const char *na
  * that were made longer. */
 neap_status gradient_add_reduced(struct gradient *gradient, const char *name, int32_t target, int32_t share);
 
-/* A gradient node with one output of the shape of `like`: appends it and adds its output to the gradient of
+/* Whether anything wants the gradient of `target`; not of NO_TENSOR. */
+bool gradient_wanted(const struct gradient *gradient, int32_t target);
+
+/* Appends a backward node with one output of the shape of `like`. */
+neap_status gradient_node(struct gradient *gradient, enum op op, const char *name,
+                          union attributes attributes, int32_t like, const int32_t *inputs,
+                          int32_t input_count, int32_t *output);
+
+/* A gradient node with one output of the shape of `target`: appends it and adds its output to the gradient of
  * `target` (a sum in place where there is one already). Does nothing when nobody needs the gradient. */
 neap_status gradient_emit(struct gradient *gradient, enum op op, const struct node *forward, int32_t target,
                           const int32_t *inputs, int32_t input_count);

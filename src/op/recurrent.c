@@ -99,10 +99,6 @@ static double flops_weights(const struct neap_graph *graph, const struct node *n
 
 /* ---- Gradients ---- */
 
-static bool wanted(const struct gradient *g, int32_t target) {
-  return target != NO_TENSOR && g->needed[graph_storage(g->graph, target)];
-}
-
 /* A backward node of the forward one, whose outputs exist. */
 static neap_status add_backward(struct gradient *g, enum op op, const struct node *n, const int32_t *inputs,
                                 int32_t input_count, const int32_t *outputs, int32_t output_count) {
@@ -120,14 +116,14 @@ static neap_status add_backward(struct gradient *g, enum op op, const struct nod
 static neap_status gradient_weights(struct gradient *g, const struct node *n, int32_t y, int32_t h0,
                                     int32_t dgates) {
   const int32_t w = n->inputs[1];
-  if (!wanted(g, w) || (h0 == NO_TENSOR && g->graph->tensors.data[y].dims[0] == 1)) return NEAP_OK;
+  if (!gradient_wanted(g, w) || (h0 == NO_TENSOR && g->graph->tensors.data[y].dims[0] == 1)) return NEAP_OK;
   const int32_t before = gradient_take(g, w);
   return GRADIENT_EMIT(g, OP_RECURRENT_BACKWARD_WEIGHTS, n, w, y, h0, dgates, before);
 }
 
 static neap_status gradient_lstm(struct gradient *g, const struct node *n) {
   const int32_t *in = n->inputs, dy = g->of[n->outputs[LSTM_Y]], dc = g->of[n->outputs[LSTM_LAST_C]];
-  const bool wants_c = wanted(g, in[LSTM_C0]), wants_h = wanted(g, in[LSTM_H0]);
+  const bool wants_c = gradient_wanted(g, in[LSTM_C0]), wants_h = gradient_wanted(g, in[LSTM_H0]);
   if (dy == NO_TENSOR && dc == NO_TENSOR) return NEAP_OK;
   const int32_t inputs[] = {n->outputs[LSTM_GATES], in[LSTM_WEIGHTS], in[LSTM_C0], dy, dc};
   int32_t outputs[3];
@@ -148,7 +144,7 @@ static neap_status gradient_lstm(struct gradient *g, const struct node *n) {
 
 static neap_status gradient_gru(struct gradient *g, const struct node *n) {
   const int32_t *in = n->inputs, y = n->outputs[GRU_Y], dy = g->of[y];
-  const bool wants_h = wanted(g, in[GRU_H0]);
+  const bool wants_h = gradient_wanted(g, in[GRU_H0]);
   if (dy == NO_TENSOR) return NEAP_OK;
   const int32_t inputs[] = {n->outputs[GRU_GATES], in[GRU_WEIGHTS], y, in[GRU_H0], dy};
   int32_t outputs[3];
@@ -157,7 +153,7 @@ static neap_status gradient_gru(struct gradient *g, const struct node *n) {
   if (wants_h) TRY(graph_add_like(g->graph, in[GRU_H0], "dh0", &outputs[2]));
   TRY(add_backward(g, OP_GRU_BACKWARD, n, inputs, 5, outputs, wants_h ? 3 : 2));
   TRY(gradient_weights(g, n, y, in[GRU_H0], outputs[1]));
-  if (wanted(g, in[GRU_BIAS])) {
+  if (gradient_wanted(g, in[GRU_BIAS])) {
     const struct tensor dgates = g->graph->tensors.data[outputs[1]];
     int32_t rows;
     TRY(graph_add_view(g->graph, outputs[1], 2, (int64_t[]){dgates.elements / dgates.dims[2], dgates.dims[2]},

@@ -113,7 +113,7 @@ static neap_status gradient_expand(struct gradient *g, const struct node *n) {
   const struct tensor from = g->graph->tensors.data[x], to = g->graph->tensors.data[n->outputs[0]];
   for (int32_t i = 0; i < from.rank; i++)
     if (from.dims[i] != to.dims[i]) a.axes.axes |= 1 << i;
-  if (!g->needed[graph_storage(g->graph, x)]) return NEAP_OK;
+  if (!gradient_wanted(g, x)) return NEAP_OK;
   int32_t share = g->of[n->outputs[0]];
   if (a.axes.axes == 0)
     TRY(gradient_apply(g, OP_SCALE, n->name, (union attributes){.scalar = {a.axes.scale, 0}}, &share, 1,

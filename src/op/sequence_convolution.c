@@ -28,7 +28,7 @@ static neap_status infer_sequence_conv(const struct neap_graph *graph, const str
 /* dx and, where it is needed, dw. */
 static neap_status gradient_sequence_conv(struct gradient *g, const struct node *n) {
   const int32_t *in = n->inputs, inputs[] = {in[0], in[1], g->of[n->outputs[0]]};
-  const bool by_weights = g->needed[graph_storage(g->graph, in[1])];
+  const bool by_weights = gradient_wanted(g, in[1]);
   int32_t outputs[2];
   TRY(graph_add_like(g->graph, in[0], "dx", &outputs[0]));
   if (by_weights) TRY(graph_add_like(g->graph, in[1], "dw", &outputs[1]));

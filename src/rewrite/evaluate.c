@@ -9,8 +9,13 @@ static neap_status evaluate_node(struct copy *copy, const struct node *node, con
   if (node_row(node)->evaluated != NULL) node_row(node)->evaluated(&changed.attributes);
   if (how != EVALUATION_RUNNING) return copy_node(copy, changed);
   const int32_t *in = node->inputs;
-  changed.inputs = (int32_t[]){in[0], running_mean[in[1]], running_variance[in[2]], in[3], in[4]};
-  RETURN_IF(changed.inputs[1] < 0 || changed.inputs[2] < 0, NEAP_INTERNAL,
+  changed.inputs = (int32_t[]){in[NORM_X],
+                               running_mean[in[NORM_MEAN]],
+                               running_variance[in[NORM_VARIANCE]],
+                               in[NORM_GAMMA],
+                               in[NORM_BETA],
+                               in[NORM_ADDEND]};
+  RETURN_IF(changed.inputs[NORM_MEAN] < 0 || changed.inputs[NORM_VARIANCE] < 0, NEAP_INTERNAL,
             "batch norm '%s' has no running statistics", node->name);
   return copy_node(copy, changed);
 }

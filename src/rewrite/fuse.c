@@ -27,10 +27,18 @@ static bool behind_batch_norm(const struct neap_graph *graph, const struct node 
   return producer >= 0 && graph->nodes.data[producer].op == OP_BATCH_NORM;
 }
 
+/* The slot of what an operator adds to its result; -1: it adds nothing, or has cut the result already. */
+static int32_t addend_slot(const struct node *node) {
+  if (node->op == OP_CONV) return CONV_ADDEND;
+  return node->op == OP_BATCH_NORM && !node->attributes.batch_norm.relu ? NORM_ADDEND : -1;
+}
+
 static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader) {
-  if (node->op == OP_BATCH_NORM) return reader->op == OP_RELU || reader->op == OP_RELU6;
-  if (node->op == OP_RELU) return reader->op == OP_MAX_POOL && !behind_batch_norm(graph, node);
-  if (node->op != OP_CONV || reader->op != OP_ADD || node->inputs[CONV_ADDEND] != NO_TENSOR) return false;
+  if (reader->op == OP_RELU || reader->op == OP_RELU6)
+    return node->op == OP_BATCH_NORM && !node->attributes.batch_norm.relu;
+  if (reader->op == OP_MAX_POOL) return node->op == OP_RELU && !behind_batch_norm(graph, node);
+  const int32_t slot = addend_slot(node);
+  if (reader->op != OP_ADD || slot < 0 || node->inputs[slot] != NO_TENSOR) return false;
   /* A sum that is broadcast is no addend, which lies as the result does. */
   const struct tensor *a = node_input(graph, reader, 0), *b = node_input(graph, reader, 1);
   return a->view_of < 0 && b->view_of < 0 && same_shape(a, b);
@@ -67,18 +75,20 @@ static neap_status copy_pair(struct copy *copy, const struct node *a, const stru
     return copy_node(copy, pool);
   }
   struct node fused = *a;
+  int32_t inputs[MAX_SLOTS];
   fused.outputs = b->outputs;
-  if (a->op == OP_BATCH_NORM) {
+  if (b->op == OP_ADD) {
+    memcpy(inputs, a->inputs, (size_t)a->input_count * sizeof *inputs);
+    inputs[addend_slot(a)] = b->inputs[0] == a->outputs[0] ? b->inputs[1] : b->inputs[0];
+    fused.inputs = inputs;
+  } else {
     fused.attributes.batch_norm.relu = true;
     fused.attributes.batch_norm.ceiling = b->op == OP_RELU6 ? 6 : 0;
-    return copy_node(copy, fused);
   }
-  const int32_t addend = b->inputs[0] == a->outputs[0] ? b->inputs[1] : b->inputs[0];
-  fused.inputs = (int32_t[]){a->inputs[CONV_X], a->inputs[CONV_WEIGHTS], addend, a->inputs[CONV_BIAS]};
   return copy_node(copy, fused);
 }
 
-neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out) {
+static neap_status fuse_pairs(const struct neap_graph *graph, struct neap_graph **out) {
   struct copy copy;
   TRY(copy_begin(&copy, graph, NULL));
   struct region region = {0};
@@ -92,4 +102,13 @@ neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out
   }
   region_free(&region);
   return copy_end(&copy, status, out);
+}
+
+/* Twice, since BatchNorm takes an Add and then the ReLU behind that. */
+neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out) {
+  struct neap_graph *pairs;
+  TRY(fuse_pairs(graph, &pairs));
+  const neap_status status = fuse_pairs(pairs, out);
+  neap_graph_free(pairs);
+  return status;
 }

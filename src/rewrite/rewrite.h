@@ -5,10 +5,10 @@
 
 #include "op/op.h"
 
-/* One kernel instead of two where the result between them has no other reader: BatchNorm + Relu or Relu6
- * (whose gradient then needs the input alone), Conv + Add (the sum is made in the convolution's registers),
- * Relu before MaxPool (whose gradient needs the pool's indices alone, and the large output is never made). On
- * a forward graph. */
+/* One kernel instead of several where the result between them has no other reader: BatchNorm + Relu or Relu6
+ * (whose gradient then needs the input alone), BatchNorm + Add, with or without Relu behind it, Conv + Add
+ * (the sum is made in the convolution's registers), Relu before MaxPool (whose gradient needs the pool's
+ * indices alone, and the large output is never made). On a forward graph. */
 neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out);
 
 /* ReLU keeps a bit an element for its gradient instead of its output, wherever the output has no other reader

@@ -54,9 +54,11 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
                                 struct preparation *p, struct cpu_kernel *kernel,
                                 struct memory_format *source, struct memory_format *destination) {
   const struct conv_attributes *a = &node->attributes.conv;
+  const bool forward = node->op == OP_CONV, exchanged = !forward && pass == DNN_FORWARD;
   struct dnn_convolution c = {.pass = pass,
-                              .bias = pass == DNN_FORWARD && node->inputs[CONV_BIAS] != NO_TENSOR,
-                              .addend = pass == DNN_FORWARD && node->inputs[CONV_ADDEND] != NO_TENSOR,
+                              .bias = forward && node->inputs[CONV_BIAS] != NO_TENSOR,
+                              .addend = exchanged || (forward && node->inputs[CONV_ADDEND] != NO_TENSOR),
+                              .exchanged = exchanged,
                               .bf16 = x->dtype == NEAP_BF16,
                               .stride = a->stride,
                               .padding = {a->padding[0], a->padding[1]},
@@ -65,6 +67,10 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
   memcpy(c.source, x->dims, sizeof c.source);
   memcpy(c.destination, y->dims, sizeof c.destination);
   memcpy(c.kernel, w->dims, sizeof c.kernel);
+  if (exchanged) {
+    c.kernel[0] = w->dims[1];
+    c.kernel[1] = w->dims[0];
+  }
   const struct memory_format last[2] = {{.lanes = x->dims[1]}, {.lanes = y->dims[1]}};
   const struct {
     struct memory_format source, destination;
@@ -104,6 +110,15 @@ static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
 
 /* ---- Convolution ---- */
 
+/* oneDNN adds to what is there: the addend, where there is one. */
+static void begin_sum(const struct cpu_kernel *k, void *addend, void *sum) {
+  const struct activation y = k->b;
+  const int64_t channels = (y.channels + y.lanes - 1) / y.lanes * y.lanes;
+  if (addend != NULL && addend != sum)
+    k->kernels->convert(y.images * channels * y.height * y.width, (struct stored){y.storage, addend},
+                        (struct stored){y.storage, sum});
+}
+
 static neap_status run_conv(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
                             const struct run_context *context) {
   (void)context;
@@ -113,13 +128,7 @@ static neap_status run_conv(const struct kernel *kernel, void *const *in, void *
                       out[0], workspace);
     return NEAP_OK;
   }
-  if (in[CONV_ADDEND] != NULL && in[CONV_ADDEND] != out[0]) { /* the sum goes on top of what is there */
-    const struct activation y = k->b;
-    const int64_t channels = (y.channels + y.lanes - 1) / y.lanes * y.lanes;
-    memcpy(out[0], in[CONV_ADDEND],
-           (size_t)(y.images * channels * y.height * y.width) *
-               (y.storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
-  }
+  begin_sum(k, in[CONV_ADDEND], out[0]);
   return dnn_run(k->primitive, &(struct dnn_operands){.a = in[CONV_X],
                                                       .b = in[CONV_WEIGHTS],
                                                       .c = out[0],
@@ -141,6 +150,18 @@ neap_status prepare_conv(void *state, const struct neap_graph *graph, const stru
   return cpu_finish(cpu, p, run_conv, kernel);
 }
 
+/* Inputs w, dy, addend -> dx: a convolution of dy, since those of oneDNN that are gradients add nothing. */
+static neap_status run_product_backward_data(const struct kernel *kernel, void *const *in, void *const *out,
+                                             void *workspace, const struct run_context *context) {
+  (void)context;
+  const struct cpu_kernel *k = cpu_kernel(kernel);
+  begin_sum(k, in[CONV_BACK_ADDEND], out[0]);
+  return dnn_run(k->primitive, &(struct dnn_operands){.a = in[CONV_BACK_GRADIENT],
+                                                      .b = in[CONV_BACK_WEIGHTS],
+                                                      .c = out[0],
+                                                      .scratchpad = workspace});
+}
+
 /* Inputs w, dy -> dx; oneDNN's operands are dx, w, dy. */
 static neap_status run_backward_data(const struct kernel *kernel, void *const *in, void *const *out,
                                      void *workspace, const struct run_context *context) {
@@ -159,10 +180,16 @@ neap_status prepare_conv_backward_data(void *state, const struct neap_graph *gra
   struct cpu *cpu = state;
   const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]),
                       *dx = tensor(graph, node->outputs[0]);
+  const bool sum = node->inputs[CONV_BACK_ADDEND] != NO_TENSOR;
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, node, p, &kernel, &p->outputs[0], &p->inputs[1]));
+  if (sum)
+    TRY(make_somehow(cpu, DNN_FORWARD, dy, w, dx, node, p, &kernel, &p->inputs[1], &p->outputs[0]));
+  else
+    TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, node, p, &kernel, &p->outputs[0], &p->inputs[1]));
   p->inputs[0] = weights_format(&kernel);
-  return cpu_finish(cpu, p, run_backward_data, kernel);
+  p->inputs[CONV_BACK_ADDEND] = p->outputs[0];
+  kernel.b = activation_of(dx, p->outputs[0]);
+  return cpu_finish(cpu, p, sum ? run_product_backward_data : run_backward_data, kernel);
 }
 
 /* Inputs x, dy -> dw. */
@@ -278,7 +305,9 @@ static neap_status run_linear_backward_weights(const struct kernel *kernel, void
   const struct cpu_kernel *k = cpu_kernel(kernel);
   const struct tensor *dw = kernel_output(kernel, 0);
   if (in[2] == NULL) return run_product_swapped(kernel, in, out, workspace, context);
-  if (in[2] != out[0]) memcpy(out[0], in[2], dtype_bytes(dw->dtype, (uint64_t)dw->elements));
+  const enum storage storage = storage_of(dw->dtype);
+  if (in[2] != out[0])
+    k->kernels->convert(dw->elements, (struct stored){storage, in[2]}, (struct stored){storage, out[0]});
   return dnn_run(k->adding,
                  &(struct dnn_operands){.a = in[1], .b = in[0], .c = out[0], .scratchpad = workspace});
 }

@@ -248,6 +248,14 @@ static neap_status keep_as(struct dnn *dnn, const dnnl_memory_desc_t *md, dnnl_d
 }
 #endif
 
+/* The same bytes with the first two dimensions in the other order. */
+static neap_status exchange(struct dnn *dnn, const struct dnn_layout *layout, const struct dnn_layout **out) {
+  const int order[DNNL_MAX_NDIMS] = {1, 0, 2, 3};
+  dnnl_memory_desc_t md;
+  DNN(dnnl_memory_desc_permute_axes(&md, layout->md, order));
+  return keep_made(dnn, &md, out);
+}
+
 /* ---- Primitives ---- */
 
 /* Where `layout` is NULL the primitive is to choose: its weights of the given shape. */
@@ -413,6 +421,7 @@ static neap_status build_convolution(struct dnn *dnn, const struct dnn_convoluti
   memcpy(mine, arguments[c->pass], sizeof mine);
   if (c->bias) mine[BIAS] = DNNL_ARG_BIAS;
   TRY(keep_as(dnn, query(*pd, mine[B]), dnnl_f32, &p->weights));
+  if (c->exchanged) TRY(exchange(dnn, p->weights, &p->weights));
   return finish(dnn, p, *pd, mine);
 }
 
@@ -449,7 +458,8 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
     if (p->kind == key->kind && p->from == key->from && p->to == key->to && p->bf16 == key->bf16 &&
         same_matmul(&p->matmul, &key->matmul) && same_inner_product(&p->inner_product, &key->inner_product) &&
         a->pass == b->pass && a->plain == b->plain && a->winograd == b->winograd && a->bias == b->bias &&
-        a->addend == b->addend && a->bf16 == b->bf16 && memcmp(a->source, b->source, sizeof a->source) == 0 &&
+        a->addend == b->addend && a->exchanged == b->exchanged && a->bf16 == b->bf16 &&
+        memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->stride == b->stride &&
         memcmp(a->padding, b->padding, sizeof a->padding) == 0 && a->dilation == b->dilation &&

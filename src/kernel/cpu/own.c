@@ -48,11 +48,13 @@ static float ceiling_of(const struct kernel *kernel) {
 
 RUN(run_batch_norm) {
   (void)workspace, (void)context;
-  K->batch_norm(A, in[0], in[1], in[2], in[3], in[4], ATTRIBUTES.batch_norm.epsilon, ceiling_of(kernel),
-                out[0]);
+  K->batch_norm(A, in[NORM_X], in[NORM_MEAN], in[NORM_VARIANCE], in[NORM_GAMMA], in[NORM_BETA],
+                ATTRIBUTES.batch_norm.epsilon, in[NORM_ADDEND], ceiling_of(kernel), out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_batch_norm) { return prepare_alike(state, graph, node, p, run_batch_norm, 1, false); }
+PREPARE(prepare_batch_norm) {
+  return prepare_alike(state, graph, node, p, run_batch_norm, 1u << NORM_X | 1u << NORM_ADDEND, false);
+}
 
 RUN(run_batch_norm_backward) {
   (void)context;

@@ -65,10 +65,12 @@ RUN(run_conv) {
   return NEAP_OK;
 }
 
-/* w, dy -> dx */
+/* w, dy, [addend] -> dx */
 RUN(run_conv_backward_data) {
   UNUSED;
-  memset(out[0], 0, (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
+  const double *addend = in[CONV_BACK_ADDEND];
+  double *dx = out[0];
+  FOR(i, kernel_output(kernel, 0)->elements) dx[i] = addend != NULL ? addend[i] : 0;
   walk_convolution(&ATTRIBUTES->conv, kernel_output(kernel, 0), kernel_input(kernel, 0),
                    kernel_input(kernel, 1), visit_data, &(struct operands){in[0], in[1], out[0]});
   return NEAP_OK;
@@ -173,12 +175,14 @@ static double ceiling_of(const struct batch_norm_attributes *a) {
 RUN(run_batch_norm) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
-  const double *x = in[0], *mean = in[1], *variance = in[2], *gamma = in[3], *beta = in[4];
+  const double *x = in[NORM_X], *mean = in[NORM_MEAN], *variance = in[NORM_VARIANCE], *gamma = in[NORM_GAMMA],
+               *beta = in[NORM_BETA], *addend = in[NORM_ADDEND];
   double *y = out[0];
   FOR(n, s.n) FOR(c, s.c) FOR(h, s.h) FOR(w, s.w) {
     const int64_t i = at(s, n, c, h, w);
-    y[i] = (x[i] - mean[c]) / sqrt(variance[c] + (double)ATTRIBUTES->batch_norm.epsilon) * gamma[c] + beta[c];
-    if (ATTRIBUTES->batch_norm.relu) y[i] = y[i] > 0 ? fmin(y[i], ceiling_of(&ATTRIBUTES->batch_norm)) : 0;
+    const double deviation = sqrt(variance[c] + (double)ATTRIBUTES->batch_norm.epsilon),
+                 sum = (x[i] - mean[c]) / deviation * gamma[c] + beta[c] + (addend != NULL ? addend[i] : 0);
+    y[i] = !ATTRIBUTES->batch_norm.relu ? sum : sum > 0 ? fmin(sum, ceiling_of(&ATTRIBUTES->batch_norm)) : 0;
   }
   return NEAP_OK;
 }

@@ -272,14 +272,15 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
 
 /* ---- Forward ---- */
 
-static inline __attribute__((always_inline)) void apply_rows(const float *x, float *y, int64_t rows,
-                                                             int64_t stride, int64_t width,
+static inline __attribute__((always_inline)) void apply_rows(const float *x, const float *addend, float *y,
+                                                             int64_t rows, int64_t stride, int64_t width,
                                                              const struct channel_terms *t, bool relu) {
   if (width == 1) { /* one channel: its pixels lie side by side, or are few */
     const float scale = t->scale[0], shift = t->shift[0];
 #pragma omp simd
     for (int64_t r = 0; r < rows; r++) {
-      const float v = normalised(x[r * stride], scale, shift);
+      const float n = normalised(x[r * stride], scale, shift),
+                  v = addend != NULL ? n + addend[r * stride] : n;
       y[r * stride] = relu ? cut(v, t->ceiling) : v;
     }
     return;
@@ -287,9 +288,28 @@ static inline __attribute__((always_inline)) void apply_rows(const float *x, flo
   for (int64_t r = 0; r < rows; r++)
 #pragma omp simd
     for (int64_t c = 0; c < width; c++) {
-      const float v = normalised(x[r * stride + c], t->scale[c], t->shift[c]);
-      y[r * stride + c] = relu ? cut(v, t->ceiling) : v;
+      const int64_t i = r * stride + c;
+      const float n = normalised(x[i], t->scale[c], t->shift[c]), v = addend != NULL ? n + addend[i] : n;
+      y[i] = relu ? cut(v, t->ceiling) : v;
     }
+}
+
+/* The shapes that matter get code of their own: 16 lanes, with and without addend and ReLU. */
+static void apply_slice(const float *x, const float *addend, float *y, int64_t rows, int64_t stride,
+                        int64_t width, const struct channel_terms *t, bool relu) {
+  const bool usual = width == 16 && stride == 16;
+  if (usual && addend != NULL && relu)
+    apply_rows(x, addend, y, rows, 16, 16, t, true);
+  else if (usual && addend == NULL && relu)
+    apply_rows(x, NULL, y, rows, 16, 16, t, true);
+  else if (usual && addend == NULL)
+    apply_rows(x, NULL, y, rows, 16, 16, t, false);
+  else if (addend != NULL)
+    apply_rows(x, addend, y, rows, stride, width, t, relu);
+  else if (relu)
+    apply_rows(x, NULL, y, rows, stride, width, t, true);
+  else
+    apply_rows(x, NULL, y, rows, stride, width, t, false);
 }
 
 /* Padding lanes of a blocked tensor hold zeros. */
@@ -301,8 +321,8 @@ static void clear_padding(struct activation a, int64_t block, struct slice s, vo
 }
 
 void ISA(batch_norm)(struct activation a, const void *x, const float *mean, const float *variance,
-                     const float *gamma, const float *beta, float epsilon, float ceiling, void *y) {
-  const bool relu = ceiling != 0;
+                     const float *gamma, const float *beta, float epsilon, const void *addend, float ceiling,
+                     void *y) {
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
@@ -312,21 +332,15 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct channel_terms t;
-        float buffer[BUFFER]; /* in place */
+        float buffer[BUFFER], addend_buffer[BUFFER]; /* the first in place */
         affine_terms(mean, variance, gamma, beta, epsilon, ceiling, block * a.lanes + column, width, &t);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
           const struct columns from = columns_at(a, x, at, s.rows, width, buffer);
-          float *to = made_at(a, y, at, buffer);
-          if (width == 16 && from.stride == 16 && relu)
-            apply_rows(from.data, to, s.rows, 16, 16, &t, true);
-          else if (width == 16 && from.stride == 16)
-            apply_rows(from.data, to, s.rows, 16, 16, &t, false);
-          else if (relu)
-            apply_rows(from.data, to, s.rows, from.stride, width, &t, true);
-          else
-            apply_rows(from.data, to, s.rows, from.stride, width, &t, false);
+          apply_slice(from.data,
+                      addend != NULL ? columns_at(a, addend, at, s.rows, width, addend_buffer).data : NULL,
+                      made_at(a, y, at, buffer), s.rows, from.stride, width, &t, ceiling != 0);
           finish_columns(a, y, at, s.rows, width, buffer);
         }
       }

@@ -39,14 +39,15 @@ KERNEL(void, narrow_randomly_at,
  * batch_norm_workspace bytes. */
 KERNEL(void, batch_norm_statistics,
        (struct activation a, const void *x, float *mean, float *variance, void *workspace))
-/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then, where `ceiling` is not 0, cut to
- * [0, ceiling]: ReLU with an infinite one. In place. */
+/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, plus `addend` (may be NULL), then, where
+ * `ceiling` is not 0, cut to [0, ceiling]: ReLU with an infinite one. In place of x or the addend. */
 KERNEL(void, batch_norm,
        (struct activation a, const void *x, const float *mean, const float *variance, const float *gamma,
-        const float *beta, float epsilon, float ceiling, void *y))
+        const float *beta, float epsilon, const void *addend, float ceiling, void *y))
 /* Gradients of the above through the batch statistics. With a ceiling, dy counts only where the forward
- * result (recomputed from x, exactly as batch_norm computes it) is inside; beta is read only then. dx may
- * be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of it too. */
+ * result without an addend (recomputed from x, exactly as batch_norm computes it) is inside; beta is read
+ * only then. dx may be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of
+ * it too. */
 KERNEL(void, batch_norm_backward,
        (struct activation a, const void *x, const void *dy, const float *mean, const float *variance,
         const float *gamma, const float *beta, float epsilon, float ceiling, const void *addend, void *dx,

@@ -23,7 +23,10 @@ void ISA(convert)(int64_t count, struct stored x, struct stored y) {
   FOR_RUNS(count) {
     float buffer[STORED_RUN];
     const int64_t length = run_length(first, count);
-    if (y.storage == STORAGE_F32)
+    if (x.storage == y.storage)
+      memcpy((void *)element_at(y.data, y.storage, first), element_at(x.data, x.storage, first),
+             (size_t)length * bytes_of(x.storage));
+    else if (y.storage == STORAGE_F32)
       widen_run(x.storage, length, element_at(x.data, x.storage, first), (float *)y.data + first);
     else
       narrow_run(y.storage, length, floats_at(x, first, length, buffer),

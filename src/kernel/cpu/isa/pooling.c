@@ -34,6 +34,12 @@ static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_
   for (int64_t row = 0; row < (a).height; row++)                                                             \
     for (int64_t column = 0; column < (a).width; column++)
 
+/* Asks for the pixel that the next row of windows has where this row has (i, j): processors do not foresee
+ * streams that end after a row of a small image. */
+static inline void fetch_next(const float *from, struct activation x, struct window w, int64_t i, int64_t j) {
+  __builtin_prefetch(from + ((i + w.stride) * x.width + j) * x.lanes);
+}
+
 /* The winners of one window in VECTOR_WIDTH channels, kept in registers. */
 static void max_of_vector(const float *from, struct activation x, struct window w, int64_t row,
                           int64_t column, struct extent e, float *y, uint8_t *index) {
@@ -47,6 +53,7 @@ static void max_of_vector(const float *from, struct activation x, struct window 
   for (int64_t i = e.top; i < e.bottom; i++)
     for (int64_t j = e.left; j < e.right; j++) {
       const vector v = *(const vector *)(from + (i * x.width + j) * x.lanes);
+      fetch_next(from, x, w, i, j);
       const mask wins = (v > best) | ((v != v) & (best == best) & nan_wins); /* the first NaN stays */
       best = (vector)(((mask)v & wins) | ((mask)best & ~wins));
       winner = (((mask){0} + window_index(w, row, column, i, j)) & wins) | (winner & ~wins);
@@ -143,8 +150,10 @@ void ISA(average_pool)(struct activation x_shape, struct activation y_shape, str
       for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH) {
         vector sum = {0};
         for (int64_t i = e.top; i < e.bottom; i++)
-          for (int64_t j = e.left; j < e.right; j++)
+          for (int64_t j = e.left; j < e.right; j++) {
             sum += *(const vector *)(from + (i * x_shape.width + j) * lanes + l);
+            fetch_next(from + l, x_shape, w, i, j);
+          }
         *(vector *)(out + l) = sum * share;
       }
       for (; l < lanes; l++) {

@@ -1,6 +1,7 @@
 /* Winograd's convolution gives what a direct one in double gives, to a fraction of the size of the result, in
  * all three passes, for any image, padding and number of channels, on every instruction set that this
- * processor has; the same bits whatever its workspace holds. */
+ * processor has, stored in any type and in little workspace, too; the same bits whatever its workspace holds.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "kernel/cpu/winograd.h"
 
 enum { THREADS = 2, TAPS = 9 };
@@ -30,12 +32,19 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* ---- The oracle ---- */
 
-static double *numbers(int64_t count, uint64_t seed) {
+static double rounded(enum storage storage, float value) {
+  return storage == STORAGE_BF16  ? (double)bf16_to_float(bf16_from_float(value))
+         : storage == STORAGE_F16 ? (double)f16_to_float(f16_from_float(value))
+                                  : (double)value;
+}
+
+/* That the type holds. */
+static double *numbers(enum storage storage, int64_t count, uint64_t seed) {
   double *values = malloc((size_t)count * sizeof *values);
   assert_non_null(values);
   for (int64_t i = 0; i < count; i++) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
-    values[i] = (double)(float)((double)(seed >> 11) * 0x1p-52 - 1);
+    values[i] = rounded(storage, (float)((double)(seed >> 11) * 0x1p-52 - 1));
   }
   return values;
 }
@@ -94,26 +103,43 @@ static float *room(int64_t count, int byte) {
   return values;
 }
 
+/* Elements of any type of storage; they take the room of floats. */
+static void put(enum storage storage, void *data, int64_t i, double value) {
+  uint16_t *half = data;
+  if (storage == STORAGE_F32)
+    ((float *)data)[i] = (float)value;
+  else
+    half[i] = storage == STORAGE_BF16 ? bf16_from_float((float)value) : f16_from_float((float)value);
+}
+
+static double get(enum storage storage, const void *data, int64_t i) {
+  const uint16_t *half = data;
+  return storage == STORAGE_F32    ? (double)((const float *)data)[i]
+         : storage == STORAGE_BF16 ? (double)bf16_to_float(half[i])
+                                   : (double)f16_to_float(half[i]);
+}
+
 static float *lay_out(struct activation a, const double *values) {
   float *data = room(stored(a), 0);
   for (int64_t i = 0; i < a.images * a.channels * a.height * a.width; i++)
-    data[place(a, i)] = (float)values[i];
+    put(a.storage, data, place(a, i), values[i]);
   return data;
 }
 
-static float *floats_of(const double *values, int64_t count) {
+static float *row_major(enum storage storage, const double *values, int64_t count) {
   float *data = room(count, 0);
-  for (int64_t i = 0; i < count; i++) data[i] = (float)values[i];
+  for (int64_t i = 0; i < count; i++) put(storage, data, i, values[i]);
   return data;
 }
 
 /* ---- Checks ---- */
 
 /* Root mean square error over that of the result. */
-static double error_of(const double *wanted, const float *made, const struct activation *a, int64_t count) {
+static double error_of(const double *wanted, enum storage storage, const float *made,
+                       const struct activation *a, int64_t count) {
   double error = 0, size = 0;
   for (int64_t i = 0; i < count; i++) {
-    const double e = (double)made[a == NULL ? i : place(*a, i)] - wanted[i];
+    const double e = get(storage, made, a == NULL ? i : place(*a, i)) - wanted[i];
     error += e * e;
     size += wanted[i] * wanted[i];
   }
@@ -123,8 +149,9 @@ static double error_of(const double *wanted, const float *made, const struct act
 static void expect_padding(struct activation a, const float *data) {
   float *copy = room(stored(a), 0);
   memcpy(copy, data, (size_t)stored(a) * sizeof *copy);
-  for (int64_t i = 0; i < a.images * a.channels * a.height * a.width; i++) copy[place(a, i)] = 0;
-  for (int64_t i = 0; i < stored(a); i++) assert_true(copy[i] == 0);
+  for (int64_t i = 0; i < a.images * a.channels * a.height * a.width; i++)
+    put(a.storage, copy, place(a, i), 0);
+  for (int64_t i = 0; i < stored(a); i++) assert_true(get(a.storage, copy, i) == 0);
   free(copy);
 }
 
@@ -135,6 +162,7 @@ struct check {
   double *bias, *addend, *wanted;
   const struct cpu_kernels *kernels;
   struct activation x, y;
+  double most_workspace;
 };
 
 static struct activation result_of(const struct check *c) {
@@ -145,11 +173,11 @@ static struct activation result_of(const struct check *c) {
 static float *run(const struct check *c, int garbage, bool in_place) {
   const struct shape *s = c->shape;
   const struct tensors *t = &c->given;
-  const struct winograd w = winograd_plan(c->pass, c->x, c->y, s->top, s->left, THREADS);
+  const struct winograd w = winograd_plan(c->pass, c->x, c->y, s->top, s->left, THREADS, c->most_workspace);
   float *workspace = room((int64_t)(winograd_workspace(&w) / sizeof(float)) + 16, garbage),
         *shifted = garbage == 0 ? workspace : workspace + 16;
   float *x = lay_out(c->x, t->x), *y = lay_out(c->y, t->y),
-        *weights = floats_of(t->w, s->inputs * s->outputs * TAPS);
+        *weights = row_major(c->x.storage, t->w, s->inputs * s->outputs * TAPS);
   const bool back = c->pass == WINOGRAD_BACKWARD_DATA;
   const struct activation to = result_of(c);
   float **made = c->pass == WINOGRAD_BACKWARD_WEIGHTS ? &weights : back ? &x : &y;
@@ -158,7 +186,7 @@ static float *run(const struct check *c, int garbage, bool in_place) {
   if (made == &weights) {
     winograd_backward_weights(&w, c->kernels, x, y, weights, shifted);
   } else {
-    float *bias = floats_of(c->bias, to.channels), *addend = lay_out(to, c->addend);
+    float *bias = row_major(to.storage, c->bias, to.channels), *addend = lay_out(to, c->addend);
     if (in_place) memcpy(*made, addend, (size_t)count * sizeof(float));
     winograd_convolve(&w, c->kernels, back ? y : x, weights, bias, in_place ? *made : addend, *made, shifted);
     expect_padding(to, *made);
@@ -174,6 +202,15 @@ static float *run(const struct check *c, int garbage, bool in_place) {
   return result;
 }
 
+/* The rims of a tile are the least accurate. Results of 16 bits are rounded once. */
+static double tolerance(struct activation to) {
+  const bool whole_tiles = to.height >= WINOGRAD_TILE && to.width >= WINOGRAD_TILE;
+  return to.storage == STORAGE_BF16  ? 0x1p-9
+         : to.storage == STORAGE_F16 ? 0x1p-12
+         : whole_tiles               ? 1e-6
+                                     : 1.2e-6;
+}
+
 /* On one instruction set, in one format. */
 static void check_format(struct check *c, const struct cpu_kernels *kernels, int64_t lanes) {
   const struct shape *s = c->shape;
@@ -185,29 +222,32 @@ static void check_format(struct check *c, const struct cpu_kernels *kernels, int
   const int64_t weights = s->inputs * s->outputs * TAPS,
                 count = sums ? weights : to.images * to.channels * to.height * to.width;
   float *made = run(c, 0, false), *again = run(c, 0xFF, true);
-  /* The rims of a tile are the least accurate. */
-  const bool whole_tiles = to.height >= WINOGRAD_TILE && to.width >= WINOGRAD_TILE;
-  const double error = error_of(c->wanted, made, sums ? NULL : &to, count);
-  if (!(error <= (whole_tiles ? 1e-6 : 1.2e-6)))
-    fail_msg("%s: pass %d of %lld -> %lld channels, %lld x %lld, lanes %lld: error %g", kernels->name,
-             (int)c->pass, (long long)s->inputs, (long long)s->outputs, (long long)s->height,
-             (long long)s->width, (long long)lanes, error);
-  assert_memory_equal(made, again, (size_t)(sums ? weights : stored(to)) * sizeof *made);
+  const double error = error_of(c->wanted, to.storage, made, sums ? NULL : &to, count);
+  if (!(error <= tolerance(to)))
+    fail_msg("%s: pass %d of %lld -> %lld channels, %lld x %lld, lanes %lld, storage %d: error %g",
+             kernels->name, (int)c->pass, (long long)s->inputs, (long long)s->outputs, (long long)s->height,
+             (long long)s->width, (long long)lanes, (int)to.storage, error);
+  assert_memory_equal(made, again,
+                      (size_t)(sums ? weights : stored(to)) *
+                          (to.storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
   free(made);
   free(again);
 }
 
-static void check_pass(const struct shape *s, enum winograd_pass pass) {
+static void check_pass(const struct shape *s, enum winograd_pass pass, enum storage storage,
+                       double most_workspace) {
   struct check c = {
       .shape = s,
       .pass = pass,
-      .x = {s->images, s->inputs, s->height, s->width, 1, STORAGE_F32},
-      .y = {s->images, s->outputs, s->height + 2 * s->top - 2, s->width + 2 * s->left - 2, 1, STORAGE_F32}};
+      .x = {s->images, s->inputs, s->height, s->width, 1, storage},
+      .y = {s->images, s->outputs, s->height + 2 * s->top - 2, s->width + 2 * s->left - 2, 1, storage},
+      .most_workspace = most_workspace};
   const int64_t weights = s->inputs * s->outputs * TAPS;
-  c.given = (struct tensors){numbers(stored(c.x), 1), numbers(weights, 2), numbers(stored(c.y), 3)};
+  c.given = (struct tensors){numbers(storage, stored(c.x), 1), numbers(storage, weights, 2),
+                             numbers(storage, stored(c.y), 3)};
   const struct activation to = result_of(&c);
-  c.bias = numbers(to.channels, 4);
-  c.addend = numbers(stored(to), 5);
+  c.bias = numbers(storage, to.channels, 4);
+  c.addend = numbers(storage, stored(to), 5);
   c.wanted = calloc((size_t)(stored(to) + weights), sizeof *c.wanted);
   assert_non_null(c.wanted);
   for (int64_t i = 0; pass != WINOGRAD_BACKWARD_WEIGHTS && i < stored(to); i++)
@@ -228,10 +268,30 @@ static void test_against_direct(void **state) {
   (void)state;
   omp_set_num_threads(THREADS);
   for (int i = 0; i < SHAPES; i++)
-    for (int pass = 0; pass < 3; pass++) check_pass(&shapes[i], (enum winograd_pass)pass);
+    for (int pass = 0; pass < 3; pass++) {
+      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_F32, INFINITY);
+      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_F32, 0);
+      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_BF16, INFINITY);
+      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_F16, 0);
+    }
+}
+
+/* What a plan may take it does not exceed, where the smallest blocks do not; those take little. */
+static void test_workspace(void **state) {
+  (void)state;
+  const struct activation x = {100, 64, 32, 32, 16, STORAGE_F32};
+  for (int pass = 0; pass < 3; pass++) {
+    size_t before = SIZE_MAX;
+    for (double most = 16e6; most >= 0.5e6; most /= 2) {
+      const struct winograd w = winograd_plan((enum winograd_pass)pass, x, x, 1, 1, THREADS, most);
+      assert_true((double)winograd_workspace(&w) <= most);
+      assert_true(winograd_workspace(&w) <= before);
+      before = winograd_workspace(&w);
+    }
+  }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_direct)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_direct), cmocka_unit_test(test_workspace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

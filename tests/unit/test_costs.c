@@ -131,10 +131,16 @@ static void forget_cache(void) {
   setenv("XDG_CACHE_HOME", "/proc/none", 1);
 }
 
+/* With these algorithms it does not matter how many threads there are. */
+static neap_session_options options_for(int threads, neap_backend backend) {
+  return (neap_session_options){
+      .momentum = 0.9f, .threads = threads, .backend = backend, .convolution = NEAP_CONV_DIRECT};
+}
+
 /* What all nodes of a step cost together. */
 static double step_cost(int threads, neap_backend backend) {
   const neap_model_options shape = {.batch = 2, .image = {3, 8, 8}};
-  const neap_session_options options = {.momentum = 0.9f, .threads = threads, .backend = backend};
+  const neap_session_options options = options_for(threads, backend);
   neap_graph *graph;
   neap_step *step;
   neap_step_info info;
@@ -209,7 +215,7 @@ static void test_costs_follow_speed(void **state) {
 
 static struct lowered *lower_model(int threads) {
   const neap_model_options shape = {.batch = 2, .image = {3, 8, 8}};
-  const neap_session_options options = {.momentum = 0.9f, .threads = threads};
+  const neap_session_options options = options_for(threads, NEAP_CPU);
   neap_graph *graph;
   struct lowered *lowered;
   ASSERT_OK(neap_model_build("wrn-10-1", &shape, &graph));

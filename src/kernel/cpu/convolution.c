@@ -6,40 +6,55 @@
 
 /* ---- Which algorithm ---- */
 
-static struct activation activation_in(const int64_t dims[4], int64_t lanes) {
-  return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, STORAGE_F32};
+static struct activation activation_in(const int64_t dims[4], int64_t lanes, enum storage storage) {
+  return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, storage};
 }
 
-/* No budget below what the largest node needs can be met: a workspace may be a tenth of that at most. */
-static const double workspace_at_most = 0.1;
+static double bytes_of(const int64_t dims[4], enum storage storage) {
+  return (double)(dims[0] * dims[1]) * (double)(dims[2] * dims[3]) * (storage == STORAGE_F32 ? 4 : 2);
+}
+
+/* No budget below what the largest node needs can be met. A workspace may be a tenth of that, or a third of
+ * what the convolution's operands leave of it: with more, least budgets of micro-batches rise by a tenth;
+ * with less, steps of WRN-28-2 in micro-batches of 10 take half as long again. */
+static double most_workspace(const struct cpu *cpu, const struct dnn_convolution *c, enum storage storage) {
+  const double operands =
+      bytes_of(c->source, storage) + bytes_of(c->destination, storage) + bytes_of(c->kernel, storage);
+  const double least = cpu->largest_node / 10, left = (cpu->largest_node - operands) / 3;
+  return left > least ? left : least;
+}
 
 /* By shapes alone: the last bits hang on it. */
-static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, struct winograd *w) {
+static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, enum storage storage,
+                           struct winograd *w) {
   static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
                                               [DNN_BACKWARD_DATA] = WINOGRAD_BACKWARD_DATA,
                                               [DNN_BACKWARD_WEIGHTS] = WINOGRAD_BACKWARD_WEIGHTS};
-  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->bf16 || c->stride != 1 || c->dilation != 1 ||
+  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->stride != 1 || c->dilation != 1 ||
       c->groups != 1)
     return false;
-  const struct activation x = activation_in(c->source, c->source_lanes),
-                          y = activation_in(c->destination, c->destination_lanes);
+  const struct activation x = activation_in(c->source, c->source_lanes, storage),
+                          y = activation_in(c->destination, c->destination_lanes, storage);
+  const double most = most_workspace(cpu, c, storage), speed = storage == STORAGE_BF16 ? dnn_bf16_speed() : 1;
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
-  *w = winograd_plan(passes[c->pass], x, y, c->padding[0], c->padding[1], cpu->threads);
+  *w = winograd_plan(passes[c->pass], x, y, c->padding[0], c->padding[1], cpu->threads, most);
   return cpu->convolution == NEAP_CONV_WINOGRAD ||
-         (winograd_pays(x, y, c->padding[0], c->padding[1]) &&
-          (double)winograd_workspace(w) <= workspace_at_most * cpu->largest_node);
+         (winograd_pays(x, y, c->padding[0], c->padding[1], speed) && (double)winograd_workspace(w) <= most);
 }
 
-static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, struct preparation *p,
-                        struct cpu_kernel *kernel) {
+/* NEAP_UNSUPPORTED: only f32 piece by piece is left. */
+static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, enum storage storage,
+                        struct preparation *p, struct cpu_kernel *kernel) {
   struct winograd winograd;
-  if (wants_winograd(cpu, c, &winograd)) {
+  if (wants_winograd(cpu, c, storage, &winograd)) {
     kernel->winograd = region_copy(p->region, &winograd, 1, sizeof winograd);
     RETURN_IF_NULL(kernel->winograd);
     p->workspace = winograd_workspace(&winograd);
     p->seconds = winograd_flops(&winograd) / p->roofline->f32_flops;
     return NEAP_OK;
   }
+  RETURN_IF(storage == STORAGE_F16 || (storage == STORAGE_BF16 && !dnn_has_bf16()), NEAP_UNSUPPORTED,
+            "oneDNN has no fast convolution for this type");
   TRY(dnn_make_convolution(cpu->dnn, c, NULL, &kernel->primitive));
   p->workspace = dnn_scratchpad_bytes(kernel->primitive);
   return NEAP_OK;
@@ -47,19 +62,21 @@ static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, struct
 
 /* Makes the primitive in the formats that the graph prefers, else in channels last, else row-major: the first
  * that oneDNN has a fast kernel for. Where it has none, as on most processors but x86-64, its plain one has
- * to do; of bf16 it has none, since f32 piece by piece is better. `source` and `destination` get the formats.
+ * to do; of 16 bits it has none, since f32 piece by piece is better. `source` and `destination` get the
+ * formats.
  */
 static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struct tensor *x,
                                 const struct tensor *w, const struct tensor *y, const struct node *node,
                                 struct preparation *p, struct cpu_kernel *kernel,
                                 struct memory_format *source, struct memory_format *destination) {
   const struct conv_attributes *a = &node->attributes.conv;
+  const enum storage storage = storage_of(x->dtype);
   const bool forward = node->op == OP_CONV, exchanged = !forward && pass == DNN_FORWARD;
   struct dnn_convolution c = {.pass = pass,
                               .bias = forward && node->inputs[CONV_BIAS] != NO_TENSOR,
                               .addend = exchanged || (forward && node->inputs[CONV_ADDEND] != NO_TENSOR),
                               .exchanged = exchanged,
-                              .bf16 = x->dtype == NEAP_BF16,
+                              .bf16 = storage == STORAGE_BF16,
                               .stride = a->stride,
                               .padding = {a->padding[0], a->padding[1]},
                               .dilation = a->dilation,
@@ -82,12 +99,13 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
       {last[0], last[1], true},
   };
   neap_status status = NEAP_UNSUPPORTED;
-  for (size_t i = 0; i < sizeof choices / sizeof *choices && !(c.bf16 && choices[i].plain); i++) {
+  for (size_t i = 0; i < sizeof choices / sizeof *choices && !(storage != STORAGE_F32 && choices[i].plain);
+       i++) {
     c.plain = choices[i].plain;
     c.source_lanes = choices[i].source.lanes;
     c.destination_lanes = choices[i].destination.lanes;
     c.blocks = choices[i].source.blocks || choices[i].destination.blocks;
-    status = make(cpu, &c, p, kernel);
+    status = make(cpu, &c, storage, p, kernel);
     if (status == NEAP_UNSUPPORTED) continue;
     *source = choices[i].source;
     *destination = choices[i].destination;

@@ -66,13 +66,19 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   return padded <= tolerated * wanted ? block : 0;
 }
 
-/* Bytes of its operands. What is done with sparse weights does not count: it depends on the form of
- * positions, and the bits of a run must not. */
+/* Nodes that do not count: the bits of a run must depend neither on the form of sparse weights' positions nor
+ * on what ReLU keeps. */
+static bool hangs_on_form(enum op op) {
+  return op == OP_DENSIFY || op == OP_ACCUMULATE_SPARSE || op == OP_RELU || op == OP_RELU_BACKWARD ||
+         op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD;
+}
+
+/* Bytes of its operands. */
 static double largest_node(const struct neap_graph *graph) {
   double most = 0;
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
-    if (node->op == OP_DENSIFY || node->op == OP_ACCUMULATE_SPARSE) continue;
+    if (hangs_on_form(node->op)) continue;
     const double bytes = node_bytes(graph, node);
     most = bytes > most ? bytes : most;
   }
@@ -256,25 +262,29 @@ static const struct tensor *operand(const struct neap_graph *graph, const struct
                                : &graph->tensors.data[node->outputs[i - node->input_count]];
 }
 
-/* Operators that oneDNN has for bf16, on processors that multiply it themselves. */
-static const bool takes_bf16[OP_COUNT] = {
-    [OP_LINEAR] = true,
-    [OP_LINEAR_BACKWARD_DATA] = true,
-    [OP_LINEAR_BACKWARD_WEIGHTS] = true,
-    [OP_MATMUL] = true,
-    [OP_CONV] = true,
-    [OP_CONV_BACKWARD_DATA] = true,
-    [OP_CONV_BACKWARD_WEIGHTS] = true,
-    [OP_CONV_TRANSPOSED] = true,
-    [OP_REORDER] = true,
+/* Operators that have kernels for operands of one type of 16 bits, if not for all shapes: oneDNN's for bf16,
+ * on processors that multiply it themselves; and Winograd's convolution. */
+enum half_kernels { NO_HALF_KERNELS, OF_BF16, OF_ANY };
+static const enum half_kernels half_kernels[OP_COUNT] = {
+    [OP_LINEAR] = OF_BF16,
+    [OP_LINEAR_BACKWARD_DATA] = OF_BF16,
+    [OP_LINEAR_BACKWARD_WEIGHTS] = OF_BF16,
+    [OP_MATMUL] = OF_BF16,
+    [OP_REORDER] = OF_BF16,
+    [OP_CONV] = OF_ANY,
+    [OP_CONV_BACKWARD_DATA] = OF_ANY,
+    [OP_CONV_BACKWARD_WEIGHTS] = OF_ANY,
+    [OP_CONV_TRANSPOSED] = OF_ANY,
 };
 
-/* Whether a node has such an operator, and operands of bf16 alone. */
-static bool is_bf16_product(const struct neap_graph *graph, const struct node *node) {
-  bool all = takes_bf16[node->op];
-  for (int32_t i = 0; all && i < node->input_count + node->output_count; i++)
-    all = operand(graph, node, i) == NULL || operand(graph, node, i)->dtype == NEAP_BF16;
-  return all && dnn_has_bf16();
+static bool may_stay_half(const struct neap_graph *graph, const struct node *node) {
+  if (half_kernels[node->op] == NO_HALF_KERNELS) return false;
+  const neap_dtype type = operand(graph, node, node->input_count)->dtype;
+  bool all = half_kernels[node->op] == OF_ANY ? type == NEAP_BF16 || type == NEAP_F16
+                                              : type == NEAP_BF16 && dnn_has_bf16();
+  for (int32_t i = 0; all && i < node->input_count; i++)
+    all = operand(graph, node, i) == NULL || operand(graph, node, i)->dtype == type;
+  return all;
 }
 
 /* Rows that a norm does not take in 16 bits: too long ones, and where x, y and their gradients differ in type
@@ -341,7 +351,7 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
   TRY(needs_split(graph, node, p, &split));
   for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
-  if (is_bf16_product(graph, node)) {
+  if (may_stay_half(graph, node)) {
     const neap_status status = prepare_in_chunks(state, graph, node, p);
     if (status != NEAP_UNSUPPORTED) return status;
   }

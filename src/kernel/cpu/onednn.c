@@ -555,9 +555,15 @@ static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *
   return describe_strides(rank + 2, dims, strides, bf16 ? dnnl_bf16 : dnnl_f32, md);
 }
 
-bool dnn_has_bf16(void) {
+double dnn_bf16_speed(void) {
+  static const struct {
+    unsigned isa;
+    double speed;
+  } rows[] = {{dnnl_cpu_isa_avx512_core_amx, 8}, {dnnl_cpu_isa_avx512_core_bf16, 2}};
   const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
-  return (isa & (unsigned)dnnl_cpu_isa_avx512_core_bf16) == (unsigned)dnnl_cpu_isa_avx512_core_bf16;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if ((isa & rows[i].isa) == rows[i].isa) return rows[i].speed;
+  return 0;
 }
 
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out) {

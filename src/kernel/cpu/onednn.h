@@ -60,8 +60,9 @@ struct dnn_matmul {
   bool bf16;       /* so are all operands, where dnn_has_bf16; sums are f32 */
   bool f32_result; /* then c is f32 all the same */
 };
-/* Whether the processor multiplies bf16 itself, and the library knows how. */
-bool dnn_has_bf16(void);
+/* How many times as fast as f32 the processor multiplies bf16 where the library knows how; 0: it does not. */
+double dnn_bf16_speed(void);
+static inline bool dnn_has_bf16(void) { return dnn_bf16_speed() > 0; }
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out);
 
 /* y [rows, outputs] = x [rows, inputs] w^T with w [outputs, inputs] packed as the primitive likes

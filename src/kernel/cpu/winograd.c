@@ -1,5 +1,6 @@
 #include "kernel/cpu/winograd.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 
@@ -12,11 +13,13 @@ enum {
 };
 
 /* How large blocks are, which fill a good part of a second-level cache. More channels of results save
- * transforms of windows, more tiles those of kernels that are not kept. Measured. */
+ * transforms of windows, more tiles those of kernels that are not kept. Measured. Where less memory has to
+ * do, blocks are halved: their tiles each time, their channels every other time. */
 struct sizes {
   int64_t inputs, outputs; /* channels at most */
   int64_t block;           /* floats of windows and results at most */
 };
+enum { MOST_HALVINGS = 6 };
 static const struct sizes with_kept = {64, 128, 150 << 10}, without = {32, 64, 225 << 10},
                           of_sums = {64, 64, 150 << 10};
 
@@ -25,6 +28,7 @@ static const int64_t kept_most = 5 << 19; /* floats */
 static const double kept_share = 0.4;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 static int64_t blocks(int64_t count, int64_t most) { return (count + most - 1) / most; }
 
@@ -48,28 +52,49 @@ static struct winograd_matrix panels_matrix(int64_t rows, int64_t columns) {
 
 static int64_t elements(struct winograd_matrix m) { return WINOGRAD_POINTS * m.point; }
 
-static int64_t elements_of(struct activation a) { return a.images * a.channels * a.height * a.width; }
+static int64_t bytes_of(enum storage storage, int64_t elements) {
+  return elements * (storage == STORAGE_F32 ? 4 : 2);
+}
+
+static int64_t bytes_of_tensor(struct activation a) {
+  return bytes_of(a.storage, a.images * a.channels * a.height * a.width);
+}
 
 static bool keeps_weights(const struct winograd *w) {
   const int64_t pairs = w->weights.inputs * w->weights.outputs, kept = WINOGRAD_POINTS * pairs,
-                operands = elements_of(w->from.a) + elements_of(w->to.a) + WEIGHTS * pairs;
+                operands = bytes_of_tensor(w->from.a) + bytes_of_tensor(w->to.a) +
+                           bytes_of(w->weights.storage, WEIGHTS * pairs);
   return w->pass != WINOGRAD_BACKWARD_WEIGHTS && kept <= kept_most &&
-         (double)kept <= kept_share * (double)operands;
+         (double)bytes_of(STORAGE_F32, kept) <= kept_share * (double)operands;
 }
 
 /* Blocks of tiles are as large as fits, and so many that all threads have the same number of them. */
-static void choose_blocks(struct winograd *w) {
+static void choose_blocks(struct winograd *w, int halvings) {
   const struct sizes sizes = w->pass == WINOGRAD_BACKWARD_WEIGHTS ? of_sums : w->kept ? with_kept : without;
-  w->input_block = even_block(w->weights.inputs, sizes.inputs, WINOGRAD_LANES);
-  w->output_block = even_block(w->weights.outputs, sizes.outputs, WINOGRAD_PANEL);
-  w->most_tiles = sizes.block / WINOGRAD_POINTS / (w->input_block + w->output_block) / ROWS * ROWS;
+  const int narrower = halvings / 2;
+  w->input_block =
+      even_block(w->weights.inputs, most(sizes.inputs >> narrower, WINOGRAD_LANES), WINOGRAD_LANES);
+  w->output_block =
+      even_block(w->weights.outputs, most(sizes.outputs >> narrower, WINOGRAD_PANEL), WINOGRAD_PANEL);
+  w->most_tiles = most(
+      (sizes.block >> halvings) / WINOGRAD_POINTS / (w->input_block + w->output_block) / ROWS * ROWS, ROWS);
   int64_t count = blocks(w->tiles, w->most_tiles);
   if (count * blocks(w->weights.outputs, w->output_block) % w->threads != 0) count = up(count, w->threads);
   w->tile_block = even_block(w->tiles, blocks(w->tiles, count), ROWS);
 }
 
+static void choose_matrices(struct winograd *w) {
+  const bool sums = w->pass == WINOGRAD_BACKWARD_WEIGHTS;
+  const int64_t t = w->tile_block, in = w->input_block, out = w->output_block;
+  w->from.matrix = rows_matrix(t, in);
+  w->to.matrix = sums ? panels_matrix(t, out) : rows_matrix(t, out);
+  w->weights.matrix = sums ? rows_matrix(in, out) : panels_matrix(in, out);
+  const int64_t jobs = blocks(w->from.a.channels, in) * blocks(w->to.a.channels, out);
+  w->parts = sums && jobs % w->threads != 0 ? (int)least(w->threads, w->tiles) : 1;
+}
+
 struct winograd winograd_plan(enum winograd_pass pass, struct activation x, struct activation y, int64_t top,
-                              int64_t left, int threads) {
+                              int64_t left, int threads, double most_workspace) {
   enum { LAST = 2 }; /* row or column of a kernel */
   const bool back = pass == WINOGRAD_BACKWARD_DATA;
   struct winograd w = {.pass = pass, .from.a = back ? y : x, .to.a = back ? x : y, .threads = threads};
@@ -82,16 +107,15 @@ struct winograd winograd_plan(enum winograd_pass pass, struct activation x, stru
                                         .inputs = w.from.a.channels,
                                         .output_step = back ? WEIGHTS : WEIGHTS * x.channels,
                                         .input_step = back ? WEIGHTS * x.channels : WEIGHTS,
-                                        .turned = back};
-  w.kept = keeps_weights(&w);
-  choose_blocks(&w);
-  const bool sums = pass == WINOGRAD_BACKWARD_WEIGHTS;
-  const int64_t t = w.tile_block, in = w.input_block, out = w.output_block;
-  w.from.matrix = rows_matrix(t, in);
-  w.to.matrix = sums ? panels_matrix(t, out) : rows_matrix(t, out);
-  w.weights.matrix = sums ? rows_matrix(in, out) : panels_matrix(in, out);
-  const int64_t jobs = blocks(w.from.a.channels, in) * blocks(w.to.a.channels, out);
-  w.parts = sums && jobs % threads != 0 ? (int)least(threads, w.tiles) : 1;
+                                        .turned = back,
+                                        .storage = x.storage};
+  for (int halvings = 0; halvings <= MOST_HALVINGS; halvings++)
+    for (int kept = keeps_weights(&w); kept >= 0; kept--) {
+      w.kept = kept;
+      choose_blocks(&w, halvings);
+      choose_matrices(&w);
+      if ((double)winograd_workspace(&w) <= most_workspace) return w;
+    }
   return w;
 }
 
@@ -124,17 +148,17 @@ static double cost(const struct winograd *w) {
 }
 
 /* As if there were some images: so a micro-batch gets what the whole batch gets. */
-bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left) {
+bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left, double speed) {
   static const double margin = 0.9;
   x.images = y.images = 8;
   const double direct =
       2 * WEIGHTS * (double)(y.images * y.height * y.width) * (double)(x.channels * y.channels);
   double ours = 0;
   for (int pass = WINOGRAD_FORWARD; pass <= WINOGRAD_BACKWARD_WEIGHTS; pass++) {
-    const struct winograd w = winograd_plan((enum winograd_pass)pass, x, y, top, left, 1);
+    const struct winograd w = winograd_plan((enum winograd_pass)pass, x, y, top, left, 1, INFINITY);
     ours += cost(&w);
   }
-  return ours < margin * 3 * direct;
+  return ours < margin * 3 * direct / speed;
 }
 
 double winograd_flops(const struct winograd *w) { return cost(w); }
@@ -154,8 +178,16 @@ static int64_t blocks_of_weights(const struct winograd *w) {
   return blocks(w->weights.outputs, w->output_block) * blocks(w->weights.inputs, w->input_block);
 }
 
+/* Sums of the gradient by kernels, a part each: where they are f32 the first part's are the gradient itself.
+ */
+static int apart(const struct winograd *w) { return w->parts - (w->weights.storage == STORAGE_F32); }
+static float *sums_of(const struct winograd *w, int part, void *dw, float *workspace) {
+  const int behind = part - (w->parts - apart(w));
+  return behind < 0 ? dw : workspace + behind * weight_elements(w);
+}
+
 static int64_t shared_elements(const struct winograd *w) {
-  if (w->pass == WINOGRAD_BACKWARD_WEIGHTS) return up((w->parts - 1) * weight_elements(w), LINE);
+  if (w->pass == WINOGRAD_BACKWARD_WEIGHTS) return up(apart(w) * weight_elements(w), LINE);
   return w->kept ? blocks_of_weights(w) * elements(w->weights.matrix) : 0;
 }
 
@@ -207,7 +239,7 @@ static float *kept_weights(const struct winograd *w, float *workspace, const str
          (part->output / w->output_block * row + part->input / w->input_block) * elements(w->weights.matrix);
 }
 
-static void keep_weights(const struct winograd *w, const struct cpu_kernels *k, const float *weights,
+static void keep_weights(const struct winograd *w, const struct cpu_kernels *k, const void *weights,
                          float *workspace) {
 #pragma omp for collapse(2) schedule(static)
   for (int64_t o = 0; o < w->weights.outputs; o += w->output_block)
@@ -218,8 +250,9 @@ static void keep_weights(const struct winograd *w, const struct cpu_kernels *k, 
 }
 
 struct operands {
-  const float *from, *weights, *bias, *addend;
-  float *to, *workspace;
+  const void *from, *weights, *bias, *addend;
+  void *to;
+  float *workspace;
 };
 
 /* One block of tiles and of result channels. */
@@ -250,9 +283,8 @@ static void convolve_block(const struct winograd *w, const struct cpu_kernels *k
   k->winograd_results(&to, room.to, o->bias, o->addend, o->to);
 }
 
-void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, const float *from,
-                       const float *weights, const float *bias, const float *addend, float *to,
-                       void *workspace) {
+void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, const void *from,
+                       const void *weights, const void *bias, const void *addend, void *to, void *workspace) {
   const struct operands o = {from, weights, bias, addend, to, workspace};
 #pragma omp parallel num_threads(w->threads)
   {
@@ -267,7 +299,7 @@ void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, co
 /* ---- Gradient by the kernels ---- */
 
 /* Sums at the points, of one block of kernels over the tiles [begin, end). */
-static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, const float *x, const float *dy,
+static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
                       int64_t output, int64_t input, int64_t begin, int64_t end, const struct room *room) {
   for (int64_t t = begin; t < end; t += w->tile_block) {
     const int64_t count = least(w->tile_block, end - t);
@@ -292,27 +324,27 @@ static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, con
 
 /* The gradient of one block of kernels over a part of the tiles, some at a time: sums of sums are more
  * accurate than one of all. */
-static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const float *x, const float *dy,
-                      int part, int64_t output, int64_t input, float *dw, float *workspace) {
+static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
+                      int part, int64_t output, int64_t input, void *dw, float *workspace) {
   enum { SUMMED = 1024 }; /* tiles */
   const struct room room = room_of(w, workspace);
   const struct winograd_weights block = weights_in(w, output, input);
   const int64_t begin = w->tiles * part / w->parts, end = w->tiles * (part + 1) / w->parts;
   for (int64_t t = begin; t < end; t += SUMMED) {
     sum_tiles(w, k, x, dy, output, input, t, least(t + SUMMED, end), &room);
-    k->winograd_weights_gradient(&block, room.weights, t > begin,
-                                 part == 0 ? dw : workspace + (part - 1) * weight_elements(w));
+    k->winograd_weights_gradient(&block, room.weights, t > begin, sums_of(w, part, dw, workspace));
   }
 }
 
-void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const float *x,
-                               const float *dy, float *dw, void *workspace) {
+void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const void *x,
+                               const void *dy, void *dw, void *workspace) {
 #pragma omp parallel for collapse(3) schedule(static) num_threads(w->threads)
   for (int part = 0; part < w->parts; part++)
     for (int64_t o = 0; o < w->weights.outputs; o += w->output_block)
       for (int64_t i = 0; i < w->weights.inputs; i += w->input_block)
         sum_block(w, k, x, dy, part, o, i, dw, workspace);
   const int64_t count = weight_elements(w);
-  for (int part = 1; part < w->parts; part++)
-    k->add(count, dw, (const float *)workspace + (part - 1) * count, dw);
+  float *sums = sums_of(w, 0, dw, workspace);
+  for (int part = 1; part < w->parts; part++) k->add(count, sums, sums_of(w, part, dw, workspace), sums);
+  if (w->weights.storage != STORAGE_F32) k->narrow(w->weights.storage, count, sums, dw);
 }

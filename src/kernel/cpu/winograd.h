@@ -11,7 +11,7 @@
 
 enum winograd_pass { WINOGRAD_FORWARD, WINOGRAD_BACKWARD_DATA, WINOGRAD_BACKWARD_WEIGHTS };
 
-struct winograd { /* how a convolution is done */
+struct winograd { /* how a convolution is done: in f32, whatever its tensors are stored as */
   enum winograd_pass pass;
   struct winograd_tiles from, to; /* of what windows are taken from, and of results or their gradient */
   struct winograd_weights weights;
@@ -28,14 +28,15 @@ struct winograd { /* how a convolution is done */
 bool winograd_takes(struct activation x, struct activation y, int64_t height, int64_t width);
 
 /* x [N, C, H, W] and y [N, K, H', W'] of the forward pass, which winograd_takes; `top`, `left`: its padding.
- */
+ * All tensors are stored as x is. Blocks get smaller where the workspace would take more than so many bytes:
+ * where the smallest take more, too, they are made all the same. */
 struct winograd winograd_plan(enum winograd_pass pass, struct activation x, struct activation y, int64_t top,
-                              int64_t left, int threads);
+                              int64_t left, int threads, double most_workspace);
 size_t winograd_workspace(const struct winograd *w); /* bytes */
 
-/* Whether the three passes together are faster than direct ones: by shape alone, whatever the batch, and for
- * all three alike, so that they have the kernels in one order. */
-bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left);
+/* Whether the three passes together are faster than direct ones, which are done at `speed` times that of f32:
+ * by shape alone, whatever the batch, and for all three alike, so that they have the kernels in one order. */
+bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left, double speed);
 /* FLOPs that would take as long at the speed of direct convolutions. */
 double winograd_flops(const struct winograd *w);
 /* The algorithm, its version and the instruction set. */
@@ -43,11 +44,10 @@ void winograd_describe(const struct cpu_kernels *k, char *text, size_t size);
 
 /* y of x; or dx of dy, with the same weights [K, C, 3, 3]. bias [channels of the result] and addend, which
  * lies as the result and may be in its place, may be NULL. */
-void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, const float *from,
-                       const float *weights, const float *bias, const float *addend, float *to,
-                       void *workspace);
+void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, const void *from,
+                       const void *weights, const void *bias, const void *addend, void *to, void *workspace);
 /* dw [K, C, 3, 3] of x and dy. */
-void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const float *x,
-                               const float *dy, float *dw, void *workspace);
+void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const void *x,
+                               const void *dy, void *dw, void *workspace);
 
 #endif

@@ -3,6 +3,7 @@
 #define NEAP_KERNEL_CPU_ISA_FLOATS_H
 
 #include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/storage.h"
 
 /* As many as a register has: wider vectors would not stay in registers. */
 #if defined(__AVX__)
@@ -11,5 +12,30 @@ enum { FLOATS = VECTOR_WIDTH };
 enum { FLOATS = 4 };
 #endif
 typedef float floats __attribute__((vector_size(4 * FLOATS), aligned(4)));
+
+INLINE floats load(const float *p) { return *(const floats *)p; }
+INLINE void store(float *p, floats v) { *(floats *)p = v; }
+
+/* Elements of any type of storage. */
+INLINE floats load_stored(enum storage storage, const void *p) {
+  if (storage == STORAGE_F32) return load(p);
+#if defined(__AVX512F__)
+  if (storage == STORAGE_F16) return (floats)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+#elif defined(__F16C__)
+  if (storage == STORAGE_F16) return (floats)_mm256_cvtph_ps(_mm_loadu_si128(p));
+#endif
+  float buffer[FLOATS];
+  widen_run(storage, FLOATS, p, buffer);
+  return load(buffer);
+}
+INLINE void store_stored(enum storage storage, void *p, floats v) {
+  float buffer[FLOATS];
+  if (storage == STORAGE_F32) {
+    store(p, v);
+    return;
+  }
+  store(buffer, v);
+  narrow_run(storage, FLOATS, buffer, p);
+}
 
 #endif

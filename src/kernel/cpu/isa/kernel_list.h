@@ -214,19 +214,20 @@ KERNEL(void, local_response_norm_backward,
        (struct activation a, struct response r, const float *x, const float *dy, float *dx, void *workspace))
 KERNEL(size_t, response_workspace, (int64_t channels, struct response r, int threads))
 
-/* Winograd's convolution in its parts. Windows of 6 x 6 pixels of x at the points: v. */
-KERNEL(void, winograd_windows, (const struct winograd_tiles *t, const float *x, float *v))
+/* Winograd's convolution in its parts; tensors are of any type of storage, bias and addend of the result's.
+ * Windows of 6 x 6 pixels of x at the points: v. */
+KERNEL(void, winograd_windows, (const struct winograd_tiles *t, const void *x, float *v))
 /* Kernels at the points: u. */
-KERNEL(void, winograd_weights, (const struct winograd_weights *w, const float *weights, float *u))
+KERNEL(void, winograd_weights, (const struct winograd_weights *w, const void *weights, float *u))
 /* Tiles of 4 x 4 pixels of a gradient dy at the points: v. */
-KERNEL(void, winograd_gradients, (const struct winograd_tiles *t, const float *dy, float *v))
+KERNEL(void, winograd_gradients, (const struct winograd_tiles *t, const void *dy, float *v))
 KERNEL(void, winograd_product, (const struct winograd_product *p, const float *a, const float *b, float *c))
 /* Products at the points to tiles of 4 x 4 pixels, plus bias and addend (each may be NULL); y may be in place
  * of the addend. Channels that fill up blocks are written as 0. */
 KERNEL(void, winograd_results,
-       (const struct winograd_tiles *t, const float *m, const float *bias, const float *addend, float *y))
+       (const struct winograd_tiles *t, const float *m, const void *bias, const void *addend, void *y))
 /* Sums over tiles of the products of winograd_windows and winograd_gradients to the gradient of kernels: dw,
- * added to what it holds with `add`. */
+ * of f32, added to what it holds with `add`. */
 KERNEL(void, winograd_weights_gradient,
        (const struct winograd_weights *w, const float *m, bool add, float *dw))
 

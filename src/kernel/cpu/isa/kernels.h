@@ -173,6 +173,7 @@ struct winograd_weights {
   bool turned;                     /* by half a turn, as in the gradient by data */
   int64_t output, output_count;    /* a multiple of WINOGRAD_LANES; a number of them from there on */
   int64_t input, input_count;
+  enum storage storage; /* of the kernels; not of their gradient, which is made in f32 */
   struct winograd_matrix matrix;
 };
 

@@ -17,7 +17,6 @@ enum {
 
 typedef int32_t ints __attribute__((vector_size(4 * FLOATS), aligned(4)));
 
-INLINE floats load(const float *p) { return *(const floats *)p; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -19,8 +19,6 @@ enum { WEIGHTS = KERNEL_SIZE * KERNEL_SIZE };
 #define A_NORM    (1 / (2 * A2 * (A2 - B2)))
 #define B_NORM    (1 / (2 * B2 * (B2 - A2)))
 
-INLINE floats load(const float *p) { return *(const floats *)p; }
-INLINE void store(float *p, floats v) { *(floats *)p = v; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -143,18 +141,28 @@ static int64_t column_offset(const struct winograd_matrix *m, int64_t column) {
   return column / WINOGRAD_PANEL * m->panel + column % WINOGRAD_PANEL;
 }
 
-/* size x size pixels, zeros where there are none. */
-INLINE void copy_edge(const float *x, const struct place *p, int size, int64_t lanes, floats *copy) {
+static const void *pixel_at(enum storage storage, const void *x, const struct place *p, int64_t i,
+                            int64_t j) {
+  return element_at(x, storage, p->offset + i * p->row + j * p->pixel);
+}
+
+/* size x size pixels as floats, zeros where there are none. */
+INLINE void copy_edge(enum storage storage, const void *x, const struct place *p, int size, int64_t lanes,
+                      floats *copy) {
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) {
       copy[i * size + j] = (floats){0};
       if (i < p->top || i >= p->bottom || j < p->left || j >= p->right) continue;
-      const float *from = x + p->offset + i * p->row + j * p->pixel;
+      const void *from = pixel_at(storage, x, p, i, j);
       if (lanes == FLOATS)
-        copy[i * size + j] = load(from);
+        copy[i * size + j] = load_stored(storage, from);
       else
-        memcpy(&copy[i * size + j], from, (size_t)lanes * sizeof(float));
+        widen_run(storage, lanes, from, (float *)&copy[i * size + j]);
     }
+}
+INLINE void copy_whole(enum storage storage, const void *x, const struct place *p, int size, floats *copy) {
+  for (int i = 0; i < size; i++)
+    for (int j = 0; j < size; j++) copy[i * size + j] = load_stored(storage, pixel_at(storage, x, p, i, j));
 }
 
 /* ---- Windows and gradients at the points ---- */
@@ -192,33 +200,50 @@ static void gradient_at_points(const float *dy, int64_t row, int64_t pixel, int6
 typedef void at_points(const float *x, int64_t row, int64_t pixel, int64_t point, float *v);
 
 /* size: of the tiles, or of their windows. */
-INLINE void tiles_at_points(const struct winograd_tiles *t, int size, at_points *transform, const float *x,
-                            float *v) {
+INLINE void tiles_at_points(enum storage storage, const struct winograd_tiles *t, int size,
+                            at_points *transform, const void *x, float *v) {
   for (int64_t c = 0; c < whole_lanes(t->channels); c += FLOATS) {
     const int64_t lanes = lanes_at(&t->a, t->channel + c);
-    const float *from = x + channel_offset(&t->a, t->channel + c);
+    const void *from = element_at(x, storage, channel_offset(&t->a, t->channel + c));
     float *to = v + column_offset(&t->matrix, c);
     struct tile at = first_tile(t);
     for (int64_t i = 0; i < t->count; i++, next_tile(t, &at), to += t->matrix.row) {
       const struct place p = place_of(t, at, size);
-      if (lanes == FLOATS && is_whole(&p, size)) {
-        transform(from + p.offset, p.row, p.pixel, t->matrix.point, to);
-      } else {
-        floats copy[POINTS * POINTS];
-        copy_edge(from, &p, size, lanes, copy);
-        transform((const float *)copy, size * FLOATS, FLOATS, t->matrix.point, to);
+      const bool whole = lanes == FLOATS && is_whole(&p, size);
+      if (whole && storage == STORAGE_F32) {
+        transform((const float *)from + p.offset, p.row, p.pixel, t->matrix.point, to);
+        continue;
       }
+      floats copy[POINTS * POINTS];
+      if (whole)
+        copy_whole(storage, from, &p, size, copy);
+      else
+        copy_edge(storage, from, &p, size, lanes, copy);
+      transform((const float *)copy, size * FLOATS, FLOATS, t->matrix.point, to);
     }
   }
 }
 
-void ISA(winograd_windows)(const struct winograd_tiles *t, const float *x, float *v) {
-  tiles_at_points(t, POINTS, window_at_points, x, v);
+/* Calls a function whose first argument is the type of storage, with code of its own for each. */
+#define BY_STORAGE(storage, call, ...)                                                                       \
+  switch (storage) {                                                                                         \
+  case STORAGE_F32:                                                                                          \
+    call(STORAGE_F32, __VA_ARGS__);                                                                          \
+    break;                                                                                                   \
+  case STORAGE_BF16:                                                                                         \
+    call(STORAGE_BF16, __VA_ARGS__);                                                                         \
+    break;                                                                                                   \
+  case STORAGE_F16:                                                                                          \
+    call(STORAGE_F16, __VA_ARGS__);                                                                          \
+    break;                                                                                                   \
+  }
+
+void ISA(winograd_windows)(const struct winograd_tiles *t, const void *x, float *v) {
+  BY_STORAGE(t->a.storage, tiles_at_points, t, POINTS, window_at_points, x, v)
 }
 
-void ISA(winograd_gradients)(const struct winograd_tiles *t, const float *dy, float *v) {
-  tiles_at_points(t, TILE, gradient_at_points, dy, v);
-}
+void ISA(winograd_gradients)(const struct winograd_tiles *t, const void *dy, float *v){
+    BY_STORAGE(t->a.storage, tiles_at_points, t, TILE, gradient_at_points, dy, v)}
 
 /* ---- Results ---- */
 
@@ -237,51 +262,56 @@ INLINE void result_of_points(const float *m, int64_t point, floats bias, floats 
 }
 
 /* The pixels of a tile that are there, from the first of the vector's channels on. */
-INLINE void store_tile(const struct place *p, int64_t rows, int64_t columns, const floats *results,
-                       const float *addend, float *y) {
+INLINE void store_tile(enum storage storage, const struct place *p, int64_t rows, int64_t columns,
+                       const floats *results, const void *addend, void *y) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++) {
-      const int64_t at = p->offset + i * p->row + j * p->pixel;
-      store(y + at, addend == NULL ? results[i * TILE + j] : results[i * TILE + j] + load(addend + at));
+      const floats v = results[i * TILE + j];
+      store_stored(storage, (void *)pixel_at(storage, y, p, i, j),
+                   addend == NULL ? v : v + load_stored(storage, pixel_at(storage, addend, p, i, j)));
     }
 }
 
-static void store_lanes(const struct place *p, int64_t lanes, const floats *results, const float *addend,
-                        float *y) {
+INLINE void store_lanes(enum storage storage, const struct place *p, int64_t lanes, const floats *results,
+                        const void *addend, void *y) {
   for (int64_t i = 0; i < p->bottom; i++)
     for (int64_t j = 0; j < p->right; j++) {
-      const int64_t at = p->offset + i * p->row + j * p->pixel;
-      for (int64_t l = 0; l < lanes; l++)
-        y[at + l] = addend == NULL ? results[i * TILE + j][l] : results[i * TILE + j][l] + addend[at + l];
+      float sums[FLOATS] = {0};
+      if (addend != NULL) widen_run(storage, lanes, pixel_at(storage, addend, p, i, j), sums);
+      store(sums, load(sums) + results[i * TILE + j]);
+      narrow_run(storage, lanes, sums, (void *)pixel_at(storage, y, p, i, j));
     }
 }
 
 /* A vector of channels of all tiles. bias: of these channels; addend may be NULL. */
-static void results_of_channels(const struct winograd_tiles *t, int64_t lanes, const float *m, floats bias,
-                                const float *addend, float *y) {
+INLINE void results_of_channels(enum storage storage, const struct winograd_tiles *t, int64_t lanes,
+                                const float *m, floats bias, const void *addend, void *y) {
   struct tile at = first_tile(t);
   for (int64_t i = 0; i < t->count; i++, next_tile(t, &at), m += t->matrix.row) {
     struct place p = place_of(t, at, TILE);
     floats results[TILE * TILE];
     result_of_points(m, t->matrix.point, bias, results);
     if (lanes < FLOATS)
-      store_lanes(&p, lanes, results, addend, y);
+      store_lanes(storage, &p, lanes, results, addend, y);
     else if (is_whole(&p, TILE))
-      store_tile(&p, TILE, TILE, results, addend, y);
+      store_tile(storage, &p, TILE, TILE, results, addend, y);
     else
-      store_tile(&p, p.bottom, p.right, results, addend, y);
+      store_tile(storage, &p, p.bottom, p.right, results, addend, y);
   }
 }
 
-void ISA(winograd_results)(const struct winograd_tiles *t, const float *m, const float *bias,
-                           const float *addend, float *y) {
+void ISA(winograd_results)(const struct winograd_tiles *t, const float *m, const void *bias,
+                           const void *addend, void *y) {
+  const enum storage storage = t->a.storage;
   for (int64_t c = 0; c < whole_lanes(t->channels); c += FLOATS) {
     const int64_t channel = t->channel + c, lanes = lanes_at(&t->a, channel),
                   at = channel_offset(&t->a, channel), biased = least(FLOATS, t->a.channels - channel);
+    const void *sums = addend == NULL ? NULL : element_at(addend, storage, at);
+    void *to = (void *)element_at(y, storage, at);
     floats shift = {0};
-    if (bias != NULL && biased > 0) memcpy(&shift, bias + channel, (size_t)biased * sizeof *bias);
-    results_of_channels(t, lanes, m + column_offset(&t->matrix, c), shift,
-                        addend == NULL ? NULL : addend + at, y + at);
+    if (bias != NULL && biased > 0)
+      widen_run(storage, biased, element_at(bias, storage, channel), (float *)&shift);
+    BY_STORAGE(storage, results_of_channels, t, lanes, m + column_offset(&t->matrix, c), shift, sums, to)
   }
 }
 
@@ -292,14 +322,15 @@ static int64_t weight_at(const struct winograd_weights *w, int64_t input, int64_
 }
 
 /* The kernels of one input and a vector of outputs, weight by weight; zeros where there are none. */
-static void load_kernels(const struct winograd_weights *w, const float *weights, int64_t input,
-                         int64_t output, float kernels[WEIGHTS][FLOATS]) {
+INLINE void load_kernels(enum storage storage, const struct winograd_weights *w, const void *weights,
+                         int64_t input, int64_t output, float kernels[WEIGHTS][FLOATS]) {
   const int64_t count = input < w->inputs ? most(0, least(FLOATS, w->outputs - output)) : 0;
   if (count < FLOATS) memset(kernels, 0, sizeof(float) * WEIGHTS * FLOATS);
-  const float *from = weights + weight_at(w, input, output) + (w->turned ? WEIGHTS - 1 : 0);
-  const int64_t step = w->turned ? -1 : 1;
-  for (int64_t l = 0; l < count; l++, from += w->output_step)
-    for (int i = 0; i < WEIGHTS; i++) kernels[i][l] = from[i * step];
+  for (int64_t l = 0; l < count; l++) {
+    float kernel[WEIGHTS];
+    widen_run(storage, WEIGHTS, element_at(weights, storage, weight_at(w, input, output + l)), kernel);
+    for (int i = 0; i < WEIGHTS; i++) kernels[i][l] = kernel[w->turned ? WEIGHTS - 1 - i : i];
+  }
 }
 
 static void kernel_at_points(const float kernel[WEIGHTS][FLOATS], int64_t point, float *u) {
@@ -319,16 +350,21 @@ static void kernel_at_points(const float kernel[WEIGHTS][FLOATS], int64_t point,
 
 /* Some kernels are loaded before the first is transformed: its vectors were written one element at a time,
  * and are read faster when that is some time ago. */
-void ISA(winograd_weights)(const struct winograd_weights *w, const float *weights, float *u) {
+INLINE void weights_at_points(enum storage storage, const struct winograd_weights *w, const void *weights,
+                              float *u) {
   for (int64_t o = 0; o < whole_lanes(w->output_count); o += FLOATS)
     for (int64_t i = 0; i < whole_lanes(w->input_count); i += WINOGRAD_LANES) {
       _Alignas(64) float kernels[WINOGRAD_LANES][WEIGHTS][FLOATS];
       for (int64_t k = 0; k < WINOGRAD_LANES; k++)
-        load_kernels(w, weights, w->input + i + k, w->output + o, kernels[k]);
+        load_kernels(storage, w, weights, w->input + i + k, w->output + o, kernels[k]);
       float *to = u + i * w->matrix.row + column_offset(&w->matrix, o);
       for (int64_t k = 0; k < WINOGRAD_LANES; k++)
         kernel_at_points(kernels[k], w->matrix.point, to + k * w->matrix.row);
     }
+}
+
+void ISA(winograd_weights)(const struct winograd_weights *w, const void *weights, float *u) {
+  BY_STORAGE(w->storage, weights_at_points, w, weights, u)
 }
 
 static void kernel_gradient_of_points(const float *m, int64_t point, floats *kernel) {

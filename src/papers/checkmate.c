@@ -270,7 +270,7 @@ neap_status plan_checkmate(const neap_step *step, uint64_t budget, const struct 
                       .effort = options->effort,
                       .deadline = options->deadline > 0 ? options->deadline : INFINITY};
   const int64_t size = checkmate_size(step);
-  RETURN_IF(!milp_available(), NEAP_OVER_BUDGET, "checkmate: this library was built without a solver (CBC)");
+  RETURN_IF(milp_missing() != NULL, NEAP_OVER_BUDGET, "checkmate: %s", milp_missing());
   RETURN_IF(
       size > RELAXED_SIZE, NEAP_OVER_BUDGET,
       "checkmate: takes steps of some hundred nodes: this one's program has %lld rows and columns, above %d",

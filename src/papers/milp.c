@@ -40,9 +40,74 @@ void milp_free(struct milp *m) {
 
 #include <Cbc_C_Interface.h>
 #include <Clp_C_Interface.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+
+/* ---- The libraries ---- */
+
+/* What is called of them. */
+#define CLP_FUNCTIONS(F)                                                                                     \
+  F(Clp_newModel)                                                                                            \
+  F(Clp_deleteModel)                                                                                         \
+  F(Clp_setLogLevel)                                                                                         \
+  F(Clp_loadProblem)                                                                                         \
+  F(Clp_setMaximumIterations)                                                                                \
+  F(Clp_setMaximumSeconds)                                                                                   \
+  F(Clp_chgColumnUpper)                                                                                      \
+  F(Clp_dual)                                                                                                \
+  F(Clp_initialSolve)                                                                                        \
+  F(Clp_isProvenOptimal)                                                                                     \
+  F(Clp_getColSolution)
+#define CBC_FUNCTIONS(F)                                                                                     \
+  F(Cbc_newModel)                                                                                            \
+  F(Cbc_deleteModel)                                                                                         \
+  F(Cbc_setLogLevel)                                                                                         \
+  F(Cbc_setParameter)                                                                                        \
+  F(Cbc_loadProblem)                                                                                         \
+  F(Cbc_setInteger)                                                                                          \
+  F(Cbc_solve)                                                                                               \
+  F(Cbc_bestSolution)                                                                                        \
+  F(Cbc_getObjValue)                                                                                         \
+  F(Cbc_isProvenOptimal)                                                                                     \
+  F(Cbc_isProvenInfeasible)                                                                                  \
+  F(Cbc_getBestPossibleObjValue)
+
+#define MEMBER(name) __typeof__(&name) name;
+static struct {
+  CLP_FUNCTIONS(MEMBER)
+  CBC_FUNCTIONS(MEMBER)
+} solver;
+
+static char why_missing[256];
+
+/* Their own data stays: they are never unloaded. */
+static void load_solver(void) {
+  void *clp = dlopen(NEAP_CLP, RTLD_NOW | RTLD_LOCAL), *cbc = dlopen(NEAP_CBC, RTLD_NOW | RTLD_LOCAL);
+  const char *problem = clp == NULL || cbc == NULL ? dlerror() : NULL;
+#define FIND_CLP(name)                                                                                       \
+  if (problem == NULL && (*(void **)&solver.name = dlsym(clp, #name)) == NULL)                               \
+    problem = #name " is not in it";
+#define FIND_CBC(name)                                                                                       \
+  if (problem == NULL && (*(void **)&solver.name = dlsym(cbc, #name)) == NULL)                               \
+    problem = #name " is not in it";
+  CLP_FUNCTIONS(FIND_CLP)
+  CBC_FUNCTIONS(FIND_CBC)
+  if (problem != NULL)
+    snprintf(why_missing, sizeof why_missing, "its solver, %s and %s, cannot be loaded: %s", NEAP_CBC,
+             NEAP_CLP, problem);
+}
+
+const char *milp_missing(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_solver);
+  return why_missing[0] != '\0' ? why_missing : NULL;
+}
+
+#define NEED_SOLVER RETURN_IF(milp_missing() != NULL, NEAP_UNSUPPORTED, "%s", milp_missing())
+
+/* ---- Programs as it takes them ---- */
 
 /* The terms column by column, as the solver takes them. */
 struct columns {
@@ -97,8 +162,6 @@ static neap_status columns_create(const struct milp *m, struct columns *c) {
   return NEAP_OK;
 }
 
-bool milp_available(void) { return true; }
-
 /* ---- Relaxation ---- */
 
 struct milp_relaxation {
@@ -109,17 +172,18 @@ struct milp_relaxation {
 
 neap_status milp_relaxation_create(const struct milp *m, struct milp_relaxation **out) {
   struct columns c;
+  NEED_SOLVER;
   TRY(columns_create(m, &c));
   struct milp_relaxation *relaxation = calloc(1, sizeof *relaxation);
-  Clp_Simplex *model = relaxation != NULL ? Clp_newModel() : NULL;
+  Clp_Simplex *model = relaxation != NULL ? solver.Clp_newModel() : NULL;
   if (model == NULL) {
     free(relaxation);
     columns_free(&c);
     return neap_fail(NEAP_OUT_OF_MEMORY, "linear program: out of memory");
   }
-  Clp_setLogLevel(model, 0);
-  Clp_loadProblem(model, (int)m->cost.count, (int)m->row_start.count, c.start, c.row, c.value, m->lower.data,
-                  m->upper.data, m->cost.data, m->row_lower.data, m->row_upper.data);
+  solver.Clp_setLogLevel(model, 0);
+  solver.Clp_loadProblem(model, (int)m->cost.count, (int)m->row_start.count, c.start, c.row, c.value,
+                         m->lower.data, m->upper.data, m->cost.data, m->row_lower.data, m->row_upper.data);
   columns_free(&c);
   *relaxation = (struct milp_relaxation){model, m->cost.count, false};
   *out = relaxation;
@@ -128,22 +192,22 @@ neap_status milp_relaxation_create(const struct milp *m, struct milp_relaxation 
 
 neap_status milp_relaxation_solve(struct milp_relaxation *r, const double *upper, int32_t iterations,
                                   double seconds, double *solution, bool *found) {
-  Clp_setMaximumIterations(r->model, iterations);
-  Clp_setMaximumSeconds(r->model, seconds > 0 ? seconds : -1);
-  Clp_chgColumnUpper(r->model, upper);
+  solver.Clp_setMaximumIterations(r->model, iterations);
+  solver.Clp_setMaximumSeconds(r->model, seconds > 0 ? seconds : -1);
+  solver.Clp_chgColumnUpper(r->model, upper);
   if (r->begun)
-    Clp_dual(r->model, 0);
+    solver.Clp_dual(r->model, 0);
   else
-    Clp_initialSolve(r->model);
+    solver.Clp_initialSolve(r->model);
   r->begun = true;
-  *found = Clp_isProvenOptimal(r->model);
-  if (*found) memcpy(solution, Clp_getColSolution(r->model), r->columns * sizeof *solution);
+  *found = solver.Clp_isProvenOptimal(r->model);
+  if (*found) memcpy(solution, solver.Clp_getColSolution(r->model), r->columns * sizeof *solution);
   return NEAP_OK;
 }
 
 void milp_relaxation_free(struct milp_relaxation *r) {
   if (r == NULL) return;
-  Clp_deleteModel(r->model);
+  solver.Clp_deleteModel(r->model);
   free(r);
 }
 
@@ -151,20 +215,20 @@ void milp_relaxation_free(struct milp_relaxation *r) {
 
 static void set_limits(Cbc_Model *model, const struct milp_limits *limits) {
   char text[32];
-  Cbc_setLogLevel(model, 0);
+  solver.Cbc_setLogLevel(model, 0);
   /* With its integer preprocessing on, CBC 2.10 has proved wrong optima of these programs. */
-  Cbc_setParameter(model, "preprocess", "off");
-  Cbc_setParameter(model, "ratioGap", "0");
-  Cbc_setParameter(model, "allowableGap", "0");
+  solver.Cbc_setParameter(model, "preprocess", "off");
+  solver.Cbc_setParameter(model, "ratioGap", "0");
+  solver.Cbc_setParameter(model, "allowableGap", "0");
   snprintf(text, sizeof text, "%d", limits->nodes);
-  Cbc_setParameter(model, "maxNodes", text);
+  solver.Cbc_setParameter(model, "maxNodes", text);
   if (limits->cutoff < INFINITY) {
     snprintf(text, sizeof text, "%.17g", limits->cutoff);
-    Cbc_setParameter(model, "cutoff", text);
+    solver.Cbc_setParameter(model, "cutoff", text);
   }
   if (limits->seconds > 0) {
     snprintf(text, sizeof text, "%.3f", limits->seconds);
-    Cbc_setParameter(model, "seconds", text);
+    solver.Cbc_setParameter(model, "seconds", text);
   }
 }
 
@@ -174,27 +238,28 @@ neap_status milp_solve(const struct milp *m, const struct milp_limits *limits, d
   static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
   struct columns c;
   *outcome = (struct milp_outcome){.bound = -INFINITY};
+  NEED_SOLVER;
   TRY(columns_create(m, &c));
   pthread_mutex_lock(&one_at_a_time);
   struct sigaction interrupt;
   sigaction(SIGINT, NULL, &interrupt);
-  Cbc_Model *model = Cbc_newModel();
+  Cbc_Model *model = solver.Cbc_newModel();
   if (model != NULL) {
-    Cbc_loadProblem(model, (int)m->cost.count, (int)m->row_start.count, c.start, c.row, c.value,
-                    m->lower.data, m->upper.data, m->cost.data, m->row_lower.data, m->row_upper.data);
+    solver.Cbc_loadProblem(model, (int)m->cost.count, (int)m->row_start.count, c.start, c.row, c.value,
+                           m->lower.data, m->upper.data, m->cost.data, m->row_lower.data, m->row_upper.data);
     for (size_t i = 0; i < m->integer.count; i++)
-      if (m->integer.data[i]) Cbc_setInteger(model, (int)i);
+      if (m->integer.data[i]) solver.Cbc_setInteger(model, (int)i);
     set_limits(model, limits);
-    Cbc_solve(model);
-    const double *best = Cbc_bestSolution(model);
-    outcome->found = best != NULL && Cbc_getObjValue(model) < limits->cutoff;
-    outcome->finished = Cbc_isProvenOptimal(model) || Cbc_isProvenInfeasible(model);
+    solver.Cbc_solve(model);
+    const double *best = solver.Cbc_bestSolution(model);
+    outcome->found = best != NULL && solver.Cbc_getObjValue(model) < limits->cutoff;
+    outcome->finished = solver.Cbc_isProvenOptimal(model) || solver.Cbc_isProvenInfeasible(model);
     if (outcome->finished && !outcome->found)
       outcome->bound = INFINITY;
     else
-      outcome->bound = Cbc_getBestPossibleObjValue(model);
+      outcome->bound = solver.Cbc_getBestPossibleObjValue(model);
     if (outcome->found) memcpy(solution, best, m->cost.count * sizeof *solution);
-    Cbc_deleteModel(model);
+    solver.Cbc_deleteModel(model);
   }
   sigaction(SIGINT, &interrupt, NULL);
   pthread_mutex_unlock(&one_at_a_time);
@@ -205,9 +270,9 @@ neap_status milp_solve(const struct milp *m, const struct milp_limits *limits, d
 
 #else
 
-#define NO_SOLVER neap_fail(NEAP_UNSUPPORTED, "this library was built without a solver for linear programs")
+const char *milp_missing(void) { return "this library was built without a solver for linear programs (CBC)"; }
 
-bool milp_available(void) { return false; }
+#define NO_SOLVER neap_fail(NEAP_UNSUPPORTED, "%s", milp_missing())
 
 neap_status milp_relaxation_create(const struct milp *m, struct milp_relaxation **out) {
   (void)m, (void)out;

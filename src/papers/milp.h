@@ -1,6 +1,6 @@
 /* Linear programs with some integer variables, and the solver that the library was built with (COIN-OR Clp
- * and CBC). The solver prints nothing; its random seeds are fixed, so that results depend on wall-clock time
- * only where `seconds` is set. */
+ * and CBC), which is loaded when it is first asked for. The solver prints nothing; its random seeds are
+ * fixed, so that results depend on wall-clock time only where `seconds` is set. */
 #ifndef NEAP_PAPERS_MILP_H
 #define NEAP_PAPERS_MILP_H
 
@@ -27,7 +27,8 @@ neap_status milp_add_row(struct milp *milp, double lower, double upper);
 neap_status milp_add_term(struct milp *milp, int32_t column, double value);
 void milp_free(struct milp *milp);
 
-bool milp_available(void); /* whether the library was built with a solver */
+/* NULL where there is a solver; else why there is none. It is loaded now. */
+const char *milp_missing(void);
 
 struct milp_limits {
   int32_t nodes;  /* of the branch and bound */

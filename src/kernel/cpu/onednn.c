@@ -470,10 +470,10 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
   return NULL;
 }
 
-/* oneDNN does not see where the memory for its code is out, and dies of it. So there has to be more than a
- * primitive ever took, before one is made. */
+/* oneDNN does not see where the memory for its code is out, and dies of it. So there has to be many times
+ * what a primitive was ever seen to take, which is 2 MiB, before one is made. */
 static neap_status need_headroom(void) {
-  enum { HEADROOM = 96 << 20 }; /* bytes of address space; nothing is touched */
+  enum { HEADROOM = 32 << 20 }; /* bytes of address space; nothing is touched */
   void *room = mmap(NULL, HEADROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   RETURN_IF(room == MAP_FAILED, NEAP_OUT_OF_MEMORY,
             "the system has no %d MiB of address space left, which making oneDNN's kernels may take",

@@ -82,21 +82,31 @@ static struct {
 
 static char why_missing[256];
 
+static void missing(const char *why) {
+  if (why_missing[0] == '\0')
+    snprintf(why_missing, sizeof why_missing, "the solver of linear programs cannot be loaded: %s", why);
+}
+
+static void *open_library(const char *name) {
+  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) missing(dlerror());
+  return library;
+}
+
+/* NULL: it is not there. */
+static void *find(void *library, const char *name) {
+  void *function = library != NULL ? dlsym(library, name) : NULL;
+  if (library != NULL && function == NULL) missing(dlerror());
+  return function;
+}
+
 /* Their own data stays: they are never unloaded. */
 static void load_solver(void) {
-  void *clp = dlopen(NEAP_CLP, RTLD_NOW | RTLD_LOCAL), *cbc = dlopen(NEAP_CBC, RTLD_NOW | RTLD_LOCAL);
-  const char *problem = clp == NULL || cbc == NULL ? dlerror() : NULL;
-#define FIND_CLP(name)                                                                                       \
-  if (problem == NULL && (*(void **)&solver.name = dlsym(clp, #name)) == NULL)                               \
-    problem = #name " is not in it";
-#define FIND_CBC(name)                                                                                       \
-  if (problem == NULL && (*(void **)&solver.name = dlsym(cbc, #name)) == NULL)                               \
-    problem = #name " is not in it";
+  void *clp = open_library(NEAP_CLP), *cbc = open_library(NEAP_CBC);
+#define FIND_CLP(name) *(void **)&solver.name = find(clp, #name);
+#define FIND_CBC(name) *(void **)&solver.name = find(cbc, #name);
   CLP_FUNCTIONS(FIND_CLP)
   CBC_FUNCTIONS(FIND_CBC)
-  if (problem != NULL)
-    snprintf(why_missing, sizeof why_missing, "its solver, %s and %s, cannot be loaded: %s", NEAP_CBC,
-             NEAP_CLP, problem);
 }
 
 const char *milp_missing(void) {
@@ -270,7 +280,7 @@ neap_status milp_solve(const struct milp *m, const struct milp_limits *limits, d
 
 #else
 
-const char *milp_missing(void) { return "this library was built without a solver for linear programs (CBC)"; }
+const char *milp_missing(void) { return "this library was built without a solver of linear programs (CBC)"; }
 
 #define NO_SOLVER neap_fail(NEAP_UNSUPPORTED, "%s", milp_missing())
 

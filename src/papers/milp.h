@@ -27,7 +27,7 @@ neap_status milp_add_row(struct milp *milp, double lower, double upper);
 neap_status milp_add_term(struct milp *milp, int32_t column, double value);
 void milp_free(struct milp *milp);
 
-/* NULL where there is a solver; else why there is none. It is loaded now. */
+/* NULL where there is a solver; else why there is none. The first call loads it. */
 const char *milp_missing(void);
 
 struct milp_limits {

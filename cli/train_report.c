@@ -236,6 +236,8 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
   json_object_set_new(memory, "combination", json_string(r->combination));
   json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
   json_object_set_new(memory, "precision", json_string(r->precision));
+  json_object_set_new(memory, "density", json_real(r->density));
+  json_object_set_new(memory, "process_peak_bytes", json_integer((json_int_t)r->process.peak));
   json_object_set_new(memory, "process",
                       json_pack("{s:I, s:I, s:I, s:I, s:I}", "peak_bytes", (json_int_t)r->process.peak,
                                 "code_bytes", (json_int_t)r->process.code, "data_bytes",

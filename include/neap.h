@@ -463,7 +463,8 @@ typedef struct neap_process {
 
 typedef struct neap_train_result {
   const char *records;                /* as in neap_train_progress; NULL: the data were not opened */
-  char combination[48], precision[8]; /* of techniques, "none"; "f32" */
+  char combination[48], precision[8]; /* of techniques, as neap_combination names them; "f32" */
+  double density;                     /* of sparse parameters; 1: there are none */
   int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   double seconds, step_seconds_median, loss, accuracy;

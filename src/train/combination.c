@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/status.h"
 #include "step/step.h"
 
@@ -11,9 +12,7 @@
 static const struct {
   unsigned allowed;
   neap_dtype dtype;
-  const char *name;
-} precisions[] = {{0, NEAP_F32, ""}, {NEAP_ALLOW_BF16, NEAP_BF16, "bf16"}, {NEAP_ALLOW_F16, NEAP_F16, "f16"}};
-enum { PRECISIONS = sizeof precisions / sizeof *precisions };
+} precisions[] = {{0, NEAP_F32}, {NEAP_ALLOW_BF16, NEAP_BF16}, {NEAP_ALLOW_F16, NEAP_F16}};
 
 struct search {
   const char *model;
@@ -38,13 +37,14 @@ static void name_with(neap_combination *c, const char *technique) {
   snprintf(c->name + length, sizeof c->name - length, "%s%s", length > 0 ? "+" : "", technique);
 }
 
-static void name_of(neap_combination *c, int precision) {
+void combination_name(neap_combination *c) {
   char text[32];
+  c->name[0] = '\0';
   if (c->micro_batch > 0) {
     snprintf(text, sizeof text, "micro=%lld", (long long)c->micro_batch);
     name_with(c, text);
   }
-  if (precision > 0) name_with(c, precisions[precision].name);
+  if (c->precision != NEAP_F32) name_with(c, dtype_rows[c->precision].name);
   if (c->sparse_density > 0) {
     snprintf(text, sizeof text, "sparse=%g", c->sparse_density);
     name_with(c, text);
@@ -113,7 +113,7 @@ static neap_status make(struct search *s, struct techniques t, double density, n
   else if (t.micro)
     TRY(neap_largest_micro_batch(s->model, s->shape, &s->session, &images));
   c->micro_batch = images < s->shape->batch ? images : 0;
-  name_of(c, t.precision);
+  combination_name(c);
   return plan_step(s, images, c);
 }
 

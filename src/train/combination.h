@@ -6,6 +6,9 @@
 
 #include "neap.h"
 
+/* Names the techniques by the other fields. */
+void combination_name(neap_combination *combination);
+
 /* neap_combinations(); `fits`: only up to the first that fits. */
 neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
                                const neap_session_options *options, unsigned allowed, neap_combination *list,

@@ -8,6 +8,7 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "train/batches.h"
+#include "train/combination.h"
 #include "train/epochs.h"
 #include "train/model_data.h"
 #include "train/rewiring.h"
@@ -197,7 +198,12 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->records = t->data.name != NULL ? data_records(&t->data) : NULL;
   result->batch = t->batch;
   result->micro_batches = t->micro_batches;
-  memcpy(result->combination, t->combination, sizeof result->combination);
+  neap_combination taken = {.micro_batch = t->micro < t->batch ? t->micro : 0,
+                            .precision = t->own.session.precision,
+                            .sparse_density = t->own.session.sparse_density};
+  combination_name(&taken);
+  memcpy(result->combination, taken.name, sizeof result->combination);
+  result->density = taken.sparse_density > 0 ? taken.sparse_density : 1;
   snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[t->own.session.precision].name);
   result->test_accuracy = t->state.test_accuracy;
   result->test_loss = t->test_loss;

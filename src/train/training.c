@@ -69,7 +69,6 @@ static neap_status choose_combination(struct training *t) {
   neap_session_options session = t->own.session;
   int count;
   session.threads = t->threads;
-  snprintf(t->combination, sizeof t->combination, "none");
   if (t->own.allow == 0) return NEAP_OK;
   const neap_prefer prefer = session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
                              : t->own.allow_by_time            ? NEAP_PREFER_TIME
@@ -81,7 +80,6 @@ static neap_status choose_combination(struct training *t) {
   t->own.session.precision = taken->precision;
   t->own.session.sparse_density = taken->sparse_density;
   t->own.micro_batch = taken->micro_batch;
-  snprintf(t->combination, sizeof t->combination, "%s", taken->name);
   return NEAP_OK;
 }
 

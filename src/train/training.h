@@ -24,7 +24,6 @@ struct bucket {
 struct training {
   const neap_train_options *options; /* `own` */
   neap_train_options own;            /* as they were given, with the combination that was chosen */
-  char combination[48];
   struct data_set data;
   neap_model_options shape;
   neap_graph *graph;

@@ -179,7 +179,8 @@ expect 0 "${train[@]}" --steps 1 --micro-batch auto --budget 32% --json
   fail "micro-batches that fit: $(field micro_batches) in $(field planned_peak_bytes) of $everything bytes"
 # Techniques to choose from: the first that fits, and in the end the smallest.
 expect 0 "${train[@]}" --steps 1 --allow micro,f16 --budget max --json
-same "$(field combination)" none "what is taken where everything fits"
+same "$(field combination) $(field density)" "none 1.0" "what is taken where everything fits"
+[ "$(field process_peak_bytes)" -ge "$(field measured_peak_bytes)" ] || fail "a process smaller than its session"
 expect 0 "${train[@]}" --steps 1 --precision bf16 "${tight[@]}" --json
 least=$(field planned_peak_bytes)
 expect 0 "${train[@]}" --steps 1 --allow bf16,f16 --planner evict --budget "$least" --json
@@ -204,6 +205,7 @@ sparse=("${train[@]}" --micro-batch 2 --precision f16 --sparse 0.3 --rewire-ever
 expect 0 "${sparse[@]}" --steps 12 "${tight[@]}" --json
 [ "$(field planned_peak_bytes)" -lt "$most" ] || fail "sparse: $(field planned_peak_bytes) of $most bytes"
 same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of sparse parameters"
+same "$(field combination) $(printf %.3g "$(field density)")" "micro=2+f16+sparse=0.3 0.3" "what is told of techniques that are asked for"
 pruned=$(field weights_sha256)
 expect 0 "${sparse[@]}" --steps 12 --out sparse-run --json
 same "$(field weights_sha256)" "$pruned" "weights of sparse parameters with the least budget"
@@ -218,6 +220,7 @@ expect 0 "${sparse[@]}" --steps 12 --out sparse-file --save-sparse --json
 same "$(field weights_sha256)" "$pruned" "weights that are saved as values and indices"
 [ "$(stat -c %s sparse-file/weights-*)" -lt "$(($(stat -c %s sparse-run/weights-*) * 3 / 4))" ] || fail "--save-sparse saves little"
 expect 0 "$neap" train --resume sparse-file --json
+same "$(field combination)" micro=2+f16+sparse=0.3 "techniques of a run that goes on"
 same "$(field weights_sha256)" "$pruned" "weights of a run that goes on from values and indices"
 expect 0 "$neap" evaluate sparse-file --json
 expect 0 "${sparse[@]}" --steps 1 --init sparse-file/weights-*.safetensors --json

@@ -32,98 +32,8 @@ struct op_case {
   bool dense;  /* a label for each pixel: the head is a 1x1 convolution */
 };
 
+#include "op_cases_images.h"
 #include "op_cases_sequences.h"
-
-static inline neap_tensor apply_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_conv(b, x, c->conv);
-}
-
-/* The shapes of x and the convolution are equal: fused, the sum is the convolution's addend. */
-static inline neap_tensor apply_conv_add(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_add(b, neap_relu(b, x), neap_conv(b, x, c->conv));
-}
-
-/* No addend, which would have to lie as the result does. */
-static inline neap_tensor apply_conv_broadcast(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32};
-  return neap_add(b, neap_conv(b, x, c->conv), neap_parameter(b, "op.v", 1, (int64_t[]){1}, normal));
-}
-
-static inline neap_tensor apply_batch_norm(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  (void)c;
-  return neap_batch_norm(b, x, (neap_batch_norm_options){0});
-}
-
-static inline neap_tensor apply_batch_norm_relu(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  (void)c;
-  return neap_relu(b, neap_batch_norm(b, x, (neap_batch_norm_options){.epsilon = 1e-3f, .momentum = 0.3f}));
-}
-
-/* What few elements are left of dropout stand out so far that batch norm takes some of them beyond 6. */
-static inline neap_tensor apply_batch_norm_relu6(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  x = neap_dropout(b, x, c->probability);
-  return neap_relu6(b, neap_batch_norm(b, x, (neap_batch_norm_options){0}));
-}
-
-/* A normalised x and another tensor: fused, this is batch norm's addend. */
-static inline neap_tensor apply_batch_norm_add(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  const neap_tensor addend = neap_tanh(b, x);
-  return neap_add(b, addend, apply_batch_norm(b, x, c));
-}
-
-static inline neap_tensor apply_batch_norm_add_relu(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_relu(b, apply_batch_norm_add(b, x, c));
-}
-
-static inline neap_tensor apply_batch_norm_add_relu6(neap_builder *b, neap_tensor x,
-                                                     const struct op_case *c) {
-  const neap_tensor few = neap_dropout(b, x, c->probability), addend = neap_tanh(b, x);
-  return neap_relu6(b, neap_add(b, apply_batch_norm(b, few, c), addend));
-}
-
-/* x + batch_norm(x), and ReLU behind: x is its own addend. */
-static inline neap_tensor apply_batch_norm_self(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_relu(b, neap_add(b, x, apply_batch_norm(b, x, c)));
-}
-
-/* Of two that read x the convolution comes first: its gradient by x has something to add to. */
-static inline neap_tensor apply_conv_beside(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  const neap_tensor y = neap_relu(b, neap_conv(b, x, c->conv));
-  return neap_add(b, y, neap_tanh(b, x));
-}
-
-/* x + conv(relu(batch_norm(x))): the gradient of batch norm has something to add to. */
-static inline neap_tensor apply_residual(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_add(b, x, neap_conv(b, apply_batch_norm_relu(b, x, c), c->conv));
-}
-
-static inline neap_tensor apply_relu(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  (void)c;
-  return neap_relu(b, x);
-}
-
-static inline neap_tensor apply_add(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  (void)c;
-  return neap_add(b, x, neap_relu(b, x));
-}
-
-static inline neap_tensor apply_double(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  (void)c;
-  return neap_add(b, x, x);
-}
-
-static inline neap_tensor apply_max_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_max_pool(b, x, c->pool);
-}
-
-static inline neap_tensor apply_average_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_average_pool(b, x, c->pool);
-}
-
-static inline neap_tensor apply_global_average_pool(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  (void)c;
-  return neap_global_average_pool(b, x);
-}
 
 static inline neap_tensor apply_linear(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_linear(b, x, c->outputs, c->bias);
@@ -468,6 +378,16 @@ static const struct op_case op_cases[] = {
      .conv = {.filters = 7, .size = 1, .bias = true}},
     {"conv 3x3 beside another", apply_conv_beside, .dims = {2, 16, 5, 6},
      .conv = {.filters = 16, .size = 3, .padding = 1}},
+    {"conv 1x1 with groups beside another", apply_conv_beside, .dims = {2, 16, 5, 6},
+     .conv = {.filters = 16, .size = 1, .groups = 2}},
+    {"conv 1x1 dilation 2 beside another", apply_conv_beside, .dims = {2, 16, 5, 6},
+     .conv = {.filters = 16, .size = 1, .dilation = 2}},
+    {"conv 1x1 of a view", apply_conv_of_view, .dims = {2, 16, 4, 6}, .conv = {.filters = 32, .size = 1}},
+    {"conv 1x1 of its addend", apply_conv_of_addend, .dims = {2, 16, 5, 6},
+     .conv = {.filters = 16, .size = 1}},
+    {"batch norm that is read twice", apply_batch_norm_read_twice, .dims = {3, 16, 5, 4}},
+    {"batch norm twice in a sum before a pool", apply_batch_norm_twice, .dims = {2, 16, 6, 8},
+     .pool = {.size = 2}},
     {"residual", apply_residual, .dims = {2, 16, 5, 6}, .conv = {.filters = 16, .size = 3, .padding = 1}},
     {"residual odd channels", apply_residual, .dims = {2, 10, 5, 6},
      .conv = {.filters = 10, .size = 3, .padding = 1, .bias = true}},

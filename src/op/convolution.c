@@ -49,19 +49,20 @@ static neap_status infer_conv(const struct neap_graph *graph, const struct node 
   return NEAP_OK;
 }
 
+/* Whether it is a matrix product of each pixel's channels; then so is its gradient by data. */
+static bool is_product(const struct conv_attributes *a, const struct tensor *weights) {
+  return weights->dims[2] == 1 && weights->dims[3] == 1 && a->stride == 1 && a->groups == 1 &&
+         a->padding[0] == 0 && a->padding[1] == 0;
+}
+
 static neap_status gradient_conv(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]], *in = n->inputs;
   if (in[CONV_BIAS] != NO_TENSOR) TRY(GRADIENT_EMIT(g, OP_BIAS_BACKWARD, n, in[CONV_BIAS], dy));
   TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_WEIGHTS, n, in[CONV_WEIGHTS], in[CONV_X], dy)); /* then x may die */
-  const bool product = conv_is_product(&n->attributes.conv, node_input(g->graph, n, CONV_WEIGHTS));
+  const bool product = is_product(&n->attributes.conv, node_input(g->graph, n, CONV_WEIGHTS));
   TRY(GRADIENT_EMIT(g, OP_CONV_BACKWARD_DATA, n, in[CONV_X], in[CONV_WEIGHTS], dy,
                     product ? gradient_take(g, in[CONV_X]) : NO_TENSOR));
   return in[CONV_ADDEND] != NO_TENSOR ? gradient_add(g, in[CONV_ADDEND], dy) : NEAP_OK;
-}
-
-bool conv_is_product(const struct conv_attributes *a, const struct tensor *weights) {
-  return weights->dims[2] == 1 && weights->dims[3] == 1 && a->stride == 1 && a->groups == 1 &&
-         a->padding[0] == 0 && a->padding[1] == 0;
 }
 
 static const struct inplace_pair addend[] = {{0, CONV_ADDEND}}, back_addend[] = {{0, CONV_BACK_ADDEND}};

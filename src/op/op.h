@@ -14,7 +14,8 @@ enum op {
 /* Slots of the inputs of OP_CONV. */
 enum { CONV_X, CONV_WEIGHTS, CONV_ADDEND, CONV_BIAS };
 
-/* Slots of the inputs of OP_CONV_BACKWARD_DATA. The addend is given where conv_is_product alone. */
+/* Slots of the inputs of OP_CONV_BACKWARD_DATA. The addend is given only where the convolution is a product
+ * of each pixel's channels: 1x1 kernels, stride 1, no padding, no groups. */
 enum { CONV_BACK_WEIGHTS, CONV_BACK_GRADIENT, CONV_BACK_ADDEND };
 
 /* Slots of the inputs of OP_BATCH_NORM. The addend, of the shape of x, is added before ReLU. */
@@ -158,10 +159,6 @@ struct row_split node_split(const struct neap_graph *graph, const struct node *n
 /* Splits that several operators have. Along an axis: not where that is dimension 0. Broadcast: an input whose
  * dimension 0 is not that of the output is given whole. */
 op_split split_along_axis, split_broadcast;
-
-/* Whether a convolution with these weights is a matrix product of each pixel's channels: so is its gradient
- * by data. */
-bool conv_is_product(const struct conv_attributes *a, const struct tensor *weights);
 
 /* FLOPs of a node, and bytes that it reads and writes. */
 double node_flops(const struct neap_graph *graph, const struct node *node);

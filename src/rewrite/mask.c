@@ -2,11 +2,20 @@
 
 #include "rewrite/copy.h"
 
-/* The Relu whose output this ReluBackward reads, where nothing else in the backward pass does; else -1. */
+/* BatchNorm with an addend and the ReLU behind their sum, whose gradient reads the output as that of Relu
+ * does. */
+static bool is_norm_with_relu(const struct node *node) {
+  return node->op == OP_BATCH_NORM && node->inputs[NORM_ADDEND] != NO_TENSOR &&
+         node->attributes.batch_norm.relu && node->attributes.batch_norm.ceiling == 0;
+}
+
+/* The node that ends with the ReLU whose output this ReluBackward reads, where nothing else in the backward
+ * pass does; else -1. */
 static int32_t maskable(const struct neap_graph *graph, const int32_t *start, const int32_t *readers,
                         const struct node *backward) {
   const int32_t y = backward->inputs[0], relu = graph->tensors.data[y].producer;
-  if (relu < 0 || graph->nodes.data[relu].op != OP_RELU) return -1;
+  if (relu < 0 || (graph->nodes.data[relu].op != OP_RELU && !is_norm_with_relu(&graph->nodes.data[relu])))
+    return -1;
   int32_t uses = 0;
   for (int32_t i = start[y]; i < start[y + 1]; i++)
     uses += graph->nodes.data[readers[i]].pass != NEAP_PASS_FORWARD;
@@ -28,19 +37,32 @@ static neap_status find_relus(const struct neap_graph *graph, struct region *reg
 }
 
 /* Appends x -> y, mask. */
-static neap_status copy_forward(struct copy *copy, struct node node, int32_t *mask) {
-  int32_t x, outputs[2];
-  TRY(copy_tensor(copy, node.inputs[0], &x));
-  TRY(copy_value(copy, node.outputs[0]));
-  outputs[0] = copy->map[node.outputs[0]];
-  TRY(graph_add_like(copy->to, outputs[0], node.name, mask));
-  outputs[1] = *mask;
+static neap_status add_relu_mask(struct copy *copy, const struct node *node, int32_t x, int32_t *mask) {
+  TRY(graph_add_like(copy->to, x, node->name, mask));
   copy->to->tensors.data[*mask].dtype = NEAP_BIT;
-  node.op = OP_RELU_MASK;
-  node.inputs = &x;
-  node.outputs = outputs;
-  node.output_count = 2;
-  return graph_add_node(copy->to, node);
+  const int32_t outputs[] = {copy->map[node->outputs[0]], *mask};
+  return graph_add_node(copy->to, (struct node){.name = node->name,
+                                                .op = OP_RELU_MASK,
+                                                .pass = node->pass,
+                                                .inputs = &x,
+                                                .input_count = 1,
+                                                .outputs = outputs,
+                                                .output_count = 2});
+}
+
+/* Relu with a mask; of a BatchNorm the ReLU alone, behind it. */
+static neap_status copy_forward(struct copy *copy, struct node node, int32_t *mask) {
+  int32_t inputs[NORM_INPUTS], sum;
+  for (int32_t i = 0; i < node.input_count; i++) TRY(copy_tensor(copy, node.inputs[i], &inputs[i]));
+  TRY(copy_value(copy, node.outputs[0]));
+  if (node.op == OP_RELU) return add_relu_mask(copy, &node, inputs[0], mask);
+  TRY(graph_add_like(copy->to, copy->map[node.outputs[0]], node.name, &sum));
+  struct node norm = node;
+  norm.inputs = inputs;
+  norm.outputs = &sum;
+  norm.attributes.batch_norm.relu = false;
+  TRY(graph_add_node(copy->to, norm));
+  return add_relu_mask(copy, &node, sum, mask);
 }
 
 /* Appends mask, dy -> dx. */

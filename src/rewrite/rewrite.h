@@ -13,8 +13,9 @@ neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out
 
 /* ReLU keeps a bit an element for its gradient instead of its output, wherever the output has no other reader
  * in the backward pass: before a dropout, a crop or a concatenation, not before a convolution, whose
- * gradient reads it. BatchNorm with ReLU in it reads its input alone and stays as it is. On a training graph;
- * the same bits. Whether it pays depends on the plan: it may be cheaper to make the output again. */
+ * gradient reads it. BatchNorm with ReLU in it, but without an addend, reads its input alone and stays as it
+ * is. On a training graph; the same bits. Whether it pays depends on the plan: it may be cheaper to make the
+ * output again. */
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out);
 
 /* The forward graph that makes the named outputs and nothing else, by the rules of evaluation: what no output

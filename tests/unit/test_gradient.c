@@ -134,9 +134,35 @@ static void test_fused_equals_unfused(void **state) {
   assert_true(fused_cases >= 8); /* batch norm with relu and convolution with sum, each in several shapes */
 }
 
+/* A frozen batch norm whose addend is trained has no gradient of its own: what its sum gets goes to the
+ * addend. */
+static void test_frozen_norm_with_addend(void **state) {
+  (void)state;
+  neap_builder *b = neap_builder_create("frozen");
+  const neap_tensor image = neap_input(b, "image", NEAP_F32, 4, (int64_t[]){2, 3, 4, 4}),
+                    label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){2});
+  const neap_conv_options conv = {.filters = 16, .size = 1};
+  const neap_tensor trained = neap_conv(b, image, conv);
+  neap_freeze(b, true);
+  const neap_tensor frozen = neap_batch_norm(b, neap_conv(b, image, conv), (neap_batch_norm_options){0});
+  neap_freeze(b, false);
+  const neap_tensor sum = neap_relu(b, neap_add(b, frozen, trained));
+  const neap_tensor logits = neap_linear(b, neap_global_average_pool(b, sum), 2, false);
+  struct neap_graph *graph, *fused;
+  assert_ok(neap_builder_finish(b, neap_softmax_cross_entropy(b, logits, label, 0), &graph));
+  neap_builder_free(b);
+  assert_ok(rewrite_fuse(graph, &fused));
+  assert_ok(graph_add_training(fused, &plain_sgd));
+  assert_int_equal(count_nodes(fused, OP_ADD) + count_nodes(fused, OP_RELU), 0); /* batch norm's */
+  assert_int_equal(count_nodes(fused, OP_BATCH_NORM_BACKWARD), 0);
+  assert_int_equal(count_nodes(fused, OP_CONV_BACKWARD_WEIGHTS), 1);
+  neap_graph_free(graph);
+  neap_graph_free(fused);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_central_differences),
-                                     cmocka_unit_test(test_gradients_arrive),
-                                     cmocka_unit_test(test_fused_equals_unfused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_central_differences), cmocka_unit_test(test_gradients_arrive),
+      cmocka_unit_test(test_fused_equals_unfused), cmocka_unit_test(test_frozen_norm_with_addend)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

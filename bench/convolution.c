@@ -93,7 +93,9 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
                           y = {s->images,  s->outputs, s->side, s->side, lanes > 0 ? lanes : s->outputs,
                                STORAGE_F32};
   const bool there[WAYS] = {true, make(b, s, DNN_WINOGRAD, lanes), make(b, s, DNN_DIRECT, lanes)};
-  b->winograd = winograd_plan((enum winograd_pass)b->pass, x, y, 1, 1, b->threads, INFINITY);
+  struct winograd plans[WINOGRAD_PASSES];
+  winograd_plan(x, y, 1, 1, b->threads, INFINITY, plans);
+  b->winograd = plans[b->pass];
   size_t bytes[WAYS] = {winograd_workspace(&b->winograd)}, most = 0;
   double best[WAYS] = {INFINITY, INFINITY, INFINITY};
   for (int way = 0; way < WAYS; way++) {
@@ -118,7 +120,7 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       printf(" %8.3f", best[way] * 1e3);
     else
       printf(" %8s", "-");
-  printf(" %c %7.2f %7.2f\n", winograd_pays(x, y, 1, 1, 1) ? '*' : ' ', (double)bytes[OURS] * 1e-6,
+  printf(" %c %7.2f %7.2f\n", winograd_pays(plans, 1) ? '*' : ' ', (double)bytes[OURS] * 1e-6,
          (double)bytes[DNN_WINOGRAD] * 1e-6);
   fflush(stdout);
 }

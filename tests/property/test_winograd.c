@@ -173,7 +173,9 @@ static struct activation result_of(const struct check *c) {
 static float *run(const struct check *c, int garbage, bool in_place) {
   const struct shape *s = c->shape;
   const struct tensors *t = &c->given;
-  const struct winograd w = winograd_plan(c->pass, c->x, c->y, s->top, s->left, THREADS, c->most_workspace);
+  struct winograd plans[WINOGRAD_PASSES];
+  winograd_plan(c->x, c->y, s->top, s->left, THREADS, c->most_workspace, plans);
+  const struct winograd w = plans[c->pass];
   float *workspace = room((int64_t)(winograd_workspace(&w) / sizeof(float)) + 16, garbage),
         *shifted = garbage == 0 ? workspace : workspace + 16;
   float *x = lay_out(c->x, t->x), *y = lay_out(c->y, t->y),
@@ -280,18 +282,36 @@ static void test_against_direct(void **state) {
 static void test_workspace(void **state) {
   (void)state;
   const struct activation x = {100, 64, 32, 32, 16, STORAGE_F32};
-  for (int pass = 0; pass < 3; pass++) {
-    size_t before = SIZE_MAX;
-    for (double most = 16e6; most >= 0.5e6; most /= 2) {
-      const struct winograd w = winograd_plan((enum winograd_pass)pass, x, x, 1, 1, THREADS, most);
-      assert_true((double)winograd_workspace(&w) <= most);
-      assert_true(winograd_workspace(&w) <= before);
-      before = winograd_workspace(&w);
+  struct winograd plans[WINOGRAD_PASSES];
+  size_t before[WINOGRAD_PASSES] = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+  for (double most = 16e6; most >= 0.5e6; most /= 2) {
+    assert_true(winograd_plan(x, x, 1, 1, THREADS, most, plans));
+    for (int pass = 0; pass < WINOGRAD_PASSES; pass++) {
+      assert_true((double)winograd_workspace(&plans[pass]) <= most);
+      assert_true(winograd_workspace(&plans[pass]) <= before[pass]);
+      before[pass] = winograd_workspace(&plans[pass]);
     }
+  }
+  assert_false(winograd_plan(x, x, 1, 1, THREADS, 1e5, plans));
+}
+
+/* Images of 2 x 2 pixels leave most of a tile unused, in any type; where direct convolutions are fast, fewer
+ * shapes pay. */
+static void test_pays(void **state) {
+  (void)state;
+  for (enum storage storage = STORAGE_F32; storage <= STORAGE_F16; storage++) {
+    const struct activation small = {8, 512, 2, 2, 16, storage}, large = {8, 128, 28, 28, 16, storage};
+    struct winograd plans[WINOGRAD_PASSES];
+    winograd_plan(small, small, 1, 1, THREADS, INFINITY, plans);
+    assert_false(winograd_pays(plans, 1));
+    winograd_plan(large, large, 1, 1, THREADS, INFINITY, plans);
+    assert_true(winograd_pays(plans, 1));
+    assert_false(winograd_pays(plans, 8));
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_direct), cmocka_unit_test(test_workspace)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_direct), cmocka_unit_test(test_workspace),
+                                     cmocka_unit_test(test_pays)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,21 +10,23 @@ static struct activation activation_in(const int64_t dims[4], int64_t lanes, enu
   return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, storage};
 }
 
-static double bytes_of(const int64_t dims[4], enum storage storage) {
-  return (double)(dims[0] * dims[1]) * (double)(dims[2] * dims[3]) * (storage == STORAGE_F32 ? 4 : 2);
+static double volume(const int64_t dims[4], enum storage storage) {
+  return (double)(dims[0] * dims[1]) * (double)(dims[2] * dims[3]) * (double)bytes_of(storage);
 }
 
 /* No budget below what the largest node needs can be met. A workspace may be a tenth of that, or a third of
- * what the convolution's operands leave of it: with more, least budgets of micro-batches rise by a tenth;
- * with less, steps of WRN-28-2 in micro-batches of 10 take half as long again. */
+ * what the convolution's tensors and kernels leave of it: with more, least budgets of micro-batches rise by a
+ * tenth; with less, steps of WRN-28-2 in micro-batches of 10 take half as long again. */
 static double most_workspace(const struct cpu *cpu, const struct dnn_convolution *c, enum storage storage) {
   const double operands =
-      bytes_of(c->source, storage) + bytes_of(c->destination, storage) + bytes_of(c->kernel, storage);
+      volume(c->source, storage) + volume(c->destination, storage) + volume(c->kernel, storage);
   const double least = cpu->largest_node / 10, left = (cpu->largest_node - operands) / 3;
   return left > least ? left : least;
 }
 
-/* By shapes alone: the last bits hang on it. */
+/* For the three passes of a convolution alike, so that they have the kernels in one order. By the shapes of
+ * the graph, the processor and the number of threads, not by plan, variant or budget: the last bits hang on
+ * it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, enum storage storage,
                            struct winograd *w) {
   static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
@@ -35,11 +37,13 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
     return false;
   const struct activation x = activation_in(c->source, c->source_lanes, storage),
                           y = activation_in(c->destination, c->destination_lanes, storage);
-  const double most = most_workspace(cpu, c, storage), speed = storage == STORAGE_BF16 ? dnn_bf16_speed() : 1;
+  const double most = most_workspace(cpu, c, storage),
+               speed = storage == STORAGE_BF16 && dnn_has_bf16() ? dnn_bf16_speed() : 1;
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
-  *w = winograd_plan(passes[c->pass], x, y, c->padding[0], c->padding[1], cpu->threads, most);
-  return cpu->convolution == NEAP_CONV_WINOGRAD ||
-         (winograd_pays(x, y, c->padding[0], c->padding[1], speed) && (double)winograd_workspace(w) <= most);
+  struct winograd plans[WINOGRAD_PASSES];
+  const bool fit = winograd_plan(x, y, c->padding[0], c->padding[1], cpu->threads, most, plans);
+  *w = plans[passes[c->pass]];
+  return cpu->convolution == NEAP_CONV_WINOGRAD || (fit && winograd_pays(plans, speed));
 }
 
 /* NEAP_UNSUPPORTED: only f32 piece by piece is left. */
@@ -130,11 +134,10 @@ static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
 
 /* oneDNN adds to what is there: the addend, where there is one. */
 static void begin_sum(const struct cpu_kernel *k, void *addend, void *sum) {
-  const struct activation y = k->b;
-  const int64_t channels = (y.channels + y.lanes - 1) / y.lanes * y.lanes;
+  const enum storage storage = k->b.storage;
   if (addend != NULL && addend != sum)
-    k->kernels->convert(y.images * channels * y.height * y.width, (struct stored){y.storage, addend},
-                        (struct stored){y.storage, sum});
+    k->kernels->convert(stored_elements(k->b), (struct stored){storage, addend},
+                        (struct stored){storage, sum});
 }
 
 static neap_status run_conv(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
@@ -196,15 +199,17 @@ static neap_status run_backward_data(const struct kernel *kernel, void *const *i
 neap_status prepare_conv_backward_data(void *state, const struct neap_graph *graph, const struct node *node,
                                        struct preparation *p) {
   struct cpu *cpu = state;
-  const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]),
+  const struct tensor *w = tensor(graph, node->inputs[CONV_BACK_WEIGHTS]),
+                      *dy = tensor(graph, node->inputs[CONV_BACK_GRADIENT]),
                       *dx = tensor(graph, node->outputs[0]);
+  struct memory_format *of_dy = &p->inputs[CONV_BACK_GRADIENT];
   const bool sum = node->inputs[CONV_BACK_ADDEND] != NO_TENSOR;
   struct cpu_kernel kernel = {0};
   if (sum)
-    TRY(make_somehow(cpu, DNN_FORWARD, dy, w, dx, node, p, &kernel, &p->inputs[1], &p->outputs[0]));
+    TRY(make_somehow(cpu, DNN_FORWARD, dy, w, dx, node, p, &kernel, of_dy, &p->outputs[0]));
   else
-    TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, node, p, &kernel, &p->outputs[0], &p->inputs[1]));
-  p->inputs[0] = weights_format(&kernel);
+    TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, node, p, &kernel, &p->outputs[0], of_dy));
+  p->inputs[CONV_BACK_WEIGHTS] = weights_format(&kernel);
   p->inputs[CONV_BACK_ADDEND] = p->outputs[0];
   kernel.b = activation_of(dx, p->outputs[0]);
   return cpu_finish(cpu, p, sum ? run_product_backward_data : run_backward_data, kernel);
@@ -256,8 +261,9 @@ neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph,
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  if (x->dtype != NEAP_F32 && node->inputs[2] != NO_TENSOR) return NEAP_UNSUPPORTED; /* bias_add takes f32 */
   TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, node, p, &kernel, &p->outputs[0], &p->inputs[0]));
+  RETURN_IF(kernel.primitive != NULL && x->dtype != NEAP_F32 && node->inputs[2] != NO_TENSOR,
+            NEAP_UNSUPPORTED, "a transposed convolution of 16 bits has no kernel that adds a bias");
   p->inputs[1] = weights_format(&kernel);
   p->inputs[2] = ROW_MAJOR;
   kernel.b = activation_of(y, p->outputs[0]);

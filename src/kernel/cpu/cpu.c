@@ -122,14 +122,18 @@ static void free_state(void *state) {
   free(cpu);
 }
 
+/* Besides shapes and types all that bits and time depend on. */
 static void describe(const struct kernel *kernel, char *text, size_t size) {
   const struct cpu_kernel *state = cpu_kernel(kernel);
   if (state->primitive != NULL)
     dnn_describe(state->primitive, text, size);
   else if (state->winograd != NULL)
-    winograd_describe(state->kernels, text, size);
+    winograd_describe(state->winograd, state->kernels, text, size);
   else
     snprintf(text, size, "%s", state->kernels->name);
+  const size_t length = strlen(text);
+  if (state->split != NULL)
+    snprintf(text + length, size - length, ", in parts of %lld rows", (long long)split_rows(state->split));
 }
 
 static uint64_t format_bytes(const struct tensor *t, struct memory_format f) {

@@ -69,6 +69,8 @@ static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) {
 neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                           struct preparation *p, cpu_prepare *prepare, int64_t rows);
 
+int64_t split_rows(const struct split_kernel *split); /* of a part */
+
 /* Whether a node updates the values of all sparse parameters, or a state of theirs (UPDATE_SLOTS). Rounds
  * `count` such values of operand `operand`, from number `first` on, at random as those of the dense tensors
  * are rounded: by the name that each parameter's would have and the elements' places. `x`: the values as f32.

@@ -29,9 +29,10 @@ struct dnn_convolution {
   bool winograd;     /* what bench/convolution measures ours beside; 2.x on AVX-512 has it */
   bool plain;        /* the slow reference kernel is better than none */
   bool bias, addend; /* forward only; with an addend the result is added to what the destination holds */
-  bool exchanged; /* forward, 1x1 kernels: they lie as [channels, filters, 1, 1] and a layout is told of that
-                   */
-  bool bf16;      /* so are all operands, where dnn_has_bf16; sums are f32 */
+  /* Forward, 1x1 kernels: the caller's are those of the other direction, [channels, filters, 1, 1];
+   * dnn_weights tells how these lie. */
+  bool exchanged;
+  bool bf16;                         /* so are all operands, where dnn_has_bf16; sums are f32 */
   int64_t source[4], destination[4]; /* [N, C, H, W] */
   int64_t kernel[4];                 /* [filters, channels a group, R, S] */
   int64_t stride, dilation, groups;

@@ -6,11 +6,6 @@
 #include "kernel/cpu/typed.h"
 #include "kernel/random_stream.h"
 
-/* Elements in memory, padding lanes included. */
-static int64_t stored(struct activation a) {
-  return a.images * ((a.channels + a.lanes - 1) / a.lanes * a.lanes) * a.height * a.width;
-}
-
 static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) {
   const int64_t channels = (a.channels + a.lanes - 1) / a.lanes * a.lanes;
   return cpu->kernels->reduction_workspace(channels, cpu->threads);
@@ -102,7 +97,7 @@ static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
 #define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
   RUN(run_##id) {                                                                                            \
     (void)workspace, (void)context;                                                                          \
-    K->id(stored(A), scalars_of(kernel_node(kernel)), stored_input(kernel, in, 0),                           \
+    K->id(stored_elements(A), scalars_of(kernel_node(kernel)), stored_input(kernel, in, 0),                  \
           stored_output(kernel, out));                                                                       \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
@@ -115,7 +110,8 @@ static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
   }                                                                                                          \
   RUN(run_##id##_backward) {                                                                                 \
     (void)workspace, (void)context;                                                                          \
-    K->id##_backward(stored(A), scalars_of(kernel_node(kernel)), GIVEN_##KEEPS, stored_output(kernel, out)); \
+    K->id##_backward(stored_elements(A), scalars_of(kernel_node(kernel)), GIVEN_##KEEPS,                     \
+                     stored_output(kernel, out));                                                            \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   PREPARE(prepare_##id##_backward) {                                                                         \
@@ -130,7 +126,7 @@ static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
 /* The bits lie as the elements do. */
 RUN(run_relu_mask) {
   (void)workspace, (void)context;
-  K->relu_mask(stored(A), in[0], out[0], out[1]);
+  K->relu_mask(stored_elements(A), in[0], out[0], out[1]);
   return NEAP_OK;
 }
 PREPARE(prepare_relu_mask) {
@@ -140,7 +136,7 @@ PREPARE(prepare_relu_mask) {
 
 RUN(run_relu_mask_backward) {
   (void)workspace, (void)context;
-  K->relu_mask_backward(stored(A), in[0], in[1], out[0]);
+  K->relu_mask_backward(stored_elements(A), in[0], in[1], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_relu_mask_backward) {
@@ -149,7 +145,7 @@ PREPARE(prepare_relu_mask_backward) {
 
 RUN(run_cast) {
   (void)workspace, (void)context;
-  K->convert(stored(A), stored_input(kernel, in, 0), stored_output(kernel, out));
+  K->convert(stored_elements(A), stored_input(kernel, in, 0), stored_output(kernel, out));
   return NEAP_OK;
 }
 PREPARE(prepare_cast) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }

@@ -31,6 +31,8 @@ struct split_kernel {
   uint64_t workspace;            /* where in the workspace that of the kernels begins */
 };
 
+int64_t split_rows(const struct split_kernel *split) { return split->rows; }
+
 /* ---- Running ---- */
 
 static void *place(void *data, neap_dtype dtype, int64_t elements) {

@@ -19,7 +19,7 @@ struct sizes {
   int64_t inputs, outputs; /* channels at most */
   int64_t block;           /* floats of windows and results at most */
 };
-enum { MOST_HALVINGS = 6 };
+enum { MOST_HALVINGS = 4 }; /* then they are as small as they get */
 static const struct sizes with_kept = {64, 128, 150 << 10}, without = {32, 64, 225 << 10},
                           of_sums = {64, 64, 150 << 10};
 
@@ -52,20 +52,16 @@ static struct winograd_matrix panels_matrix(int64_t rows, int64_t columns) {
 
 static int64_t elements(struct winograd_matrix m) { return WINOGRAD_POINTS * m.point; }
 
-static int64_t bytes_of(enum storage storage, int64_t elements) {
-  return elements * (storage == STORAGE_F32 ? 4 : 2);
-}
-
-static int64_t bytes_of_tensor(struct activation a) {
-  return bytes_of(a.storage, a.images * a.channels * a.height * a.width);
+static double bytes_of_tensor(struct activation a) {
+  return (double)(a.images * a.channels * a.height * a.width) * (double)bytes_of(a.storage);
 }
 
 static bool keeps_weights(const struct winograd *w) {
-  const int64_t pairs = w->weights.inputs * w->weights.outputs, kept = WINOGRAD_POINTS * pairs,
-                operands = bytes_of_tensor(w->from.a) + bytes_of_tensor(w->to.a) +
-                           bytes_of(w->weights.storage, WEIGHTS * pairs);
+  const int64_t pairs = w->weights.inputs * w->weights.outputs, kept = WINOGRAD_POINTS * pairs;
+  const double operands = bytes_of_tensor(w->from.a) + bytes_of_tensor(w->to.a) +
+                          (double)(WEIGHTS * pairs) * (double)bytes_of(w->weights.storage);
   return w->pass != WINOGRAD_BACKWARD_WEIGHTS && kept <= kept_most &&
-         (double)bytes_of(STORAGE_F32, kept) <= kept_share * (double)operands;
+         (double)kept * sizeof(float) <= kept_share * operands;
 }
 
 /* Blocks of tiles are as large as fits, and so many that all threads have the same number of them. */
@@ -93,8 +89,8 @@ static void choose_matrices(struct winograd *w) {
   w->parts = sums && jobs % w->threads != 0 ? (int)least(w->threads, w->tiles) : 1;
 }
 
-struct winograd winograd_plan(enum winograd_pass pass, struct activation x, struct activation y, int64_t top,
-                              int64_t left, int threads, double most_workspace) {
+static struct winograd plan_pass(enum winograd_pass pass, struct activation x, struct activation y,
+                                 int64_t top, int64_t left, int threads, double most_workspace) {
   enum { LAST = 2 }; /* row or column of a kernel */
   const bool back = pass == WINOGRAD_BACKWARD_DATA;
   struct winograd w = {.pass = pass, .from.a = back ? y : x, .to.a = back ? x : y, .threads = threads};
@@ -117,6 +113,16 @@ struct winograd winograd_plan(enum winograd_pass pass, struct activation x, stru
       if ((double)winograd_workspace(&w) <= most_workspace) return w;
     }
   return w;
+}
+
+bool winograd_plan(struct activation x, struct activation y, int64_t top, int64_t left, int threads,
+                   double most_workspace, struct winograd plans[WINOGRAD_PASSES]) {
+  bool fit = true;
+  for (int pass = 0; pass < WINOGRAD_PASSES; pass++) {
+    plans[pass] = plan_pass((enum winograd_pass)pass, x, y, top, left, threads, most_workspace);
+    fit = fit && (double)winograd_workspace(&plans[pass]) <= most_workspace;
+  }
+  return fit;
 }
 
 /* ---- Which shapes ---- */
@@ -147,25 +153,37 @@ static double cost(const struct winograd *w) {
          kernel * inputs * outputs * by_tiles;
 }
 
-/* As if there were some images: so a micro-batch gets what the whole batch gets. */
-bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left, double speed) {
+/* That of all three passes, and of direct convolutions that do them at `speed` times that of f32. */
+static double costs(const struct winograd plans[WINOGRAD_PASSES]) {
+  double sum = 0;
+  for (int pass = 0; pass < WINOGRAD_PASSES; pass++) sum += cost(&plans[pass]);
+  return sum;
+}
+static double direct_costs(struct activation x, struct activation y, double speed) {
+  return WINOGRAD_PASSES * 2 * WEIGHTS * (double)(y.images * y.height * y.width) *
+         (double)(x.channels * y.channels) / speed;
+}
+
+/* A shape is looked at as if there were some images: so a micro-batch mostly gets what the whole batch gets.
+ */
+bool winograd_pays(const struct winograd plans[WINOGRAD_PASSES], double speed) {
   static const double margin = 0.9;
+  const struct winograd *forward = &plans[WINOGRAD_FORWARD];
+  struct activation x = forward->from.a, y = forward->to.a;
+  struct winograd usual[WINOGRAD_PASSES];
+  if (costs(plans) >= direct_costs(x, y, speed)) return false;
   x.images = y.images = 8;
-  const double direct =
-      2 * WEIGHTS * (double)(y.images * y.height * y.width) * (double)(x.channels * y.channels);
-  double ours = 0;
-  for (int pass = WINOGRAD_FORWARD; pass <= WINOGRAD_BACKWARD_WEIGHTS; pass++) {
-    const struct winograd w = winograd_plan((enum winograd_pass)pass, x, y, top, left, 1, INFINITY);
-    ours += cost(&w);
-  }
-  return ours < margin * 3 * direct / speed;
+  winograd_plan(x, y, forward->from.top, forward->from.left, 1, INFINITY, usual);
+  return costs(usual) < margin * direct_costs(x, y, speed);
 }
 
 double winograd_flops(const struct winograd *w) { return cost(w); }
 
-void winograd_describe(const struct cpu_kernels *k, char *text, size_t size) {
-  enum { VERSION = 1 }; /* of the algorithm: another one gives other bits */
-  snprintf(text, size, "winograd 4x4 %d %s", VERSION, k->name);
+void winograd_describe(const struct winograd *w, const struct cpu_kernels *k, char *text, size_t size) {
+  enum { VERSION = 2 }; /* of the algorithm: another one gives other bits */
+  snprintf(text, size, "winograd 4x4 %d %s, %lld tiles, %lld x %lld channels%s", VERSION, k->name,
+           (long long)w->tile_block, (long long)w->input_block, (long long)w->output_block,
+           w->kept ? ", kernels kept" : "");
 }
 
 /* ---- Workspace ---- */
@@ -178,22 +196,30 @@ static int64_t blocks_of_weights(const struct winograd *w) {
   return blocks(w->weights.outputs, w->output_block) * blocks(w->weights.inputs, w->input_block);
 }
 
-/* Sums of the gradient by kernels, a part each: where they are f32 the first part's are the gradient itself.
- */
-static int apart(const struct winograd *w) { return w->parts - (w->weights.storage == STORAGE_F32); }
-static float *sums_of(const struct winograd *w, int part, void *dw, float *workspace) {
-  const int behind = part - (w->parts - apart(w));
+/* Where the gradient by kernels is of 16 bits: its sums are made elsewhere, of one block after the other
+ * where there is one part. */
+static bool sums_by_block(const struct winograd *w) {
+  return w->pass == WINOGRAD_BACKWARD_WEIGHTS && w->weights.storage != STORAGE_F32 && w->parts == 1;
+}
+
+/* Sums of the whole gradient by a part. Those of f32's first part are the gradient itself. */
+static int parts_apart(const struct winograd *w) {
+  return sums_by_block(w) ? 0 : w->parts - (w->weights.storage == STORAGE_F32);
+}
+static float *sums_of_part(const struct winograd *w, int part, void *dw, float *workspace) {
+  const int behind = part - (w->parts - parts_apart(w));
   return behind < 0 ? dw : workspace + behind * weight_elements(w);
 }
 
 static int64_t shared_elements(const struct winograd *w) {
-  if (w->pass == WINOGRAD_BACKWARD_WEIGHTS) return up(apart(w) * weight_elements(w), LINE);
+  if (w->pass == WINOGRAD_BACKWARD_WEIGHTS) return up(parts_apart(w) * weight_elements(w), LINE);
   return w->kept ? blocks_of_weights(w) * elements(w->weights.matrix) : 0;
 }
 
 static int64_t own_elements(const struct winograd *w) {
   return elements(w->from.matrix) + elements(w->to.matrix) +
-         (w->pass == WINOGRAD_BACKWARD_WEIGHTS || !w->kept ? elements(w->weights.matrix) : 0);
+         (w->pass == WINOGRAD_BACKWARD_WEIGHTS || !w->kept ? elements(w->weights.matrix) : 0) +
+         (sums_by_block(w) ? up(WEIGHTS * w->input_block * w->output_block, LINE) : 0);
 }
 
 size_t winograd_workspace(const struct winograd *w) {
@@ -202,13 +228,13 @@ size_t winograd_workspace(const struct winograd *w) {
 
 /* What a thread works in. */
 struct room {
-  float *from, *to, *weights;
+  float *from, *to, *weights, *sums;
 };
 
 static struct room room_of(const struct winograd *w, float *workspace) {
-  float *own = workspace + shared_elements(w) + omp_get_thread_num() * own_elements(w);
-  return (struct room){own, own + elements(w->from.matrix),
-                       own + elements(w->from.matrix) + elements(w->to.matrix)};
+  float *own = workspace + shared_elements(w) + omp_get_thread_num() * own_elements(w),
+        *to = own + elements(w->from.matrix), *weights = to + elements(w->to.matrix);
+  return (struct room){own, to, weights, weights + elements(w->weights.matrix)};
 }
 
 /* ---- Running ---- */
@@ -322,18 +348,41 @@ static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, con
   }
 }
 
+/* A block of kernels as if it were all of them. */
+static struct winograd_weights alone(struct winograd_weights block) {
+  block.outputs = block.output_count;
+  block.inputs = block.input_count;
+  block.output = block.input = 0;
+  block.input_step = WEIGHTS;
+  block.output_step = WEIGHTS * block.inputs;
+  return block;
+}
+
+/* Sums of a block to its place in the gradient. */
+static void narrow_block(const struct winograd_weights *block, const struct cpu_kernels *k, const float *sums,
+                         void *dw) {
+  const int64_t row = WEIGHTS * block->input_count;
+  for (int64_t o = 0; o < block->output_count; o++) {
+    const int64_t at = (block->output + o) * block->output_step + block->input * block->input_step;
+    k->narrow(block->storage, row, sums + o * row, (char *)dw + at * (int64_t)bytes_of(block->storage));
+  }
+}
+
 /* The gradient of one block of kernels over a part of the tiles, some at a time: sums of sums are more
  * accurate than one of all. */
 static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
                       int part, int64_t output, int64_t input, void *dw, float *workspace) {
   enum { SUMMED = 1024 }; /* tiles */
   const struct room room = room_of(w, workspace);
-  const struct winograd_weights block = weights_in(w, output, input);
+  const struct winograd_weights block = weights_in(w, output, input),
+                                made = sums_by_block(w) ? alone(block) : block;
+  float *sums = sums_by_block(w) ? room.sums : sums_of_part(w, part, dw, workspace);
   const int64_t begin = w->tiles * part / w->parts, end = w->tiles * (part + 1) / w->parts;
   for (int64_t t = begin; t < end; t += SUMMED) {
     sum_tiles(w, k, x, dy, output, input, t, least(t + SUMMED, end), &room);
-    k->winograd_weights_gradient(&block, room.weights, t > begin, sums_of(w, part, dw, workspace));
+    k->winograd_weights_gradient(&made, room.weights, t > begin, sums);
   }
+  if (sums_by_block(w)) narrow_block(&block, k, sums, dw);
 }
 
 void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const void *x,
@@ -343,8 +392,9 @@ void winograd_backward_weights(const struct winograd *w, const struct cpu_kernel
     for (int64_t o = 0; o < w->weights.outputs; o += w->output_block)
       for (int64_t i = 0; i < w->weights.inputs; i += w->input_block)
         sum_block(w, k, x, dy, part, o, i, dw, workspace);
+  if (sums_by_block(w)) return;
   const int64_t count = weight_elements(w);
-  float *sums = sums_of(w, 0, dw, workspace);
-  for (int part = 1; part < w->parts; part++) k->add(count, sums, sums_of(w, part, dw, workspace), sums);
+  float *sums = sums_of_part(w, 0, dw, workspace);
+  for (int part = 1; part < w->parts; part++) k->add(count, sums, sums_of_part(w, part, dw, workspace), sums);
   if (w->weights.storage != STORAGE_F32) k->narrow(w->weights.storage, count, sums, dw);
 }

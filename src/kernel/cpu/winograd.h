@@ -9,7 +9,7 @@
 
 #include "kernel/cpu/isa/kernels.h"
 
-enum winograd_pass { WINOGRAD_FORWARD, WINOGRAD_BACKWARD_DATA, WINOGRAD_BACKWARD_WEIGHTS };
+enum winograd_pass { WINOGRAD_FORWARD, WINOGRAD_BACKWARD_DATA, WINOGRAD_BACKWARD_WEIGHTS, WINOGRAD_PASSES };
 
 struct winograd { /* how a convolution is done: in f32, whatever its tensors are stored as */
   enum winograd_pass pass;
@@ -27,20 +27,21 @@ struct winograd { /* how a convolution is done: in f32, whatever its tensors are
  * done so. Tensors lie in blocks of 8 or 16 channels, which a vector does not exceed, or channels last. */
 bool winograd_takes(struct activation x, struct activation y, int64_t height, int64_t width);
 
-/* x [N, C, H, W] and y [N, K, H', W'] of the forward pass, which winograd_takes; `top`, `left`: its padding.
- * All tensors are stored as x is. Blocks get smaller where the workspace would take more than so many bytes:
- * where the smallest take more, too, they are made all the same. */
-struct winograd winograd_plan(enum winograd_pass pass, struct activation x, struct activation y, int64_t top,
-                              int64_t left, int threads, double most_workspace);
+/* How the three passes are done, by enum winograd_pass. x [N, C, H, W] and y [N, K, H', W'] of the forward
+ * pass, which winograd_takes; `top`, `left`: its padding. All tensors are stored as x is. Blocks get smaller
+ * where a workspace would take more than so many bytes; false: the smallest blocks take more, too. */
+bool winograd_plan(struct activation x, struct activation y, int64_t top, int64_t left, int threads,
+                   double most_workspace, struct winograd plans[WINOGRAD_PASSES]);
 size_t winograd_workspace(const struct winograd *w); /* bytes */
 
-/* Whether the three passes together are faster than direct ones, which are done at `speed` times that of f32:
- * by shape alone, whatever the batch, and for all three alike, so that they have the kernels in one order. */
-bool winograd_pays(struct activation x, struct activation y, int64_t top, int64_t left, double speed);
+/* Whether the three passes together are faster than direct ones, which are done at `speed` times that of f32.
+ */
+bool winograd_pays(const struct winograd plans[WINOGRAD_PASSES], double speed);
 /* FLOPs that would take as long at the speed of direct convolutions. */
 double winograd_flops(const struct winograd *w);
-/* The algorithm, its version and the instruction set. */
-void winograd_describe(const struct cpu_kernels *k, char *text, size_t size);
+/* The algorithm, its version, the instruction set and the blocks: all that its bits and its time depend on
+ * besides shapes, types and threads. */
+void winograd_describe(const struct winograd *w, const struct cpu_kernels *k, char *text, size_t size);
 
 /* y of x; or dx of dy, with the same weights [K, C, 3, 3]. bias [channels of the result] and addend, which
  * lies as the result and may be in its place, may be NULL. */

@@ -332,7 +332,7 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct channel_terms t;
-        float buffer[BUFFER], addend_buffer[BUFFER]; /* the first in place */
+        float buffer[BUFFER], addend_buffer[BUFFER]; /* y is made in `buffer`, over x */
         affine_terms(mean, variance, gamma, beta, epsilon, ceiling, block * a.lanes + column, width, &t);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);

@@ -30,9 +30,6 @@ enum { PARALLEL_FROM = 32768 };
 
 static inline int64_t blocks_of(struct activation a) { return (a.channels + a.lanes - 1) / a.lanes; }
 static inline int64_t pixels_of(struct activation a) { return a.height * a.width; }
-static inline int64_t stored_elements(struct activation a) {
-  return a.images * blocks_of(a) * a.lanes * pixels_of(a);
-}
 
 /* a b + c: rounded once where the processor can, in every use alike. */
 static inline float multiply_add(float a, float b, float c) {

@@ -18,6 +18,7 @@
 
 /* How an element is stored; all arithmetic is in f32. */
 enum storage { STORAGE_F32, STORAGE_BF16, STORAGE_F16 };
+static inline size_t bytes_of(enum storage storage) { return storage == STORAGE_F32 ? 4 : 2; }
 
 /* Elements side by side. */
 struct stored {
@@ -41,6 +42,11 @@ struct positions {
   const int32_t *ends;
   const uint16_t *indices;
 };
+
+/* Elements in memory, padding channels included. */
+static inline int64_t stored_elements(struct activation a) {
+  return a.images * ((a.channels + a.lanes - 1) / a.lanes * a.lanes) * a.height * a.width;
+}
 
 struct window { /* of a pooling */
   int64_t size, stride, padding;

@@ -37,7 +37,8 @@ static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_
 /* Asks for the pixel that the next row of windows has where this row has (i, j): processors do not foresee
  * streams that end after a row of a small image. */
 static inline void fetch_next(const float *from, struct activation x, struct window w, int64_t i, int64_t j) {
-  __builtin_prefetch(from + ((i + w.stride) * x.width + j) * x.lanes);
+  const int64_t ahead = ((i + w.stride) * x.width + j) * x.lanes; /* perhaps beyond the tensor */
+  __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)ahead * sizeof *from));
 }
 
 /* The winners of one window in VECTOR_WIDTH channels, kept in registers. */

@@ -11,8 +11,6 @@
 #include <immintrin.h>
 #endif
 
-static inline size_t bytes_of(enum storage storage) { return storage == STORAGE_F32 ? 4 : 2; }
-
 static inline const void *element_at(const void *x, enum storage storage, int64_t i) {
   return (const unsigned char *)x + (size_t)i * bytes_of(storage);
 }

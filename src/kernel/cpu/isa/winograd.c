@@ -226,24 +226,22 @@ INLINE void tiles_at_points(enum storage storage, const struct winograd_tiles *t
 
 /* Calls a function whose first argument is the type of storage, with code of its own for each. */
 #define BY_STORAGE(storage, call, ...)                                                                       \
-  switch (storage) {                                                                                         \
-  case STORAGE_F32:                                                                                          \
-    call(STORAGE_F32, __VA_ARGS__);                                                                          \
-    break;                                                                                                   \
-  case STORAGE_BF16:                                                                                         \
-    call(STORAGE_BF16, __VA_ARGS__);                                                                         \
-    break;                                                                                                   \
-  case STORAGE_F16:                                                                                          \
-    call(STORAGE_F16, __VA_ARGS__);                                                                          \
-    break;                                                                                                   \
-  }
+  do {                                                                                                       \
+    if ((storage) == STORAGE_F32)                                                                            \
+      call(STORAGE_F32, __VA_ARGS__);                                                                        \
+    else if ((storage) == STORAGE_BF16)                                                                      \
+      call(STORAGE_BF16, __VA_ARGS__);                                                                       \
+    else                                                                                                     \
+      call(STORAGE_F16, __VA_ARGS__);                                                                        \
+  } while (0)
 
 void ISA(winograd_windows)(const struct winograd_tiles *t, const void *x, float *v) {
-  BY_STORAGE(t->a.storage, tiles_at_points, t, POINTS, window_at_points, x, v)
+  BY_STORAGE(t->a.storage, tiles_at_points, t, POINTS, window_at_points, x, v);
 }
 
-void ISA(winograd_gradients)(const struct winograd_tiles *t, const void *dy, float *v){
-    BY_STORAGE(t->a.storage, tiles_at_points, t, TILE, gradient_at_points, dy, v)}
+void ISA(winograd_gradients)(const struct winograd_tiles *t, const void *dy, float *v) {
+  BY_STORAGE(t->a.storage, tiles_at_points, t, TILE, gradient_at_points, dy, v);
+}
 
 /* ---- Results ---- */
 
@@ -311,7 +309,7 @@ void ISA(winograd_results)(const struct winograd_tiles *t, const float *m, const
     floats shift = {0};
     if (bias != NULL && biased > 0)
       widen_run(storage, biased, element_at(bias, storage, channel), (float *)&shift);
-    BY_STORAGE(storage, results_of_channels, t, lanes, m + column_offset(&t->matrix, c), shift, sums, to)
+    BY_STORAGE(storage, results_of_channels, t, lanes, m + column_offset(&t->matrix, c), shift, sums, to);
   }
 }
 
@@ -364,7 +362,7 @@ INLINE void weights_at_points(enum storage storage, const struct winograd_weight
 }
 
 void ISA(winograd_weights)(const struct winograd_weights *w, const void *weights, float *u) {
-  BY_STORAGE(w->storage, weights_at_points, w, weights, u)
+  BY_STORAGE(w->storage, weights_at_points, w, weights, u);
 }
 
 static void kernel_gradient_of_points(const float *m, int64_t point, floats *kernel) {

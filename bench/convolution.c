@@ -1,9 +1,10 @@
-/* convolution [THREADS [ROUNDS [INSTRUCTION_SET [LANES [NETWORK|IMAGES,INPUTS,OUTPUTS,SIDE...]]]]]
+/* convolution [THREADS [ROUNDS [INSTRUCTION_SET [LANES [TYPE [NETWORK|IMAGES,INPUTS,OUTPUTS,SIDE...]]]]]]
  *
  * Times of 3x3 convolutions, pass by pass: our Winograd kernels beside oneDNN's Winograd and direct ones, in
  * turn, on the shapes of some networks or the one that is given. LANES: channels of a block, 0: channels
- * last. Prints the least time of each in milliseconds ("-": there is none), a star where `auto` takes ours,
- * and the MB of workspace of the first two. */
+ * last. TYPE of the tensors: f32, bf16, or f16, of which oneDNN has none. Prints the least time of each in
+ * milliseconds ("-": there is none), a star where `auto` takes ours, and the MB of workspace of the first
+ * two. */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -36,14 +37,15 @@ struct bench {
   const struct cpu_kernels *kernels;
   struct dnn *dnn;
   int threads;
+  enum storage storage;
   enum dnn_pass pass;
-  float *x, *w, *y, *workspace;
+  float *x, *w, *y, *workspace; /* x, w, y of that storage */
   struct winograd winograd;
   const struct dnn_primitive *primitive[WAYS];
 };
 
 /* In memory as a session has it. */
-static float *numbers(int64_t count) {
+static float *numbers(const struct bench *b, int64_t count) {
   unsigned char *memory;
   uint32_t state = 12345;
   if (host_device.map((size_t)count * sizeof(float), &memory) != NEAP_OK) exit(1);
@@ -51,6 +53,13 @@ static float *numbers(int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     state = state * 1664525u + 1013904223u;
     values[i] = (float)(state >> 8) * 0x1p-23f - 1;
+  }
+  enum { PART = 1 << 10 };
+  for (int64_t i = 0; b->storage != STORAGE_F32 && i < count; i += PART) { /* into the first half */
+    float part[PART];
+    const int64_t length = count - i < PART ? count - i : PART;
+    memcpy(part, values + i, (size_t)length * sizeof *part);
+    b->kernels->narrow(b->storage, length, part, (uint16_t *)(void *)values + i);
   }
   return values;
 }
@@ -71,7 +80,9 @@ static bool make(struct bench *b, const struct shape *s, int way, int64_t lanes)
                               .padding = {1, 1},
                               .source_lanes = lanes > 0 ? lanes : s->inputs,
                               .destination_lanes = lanes > 0 ? lanes : s->outputs,
-                              .blocks = lanes > 0};
+                              .blocks = lanes > 0,
+                              .bf16 = b->storage == STORAGE_BF16};
+  if (b->storage == STORAGE_F16) return false;
   return dnn_make_convolution(b->dnn, &c, NULL, &b->primitive[way]) == NEAP_OK;
 }
 
@@ -88,10 +99,10 @@ static void run(const struct bench *b, int way) {
 }
 
 static void measure(struct bench *b, const struct shape *s, int rounds, int64_t lanes) {
-  const struct activation x = {s->images,  s->inputs, s->side, s->side, lanes > 0 ? lanes : s->inputs,
-                               STORAGE_F32},
-                          y = {s->images,  s->outputs, s->side, s->side, lanes > 0 ? lanes : s->outputs,
-                               STORAGE_F32};
+  const struct activation x = {s->images, s->inputs, s->side, s->side, lanes > 0 ? lanes : s->inputs,
+                               b->storage},
+                          y = {s->images, s->outputs, s->side, s->side, lanes > 0 ? lanes : s->outputs,
+                               b->storage};
   const bool there[WAYS] = {true, make(b, s, DNN_WINOGRAD, lanes), make(b, s, DNN_DIRECT, lanes)};
   struct winograd plans[WINOGRAD_PASSES];
   winograd_plan(x, y, 1, 1, b->threads, INFINITY, plans);
@@ -103,7 +114,7 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
     most = bytes[way] > most ? bytes[way] : most;
   }
   const int64_t words = (int64_t)(most / sizeof(float)) + 1;
-  b->workspace = numbers(words);
+  b->workspace = numbers(b, words);
   for (int round = 0; round <= rounds; round++)
     for (int way = 0; way < WAYS; way++) {
       if (!there[way]) continue;
@@ -113,6 +124,7 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       if (round > 0 && seconds < best[way]) best[way] = seconds; /* the first one is not counted */
     }
   release(b->workspace, words);
+  const double speed = b->storage == STORAGE_BF16 ? dnn_bf16_speed() : 1;
   printf("%-9s %3lld %3lld->%-3lld %3lldx%-3lld %-8s", s->name, (long long)s->images, (long long)s->inputs,
          (long long)s->outputs, (long long)s->side, (long long)s->side, passes[b->pass]);
   for (int way = 0; way < WAYS; way++)
@@ -120,16 +132,16 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       printf(" %8.3f", best[way] * 1e3);
     else
       printf(" %8s", "-");
-  printf(" %c %7.2f %7.2f\n", winograd_pays(plans, 1) ? '*' : ' ', (double)bytes[OURS] * 1e-6,
+  printf(" %c %7.2f %7.2f\n", winograd_pays(plans, speed) ? '*' : ' ', (double)bytes[OURS] * 1e-6,
          (double)bytes[DNN_WINOGRAD] * 1e-6);
   fflush(stdout);
 }
 
 static void measure_passes(struct bench *b, const struct shape *s, int rounds, int64_t lanes) {
   const int64_t pixels = s->images * s->side * s->side;
-  b->x = numbers(pixels * s->inputs);
-  b->y = numbers(pixels * s->outputs);
-  b->w = numbers(s->inputs * s->outputs * 9);
+  b->x = numbers(b, pixels * s->inputs);
+  b->y = numbers(b, pixels * s->outputs);
+  b->w = numbers(b, s->inputs * s->outputs * 9);
   for (int pass = 0; pass < 3; pass++) {
     b->pass = (enum dnn_pass)pass;
     measure(b, s, rounds, lanes);
@@ -145,16 +157,18 @@ int main(int count, char **arguments) {
   const int rounds = count > 2 ? atoi(arguments[2]) : 10;
   const char *set = count > 3 ? arguments[3] : b.kernels->name;
   const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16;
+  const char *type = count > 5 ? arguments[5] : "f32";
+  b.storage = strcmp(type, "bf16") == 0 ? STORAGE_BF16 : strcmp(type, "f16") == 0 ? STORAGE_F16 : STORAGE_F32;
   for (int i = 0; cpu_kernels_at(i) != NULL; i++)
     if (strcmp(cpu_kernels_at(i)->name, set) == 0) b.kernels = cpu_kernels_at(i);
   omp_set_num_threads(b.threads);
   if (dnn_create(&b.dnn) != NEAP_OK) return 1;
-  printf("%d threads, %s\n%-40s %8s %8s %8s  %8s %7s\n", b.threads, b.kernels->name, "", "ours", "wino",
-         "direct", "MB", "MB wino");
+  printf("%d threads, %s, %s\n%-40s %8s %8s %8s  %8s %7s\n", b.threads, b.kernels->name, type, "", "ours",
+         "wino", "direct", "MB", "MB wino");
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-    if (count <= 5 || strcmp(arguments[5], shapes[i].name) == 0)
+    if (count <= 6 || strcmp(arguments[6], shapes[i].name) == 0)
       measure_passes(&b, &shapes[i], rounds, lanes);
-  for (int i = 5; i < count; i++) {
+  for (int i = 6; i < count; i++) {
     long long n, c, k, side;
     if (sscanf(arguments[i], "%lld,%lld,%lld,%lld", &n, &c, &k, &side) == 4)
       measure_passes(&b, &(struct shape){"", n, c, k, side}, rounds, lanes);

@@ -559,7 +559,7 @@ double dnn_bf16_speed(void) {
   static const struct {
     unsigned isa;
     double speed;
-  } rows[] = {{dnnl_cpu_isa_avx512_core_amx, 8}, {dnnl_cpu_isa_avx512_core_bf16, 2}};
+  } rows[] = {{dnnl_cpu_isa_avx512_core_amx, 8}, {dnnl_cpu_isa_avx512_core_bf16, 1.75}};
   const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if ((isa & rows[i].isa) == rows[i].isa) return rows[i].speed;

@@ -167,14 +167,13 @@ static double direct_costs(struct activation x, struct activation y, double spee
 /* A shape is looked at as if there were some images: so a micro-batch mostly gets what the whole batch gets.
  */
 bool winograd_pays(const struct winograd plans[WINOGRAD_PASSES], double speed) {
-  static const double margin = 0.9;
   const struct winograd *forward = &plans[WINOGRAD_FORWARD];
   struct activation x = forward->from.a, y = forward->to.a;
   struct winograd usual[WINOGRAD_PASSES];
   if (costs(plans) >= direct_costs(x, y, speed)) return false;
   x.images = y.images = 8;
   winograd_plan(x, y, forward->from.top, forward->from.left, 1, INFINITY, usual);
-  return costs(usual) < margin * direct_costs(x, y, speed);
+  return costs(usual) < direct_costs(x, y, speed);
 }
 
 double winograd_flops(const struct winograd *w) { return cost(w); }

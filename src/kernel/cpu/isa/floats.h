@@ -20,13 +20,18 @@ INLINE void store(float *p, floats v) { *(floats *)p = v; }
 INLINE floats load_stored(enum storage storage, const void *p) {
   if (storage == STORAGE_F32) return load(p);
 #if defined(__AVX512F__)
-  if (storage == STORAGE_F16) return (floats)_mm512_cvtph_ps(_mm256_loadu_si256(p));
-#elif defined(__F16C__)
-  if (storage == STORAGE_F16) return (floats)_mm256_cvtph_ps(_mm_loadu_si128(p));
-#endif
+  const __m256i half = _mm256_loadu_si256(p);
+  if (storage == STORAGE_F16) return (floats)_mm512_cvtph_ps(half);
+  return (floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+#elif defined(__F16C__) && defined(__AVX2__)
+  const __m128i half = _mm_loadu_si128(p);
+  if (storage == STORAGE_F16) return (floats)_mm256_cvtph_ps(half);
+  return (floats)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+#else
   float buffer[FLOATS];
   widen_run(storage, FLOATS, p, buffer);
   return load(buffer);
+#endif
 }
 INLINE void store_stored(enum storage storage, void *p, floats v) {
   float buffer[FLOATS];

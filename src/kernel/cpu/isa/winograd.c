@@ -106,6 +106,11 @@ static void next_tile(const struct winograd_tiles *t, struct tile *at) {
   at->image++;
 }
 
+static struct tile tile_below(const struct winograd_tiles *t, struct tile at) {
+  if (++at.row < t->rows) return at;
+  return (struct tile){at.image + 1, 0, at.column};
+}
+
 static struct place place_of(const struct winograd_tiles *t, struct tile at, int64_t size) {
   const struct activation *a = &t->a;
   const int64_t y = at.row * TILE - t->top, x = at.column * TILE - t->left;
@@ -144,6 +149,18 @@ static int64_t column_offset(const struct winograd_matrix *m, int64_t column) {
 static const void *pixel_at(enum storage storage, const void *x, const struct place *p, int64_t i,
                             int64_t j) {
   return element_at(x, storage, p->offset + i * p->row + j * p->pixel);
+}
+
+/* Asks for a tile's pixels, of a window for those that the window above does not have. They may lie beyond
+ * the tensor. Processors do not foresee them: rows of a small image are short. */
+INLINE void fetch(enum storage storage, const void *x, const struct place *p, int size) {
+  enum { LINE = 64 };
+  const int64_t element = (int64_t)bytes_of(storage), pixel = p->pixel * element,
+                step = pixel < LINE ? LINE / pixel : 1;
+  for (int i = size - TILE; i < size; i++)
+    for (int64_t j = 0; j < TILE; j += step)
+      __builtin_prefetch(
+          (const void *)((uintptr_t)x + (uintptr_t)((p->offset + i * p->row) * element + j * pixel)));
 }
 
 /* size x size pixels as floats, zeros where there are none. */
@@ -208,7 +225,8 @@ INLINE void tiles_at_points(enum storage storage, const struct winograd_tiles *t
     float *to = v + column_offset(&t->matrix, c);
     struct tile at = first_tile(t);
     for (int64_t i = 0; i < t->count; i++, next_tile(t, &at), to += t->matrix.row) {
-      const struct place p = place_of(t, at, size);
+      const struct place p = place_of(t, at, size), below = place_of(t, tile_below(t, at), size);
+      fetch(storage, from, &below, size);
       const bool whole = lanes == FLOATS && is_whole(&p, size);
       if (whole && storage == STORAGE_F32) {
         transform((const float *)from + p.offset, p.row, p.pixel, t->matrix.point, to);
@@ -286,8 +304,10 @@ INLINE void results_of_channels(enum storage storage, const struct winograd_tile
                                 const float *m, floats bias, const void *addend, void *y) {
   struct tile at = first_tile(t);
   for (int64_t i = 0; i < t->count; i++, next_tile(t, &at), m += t->matrix.row) {
-    struct place p = place_of(t, at, TILE);
+    const struct place p = place_of(t, at, TILE), below = place_of(t, tile_below(t, at), TILE);
     floats results[TILE * TILE];
+    fetch(storage, y, &below, TILE);
+    if (addend != NULL && addend != y) fetch(storage, addend, &below, TILE);
     result_of_points(m, t->matrix.point, bias, results);
     if (lanes < FLOATS)
       store_lanes(storage, &p, lanes, results, addend, y);

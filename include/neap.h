@@ -409,6 +409,10 @@ typedef struct neap_train_progress {
   double loss_scale;               /* of the next step, where it is dynamic; else 0 */
   int64_t skipped;                 /* updates that it left out so far, in this process */
   const neap_memory *memory;
+  /* Of a resumed run whose products were made by other kernels before, by another processor or version: what
+   * made them then and what does now. From here on its last bits are others than without the stop. NULL: they
+   * are the same. */
+  const char *other_products;
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };

@@ -7,13 +7,14 @@
  *      "loss_sum": 812.4, "correct": 19231, "images": 50000,
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
- *      "weights_sha256": "0f3ab2...", "command_sha256": "...", "state_sha256": "..."}
+ *      "weights_sha256": "0f3ab2...", "command_sha256": "...",
+ *      "products": ["oneDNN 2.6.3 jit:avx512_core", ...], "state_sha256": "..."}
  *
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
  * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
- * of the file command.json, may be missing or empty: there is none. state_sha256: of the object without this
- * field, compact, keys sorted.
+ * of the file command.json, may be missing or empty: there is none. products: what made them
+ * (run/products.h), may be missing. state_sha256: of the object without this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
@@ -39,14 +40,18 @@ struct checkpoint {
   char weights[96], weights_sha256[65], command_sha256[65];
   const char *command; /* what to keep as command.json; borrowed; NULL: nothing */
   bool command_placed; /* the last checkpoint that was saved has it */
+  json_t *products;    /* to be kept; borrowed; NULL: not known */
 };
 
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* Reads and checks state.json; command and command_placed stay as they are. Every one of `settings` (NULL:
- * none) must be there and be equal, or the message names it with both values. */
+/* Reads and checks state.json; command, command_placed and products stay as they are. Every one of `settings`
+ * (NULL: none) must be there and be equal, or the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
+
+/* What made the products of the run so far, to be freed with json_decref; NULL: that is not known. */
+neap_status checkpoint_read_products(const char *folder, json_t **products);
 
 /* The step of the checkpoint in a folder; 0: it is of no worth, or there is none. A state.json that cannot be
  * read is a failure. */

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "grad/gradient.h"
 #include "run/choose.h"
+#include "run/products.h"
 #include "train/combination.h"
 #include "train/model_data.h"
 #include "zoo/zoo.h"
@@ -357,8 +358,41 @@ neap_status training_read_state(struct training *t) {
   return NEAP_OK;
 }
 
+/* The first of `names` that `others` does not have; NULL: it has all. */
+static const char *first_missing(const json_t *names, const json_t *others) {
+  const json_t *name, *other;
+  size_t i, k;
+  json_array_foreach(names, i, name) {
+    bool found = false;
+    json_array_foreach(others, k, other) found = found || json_equal(name, other);
+    if (!found) return json_string_value(name);
+  }
+  return NULL;
+}
+
+/* A checkpoint may come from another machine, or from before an update. */
+static neap_status compare_products(struct training *t) {
+  json_t *before = NULL;
+  neap_status status = NEAP_OK;
+  TRY(checkpoint_read_products(t->options->resume, &before));
+  const char *was = first_missing(before, t->products), *is = first_missing(t->products, before);
+  if (before != NULL && (was != NULL || is != NULL)) {
+    t->other_products = was == NULL  ? region_format(&t->region, "now also %s", is)
+                        : is == NULL ? region_format(&t->region, "then also %s", was)
+                                     : region_format(&t->region, "%s then, %s now", was, is);
+    if (t->other_products == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a message");
+  }
+  json_decref(before);
+  return status;
+}
+
 neap_status training_load(struct training *t) {
-  if (t->options->resume != NULL) return checkpoint_load_weights(t->options->resume, &t->state, t->session);
+  TRY(session_products(t->session, &t->products));
+  t->state.products = t->products;
+  if (t->options->resume != NULL) {
+    TRY(compare_products(t));
+    return checkpoint_load_weights(t->options->resume, &t->state, t->session);
+  }
   return t->options->initial == NULL ? NEAP_OK : neap_session_load(t->session, t->options->initial);
 }
 
@@ -366,6 +400,7 @@ void training_release(struct training *t) {
   neap_session_free(t->session);
   neap_graph_free(t->graph);
   json_decref(t->settings);
+  json_decref(t->products);
   free(t->order);
   free(t->records);
   free(t->batches);

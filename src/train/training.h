@@ -30,7 +30,8 @@ struct training {
   neap_session *session;
   struct learning_rate rate;
   struct metrics metrics;
-  json_t *settings;
+  json_t *settings, *products; /* of its checkpoints */
+  const char *other_products;  /* neap_train_progress; NULL: those of the checkpoint that it goes on from */
   struct region region;
   struct folder_lock lock; /* of options->out */
   struct checkpoint state;
@@ -76,6 +77,7 @@ neap_status training_allocate(struct training *t);
 neap_status training_read_state(struct training *t);
 /* NEAP_OVER_BUDGET: `result` says what would do. */
 neap_status training_open_session(struct training *t, neap_train_result *result);
+/* The weights that it begins with, and what makes its products. */
 neap_status training_load(struct training *t);
 
 /* Where a budget for the process was kept so far; else its run ends. */

@@ -87,8 +87,6 @@ static void affine_terms(const float *mean, const float *variance, const float *
 typedef void column_sums(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
                          const struct channel_terms *t, double *first, double *second);
 
-static inline __attribute__((always_inline)) vector load(const float *p) { return *(const vector *)p; }
-
 static inline __attribute__((always_inline)) vector vector_normalised(vector x, vector scale, vector shift) {
   vector y;
   for (int i = 0; i < VECTOR_WIDTH; i++) y[i] = normalised(x[i], scale[i], shift[i]);
@@ -110,10 +108,10 @@ static void moments(const float *x, const float *dy, int64_t rows, int64_t strid
   (void)dy;
   int64_t c = 0;
   for (; c + VECTOR_WIDTH <= width; c += VECTOR_WIDTH) {
-    const vector centre = load(t->centre + c);
+    const vector centre = load_vector(t->centre + c);
     vector a = {0}, b = {0};
     for (int64_t r = 0; r < rows; r++) {
-      const vector d = load(x + r * stride + c) - centre;
+      const vector d = load_vector(x + r * stride + c) - centre;
       a += d;
       b += d * d;
     }
@@ -140,11 +138,12 @@ static inline __attribute__((always_inline)) void gradients(const float *x, cons
                                                             double *second, bool relu) {
   int64_t c = 0;
   for (; c + VECTOR_WIDTH <= width; c += VECTOR_WIDTH) {
-    const vector centre = load(t->centre + c), scale = load(t->scale + c), shift = load(t->shift + c);
+    const vector centre = load_vector(t->centre + c), scale = load_vector(t->scale + c),
+                 shift = load_vector(t->shift + c);
     vector a = {0}, b = {0};
     for (int64_t r = 0; r < rows; r++) {
-      const vector v = load(x + r * stride + c);
-      vector g = load(dy + r * stride + c);
+      const vector v = load_vector(x + r * stride + c);
+      vector g = load_vector(dy + r * stride + c);
       if (relu) g = where_inside(vector_normalised(v, scale, shift), t->ceiling, g);
       a += g;
       b += g * (v - centre);

@@ -11,10 +11,11 @@ enum { FLOATS = VECTOR_WIDTH };
 #else
 enum { FLOATS = 4 };
 #endif
-typedef float floats __attribute__((vector_size(4 * FLOATS), aligned(4)));
+typedef float floats __attribute__((vector_size(4 * FLOATS)));
+typedef float floats_in_memory __attribute__((vector_size(4 * FLOATS), aligned(4)));
 
-INLINE floats load(const float *p) { return *(const floats *)p; }
-INLINE void store(float *p, floats v) { *(floats *)p = v; }
+INLINE floats load(const float *p) { return *(const floats_in_memory *)p; }
+INLINE void store(float *p, floats v) { *(floats_in_memory *)p = v; }
 
 /* Elements of any type of storage. */
 INLINE floats load_stored(enum storage storage, const void *p) {

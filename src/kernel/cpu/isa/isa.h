@@ -21,9 +21,19 @@ enum { VECTOR_WIDTH = 16 };
 #else
 enum { VECTOR_WIDTH = 8 };
 #endif
-typedef float vector __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
-typedef int32_t mask __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
-typedef uint8_t bytes __attribute__((vector_size(VECTOR_WIDTH), aligned(1)));
+typedef float vector __attribute__((vector_size(4 * VECTOR_WIDTH)));
+typedef int32_t mask __attribute__((vector_size(4 * VECTOR_WIDTH)));
+typedef uint8_t bytes __attribute__((vector_size(VECTOR_WIDTH)));
+
+/* As it lies at any element: no type of a value, since compilers for ARM cannot pass one that is aligned to
+ * less than its size. */
+typedef float vector_in_memory __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
+static inline __attribute__((always_inline)) vector load_vector(const float *p) {
+  return *(const vector_in_memory *)p;
+}
+static inline __attribute__((always_inline)) void store_vector(float *p, vector v) {
+  *(vector_in_memory *)p = v;
+}
 
 /* A parallel region costs some microseconds: smaller tensors (in elements) are done by one thread. */
 enum { PARALLEL_FROM = 32768 };

@@ -1,4 +1,6 @@
 /* ReLU with a bit an element for its gradient. */
+#include <string.h>
+
 #include "kernel/cpu/isa/isa.h"
 
 #if defined(__AVX2__)
@@ -50,14 +52,15 @@ void ISA(relu_mask)(int64_t count, const float *x, float *y, uint8_t *bits) {
 void ISA(relu_mask_backward)(int64_t count, const uint8_t *bits, const float *dy, float *dx) {
   static const int32_t powers[] = {1,   2,   4,    8,    16,   32,   64,    128,
                                    256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
-  const mask place = *(const mask *)powers;
+  mask place;
+  memcpy(&place, powers, sizeof place);
   FOR_GROUPS(count) {
     const int64_t end = group_end(count, group);
     int64_t i = group;
     for (; i + VECTOR_WIDTH <= end; i += VECTOR_WIDTH) {
       const int32_t word = bits[i / 8] | (VECTOR_WIDTH > 8 ? bits[i / 8 + 1] << 8 : 0);
       const mask kept = (((mask){0} + word) & place) != 0;
-      *(vector *)(dx + i) = (vector)((mask) * (const vector *)(dy + i) & kept);
+      store_vector(dx + i, (vector)((mask)load_vector(dy + i) & kept));
     }
     for (; i < end; i++) dx[i] = bits[i / 8] >> i % 8 & 1 ? dy[i] : 0;
   }

@@ -48,18 +48,18 @@ static void max_of_vector(const float *from, struct activation x, struct window 
   vector best = {0};
   mask winner = (mask){0} + NO_WINNER;
   if (!w.relu) {
-    best = *(const vector *)(from + (e.top * x.width + e.left) * x.lanes);
+    best = load_vector(from + (e.top * x.width + e.left) * x.lanes);
     winner = (mask){0} + window_index(w, row, column, e.top, e.left);
   }
   for (int64_t i = e.top; i < e.bottom; i++)
     for (int64_t j = e.left; j < e.right; j++) {
-      const vector v = *(const vector *)(from + (i * x.width + j) * x.lanes);
+      const vector v = load_vector(from + (i * x.width + j) * x.lanes);
       fetch_next(from, x, w, i, j);
       const mask wins = (v > best) | ((v != v) & (best == best) & nan_wins); /* the first NaN stays */
       best = (vector)(((mask)v & wins) | ((mask)best & ~wins));
       winner = (((mask){0} + window_index(w, row, column, i, j)) & wins) | (winner & ~wins);
     }
-  *(vector *)y = best;
+  store_vector(y, best);
   for (int l = 0; l < VECTOR_WIDTH; l++) index[l] = (uint8_t)winner[l];
 }
 
@@ -97,12 +97,16 @@ void ISA(max_pool)(struct activation x_shape, struct activation y_shape, struct 
 /* Gives VECTOR_WIDTH channels of one window's gradients to the pixels that won. */
 static void give_vector(float *to, struct activation x, struct window w, int64_t row, int64_t column,
                         struct extent e, const uint8_t *index, const float *dy) {
-  const vector g = *(const vector *)dy;
-  const mask winner = __builtin_convertvector(*(const bytes *)index, mask);
+  const vector g = load_vector(dy);
+  bytes indices;
+  memcpy(&indices, index, sizeof indices);
+  const mask winner = __builtin_convertvector(indices, mask);
   for (int64_t i = e.top; i < e.bottom; i++)
-    for (int64_t j = e.left; j < e.right; j++)
-      *(vector *)(to + (i * x.width + j) * x.lanes) +=
-          (vector)((mask)g & (winner == window_index(w, row, column, i, j)));
+    for (int64_t j = e.left; j < e.right; j++) {
+      float *pixel = to + (i * x.width + j) * x.lanes;
+      const vector won = (vector)((mask)g & (winner == window_index(w, row, column, i, j)));
+      store_vector(pixel, load_vector(pixel) + won);
+    }
 }
 
 /* The same for one channel. */
@@ -152,10 +156,10 @@ void ISA(average_pool)(struct activation x_shape, struct activation y_shape, str
         vector sum = {0};
         for (int64_t i = e.top; i < e.bottom; i++)
           for (int64_t j = e.left; j < e.right; j++) {
-            sum += *(const vector *)(from + (i * x_shape.width + j) * lanes + l);
+            sum += load_vector(from + (i * x_shape.width + j) * lanes + l);
             fetch_next(from + l, x_shape, w, i, j);
           }
-        *(vector *)(out + l) = sum * share;
+        store_vector(out + l, sum * share);
       }
       for (; l < lanes; l++) {
         float sum = 0;
@@ -179,10 +183,12 @@ void ISA(average_pool_backward)(struct activation x_shape, struct activation y_s
       const float share = share_of(x_shape, w, row, column, e);
       int64_t l = 0;
       for (; l + VECTOR_WIDTH <= lanes; l += VECTOR_WIDTH) {
-        const vector g = *(const vector *)(out + l) * share;
+        const vector g = load_vector(out + l) * share;
         for (int64_t i = e.top; i < e.bottom; i++)
-          for (int64_t j = e.left; j < e.right; j++)
-            *(vector *)(to + (i * x_shape.width + j) * lanes + l) += g;
+          for (int64_t j = e.left; j < e.right; j++) {
+            float *pixel = to + (i * x_shape.width + j) * lanes + l;
+            store_vector(pixel, load_vector(pixel) + g);
+          }
       }
       for (; l < lanes; l++)
         for (int64_t i = e.top; i < e.bottom; i++)

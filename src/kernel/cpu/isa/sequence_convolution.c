@@ -15,7 +15,7 @@ enum {
   WEIGHT_PARTS = 64 /* of the blocks, whose gradients of lightweight weights are added up: a fixed number */
 };
 
-typedef int32_t ints __attribute__((vector_size(4 * FLOATS), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * FLOATS)));
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -69,8 +69,7 @@ INLINE void tile(const struct band *b, int times, int vectors, const float *w, c
   }
   for (int i = 0; i < times; i++) {
     add_rows(b, vectors, w, from, t + i, end, end_row(b, t + i), sums + i * vectors);
-    for (int j = 0; j < vectors; j++)
-      *(floats *)(to + (t + i) * b->channels + j * FLOATS) = sums[i * vectors + j];
+    for (int j = 0; j < vectors; j++) store(to + (t + i) * b->channels + j * FLOATS, sums[i * vectors + j]);
   }
 }
 

@@ -56,7 +56,7 @@ double ISA(bf16_dot_products)(int64_t rounds, double *flops) {
 void ISA(copy)(int64_t count, const float *x, float *y) {
   const int64_t whole = count / VECTOR_WIDTH * VECTOR_WIDTH;
   for (int64_t i = 0; i < whole; i += VECTOR_WIDTH) {
-    *(vector *)(y + i) = *(const vector *)(x + i);
+    store_vector(y + i, load_vector(x + i));
     __asm__ volatile("" ::: "memory"); /* else it becomes a call of memcpy, which goes around the caches */
   }
   for (int64_t i = whole; i < count; i++) y[i] = x[i];

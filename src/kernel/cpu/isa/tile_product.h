@@ -22,7 +22,10 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 8 };
 #else
 enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 4 };
 #endif
-typedef float tile_vector __attribute__((vector_size(4 * TILE_WIDTH), aligned(4), may_alias));
+typedef float tile_vector __attribute__((vector_size(4 * TILE_WIDTH)));
+typedef float tile_vector_in_memory __attribute__((vector_size(4 * TILE_WIDTH), aligned(4), may_alias));
+INLINE tile_vector load_units(const float *p) { return *(const tile_vector_in_memory *)p; }
+INLINE void store_units(float *p, tile_vector v) { *(tile_vector_in_memory *)p = v; }
 
 static inline int64_t whole_tiles(int64_t rows) { return (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS; }
 static inline int64_t whole_vectors(int64_t columns) {
@@ -54,16 +57,16 @@ INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor 
   tile_vector sum[TILE_ROWS][TILE_VECTORS];
   for (int r = 0; r < TILE_ROWS; r++)
     for (int v = 0; v < vectors; v++)
-      sum[r][v] = add ? *(const tile_vector *)(c + r * c_row + v * TILE_WIDTH) : (tile_vector){0};
+      sum[r][v] = add ? load_units(c + r * c_row + v * TILE_WIDTH) : (tile_vector){0};
   for (int64_t k = 0; k < depth; k++) {
     tile_vector right[TILE_VECTORS];
-    for (int v = 0; v < vectors; v++) right[v] = *(const tile_vector *)(b + k * b_row + v * TILE_WIDTH);
+    for (int v = 0; v < vectors; v++) right[v] = load_units(b + k * b_row + v * TILE_WIDTH);
     for (int r = 0; r < TILE_ROWS; r++)
       for (int v = 0; v < vectors; v++)
         sum[r][v] = multiply_add_units(pairs, a.data + r * a.row + k * a.column, right[v], sum[r][v]);
   }
   for (int r = 0; r < TILE_ROWS; r++)
-    for (int v = 0; v < vectors; v++) *(tile_vector *)(c + r * c_row + v * TILE_WIDTH) = sum[r][v];
+    for (int v = 0; v < vectors; v++) store_units(c + r * c_row + v * TILE_WIDTH, sum[r][v]);
 }
 
 INLINE void multiply_columns(bool pairs, int vectors, int64_t rows, int64_t depth, struct factor a,

@@ -1,15 +1,12 @@
 /* Products of small matrices, one for each point of Winograd's convolution. */
-#include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/floats.h"
 
 /* A tile of a result in registers: TILE_ROWS rows of two vectors, which the processor has room for. */
 #if defined(__AVX512F__)
-enum { TILE_ROWS = 8, FLOATS = 16 };
-#elif defined(__AVX__)
-enum { TILE_ROWS = 6, FLOATS = 8 };
+enum { TILE_ROWS = 8 };
 #else
-enum { TILE_ROWS = 6, FLOATS = 4 };
+enum { TILE_ROWS = 6 };
 #endif
-typedef float floats __attribute__((vector_size(4 * FLOATS), aligned(4)));
 
 /* One point's operands, from the first row and column of a tile on. */
 struct factors {
@@ -26,7 +23,7 @@ INLINE void product_tile(int rows, int vectors, const struct factors *f) {
     for (int v = 0; v < vectors; v++) sum[r][v] = (floats){0};
   for (int64_t d = 0; d < f->depth; d++) {
     floats right[2];
-    for (int v = 0; v < vectors; v++) right[v] = *(const floats *)(f->b + d * f->b_row + v * FLOATS);
+    for (int v = 0; v < vectors; v++) right[v] = load(f->b + d * f->b_row + v * FLOATS);
     for (int r = 0; r < rows; r++) {
       const float left = f->a[r * f->a_row + d * f->a_depth];
       for (int v = 0; v < vectors; v++) sum[r][v] += left * right[v];
@@ -34,8 +31,8 @@ INLINE void product_tile(int rows, int vectors, const struct factors *f) {
   }
   for (int r = 0; r < rows; r++)
     for (int v = 0; v < vectors; v++) {
-      floats *to = (floats *)(f->c + r * f->c_row + v * FLOATS);
-      *to = f->add ? *to + sum[r][v] : sum[r][v];
+      float *to = f->c + r * f->c_row + v * FLOATS;
+      store(to, f->add ? load(to) + sum[r][v] : sum[r][v]);
     }
 }
 

@@ -124,7 +124,7 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       if (round > 0 && seconds < best[way]) best[way] = seconds; /* the first one is not counted */
     }
   release(b->workspace, words);
-  const double speed = b->storage == STORAGE_BF16 ? dnn_bf16_speed() : 1;
+  const double speed = dnn_convolution_speed(b->storage == STORAGE_BF16);
   printf("%-9s %3lld %3lld->%-3lld %3lldx%-3lld %-8s", s->name, (long long)s->images, (long long)s->inputs,
          (long long)s->outputs, (long long)s->side, (long long)s->side, passes[b->pass]);
   for (int way = 0; way < WAYS; way++)
@@ -158,7 +158,12 @@ int main(int count, char **arguments) {
   const char *set = count > 3 ? arguments[3] : b.kernels->name;
   const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16;
   const char *type = count > 5 ? arguments[5] : "f32";
-  b.storage = strcmp(type, "bf16") == 0 ? STORAGE_BF16 : strcmp(type, "f16") == 0 ? STORAGE_F16 : STORAGE_F32;
+  static const char *const types[] = {"f32", "bf16", "f16"}; /* in the order of enum storage */
+  while (b.storage <= STORAGE_F16 && strcmp(type, types[b.storage]) != 0) b.storage++;
+  if (b.storage > STORAGE_F16) {
+    fprintf(stderr, "convolution: '%s' is no type: f32, bf16, f16\n", type);
+    return 2;
+  }
   for (int i = 0; cpu_kernels_at(i) != NULL; i++)
     if (strcmp(cpu_kernels_at(i)->name, set) == 0) b.kernels = cpu_kernels_at(i);
   omp_set_num_threads(b.threads);

@@ -153,9 +153,8 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
     fflush(r->file);
     if (p->other_products != NULL)
       fprintf(stderr,
-              "neap: other kernels make this run's products than before its stop (%s): from here on its last "
-              "bits "
-              "differ from those of a run without a stop\n",
+              "neap: the steps of this run are not all computed by the same kernels (%s):\n"
+              "  its last bits differ from those of a run without a stop\n",
               p->other_products);
     if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
       tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);

@@ -409,9 +409,9 @@ typedef struct neap_train_progress {
   double loss_scale;               /* of the next step, where it is dynamic; else 0 */
   int64_t skipped;                 /* updates that it left out so far, in this process */
   const neap_memory *memory;
-  /* Of a resumed run whose products were made by other kernels before, by another processor or version: what
-   * made them then and what does now. From here on its last bits are others than without the stop. NULL: they
-   * are the same. */
+  /* Before the first step of a resumed run whose steps were computed by other kernels before, on another
+   * processor or by another version: the first of those and of the present ones, for people. Its last bits
+   * are others than without the stop. Lives as long as the run. NULL: there is nothing to tell. */
   const char *other_products;
 } neap_train_progress;
 

@@ -385,6 +385,8 @@ static const struct op_case op_cases[] = {
     {"conv 1x1 of a view", apply_conv_of_view, .dims = {2, 16, 4, 6}, .conv = {.filters = 32, .size = 1}},
     {"conv 1x1 of its addend", apply_conv_of_addend, .dims = {2, 16, 5, 6},
      .conv = {.filters = 16, .size = 1}},
+    {"conv 1x1 beside its input", apply_conv_beside_itself, .dims = {2, 16, 5, 6},
+     .conv = {.filters = 16, .size = 1}},
     {"batch norm that is read twice", apply_batch_norm_read_twice, .dims = {3, 16, 5, 4}},
     {"batch norm twice in a sum before a pool", apply_batch_norm_twice, .dims = {2, 16, 6, 8},
      .pool = {.size = 2}},

@@ -54,8 +54,9 @@ static inline neap_tensor apply_batch_norm_self(neap_builder *b, neap_tensor x, 
   return neap_relu(b, neap_add(b, x, apply_batch_norm(b, x, c)));
 }
 
-/* The sum that batch norm would take has another reader: it stays. */
-static inline neap_tensor apply_batch_norm_read_twice(neap_builder *b, neap_tensor x, const struct op_case *c) {
+/* What batch norm gives has a reader besides the sum: the sum stays a node. */
+static inline neap_tensor apply_batch_norm_read_twice(neap_builder *b, neap_tensor x,
+                                                      const struct op_case *c) {
   const neap_tensor y = apply_batch_norm(b, x, c);
   return neap_add(b, neap_add(b, y, neap_tanh(b, x)), neap_sigmoid(b, y));
 }
@@ -66,10 +67,15 @@ static inline neap_tensor apply_batch_norm_twice(neap_builder *b, neap_tensor x,
   return neap_max_pool(b, neap_relu(b, neap_add(b, y, z)), c->pool);
 }
 
-/* The gradient of the convolution and what is added to it are one tensor. */
+/* The sum's addend is what the convolution reads, and its result is read again. */
 static inline neap_tensor apply_conv_of_addend(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const neap_tensor y = neap_conv(b, x, c->conv), z = neap_add(b, x, y);
   return neap_concat(b, (neap_tensor[]){z, y}, 2, 1);
+}
+
+/* The gradient that the convolution gets and what is added to its own are one tensor. */
+static inline neap_tensor apply_conv_beside_itself(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  return neap_add(b, x, neap_conv(b, x, c->conv));
 }
 
 /* A convolution of a view, which another operator reads too. */

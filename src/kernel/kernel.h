@@ -119,8 +119,12 @@ struct backend {
   /* NEAP_UNSUPPORTED: it does not know the operator, or not for these shapes. */
   neap_status (*prepare)(void *state, const struct neap_graph *graph, const struct node *node,
                          struct preparation *p);
-  /* Which implementation a kernel is, with the version of the library that it is from. */
+  /* Which implementation a kernel is, with the version of the library that it is from: all that its bits and
+   * its time depend on besides types, shapes, formats and the number of threads. Checkpoints and measured
+   * costs rely on it. */
   void (*describe)(const struct kernel *kernel, char *text, size_t size);
+  /* Which of its own kernels it takes: the name of an instruction set, a constant. */
+  const char *(*own_kernels)(const void *state);
   /* Graph to graph before lowering; NULL: none. Residents keep their order. */
   neap_status (*rewrite)(const struct neap_graph *graph, struct neap_graph **out);
   /* Bytes of a tensor in a format, without rounding; and whether two put every element at the same place. */

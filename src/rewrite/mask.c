@@ -80,7 +80,7 @@ static neap_status copy_all(struct copy *copy, struct region *region) {
   const struct neap_graph *graph = copy->from;
   bool *by_relu;
   TRY(find_relus(graph, region, &by_relu));
-  int32_t *masks = region_alloc(region, graph->nodes.count, sizeof *masks); /* of Relu nodes */
+  int32_t *masks = region_alloc(region, graph->nodes.count, sizeof *masks); /* by node that ends with ReLU */
   RETURN_IF_NULL(masks);
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];

@@ -9,6 +9,12 @@ static int by_text(const void *a, const void *b) { return strcmp(*(char *const *
 
 typedef VECTOR(const char *) texts;
 
+static neap_status collect_own(const struct lowered *l, struct region *region, texts *names) {
+  const char *name = region_format(region, "neap %s %s", neap_version(), l->backend->own_kernels(l->state));
+  RETURN_IF_NULL(name);
+  return vector_push(names, name);
+}
+
 static neap_status collect(const struct lowered *l, struct region *region, texts *names) {
   for (int32_t v = 0; v < (int32_t)l->graph->nodes.count; v++) {
     char text[128];
@@ -36,6 +42,7 @@ neap_status session_products(const neap_session *session, json_t **out) {
   json_t *array = json_array();
   neap_status status = NEAP_OK;
   RETURN_IF_NULL(array);
+  TRY_DONE(collect_own(session->main, &region, &names));
   TRY_DONE(collect(session->main, &region, &names));
   for (size_t i = 0; i < session->shapes.count; i++)
     TRY_DONE(collect(session->shapes.data[i].step.lowered, &region, &names));

@@ -6,10 +6,10 @@
 
 #include "run/session.h"
 
-/* The implementations that make the products of a session's steps (convolutions, matrix products, attention,
- * recurrence), with their versions: an array of texts, sorted, each once. With the session's options, its
- * shapes and the number of threads the last bits of a step depend on them alone. The caller frees it with
- * json_decref. */
+/* The kernels of a session's steps, with their versions: the implementation of each operator that has FLOPs,
+ * such as convolutions and matrix products, and for all others Neap's own kernels as one. An array of texts,
+ * sorted, each once, to be freed with json_decref. Besides the session's options, shapes and number of
+ * threads the last bits of a step depend on them. */
 neap_status session_products(const neap_session *session, json_t **out);
 
 #endif

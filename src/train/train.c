@@ -195,17 +195,21 @@ static double median_seconds(struct training *t) {
   return (t->seconds[(count - 1) / 2] + t->seconds[count / 2]) / 2;
 }
 
-static neap_status fill_result(struct training *t, neap_train_result *result) {
-  result->records = t->data.name != NULL ? data_records(&t->data) : NULL;
-  result->batch = t->batch;
-  result->micro_batches = t->micro_batches;
+static void fill_techniques(const struct training *t, neap_train_result *result) {
   neap_combination taken = {.micro_batch = t->micro < t->batch ? t->micro : 0,
                             .precision = t->own.session.precision,
                             .sparse_density = t->own.session.sparse_density};
   combination_name(&taken);
   memcpy(result->combination, taken.name, sizeof result->combination);
   result->density = taken.sparse_density > 0 ? taken.sparse_density : 1;
-  snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[t->own.session.precision].name);
+  snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
+}
+
+static neap_status fill_result(struct training *t, neap_train_result *result) {
+  result->records = t->data.name != NULL ? data_records(&t->data) : NULL;
+  result->batch = t->batch;
+  result->micro_batches = t->micro_batches;
+  if (t->graph != NULL) fill_techniques(t, result); /* else they may be none that there are */
   result->test_accuracy = t->state.test_accuracy;
   result->test_loss = t->test_loss;
   result->bits_per_byte = batches_bits_per_byte(t);

@@ -358,31 +358,45 @@ neap_status training_read_state(struct training *t) {
   return NEAP_OK;
 }
 
+static bool has(const json_t *names, const json_t *name) {
+  const json_t *one;
+  size_t i;
+  json_array_foreach(names, i, one) if (json_equal(one, name)) return true;
+  return false;
+}
+
 /* The first of `names` that `others` does not have; NULL: it has all. */
 static const char *first_missing(const json_t *names, const json_t *others) {
-  const json_t *name, *other;
-  size_t i, k;
-  json_array_foreach(names, i, name) {
-    bool found = false;
-    json_array_foreach(others, k, other) found = found || json_equal(name, other);
-    if (!found) return json_string_value(name);
-  }
+  const json_t *name;
+  size_t i;
+  json_array_foreach(names, i, name) if (!has(others, name)) return json_string_value(name);
   return NULL;
 }
 
-/* A checkpoint may come from another machine, or from before an update. */
+static neap_status add_missing(json_t *names, json_t *others) {
+  json_t *other;
+  size_t i;
+  json_array_foreach(others, i, other)
+      RETURN_IF(!has(names, other) && json_array_append(names, other) != 0, NEAP_OUT_OF_MEMORY,
+                "out of memory for the names of kernels");
+  return NEAP_OK;
+}
+
+/* A checkpoint may come from another machine, or from before an update. What it has stays in those that
+ * follow: a run keeps the names of all that computed its steps. */
 static neap_status compare_products(struct training *t) {
   json_t *before = NULL;
-  neap_status status = NEAP_OK;
   TRY(checkpoint_read_products(t->options->resume, &before));
+  if (before == NULL) return NEAP_OK;
   const char *was = first_missing(before, t->products), *is = first_missing(t->products, before);
-  if (before != NULL && (was != NULL || is != NULL)) {
-    t->other_products = was == NULL  ? region_format(&t->region, "now also %s", is)
-                        : is == NULL ? region_format(&t->region, "then also %s", was)
-                                     : region_format(&t->region, "%s then, %s now", was, is);
-    if (t->other_products == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a message");
-  }
+  const bool other = (was != NULL || is != NULL) && t->state.step < t->steps;
+  if (other)
+    t->other_products = was == NULL  ? region_format(&t->region, "%s is new", is)
+                        : is == NULL ? region_format(&t->region, "%s is used no more", was)
+                                     : region_format(&t->region, "%s before, %s now", was, is);
+  const neap_status status = add_missing(t->products, before);
   json_decref(before);
+  RETURN_IF(other && t->other_products == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the names of kernels");
   return status;
 }
 

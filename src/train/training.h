@@ -31,7 +31,7 @@ struct training {
   struct learning_rate rate;
   struct metrics metrics;
   json_t *settings, *products; /* of its checkpoints */
-  const char *other_products;  /* neap_train_progress; NULL: those of the checkpoint that it goes on from */
+  const char *other_products;  /* of neap_train_progress */
   struct region region;
   struct folder_lock lock; /* of options->out */
   struct checkpoint state;

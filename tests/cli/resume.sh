@@ -13,6 +13,7 @@ wait $running || status=$?
 same $status 130 "the exit status after SIGINT"
 says "neap train --resume run"
 
+cp -r run other
 # Its options lie beside it; another batch may not be given.
 expect 0 "$neap" train --resume run --evaluate off --json
 same "$(field steps)" 400 "steps in all"
@@ -22,12 +23,13 @@ if [ -z "${NEAP_SANITIZED:-}" ] && echo 5 2>/dev/null >/proc/self/clear_refs; th
   [ "$(field rss_growth_bytes)" -le $(($(field budget_bytes) + $(field process_overhead_bytes))) ] ||
     fail "the process grew by more than the budget and its overhead"
 fi
-# What its products are made by is part of the checkpoint: other kernels are told, and taken.
-grep -q '"products": \[' run/state.json || fail "a checkpoint without the kernels of its products"
-! grep -q "other kernels" err || fail "the same kernels are told as others"
-cp -r run other
-expect 0 env NEAP_MAX_CPU_ISA=generic ONEDNN_MAX_CPU_ISA=SSE41 "$neap" train --resume other --evaluate off
-says "other kernels make this run's products"
+# Its kernels are part of the checkpoint: other ones are told, and taken, and kept beside the first.
+! grep -q "same kernels" err || fail "the same kernels are told as others"
+if [ "$(uname -m)" = x86_64 ] && grep -qw avx2 /proc/cpuinfo; then
+  expect 0 env NEAP_MAX_CPU_ISA=generic "$neap" train --resume other --evaluate off
+  says "the same kernels"
+  [ "$(grep -c '"neap [0-9.]* [a-z0-9_]*"' other/state.json)" = 2 ] || fail "a checkpoint without all of its kernels"
+fi
 # Time is told of the steps that it was taken by.
 expect 0 "$neap" train --resume run --evaluate off
 grep -qF "400 steps, 0 of them now in " out || fail "the summary does not tell this run's steps from all"

@@ -86,10 +86,6 @@ static void convolve_directly(const struct shape *s, const struct tensors *t, en
 
 /* ---- Operands in memory ---- */
 
-static int64_t stored(struct activation a) {
-  return a.images * ((a.channels + a.lanes - 1) / a.lanes * a.lanes) * a.height * a.width;
-}
-
 static int64_t place(struct activation a, int64_t i) {
   const int64_t pixels = a.height * a.width, p = i % pixels, c = i / pixels % a.channels,
                 n = i / pixels / a.channels, blocks = (a.channels + a.lanes - 1) / a.lanes;
@@ -120,7 +116,7 @@ static double get(enum storage storage, const void *data, int64_t i) {
 }
 
 static float *lay_out(struct activation a, const double *values) {
-  float *data = room(stored(a), 0);
+  float *data = room(stored_elements(a), 0);
   for (int64_t i = 0; i < a.images * a.channels * a.height * a.width; i++)
     put(a.storage, data, place(a, i), values[i]);
   return data;
@@ -147,11 +143,11 @@ static double error_of(const double *wanted, enum storage storage, const float *
 }
 
 static void expect_padding(struct activation a, const float *data) {
-  float *copy = room(stored(a), 0);
-  memcpy(copy, data, (size_t)stored(a) * sizeof *copy);
+  float *copy = room(stored_elements(a), 0);
+  memcpy(copy, data, (size_t)stored_elements(a) * sizeof *copy);
   for (int64_t i = 0; i < a.images * a.channels * a.height * a.width; i++)
     put(a.storage, copy, place(a, i), 0);
-  for (int64_t i = 0; i < stored(a); i++) assert_true(get(a.storage, copy, i) == 0);
+  for (int64_t i = 0; i < stored_elements(a); i++) assert_true(get(a.storage, copy, i) == 0);
   free(copy);
 }
 
@@ -183,7 +179,7 @@ static float *run(const struct check *c, int garbage, bool in_place) {
   const bool back = c->pass == WINOGRAD_BACKWARD_DATA;
   const struct activation to = result_of(c);
   float **made = c->pass == WINOGRAD_BACKWARD_WEIGHTS ? &weights : back ? &x : &y;
-  const int64_t count = made == &weights ? s->inputs * s->outputs * TAPS : stored(to);
+  const int64_t count = made == &weights ? s->inputs * s->outputs * TAPS : stored_elements(to);
   memset(*made, garbage, (size_t)count * sizeof(float));
   if (made == &weights) {
     winograd_backward_weights(&w, c->kernels, x, y, weights, shifted);
@@ -230,7 +226,7 @@ static void check_format(struct check *c, const struct cpu_kernels *kernels, int
              kernels->name, (int)c->pass, (long long)s->inputs, (long long)s->outputs, (long long)s->height,
              (long long)s->width, (long long)lanes, (int)to.storage, error);
   assert_memory_equal(made, again,
-                      (size_t)(sums ? weights : stored(to)) *
+                      (size_t)(sums ? weights : stored_elements(to)) *
                           (to.storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
   free(made);
   free(again);
@@ -245,14 +241,14 @@ static void check_pass(const struct shape *s, enum winograd_pass pass, enum stor
       .y = {s->images, s->outputs, s->height + 2 * s->top - 2, s->width + 2 * s->left - 2, 1, storage},
       .most_workspace = most_workspace};
   const int64_t weights = s->inputs * s->outputs * TAPS;
-  c.given = (struct tensors){numbers(storage, stored(c.x), 1), numbers(storage, weights, 2),
-                             numbers(storage, stored(c.y), 3)};
+  c.given = (struct tensors){numbers(storage, stored_elements(c.x), 1), numbers(storage, weights, 2),
+                             numbers(storage, stored_elements(c.y), 3)};
   const struct activation to = result_of(&c);
   c.bias = numbers(storage, to.channels, 4);
-  c.addend = numbers(storage, stored(to), 5);
-  c.wanted = calloc((size_t)(stored(to) + weights), sizeof *c.wanted);
+  c.addend = numbers(storage, stored_elements(to), 5);
+  c.wanted = calloc((size_t)(stored_elements(to) + weights), sizeof *c.wanted);
   assert_non_null(c.wanted);
-  for (int64_t i = 0; pass != WINOGRAD_BACKWARD_WEIGHTS && i < stored(to); i++)
+  for (int64_t i = 0; pass != WINOGRAD_BACKWARD_WEIGHTS && i < stored_elements(to); i++)
     c.wanted[i] = c.addend[i] + c.bias[i / (to.height * to.width) % to.channels];
   struct tensors t = c.given;
   *(pass == WINOGRAD_BACKWARD_WEIGHTS ? &t.w : pass == WINOGRAD_BACKWARD_DATA ? &t.x : &t.y) = c.wanted;

@@ -37,8 +37,7 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
     return false;
   const struct activation x = activation_in(c->source, c->source_lanes, storage),
                           y = activation_in(c->destination, c->destination_lanes, storage);
-  const double most = most_workspace(cpu, c, storage),
-               speed = storage == STORAGE_BF16 && dnn_has_bf16() ? dnn_bf16_speed() : 1;
+  const double most = most_workspace(cpu, c, storage), speed = dnn_convolution_speed(storage == STORAGE_BF16);
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
   struct winograd plans[WINOGRAD_PASSES];
   const bool fit = winograd_plan(x, y, c->padding[0], c->padding[1], cpu->threads, most, plans);

@@ -122,7 +122,6 @@ static void free_state(void *state) {
   free(cpu);
 }
 
-/* Besides shapes and types all that bits and time depend on. */
 static void describe(const struct kernel *kernel, char *text, size_t size) {
   const struct cpu_kernel *state = cpu_kernel(kernel);
   if (state->primitive != NULL)
@@ -135,6 +134,8 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
   if (state->split != NULL)
     snprintf(text + length, size - length, ", in parts of %lld rows", (long long)split_rows(state->split));
 }
+
+static const char *own_kernels(const void *state) { return ((const struct cpu *)state)->kernels->name; }
 
 static uint64_t format_bytes(const struct tensor *t, struct memory_format f) {
   if (f.packed != NULL) /* of f32: what is stored in fewer bits lies in the same order */
@@ -369,6 +370,7 @@ const struct backend cpu_backend = {
     .create_state = create_state,
     .free_state = free_state,
     .describe = describe,
+    .own_kernels = own_kernels,
     .format_bytes = format_bytes,
     .same_place = same_place,
     .export_variable = export_variable,

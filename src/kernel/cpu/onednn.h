@@ -62,9 +62,14 @@ struct dnn_matmul {
   bool f32_result; /* then c is f32 all the same */
 };
 /* How many times as fast as those of f32 direct convolutions of bf16 are, the three passes together, where
- * the processor multiplies bf16 and the library knows how; 0: it does not. Measured. */
+ * the processor multiplies bf16 and the library knows how; 0: it does not. Measured with AVX512_BF16; of AMX
+ * an estimate. */
 double dnn_bf16_speed(void);
 static inline bool dnn_has_bf16(void) { return dnn_bf16_speed() > 0; }
+/* The same of any type: what is not multiplied as it is stored is as fast as f32. */
+static inline double dnn_convolution_speed(bool bf16) {
+  return bf16 && dnn_has_bf16() ? dnn_bf16_speed() : 1;
+}
 neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out);
 
 /* y [rows, outputs] = x [rows, inputs] w^T with w [outputs, inputs] packed as the primitive likes

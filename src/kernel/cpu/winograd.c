@@ -164,8 +164,6 @@ static double direct_costs(struct activation x, struct activation y, double spee
          (double)(x.channels * y.channels) / speed;
 }
 
-/* A shape is looked at as if there were some images: so a micro-batch mostly gets what the whole batch gets.
- */
 bool winograd_pays(const struct winograd plans[WINOGRAD_PASSES], double speed) {
   const struct winograd *forward = &plans[WINOGRAD_FORWARD];
   struct activation x = forward->from.a, y = forward->to.a;
@@ -195,13 +193,14 @@ static int64_t blocks_of_weights(const struct winograd *w) {
   return blocks(w->weights.outputs, w->output_block) * blocks(w->weights.inputs, w->input_block);
 }
 
-/* Where the gradient by kernels is of 16 bits: its sums are made elsewhere, of one block after the other
- * where there is one part. */
+/* Whether sums of the gradient by kernels are made block by block in a thread's room: it is of 16 bits and
+ * has one part. */
 static bool sums_by_block(const struct winograd *w) {
   return w->pass == WINOGRAD_BACKWARD_WEIGHTS && w->weights.storage != STORAGE_F32 && w->parts == 1;
 }
 
-/* Sums of the whole gradient by a part. Those of f32's first part are the gradient itself. */
+/* How many parts have sums of the whole gradient in the workspace: the first part of f32 sums in the gradient
+ * itself. */
 static int parts_apart(const struct winograd *w) {
   return sums_by_block(w) ? 0 : w->parts - (w->weights.storage == STORAGE_F32);
 }
@@ -233,7 +232,7 @@ struct room {
 static struct room room_of(const struct winograd *w, float *workspace) {
   float *own = workspace + shared_elements(w) + omp_get_thread_num() * own_elements(w),
         *to = own + elements(w->from.matrix), *weights = to + elements(w->to.matrix);
-  return (struct room){own, to, weights, weights + elements(w->weights.matrix)};
+  return (struct room){own, to, weights, sums_by_block(w) ? weights + elements(w->weights.matrix) : NULL};
 }
 
 /* ---- Running ---- */

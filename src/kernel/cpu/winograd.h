@@ -3,7 +3,7 @@
  *
  * A block of tiles is transformed, multiplied by a block of kernels and transformed back, before the next one
  * is begun: what is kept of transformed tensors does not grow with the batch. Kernels are row-major. Bits
- * depend on shapes, values, the instruction set and, for the gradient by kernels, the number of threads. */
+ * depend on shapes, types, values, the instruction set, the number of threads and the blocks. */
 #ifndef NEAP_KERNEL_CPU_WINOGRAD_H
 #define NEAP_KERNEL_CPU_WINOGRAD_H
 
@@ -34,13 +34,13 @@ bool winograd_plan(struct activation x, struct activation y, int64_t top, int64_
                    double most_workspace, struct winograd plans[WINOGRAD_PASSES]);
 size_t winograd_workspace(const struct winograd *w); /* bytes */
 
-/* Whether the three passes together are faster than direct ones, which are done at `speed` times that of f32.
- */
+/* Whether the three passes of one winograd_plan() together are faster than direct ones, which are done at
+ * `speed` times that of f32: both as they are planned and for eight images with any workspace, so that a
+ * micro-batch seldom gets other kernels than the whole batch. */
 bool winograd_pays(const struct winograd plans[WINOGRAD_PASSES], double speed);
 /* FLOPs that would take as long at the speed of direct convolutions. */
 double winograd_flops(const struct winograd *w);
-/* The algorithm, its version, the instruction set and the blocks: all that its bits and its time depend on
- * besides shapes, types and threads. */
+/* The algorithm, its version, the instruction set and the blocks. */
 void winograd_describe(const struct winograd *w, const struct cpu_kernels *k, char *text, size_t size);
 
 /* y of x; or dx of dy, with the same weights [K, C, 3, 3]. bias [channels of the result] and addend, which

@@ -723,6 +723,11 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
   snprintf(text, size, "reference");
 }
 
+static const char *own_kernels(const void *state) {
+  (void)state;
+  return "reference";
+}
+
 /* For a row: its states and their gradients (recurrent.c), given the gates [times, N, 4 width]. */
 static uint64_t recurrent_workspace(const struct tensor *gates) {
   return (uint64_t)((gates->dims[0] + 3) * (gates->dims[2] / 4)) * sizeof(double);
@@ -750,6 +755,7 @@ const struct backend reference_backend = {
     .create_state = create_state,
     .free_state = free_state,
     .describe = describe,
+    .own_kernels = own_kernels,
     .rewrite = rewrite_widen,
     .format_bytes = format_bytes,
     .same_place = same_place,

@@ -293,7 +293,7 @@ static inline __attribute__((always_inline)) void apply_rows(const float *x, con
     }
 }
 
-/* The shapes that matter get code of their own: 16 lanes, with and without addend and ReLU. */
+/* The shapes that matter get code of their own: 16 lanes. */
 static void apply_slice(const float *x, const float *addend, float *y, int64_t rows, int64_t stride,
                         int64_t width, const struct channel_terms *t, bool relu) {
   const bool usual = width == 16 && stride == 16;
@@ -301,7 +301,9 @@ static void apply_slice(const float *x, const float *addend, float *y, int64_t r
     apply_rows(x, addend, y, rows, 16, 16, t, true);
   else if (usual && addend == NULL && relu)
     apply_rows(x, NULL, y, rows, 16, 16, t, true);
-  else if (usual && addend == NULL)
+  else if (usual && addend != NULL)
+    apply_rows(x, addend, y, rows, 16, 16, t, false);
+  else if (usual)
     apply_rows(x, NULL, y, rows, 16, 16, t, false);
   else if (addend != NULL)
     apply_rows(x, addend, y, rows, stride, width, t, relu);

@@ -25,8 +25,8 @@ typedef float vector __attribute__((vector_size(4 * VECTOR_WIDTH)));
 typedef int32_t mask __attribute__((vector_size(4 * VECTOR_WIDTH)));
 typedef uint8_t bytes __attribute__((vector_size(VECTOR_WIDTH)));
 
-/* As it lies at any element: no type of a value, since compilers for ARM cannot pass one that is aligned to
- * less than its size. */
+/* A vector in memory, which may begin at any element. It is not the type of values: compilers for ARM cannot
+ * pass one that is aligned to less than its size. */
 typedef float vector_in_memory __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
 static inline __attribute__((always_inline)) vector load_vector(const float *p) {
   return *(const vector_in_memory *)p;

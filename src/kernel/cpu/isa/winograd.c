@@ -151,8 +151,9 @@ static const void *pixel_at(enum storage storage, const void *x, const struct pl
   return element_at(x, storage, p->offset + i * p->row + j * p->pixel);
 }
 
-/* Asks for a tile's pixels, of a window for those that the window above does not have. They may lie beyond
- * the tensor. Processors do not foresee them: rows of a small image are short. */
+/* Asks for a tile's pixels, of a window for those that the window above does not have; at the top of an image
+ * these are not all. They may lie beyond the tensor. Processors do not foresee them: rows of a small image
+ * are short. */
 INLINE void fetch(enum storage storage, const void *x, const struct place *p, int size) {
   enum { LINE = 64 };
   const int64_t element = (int64_t)bytes_of(storage), pixel = p->pixel * element,

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/storage.h"
+#include "kernel/cpu/isa/floats.h"
 
 /* A tensor is walked in slices: some pixels of one channel block of one image. */
 enum { SLICE_ROWS = 128, TILE = 64 };
@@ -23,33 +23,32 @@ static struct slice slice_at(struct activation a, int64_t block, int64_t i) {
                         left < SLICE_ROWS ? left : SLICE_ROWS};
 }
 
-/* Columns of a slice as floats: where they lie, or converted, side by side, in `buffer`. */
+/* Some channels of a slice: `rows` pixels, `stride` elements apart, of `width` channels. */
 struct columns {
-  const float *data;
-  int64_t stride; /* between rows */
+  int64_t rows, stride, width;
 };
 
-enum { BUFFER = SLICE_ROWS * TILE };
+/* Whether they are a whole block of 16 channels. This matters most and gets code of its own, to which these
+ * numbers are constants. */
+INLINE bool is_block(struct columns at) { return at.width == 16 && at.stride == 16; }
+INLINE struct columns block_of(int64_t rows) { return (struct columns){rows, 16, 16}; }
 
-static inline struct columns columns_at(struct activation a, const void *x, int64_t at, int64_t rows,
-                                        int64_t width, float *buffer) {
-  if (a.storage == STORAGE_F32) return (struct columns){(const float *)x + at, a.lanes};
-  const int64_t runs = width == a.lanes ? 1 : rows, length = width == a.lanes ? rows * width : width;
-  for (int64_t r = 0; r < runs; r++)
-    widen_run(a.storage, length, element_at(x, a.storage, at + r * a.lanes), buffer + r * width);
-  return (struct columns){buffer, width};
-}
+/* Channels that fill vectors. */
+INLINE int64_t whole_vectors(struct columns at) { return at.width / FLOATS * FLOATS; }
 
-/* Where columns of a slice are to be made: where they belong, or in `buffer`; and back from there. */
-static inline float *made_at(struct activation a, void *y, int64_t at, float *buffer) {
-  return a.storage == STORAGE_F32 ? (float *)y + at : buffer;
+INLINE float element(enum storage storage, const void *x, int64_t i) {
+  float value;
+  widen_run(storage, 1, element_at(x, storage, i), &value);
+  return value;
 }
-static inline void finish_columns(struct activation a, void *y, int64_t at, int64_t rows, int64_t width,
-                                  const float *buffer) {
-  if (a.storage == STORAGE_F32) return;
-  const int64_t runs = width == a.lanes ? 1 : rows, length = width == a.lanes ? rows * width : width;
-  for (int64_t r = 0; r < runs; r++)
-    narrow_run(a.storage, length, buffer + r * width, (void *)element_at(y, a.storage, at + r * a.lanes));
+INLINE void set_element(enum storage storage, void *y, int64_t i, float value) {
+  narrow_run(storage, 1, &value, (void *)element_at(y, storage, i));
+}
+INLINE floats elements(enum storage storage, const void *x, int64_t i) {
+  return load_stored(storage, element_at(x, storage, i));
+}
+INLINE void set_elements(enum storage storage, void *y, int64_t i, floats values) {
+  store_stored(storage, (void *)element_at(y, storage, i), values);
 }
 
 /* What a channel's values are measured against and scaled with, and where they are cut. */
@@ -60,13 +59,29 @@ struct channel_terms {
 /* y = x * scale + shift in this one form everywhere, so that the sign that ReLU sees is the same in both
  * directions. */
 static inline float normalised(float x, float scale, float shift) { return multiply_add(x, scale, shift); }
+INLINE floats normalised_vector(floats x, floats scale, floats shift) {
+  return multiply_add_vector(x, scale, shift);
+}
 
 /* ReLU, also with a ceiling, and where it lets a gradient through. */
 static inline float cut(float v, float ceiling) {
   const float above = v > 0 ? v : 0; /* 0 for NaN, too */
   return above < ceiling ? above : ceiling;
 }
+INLINE floats cut_vector(floats v, float ceiling) {
+#if defined(__AVX512F__)
+  return (floats)_mm512_min_ps(_mm512_max_ps((__m512)v, _mm512_setzero_ps()), _mm512_set1_ps(ceiling));
+#elif defined(__AVX2__)
+  return (floats)_mm256_min_ps(_mm256_max_ps((__m256)v, _mm256_setzero_ps()), _mm256_set1_ps(ceiling));
+#else
+  for (int i = 0; i < FLOATS; i++) v[i] = cut(v[i], ceiling);
+  return v;
+#endif
+}
 static inline bool inside(float v, float ceiling) { return v > 0 && v < ceiling; }
+INLINE floats where_inside(floats condition, float ceiling, floats value) {
+  return (floats)((ints)value & (condition > 0.0f) & (condition < ceiling));
+}
 
 static void affine_terms(const float *mean, const float *variance, const float *gamma, const float *beta,
                          float epsilon, float ceiling, int64_t channel, int64_t count,
@@ -80,49 +95,36 @@ static void affine_terms(const float *mean, const float *variance, const float *
   }
 }
 
-/* ---- Sums of one column of a slice ---- */
+/* ---- Sums of some columns of a slice ---- */
 
-/* The two sums over a slice's pixels for the channels [column, column + width) of a block whose rows are
- * `stride` apart. */
-typedef void column_sums(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
+/* Adds the two sums over a slice's pixels, by channel. */
+typedef void column_sums(enum storage storage, const void *x, const void *dy, struct columns at,
                          const struct channel_terms *t, double *first, double *second);
 
-static inline __attribute__((always_inline)) vector vector_normalised(vector x, vector scale, vector shift) {
-  vector y;
-  for (int i = 0; i < VECTOR_WIDTH; i++) y[i] = normalised(x[i], scale[i], shift[i]);
-  return y;
-}
-
-static inline __attribute__((always_inline)) vector where_inside(vector condition, float ceiling,
-                                                                 vector value) {
-  return (vector)((mask)value & (condition > 0.0f) & (condition < ceiling));
-}
-
-static void add_to(vector sums, double *total) {
-  for (int i = 0; i < VECTOR_WIDTH; i++) total[i] += (double)sums[i];
+static void add_to(floats sums, double *total) {
+  for (int i = 0; i < FLOATS; i++) total[i] += (double)sums[i];
 }
 
 /* sum (x - centre), sum (x - centre)^2 */
-static void moments(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
-                    const struct channel_terms *t, double *first, double *second) {
-  (void)dy;
-  int64_t c = 0;
-  for (; c + VECTOR_WIDTH <= width; c += VECTOR_WIDTH) {
-    const vector centre = load_vector(t->centre + c);
-    vector a = {0}, b = {0};
-    for (int64_t r = 0; r < rows; r++) {
-      const vector d = load_vector(x + r * stride + c) - centre;
+INLINE void moments_of(enum storage storage, const void *x, struct columns at, const struct channel_terms *t,
+                       double *first, double *second) {
+  const int64_t whole = whole_vectors(at);
+  for (int64_t c = 0; c < whole; c += FLOATS) {
+    const floats centre = load(t->centre + c);
+    floats a = {0}, b = {0};
+    for (int64_t r = 0; r < at.rows; r++) {
+      const floats d = elements(storage, x, r * at.stride + c) - centre;
       a += d;
       b += d * d;
     }
     add_to(a, first + c);
     add_to(b, second + c);
   }
-  for (; c < width; c++) {
+  for (int64_t c = whole; c < at.width; c++) {
     float a = 0, b = 0;
 #pragma omp simd reduction(+ : a, b)
-    for (int64_t r = 0; r < rows; r++) {
-      const float d = x[r * stride + c] - t->centre[c];
+    for (int64_t r = 0; r < at.rows; r++) {
+      const float d = element(storage, x, r * at.stride + c) - t->centre[c];
       a += d;
       b += d * d;
     }
@@ -132,31 +134,28 @@ static void moments(const float *x, const float *dy, int64_t rows, int64_t strid
 }
 
 /* sum g, sum g (x - centre); g = dy, or dy where the forward result was not cut. */
-static inline __attribute__((always_inline)) void gradients(const float *x, const float *dy, int64_t rows,
-                                                            int64_t stride, int64_t width,
-                                                            const struct channel_terms *t, double *first,
-                                                            double *second, bool relu) {
-  int64_t c = 0;
-  for (; c + VECTOR_WIDTH <= width; c += VECTOR_WIDTH) {
-    const vector centre = load_vector(t->centre + c), scale = load_vector(t->scale + c),
-                 shift = load_vector(t->shift + c);
-    vector a = {0}, b = {0};
-    for (int64_t r = 0; r < rows; r++) {
-      const vector v = load_vector(x + r * stride + c);
-      vector g = load_vector(dy + r * stride + c);
-      if (relu) g = where_inside(vector_normalised(v, scale, shift), t->ceiling, g);
+INLINE void gradients_of(enum storage storage, bool relu, const void *x, const void *dy, struct columns at,
+                         const struct channel_terms *t, double *first, double *second) {
+  const int64_t whole = whole_vectors(at);
+  for (int64_t c = 0; c < whole; c += FLOATS) {
+    const floats centre = load(t->centre + c), scale = load(t->scale + c), shift = load(t->shift + c);
+    floats a = {0}, b = {0};
+    for (int64_t r = 0; r < at.rows; r++) {
+      const floats v = elements(storage, x, r * at.stride + c);
+      floats g = elements(storage, dy, r * at.stride + c);
+      if (relu) g = where_inside(normalised_vector(v, scale, shift), t->ceiling, g);
       a += g;
       b += g * (v - centre);
     }
     add_to(a, first + c);
     add_to(b, second + c);
   }
-  for (; c < width; c++) {
+  for (int64_t c = whole; c < at.width; c++) {
     float a = 0, b = 0;
 #pragma omp simd reduction(+ : a, b)
-    for (int64_t r = 0; r < rows; r++) {
-      const float v = x[r * stride + c];
-      float g = dy[r * stride + c];
+    for (int64_t r = 0; r < at.rows; r++) {
+      const float v = element(storage, x, r * at.stride + c);
+      float g = element(storage, dy, r * at.stride + c);
       if (relu) g = inside(normalised(v, t->scale[c], t->shift[c]), t->ceiling) ? g : 0;
       a += g;
       b += g * (v - t->centre[c]);
@@ -166,14 +165,29 @@ static inline __attribute__((always_inline)) void gradients(const float *x, cons
   }
 }
 
-static void plain_gradients(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
-                            const struct channel_terms *t, double *first, double *second) {
-  gradients(x, dy, rows, stride, width, t, first, second, false);
+static void moments(enum storage storage, const void *x, const void *dy, struct columns at,
+                    const struct channel_terms *t, double *first, double *second) {
+  (void)dy;
+  if (is_block(at))
+    BY_STORAGE(storage, moments_of, x, block_of(at.rows), t, first, second);
+  else
+    BY_STORAGE(storage, moments_of, x, at, t, first, second);
 }
 
-static void relu_gradients(const float *x, const float *dy, int64_t rows, int64_t stride, int64_t width,
+static void plain_gradients(enum storage storage, const void *x, const void *dy, struct columns at,
+                            const struct channel_terms *t, double *first, double *second) {
+  if (is_block(at))
+    BY_STORAGE(storage, gradients_of, false, x, dy, block_of(at.rows), t, first, second);
+  else
+    BY_STORAGE(storage, gradients_of, false, x, dy, at, t, first, second);
+}
+
+static void relu_gradients(enum storage storage, const void *x, const void *dy, struct columns at,
                            const struct channel_terms *t, double *first, double *second) {
-  gradients(x, dy, rows, stride, width, t, first, second, true);
+  if (is_block(at))
+    BY_STORAGE(storage, gradients_of, true, x, dy, block_of(at.rows), t, first, second);
+  else
+    BY_STORAGE(storage, gradients_of, true, x, dy, at, t, first, second);
 }
 
 /* ---- Sums of a channel block over a team of threads ---- */
@@ -193,6 +207,11 @@ static int64_t tile_width(struct activation a, int64_t block, int64_t column) {
   return width < TILE ? width : TILE;
 }
 
+/* NULL stays. */
+static const void *element_or_null(struct activation a, const void *x, int64_t i) {
+  return x == NULL ? NULL : element_at(x, a.storage, i);
+}
+
 typedef void tile_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t);
 
 /* This thread's share of a block's sums. */
@@ -206,14 +225,11 @@ static void sum_block(struct activation a, int64_t block, const void *x, const v
   int64_t width;
   for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes; column += width) {
     struct channel_terms t;
-    float x_buffer[BUFFER], dy_buffer[BUFFER];
     terms(context, block * a.lanes + column, width, &t);
     for (int64_t i = mine.begin; i < mine.end; i++) {
       const struct slice s = slice_at(a, block, i);
-      const int64_t at = s.offset + column;
-      const struct columns from = columns_at(a, x, at, s.rows, width, x_buffer);
-      sums(from.data, dy != NULL ? columns_at(a, dy, at, s.rows, width, dy_buffer).data : NULL, s.rows,
-           from.stride, width, &t, first + column, second + column);
+      sums(a.storage, element_at(x, a.storage, s.offset + column), element_or_null(a, dy, s.offset + column),
+           (struct columns){s.rows, a.lanes, width}, &t, first + column, second + column);
     }
   }
 }
@@ -271,46 +287,49 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
 
 /* ---- Forward ---- */
 
-static inline __attribute__((always_inline)) void apply_rows(const float *x, const float *addend, float *y,
-                                                             int64_t rows, int64_t stride, int64_t width,
-                                                             const struct channel_terms *t, bool relu) {
-  if (width == 1) { /* one channel: its pixels lie side by side, or are few */
-    const float scale = t->scale[0], shift = t->shift[0];
-#pragma omp simd
-    for (int64_t r = 0; r < rows; r++) {
-      const float n = normalised(x[r * stride], scale, shift),
-                  v = addend != NULL ? n + addend[r * stride] : n;
-      y[r * stride] = relu ? cut(v, t->ceiling) : v;
+/* What belongs to channels is read before the rows: the compiler cannot know that y does not lie over it. */
+INLINE void apply_rows(enum storage storage, bool relu, bool sum, const void *x, const void *addend, void *y,
+                       struct columns at, const struct channel_terms *t) {
+  const int64_t whole = whole_vectors(at);
+  const float ceiling = t->ceiling;
+  for (int64_t c = 0; c < whole; c += FLOATS) {
+    const floats scale = load(t->scale + c), shift = load(t->shift + c);
+    for (int64_t r = 0; r < at.rows; r++) {
+      const int64_t i = r * at.stride + c;
+      floats v = normalised_vector(elements(storage, x, i), scale, shift);
+      if (sum) v += elements(storage, addend, i);
+      set_elements(storage, y, i, relu ? cut_vector(v, ceiling) : v);
     }
-    return;
   }
-  for (int64_t r = 0; r < rows; r++)
-#pragma omp simd
-    for (int64_t c = 0; c < width; c++) {
-      const int64_t i = r * stride + c;
-      const float n = normalised(x[i], t->scale[c], t->shift[c]), v = addend != NULL ? n + addend[i] : n;
-      y[i] = relu ? cut(v, t->ceiling) : v;
+  for (int64_t c = whole; c < at.width; c++) {
+    const float scale = t->scale[c], shift = t->shift[c];
+    for (int64_t r = 0; r < at.rows; r++) {
+      const int64_t i = r * at.stride + c;
+      float v = normalised(element(storage, x, i), scale, shift);
+      if (sum) v += element(storage, addend, i);
+      set_element(storage, y, i, relu ? cut(v, ceiling) : v);
     }
+  }
 }
 
-/* The shapes that matter get code of their own: 16 lanes. */
-static void apply_slice(const float *x, const float *addend, float *y, int64_t rows, int64_t stride,
-                        int64_t width, const struct channel_terms *t, bool relu) {
-  const bool usual = width == 16 && stride == 16;
-  if (usual && addend != NULL && relu)
-    apply_rows(x, addend, y, rows, 16, 16, t, true);
-  else if (usual && addend == NULL && relu)
-    apply_rows(x, NULL, y, rows, 16, 16, t, true);
-  else if (usual && addend != NULL)
-    apply_rows(x, addend, y, rows, 16, 16, t, false);
-  else if (usual)
-    apply_rows(x, NULL, y, rows, 16, 16, t, false);
-  else if (addend != NULL)
-    apply_rows(x, addend, y, rows, stride, width, t, relu);
-  else if (relu)
-    apply_rows(x, NULL, y, rows, stride, width, t, true);
+INLINE void apply_columns(enum storage storage, bool relu, bool sum, const void *x, const void *addend,
+                          void *y, struct columns at, const struct channel_terms *t) {
+  if (is_block(at))
+    apply_rows(storage, relu, sum, x, addend, y, block_of(at.rows), t);
   else
-    apply_rows(x, NULL, y, rows, stride, width, t, false);
+    apply_rows(storage, relu, sum, x, addend, y, at, t);
+}
+
+INLINE void apply_stored(enum storage storage, bool relu, const void *x, const void *addend, void *y,
+                         struct columns at, const struct channel_terms *t) {
+  if (relu && addend != NULL)
+    apply_columns(storage, true, true, x, addend, y, at, t);
+  else if (relu)
+    apply_columns(storage, true, false, x, NULL, y, at, t);
+  else if (addend != NULL)
+    apply_columns(storage, false, true, x, addend, y, at, t);
+  else
+    apply_columns(storage, false, false, x, NULL, y, at, t);
 }
 
 /* Padding lanes of a blocked tensor hold zeros. */
@@ -333,16 +352,13 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct channel_terms t;
-        float buffer[BUFFER], addend_buffer[BUFFER]; /* y is made in `buffer`, over x */
         affine_terms(mean, variance, gamma, beta, epsilon, ceiling, block * a.lanes + column, width, &t);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
-          const struct columns from = columns_at(a, x, at, s.rows, width, buffer);
-          apply_slice(from.data,
-                      addend != NULL ? columns_at(a, addend, at, s.rows, width, addend_buffer).data : NULL,
-                      made_at(a, y, at, buffer), s.rows, from.stride, width, &t, ceiling != 0);
-          finish_columns(a, y, at, s.rows, width, buffer);
+          BY_STORAGE(a.storage, apply_stored, ceiling != 0, element_at(x, a.storage, at),
+                     element_or_null(a, addend, at), (void *)element_at(y, a.storage, at),
+                     ((struct columns){s.rows, a.lanes, width}), &t);
         }
       }
       for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), y);
@@ -368,37 +384,57 @@ struct backward_terms {
   float average[TILE], tilt[TILE];
 };
 
-static inline __attribute__((always_inline)) void backward_rows(const float *x, const float *dy,
-                                                                const float *addend, float *dx, int64_t rows,
-                                                                int64_t stride, int64_t width,
-                                                                const struct backward_terms *b, bool relu) {
+INLINE void backward_rows(enum storage storage, bool relu, bool sum, const void *x, const void *dy,
+                          const void *addend, void *dx, struct columns at, const struct backward_terms *b) {
+  const int64_t whole = whole_vectors(at);
   const struct channel_terms *t = &b->norm;
-  for (int64_t r = 0; r < rows; r++) {
-    const int64_t row = r * stride;
-#pragma omp simd
-    for (int64_t c = 0; c < width; c++) {
-      const float v = x[row + c];
-      float g = dy[row + c];
-      if (relu) g = inside(normalised(v, t->scale[c], t->shift[c]), t->ceiling) ? g : 0;
-      const float d = multiply_add(b->tilt[c], v - t->centre[c], t->scale[c] * (g - b->average[c]));
-      dx[row + c] = addend != NULL ? d + addend[row + c] : d;
+  const float ceiling = t->ceiling;
+  for (int64_t c = 0; c < whole; c += FLOATS) {
+    const floats centre = load(t->centre + c), scale = load(t->scale + c), shift = load(t->shift + c),
+                 average = load(b->average + c), tilt = load(b->tilt + c);
+    for (int64_t r = 0; r < at.rows; r++) {
+      const int64_t i = r * at.stride + c;
+      const floats v = elements(storage, x, i);
+      floats g = elements(storage, dy, i);
+      if (relu) g = where_inside(normalised_vector(v, scale, shift), ceiling, g);
+      floats d = multiply_add_vector(tilt, v - centre, scale * (g - average));
+      if (sum) d += elements(storage, addend, i);
+      set_elements(storage, dx, i, d);
+    }
+  }
+  for (int64_t c = whole; c < at.width; c++) {
+    const float centre = t->centre[c], scale = t->scale[c], shift = t->shift[c], average = b->average[c],
+                tilt = b->tilt[c];
+    for (int64_t r = 0; r < at.rows; r++) {
+      const int64_t i = r * at.stride + c;
+      const float v = element(storage, x, i);
+      float g = element(storage, dy, i);
+      if (relu) g = inside(normalised(v, scale, shift), ceiling) ? g : 0;
+      const float d = multiply_add(tilt, v - centre, scale * (g - average));
+      set_element(storage, dx, i, sum ? d + element(storage, addend, i) : d);
     }
   }
 }
 
-/* The shapes that matter get code of their own: 16 lanes, with and without addend and ReLU. */
-static void backward_slice(const float *x, const float *dy, const float *addend, float *dx, int64_t rows,
-                           int64_t stride, int64_t width, const struct backward_terms *b, bool relu) {
-  if (stride == 16 && width == 16 && relu && addend != NULL)
-    backward_rows(x, dy, addend, dx, rows, 16, 16, b, true);
-  else if (stride == 16 && width == 16 && relu)
-    backward_rows(x, dy, NULL, dx, rows, 16, 16, b, true);
-  else if (stride == 16 && width == 16 && addend == NULL)
-    backward_rows(x, dy, NULL, dx, rows, 16, 16, b, false);
-  else if (addend == NULL)
-    backward_rows(x, dy, NULL, dx, rows, stride, width, b, relu);
+INLINE void backward_columns(enum storage storage, bool relu, bool sum, const void *x, const void *dy,
+                             const void *addend, void *dx, struct columns at,
+                             const struct backward_terms *b) {
+  if (is_block(at))
+    backward_rows(storage, relu, sum, x, dy, addend, dx, block_of(at.rows), b);
   else
-    backward_rows(x, dy, addend, dx, rows, stride, width, b, relu);
+    backward_rows(storage, relu, sum, x, dy, addend, dx, at, b);
+}
+
+INLINE void backward_stored(enum storage storage, bool relu, const void *x, const void *dy,
+                            const void *addend, void *dx, struct columns at, const struct backward_terms *b) {
+  if (relu && addend != NULL)
+    backward_columns(storage, true, true, x, dy, addend, dx, at, b);
+  else if (relu)
+    backward_columns(storage, true, false, x, dy, NULL, dx, at, b);
+  else if (addend != NULL)
+    backward_columns(storage, false, true, x, dy, addend, dx, at, b);
+  else
+    backward_columns(storage, false, false, x, dy, NULL, dx, at, b);
 }
 
 static void backward_tile_terms(struct activation a, const struct norm *n, int64_t channel, int64_t width,
@@ -441,15 +477,12 @@ void ISA(batch_norm_backward)(struct activation a, const void *x, const void *dy
         struct backward_terms b;
         backward_tile_terms(a, &n, block * a.lanes + column, width, threads, workspace, &b,
                             thread == 0 ? dgamma : NULL, dbeta);
-        float x_buffer[BUFFER], dy_buffer[BUFFER], addend_buffer[BUFFER];
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
-          const struct columns from = columns_at(a, x, at, s.rows, width, x_buffer);
-          backward_slice(from.data, columns_at(a, dy, at, s.rows, width, dy_buffer).data,
-                         addend != NULL ? columns_at(a, addend, at, s.rows, width, addend_buffer).data : NULL,
-                         made_at(a, dx, at, dy_buffer), s.rows, from.stride, width, &b, relu);
-          finish_columns(a, dx, at, s.rows, width, dy_buffer);
+          BY_STORAGE(a.storage, backward_stored, relu, element_at(x, a.storage, at),
+                     element_at(dy, a.storage, at), element_or_null(a, addend, at),
+                     (void *)element_at(dx, a.storage, at), ((struct columns){s.rows, a.lanes, width}), &b);
         }
       }
       for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), dx);

@@ -15,8 +15,6 @@ enum {
   WEIGHT_PARTS = 64 /* of the blocks, whose gradients of lightweight weights are added up: a fixed number */
 };
 
-typedef int32_t ints __attribute__((vector_size(4 * FLOATS)));
-
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -243,17 +243,6 @@ INLINE void tiles_at_points(enum storage storage, const struct winograd_tiles *t
   }
 }
 
-/* Calls a function whose first argument is the type of storage, with code of its own for each. */
-#define BY_STORAGE(storage, call, ...)                                                                       \
-  do {                                                                                                       \
-    if ((storage) == STORAGE_F32)                                                                            \
-      call(STORAGE_F32, __VA_ARGS__);                                                                        \
-    else if ((storage) == STORAGE_BF16)                                                                      \
-      call(STORAGE_BF16, __VA_ARGS__);                                                                       \
-    else                                                                                                     \
-      call(STORAGE_F16, __VA_ARGS__);                                                                        \
-  } while (0)
-
 void ISA(winograd_windows)(const struct winograd_tiles *t, const void *x, float *v) {
   BY_STORAGE(t->a.storage, tiles_at_points, t, POINTS, window_at_points, x, v);
 }

@@ -151,11 +151,11 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
     print_settings(r, p);
     print_memory(r, p->memory);
     fflush(r->file);
-    if (p->other_products != NULL)
+    if (p->other_kernels != NULL)
       fprintf(stderr,
               "neap: the steps of this run are not all computed by the same kernels (%s):\n"
               "  its last bits differ from those of a run without a stop\n",
-              p->other_products);
+              p->other_kernels);
     if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
       tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);
     return;

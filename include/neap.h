@@ -412,7 +412,7 @@ typedef struct neap_train_progress {
   /* Before the first step of a resumed run whose steps were computed by other kernels before, on another
    * processor or by another version: the first of those and of the present ones, for people. Its last bits
    * are others than without the stop. Lives as long as the run. NULL: there is nothing to tell. */
-  const char *other_products;
+  const char *other_kernels;
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };

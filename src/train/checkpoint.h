@@ -8,14 +8,14 @@
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
  *      "weights_sha256": "0f3ab2...", "command_sha256": "...",
- *      "products": ["oneDNN 2.6.3 jit:avx512_core", ...], "state_sha256": "..."}
+ *      "kernels": ["oneDNN 2.6.3 jit:avx512_core", ...], "state_sha256": "..."}
  *
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
  * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
- * of the file command.json, may be missing or empty: there is none. products: the kernels that
- * made the run's products so far (run/products.h), may be missing. state_sha256: of the object without this
- * field, compact, keys sorted.
+ * of the file command.json, may be missing or empty: there is none. kernels: those that
+ * computed the run's steps so far (run/kernel_names.h), may be missing. state_sha256: of the object without
+ * this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
@@ -41,24 +41,25 @@ struct checkpoint {
   char weights[96], weights_sha256[65], command_sha256[65];
   const char *command; /* what to keep as command.json; borrowed; NULL: nothing */
   bool command_placed; /* the last checkpoint that was saved has it */
-  json_t *products;    /* to be kept; borrowed; NULL: not known */
+  json_t *kernels;     /* to be kept; borrowed; NULL: not known */
 };
 
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* Reads and checks state.json; command, command_placed and products stay as they are. Every one of `settings`
+/* Reads and checks state.json; command, command_placed and kernels stay as they are. Every one of `settings`
  * (NULL: none) must be there and be equal, or the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
 
-/* The kernels that made the run's products so far, to be freed with json_decref; NULL: they are not known. */
-neap_status checkpoint_read_products(const char *folder, json_t **products);
+/* The names of the kernels that computed the run's steps so far, to be freed with json_decref; NULL: they are
+ * not known. */
+neap_status checkpoint_read_kernels(const char *folder, json_t **kernels);
 
 /* The step of the checkpoint in a folder; 0: it is of no worth, or there is none. A state.json that cannot be
  * read is a failure. */
 neap_status checkpoint_find_step(const char *folder, int64_t *step);
 
-/* Writes weights and state (epoch to test_accuracy, command and products are given, the rest is filled in),
+/* Writes weights and state (epoch to test_accuracy, command and kernels are given, the rest is filled in),
  * then removes older weights. The folder is there. After a failure the former checkpoint is still whole. */
 neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint);

@@ -48,8 +48,8 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
                 "correct", (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images,
                 "test_accuracy", checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
                 checkpoint->weights_sha256, "command_sha256", checkpoint->command_sha256);
-  const bool whole = state != NULL && (checkpoint->products == NULL ||
-                                       json_object_set(state, "products", checkpoint->products) == 0);
+  const bool whole = state != NULL && (checkpoint->kernels == NULL ||
+                                       json_object_set(state, "kernels", checkpoint->kernels) == 0);
   if (path == NULL || !whole)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
   else
@@ -156,33 +156,35 @@ static neap_status check_settings(const json_t *state, const struct json_place *
   return NEAP_OK;
 }
 
-/* The object, whole and undamaged; freed with json_decref after a failure, too. */
-static neap_status read_whole(const struct json_place *place, json_t **state) {
+/* state.json, whole and undamaged, and its place, whose text is in `region`. The object is freed with
+ * json_decref, after a failure, too. */
+static neap_status read_whole(const char *folder, struct region *region, struct json_place *place,
+                              json_t **state) {
+  place->file = region_format(region, "%s/state.json", folder);
+  RETURN_IF_NULL(place->file);
   TRY(json_read(place->file, "neap-checkpoint", state));
   return check_digest(*state, place);
 }
 
-static neap_status check_products(const json_t *products, const struct json_place *place) {
+static neap_status check_kernels(const json_t *kernels, const struct json_place *place) {
   const json_t *name;
   size_t i;
-  if (products != NULL && !json_is_array(products))
-    return json_bad_field(place, "products", "is not an array");
-  json_array_foreach(products, i, name) {
-    if (!json_is_string(name)) return json_bad_field(place, "products", "has something that is not a text");
+  if (kernels != NULL && !json_is_array(kernels)) return json_bad_field(place, "kernels", "is not an array");
+  json_array_foreach(kernels, i, name) {
+    if (!json_is_string(name)) return json_bad_field(place, "kernels", "has something that is not a text");
   }
   return NEAP_OK;
 }
 
-neap_status checkpoint_read_products(const char *folder, json_t **products) {
+neap_status checkpoint_read_kernels(const char *folder, json_t **kernels) {
   struct region region = {0};
   neap_status status;
   json_t *state = NULL;
-  const struct json_place place = {.file = region_format(&region, "%s/state.json", folder)};
-  RETURN_IF_NULL(place.file);
-  TRY_DONE(read_whole(&place, &state));
-  json_t *found = json_object_get(state, "products");
-  TRY_DONE(check_products(found, &place));
-  *products = json_incref(found);
+  struct json_place place = {0};
+  TRY_DONE(read_whole(folder, &region, &place, &state));
+  json_t *found = json_object_get(state, "kernels");
+  TRY_DONE(check_kernels(found, &place));
+  *kernels = json_incref(found);
 done:
   json_decref(state);
   region_free(&region);
@@ -205,10 +207,9 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
   struct region region = {0};
   neap_status status;
   json_t *state = NULL;
-  const struct json_place place = {.file = region_format(&region, "%s/state.json", folder)};
-  RETURN_IF_NULL(place.file);
-  TRY_DONE(read_whole(&place, &state));
-  TRY_DONE(check_products(json_object_get(state, "products"), &place));
+  struct json_place place = {0};
+  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(check_kernels(json_object_get(state, "kernels"), &place));
   TRY_DONE(get_fields(state, &place, checkpoint));
   TRY_DONE(check_settings(state, &place, folder, checkpoint->weights, settings));
 done:

@@ -119,7 +119,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
   if (t->options->progress == NULL) return NEAP_OK;
   neap_session_memory(t->session, &memory);
   progress->memory = &memory;
-  progress->other_products = t->other_products;
+  progress->other_kernels = t->other_kernels;
   if (t->options->progress(t->options->context, progress) == 0) return NEAP_OK;
   TRY(save(t));
   return neap_fail(NEAP_INTERRUPTED, "stopped on request after step %lld of %lld", (long long)t->state.step,

@@ -9,7 +9,7 @@
 #include "base/parallel.h"
 #include "grad/gradient.h"
 #include "run/choose.h"
-#include "run/products.h"
+#include "run/kernel_names.h"
 #include "train/combination.h"
 #include "train/model_data.h"
 #include "zoo/zoo.h"
@@ -384,27 +384,27 @@ static neap_status add_missing(json_t *names, json_t *others) {
 
 /* A checkpoint may come from another machine, or from before an update. What it has stays in those that
  * follow: a run keeps the names of all that computed its steps. */
-static neap_status compare_products(struct training *t) {
+static neap_status compare_kernels(struct training *t) {
   json_t *before = NULL;
-  TRY(checkpoint_read_products(t->options->resume, &before));
+  TRY(checkpoint_read_kernels(t->options->resume, &before));
   if (before == NULL) return NEAP_OK;
-  const char *was = first_missing(before, t->products), *is = first_missing(t->products, before);
+  const char *was = first_missing(before, t->kernels), *is = first_missing(t->kernels, before);
   const bool other = (was != NULL || is != NULL) && t->state.step < t->steps;
   if (other)
-    t->other_products = was == NULL  ? region_format(&t->region, "%s is new", is)
-                        : is == NULL ? region_format(&t->region, "%s is used no more", was)
-                                     : region_format(&t->region, "%s before, %s now", was, is);
-  const neap_status status = add_missing(t->products, before);
+    t->other_kernels = was == NULL  ? region_format(&t->region, "%s is new", is)
+                       : is == NULL ? region_format(&t->region, "%s is used no more", was)
+                                    : region_format(&t->region, "%s before, %s now", was, is);
+  const neap_status status = add_missing(t->kernels, before);
   json_decref(before);
-  RETURN_IF(other && t->other_products == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the names of kernels");
+  RETURN_IF(other && t->other_kernels == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the names of kernels");
   return status;
 }
 
 neap_status training_load(struct training *t) {
-  TRY(session_products(t->session, &t->products));
-  t->state.products = t->products;
+  TRY(session_kernel_names(t->session, &t->kernels));
+  t->state.kernels = t->kernels;
   if (t->options->resume != NULL) {
-    TRY(compare_products(t));
+    TRY(compare_kernels(t));
     return checkpoint_load_weights(t->options->resume, &t->state, t->session);
   }
   return t->options->initial == NULL ? NEAP_OK : neap_session_load(t->session, t->options->initial);
@@ -414,7 +414,7 @@ void training_release(struct training *t) {
   neap_session_free(t->session);
   neap_graph_free(t->graph);
   json_decref(t->settings);
-  json_decref(t->products);
+  json_decref(t->kernels);
   free(t->order);
   free(t->records);
   free(t->batches);

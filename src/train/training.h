@@ -30,8 +30,8 @@ struct training {
   neap_session *session;
   struct learning_rate rate;
   struct metrics metrics;
-  json_t *settings, *products; /* of its checkpoints */
-  const char *other_products;  /* of neap_train_progress */
+  json_t *settings, *kernels; /* of its checkpoints */
+  const char *other_kernels;  /* of neap_train_progress */
   struct region region;
   struct folder_lock lock; /* of options->out */
   struct checkpoint state;
@@ -77,7 +77,7 @@ neap_status training_allocate(struct training *t);
 neap_status training_read_state(struct training *t);
 /* NEAP_OVER_BUDGET: `result` says what would do. */
 neap_status training_open_session(struct training *t, neap_train_result *result);
-/* The weights that it begins with, and what makes its products. */
+/* The weights that it begins with, and the names of its kernels. */
 neap_status training_load(struct training *t);
 
 /* Where a budget for the process was kept so far; else its run ends. */

@@ -67,17 +67,17 @@ static bool check_state(const char *folder, struct checkpoint *state) {
   json_t *root = json_load_file(fuzz_path("run/state.json"), 0, NULL);
   json_t *settings = json_object_get(root, "settings");
   CHECK(settings != NULL);
-  json_t *products = NULL, *read = NULL;
-  CHECK_OK(checkpoint_read_products(folder, &products));
-  state->products = products;
+  json_t *kernels = NULL, *read = NULL;
+  CHECK_OK(checkpoint_read_kernels(folder, &kernels));
+  state->kernels = kernels;
   CHECK_OK(checkpoint_write_state(copy, settings, state));
-  state->products = NULL;
+  state->kernels = NULL;
   CHECK_OK(checkpoint_read_state(copy, json_is_object(settings) ? settings : NULL, &again));
   check_same(state, &again);
-  CHECK_OK(checkpoint_read_products(copy, &read));
-  CHECK(products == NULL ? read == NULL : json_equal(read, products));
+  CHECK_OK(checkpoint_read_kernels(copy, &read));
+  CHECK(kernels == NULL ? read == NULL : json_equal(read, kernels));
   json_decref(read);
-  json_decref(products);
+  json_decref(kernels);
   json_decref(root);
   return true;
 }

@@ -95,27 +95,27 @@ static void test_round_trip(void **state) {
   assert_false(isfinite(got.loss_sum));
 }
 
-static void test_products(void **state) {
+static void test_kernels(void **state) {
   (void)state;
-  json_t *products = NULL, *kernels = json_pack("[s, s]", "oneDNN 2.6.3 jit:avx2", "winograd 4x4 2 avx2");
+  json_t *read = NULL, *kernels = json_pack("[s, s]", "oneDNN 2.6.3 jit:avx2", "winograd 4x4 2 avx2");
   struct checkpoint made = written, got;
   assert_int_equal(checkpoint_write_state(folder, settings, &made), NEAP_OK);
-  assert_int_equal(checkpoint_read_products(folder, &products), NEAP_OK);
-  assert_null(products);
-  made.products = kernels;
+  assert_int_equal(checkpoint_read_kernels(folder, &read), NEAP_OK);
+  assert_null(read);
+  made.kernels = kernels;
   assert_int_equal(checkpoint_write_state(folder, settings, &made), NEAP_OK);
   assert_int_equal(checkpoint_read_state(folder, settings, &got), NEAP_OK);
   expect_same(&got);
-  assert_int_equal(checkpoint_read_products(folder, &products), NEAP_OK);
-  assert_true(json_equal(products, kernels));
-  json_decref(products);
+  assert_int_equal(checkpoint_read_kernels(folder, &read), NEAP_OK);
+  assert_true(json_equal(read, kernels));
+  json_decref(read);
   json_decref(kernels);
   json_t *const others[] = {json_integer(3), json_pack("[s, i]", "oneDNN", 3), json_null()};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    made.products = others[i];
+    made.kernels = others[i];
     assert_int_equal(checkpoint_write_state(folder, settings, &made), NEAP_OK);
-    expect_refused(NEAP_BAD_FORMAT, "products");
-    assert_int_equal(checkpoint_read_products(folder, &products), NEAP_BAD_FORMAT);
+    expect_refused(NEAP_BAD_FORMAT, "kernels");
+    assert_int_equal(checkpoint_read_kernels(folder, &read), NEAP_BAD_FORMAT);
     json_decref(others[i]);
   }
 }
@@ -204,7 +204,7 @@ static void test_other_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_products),    cmocka_unit_test(test_settings),
+      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_kernels),     cmocka_unit_test(test_settings),
       cmocka_unit_test(test_damage),     cmocka_unit_test(test_other_files),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -47,31 +47,13 @@ INLINE floats load_stored(enum storage storage, const void *p) {
   return load(buffer);
 #endif
 }
-#if defined(__AVX512F__)
-/* As narrow_run does. */
-INLINE __m256i narrow_vector(enum storage storage, floats v) {
-  const __m512 x = (__m512)v, most = _mm512_set1_ps(65504);
-  if (storage == STORAGE_F16) {
-    const __mmask16 finite =
-        _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(__builtin_inff()), _CMP_LT_OQ);
-    const __m512 bounded = _mm512_mask_max_ps(x, finite, _mm512_min_ps(x, most), -most);
-    return _mm512_cvtps_ph(bounded, _MM_FROUND_TO_NEAREST_INT);
-  }
-  const __m512i bits = (__m512i)v, upper = _mm512_srli_epi32(bits, 16),
-                odd = _mm512_and_epi32(upper, _mm512_set1_epi32(1)),
-                half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)),
-                rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40)));
-}
-#endif
 INLINE void store_stored(enum storage storage, void *p, floats v) {
   if (storage == STORAGE_F32) {
     store(p, v);
     return;
   }
 #if defined(__AVX512F__)
-  _mm256_storeu_si256(p, narrow_vector(storage, v));
+  _mm256_storeu_si256(p, narrow_vector(storage, (__m512)v));
 #else
   float buffer[FLOATS];
   store(buffer, v);

@@ -43,6 +43,26 @@ static inline void narrow_f16(int64_t count, const float *x, uint16_t *y) {
   for (int64_t k = i; k < count; k++) y[k] = f16_from_float(x[k]);
 }
 
+#if defined(__AVX512F__)
+/* To the nearest, as f16_from_float and bf16_from_float do; a NaN of f16 keeps some of its bits. What is
+ * finite and too large for f16 is cut. */
+static inline __m256i narrow_vector(enum storage storage, __m512 x) {
+  if (storage == STORAGE_F16) {
+    const __m512 most = _mm512_set1_ps(65504);
+    const __mmask16 finite =
+        _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(__builtin_inff()), _CMP_LT_OQ);
+    const __m512 bounded = _mm512_mask_max_ps(x, finite, _mm512_min_ps(x, most), -most);
+    return _mm512_cvtps_ph(bounded, _MM_FROUND_TO_NEAREST_INT);
+  }
+  const __m512i bits = _mm512_castps_si512(x), upper = _mm512_srli_epi32(bits, 16),
+                odd = _mm512_and_epi32(upper, _mm512_set1_epi32(1)),
+                half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)),
+                rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40)));
+}
+#endif
+
 /* y = x. */
 static inline void widen_run(enum storage storage, int64_t count, const void *x, float *y) {
   const uint16_t *half = x;
@@ -61,7 +81,13 @@ static inline void narrow_run(enum storage storage, int64_t count, const float *
   uint16_t *half = y;
   if (storage == STORAGE_F32) {
     memcpy(y, x, (size_t)count * sizeof *x);
-  } else if (storage == STORAGE_F16) {
+    return;
+  }
+#if defined(__AVX512F__)
+  for (; count >= 16; count -= 16, x += 16, half += 16)
+    _mm256_storeu_si256((__m256i *)(void *)half, narrow_vector(storage, _mm512_loadu_ps(x)));
+#endif
+  if (storage == STORAGE_F16) {
     narrow_f16(count, x, half);
   } else {
 #pragma omp simd

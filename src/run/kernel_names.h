@@ -1,6 +1,6 @@
 /* What a session multiplies with. */
-#ifndef NEAP_RUN_PRODUCTS_H
-#define NEAP_RUN_PRODUCTS_H
+#ifndef NEAP_RUN_KERNEL_NAMES_H
+#define NEAP_RUN_KERNEL_NAMES_H
 
 #include <jansson.h>
 
@@ -10,6 +10,6 @@
  * such as convolutions and matrix products, and for all others Neap's own kernels as one. An array of texts,
  * sorted, each once, to be freed with json_decref. Besides the session's options, shapes and number of
  * threads the last bits of a step depend on them. */
-neap_status session_products(const neap_session *session, json_t **out);
+neap_status session_kernel_names(const neap_session *session, json_t **out);
 
 #endif

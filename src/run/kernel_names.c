@@ -1,4 +1,4 @@
-#include "run/products.h"
+#include "run/kernel_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static neap_status sort_into(json_t *array, const texts *names) {
   return NEAP_OK;
 }
 
-neap_status session_products(const neap_session *session, json_t **out) {
+neap_status session_kernel_names(const neap_session *session, json_t **out) {
   struct region region = {0};
   texts names = {0};
   json_t *array = json_array();

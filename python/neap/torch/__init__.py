@@ -7,8 +7,20 @@ last_plans     the memory of what the backend compiled last
 """
 
 from .backend import last_plans
-from .compile_step import CompiledStep, Memory, ModelChanged, compile_step
+from .batch import Sum
+from .compile_step import CompiledStep, ModelChanged, compile_step
 from .graph import CannotTrace
+from .memory import Memory
 from .report import Report, plan
 
-__all__ = ["CannotTrace", "CompiledStep", "Memory", "ModelChanged", "Report", "compile_step", "last_plans", "plan"]
+__all__ = [
+    "CannotTrace",
+    "CompiledStep",
+    "Memory",
+    "ModelChanged",
+    "Report",
+    "Sum",
+    "compile_step",
+    "last_plans",
+    "plan",
+]

@@ -60,6 +60,27 @@ struct Scratch {
   }
 };
 
+// ---- Arenas ----
+
+// Arenas, in slots that never move: other threads look while one is added. A slot is free where `high` is 0.
+struct Arena {
+  std::atomic<uint64_t> low{0}, high{0};
+  std::atomic<int64_t> outstanding{0}; // blocks that were given and have not come back
+};
+constexpr size_t MOST_ARENAS = 1024;
+Arena arenas[MOST_ARENAS];
+std::atomic<size_t> arena_count{0}; // slots that were ever used
+c10::Allocator *before = nullptr;
+
+// The arena that an address lies in, or NULL.
+Arena *arena_of(uint64_t address) {
+  const size_t count = arena_count.load(std::memory_order_acquire);
+  for (size_t i = 0; i < count; i++)
+    if (address >= arenas[i].low.load(std::memory_order_relaxed) && address < arenas[i].high.load(std::memory_order_relaxed))
+      return &arenas[i];
+  return nullptr;
+}
+
 // ---- Programs: what the calls of a plan allocate ----
 
 struct Output {
@@ -71,7 +92,8 @@ struct Program {
   std::vector<int64_t> start; // outputs of position p: [start[p], start[p + 1])
   std::vector<Output> outputs;
   std::vector<uint64_t> scratch_address, scratch_bytes; // by position
-  uint64_t arena = 0, arena_bytes = 0;
+  Arena *arena = nullptr;
+  uint64_t base = 0; // where the arena begins
   uint64_t high = 0; // the highest byte of the arena that was given, from its beginning
 };
 
@@ -104,18 +126,6 @@ struct Inside {
   ~Inside() { inside--; }
 };
 
-std::atomic<uint64_t> arena_low{UINT64_MAX}, arena_high{0}; // all arenas lie between
-std::vector<std::pair<uint64_t, uint64_t>> arenas;          // changed under the interpreter's lock only
-c10::Allocator *before = nullptr;
-
-bool in_arena(uint64_t address) {
-  if (address < arena_low.load(std::memory_order_relaxed) || address >= arena_high.load(std::memory_order_relaxed))
-    return false;
-  for (const auto &range : arenas)
-    if (address >= range.first && address < range.second) return true;
-  return false;
-}
-
 // The planned address of this thread's next allocation; 0: it has none. `*heap`: planned, but to come from the heap.
 uint64_t place(Running &r, uint64_t bytes, bool *heap) {
   const Program &p = *r.program;
@@ -125,7 +135,7 @@ uint64_t place(Running &r, uint64_t bytes, bool *heap) {
     if (output.bytes == aligned(bytes)) {
       r.next++, r.given++;
       if ((*heap = output.address == 0)) return 0;
-      const uint64_t top = output.address + output.bytes - p.arena;
+      const uint64_t top = output.address + output.bytes - p.base;
       if (top > r.program->high) r.program->high = top;
       return output.address;
     }
@@ -134,16 +144,17 @@ uint64_t place(Running &r, uint64_t bytes, bool *heap) {
   const size_t at = static_cast<size_t>(r.position);
   const uint64_t offset = r.scratch.take(aligned(bytes), p.scratch_bytes[at]);
   if (offset == UINT64_MAX) return 0;
-  const uint64_t top = p.scratch_address[at] + offset + aligned(bytes) - p.arena;
+  const uint64_t top = p.scratch_address[at] + offset + aligned(bytes) - p.base;
   if (top > r.program->high) r.program->high = top;
   return p.scratch_address[at] + offset;
 }
 
 void give_back(void *data) {
   const uint64_t address = reinterpret_cast<uint64_t>(data);
-  if (in_arena(address)) {
+  if (Arena *arena = arena_of(address)) {
+    arena->outstanding--;
     Running &r = running;
-    if (r.mode == PLANNED) {
+    if (r.mode == PLANNED && r.program->arena == arena) {
       const uint64_t scratch = r.program->scratch_address[static_cast<size_t>(r.position)];
       if (address >= scratch) r.scratch.give(address - scratch);
     }
@@ -166,6 +177,7 @@ struct Steered final : c10::Allocator {
     if (bytes > 0 && r.mode == PLANNED) {
       bool heap = false;
       data = reinterpret_cast<void *>(place(r, bytes, &heap));
+      if (data != nullptr) r.program->arena->outstanding++;
       if (data == nullptr && !heap) r.unplanned++, r.unplanned_bytes += bytes;
     }
     if (data == nullptr) {
@@ -192,33 +204,41 @@ void neap_steer_install() {
   c10::SetCPUAllocator(&steered, 255);
 }
 
-// A program of `positions` calls over the arena at `arena`. Arrays as in struct Program; copied.
+// Makes the memory at `address` known as an arena. Its slot, or -1 where all are taken.
+int64_t neap_steer_arena(uint64_t address, uint64_t bytes) {
+  for (size_t i = 0; i < MOST_ARENAS; i++) {
+    Arena &arena = arenas[i];
+    if (arena.high != 0) continue;
+    arena.outstanding = 0;
+    arena.low = address, arena.high = address + bytes;
+    if (i >= arena_count) arena_count = i + 1;
+    return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+// Blocks of the arena that tensors still hold.
+int64_t neap_steer_arena_outstanding(int64_t slot) { return arenas[slot].outstanding; }
+
+// Forgets the arena; only while nothing of it is outstanding.
+void neap_steer_arena_free(int64_t slot) { arenas[slot].low = 0, arenas[slot].high = 0; }
+
+// A program of `positions` calls over an arena. Arrays as in struct Program; copied. NULL where memory is out.
 void *neap_steer_program(int64_t positions, const int64_t *start, const int64_t *index, const uint64_t *address,
                          const uint64_t *bytes, const uint64_t *scratch_address, const uint64_t *scratch_bytes,
-                         uint64_t arena, uint64_t arena_bytes) {
+                         int64_t slot) {
   auto *p = new (std::nothrow) Program;
   if (p == nullptr) return nullptr;
   p->start.assign(start, start + positions + 1);
   for (int64_t i = 0; i < start[positions]; i++) p->outputs.push_back({index[i], address[i], bytes[i]});
   p->scratch_address.assign(scratch_address, scratch_address + positions);
   p->scratch_bytes.assign(scratch_bytes, scratch_bytes + positions);
-  p->arena = arena, p->arena_bytes = arena_bytes;
-  arenas.emplace_back(arena, arena + arena_bytes);
-  if (arena < arena_low) arena_low = arena;
-  if (arena + arena_bytes > arena_high) arena_high = arena + arena_bytes;
+  p->arena = &arenas[slot], p->base = arenas[slot].low;
   return p;
 }
 
-// Before the arena's memory goes back. No tensor may lie in it any more.
-void neap_steer_program_free(void *program) {
-  auto *p = static_cast<Program *>(program);
-  for (size_t i = 0; i < arenas.size(); i++)
-    if (arenas[i].first == p->arena) {
-      arenas.erase(arenas.begin() + static_cast<std::ptrdiff_t>(i));
-      break;
-    }
-  delete p;
-}
+// Frees a program that no thread runs.
+void neap_steer_program_free(void *program) { delete static_cast<Program *>(program); }
 
 // From here on this thread runs call `position` of the program.
 void neap_steer_begin(void *program, int64_t position) {
@@ -292,8 +312,11 @@ uint64_t neap_steer_scratch(const int *keep) {
 static std::atomic<int64_t> heap_live{0}, heap_peak{0};
 static std::atomic<bool> count_all{false}; // PyTorch's allocator too
 
+// A step that another thread runs meanwhile is not counted.
+static thread_local bool excluded = false;
+
 static void *count(void *p) {
-  if ((inside > 0 && !count_all) || p == nullptr) return p;
+  if (excluded || (inside > 0 && !count_all) || p == nullptr) return p;
   const int64_t bytes = static_cast<int64_t>(malloc_usable_size(p));
   const int64_t now = heap_live.fetch_add(bytes) + bytes;
   int64_t old = heap_peak.load();
@@ -303,7 +326,7 @@ static void *count(void *p) {
 }
 
 static void uncount(void *p) {
-  if ((inside == 0 || count_all) && p != nullptr) heap_live.fetch_sub(static_cast<int64_t>(malloc_usable_size(p)));
+  if (!excluded && (inside == 0 || count_all) && p != nullptr) heap_live.fetch_sub(static_cast<int64_t>(malloc_usable_size(p)));
 }
 
 static void *counted_malloc(size_t n) { return count(malloc(n)); }
@@ -395,6 +418,8 @@ void neap_heap_on() {
 // Whether what PyTorch's allocator takes is counted as well.
 void neap_heap_count_all(int on) { count_all = on != 0; }
 void neap_heap_off() { dl_iterate_phdr(visit, nullptr); }
+// Whether what this thread takes is left out.
+void neap_heap_exclude(int on) { excluded = on != 0; }
 int64_t neap_heap_live() { return heap_live; }
 int64_t neap_heap_peak() { return heap_peak; }
 // The peak begins anew at what is live.
@@ -405,6 +430,7 @@ void neap_heap_mark() { heap_peak = heap_live.load(); }
 int neap_heap_counts() { return 0; }
 void neap_heap_on() {}
 void neap_heap_off() {}
+void neap_heap_exclude(int) {}
 void neap_heap_count_all(int) {}
 int64_t neap_heap_live() { return 0; }
 int64_t neap_heap_peak() { return 0; }

@@ -61,7 +61,10 @@ def _load() -> ctypes.PyDLL:
     pointer, size, integer = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64
     for name, result, arguments in (
         ("neap_steer_install", None, []),
-        ("neap_steer_program", pointer, [integer, *[pointer] * 6, size, size]),
+        ("neap_steer_arena", integer, [size, size]),
+        ("neap_steer_arena_outstanding", integer, [integer]),
+        ("neap_steer_arena_free", None, [integer]),
+        ("neap_steer_program", pointer, [integer, *[pointer] * 6, integer]),
         ("neap_steer_program_free", None, [pointer]),
         ("neap_steer_begin", None, [pointer, integer]),
         ("neap_steer_check", ctypes.c_int, []),
@@ -75,6 +78,7 @@ def _load() -> ctypes.PyDLL:
         ("neap_heap_counts", ctypes.c_int, []),
         ("neap_heap_on", None, []),
         ("neap_heap_off", None, []),
+        ("neap_heap_exclude", None, [ctypes.c_int]),
         ("neap_heap_count_all", None, [ctypes.c_int]),
         ("neap_heap_live", integer, []),
         ("neap_heap_peak", integer, []),

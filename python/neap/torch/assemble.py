@@ -74,11 +74,6 @@ class Assembly:
     gradients: list[Gradient]
     kept: set[int]  # step tensors that live to the end
 
-    def taken(self, work: Work) -> list[View]:
-        """What an update or an accumulation is given: the gradient, and where there is one its scale."""
-        gradient = self.gradients[work.index]
-        return [v for v in (gradient.view, gradient.scale) if v is not None]
-
 
 def generator_state_bytes(device: torch.device) -> int:
     return 16 if device.type == "cuda" else 5056

@@ -17,9 +17,10 @@ from neap._budget import parse as parse_budget
 
 from . import measure
 from .assemble import Assembly, Work, _Assembler
-from .compile_step import Memory, cached_plan
 from .graph import REPEATED, Call, Graph, View, build_graph, mark_passes, unread
 from .measure import Cost
+from .memory import Memory
+from .plans import cached_plan
 from .program import generator_of
 
 OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
@@ -224,10 +225,15 @@ def _split(
     states: dict[int, Node] = {}  # random call -> its generator's state in the forward graph
     states_back: dict[int, Node] = {}
 
-    def bring(source: Node, name: str) -> Node:
+    def bring(source: Node) -> Node:
+        # A name that no call of the joint graph has: FX would rename the node and not its target, and the code that it
+        # generates would then overwrite one argument by another.
+        name = f"neap_saved_{len(saved)}"
         saved.append(source)
         with backward.inserting_before(anchors[0]):
             new = backward.placeholder(name)
+        if new.name != name or new.target != name:
+            raise RuntimeError(f"a fault in Neap: the placeholder {name} was renamed to {new.name}")
         new.meta.update(source.meta)
         return new
 
@@ -235,7 +241,7 @@ def _split(
         raise RuntimeError(f"a fault in Neap: {node.name} is read before it is made")
 
     head = _Emitter(graph, forward, fault)
-    tail = _Emitter(graph, backward, lambda node: bring(head.known[node], node.name))
+    tail = _Emitter(graph, backward, lambda node: bring(head.known[node]))
     for node in placeholders:
         if is_tangent(node):
             tail.known[node] = backward.node_copy(node)
@@ -257,7 +263,7 @@ def _split(
             call = graph.calls[work.index]
             if call.random and v in seen:
                 if work.index not in own:
-                    own[work.index] = bring(states[work.index], f"generator_{work.index}")
+                    own[work.index] = bring(states[work.index])
                 emitter.call(call, first=(own[work.index], graph.device_of(call)))
             else:
                 emitter.call(call, v in seen)

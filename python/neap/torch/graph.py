@@ -39,6 +39,15 @@ NOT_READ: dict[Any, tuple[tuple[int, ...], int | None]] = {
 }
 
 
+# In-place operators that change the tensor object and not its content: views, under the object's own name.
+METADATA = {
+    getattr(aten, name)
+    for name in (
+        "as_strided_", "detach_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
+    )
+}  # fmt: skip
+
+
 class CannotTrace(RuntimeError):
     """The step cannot be captured as one graph: where, why, and what to do."""
 
@@ -85,7 +94,7 @@ class Call:
     makes: list[int]  # tensors in storages of their own, in the order of the results
     changes: list[tuple[int, int]]  # (tensor before, tensor after) in one storage
     results: list[View | None]  # by position, None where it is no tensor of its own storage
-    node: Node
+    node: Node | None  # where it comes from
     random: bool = False
     statistics: tuple[int, ...] = ()  # arguments that a repeat replaces by None
     backward: bool = False
@@ -95,7 +104,7 @@ class Call:
 class Graph:
     """A captured step."""
 
-    module: torch.fx.GraphModule
+    module: torch.fx.GraphModule | None
     storages: list[Storage]
     tensors: list[Tensor]
     calls: list[Call]
@@ -118,6 +127,12 @@ class Graph:
     def device_of(self, call: Call) -> torch.device:
         """Where a call makes or changes something."""
         return self.storage_of((call.makes or [new for _, new in call.changes])[0]).device
+
+    def strip(self) -> None:
+        """Drops the traced module and its fake tensors, which only the backend and messages need: they are most of its memory."""
+        self.module = None
+        for call in self.calls:
+            call.node = None
 
     def print(self) -> str:
         """One line a call."""
@@ -170,6 +185,14 @@ def _key(value: torch.Tensor) -> int:
     return value.untyped_storage()._cdata
 
 
+def _end(value: torch.Tensor) -> int:
+    """Bytes from the beginning of its storage to the end of its last element."""
+    if value.numel() == 0:
+        return 0
+    last = int(value.storage_offset()) + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    return (last + 1) * value.element_size()
+
+
 class _Builder:
     def __init__(self, module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool):
         self.module, self.roles, self.own_inputs = module, roles, own_inputs
@@ -180,20 +203,21 @@ class _Builder:
         self.current: list[int] = []  # storage -> its tensor now
         self.values: dict[Node, Any] = {}  # node -> fake value
         self.places: dict[Node, Any] = {}  # node -> storage, or a list of them
+        self.ends: dict[int, int] = {}  # storage of a value -> bytes that its call made
 
     def storage(self, value: torch.Tensor, role: str, name: str, source: Any = None) -> int:
         size = int(value.untyped_storage().nbytes())
-        if role == "input" and value.numel() > 0:  # it may be a piece of something large
-            size = (
-                1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
-            ) * value.element_size()
+        if (
+            source is not None and role in ("input", "value") and value.numel() > 0
+        ):  # it may be a piece of something large
+            size = _end(value) - int(value.storage_offset()) * value.element_size()
         self.storages.append(Storage(size, role, name, value.device, source))
         self.current.append(self.tensor(len(self.storages) - 1, 0))
         return len(self.storages) - 1
 
     def outer(self, value: torch.Tensor, role: str, name: str, source: Any) -> int:
         """Parameters, buffers and constants that share memory are one storage."""
-        if role == "input":  # comes from elsewhere in each step
+        if role in ("input", "value"):  # comes from elsewhere in each step
             return self.storage(value, role, name, source)
         if _key(value) not in self.outside:
             self.outside[_key(value)] = self.storage(value, role, name, source)
@@ -256,6 +280,9 @@ class _Builder:
             if isinstance(self.values[n], torch.Tensor)
         }
         written = _written(node.target, node.args, node.kwargs)
+        if getattr(node.target, "overloadpacket", None) in METADATA:
+            self.reshaped(node, value, operands.get(_key(value)))
+            return
         places = [operands.get(_key(v)) if isinstance(v, torch.Tensor) else None for v in results]
         fresh = [i for i, v in enumerate(results) if isinstance(v, torch.Tensor) and places[i] is None]
         if not written and not fresh and any(p is not None for p in places):  # a view
@@ -276,11 +303,24 @@ class _Builder:
                     node,
                     f"{node.target} changes {held.name} in place, which is neither the model's nor made in the step: clone it",
                 )
+            if (
+                storage in self.ends
+                and any(self.places[w] == storage and _end(self.values[w]) == 0 for w in written)
+                and any(
+                    p == storage and _end(v) > 0
+                    for p, v in zip(places, results, strict=True)
+                    if isinstance(v, torch.Tensor)
+                )
+            ):
+                raise self.refuse(
+                    node, f"{node.target} makes the memory of its out= tensor larger: give it one of the result's shape"
+                )
             old = self.current[storage]
             self.current[storage] = self.tensor(storage, self.tensors[old].version + 1)
             changes.append((old, self.current[storage]))
         for i in fresh:
             places[i] = self.storage(results[i], "value", node.name)
+            self.ends[places[i]] = _end(results[i])
         makes = [self.current[places[i]] for i in fresh]
         views = [self.view(v, p) if isinstance(v, torch.Tensor) else None for v, p in zip(results, places, strict=True)]
         self.places[node] = places if several else places[0]
@@ -299,6 +339,24 @@ class _Builder:
                 statistics,
             )
         )
+
+    def reshaped(self, node: Node, value: torch.Tensor, place: int | None) -> None:
+        """An in-place call after which the tensor lies otherwise: the node is a view of the memory that it shows now."""
+        subject = self.places[node.args[0]]
+        held = self.storages[subject]
+        if held.role != "value" and self.own_inputs and node.target.overloadpacket is not aten.detach_:
+            raise self.refuse(
+                node,
+                f"{node.target} changes how {held.name} lies, which is there before the step; "
+                "a captured step cannot do that: call it on a view of it (transpose, squeeze, ...), or do it before the step",
+            )
+        grows = place is None or _end(value) > self.ends.get(place, held.bytes)
+        if grows:
+            raise self.refuse(
+                node,
+                f"{node.target} makes the memory of a tensor larger; a captured step cannot do that: make a new tensor",
+            )
+        self.places[node] = place
 
     def build(self) -> Graph:
         inputs: list[View | None] = []

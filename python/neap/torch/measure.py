@@ -18,7 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import allocator
-from .graph import Call, Graph, View
+from .graph import Call, CannotTrace, Graph, View, user_line
 
 # Costs of calls that are not run: two cores of a current processor.
 FLOPS_PER_SECOND = 3e11
@@ -27,7 +27,7 @@ SECONDS_A_CALL = 5e-6
 
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # no further run of a call after so long
-CACHE_FILE = "torch-1.sqlite"  # another number for another form of what is in it
+CACHE_FILE = "torch-2.sqlite"  # another number for another form of what is in it
 
 
 @dataclasses.dataclass
@@ -39,9 +39,9 @@ class Cost:
     made: list[int] = dataclasses.field(default_factory=list)
     bypass: int = 0  # bytes that it takes at most from the heap beside PyTorch's allocator, while it runs
     retained: int = 0  # and keeps afterwards, from the first time on (kernels, packed buffers)
-    copied: list[int] = dataclasses.field(
-        default_factory=list
-    )  # which of its results share memory with others: to be copied
+    # Which of its results are to be copied to a place of their own: they share memory with others, or hold more than they show.
+    copied: list[int] = dataclasses.field(default_factory=list)
+    absent: list[int] = dataclasses.field(default_factory=list)  # and which are None, though fake tensors say otherwise
     # How its results lie: position, size, strides. PyTorch's fake tensors are not always right about it.
     real: list[tuple[int, list[int], list[int]]] = dataclasses.field(default_factory=list)
 
@@ -50,23 +50,25 @@ def is_view(x: Any) -> bool:
     return isinstance(x, View)
 
 
-def _text(x: Any) -> Any:
+def _text(x: Any) -> str:
     if isinstance(x, View):
         return f"{str(x.dtype)[6:]}{list(x.size)}{list(x.stride)}"
+    if isinstance(x, torch.Tensor):
+        return f"{str(x.dtype)[6:]}{list(x.shape)}{list(x.stride())}"
+    if isinstance(x, (list, tuple)):
+        return f"[{' '.join(map(_text, x))}]"
+    if isinstance(x, dict):
+        return f"{{{' '.join(f'{key}={_text(value)}' for key, value in x.items())}}}"
     return repr(x)
 
 
+def key_of(target: Any, args: Any, kwargs: Any) -> str:
+    """Equal for calls that do the same work. Tensors are views, or fake."""
+    return f"{target} {_text(args)} {_text(kwargs)}"
+
+
 def call_key(call: Call) -> str:
-    """Equal for calls that do the same work."""
-    leaves, tree = pytree.tree_flatten((call.args, call.kwargs), is_leaf=is_view)
-    return f"{call.target} {' '.join(_text(x) for x in leaves)} {hash_of(str(tree))}"
-
-
-@functools.cache
-def hash_of(text: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return key_of(call.target, call.args, call.kwargs)
 
 
 @functools.cache
@@ -107,6 +109,10 @@ class Cache:
             rows = self.file.execute("SELECT call, cost FROM calls WHERE machine = ?", (machine,)).fetchall()
             return {call: json.loads(cost) for call, cost in rows}
         return {}
+
+    def costs(self, machine: str) -> dict[str, Cost]:
+        """The costs of calls that are known on the machine. They are read once while nobody else writes."""
+        return {call: Cost(**cost) for call, cost in self.find(machine).items() if not call.startswith("update ")}
 
     def add(self, machine: str, costs: dict[str, Any]) -> None:
         """costs: call -> a dataclass."""
@@ -170,7 +176,9 @@ def heap_counted() -> Iterator[Any]:
         library.neap_heap_off()
 
 
-def measured(run: Callable[[], Any], device: torch.device, heap: Any, made: Callable[[Any], list[int]]) -> Cost:
+def measured(
+    run: Callable[[], Any], device: torch.device, heap: Any, made: Callable[[Any], list[int]], runs: int = TIMED_RUNS
+) -> Cost:
     """Runs a call a few times. made(result): the addresses of the results that have storages of their own."""
     clock = _clock(device)
     live = heap.neap_heap_live() if heap else 0
@@ -180,7 +188,7 @@ def measured(run: Callable[[], Any], device: torch.device, heap: Any, made: Call
     best, bypass, began = math.inf, 0, clock()
     numbers: list[int] = []
     scratch = 0
-    for number in range(TIMED_RUNS):
+    for number in range(runs):
         live = heap.neap_heap_live() if heap else 0
         if heap:
             heap.neap_heap_mark()
@@ -200,6 +208,16 @@ def measured(run: Callable[[], Any], device: torch.device, heap: Any, made: Call
     return Cost(best, scratch, numbers, bypass, retained)
 
 
+class FakeIsWrong(CannotTrace):
+    """A call's results lie otherwise than fake tensors say, and views of them are taken: the step is to be traced again."""
+
+    def __init__(self, key: str, call: Call, real: list[tuple[int, list[int], list[int]]]):
+        super().__init__(
+            f"{call.target} gives {real}, and fake tensors say otherwise: the step cannot be planned; please report it"
+        )
+        self.key, self.real = key, {position: (size, stride) for position, size, stride in real}
+
+
 class _Measurer:
     """Measures the calls of a graph, in their order."""
 
@@ -207,12 +225,16 @@ class _Measurer:
         self.graph, self.device, self.heap = graph, device, heap
         self.views = graph.views()
         self.makers = {t: call for call in graph.calls for t in call.makes}
+        self.own_integers = False  # stand-ins for integers are the results of the calls that make them
 
     def _content(self, x: Any) -> Any:
         if not is_view(x):
             return x
         maker = self.makers.get(x.tensor)
-        if x.dtype == torch.uint8 and maker is not None and maker.target != torch.ops.aten.empty.memory_format:
+        integers = x.dtype == torch.uint8 or (
+            self.own_integers and not x.dtype.is_floating_point and not x.dtype.is_complex
+        )
+        if integers and maker is not None and maker.target != torch.ops.aten.empty.memory_format:
             # Bytes that only the two operators understand: they have to be the maker's own.
             for view, tensor in zip(maker.results, result_tensors(self._run(maker)()), strict=False):
                 if view is not None and view.tensor == x.tensor:
@@ -223,27 +245,63 @@ class _Measurer:
         args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
         return lambda: call.target(*args, **kwargs)
 
-    def cost(self, call: Call) -> Cost:
+    def _tried(self, call: Call) -> Callable[[], Any]:
+        """As _run, where the call takes stand-ins; else with integers that its makers give (pivots, sorted indices)."""
+        try:
+            run = self._run(call)
+            run()
+            return run
+        except Exception as error:
+            self.own_integers = True
+            try:
+                run = self._run(call)
+                run()
+                return run
+            except Exception:
+                raise CannotTrace(
+                    f"{user_line(call.node) if call.node is not None else call.name}: {call.target} does not run on stand-ins of its operands, so "
+                    f"that it is not measured: {error}"
+                ) from error
+            finally:
+                self.own_integers = False
+
+    def cost(self, call: Call, runs: int = TIMED_RUNS) -> Cost:
         real: list[tuple[int, list[int], list[int]]] = []
 
         def made(result: Any) -> list[int]:
             found: dict[int, int] = {}
+            large: set[int] = set()
             for position, (view, tensor) in enumerate(zip(call.results, result_tensors(result), strict=False)):
                 if view is None or view.tensor not in call.makes or tensor is None:
                     continue
                 real.append((position, list(tensor.shape), list(tensor.stride())))
                 found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
+                if tensor.untyped_storage().nbytes() > _extent(view) * view.dtype.itemsize + 64:
+                    large.add(view.tensor)
             addresses.extend(found.get(t, 0) for t in call.makes)
-            return addresses
+            copied.update(i for i, t in enumerate(call.makes) if t in large)
+            absent.extend(i for i, t in enumerate(call.makes) if t not in found)
+            return [0 if t in large else found.get(t, 0) for t in call.makes]
 
         addresses: list[int] = []
-        cost = measured(self._run(call), self.device, self.heap, made)
+        copied: set[int] = set()
+        absent: list[int] = []
+        cost = measured(self._tried(call), self.device, self.heap, made, runs)
         cost.real = real
-        cost.copied = [i for i, a in enumerate(addresses) if a != 0 and a in addresses[:i]]
+        cost.copied = sorted(copied | {i for i, a in enumerate(addresses) if a != 0 and a in addresses[:i]})
+        cost.absent = absent
         return cost
 
-    def correct(self, call: Call, cost: Cost) -> None:
-        """The graph as the operator really is. Only what is passed on whole can be corrected."""
+    def correct(self, call: Call, cost: Cost) -> bool:
+        """The graph as the operator really is; whether fake tensors were wrong. Only what is passed on whole can be corrected."""
+        crooked = bool(cost.absent)
+        for i in cost.absent:
+            if len(self.views.get(call.makes[i], [])) > 1:
+                raise RuntimeError(
+                    f"{call.target} gives None where PyTorch's fake tensors have a tensor, and it is read: the step cannot be planned; "
+                    "please report it"
+                )
+            self.graph.storage_of(call.makes[i]).bytes = 0
         for position, size, stride in cost.real:
             view = call.results[position]
             if tuple(size) == view.size and _lie_alike(stride, view):
@@ -254,34 +312,61 @@ class _Measurer:
                     view.stride,
                     view.offset,
                 ):
-                    raise RuntimeError(
-                        f"{call.target} gives a tensor of {size} with strides {stride} where PyTorch's fake tensors have "
-                        f"{list(view.size)}, {list(view.stride)}, and a view of it is taken: the step cannot be planned; please report it"
-                    )
+                    raise FakeIsWrong(call_key(call), call, cost.real)
             for other in self.views.get(view.tensor, []):
                 other.size, other.stride = tuple(size), tuple(stride)
             self.graph.storage_of(view.tensor).bytes = _extent(view) * view.dtype.itemsize
+            crooked = True
+        return crooked
 
 
-def measure(graph: Graph, cache: Cache) -> list[Cost]:
-    """The cost of each call of the graph, on this machine; what the cache does not have is run once."""
+def measure(
+    graph: Graph, cache: Cache, like: tuple[Graph, list[Cost]] | None = None, crooked: list[int] | None = None
+) -> list[Cost]:
+    """The cost of each call of the graph, on this machine; what the cache does not have is run. like: a graph of the same
+    skeleton with its costs: seconds are then those by bytes, and a call is run for its allocations alone. crooked: takes the
+    calls about whose results fake tensors are wrong."""
     devices = {s.device for s in graph.storages if s.bytes > 0}
     device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
     where = machine(str(device), torch.get_num_threads())
-    known = {call: Cost(**cost) for call, cost in cache.find(where).items() if not call.startswith("update ")}
+    known = cache.costs(where)
     fresh: dict[str, Cost] = {}
+    scaled: dict[str, Cost] = {}
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
     with real, torch.random.fork_rng(), below_autograd(), heap_counted() as heap:
         measurer = _Measurer(graph, device, heap)
-        for call in graph.calls:
+        for number, call in enumerate(graph.calls):
             key = call_key(call)
-            if key not in known:
-                known[key] = fresh[key] = measurer.cost(call)
-            measurer.correct(call, known[key])
-            costs.append(known[key])
+            cost = known.get(key) or fresh.get(key) or scaled.get(key)
+            if cost is None and like is not None:
+                old = like[1][number]
+                ratio = _moved_bytes(graph, call) / max(_moved_bytes(like[0], like[0].calls[number]), 1)
+                cost = scaled[key] = measurer.cost(call, 1)
+                cost.seconds = old.seconds * ratio
+            elif cost is None:
+                cost = fresh[key] = measurer.cost(call)
+            if measurer.correct(call, cost) and crooked is not None:
+                crooked.append(number)
+            costs.append(cost)
     cache.add(where, fresh)
     return costs
+
+
+def correct(graph: Graph, calls: list[int]) -> None:
+    """Corrects the results of some calls by running them once, as `measure` does for all."""
+    if not calls:
+        return
+    device = graph.device_of(graph.calls[calls[0]])
+    real = torch.utils._python_dispatch._disable_current_modes()
+    with real, torch.random.fork_rng(), below_autograd():
+        measurer = _Measurer(graph, device, None)
+        for number in calls:
+            measurer.correct(graph.calls[number], measurer.cost(graph.calls[number], 1))
+
+
+def _moved_bytes(graph: Graph, call: Call) -> int:
+    return sum(graph.storage_of(t).bytes for t in (*call.reads, *call.makes)) + 4096
 
 
 @contextlib.contextmanager

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import mmap
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 import neap
 
 from . import allocator
+from .arena import Arena
 from .assemble import Assembly, Work
-from .graph import View
-from .measure import is_view, result_tensors
+from .graph import Graph, View
+from .measure import result_tensors
 
-Bind = Callable[[View], torch.Tensor]
+# (work) -> the views that an update or an accumulation is given: the gradient, and where there is one its scale.
+Taken = Callable[[Work], list[View]]
 
 
 def generator_of(device: torch.device) -> torch.Generator:
@@ -64,8 +63,8 @@ class Row:
 class Resident:
     """Storages that are there all the time: parameters, buffers, constants; inputs come with each step."""
 
-    def __init__(self, assembly: Assembly, tensors: dict[int, torch.Tensor]):
-        self.graph = assembly.graph
+    def __init__(self, graph: Graph, tensors: dict[int, torch.Tensor]):
+        self.graph = graph
         self.tensors = tensors  # storage -> a tensor in it
         self.inputs: dict[int, torch.Tensor] = {}
 
@@ -89,46 +88,27 @@ class Problem(RuntimeError):
     """The program cannot go on."""
 
 
-_held: list[Arena] = []  # arenas that a call has kept memory of
-
-
-class Arena:
-    """Memory of a fixed size, outside of PyTorch's allocator."""
-
-    def __init__(self, size: int):
-        self.size = max(size, mmap.PAGESIZE)
-        self.memory = mmap.mmap(-1, self.size)
-        if hasattr(mmap, "MADV_HUGEPAGE") and self.size >= 1 << 22:
-            with contextlib.suppress(OSError):
-                self.memory.madvise(mmap.MADV_HUGEPAGE)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-
-    def tensor(self, offset: int, size: int, view: View) -> torch.Tensor:
-        """The view of a storage of `size` bytes at `offset`."""
-        storage = torch._C._construct_storage_from_data_pointer(self.address + offset, torch.device("cpu"), size)
-        return torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.size, view.stride)
-
-    def bytes(self, offset: int, size: int) -> torch.Tensor:
-        return self.tensor(offset, size, View(-1, (size,), (1,), 0, torch.uint8))
-
-
 class Program:
     """Common to both ways of running."""
 
     enforced = False
 
     def __init__(
-        self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Callable[[Work, torch.Tensor, bool], None]
+        self, assembly: Assembly, plan: neap.Plan, resident: Resident, taken: Taken, take: Callable[..., None]
     ):
-        """take(work, gradient, first): does an update or accumulates."""
-        self.assembly, self.plan, self.resident, self.take = assembly, plan, resident, take
-        self.graph = assembly.graph
+        """take(work, gradient, scale): does an update or accumulates. The resident's graph has the skeleton of the assembly's,
+        and sizes that are at most as large."""
+        self.assembly, self.plan, self.resident, self.taken, self.take = assembly, plan, resident, taken, take
+        self.graph = resident.graph
         self.order = [int(v) for v in plan.schedule]
         self.seen = [False] * len(self.order)
         had: set[int] = set()
         for i, v in enumerate(self.order):
             self.seen[i] = v in had
             had.add(v)
+
+    def graph_view(self, tensor: int) -> View:
+        return View(tensor, (), (), 0, torch.uint8)
 
     def is_value(self, view: View) -> bool:
         tensor = self.graph.tensors[view.tensor]
@@ -157,11 +137,12 @@ class ArenaProgram(Program):
         assembly: Assembly,
         plan: neap.Plan,
         resident: Resident,
+        taken: Taken,
         take: Any,
         first_kept: dict[int, tuple[list[int], list[int]]],
         arena: Arena,
     ):
-        super().__init__(assembly, plan, resident, take)
+        super().__init__(assembly, plan, resident, taken, take)
         self.library = allocator.library()
         self.arena = arena
         self.first_kept = first_kept
@@ -220,17 +201,15 @@ class ArenaProgram(Program):
                 call = graph.calls[work.index]
                 changed = {old: new for old, new in call.changes if new in of}
 
-                def leaf(x: Any, changed: Any = changed, reads: Any = reads, makes: Any = makes) -> Any:
-                    if not is_view(x):
-                        return x
+                def leaf(x: View, changed: Any = changed, reads: Any = reads, makes: Any = makes) -> Any:
                     if x.tensor in changed:  # as it is after the copy
                         return value(View(changed[x.tensor], x.size, x.stride, x.offset, x.dtype), makes)
                     if self.is_value(x):
                         return value(x, reads)
                     return x if self.resident.is_input(x) else self.resident.bind(x)
 
-                template = pytree.tree_map(leaf, self.arguments(row), is_leaf=is_view)
-                if any(is_view(x) for x in pytree.tree_leaves(template, is_leaf=is_view)):
+                template = mapped(leaf, self.arguments(row))
+                if any(self.resident.is_input(self.graph_view(t)) for t in call.reads):
                     row.template = template
                 else:
                     row.args, row.kwargs = template
@@ -250,6 +229,8 @@ class ArenaProgram(Program):
                 for i, (t, number) in enumerate(zip(call.makes, work.cost.made, strict=True)):
                     n = graph.storage_of(t).bytes
                     where = next(k for k, v in enumerate(call.results) if v is not None and v.tensor == t)
+                    if i in work.cost.absent:
+                        continue
                     if i in work.cost.copied or (number < 0 and n > 0):
                         row.apart.append((where, value(call.results[where], makes)))
                         continue
@@ -266,7 +247,7 @@ class ArenaProgram(Program):
                 last = graph.last[work.index]
                 row.args = (self, work.index, self.arena.bytes(reads[of[last]], storage.bytes))
             else:
-                views = self.assembly.taken(work)
+                views = self.taken(work)
                 row.fn = self.take
                 row.args = (work, *(value(v, reads) if self.is_value(v) else self.resident.bind(v) for v in views))
                 if node in self.first_kept:
@@ -289,10 +270,9 @@ class ArenaProgram(Program):
         self.value = value
         arrays = [np.array(x, dtype=np.uint64) for x in (start, index, address, size, scratch_address, scratch_size)]
         pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
-        self.handle = ctypes.c_void_p(
-            self.library.neap_steer_program(len(scratch_address), *pointers, base, self.arena.size)
-        )
-        # The allocator forgets the arena before its memory goes back.
+        self.handle = ctypes.c_void_p(self.library.neap_steer_program(len(scratch_address), *pointers, self.arena.slot))
+        if not self.handle:
+            raise MemoryError("neap: no memory for a program")
         self.close = weakref.finalize(self, self.library.neap_steer_program_free, self.handle)
 
     def output(self, view: View) -> torch.Tensor:
@@ -304,9 +284,15 @@ class ArenaProgram(Program):
             places.update(made)
         return self.value(view, places)
 
-    def run(self, first: Callable[[Work], bool] | None = None, after: Callable[[int], None] | None = None) -> None:
-        """One step. first(work): whether an update makes its states now. after(position): called behind each call."""
-        begin, check, end, handle = (
+    def run(
+        self,
+        first: Callable[[Work], bool] | None = None,
+        after: Callable[[int], None] | None = None,
+        check: bool = False,
+    ) -> None:
+        """One step. first(work): whether an update makes its states now. after(position): called behind each call. check:
+        compares the shape of each result with the planned one before it is used."""
+        begin, held_now, end, handle = (
             self.library.neap_steer_begin,
             self.library.neap_steer_check,
             self.library.neap_steer_end,
@@ -315,9 +301,7 @@ class ArenaProgram(Program):
         bind = self.resident.bind
         for row in self.rows:
             if row.template is not None:
-                row.args, row.kwargs = pytree.tree_map(
-                    lambda x: bind(x) if is_view(x) else x, row.template, is_leaf=is_view
-                )
+                row.args, row.kwargs = mapped(bind, row.template)
             for to, source in row.copies:
                 to.copy_(source if isinstance(source, torch.Tensor) else self._resident_bytes(source))
             number = row.number
@@ -327,7 +311,9 @@ class ArenaProgram(Program):
             begin(handle, number)
             try:
                 result = row.fn(*row.args, **row.kwargs)
-                status = check()
+                if check:
+                    self._compare(row, result)
+                status = held_now()
                 if status:
                     self._repair(row, result, status)
                 for where, own in row.apart:
@@ -338,7 +324,6 @@ class ArenaProgram(Program):
                 if now is not None:
                     row.redraws[0].set_state(now)
             if held:
-                self._rescue()
                 raise Problem(
                     f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured"
                 )
@@ -346,6 +331,22 @@ class ArenaProgram(Program):
                 after(row.number)
             if row.template is not None:
                 row.args, row.kwargs = (), {}
+
+    def _compare(self, row: Row, result: Any) -> None:
+        if row.kind != "call":
+            return
+        call = self.graph.calls[row.work.index]
+        for view, tensor in zip(call.results, result_tensors(result), strict=False):
+            if (
+                view is not None
+                and tensor is not None
+                and view.tensor in call.makes
+                and tuple(tensor.shape) != view.size
+            ):
+                raise Problem(
+                    f"{row.work.name} ({row.work.operator}) gives shape {tuple(tensor.shape)} where {view.size} was planned from other "
+                    "lengths: prepare this length by itself, step.prepare(*batch), and please report it"
+                )
 
     def _resident_bytes(self, tensor: int) -> torch.Tensor:
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
@@ -364,13 +365,21 @@ class ArenaProgram(Program):
             self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
             self.unplanned_bytes = max(self.unplanned_bytes, extra)
 
-    def _rescue(self) -> None:
-        """Something outside holds memory of the arena: it stays mapped for good."""
-        self.close.detach()
-        _held.append(self.arena)
-
     def high(self) -> int:
         return int(self.library.neap_steer_high(self.handle))
+
+
+def mapped(f: Callable[[View], Any], x: Any) -> Any:
+    """The same structure of tuples, lists and dicts with f(view) in place of each view."""
+    if isinstance(x, View):
+        return f(x)
+    if type(x) is tuple:
+        return tuple([mapped(f, y) for y in x])
+    if isinstance(x, list):
+        return [mapped(f, y) for y in x]
+    if isinstance(x, dict):
+        return {key: mapped(f, y) for key, y in x.items()}
+    return x
 
 
 def _bytes_of(t: torch.Tensor) -> torch.Tensor:
@@ -397,8 +406,8 @@ class DropProgram(Program):
     """Tensors from PyTorch's own allocator, each dropped at its last read: for every device, and where the allocator cannot
     be steered."""
 
-    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, take: Any):
-        super().__init__(assembly, plan, resident, take)
+    def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, taken: Taken, take: Any):
+        super().__init__(assembly, plan, resident, taken, take)
         instances = plan.instances
         self.drops: list[list[int]] = [[] for _ in self.order]
         for tensor, last in zip(instances["tensor"].tolist(), instances["last"].tolist(), strict=True):
@@ -443,12 +452,10 @@ class DropProgram(Program):
             changed[old] = base
             self._put(of[new], base)
 
-        def leaf(x: Any) -> Any:
-            if not is_view(x):
-                return x
+        def leaf(x: View) -> Any:
             return _viewed(changed[x.tensor], x) if x.tensor in changed else self._value(x)
 
-        args, kwargs = pytree.tree_map(leaf, self.arguments(row), is_leaf=is_view)
+        args, kwargs = mapped(leaf, self.arguments(row))
         if call.random and self.seen[row.number]:
             generator = self.generator(row.work)
             now = _redraw((generator, self.live[self.assembly.state_tensors[row.work.index]]))
@@ -461,7 +468,7 @@ class DropProgram(Program):
             if view is not None and view.tensor in call.makes and tensor is not None:
                 self._put(of[view.tensor], tensor.clone() if view.tensor in apart else tensor)
 
-    def run(self, first: Any = None, after: Callable[[int], None] | None = None) -> None:
+    def run(self, first: Any = None, after: Callable[[int], None] | None = None, check: bool = False) -> None:
         """One step."""
         self.close()
         for row in self.rows:
@@ -476,7 +483,7 @@ class DropProgram(Program):
                 source = self.live[self.assembly.tensors[self.graph.last[work.index]]]
                 _write(self, work.index, _bytes_of(source))
             else:
-                self.take(work, *(self._value(v) for v in self.assembly.taken(work)))
+                self.take(work, *(self._value(v) for v in self.taken(work)))
             for t in self.drops[row.number]:
                 if t not in self.assembly.kept:
                     self._drop(t)

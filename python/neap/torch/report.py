@@ -15,8 +15,10 @@ from neap._budget import parse as parse_budget
 
 from . import measure
 from .assemble import Gradient, assemble
-from .compile_step import _bytes_of_view, cached_plan
+from .batch import Structure
 from .graph import View
+from .memory import view_bytes
+from .plans import cached_plan
 from .trace import Capture, trace_step
 from .updates import Updater, estimate_update
 
@@ -103,7 +105,8 @@ def _optimizer(optimizer: Any, capture: Capture) -> Updater | None:
 def _step(
     model: nn.Module, loss_fn: Callable[..., Any], batch: Any, optimizer: Any
 ) -> tuple[neap.Step, dict[str, int]]:
-    capture = trace_step(model, loss_fn, batch)
+    structure = Structure((tuple(batch), {}))
+    capture = trace_step(model, loss_fn, structure, structure.leaves)
     graph = capture.graph
     costs = measure.estimate(graph)
     outputs = [v for v in (capture.loss, *capture.extra_views) if isinstance(v, View)]
@@ -125,7 +128,7 @@ def _step(
         update = known[key]
         gradients.append(Gradient(view, "update", None, graph.inputs[position].tensor, update.cost, f"{name} update"))
         states.append([(f"{name} state", update.state)] if update.state else [])
-    returned = sum(map(_bytes_of_view, outputs))
+    returned = sum(map(view_bytes, outputs))
     assembly = assemble(
         graph,
         costs,

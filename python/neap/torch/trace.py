@@ -4,40 +4,92 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import random
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes
+from . import measure
+from .batch import Structure, Sum
+from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, user_line
+from .held import NOT_SETTINGS, changed, held
 
 
 @dataclasses.dataclass
 class Capture:
-    """A captured step. `graph` has as inputs: parameters, buffers, the batch's tensors; as outputs: the loss, the extras'
-    leaves, and the gradient of each trainable parameter (None where it has none)."""
+    """A captured step. `graph` has as inputs: parameters, buffers, the batch's tensors; as outputs: the loss, the count of a
+    Sum, the extras' leaves, and the gradient of each trainable parameter (None where it has none)."""
 
     graph: Graph
-    parameters: list[tuple[str, nn.Parameter]]  # each once, in the order of named_parameters
+    parameters: list[
+        tuple[str, torch.Tensor]
+    ]  # each once, in the order of named_parameters; a subclass's inner tensors
     buffers: list[tuple[str, torch.Tensor]]
     trainable: list[int]  # positions in `parameters`
-    leaves: list[Any]  # of the batch: a fake tensor, or a constant
     extras: Any  # tree of the extras, None where loss_fn gives the loss alone
     loss: View
+    count: (
+        View | None
+    )  # where loss_fn gives a Sum and the batch is cut: what the loss and gradients are divided by at the end
     extra_views: list[Any]
     gradients: list[View | None]  # by `trainable`
     clip: View | None  # what gradients are multiplied by to clip their norm
 
 
-def clip_coefficient(gradients: list[torch.Tensor], norm: float) -> torch.Tensor:
-    """As torch.nn.utils.clip_grad_norm_."""
-    total = torch.nn.utils.get_total_norm(gradients, 2.0)
+@dataclasses.dataclass
+class Whole:
+    """A tensor subclass as what its inner plain tensors make."""
+
+    kind: type
+    context: Any
+    size: Any
+    stride: Any
+    inner: list[tuple[str, Any]]  # (attribute, position of a plain tensor, or a Whole)
+
+    def of(self, plain: list[torch.Tensor]) -> torch.Tensor:
+        parts = {key: x.of(plain) if isinstance(x, Whole) else plain[x] for key, x in self.inner}
+        return self.kind.__tensor_unflatten__(parts, self.context, self.size, self.stride)
+
+
+def plain_named(named: Any) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
+    """The plain tensors in named ones; and for each name where it is among them, or the Whole that they make."""
+    plain: list[tuple[str, torch.Tensor]] = []
+    places: list[tuple[str, Any]] = []
+
+    def take(name: str, t: torch.Tensor) -> Any:
+        if type(t) in (torch.Tensor, nn.Parameter) or not is_traceable_wrapper_subclass(t):
+            plain.append((name, t))
+            return len(plain) - 1
+        if type(t).__name__ == "DTensor":
+            raise CannotTrace(
+                f"{name} is a DTensor, shared out over processes: compile_step is for one; use the backend of torch.compile"
+            )
+        if t.requires_grad and t.is_floating_point() and isinstance(t, nn.Parameter):
+            raise CannotTrace(
+                f"{name} is a {type(t).__name__} that trains: only plain tensors can; call requires_grad_(False) on it"
+            )
+        keys, context = t.__tensor_flatten__()
+        return Whole(
+            type(t), context, t.size(), t.stride(), [(key, take(f"{name}.{key}", getattr(t, key))) for key in keys]
+        )
+
+    for name, t in named:
+        if t is not None:
+            places.append((name, take(name, t)))
+    return plain, places
+
+
+def clip_coefficient(total: torch.Tensor, norm: float) -> torch.Tensor:
+    """As torch.nn.utils.clip_grad_norm_, of the gradients' total norm."""
     return torch.clamp(norm / (total + 1e-6), max=1.0)
 
 
@@ -62,18 +114,45 @@ def _explained() -> Iterator[None]:
         raise
     except torch._subclasses.fake_tensor.DataDependentOutputException as error:
         raise CannotTrace(
-            f"{_user_frame(error)}\n  asks for the value of a tensor ({error.func}) while the step is captured. Control flow that hangs on data "
-            "cannot be planned ahead: keep it in tensors (torch.where), or take it out of loss_fn."
+            f"{_user_frame(error)}\n  asks for the value of a tensor ({error.func}) while the step is captured. Control flow that depends on data "
+            "is not known ahead: keep it in tensors (torch.where), or compute it before the step and pass it to loss_fn."
         ) from error
     except torch._subclasses.fake_tensor.DynamicOutputShapeException as error:
         raise CannotTrace(
-            f"{_user_frame(error)}\n  makes a tensor whose shape hangs on data ({error.func}). Neap plans for fixed shapes: use a mask instead."
+            f"{_user_frame(error)}\n  makes a tensor whose shape depends on data ({error.func}). Neap plans for fixed shapes: use a mask, or compute it before "
+            "the step and pass it to loss_fn."
         ) from error
     except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = frames and not any(root in frames[-1].filename for root in PACKAGES)
+        if own and (frames[-1].line or "").startswith(("raise", "assert")):
+            raise  # the user's own code raised it
         raise CannotTrace(
-            f"{_user_frame(error)}\n  cannot be captured: {type(error).__name__}: {error}\n  loss_fn has to run on torch's fake tensors: no .item(), "
-            "no .numpy(), no custom autograd Function that leaves PyTorch. torch.compile(model, backend='neap') runs such parts eagerly."
+            f"{_user_frame(error)}\n  cannot be captured: {type(error).__name__}: {error}\n  If it fails without Neap too, the "
+            "program has to be mended there. Else loss_fn has to run on torch's fake tensors: no .numpy(), no custom autograd Function that "
+            "leaves PyTorch. torch.compile(model, backend='neap') runs such parts eagerly."
         ) from error
+
+
+# What real calls give where fake tensors are wrong and it matters: key of the call -> position -> (size, strides).
+known_results: dict[str, dict[int, tuple[list[int], list[int]]]] = {}
+
+
+class _FakeMode(FakeTensorMode):
+    """Fake tensors that lie as real ones were seen to."""
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().dispatch(func, types, args, kwargs or {})
+        real = known_results.get(measure.key_of(func, args, kwargs or {})) if known_results else None
+        if real is None:
+            return result
+        several = isinstance(result, (list, tuple))
+        tensors = list(result) if several else [result]
+        for i, (size, stride) in real.items():
+            if isinstance(tensors[i], torch.Tensor):
+                with self:
+                    tensors[i] = torch.empty_strided(size, stride, dtype=tensors[i].dtype, device=tensors[i].device)
+        return type(result)(tensors) if several else tensors[0]
 
 
 def fake_mode_of(tensors: list[torch.Tensor]) -> FakeTensorMode:
@@ -81,7 +160,7 @@ def fake_mode_of(tensors: list[torch.Tensor]) -> FakeTensorMode:
     for t in tensors:
         if isinstance(t, FakeTensor):
             return t.fake_mode
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return _FakeMode(allow_non_fake_inputs=True)
 
 
 def _fake(mode: FakeTensorMode, t: torch.Tensor, device: torch.device | None) -> torch.Tensor:
@@ -114,114 +193,178 @@ def _plain_checkpoints() -> Iterator[None]:
             function.apply = apply
 
 
-def _attributes(model: nn.Module) -> list[tuple[str, nn.Module, dict[str, Any]]]:
-    """What modules hold beside parameters, buffers and modules."""
-    return [
-        (name, m, {k: v for k, v in m.__dict__.items() if not k.startswith("_")}) for name, m in model.named_modules()
-    ]
+@contextlib.contextmanager
+def _cached_casts() -> Iterator[None]:
+    """Autocast casts a weight once for all its uses, as in eager training: its gradients are then added in the lower precision.
+    make_fx switches that off."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(True)
+    torch.clear_autocast_cache()
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(before)
 
 
-def _restore_attributes(model: nn.Module, before: list[tuple[str, nn.Module, dict[str, Any]]]) -> list[str]:
-    """Puts back what the captured step has set to fake tensors, and names it."""
+Held = list[tuple[str, nn.Module, dict[str, Any], list[tuple[Any, Any]]]]
+
+
+def _attributes(model: nn.Module) -> Held:
+    """What modules hold beside parameters, buffers and modules: tensors, and lists and dicts with copies of them."""
+    found: Held = []
+    for name, m in model.named_modules():
+        values = {k: v for k, v in m.__dict__.items() if not (k.startswith("_") and isinstance(v, torch.Tensor))}
+        copies = [(v, v.copy()) for k, v in values.items() if isinstance(v, (list, dict)) and k not in NOT_SETTINGS]
+        found.append((name, m, values, copies))
+    return found
+
+
+def _restore_attributes(model: nn.Module, before: Held) -> list[str]:
+    """Puts back what the captured step has set to fake tensors, and names what an eager step would have set anew."""
     changed = []
-    for name, module, held in before:
+    for name, module, held_before, copies in before:
+        for value, copy in copies:
+            inside = list(value.values() if isinstance(value, dict) else value)
+            if any(isinstance(x, FakeTensor) for x in inside):
+                if len(inside) != len(copy):
+                    changed.append(name or type(module).__name__)
+                value.clear()
+                value.update(copy) if isinstance(value, dict) else value.extend(copy)
         for key, value in list(module.__dict__.items()):
-            if isinstance(value, torch.Tensor) and held.get(key) is not value and not key.startswith("_"):
+            anew = isinstance(value, (list, dict)) and key not in NOT_SETTINGS and held_before.get(key) is not value
+            if anew and any(isinstance(x, FakeTensor) for x in (value.values() if isinstance(value, dict) else value)):
+                if key in held_before:
+                    module.__dict__[key] = held_before[key]
+                else:
+                    changed.append(f"{name}.{key}".lstrip("."))
+                    del module.__dict__[key]
+            if isinstance(value, torch.Tensor) and held_before.get(key) is not value and not key.startswith("_"):
                 changed.append(f"{name}.{key}".lstrip("."))
-                if key in held:
-                    module.__dict__[key] = held[key]
+                if key in held_before:
+                    module.__dict__[key] = held_before[key]
                 else:
                     del module.__dict__[key]
     return changed
 
 
-def unique_named(named: Any) -> list[tuple[str, Any]]:
-    return [(name, t) for name, t in named if t is not None]
-
-
 def trace_step(
     model: nn.Module,
     loss_fn: Callable[..., Any],
-    batch: Any,
+    structure: Structure,
+    leaves: list[Any],
     *,
-    divide: int = 1,
+    weight: float | int = 1,
+    cut: bool = False,
     clip_norm: float | None = None,
     device: torch.device | None = None,
     lines: bool = False,
 ) -> Capture:
-    """Captures loss_fn(model, *batch), the loss divided by `divide`, its gradients, and where `clip_norm` is given what they
-    are to be multiplied by. Changes nothing. lines: calls remember the user's lines, which takes a third longer."""
-    parameters = unique_named(model.named_parameters())
-    buffers = unique_named(model.named_buffers())
-    leaves, tree = pytree.tree_flatten(batch)
+    """Captures loss_fn(model, *batch, **named), the loss's part, its gradients, and where `clip_norm` is given what they are to
+    be multiplied by. structure: of (batch, named); leaves: its leaves. weight: from 1 on, what the loss is divided by, else what it is
+    multiplied by. cut: the batch is one of several parts: a Sum is left for the end of the step. Changes nothing. lines: calls
+    remember the user's lines, which takes a third longer."""
+    parameters, parameter_places = plain_named(model.named_parameters())
+    buffers, buffer_places = plain_named(model.named_buffers())
     tensors = [t for _, t in (*parameters, *buffers)] + [x for x in leaves if isinstance(x, torch.Tensor)]
     _refuse(model, parameters, tensors)
     mode = fake_mode_of(tensors)
     trainable = [i for i, (_, p) in enumerate(parameters) if p.requires_grad]
     fakes = [_fake(mode, p, device) for _, p in parameters]
     fake_buffers = [_fake(mode, b, device) for _, b in buffers]
-    fake_leaves = [_fake(mode, x, device) if isinstance(x, torch.Tensor) else x for x in leaves]
-    inputs = [x for x in fake_leaves if isinstance(x, torch.Tensor)]
+    inputs = [_fake(mode, x, device) for x in leaves if isinstance(x, torch.Tensor)]
+    lie = [_lie(t) for t in (*fakes, *fake_buffers)]
     found: dict[str, Any] = {}
 
     def joint(*flat: torch.Tensor) -> list[Any]:
         ps, rest = list(flat[: len(fakes)]), flat[len(fakes) :]
-        bs, xs = rest[: len(fake_buffers)], iter(rest[len(fake_buffers) :])
+        bs, xs = list(rest[: len(fake_buffers)]), iter(rest[len(fake_buffers) :])
         for i in trainable:
             ps[i].requires_grad_()
-        named = {name: p for (name, _), p in zip(parameters, ps, strict=True)}
-        named |= {name: b for (name, _), b in zip(buffers, bs, strict=True)}
-        arguments = pytree.tree_unflatten([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves], tree)
+        for p, (_, own) in zip(ps, parameters, strict=True):  # a quantised weight keeps its scales beside its bytes
+            if type(own) not in (torch.Tensor, nn.Parameter, FakeTensor):
+                p.__dict__.update({k: v for k, v in own.__dict__.items() if k not in p.__dict__})
+        named = {name: x.of(ps) if isinstance(x, Whole) else ps[x] for name, x in parameter_places}
+        named |= {name: x.of(bs) if isinstance(x, Whole) else bs[x] for name, x in buffer_places}
+        arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
         with _reparametrize_module(model, named, tie_weights=True):
-            with _plain_checkpoints():
-                loss, extras = split(loss_fn(model, *arguments))
+            with _plain_checkpoints(), _cached_casts():
+                loss, extras = split(loss_fn(model, *arguments, **named_arguments))
             now = dict(model.named_buffers())
-            for name, _ in buffers:
+            for name, _ in buffer_places:
                 if now.get(name) is not named[name]:
                     raise TypeError(
                         f"buffer {name} is replaced by another tensor; change it in place (copy_, mul_, add_)"
                     )
+            count = None
+            if isinstance(loss, Sum):
+                loss, count = loss.total, torch.as_tensor(loss.count).detach()
+                if count.numel() != 1:
+                    raise TypeError(f"the count of a Sum is a number or a scalar tensor; it is {_told(count)}")
             if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
                 raise TypeError(
-                    f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras)); it gave {_told(loss)}"
+                    f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras), or a Sum); it gave {_told(loss)}"
                 )
-            scaled = loss / divide if divide > 1 else loss
+            if count is not None and not cut:
+                loss, count = loss / count, None
+            scaled = loss if weight == 1 or count is not None else loss / weight if weight > 1 else loss * weight
             wanted = [ps[i] for i in trainable]
             if not wanted or not scaled.requires_grad:
                 raise TypeError("no parameter that requires a gradient takes part in the loss")
             with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
                 gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
+        for i, g in zip(trainable, gradients, strict=True):
+            if g is not None and g.layout != torch.strided:
+                raise TypeError(f"the gradient of {parameters[i][0]} is {g.layout}; only dense ones are planned")
         gradients = [
             g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)
         ]
-        clip = [] if clip_norm is None else [clip_coefficient([g for g in gradients if g is not None], clip_norm)]
+        clip = []
+        if clip_norm is not None:
+            total = torch.nn.utils.get_total_norm([g for g in gradients if g is not None], 2.0)
+            clip = [clip_coefficient(total, clip_norm)]
         flat_extras, found["extras"] = pytree.tree_flatten(extras)
         found["count"], found["has_extras"] = len(flat_extras), extras is not None
+        found["sum"] = count is not None
         flat_extras = [x.detach() if isinstance(x, torch.Tensor) else x for x in flat_extras]
-        return [scaled.detach(), *flat_extras, *gradients, *clip]
+        counts = [] if count is None else [count]
+        return [scaled.detach(), *counts, *flat_extras, *gradients, *clip]
 
     attributes = _attributes(model)
-    changed: list[str] = []
+    set_to_tensors: list[str] = []
     multithreading = torch.autograd.set_multithreading_enabled(False)
-    with _explained(), mode, multithreading, torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
+    with (
+        _explained(),
+        _drawn_alone(),
+        mode,
+        multithreading,
+        torch.enable_grad(),
+        torch.fx.traceback.preserve_node_meta(),
+    ):
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
         try:
             module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
         finally:
-            changed = _restore_attributes(model, attributes)
+            set_to_tensors = _restore_attributes(model, attributes)
             mode.allow_non_fake_inputs = mode_before
             for p in fakes:
                 p.requires_grad_(False)
+    if set_to_tensors:
+        raise CannotTrace(
+            f"{set_to_tensors[0]} is given a tensor in each step, which a captured step does not do: register it as a buffer and change "
+            "it in place (copy_), or return it from loss_fn as an extra"
+        )
+    for (name, t), before, now in zip((*parameters, *buffers), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
+        if before != now:
+            raise CannotTrace(
+                f"{name} has shape {tuple(t.shape)} and gets shape {now[0]} in the forward pass: run the model once on a batch before the step "
+                "is compiled, so that it has its shape"
+            )
     roles = (
         [("parameter", n) for n, _ in parameters]
         + [("state", n) for n, _ in buffers]
         + [("input", f"batch {i}") for i in range(len(inputs))]
     )
-    if changed:
-        raise CannotTrace(
-            f"{changed[0]} is given a tensor in each step, which a captured step cannot do: register it as a buffer and change "
-            "it in place (copy_), or return it from loss_fn as an extra"
-        )
     known = {t.untyped_storage()._cdata for _, t in (*parameters, *buffers) if t.device.type != "meta"}
     for node in module.graph.nodes:
         constant = getattr(module, node.target) if node.op == "get_attr" else None
@@ -235,17 +378,70 @@ def trace_step(
             )
     try:
         graph = build_graph(module, roles)
+        for i in trainable:
+            storage = graph.tensors[graph.inputs[i].tensor].storage
+            changing = next((c for c in graph.calls for t, _ in c.changes if graph.tensors[t].storage == storage), None)
+            if changing is not None:
+                raise CannotTrace(
+                    f"{user_line(changing.node)}: {changing.target} changes parameter {parameters[i][0]} in the forward pass, and the update "
+                    "changes it again: do it outside of the step (nn.Embedding(max_norm=None), a call between steps)"
+                )
     except CannotTrace:
         if lines:
             raise
-        return trace_step(model, loss_fn, batch, divide=divide, clip_norm=clip_norm, device=device, lines=True)
+        return trace_step(
+            model, loss_fn, structure, leaves, weight=weight, cut=cut, clip_norm=clip_norm, device=device, lines=True
+        )
     outputs = graph.outputs
-    extra = outputs[1 : 1 + found["count"]]
-    mark_passes(graph, [o.tensor for o in outputs[: 1 + found["count"]] if isinstance(o, View)])
+    first = 2 if found["sum"] else 1
+    extra = outputs[first : first + found["count"]]
+    mark_passes(graph, [o.tensor for o in outputs[: first + found["count"]] if isinstance(o, View)])
     return Capture(
-        graph, parameters, buffers, trainable, fake_leaves, found["extras"] if found["has_extras"] else None,
-        outputs[0], extra, outputs[1 + found["count"] :][: len(trainable)], None if clip_norm is None else outputs[-1],
+        graph, parameters, buffers, trainable, found["extras"] if found["has_extras"] else None, outputs[0],
+        outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)],
+        None if clip_norm is None else outputs[-1],
     )  # fmt: skip
+
+
+def _lie(t: torch.Tensor) -> tuple[Any, ...]:
+    return tuple(t.shape), tuple(t.stride()), t.untyped_storage().nbytes()
+
+
+@contextlib.contextmanager
+def _drawn_alone() -> Iterator[None]:
+    """Refuses what draws from the random numbers of Python or NumPy: the draw would be built in for ever."""
+    before, before_numpy = random.getstate(), numpy.random.get_state()
+    try:
+        yield
+        now = numpy.random.get_state()
+        moved = "Python's random" if random.getstate() != before else None
+        if any(not numpy.array_equal(a, b) for a, b in zip(before_numpy, now, strict=True)):
+            moved = "numpy.random"
+        if moved:
+            raise CannotTrace(
+                f"loss_fn draws from {moved}, and the draw would be the same in each step: draw before the step and pass it to loss_fn as a tensor "
+                "or a number, or draw with torch"
+            )
+    finally:
+        random.setstate(before)
+        numpy.random.set_state(before_numpy)
+
+
+def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
+    """As trace_step. Settings that the forward pass changes (a counter, a cached length) get their new values, as in an eager
+    step; refuses those that change in each step, since a captured step does not change them."""
+    before = held(model, loss_fn)
+    capture = trace_step(model, loss_fn, *args, **options)
+    after = held(model, loss_fn)
+    if next(changed(before, after), None) is not None:
+        trace_step(model, loss_fn, *args, **options)
+        again = next(changed(after, held(model, loss_fn)), None)
+        if again is not None:
+            raise CannotTrace(
+                f"{again} changes each time loss_fn runs, which a captured step does not repeat: keep it in a buffer that is changed in place, or "
+                "pass it to loss_fn with the batch"
+            )
+    return capture
 
 
 def _told(value: Any) -> str:
@@ -281,7 +477,7 @@ def _in_order_of(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tenso
     )
 
 
-def _refuse(model: nn.Module, parameters: list[tuple[str, nn.Parameter]], tensors: list[torch.Tensor]) -> None:
+def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensors: list[torch.Tensor]) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"the model has to be an nn.Module, not a {type(model).__name__}")
     devices = {t.device for t in tensors if t.device.type != "meta"}
@@ -289,13 +485,35 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, nn.Parameter]], tensor
         raise CannotTrace(
             f"parameters, buffers and batch lie on several devices ({', '.join(map(str, sorted(devices, key=str)))}): move them to one"
         )
+    for t in tensors:
+        if t.is_nested:
+            raise CannotTrace(
+                "a nested tensor cannot be planned: its sizes depend on data; pad it, and pass a mask (x.to_padded_tensor(0))"
+            )
     for name, p in parameters:
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise CannotTrace(
                 f"parameter {name} has a gradient hook; Neap makes gradients itself and would not call it: remove the hook"
             )
     for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and module.sparse:
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
             raise CannotTrace(
-                f"{name} makes sparse gradients; only dense ones can be planned: nn.Embedding(..., sparse=False)"
+                f"{name} makes sparse gradients; only dense ones are planned: {type(module).__name__}(..., sparse=False)"
+            )
+        if (
+            isinstance(module, (nn.Embedding, nn.EmbeddingBag))
+            and module.max_norm is not None
+            and module.weight.requires_grad
+        ):
+            raise CannotTrace(
+                f"{name} has max_norm, which changes its weight in the forward pass: set max_norm=None and bound the norms between steps"
+            )
+        if (
+            isinstance(module, nn.modules.batchnorm._NormBase)
+            and module.training
+            and module.momentum is None
+            and module.track_running_stats
+        ):
+            raise CannotTrace(
+                f"{name} has momentum=None: its running mean is divided by a count that is read from a tensor; give it a momentum (0.1)"
             )

@@ -21,12 +21,30 @@ REFUSED = {
 }
 
 
+def unwrapped(optimizer: Any) -> Any:
+    """The optimizer of PyTorch inside a trainer's wrapper (accelerate, Lightning): what holds the parameters' groups itself."""
+    while isinstance(getattr(type(optimizer), "param_groups", None), property) or "param_groups" not in vars(optimizer):
+        inner = next(
+            (
+                x
+                for x in (getattr(optimizer, "_optimizer", None), getattr(optimizer, "optimizer", None))
+                if isinstance(x, torch.optim.Optimizer)
+            ),
+            None,
+        )
+        if inner is None or inner is optimizer:
+            break
+        optimizer = inner
+    return optimizer
+
+
 class Updater:
     """Runs an optimizer's step for single parameters. Its states, groups and rates stay the optimizer's own."""
 
     def __init__(self, optimizer: torch.optim.Optimizer):
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"the optimizer has to be a torch.optim.Optimizer, not a {type(optimizer).__name__}")
+        optimizer = unwrapped(optimizer)
         for kind in type(optimizer).__mro__:
             if kind.__name__ in REFUSED:
                 raise TypeError(f"{kind.__name__} cannot be split by parameter: {REFUSED[kind.__name__]}")

@@ -1,0 +1,407 @@
+"""The steps of one list of calls: captured at a few shapes, run at all of them, in one memory and by the plans of the larger ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+import neap
+
+from . import measure
+from .assemble import Assembly, Gradient, Work, assemble
+from .family import Template, numbers_of
+from .graph import CannotTrace, Graph, View, build_graph, mark_passes
+from .memory import view_bytes
+from .program import ArenaProgram, DropProgram, Program, Resident
+from .trace import Capture, clip_coefficient, fake_mode_of
+from .updates import Update, measure_update, update_key
+
+if TYPE_CHECKING:
+    from .compile_step import CompiledStep
+
+# A plan that costs less than this over keeping everything is not made anew for a smaller shape.
+CHEAP = 0.02
+
+
+@dataclasses.dataclass
+class Planned:
+    """A plan for one shape, which serves all shapes that are at most as large. keep_all: bytes of keeping everything."""
+
+    vector: list[Any]
+    graph: Graph
+    costs: list[measure.Cost]
+    body: Assembly
+    plan: neap.Plan
+    bypass: int
+    output_bytes: int
+
+    def __post_init__(self) -> None:
+        self.sizes = [s.bytes for s in self.graph.storages]
+
+    @property
+    def keep_all(self) -> int:
+        return self.body.step.keep_all_bytes
+
+    @property
+    def bytes(self) -> int:
+        return self.plan.resident_bytes + self.plan.arena_bytes
+
+
+@dataclasses.dataclass
+class Ending:
+    """What comes behind the last micro-batch: the norm of the sums of gradients, the updates."""
+
+    graph: Graph
+    scale: View | None  # what gradients are multiplied by
+    body: Assembly
+    plan: neap.Plan
+    program: Program | None = None
+
+
+class Ready:
+    """A step of one shape, bound to the memory and ready to run."""
+
+    def __init__(self, steps: Steps, planned: Planned, graph: Graph, vector: list[Any]):
+        self.steps, self.planned, self.graph, self.vector = steps, planned, graph, vector
+        tensors = steps.resident_tensors(graph)
+        self.resident = Resident(graph, tensors)
+        self.outputs = steps.outputs_of(graph)
+        self.program = steps.bind(planned.body, planned.plan, self.resident, self.outputs, not steps.cut)
+        self.input_views = graph.inputs[len(steps.owner.parameters) + len(steps.owner.buffers) :]
+        self.heap_peak: int | None = None  # of the first run, beside PyTorch's allocator
+
+    def run(self, inputs: list[torch.Tensor], first: Any, after: Any) -> tuple[torch.Tensor, Any, list[Any]]:
+        """One part of a step: its loss, its count, its extras' leaves."""
+        graph = self.graph
+        self.resident.inputs = {
+            graph.tensors[v.tensor].storage: t for v, t in zip(self.input_views, inputs, strict=True)
+        }
+        try:
+            self.program.run(first, after, self.heap_peak is None)
+            out = self.outputs
+            take = lambda v: self.program.output(v).clone() if isinstance(v, View) else v  # noqa: E731
+            return take(out.loss), take(out.count), [take(v) for v in out.extras]
+        finally:
+            self.resident.inputs = {}
+
+    def close(self) -> None:
+        self.program.close()
+
+
+@dataclasses.dataclass
+class Outputs:
+    """Where a graph's results are."""
+
+    loss: View
+    count: View | None
+    extras: list[Any]
+    gradients: list[View | None]  # by `taken`
+    clip: View | None
+
+
+class Steps:
+    """The steps of one skeleton. `taken`: positions among the owner's parameters whose gradients are taken."""
+
+    def __init__(self, owner: CompiledStep, capture: Capture, cut: bool):
+        self.owner, self.cut = owner, cut
+        self.trainable, self.extras = capture.trainable, capture.extras
+        self.extra_count, self.has_count, self.has_clip = (
+            len(capture.extra_views),
+            capture.count is not None,
+            capture.clip is not None,
+        )
+        self.with_gradient = {i for i, v in zip(capture.trainable, capture.gradients, strict=True) if v is not None}
+        self.plans: list[Planned] = []
+        self.ending: Ending | None = None
+        self._measure_updates(capture)
+        # What is measured corrects the graph where PyTorch's fake tensors are wrong about it.
+        self.crooked: list[int] = []
+        costs = self._costs(capture.graph, None, self.crooked)
+        self.numbers = numbers_of(capture.graph)
+        self.template = Template(capture.graph, self.numbers)
+        self.plans.append(self._plan(capture.graph, self.numbers.vector, costs))
+
+    # ---- What there is ----
+
+    def _measure_updates(self, capture: Capture) -> None:
+        owner = self.owner
+        where = measure.machine(str(owner.parameters[0].device), torch.get_num_threads())
+        kept = owner.updater.is_pytorch  # of others the code can change
+        cache = measure.Cache()
+        found = cache.find(where) if kept else {}
+        groups = owner.updater.groups()
+        self.taken: list[int] = []
+        self.updates: list[Update] = []
+        known: dict[str, Update] = {}
+        fresh: dict[str, Update] = {}
+        try:
+            with measure.heap_counted() as heap, torch.no_grad():
+                for position, view in zip(capture.trainable, capture.gradients, strict=True):
+                    parameter = owner.parameters[position]
+                    if view is None or id(parameter) not in groups:
+                        continue
+                    key = update_key(owner.updater, parameter, groups[id(parameter)])
+                    if key not in known and key in found:
+                        known[key] = Update(**{**found[key], "cost": measure.Cost(**found[key]["cost"])})
+                    elif key not in known:
+                        known[key] = fresh[key] = measure_update(owner.updater, parameter, groups[id(parameter)], heap)
+                    self.taken.append(position)
+                    self.updates.append(known[key])
+            if kept:
+                cache.add(where, fresh)
+        finally:
+            cache.close()
+        if not self.taken:
+            raise CannotTrace("the optimizer has none of the parameters that take part in the loss")
+        owner.heap.note({key: u.cost for key, u in known.items()})
+
+    def correct(self, graph: Graph) -> None:
+        """A graph of this skeleton that was captured at another shape: as its calls really are."""
+        measure.correct(graph, self.crooked)
+
+    def _costs(self, graph: Graph, like: Planned | None = None, crooked: list[int] | None = None) -> list[measure.Cost]:
+        cache = measure.Cache()
+        try:
+            costs = measure.measure(graph, cache, (like.graph, like.costs) if like is not None else None, crooked)
+        finally:
+            cache.close()
+        self.owner.heap.note({measure.call_key(c): cost for c, cost in zip(graph.calls, costs, strict=True)})
+        return costs
+
+    def outputs_of(self, graph: Graph) -> Outputs:
+        out = graph.outputs
+        first = 2 if self.has_count else 1
+        gradients = dict(zip(self.trainable, out[first + self.extra_count :], strict=False))
+        return Outputs(
+            out[0], out[1] if self.has_count else None, out[first : first + self.extra_count],
+            [gradients[i] for i in self.taken], out[-1] if self.has_clip else None,
+        )  # fmt: skip
+
+    def lies_as(self, vector: list[Any], shapes: Any, strides: Any) -> bool:
+        """Whether the batch's tensors lie so, by the numbers of a vector."""
+        views = self.template.inputs_at(vector)[len(self.owner.parameters) + len(self.owner.buffers) :]
+        return all(
+            view is None or (view.size, view.stride) == (shape, stride)
+            for view, shape, stride in zip(views, shapes, strides, strict=True)
+        )
+
+    def resident_tensors(self, graph: Graph) -> dict[int, torch.Tensor]:
+        owner = self.owner
+        tensors = {}
+        for view, t in zip(graph.inputs, (*owner.parameters, *owner.buffers), strict=False):
+            tensors[graph.tensors[view.tensor].storage] = t.detach()
+        for number, storage in enumerate(graph.storages):
+            if storage.role == "constant":
+                tensors[number] = storage.source
+        return tensors
+
+    # ---- Plans ----
+
+    def ready(self, vector: list[Any]) -> Ready:
+        """The step of a shape, bound to the memory."""
+        graph = self.template.at(vector)
+        sizes = [s.bytes for s in graph.storages]
+        serving = [p for p in self.plans if all(a <= b for a, b in zip(sizes, p.sizes, strict=True))]
+        least = min(serving, key=lambda p: sum(p.sizes), default=None)
+        if least is None or (sum(sizes) < self.owner.replan * sum(least.sizes) and least.plan.overhead > CHEAP):
+            graph = self.template.at(vector, share=False)
+            largest = max(self.plans, key=lambda p: p.keep_all, default=None)
+            least = self._plan(graph, vector, self._costs(graph, largest))
+            self.plans.append(least)
+        return Ready(self, least, least.graph if least.vector == vector else graph, vector)
+
+    def _plan(self, graph: Graph, vector: list[Any], costs: list[measure.Cost]) -> Planned:
+        owner = self.owner
+        out = self.outputs_of(graph)
+        names = [owner.names[i] for i in self.taken]
+        states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
+        returned = [v for v in (out.loss, out.count, *out.extras) if isinstance(v, View)]
+        output_bytes = sum(map(view_bytes, returned)) * (2 if self.cut else 1)
+        bypass = owner.heap.bytes(len(costs))
+        resident = [("outputs", output_bytes, "input"), ("outside PyTorch's allocator", bypass, "input")]
+        if not self.cut:
+            where = {i: graph.inputs[i].tensor for i in self.taken}
+            wanted = [
+                Gradient(v, "update", out.clip, where[i], u.cost, f"{n} update")
+                for n, i, v, u in zip(names, self.taken, out.gradients, self.updates, strict=True)
+            ]
+        else:
+            sizes = [owner.parameters[i].untyped_storage().nbytes() for i in self.taken]
+            wanted = [
+                Gradient(v, "accumulate", None, -1, _accumulation(n), f"{name} accumulate")
+                for name, v, n in zip(names, out.gradients, sizes, strict=True)
+            ]
+            resident.append(("optimizer states", sum(u.state for u in self.updates), "state"))
+            states = [[(f"{n} gradient", size)] for n, size in zip(names, sizes, strict=True)]
+        body = assemble(graph, costs, wanted, returned, states=states, resident=resident, name=owner.name)
+        plan = owner.plan_of(body.step, owner.budget)
+        planned = Planned(vector, graph, costs, body, plan, bypass, output_bytes)
+        if self.cut:
+            self._end(planned)
+        owner.grow_arena(
+            max(plan.arena_bytes, self.ending.plan.arena_bytes if self.ending else 0), self.parameters_device
+        )
+        return planned
+
+    @property
+    def parameters_device(self) -> torch.device:
+        return self.owner.parameters[0].device
+
+    def _end(self, planned: Planned) -> None:
+        """Plans what comes behind the last micro-batch, beside all that is there then."""
+        owner = self.owner
+        if self.ending is not None and self.ending.plan.resident_bytes >= planned.plan.resident_bytes:
+            return
+        if self.ending is not None and self.ending.program is not None:
+            self.ending.program.close()
+        graph, scale = self._end_graph()
+        cache = measure.Cache()
+        costs = measure.measure(graph, cache)
+        cache.close()
+        sizes = [owner.parameters[i].untyped_storage().nbytes() for i in self.taken]
+        names = [owner.names[i] for i in self.taken]
+        wanted = [
+            Gradient(v, "update", scale, -1, u.cost, f"{n} update")
+            for n, v, u in zip(names, graph.inputs, self.updates, strict=False)
+        ]
+        changed = [
+            [(n, size), *([(f"{n} state", u.state)] if u.state else [])]
+            for n, size, u in zip(names, sizes, self.updates, strict=True)
+        ]
+        rest = planned.body.step.resident_bytes - 2 * sum(sizes) - sum(u.state for u in self.updates)
+        body = assemble(
+            graph, costs, wanted, [], states=changed, resident=[("the rest", max(rest, 0), "input")], name=f"{owner.name}-end"
+        )  # fmt: skip
+        budget = owner.budget
+        if budget not in ("min", "max"):
+            budget = max(planned.bytes, owner.budget_bytes(planned.body.step))
+        try:
+            plan = owner.plan_of(body.step, planned.bytes if budget == "min" else budget)
+        except neap.OverBudget as error:
+            if owner.budget != "min":
+                raise
+            plan = owner.plan_of(body.step, error.smallest)
+        self.ending = Ending(graph, scale, body, plan)
+
+    def _end_graph(self) -> tuple[Graph, View | None]:
+        """Of the sums of gradients (and with a Sum, of the counts' sum): what each gradient is multiplied by."""
+        parameters = [self.owner.parameters[i] for i in self.taken]
+        mode = fake_mode_of([])
+        fakes = [mode.from_tensor(p.detach()) for p in parameters]
+        norm = self.owner.clip_norm
+        with mode:
+            counts = [torch.zeros((), dtype=torch.float64)] if self.has_count else []
+
+        def end(*values: torch.Tensor) -> list[torch.Tensor]:
+            gradients, count = list(values[: len(fakes)]), values[len(fakes) :]
+            whole = [c.reciprocal() for c in count]
+            if norm is None:
+                return whole
+            total = torch.nn.utils.get_total_norm(gradients, 2.0)
+            return [clip_coefficient(total * whole[0], norm) * whole[0] if whole else clip_coefficient(total, norm)]
+
+        with mode, torch.no_grad():
+            module = make_fx(end, tracing_mode="real")(*fakes, *counts)
+        roles = [("state", f"gradient {i}") for i in range(len(fakes))] + [("state", "count") for _ in counts]
+        graph = build_graph(module, roles)
+        mark_passes(graph, [])
+        return graph, graph.outputs[0] if graph.outputs else None
+
+    # ---- Binding ----
+
+    def bind(
+        self, body: Assembly, plan: neap.Plan, resident: Resident, outputs: Outputs | None, updates: bool
+    ) -> Program:
+        owner = self.owner
+        if outputs is not None:
+            taken = lambda work: [v for v in (outputs.gradients[work.index], outputs.clip) if v is not None]  # noqa: E731
+        else:
+            taken = lambda work: [v for v in (resident.graph.inputs[work.index], self.ending.scale) if v is not None]  # noqa: E731
+        if owner.arena is None:
+            return DropProgram(body, plan, resident, taken, self.take)
+        first_kept = {
+            number: (self.updates[work.index].first_kept, self.updates[work.index].first_sizes)
+            for number, work in enumerate(body.works)
+            if updates and work.kind == "update"
+        }
+        return ArenaProgram(body, plan, resident, taken, self.take, first_kept, owner.arena)
+
+    def take(self, work: Work, gradient: torch.Tensor, scale: torch.Tensor | None = None) -> None:
+        owner = self.owner
+        if work.kind == "accumulate":
+            sums = owner.accumulators[work.index]
+            sums.copy_(gradient) if owner.micro_batch == 0 else sums.add_(gradient)
+            return
+        if scale is not None:
+            gradient.mul_(scale)
+        if owner.clip_value is not None:
+            gradient.clamp_(-owner.clip_value, owner.clip_value)
+        parameter = owner.parameters[self.taken[work.index]]
+        owner.updater.update(parameter, owner.updater.groups_now[id(parameter)], gradient)
+
+    def is_first(self, work: Work) -> bool:
+        """Whether an update makes its states now."""
+        return not self.owner.updater.has_state(self.owner.parameters[self.taken[work.index]])
+
+    def run_end(self, count: torch.Tensor | None, after: Callable[[int], None] | None) -> None:
+        owner, ending = self.owner, self.ending
+        if ending.program is None:
+            self.count = torch.zeros((), dtype=torch.float64, device=self.parameters_device)
+            held = [*owner.accumulators, *([self.count] if self.has_count else [])]
+            tensors = {
+                ending.graph.tensors[v.tensor].storage: t for v, t in zip(ending.graph.inputs, held, strict=True)
+            }
+            ending.program = self.bind(ending.body, ending.plan, Resident(ending.graph, tensors), None, True)
+        if count is not None:
+            self.count.copy_(count)
+        ending.program.run(self.is_first)
+
+    # ---- After the first run of a shape ----
+
+    def replan(self, ready: Ready) -> bool:
+        """Where more was allocated than planned: plans anew with what was seen. Whether it did."""
+        owner, planned = self.owner, ready.planned
+        scratch = dict(getattr(ready.program, "unplanned_calls", {}))
+        excess = ready.heap_peak + owner.heap.kept - planned.bypass
+        arena = max(planned.plan.arena_bytes, self.ending.plan.arena_bytes if self.ending else 0)
+        over = planned.plan.resident_bytes + arena + excess > owner.budget_bytes(planned.body.step)
+        over = excess > 0 and over and owner.budget != "max"
+        if not scratch and not over:
+            return False
+        if over:
+            owner.heap.most = max(owner.heap.most, ready.heap_peak + owner.heap.kept)
+        if ready.graph is planned.graph:
+            costs = [
+                dataclasses.replace(cost, scratch=cost.scratch + scratch[str(call.target)]) if str(call.target) in scratch else cost
+                for call, cost in zip(ready.graph.calls, planned.costs, strict=True)
+            ]  # fmt: skip
+            told = [
+                f"the heap beside PyTorch's allocator {max(excess, 0)} bytes",
+                *(f"{n} {b} bytes" for n, b in scratch.items()),
+            ]
+            warnings.warn(
+                f"neap: more was allocated in the first step than was planned, and it is planned anew: {', '.join(told)}",
+                stacklevel=6,
+            )
+        else:  # a shape that was run by a larger one's plan: by its own from here on
+            costs = self._costs(ready.graph)
+        if over:
+            self.plans.clear()
+        elif ready.graph is planned.graph:
+            self.plans.remove(planned)
+        self.plans.append(self._plan(ready.graph, ready.vector, costs))
+        return True
+
+
+def _accumulation(size: int) -> measure.Cost:
+    return measure.Cost(measure.SECONDS_A_CALL + 3 * size / measure.BYTES_PER_SECOND)
+
+
+def extras_of(tree: Any, leaves: list[Any]) -> Any:
+    return pytree.tree_unflatten(leaves, tree)

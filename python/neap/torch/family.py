@@ -1,0 +1,207 @@
+"""Captured steps that are the same but for their numbers: one list of calls, another length of the batch.
+
+What can differ between two such graphs (sizes, strides, offsets, whole numbers and fractions among the arguments, bytes of
+storages) is a vector of numbers; all else is the skeleton. From a vector and a graph of the same skeleton comes the graph at
+another length. Every number that PyTorch computes from one length is a polynomial of it, of degree 2 at most (attention), but
+where it floors or branches: so three captures give all lengths between them, and a fourth one proves it."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import hashlib
+import math
+from typing import Any
+
+import torch
+
+from .graph import Call, Graph, View
+
+NUMBERS = (int, float, bool)
+MOST_HASHED = 1 << 20  # bytes of a constant whose content is compared
+
+
+def _tree(x: Any, numbers: list[Any], rest: list[Any]) -> None:
+    """Takes an argument apart into numbers and the rest, always in the same order."""
+    if isinstance(x, View):
+        rest.append((x.tensor, len(x.size), x.dtype))
+        numbers += x.size
+        numbers += x.stride
+        numbers.append(x.offset)
+    elif isinstance(x, NUMBERS):
+        rest.append(type(x))
+        numbers.append(x)
+    elif isinstance(x, (list, tuple)):
+        rest.append((type(x).__name__, len(x)))
+        for y in x:
+            _tree(y, numbers, rest)
+    elif isinstance(x, dict):
+        rest.append(tuple(x))
+        for y in x.values():
+            _tree(y, numbers, rest)
+    else:
+        rest.append(repr(x))
+
+
+def _content(constant: Any) -> Any:
+    if not isinstance(constant, torch.Tensor):
+        return repr(constant)
+    size = constant.untyped_storage().nbytes()
+    if type(constant) is not torch.Tensor or constant.device.type != "cpu" or size > MOST_HASHED:
+        return id(constant)
+    flat = torch.empty(0, dtype=torch.uint8).set_(constant.untyped_storage())
+    return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+
+
+@dataclasses.dataclass
+class Numbers:
+    """A graph as a skeleton (equal texts: the same calls on the same tensors) and its numbers."""
+
+    skeleton: str
+    vector: list[Any]
+
+
+def numbers_of(graph: Graph) -> Numbers:
+    numbers: list[Any] = [s.bytes for s in graph.storages]
+    rest: list[Any] = [
+        (s.role, s.device, s.source if s.role != "constant" else _content(s.source)) for s in graph.storages
+    ]
+    rest += [(t.storage, t.version) for t in graph.tensors]
+    for call in graph.calls:
+        rest.append(
+            (str(call.target), call.reads, call.makes, call.changes, call.random, call.statistics, call.backward)
+        )
+        _tree((call.args, call.kwargs, call.results), numbers, rest)
+    _tree((graph.inputs, graph.outputs), numbers, rest)
+    return Numbers(hashlib.sha256(repr(rest).encode()).hexdigest(), numbers)
+
+
+class _Filler:
+    """Puts the numbers of a vector where _tree took them."""
+
+    def __init__(self, vector: list[Any], at: int):
+        self.vector, self.at = vector, at
+
+    def fill(self, x: Any) -> Any:
+        if isinstance(x, View):
+            n, at = len(x.size), self.at
+            self.at += 2 * n + 1
+            v = self.vector
+            return View(x.tensor, tuple(v[at : at + n]), tuple(v[at + n : at + 2 * n]), v[at + 2 * n], x.dtype)
+        if isinstance(x, NUMBERS):
+            self.at += 1
+            return self.vector[self.at - 1]
+        if isinstance(x, (list, tuple)):
+            return type(x)(map(self.fill, x)) if not hasattr(x, "_make") else type(x)._make(map(self.fill, x))
+        if isinstance(x, dict):
+            return {key: self.fill(y) for key, y in x.items()}
+        return x
+
+
+class Template:
+    """A graph, its numbers, and where they stand: gives the graph for other numbers."""
+
+    def __init__(self, graph: Graph, numbers: Numbers):
+        self.graph, self.numbers = graph, numbers
+        self.starts = [len(graph.storages)]  # where each call's numbers begin; at the end those of inputs and outputs
+        for call in graph.calls:
+            count: list[Any] = []
+            _tree((call.args, call.kwargs, call.results), count, [])
+            self.starts.append(self.starts[-1] + len(count))
+
+    def at(self, vector: list[Any], share: bool = True) -> Graph:
+        """The graph with the numbers of `vector`. share: calls that stay as they are, are the template's own."""
+        own, graph = self.numbers.vector, self.graph
+        storages = [
+            s if share and b == s.bytes else dataclasses.replace(s, bytes=b)
+            for s, b in zip(graph.storages, vector[: len(graph.storages)], strict=True)
+        ]
+        calls: list[Call] = []
+        for call, begin, end in zip(graph.calls, self.starts, self.starts[1:], strict=False):
+            if share and own[begin:end] == vector[begin:end]:
+                calls.append(call)
+                continue
+            args, kwargs, results = _Filler(vector, begin).fill((call.args, call.kwargs, call.results))
+            calls.append(dataclasses.replace(call, args=args, kwargs=kwargs, results=results))
+        inputs, outputs = _Filler(vector, self.starts[-1]).fill((graph.inputs, graph.outputs))
+        return dataclasses.replace(graph, storages=storages, calls=calls, inputs=inputs, outputs=outputs)
+
+    def inputs_at(self, vector: list[Any]) -> list[View | None]:
+        return _Filler(vector, self.starts[-1]).fill(self.graph.inputs)
+
+
+# ---- Between captured lengths ----
+
+Shapes = tuple[tuple[int, ...], ...]  # of the batch's tensors
+
+
+def moving(a: Shapes, b: Shapes) -> tuple[tuple[int, int], ...]:
+    """(tensor, dimension) of what differs; () where the ranks do."""
+    if list(map(len, a)) != list(map(len, b)):
+        return ()
+    return tuple((i, d) for i, (x, y) in enumerate(zip(a, b, strict=True)) for d in range(len(x)) if x[d] != y[d])
+
+
+@dataclasses.dataclass
+class Fit:
+    """Polynomials through three captured vectors, proven by others: numbers that do not move stand in `base`."""
+
+    base: list[Any]
+    moved: list[tuple[int, int, int, int, int]]  # (position, d, a, b, c): (a + b t + c t^2) / d
+
+    def at(self, length: int) -> list[Any] | None:
+        """The vector; None where it would not be whole."""
+        vector = list(self.base)
+        for position, d, a, b, c in self.moved:
+            value = a + length * (b + length * c)
+            if d != 1:
+                if value % d:
+                    return None
+                value //= d
+            vector[position] = value
+        return vector
+
+
+def fit(points: dict[int, list[Any]]) -> Fit | None:
+    """Through the least, the most and the middle length of `points` (length -> vector); None where the others (at least one)
+    do not lie on it, or what is no whole number moves."""
+    lengths = sorted(points)
+    if len(lengths) < 4:
+        return None
+    middle = min(lengths[1:-1], key=lambda n: abs(2 * n - lengths[0] - lengths[-1]))
+    x, y, z = lengths[0], middle, lengths[-1]
+    where = [lengths.index(n) for n in (x, y, z)]
+    moved = []
+    for position, column in enumerate(zip(*(points[n] for n in lengths), strict=True)):
+        first = column[0]
+        if all(value == first and type(value) is type(first) for value in column):
+            continue
+        if not all(type(value) is int for value in column):
+            return None
+        p, q, r = (column[i] for i in where)
+        # Newton's divided differences, over the common denominator d.
+        d = (y - x) * (z - y) * (z - x)
+        c = (r - q) * (y - x) - (q - p) * (z - y)
+        b = (q - p) * (z - y) * (z - x) - c * (x + y)
+        a = d * p - x * (b + c * x)
+        k = math.gcd(d, a, b, c)
+        d, a, b, c = d // k, a // k, b // k, c // k
+        if any(a + n * (b + n * c) != value * d for n, value in zip(lengths, column, strict=True)):
+            return None
+        moved.append((position, d, a, b, c))
+    return Fit(list(points[x]), moved)
+
+
+def between(points: dict[int, list[Any]], length: int) -> Fit | None:
+    """What gives the vector at a length between captured ones: one fit through all of `points`, else one through those around
+    the length; None where it has to be captured. Sizes of 0 and 1 are special to PyTorch: none comes from them, nor they from
+    others."""
+    usual = {n: v for n, v in points.items() if n > 1}
+    lengths = sorted(usual)
+    if len(lengths) < 4 or not lengths[0] < length < lengths[-1]:
+        return None
+    whole = fit(usual)
+    i = bisect.bisect(lengths, length)
+    if whole is not None or not 2 <= i <= len(lengths) - 2:
+        return whole
+    return fit({n: usual[n] for n in lengths[i - 2 : i + 2]})

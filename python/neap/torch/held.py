@@ -1,0 +1,129 @@
+"""What a model and a loss function hold beside tensors: numbers, texts and settings, which a captured step has built in."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .graph import PACKAGES
+
+SIMPLE = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.device)
+DEPTH = 4  # of containers and objects inside each other
+MOST = 2000  # items of a container that are looked at
+# Of a module: what is looked at elsewhere, or is about hooks.
+NOT_SETTINGS = {
+    "training",
+    "_parameters",
+    "_buffers",
+    "_modules",
+    "_non_persistent_buffers_set",
+    "_is_full_backward_hook",
+}
+
+Item = tuple[tuple[Any, ...], Any]  # (path, value)
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.known: set[int] = set()
+
+    def take(self, path: tuple[Any, ...], x: Any, depth: int = DEPTH) -> None:
+        if isinstance(x, SIMPLE):
+            self.items.append((path, x))
+            return
+        if isinstance(x, (torch.Tensor, nn.Module, type)) or depth == 0:
+            if isinstance(x, torch.Tensor):
+                self.items.append((path, id(x)))
+            return
+        if id(x) in self.known:
+            return
+        self.known.add(id(x))
+        if isinstance(x, (list, tuple, set, frozenset, collections.deque)):
+            self.items.append((path, len(x)))
+            for i, value in zip(range(MOST), x, strict=False):
+                self.take((*path, i), value, depth - 1)
+        elif isinstance(x, (dict, collections.UserDict)):
+            self.items.append((path, len(x)))
+            for _, (key, value) in zip(range(MOST), list(x.items()), strict=False):
+                self.take((*path, key), value, depth - 1)
+        elif isinstance(x, np.ndarray):
+            self.items.append((path, x.tobytes() if x.nbytes <= 4096 else id(x)))
+        elif isinstance(x, functools.partial):
+            self.take((*path, "func"), x.func, depth)
+            self.take((*path, "args"), (x.args, x.keywords), depth)
+        elif isinstance(x, types.MethodType):
+            self.take((*path, "__self__"), x.__self__, depth)
+            self.take((*path, "__func__"), x.__func__, depth)
+        elif isinstance(x, types.FunctionType):
+            self.function(path, x, depth)
+        elif hasattr(x, "__dict__") and not isinstance(x, (types.ModuleType, torch.optim.Optimizer)):
+            if any(root in (getattr(type(x), "__module__", None) or "") for root in ("torch.", "threading")):
+                return
+            for key, value in list(vars(x).items()):
+                self.take((*path, key), value, depth - 1)
+
+    def function(self, path: tuple[Any, ...], f: types.FunctionType, depth: int) -> None:
+        """What the user's own function has around it; a library's functions are known not to change."""
+        if any(root in f.__code__.co_filename for root in PACKAGES) or "site-packages" in f.__code__.co_filename:
+            return
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=False):
+            try:
+                self.take((*path, name), cell.cell_contents, depth - 1)
+            except ValueError:  # not bound yet
+                continue
+        self.take((*path, "defaults"), (f.__defaults__, f.__kwdefaults__), depth - 1)
+        for name in f.__code__.co_names:
+            value = f.__globals__.get(name)
+            if isinstance(value, SIMPLE) and value is not None:
+                self.items.append(((*path, name), value))
+            elif isinstance(value, types.FunctionType):
+                self.take((*path, name), value, depth - 1)
+
+
+def held(model: nn.Module, loss_fn: Callable[..., Any]) -> list[Item]:
+    """(path, value) of each, values hashable; in the same order for the same model."""
+    walk = _Walk()
+    for name, module in model.named_modules():
+        walk.items.append(((name,), id(module)))
+        for key, value in list(module.__dict__.items()):
+            if key not in NOT_SETTINGS and not key.endswith("_hooks") and not key.endswith("_hooks_with_kwargs"):
+                walk.take((name, key), value)
+    if isinstance(loss_fn, nn.Module) or not isinstance(
+        loss_fn, (types.FunctionType, types.MethodType, functools.partial)
+    ):
+        inner = getattr(loss_fn, "__dict__", None)
+        if isinstance(loss_fn, nn.Module):
+            walk.items += [(("loss_fn", *p), v) for p, v in held(loss_fn, _nothing)]
+        elif inner is not None:
+            walk.take(("loss_fn",), inner)
+    else:
+        walk.take(("loss_fn",), loss_fn)
+    return walk.items
+
+
+def _nothing() -> None:
+    pass
+
+
+def name_of(path: tuple[Any, ...]) -> str:
+    return ".".join(str(part) for part in path if part != "")
+
+
+def changed(before: list[Item], after: list[Item]) -> Iterator[str]:
+    """The names of what has another value, is new or is gone."""
+    old = dict(before)
+    new = dict(after)
+    for path, value in new.items():
+        if path not in old:
+            yield f"{name_of(path)} (new)"
+        elif old[path] != value and not (value != value and old[path] != old[path]):
+            yield f"{name_of(path)} ({old[path]!r}, then {value!r})"
+    yield from (f"{name_of(path)} (gone)" for path in old if path not in new)

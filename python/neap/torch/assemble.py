@@ -230,18 +230,15 @@ class _Assembler:
             sources = [t for t in sources if self.roles[t] == "value"]
             parameter = [self.tensors[gradient.changes]] if gradient.changes >= 0 else []
             phase = "update" if gradient.kind == "update" else "backward"
+            updates = [*parameter, *changed]
             work = Work(
-                gradient.kind,
-                number,
-                sources,
-                [],
-                [*parameter, *changed],
-                gradient.cost,
-                gradient.name,
-                gradient.kind,
-                phase,
-                False,
-            )
+                gradient.kind, number, sources, [], updates, gradient.cost, gradient.name, gradient.kind, phase, False
+            )  # fmt: skip
+            held = self.tensors[gradient.view.tensor]
+            if gradient.kind == "update" and self.roles[held] == "value":
+                # Clipping and optimizers change a gradient, which others may read: in its place only where this is the last read.
+                work.outputs.append(self.tensor(self.sizes[held], "value", f"{gradient.name} gradient"))
+                work.pairs.append((0, sources.index(held)))
             position = max((where.get(t, -1) for t in (*sources, *work.updates)), default=-1)
             placed.setdefault(position, []).append(work)
         works = list(placed.get(-1, []))

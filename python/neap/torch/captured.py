@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 import neap
+from neap._budget import parse as parse_budget
 
 from . import measure
 from .assemble import Assembly, Gradient, Work, assemble
@@ -228,7 +230,7 @@ class Steps:
         if not self.cut:
             where = {i: graph.inputs[i].tensor for i in self.taken}
             wanted = [
-                Gradient(v, "update", out.clip, where[i], u.cost, f"{n} update")
+                Gradient(v, "update", out.clip, where[i], _scaled(u.cost, out.clip), f"{n} update")
                 for n, i, v, u in zip(names, self.taken, out.gradients, self.updates, strict=True)
             ]
         else:
@@ -240,7 +242,7 @@ class Steps:
             resident.append(("optimizer states", sum(u.state for u in self.updates), "state"))
             states = [[(f"{n} gradient", size)] for n, size in zip(names, sizes, strict=True)]
         body = assemble(graph, costs, wanted, returned, states=states, resident=resident, name=owner.name)
-        plan = owner.plan_of(body.step, owner.budget)
+        plan = self._plan_of(body.step)
         planned = Planned(vector, graph, costs, body, plan, bypass, output_bytes)
         if self.cut:
             self._end(planned)
@@ -248,6 +250,17 @@ class Steps:
             max(plan.arena_bytes, self.ending.plan.arena_bytes if self.ending else 0), self.parameters_device
         )
         return planned
+
+    def _plan_of(self, step: neap.Step) -> neap.Plan:
+        """Within the budget; a share, or the least, is at least the memory that larger shapes have taken already."""
+        owner = self.owner
+        there = max((p.bytes for p in self.plans), default=0)
+        _, fraction = parse_budget(owner.budget)
+        if there and (fraction is not None or owner.budget == "min"):
+            share = int((fraction or 0) * step.keep_all_bytes)
+            with contextlib.suppress(neap.OverBudget):
+                return owner.plan_of(step, max(share, min(there, step.keep_all_bytes)))
+        return owner.plan_of(step, owner.budget)
 
     @property
     def parameters_device(self) -> torch.device:
@@ -267,16 +280,13 @@ class Steps:
         sizes = [owner.parameters[i].untyped_storage().nbytes() for i in self.taken]
         names = [owner.names[i] for i in self.taken]
         wanted = [
-            Gradient(v, "update", scale, -1, u.cost, f"{n} update")
+            Gradient(v, "update", scale, v.tensor, _scaled(u.cost, scale), f"{n} update")
             for n, v, u in zip(names, graph.inputs, self.updates, strict=False)
         ]
-        changed = [
-            [(n, size), *([(f"{n} state", u.state)] if u.state else [])]
-            for n, size, u in zip(names, sizes, self.updates, strict=True)
-        ]
-        rest = planned.body.step.resident_bytes - 2 * sum(sizes) - sum(u.state for u in self.updates)
+        states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
+        rest = planned.body.step.resident_bytes - sum(sizes) - sum(u.state for u in self.updates)
         body = assemble(
-            graph, costs, wanted, [], states=changed, resident=[("the rest", max(rest, 0), "input")], name=f"{owner.name}-end"
+            graph, costs, wanted, [], states=states, resident=[("the rest", max(rest, 0), "input")], name=f"{owner.name}-end"
         )  # fmt: skip
         budget = owner.budget
         if budget not in ("min", "max"):
@@ -300,7 +310,7 @@ class Steps:
 
         def end(*values: torch.Tensor) -> list[torch.Tensor]:
             gradients, count = list(values[: len(fakes)]), values[len(fakes) :]
-            whole = [c.reciprocal() for c in count]
+            whole = [c.reciprocal().float() for c in count]
             if norm is None:
                 return whole
             total = torch.nn.utils.get_total_norm(gradients, 2.0)
@@ -397,6 +407,11 @@ class Steps:
             self.plans.remove(planned)
         self.plans.append(self._plan(ready.graph, ready.vector, costs))
         return True
+
+
+def _scaled(cost: measure.Cost, scale: View | None) -> measure.Cost:
+    """Of an update that multiplies its gradient first: the scale may be cast to the gradient's type."""
+    return dataclasses.replace(cost, scratch=cost.scratch + 128) if scale is not None else cost
 
 
 def _accumulation(size: int) -> measure.Cost:

@@ -247,9 +247,19 @@ class ArenaProgram(Program):
                 last = graph.last[work.index]
                 row.args = (self, work.index, self.arena.bytes(reads[of[last]], storage.bytes))
             else:
-                views = self.taken(work)
+                gradient, *scale = self.taken(work)
                 row.fn = self.take
-                row.args = (work, *(value(v, reads) if self.is_value(v) else self.resident.bind(v) for v in views))
+                own = self.resident.bind(gradient) if not self.is_value(gradient) else value(gradient, reads)
+                if work.outputs:
+                    n, old, new = (
+                        graph.storage_of(gradient.tensor).bytes,
+                        reads[of[gradient.tensor]],
+                        makes[work.outputs[0]],
+                    )
+                    own = value(gradient, {of[gradient.tensor]: new})
+                    if old != new:
+                        row.copies.append((self.arena.bytes(new, n), self.arena.bytes(old, n)))
+                row.args = (work, own, *(value(v, reads) if self.is_value(v) else self.resident.bind(v) for v in scale))
                 if node in self.first_kept:
                     later.append((row, self.first_kept[node]))
             outputs.sort()
@@ -483,7 +493,11 @@ class DropProgram(Program):
                 source = self.live[self.assembly.tensors[self.graph.last[work.index]]]
                 _write(self, work.index, _bytes_of(source))
             else:
-                self.take(work, *(self._value(v) for v in self.taken(work)))
+                gradient, *scale = self.taken(work)
+                own = self._value(gradient)
+                if work.outputs and self.assembly.tensors[gradient.tensor] not in self.drops[row.number]:
+                    own = own.clone(memory_format=torch.preserve_format)
+                self.take(work, own, *(self._value(v) for v in scale))
             for t in self.drops[row.number]:
                 if t not in self.assembly.kept:
                     self._drop(t)

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from . import measure
 from .batch import Structure, Sum
 from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, user_line
-from .held import NOT_SETTINGS, changed, held
+from .held import NOT_SETTINGS, SIMPLE, changed, held
 
 
 @dataclasses.dataclass
@@ -431,17 +431,27 @@ def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **o
     """As trace_step. Settings that the forward pass changes (a counter, a cached length) get their new values, as in an eager
     step; refuses those that change in each step, since a captured step does not change them."""
     before = held(model, loss_fn)
-    capture = trace_step(model, loss_fn, *args, **options)
-    after = held(model, loss_fn)
-    if next(changed(before, after), None) is not None:
-        trace_step(model, loss_fn, *args, **options)
-        again = next(changed(after, held(model, loss_fn)), None)
-        if again is not None:
-            raise CannotTrace(
-                f"{again} changes each time loss_fn runs, which a captured step does not repeat: keep it in a buffer that is changed in place, or "
-                "pass it to loss_fn with the batch"
-            )
-    return capture
+    values = [(m.__dict__, _simple(m)) for m in model.modules()]
+    try:
+        capture = trace_step(model, loss_fn, *args, **options)
+        after = held(model, loss_fn)
+        if next(changed(before, after), None) is not None:
+            trace_step(model, loss_fn, *args, **options)
+            again = next(changed(after, held(model, loss_fn)), None)
+            if again is not None:
+                raise CannotTrace(
+                    f"{again} changes each time loss_fn runs, which a captured step does not repeat: keep it in a buffer that is changed in "
+                    "place, or pass it to loss_fn with the batch"
+                )
+        return capture
+    except BaseException:
+        for attributes, simple in values:
+            attributes.update(simple)
+        raise
+
+
+def _simple(module: nn.Module) -> dict[str, Any]:
+    return {k: v for k, v in module.__dict__.items() if isinstance(v, SIMPLE)}
 
 
 def _told(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
 
 import neap as planner
 from neap._budget import parse as parse_budget
@@ -108,11 +109,7 @@ def _boundary(
     for work in a.works:
         if work.kind == "call" and graph.calls[work.index].random and not redraws:
             work.repeatable = False
-        if (
-            work.kind == "call"
-            and any(t in moved for t in graph.calls[work.index].reads)
-            and graph.calls[work.index].target not in REPEATED
-        ):
+        if work.kind == "call" and any(t in moved for t in _read_again(graph.calls[work.index])):
             work.repeatable = False
     # What the outputs need comes first: a pass over the joint graph may have mixed both.
     ahead = [w for w in a.works if w.phase == "forward"]
@@ -128,9 +125,23 @@ def _boundary(
     return a.finish(name, [], outputs), len(ahead)
 
 
+def _read_again(call: Call) -> list[int]:
+    """The tensors that a call reads when it is repeated."""
+    _, without = REPEATED.get(call.target, (None, ()))
+    args = [x for i, x in enumerate(call.args) if i not in without]
+    leaves = pytree.tree_leaves((args, call.kwargs), is_leaf=lambda x: isinstance(x, View))
+    return [x.tensor for x in leaves if isinstance(x, View)]
+
+
 def _moved(graph: Graph, forward_outputs: list[Any], gradients: list[Any]) -> set[int]:
-    """Inputs that may have changed when the backward pass runs: buffers with a result of their kind among the outputs, which
-    is written to them behind the forward pass. What reads them cannot run again."""
+    """Inputs that may have changed when the backward pass runs: those that AOTAutograd writes to behind the forward pass, as
+    it says itself. Where it does not say: inputs without a gradient that have a result of their kind among the outputs. What
+    reads them does not run again."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    mutated = getattr(metadata, "mutated_inp_runtime_indices", None)
+    if mutated is not None:
+        return {graph.inputs[i].tensor for i in mutated if i < len(graph.inputs) and graph.inputs[i] is not None}
     kinds = {
         (v.size, v.dtype) for v in forward_outputs if isinstance(v, View) and graph.storage_of(v.tensor).role == "value"
     }

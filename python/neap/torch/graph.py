@@ -180,6 +180,23 @@ def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     return [w for w in written if isinstance(w, Node)]
 
 
+def _only_moved(statistics: Any) -> bool:
+    """Whether a running statistic is a buffer that nothing in the step reads: batch norms move it, and their gradients take it
+    without a look."""
+    if not isinstance(statistics, Node):
+        return True
+    if statistics.op != "placeholder":
+        return False
+    for user in statistics.users:
+        positions = STATISTICS.get(user.target, ()) if user.target in STATISTICS and user.args[5] else unread(user)
+        if (
+            any(a is statistics and i not in positions for i, a in enumerate(user.args))
+            or statistics in user.kwargs.values()
+        ):
+            return False
+    return True
+
+
 def _key(value: torch.Tensor) -> int:
     """The identity of a tensor's storage, while it is alive: the graph's fake values are."""
     return value.untyped_storage()._cdata
@@ -291,8 +308,14 @@ class _Builder:
         statistics = STATISTICS.get(node.target, ())
         if statistics and not node.args[5]:
             statistics = ()
-        args, kwargs = self.replaced((node.args, node.kwargs), node)
-        skipped = {id(args[i]) for i in (*statistics, *unread(node)) if i < len(args)}
+        if not all(_only_moved(node.args[i]) for i in statistics):
+            # Made in the step, or read by others: changed like anything else.
+            written += [node.args[i] for i in statistics if isinstance(node.args[i], Node)]
+            statistics = ()
+        not_read = unread(node)
+        given = tuple(None if i in not_read else x for i, x in enumerate(node.args))
+        args, kwargs = self.replaced((given, node.kwargs), node)
+        skipped = {id(args[i]) for i in statistics if i < len(args)}
         leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, View))
         reads = list(dict.fromkeys(x.tensor for x in leaves if isinstance(x, View) and id(x) not in skipped))
         changes = []

@@ -186,8 +186,8 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (result->step_seconds_median > 0)
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median, result->records);
-  fprintf(f, "\nresult        the epoch's mean loss %.4f, accuracy %.2f %%", result->loss,
-          100 * result->accuracy);
+  fprintf(f, "\nresult        the epoch's mean loss %.4f%s, accuracy %.2f %%", result->loss,
+          r->settings->smoothing > 0 ? " (with label smoothing)" : "", 100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
   if (result->test_loss >= 0 && of_sequences(result->records)) {
     char loss[96];

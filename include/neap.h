@@ -151,7 +151,7 @@ typedef struct neap_model_options {
   int64_t batch;    /* images or sequences; 0: the model's usual one */
   int64_t image[3]; /* channels, height, width; of vectors their elements; zeros: the model's usual ones */
   int64_t classes;  /* of tokens: the vocabulary; 0: the model's usual one */
-  float smoothing;  /* of the labels */
+  float smoothing;  /* of the labels, while training; a held-out loss has none */
   int64_t length;   /* of sequences; 0: the model's usual one */
   float dropout;    /* of networks of sequences */
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
@@ -295,7 +295,7 @@ void neap_session_free(neap_session *session);
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
-  double loss;     /* of the batch, before the update */
+  double loss;     /* of the batch, before the update; with label smoothing, where it is not held out */
   bool skipped;    /* a dynamic loss scale was too large: the update was left out */
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
 } neap_step_result;
@@ -318,7 +318,8 @@ neap_status neap_session_step(neap_session *session, float learning_rate, neap_s
 neap_status neap_session_micro_step(neap_session *session, float learning_rate, float share,
                                     neap_step_result *result);
 
-/* Loss and accuracy of the batch by running statistics, without dropout. Changes no variable. */
+/* Loss and accuracy of the batch by running statistics, without dropout and label smoothing. Changes no
+ * variable. */
 neap_status neap_session_evaluate(neap_session *session, neap_step_result *result);
 
 /* Computes the graph's outputs from the inputs, as an evaluation does; labels do not matter. */
@@ -401,8 +402,8 @@ typedef enum neap_schedule_kind {
 typedef struct neap_train_progress {
   const char *records;                /* what a batch has: "images", "sequences" or "pairs"; a constant */
   int64_t epoch, epochs, step, steps; /* epochs 0 when `steps` was given; the step just done, from 1 */
-  double loss, accuracy;              /* of this step, in [0, 1] */
-  double learning_rate, seconds;      /* of this step */
+  double loss, accuracy;         /* of this step; the loss with label smoothing; the accuracy in [0, 1] */
+  double learning_rate, seconds; /* of this step */
   double images_per_second, seconds_left;
   double test_accuracy, test_loss; /* after an epoch that ends here, or the run; -1: not evaluated */
   double bits_per_byte;            /* of test text, from the test loss; -1: of no text */
@@ -444,7 +445,7 @@ typedef struct neap_train_options {
   int64_t keep_epochs;
   /* Of neap_evaluate: the mean of the last so many that were kept is evaluated; 0: the checkpoint itself. */
   int32_t average;
-  const char *initial;   /* a safetensors file with the parameters to start from */
+  const char *initial;   /* a safetensors file with the parameters to start from; they must be finite */
   const char *metrics;   /* a JSON line a step, in a new file or behind the lines of the resumed run */
   const char *save_plan; /* the plan that is used is written here */
   /* Another run's checkpoint beyond step 0 in `out`, and metrics, give way; else NEAP_INVALID_ARGUMENT. */
@@ -524,7 +525,8 @@ typedef struct neap_predict_result {
   uint64_t smallest_budget;    /* with NEAP_OVER_BUDGET: that would do */
 } neap_predict_result;
 
-/* Runs a model over all records of a set, in their order. The file is written whole or not at all. */
+/* Runs a model over all records of a set, in their order. The file is written whole or not at all.
+ * NEAP_BAD_FORMAT: the weights have NaN or infinity; so do neap_generate and neap_translate refuse them. */
 neap_status neap_predict(const neap_predict_options *options, neap_predict_result *result);
 
 /* What text to make. Zeroed but for model, folder and tokens it is usable: the most likely text. */

@@ -15,6 +15,9 @@ static neap_status check_smoothing(const struct node *node) {
   return NEAP_OK;
 }
 
+/* Held-out losses are plain: smoothing is a means of training. */
+static void without_smoothing(union attributes *attributes) { attributes->loss.smoothing = 0; }
+
 /* Logits [N, classes, pixels...], a label for each [N, pixels...]. */
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
@@ -44,6 +47,7 @@ const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
                                                     infer_cross_entropy,
                                                     gradient_cross_entropy,
                                                     ROW_ATTRIBUTES(entropy_attributes),
+                                                    .evaluated = without_smoothing,
                                                     .seeds = true};
 const struct op_row op_row_softmax_cross_entropy_backward = {
     "SoftmaxCrossEntropyBackward", "gradient of the loss by the logits", .output_count = 1,
@@ -162,6 +166,7 @@ const struct op_row op_row_linear_cross_entropy = {
     gradient_linear_entropy,
     .flops = flops_linear_entropy,
     ROW_ATTRIBUTES(linear_entropy_attributes),
+    .evaluated = without_smoothing,
     .seeds = true,
     .slots = 6,
     .statistics = 1 << LOSS_BEFORE};

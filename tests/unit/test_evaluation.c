@@ -40,7 +40,62 @@ static void test_against_reference(void **state) {
   }
 }
 
+/* ---- Smoothing of labels is a means of training ---- */
+
+enum { ROWS = 6, CLASSES = 5, WIDTH = 4 };
+
+/* Logits of a linear layer and their loss: whole logits, or in blocks of classes. */
+static neap_graph *smoothed(bool blocks, float smoothing) {
+  neap_builder *b = neap_builder_create("smoothed");
+  const neap_tensor x = neap_input(b, "x", NEAP_F32, 2, (int64_t[]){ROWS, WIDTH}),
+                    label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){ROWS}),
+                    weight = neap_parameter(b, "w", 2, (int64_t[]){CLASSES, WIDTH},
+                                            (neap_parameter_options){.initial = NEAP_INITIAL_NORMAL}),
+                    logits = neap_linear_with(b, x, weight, -1);
+  neap_output(b, "logits", logits);
+  neap_graph *graph = NULL;
+  ASSERT_OK(neap_builder_finish(
+      b,
+      blocks ? neap_linear_cross_entropy(b, x, weight, -1, label,
+                                         (neap_linear_cross_entropy_options){.smoothing = smoothing})
+             : neap_softmax_cross_entropy(b, logits, label, smoothing),
+      &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+static double plain_entropy(const float *logits, const int32_t *labels) {
+  double loss = 0;
+  for (int i = 0; i < ROWS; i++) {
+    double sum = 0;
+    for (int c = 0; c < CLASSES; c++) sum += exp((double)logits[i * CLASSES + c]);
+    loss += (log(sum) - (double)logits[i * CLASSES + labels[i]]) / ROWS;
+  }
+  return loss;
+}
+
+static void test_without_smoothing(void **state) {
+  (void)state;
+  for (int k = 0; k < 4; k++) {
+    neap_graph *graph = smoothed(k % 2 == 1, 0.2f);
+    neap_session *s = open_session(graph, k < 2 ? NEAP_CPU : NEAP_REFERENCE);
+    neap_step_result held_out, step;
+    float logits[ROWS * CLASSES];
+    int32_t labels[ROWS];
+    fill_inputs(s, 7, CLASSES);
+    memcpy(labels, neap_session_input(s, "label"), sizeof labels);
+    ASSERT_OK(neap_session_evaluate(s, &held_out));
+    ASSERT_OK(neap_session_output(s, "logits", NULL, logits));
+    ASSERT_OK(neap_session_step(s, 0, &step));
+    assert_true(fabs(held_out.loss - plain_entropy(logits, labels)) < 1e-5);
+    assert_true(fabs(step.loss - held_out.loss) > 1e-3); /* the loss of training has it */
+    neap_session_free(s);
+    neap_graph_free(graph);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_reference)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_reference),
+                                     cmocka_unit_test(test_without_smoothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 #include "base/dtype.h"
 
+#include <math.h>
+
 #include "base/half.h"
 
 const struct dtype_row dtype_rows[] = {
@@ -23,9 +25,16 @@ double dtype_real(neap_dtype dtype, const void *data, int64_t i) {
     return (double)bf16_to_float(((const uint16_t *)data)[i]);
   case NEAP_F16:
     return (double)f16_to_float(((const uint16_t *)data)[i]);
-  default:
+  case NEAP_F32:
     return (double)((const float *)data)[i];
+  case NEAP_I32:
+  case NEAP_U8:
+  case NEAP_BIT:
+  case NEAP_U16:
+  case NEAP_BLOCK:
+    break;
   }
+  return NAN;
 }
 
 void dtype_set_real(neap_dtype dtype, void *data, int64_t i, double value) {
@@ -39,7 +48,14 @@ void dtype_set_real(neap_dtype dtype, void *data, int64_t i, double value) {
   case NEAP_F16:
     ((uint16_t *)data)[i] = f16_from_float((float)value);
     break;
-  default:
+  case NEAP_F32:
     ((float *)data)[i] = (float)value;
+    break;
+  case NEAP_I32:
+  case NEAP_U8:
+  case NEAP_BIT:
+  case NEAP_U16:
+  case NEAP_BLOCK:
+    break;
   }
 }

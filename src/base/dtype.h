@@ -25,7 +25,8 @@ static inline uint64_t dtype_bytes(neap_dtype dtype, uint64_t elements) {
   return (elements + block - 1) / block * (uint64_t)dtype_rows[dtype].block_bytes;
 }
 
-/* Element `i` of an array of real numbers of that type; and the same written, to the nearest. */
+/* Returns element `i` of an array of real numbers of that type; writes it, to the nearest. Of a type that has
+ * no real numbers NaN is returned, and nothing is written. */
 double dtype_real(neap_dtype dtype, const void *data, int64_t i);
 void dtype_set_real(neap_dtype dtype, void *data, int64_t i, double value);
 

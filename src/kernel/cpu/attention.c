@@ -42,7 +42,7 @@ struct three {
 static struct three three_of(const struct attention *a, void *const *given, bool packed) {
   if (!packed) return (struct three){given[0], given[1], given[2]};
   const int64_t k = a->heads * a->depth, v = k + a->key_heads * a->depth,
-                element = a->storage == STORAGE_F32 ? 4 : 2;
+                element = (int64_t)bytes_of(a->storage);
   unsigned char *q = given[0];
   return (struct three){q, q + k * element, q + v * element};
 }

@@ -402,7 +402,7 @@ static neap_status run_reorder(const struct kernel *kernel, void *const *in, voi
                                void *workspace, const struct run_context *context) {
   (void)workspace, (void)context;
   const struct cpu_kernel *k = cpu_kernel(kernel);
-  if (k->a.storage == STORAGE_F32)
+  if (bytes_of(k->a.storage) == sizeof(float))
     k->kernels->reorder(k->a, k->b, in[0], out[0]);
   else
     k->kernels->reorder_half(k->a, k->b, in[0], out[0]);

@@ -318,7 +318,7 @@ static neap_status needs_split(const struct neap_graph *graph, const struct node
   for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
     const struct tensor *t = operand(graph, node, i);
     if (t == NULL || !dtype_rows[t->dtype].real || t->dtype == NEAP_F32) continue;
-    RETURN_IF(t->dtype != NEAP_BF16 && t->dtype != NEAP_F16, NEAP_UNSUPPORTED,
+    RETURN_IF(storage_of(t->dtype) == STORAGE_NONE, NEAP_UNSUPPORTED,
               "the cpu backend has no kernel for '%s' in %s", t->name, dtype_rows[t->dtype].name);
     *needs = *needs || !takes_storage[node->op] || broadcast || packed || rows_need_split(graph, node) ||
              updates_sparse_values(node);

@@ -38,8 +38,9 @@ struct cpu_kernel {
   const struct dnn_primitive *adding;    /* the same, which adds to what the result's memory holds */
   struct activation a, b;                /* of the operator's main tensors */
   uint64_t count;                        /* elements of a variable, as it lies in memory */
-  struct strides strides;                /* of operands in row-major order */
-  const struct split_kernel *split;      /* of a node that runs in parts */
+  uint64_t sums;                    /* of a bias gradient in 16 bits: where its f32 begin in the workspace */
+  struct strides strides;           /* of operands in row-major order */
+  const struct split_kernel *split; /* of a node that runs in parts */
   const struct recurrent_kernel *recurrent;
   const struct winograd *winograd;
 };
@@ -50,9 +51,24 @@ typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, con
 /* A tensor in a format, as our own kernels see it. Where there is one pixel, channels lie side by side. */
 struct activation activation_of(const struct tensor *tensor, struct memory_format format);
 
-/* How elements of real numbers are stored; of the others, which are moved only, nothing is said. */
+/* How real numbers that kernels know are stored; of all other types STORAGE_NONE. */
 static inline enum storage storage_of(neap_dtype dtype) {
-  return dtype == NEAP_BF16 ? STORAGE_BF16 : dtype == NEAP_F16 ? STORAGE_F16 : STORAGE_F32;
+  switch (dtype) {
+  case NEAP_F32:
+    return STORAGE_F32;
+  case NEAP_BF16:
+    return STORAGE_BF16;
+  case NEAP_F16:
+    return STORAGE_F16;
+  case NEAP_I32:
+  case NEAP_U8:
+  case NEAP_F64:
+  case NEAP_BIT:
+  case NEAP_U16:
+  case NEAP_BLOCK:
+    break;
+  }
+  return STORAGE_NONE;
 }
 
 /* The format that convolutions of this graph like for a tensor. */

@@ -168,7 +168,7 @@ RUN(run_bias_backward) {
   (void)context;
   const enum storage storage = storage_of(kernel_output(kernel, 0)->dtype);
   float *sums =
-      storage == STORAGE_F32 ? out[0] : (void *)((unsigned char *)workspace + cpu_kernel(kernel)->count);
+      storage == STORAGE_F32 ? out[0] : (void *)((unsigned char *)workspace + cpu_kernel(kernel)->sums);
   K->bias_backward(A, in[0], sums, workspace);
   if (storage != STORAGE_F32) K->narrow(storage, A.channels, sums, out[0]);
   return NEAP_OK;
@@ -178,7 +178,7 @@ PREPARE(prepare_bias_backward) {
   const bool f32 = graph->tensors.data[node->outputs[0]].dtype == NEAP_F32;
   const uint64_t place = bias_place(state, a);
   p->workspace = f32 ? reduction_workspace(state, a) : place + (uint64_t)a.channels * sizeof(float);
-  return cpu_finish(state, p, run_bias_backward, (struct cpu_kernel){.a = a, .count = place});
+  return cpu_finish(state, p, run_bias_backward, (struct cpu_kernel){.a = a, .sums = place});
 }
 
 /* ---- Pooling ---- */
@@ -449,7 +449,7 @@ RUN(run_clip_coefficient) {
   (void)workspace, (void)context;
   const double norm = sqrt((double)*(const float *)in[0]),
                scale = (double)ATTRIBUTES.scalar.a / (norm + 1e-6);
-  *(float *)out[0] = (float)(scale < 1 ? scale : 1);
+  *(float *)out[0] = (float)(scale > 1 ? 1 : scale);
   return NEAP_OK;
 }
 PREPARE(prepare_clip_coefficient) { return prepare_flat(state, graph, node, p, run_clip_coefficient); }

@@ -46,7 +46,7 @@ static float *take_converted(struct cursor *c, const struct recurrent_kernel *r,
 /* ---- Times in their own storage ---- */
 
 static void *time_at(const struct recurrent_kernel *r, void *data, int64_t t, int64_t width) {
-  return (unsigned char *)data + (r->storage == STORAGE_F32 ? 4 : 2) * t * r->rows * width;
+  return (unsigned char *)data + (int64_t)bytes_of(r->storage) * t * r->rows * width;
 }
 
 /* `count` elements as f32: where they are, or in the buffer. */
@@ -400,7 +400,7 @@ static struct weights_places weights_places(const struct recurrent_kernel *r, st
 
 static neap_status add_products(const struct kernel *kernel, const struct row_products *s, void *y,
                                 void *dgates, const struct weights_places *at, float *sum) {
-  const int64_t bytes = R->storage == STORAGE_F32 ? 4 : 2;
+  const int64_t bytes = (int64_t)bytes_of(R->storage);
   for (int64_t first = 0; first < s->count; first += s->chunk) {
     const int64_t rows = s->count - first < s->chunk ? s->count - first : s->chunk;
     const struct dnn_operands o = {

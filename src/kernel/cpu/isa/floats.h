@@ -33,6 +33,7 @@ INLINE floats multiply_add_vector(floats a, floats b, floats c) {
 /* Elements of any type of storage. */
 INLINE floats load_stored(enum storage storage, const void *p) {
   if (storage == STORAGE_F32) return load(p);
+  if (storage == STORAGE_NONE) return (floats){0} + __builtin_nanf("");
 #if defined(__AVX512F__)
   const __m256i half = _mm256_loadu_si256(p);
   if (storage == STORAGE_F16) return (floats)_mm512_cvtph_ps(half);
@@ -52,6 +53,7 @@ INLINE void store_stored(enum storage storage, void *p, floats v) {
     store(p, v);
     return;
   }
+  if (storage == STORAGE_NONE) return;
 #if defined(__AVX512F__)
   _mm256_storeu_si256(p, narrow_vector(storage, (__m512)v));
 #else
@@ -64,12 +66,19 @@ INLINE void store_stored(enum storage storage, void *p, floats v) {
 /* Calls a function whose first argument is the type of storage, with code of its own for each. */
 #define BY_STORAGE(storage, call, ...)                                                                       \
   do {                                                                                                       \
-    if ((storage) == STORAGE_F32)                                                                            \
+    switch (storage) {                                                                                       \
+    case STORAGE_F32:                                                                                        \
       call(STORAGE_F32, __VA_ARGS__);                                                                        \
-    else if ((storage) == STORAGE_BF16)                                                                      \
+      break;                                                                                                 \
+    case STORAGE_BF16:                                                                                       \
       call(STORAGE_BF16, __VA_ARGS__);                                                                       \
-    else                                                                                                     \
+      break;                                                                                                 \
+    case STORAGE_F16:                                                                                        \
       call(STORAGE_F16, __VA_ARGS__);                                                                        \
+      break;                                                                                                 \
+    case STORAGE_NONE:                                                                                       \
+      break;                                                                                                 \
+    }                                                                                                        \
   } while (0)
 
 #endif

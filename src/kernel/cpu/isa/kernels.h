@@ -16,9 +16,21 @@
 
 #include "base/status.h"
 
-/* How an element is stored; all arithmetic is in f32. */
-enum storage { STORAGE_F32, STORAGE_BF16, STORAGE_F16 };
-static inline size_t bytes_of(enum storage storage) { return storage == STORAGE_F32 ? 4 : 2; }
+/* How an element is stored; all arithmetic is in f32. NONE: elements that are no numbers to these kernels.
+ * They have no bytes; read as floats they are NaN, and nothing is written to them. */
+enum storage { STORAGE_F32, STORAGE_BF16, STORAGE_F16, STORAGE_NONE };
+static inline size_t bytes_of(enum storage storage) {
+  switch (storage) {
+  case STORAGE_F32:
+    return 4;
+  case STORAGE_BF16:
+  case STORAGE_F16:
+    return 2;
+  case STORAGE_NONE:
+    break;
+  }
+  return 0;
+}
 
 /* Elements side by side. */
 struct stored {

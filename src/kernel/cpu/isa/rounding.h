@@ -8,6 +8,7 @@
 
 enum { ROUNDED_BLOCK = 8 * COUNTERS };
 
+/* `storage`: one of 16 bits. */
 static inline __attribute__((always_inline)) uint16_t rounded_randomly(enum storage storage, float x,
                                                                        uint32_t random) {
   return storage == STORAGE_BF16 ? bf16_from_float_randomly(x, random) : f16_from_float_randomly(x, random);

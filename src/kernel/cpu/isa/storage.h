@@ -44,8 +44,8 @@ static inline void narrow_f16(int64_t count, const float *x, uint16_t *y) {
 }
 
 #if defined(__AVX512F__)
-/* To the nearest, as f16_from_float and bf16_from_float do; a NaN of f16 keeps some of its bits. What is
- * finite and too large for f16 is cut. */
+/* To the nearest, to f16 or else bf16, as f16_from_float and bf16_from_float do; a NaN of f16 keeps some of
+ * its bits. What is finite and too large for f16 is cut. */
 static inline __m256i narrow_vector(enum storage storage, __m512 x) {
   if (storage == STORAGE_F16) {
     const __m512 most = _mm512_set1_ps(65504);
@@ -66,33 +66,37 @@ static inline __m256i narrow_vector(enum storage storage, __m512 x) {
 /* y = x. */
 static inline void widen_run(enum storage storage, int64_t count, const void *x, float *y) {
   const uint16_t *half = x;
-  if (storage == STORAGE_F32) {
+  switch (storage) {
+  case STORAGE_F32:
     memcpy(y, x, (size_t)count * sizeof *y);
-  } else if (storage == STORAGE_F16) {
+    break;
+  case STORAGE_F16:
     widen_f16(count, half, y);
-  } else {
+    break;
+  case STORAGE_BF16:
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) y[i] = bf16_to_float(half[i]);
+    break;
+  case STORAGE_NONE:
+    memset(y, 0xFF, (size_t)count * sizeof *y); /* NaN */
+    break;
   }
 }
 
 /* y = x to the nearest. */
 static inline void narrow_run(enum storage storage, int64_t count, const float *x, void *y) {
   uint16_t *half = y;
-  if (storage == STORAGE_F32) {
-    memcpy(y, x, (size_t)count * sizeof *x);
+  if (bytes_of(storage) != sizeof *half) {
+    memcpy(y, x, (size_t)count * bytes_of(storage));
     return;
   }
 #if defined(__AVX512F__)
   for (; count >= 16; count -= 16, x += 16, half += 16)
     _mm256_storeu_si256((__m256i *)(void *)half, narrow_vector(storage, _mm512_loadu_ps(x)));
 #endif
-  if (storage == STORAGE_F16) {
-    narrow_f16(count, x, half);
-  } else {
+  if (storage == STORAGE_F16) narrow_f16(count, x, half);
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) half[i] = bf16_from_float(x[i]);
-  }
+  for (int64_t i = 0; i < (storage == STORAGE_BF16 ? count : 0); i++) half[i] = bf16_from_float(x[i]);
 }
 
 /* ---- Runs of elements as floats: where they lie, or converted in `buffer`; and back from there ---- */

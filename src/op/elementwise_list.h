@@ -11,6 +11,8 @@
  * `value` is made of x and y, one of which may be broadcast; gradients are operators of their own
  * (elementwise.c).
  *
+ * NaN stays NaN: a comparison with it is false, so what is chosen then is the branch that has it.
+ *
  * The expressions are compiled in float and in double. `real` is their type; EXP, LOG, TANH, ERF, SQRT and
  * POWER(x, a) are functions of it. A macro that is not defined stands for nothing; both are undefined behind
  * the list. */
@@ -21,8 +23,8 @@
 #define BINARY(...)
 #endif
 
-UNARY(RELU, relu, "Relu", "max(0, x)", Y, x > 0 ? x : 0, y > 0 ? dy : 0)
-UNARY(RELU6, relu6, "Relu6", "min(max(0, x), 6)", Y, x > 0 ? (x < 6 ? x : 6) : 0, y > 0 && y < 6 ? dy : 0)
+UNARY(RELU, relu, "Relu", "max(0, x)", Y, x <= 0 ? 0 : x, y <= 0 ? 0 : dy)
+UNARY(RELU6, relu6, "Relu6", "min(max(0, x), 6)", Y, x <= 0 ? 0 : (x >= 6 ? 6 : x), y <= 0 || y >= 6 ? 0 : dy)
 UNARY(GELU, gelu, "Gelu", "x times the normal distribution's mass below x", X,
       x *HALF *(1 + ERF(x * SQRT_HALF)), dy *(HALF *(1 + ERF(x * SQRT_HALF)) + x * NORMAL_DENSITY(x)))
 UNARY(GELU_TANH, gelu_tanh, "GeluTanh", "GELU by tanh (x + 0.044715 x^3)", X,

@@ -77,7 +77,7 @@ static void attend(const struct attention *t, int64_t n, int64_t h, int64_t i, d
   FOR(j, t->s.keys) if (sees(t, n, i, j)) highest = fmax(highest, score(t, n, h, i, j));
   FOR(j, t->s.keys) if (sees(t, n, i, j)) sum += exp(score(t, n, h, i, j) - highest);
   memset(y, 0, (size_t)t->s.depth * sizeof *y);
-  *log_sum = sum > 0 ? highest + log(sum) : -INFINITY;
+  *log_sum = sum == 0 ? -INFINITY : highest + log(sum);
   FOR(j, t->s.keys) {
     if (!sees(t, n, i, j)) continue;
     const double weight = exp(score(t, n, h, i, j) - *log_sum) * kept(t, n, h, i, j);

@@ -172,6 +172,12 @@ static double ceiling_of(const struct batch_norm_attributes *a) {
   return a->ceiling != 0 ? (double)a->ceiling : INFINITY;
 }
 
+/* That ReLU, of what is not NaN. */
+static double cut_off(double x, const struct batch_norm_attributes *a) {
+  if (!a->relu || isnan(x)) return x;
+  return fmax(0, fmin(x, ceiling_of(a)));
+}
+
 RUN(run_batch_norm) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
@@ -182,7 +188,7 @@ RUN(run_batch_norm) {
     const int64_t i = at(s, n, c, h, w);
     const double deviation = sqrt(variance[c] + (double)ATTRIBUTES->batch_norm.epsilon),
                  sum = (x[i] - mean[c]) / deviation * gamma[c] + beta[c] + (addend != NULL ? addend[i] : 0);
-    y[i] = !ATTRIBUTES->batch_norm.relu ? sum : sum > 0 ? fmin(sum, ceiling_of(&ATTRIBUTES->batch_norm)) : 0;
+    y[i] = cut_off(sum, &ATTRIBUTES->batch_norm);
   }
   return NEAP_OK;
 }
@@ -202,7 +208,7 @@ RUN(run_batch_norm_backward) {
         const int64_t i = at(s, n, c, h, w);
         const double centred = (x[i] - mean[c]) / deviation;
         const double v = centred * gamma[c] + beta[c];
-        const bool cut = ATTRIBUTES->batch_norm.relu && !(v > 0 && v < ceiling_of(&ATTRIBUTES->batch_norm));
+        const bool cut = ATTRIBUTES->batch_norm.relu && (v <= 0 || v >= ceiling_of(&ATTRIBUTES->batch_norm));
         const double g = cut ? 0 : dy[i];
         if (pass == 0)
           dgamma[c] += g * centred, dbeta[c] += g;
@@ -265,8 +271,8 @@ RUN(run_relu_mask) {
   const int64_t count = kernel_output(kernel, 0)->elements;
   memset(mask, 0, dtype_bytes(NEAP_BIT, (uint64_t)count));
   FOR(i, count) {
-    if (x[i] > 0) mask[i / 8] |= (unsigned char)(1u << i % 8);
-    y[i] = x[i] > 0 ? x[i] : 0;
+    if (!(x[i] <= 0)) mask[i / 8] |= (unsigned char)(1u << i % 8);
+    y[i] = x[i] <= 0 ? 0 : x[i];
   }
   return NEAP_OK;
 }
@@ -288,9 +294,17 @@ static double rounded(double x, neap_dtype dtype) {
     return (double)bf16_to_float(bf16_from_float(f));
   case NEAP_F16:
     return (double)f16_to_float(f16_from_float(f));
-  default:
+  case NEAP_F32:
+  case NEAP_F64:
     return x;
+  case NEAP_I32:
+  case NEAP_U8:
+  case NEAP_BIT:
+  case NEAP_U16:
+  case NEAP_BLOCK:
+    break;
   }
+  return NAN;
 }
 
 RUN(run_cast) {
@@ -356,7 +370,7 @@ RUN(run_max_pool) {
   FOR_WINDOW(sx, sy) {
     const int64_t o = at(sy, n, c, i, j);
     const double v = x[pixel(a, sx, n, c, i, j, index)];
-    const bool wins = a->relu ? v > y[o] : winner[o] == NO_WINNER || v > y[o] || (isnan(v) && !isnan(y[o]));
+    const bool wins = v > y[o] || isnan(v) || (!a->relu && winner[o] == NO_WINNER);
     if (wins) y[o] = v, winner[o] = (unsigned char)index;
   }
   return NEAP_OK;
@@ -663,7 +677,8 @@ RUN(run_squared_norm) {
 
 RUN(run_clip_coefficient) {
   UNUSED;
-  *(double *)out[0] = fmin(1, (double)ATTRIBUTES->scalar.a / (sqrt(*(const double *)in[0]) + 1e-6));
+  const double scale = (double)ATTRIBUTES->scalar.a / (sqrt(*(const double *)in[0]) + 1e-6);
+  *(double *)out[0] = scale > 1 ? 1 : scale;
   return NEAP_OK;
 }
 
@@ -671,9 +686,10 @@ RUN(run_clip_gradient) {
   UNUSED;
   const double limit =
       ATTRIBUTES->scalar.a != 0 ? (double)(ATTRIBUTES->scalar.a / run_gradient_unit(context)) : INFINITY;
-  FOR(i, kernel_output(kernel, 0)->elements)
-  ((double *)out[0])[i] =
-      fmax(-limit, fmin(limit, ((const double *)in[0])[i])) * (in[1] != NULL ? *(const double *)in[1] : 1);
+  FOR(i, kernel_output(kernel, 0)->elements) {
+    const double x = ((const double *)in[0])[i], cut = x > limit ? limit : x < -limit ? -limit : x;
+    ((double *)out[0])[i] = cut * (in[1] != NULL ? *(const double *)in[1] : 1);
+  }
   return NEAP_OK;
 }
 

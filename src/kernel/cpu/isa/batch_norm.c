@@ -63,24 +63,26 @@ INLINE floats normalised_vector(floats x, floats scale, floats shift) {
   return multiply_add_vector(x, scale, shift);
 }
 
-/* ReLU, also with a ceiling, and where it lets a gradient through. */
+/* ReLU, also with a ceiling, and where it lets a gradient through. NaN stays, and lets it through. */
 static inline float cut(float v, float ceiling) {
-  const float above = v > 0 ? v : 0; /* 0 for NaN, too */
-  return above < ceiling ? above : ceiling;
+  const float above = v <= 0 ? 0 : v;
+  return above > ceiling ? ceiling : above;
 }
 INLINE floats cut_vector(floats v, float ceiling) {
 #if defined(__AVX512F__)
-  return (floats)_mm512_min_ps(_mm512_max_ps((__m512)v, _mm512_setzero_ps()), _mm512_set1_ps(ceiling));
+  const __mmask16 above = _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NLE_UQ);
+  return (floats)_mm512_maskz_min_ps(above, _mm512_set1_ps(ceiling), (__m512)v); /* of NaN the second */
 #elif defined(__AVX2__)
-  return (floats)_mm256_min_ps(_mm256_max_ps((__m256)v, _mm256_setzero_ps()), _mm256_set1_ps(ceiling));
+  const __m256 above = _mm256_cmp_ps((__m256)v, _mm256_setzero_ps(), _CMP_NLE_UQ);
+  return (floats)_mm256_and_ps(above, _mm256_min_ps(_mm256_set1_ps(ceiling), (__m256)v));
 #else
   for (int i = 0; i < FLOATS; i++) v[i] = cut(v[i], ceiling);
   return v;
 #endif
 }
-static inline bool inside(float v, float ceiling) { return v > 0 && v < ceiling; }
+static inline bool inside(float v, float ceiling) { return !(v <= 0 || v >= ceiling); }
 INLINE floats where_inside(floats condition, float ceiling, floats value) {
-  return (floats)((ints)value & (condition > 0.0f) & (condition < ceiling));
+  return (floats)((ints)value & ~((condition <= 0.0f) | (condition >= ceiling)));
 }
 
 static void affine_terms(const float *mean, const float *variance, const float *gamma, const float *beta,
@@ -280,7 +282,7 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
       total(a, c, threads, workspace, &sum, &squares);
       const double shifted = sum / count, spread = squares / count - shifted * shifted;
       mean[c] = (float)((double)t.centre[0] + shifted);
-      variance[c] = spread > 0 ? (float)spread : 0;
+      variance[c] = spread < 0 ? 0 : (float)spread;
     }
   }
 }

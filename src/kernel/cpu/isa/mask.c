@@ -18,21 +18,21 @@ static int64_t group_end(int64_t count, int64_t group) {
   return count - group < GROUP ? count : group + GROUP;
 }
 
-/* Eight bits, or fewer at the end: is x > 0? */
+/* Eight bits, or fewer at the end: is x not at most 0? NaN is not. */
 static uint8_t positive_few(const float *x, int64_t count) {
   unsigned bits = 0;
-  for (int k = 0; k < count; k++) bits |= (unsigned)(x[k] > 0) << k;
+  for (int k = 0; k < count; k++) bits |= (unsigned)!(x[k] <= 0) << k;
   return (uint8_t)bits;
 }
 
 /* The bits of VECTOR_WIDTH elements. */
 static inline __attribute__((always_inline)) void positive(const float *x, uint8_t *bits) {
 #if defined(__AVX512F__)
-  const __mmask16 m = _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_setzero_ps(), _CMP_GT_OQ);
+  const __mmask16 m = _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_setzero_ps(), _CMP_NLE_UQ);
   bits[0] = (uint8_t)m;
   bits[1] = (uint8_t)(m >> 8);
 #elif defined(__AVX2__)
-  bits[0] = (uint8_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_setzero_ps(), _CMP_GT_OQ));
+  bits[0] = (uint8_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_setzero_ps(), _CMP_NLE_UQ));
 #else
   bits[0] = positive_few(x, VECTOR_WIDTH);
 #endif
@@ -45,7 +45,7 @@ void ISA(relu_mask)(int64_t count, const float *x, float *y, uint8_t *bits) {
     for (; i + VECTOR_WIDTH <= end; i += VECTOR_WIDTH) positive(x + i, bits + i / 8);
     for (; i < end; i += 8) bits[i / 8] = positive_few(x + i, end - i < 8 ? end - i : 8);
 #pragma omp simd
-    for (int64_t k = group; k < end; k++) y[k] = x[k] > 0 ? x[k] : 0;
+    for (int64_t k = group; k < end; k++) y[k] = x[k] <= 0 ? 0 : x[k];
   }
 }
 

@@ -44,7 +44,6 @@ static inline void fetch_next(const float *from, struct activation x, struct win
 /* The winners of one window in VECTOR_WIDTH channels, kept in registers. */
 static void max_of_vector(const float *from, struct activation x, struct window w, int64_t row,
                           int64_t column, struct extent e, float *y, uint8_t *index) {
-  const mask nan_wins = (mask){0} - !w.relu;
   vector best = {0};
   mask winner = (mask){0} + NO_WINNER;
   if (!w.relu) {
@@ -55,7 +54,7 @@ static void max_of_vector(const float *from, struct activation x, struct window 
     for (int64_t j = e.left; j < e.right; j++) {
       const vector v = load_vector(from + (i * x.width + j) * x.lanes);
       fetch_next(from, x, w, i, j);
-      const mask wins = (v > best) | ((v != v) & (best == best) & nan_wins); /* the first NaN stays */
+      const mask wins = (v > best) | (v != v); /* the last NaN stays, as in PyTorch */
       best = (vector)(((mask)v & wins) | ((mask)best & ~wins));
       winner = (((mask){0} + window_index(w, row, column, i, j)) & wins) | (winner & ~wins);
     }
@@ -71,7 +70,7 @@ static void max_of_channel(const float *from, struct activation x, struct window
   for (int64_t i = e.top; i < e.bottom; i++)
     for (int64_t j = e.left; j < e.right; j++) {
       const float v = from[(i * x.width + j) * x.lanes];
-      if (!(v > best || (!w.relu && v != v && best == best))) continue;
+      if (!(v > best || v != v)) continue;
       best = v;
       *index = window_index(w, row, column, i, j);
     }

@@ -186,3 +186,27 @@ neap_status initialise_variables(struct neap_session *s) {
   free(allocated);
   return status;
 }
+
+static neap_status need_finite(const struct neap_session *s, int32_t index, const char *path, float *values) {
+  neap_variable variable;
+  TRY(neap_session_variable(s, index, &variable));
+  if (variable.kind != NEAP_VARIABLE_PARAMETER && variable.kind != NEAP_VARIABLE_RUNNING_STATISTIC)
+    return NEAP_OK;
+  TRY(neap_session_read(s, index, values));
+  int64_t i = 0;
+  while (i < variable.elements && isfinite(values[i])) i++;
+  RETURN_IF(i < variable.elements, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' has %s at element %lld of %lld; weights must be finite", path, variable.name,
+            isnan(values[i]) ? "NaN" : "infinity", (long long)i, (long long)variable.elements);
+  return NEAP_OK;
+}
+
+neap_status session_need_finite(struct neap_session *s, const char *path) {
+  float *values, *allocated;
+  neap_status status = NEAP_OK;
+  TRY(session_scratch(s, &values, &allocated));
+  for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++)
+    status = need_finite(s, i, path, values);
+  free(allocated);
+  return status;
+}

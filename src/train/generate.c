@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "run/session.h"
 #include "text/tokenizer_file.h"
+#include "run/variables.h"
 #include "train/checkpoint.h"
 #include "zoo/zoo.h"
 
@@ -107,7 +108,8 @@ static neap_status load_weights(struct generation *g) {
     path = region_format(&g->region, "%s/%s", g->options->folder, state.weights);
     RETURN_IF_NULL(path);
   }
-  return neap_session_load(g->session, path);
+  TRY(neap_session_load(g->session, path));
+  return session_need_finite(g->session, path);
 }
 
 static neap_status open_session(struct generation *g) {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "run/session.h"
+#include "run/variables.h"
 #include "train/model_data.h"
 
 struct prediction {
@@ -43,6 +44,7 @@ static neap_status open_all(struct prediction *p) {
   session.threads = team_size(o->session.threads);
   TRY(neap_session_create(p->graph, &session, &p->result->smallest_budget, &p->session));
   TRY(neap_session_load(p->session, o->weights));
+  TRY(session_need_finite(p->session, o->weights));
   TRY(neap_session_output(p->session, output_name(o), &p->output, NULL));
   RETURN_IF(p->output.rank < 1 || p->output.dims[0] != p->batch, NEAP_UNSUPPORTED,
             "output '%s' has no place for each record", p->output.name);

@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "run/session.h"
 #include "text/tokenizer_file.h"
+#include "run/variables.h"
 #include "train/beam.h"
 #include "train/checkpoint.h"
 #include "train/data_source.h"
@@ -209,6 +210,7 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
   }
   TRY(status);
   TRY(neap_session_load_mean(t->session, t->weights, t->weight_count));
+  TRY(session_need_finite(t->session, t->weights[0]));
   t->source = neap_session_input(t->session, "source");
   t->tokens = neap_session_input(t->session, "tokens");
   t->rows = neap_session_input(t->session, "row");

@@ -33,3 +33,13 @@ expect 1 "$neap" predict --model wrn-16-1 --weights "$weights" --data $data -o n
 says "has no tensor"
 expect 3 "$neap" predict --model wrn-10-1 --weights "$weights" --data $data --budget 1KiB -o none.npy
 says "the smallest that can"
+
+# Weights that are not finite are named when they are read, whoever reads them.
+cp "$weights" nan.safetensors
+header=$(od -An -t u8 -N 8 nan.safetensors)
+printf '\0\0\300\177' | dd of=nan.safetensors bs=1 seek=$((8 + header)) conv=notrunc status=none
+expect 1 "$neap" predict --model wrn-10-1 --weights nan.safetensors --data $data -o none.npy
+says "nan.safetensors: tensor"
+says "NaN at element 0"
+expect 1 "${train[@]}" --steps 1 --init nan.safetensors
+says "NaN at element 0"

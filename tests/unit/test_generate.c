@@ -197,7 +197,8 @@ static void test_characters(void **state) {
   assert_true(said.whole && said.pieces == 50);
   logits[7] = NAN;
   write_weights(&p, logits, BYTES);
-  generate(&p, (neap_generate_options){.tokens = 5}, &said, NEAP_DIVERGED);
+  generate(&p, (neap_generate_options){.tokens = 5}, &said, NEAP_BAD_FORMAT);
+  assert_non_null(strstr(neap_error_message(), "tensor 'head.weight' has NaN at element"));
   remove_place(&p);
 }
 

@@ -1,4 +1,5 @@
 /* neap train */
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -21,6 +22,15 @@ static void catch_signals(void) {
   sigaction(SIGHUP, NULL, &hangup);
   if (hangup.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, NULL); /* else it was started to outlive that */
+}
+
+/* Who reads the progress may go away: the run goes on, and what it still says is lost without a word. */
+static void outlive_readers(void) { signal(SIGPIPE, SIG_IGN); }
+static void forget_lost_output(FILE *file) {
+  struct pollfd pipe = {.fd = fileno(file)};
+  if (fflush(file) != 0 && poll(&pipe, 1, 0) == 1 && (pipe.revents & POLLERR) != 0 &&
+      freopen("/dev/null", "w", file) == NULL)
+    clearerr(file);
 }
 
 /* The cheaper budget is looked for before the run: what that takes is no part of what the run takes. */
@@ -74,6 +84,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
     exit_status = report_failure(verb, status);
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED;
   if (ended && !report->settings->json) print_summary(report, result);
+  if (!report->settings->json) forget_lost_output(report->file);
   if ((ended || status == NEAP_DIVERGED) && report->settings->json &&
       print_json(train_json(report, result)) != EXIT_DONE)
     exit_status = EXIT_FAILED;
@@ -82,6 +93,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
 
 static int train(const struct verb *verb, const struct train_settings *settings, const char *command) {
   struct train_report report = make_report(settings);
+  outlive_readers();
   neap_train_options options = train_library_options(settings);
   options.command = command;
   options.progress = on_progress;

@@ -51,6 +51,9 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings, const s
  * (NULL: none) must be there and be equal, or the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
 
+/* Whether the settings of the checkpoint in a folder have this one. */
+neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has);
+
 /* The names of the kernels that computed the run's steps so far, to be freed with json_decref; NULL: they are
  * not known. */
 neap_status checkpoint_read_kernels(const char *folder, json_t **kernels);

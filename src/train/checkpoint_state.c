@@ -176,6 +176,20 @@ static neap_status check_kernels(const json_t *kernels, const struct json_place 
   return NEAP_OK;
 }
 
+neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has) {
+  struct region region = {0};
+  neap_status status;
+  json_t *state = NULL, *settings;
+  struct json_place place = {0};
+  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(json_need(state, "settings", &place, &settings));
+  *has = json_object_get(settings, name) != NULL;
+done:
+  json_decref(state);
+  region_free(&region);
+  return status;
+}
+
 neap_status checkpoint_read_kernels(const char *folder, json_t **kernels) {
   struct region region = {0};
   neap_status status;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +21,26 @@ static neap_status make_folder(const char *folder, bool *made) {
   return NEAP_OK;
 }
 
-/* Who holds it has written its number there. */
-static neap_status fail_held(const char *folder, int file) {
+/* Returns whether a process lives on this machine. */
+static bool lives(long process) { return kill((pid_t)process, 0) == 0 || errno == EPERM; }
+
+/* Names the process that wrote its number into the lock, and says whether it lives. One that has ended leaves
+ * a lock that is still held where it runs on another machine, or a process that it started holds it. */
+static neap_status fail_held(const struct folder_lock *lock, int file) {
   char text[24] = "";
   const ssize_t length = pread(file, text, sizeof text - 1, 0);
   const long process = length > 0 ? strtol(text, NULL, 10) : 0;
-  RETURN_IF(
-      process > 0, NEAP_IO_FAILED,
-      "%s: a run (process %ld) is writing its checkpoints there; name another folder, or wait for its end",
-      folder, process);
+  RETURN_IF(process <= 0, NEAP_IO_FAILED,
+            "%s: another run is writing its checkpoints there; name another folder, or wait for its end",
+            lock->folder);
+  RETURN_IF(lives(process), NEAP_IO_FAILED,
+            "%s: a run (process %ld, which is alive) is writing its checkpoints there; name another folder, "
+            "or wait for its end",
+            lock->folder, process);
   return neap_fail(NEAP_IO_FAILED,
-                   "%s: a run is writing its checkpoints there; name another folder, or wait for its end",
-                   folder);
+                   "%s: is locked by process %ld, which does not live on this machine: it runs on another "
+                   "one, or left the lock behind; if no run writes there, remove %s",
+                   lock->folder, process, lock->path);
 }
 
 /* A holder that ends removes the file: what was locked may be one that is not there any more. */
@@ -53,7 +62,7 @@ static neap_status take(struct folder_lock *lock) {
     const int file = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     RETURN_IF(file < 0, NEAP_IO_FAILED, "%s: cannot be written: %s", lock->path, strerror(errno));
     if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      const neap_status status = fail_held(lock->folder, file);
+      const neap_status status = fail_held(lock, file);
       close(file);
       return status;
     }

@@ -11,6 +11,8 @@ struct learning_rate {
   double warmup_steps; /* 0: none */
   double drop_steps;   /* NEAP_LR_STEP: multiplied by drop_factor every so many steps */
   double drop_factor;
+  bool old_cosine; /* of a run that was begun by Neap 0.1: counted from step 0, and multiplied by the warm-up
+                    */
 };
 
 /* The schedule of a run of `steps` steps, `epoch_steps` to an epoch. Refuses what is negative or not finite.
@@ -21,9 +23,9 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
 /* Of the step, counted from 0:
  *   constant  base
  *   step      base * drop_factor ^ floor(step / drop_steps)
- *   cosine    base * (1 + cos(pi * step / steps)) / 2
- * times min(1, (step + 1) / warmup_steps). Loshchilov and Hutter 2017, equation 5, without restart; gradual
- * warm-up: Goyal et al. 2017, section 2.2. */
+ *   cosine    base * (1 + cos(pi * max(0, step - warmup_steps) / (steps - warmup_steps))) / 2
+ * times min(1, (step + 1) / warmup_steps): the warm-up's last step has the base itself. Loshchilov and Hutter
+ * 2017, equation 5, without restart; gradual warm-up: Goyal et al. 2017, section 2.2. */
 double learning_rate_at(const struct learning_rate *rate, int64_t step);
 
 /* Whether the rates of the first steps depend on how long the run is to be. */

@@ -10,6 +10,7 @@
 #include "grad/gradient.h"
 #include "run/choose.h"
 #include "run/kernel_names.h"
+#include "run/variables.h"
 #include "train/combination.h"
 #include "train/model_data.h"
 #include "zoo/zoo.h"
@@ -155,6 +156,10 @@ int64_t training_rewire_every(const neap_train_options *o) {
   return o->rewire_every != 0 ? o->rewire_every : usual;
 }
 
+/* A run whose cosine begins after its warm-up. One that was begun before there was this setting goes on as it
+ * began. */
+#define COSINE_AFTER_WARMUP "cosine_after_warmup"
+
 /* What was not asked for leaves no trace: a checkpoint of before there was such a thing stays what it was. */
 static bool add_unusual(json_t *settings, const struct training *t) {
   const neap_train_options *o = t->options;
@@ -168,6 +173,8 @@ static bool add_unusual(json_t *settings, const struct training *t) {
          json_object_set_new(settings, "rewire_every", json_integer(training_rewire_every(o))) == 0 &&
          (s->sparse_layers == NULL ||
           json_object_set_new(settings, "sparse_layers", json_string(s->sparse_layers)) == 0);
+  if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
+    ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
   if (data->length > 0) ok = ok && json_object_set_new(settings, "length", json_integer(data->length)) == 0;
   if (t->shape.window != 0)
     ok = ok && json_object_set_new(settings, "window", json_integer(t->shape.window)) == 0;
@@ -348,6 +355,12 @@ neap_status training_allocate(struct training *t) {
 neap_status training_read_state(struct training *t) {
   const char *resume = t->options->resume;
   if (resume == NULL) return NEAP_OK;
+  if (json_object_get(t->settings, COSINE_AFTER_WARMUP) != NULL) {
+    bool after;
+    TRY(checkpoint_has_setting(resume, COSINE_AFTER_WARMUP, &after));
+    t->rate.old_cosine = !after;
+    if (!after) json_object_del(t->settings, COSINE_AFTER_WARMUP);
+  }
   TRY(checkpoint_read_state(resume, t->settings, &t->state));
   RETURN_IF(t->state.step > t->steps, NEAP_INVALID_ARGUMENT,
             "%s: is at step %lld already; this run ends at step %lld", resume, (long long)t->state.step,
@@ -407,7 +420,9 @@ neap_status training_load(struct training *t) {
     TRY(compare_kernels(t));
     return checkpoint_load_weights(t->options->resume, &t->state, t->session);
   }
-  return t->options->initial == NULL ? NEAP_OK : neap_session_load(t->session, t->options->initial);
+  if (t->options->initial == NULL) return NEAP_OK;
+  TRY(neap_session_load(t->session, t->options->initial));
+  return session_need_finite(t->session, t->options->initial);
 }
 
 void training_release(struct training *t) {

@@ -17,7 +17,7 @@ for more in "--out run" "--out run --force" "--resume run"; do
   # shellcheck disable=SC2086
   expect 1 "${run[@]}" --steps 3 $more
   quiet
-  says "process $running"
+  says "process $running, which is alive"
 done
 kill -KILL $running
 wait $running || true
@@ -27,6 +27,36 @@ expect 0 "${run[@]}" --steps 3 --out run --force
 expect 0 "${run[@]}" --steps 3 --json
 weights=$(field weights_sha256)
 same "$(state step)" 3 "the step after --force"
+
+# A lock whose process is gone, but which is held all the same, is told from that of a run that lives.
+mkdir stale
+sleep 0 &
+gone=$!
+wait $gone
+echo $gone >stale/lock
+exec 9<stale/lock
+flock -n 9 || fail "the lock is held already"
+expect 1 "${run[@]}" --steps 1 --out stale
+says "locked by process $gone, which does not live"
+says "remove stale/lock"
+exec 9<&-
+expect 0 "${run[@]}" --steps 1 --out stale
+
+# Who reads the progress may go away: the run ends as if nothing had happened.
+{
+  status=0
+  "${run[@]}" --steps 60 --checkpoint-every 1 --out piped 2>&1 || status=$?
+  echo $status >status
+} | head -n 1 >/dev/null
+same "$(cat status)" 0 "a run whose reader went away"
+same "$("$json_field" step <piped/state.json)" 60 "the step of a run whose reader went away"
+{
+  status=0
+  "${run[@]}" --steps 3 --out piped --force --json 2>err || status=$?
+  echo $status >status
+} | true
+same "$(cat status)" 1 "a run whose result nobody read"
+same "$("$json_field" step <piped/state.json)" 3 "the step of a run whose result nobody read"
 
 # A finished run gives way only to --force.
 expect 2 "${run[@]}" --steps 1 --out run

@@ -68,10 +68,27 @@ static void test_warmup(void **state) {
   expect_at(&rate, EPOCH / 2, 0.8);
   const struct learning_rate cosine =
       make(&(neap_train_options){.learning_rate = 0.8, .warmup_epochs = 0.5, .schedule = NEAP_LR_COSINE});
+  expect_at(&cosine, 0, 0.8 / (EPOCH / 2));
+  expect_at(&cosine, EPOCH / 2 - 1, 0.8); /* the rate that was asked for is reached */
+  expect_at(&cosine, EPOCH / 2, 0.8);
+  expect_at(&cosine, EPOCH / 2 + (STEPS - EPOCH / 2) / 2, 0.4);
+  expect_at(&cosine, STEPS, 0);
+  const struct learning_rate all =
+      make(&(neap_train_options){.learning_rate = 1, .warmup_epochs = 5, .schedule = NEAP_LR_COSINE});
+  expect_at(&all, STEPS - 1, 0.6); /* the run ends within the warm-up */
+}
+
+/* A run that was begun when cosine was counted from step 0 goes on so. */
+static void test_old_cosine(void **state) {
+  (void)state;
+  struct learning_rate old =
+      make(&(neap_train_options){.learning_rate = 0.8, .warmup_epochs = 0.5, .schedule = NEAP_LR_COSINE});
+  old.old_cosine = true;
   const struct learning_rate cold =
       make(&(neap_train_options){.learning_rate = 0.8, .schedule = NEAP_LR_COSINE});
+  expect_at(&old, EPOCH / 4 - 1, learning_rate_at(&cold, EPOCH / 4 - 1) / 2);
   for (int64_t step = EPOCH / 2; step < STEPS; step++)
-    assert_true(learning_rate_at(&cosine, step) == learning_rate_at(&cold, step));
+    assert_true(learning_rate_at(&old, step) == learning_rate_at(&cold, step));
 }
 
 static void test_length(void **state) {
@@ -117,9 +134,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_constant),     cmocka_unit_test(test_cosine), cmocka_unit_test(test_step),
-      cmocka_unit_test(test_warmup),       cmocka_unit_test(test_length), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_inverse_sqrt),
+      cmocka_unit_test(test_constant),     cmocka_unit_test(test_cosine),     cmocka_unit_test(test_step),
+      cmocka_unit_test(test_warmup),       cmocka_unit_test(test_length),     cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_inverse_sqrt), cmocka_unit_test(test_old_cosine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

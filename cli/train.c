@@ -1,7 +1,9 @@
 /* neap train */
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "train_report.h"
 
@@ -9,7 +11,15 @@
 
 static volatile sig_atomic_t stop_signal;
 
-static void remember_signal(int number) { stop_signal = number; }
+static void remember_signal(int number) {
+  static const char text[] = "\nneap: stopping; the step in hand is given up, or finished where its updates "
+                             "have begun; once more to "
+                             "end at once\n";
+  const int before = errno;
+  stop_signal = number;
+  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) errno = 0; /* nobody reads it */
+  errno = before;
+}
 
 /* From the first step on: the first signal asks for a checkpoint, a second one ends the program as usual.
  * Before it there is nothing to save. */
@@ -98,6 +108,7 @@ static int train(const struct verb *verb, const struct train_settings *settings,
   options.command = command;
   options.progress = on_progress;
   options.context = &report;
+  options.stop = &stop_signal;
   report.watch = watch_begin(settings->time_limit, 0);
   look_for_affordable(&report);
   options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;

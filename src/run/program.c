@@ -1,5 +1,7 @@
 #include "run/program.h"
 
+#include "base/stop.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -23,12 +25,31 @@ struct binding {
   unsigned char **address; /* step tensor -> its newest instance */
 };
 
+bool is_running_statistic(const struct tensor *t) {
+  return t->role == NEAP_ROLE_STATE && t->view_of < 0 && t->state_of == NULL && !t->carried && !t->sum &&
+         dtype_rows[t->dtype].real;
+}
+
+/* What a node changes that outlives the step. */
+static enum change change_of(const struct neap_graph *graph, const struct node *node) {
+  enum change most = CHANGED_NOTHING;
+  for (int32_t i = 0; i < node->update_count; i++) {
+    const struct tensor *t = &graph->tensors.data[graph_storage(graph, node->updates[i])];
+    const enum change change = t->sum                    ? CHANGED_NOTHING
+                               : is_running_statistic(t) ? CHANGED_STATISTICS
+                                                         : CHANGED_VARIABLES;
+    most = change > most ? change : most;
+  }
+  return most;
+}
+
 static neap_status bind_call(const struct binding *b, int32_t position, int32_t *instance,
                              struct call *call) {
   const struct kernel *kernel = &b->lowered->kernels[b->plan->schedule[position]];
   const struct node *node = kernel_node(kernel);
   const int32_t *home = b->lowered->home;
   call->kernel = kernel;
+  call->change = change_of(kernel->graph, node);
   call->inputs = region_alloc(b->region, (size_t)node->input_count, sizeof(void *));
   call->outputs = region_alloc(b->region, (size_t)node->output_count, sizeof(void *));
   RETURN_IF(!call->inputs || !call->outputs, NEAP_OUT_OF_MEMORY, "program: out of memory");
@@ -82,6 +103,22 @@ static neap_status find_dead_ranges(const struct binding *b, struct program *pro
 }
 #endif
 
+/* Finds the labels of the cross-entropy that counts right answers, where they are an input. */
+static void find_labels(const struct binding *b, struct program *program) {
+  const struct neap_graph *graph = b->lowered->graph;
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    const bool linear = node->op == OP_LINEAR_CROSS_ENTROPY;
+    if ((!linear && node->op != OP_SOFTMAX_CROSS_ENTROPY) || node->outputs[1] != graph->correct) continue;
+    const int32_t labels = graph_storage(graph, node->inputs[linear ? LOSS_LABELS : 1]);
+    if (graph->tensors.data[labels].role != NEAP_ROLE_INPUT) continue;
+    program->labels = (void *)b->address[b->lowered->step_tensor[labels]];
+    program->label_count = graph->tensors.data[labels].elements;
+    program->classes = graph->tensors.data[node->inputs[linear ? LOSS_WEIGHTS : 0]].dims[linear ? 0 : 1];
+    program->ignored = node->attributes.loss.ignored;
+  }
+}
+
 neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
                            unsigned char *const *resident, unsigned char *arena, struct program *out) {
   struct binding b = {.region = region, .lowered = lowered, .plan = plan, .arena = arena};
@@ -102,6 +139,7 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   if (lowered->graph->loss >= 0) program.loss = b.address[lowered->step_tensor[lowered->graph->loss]];
   if (lowered->graph->correct >= 0)
     program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];
+  find_labels(&b, &program);
 #if NEAP_DEBUG
   TRY(find_dead_ranges(&b, &program));
 #endif
@@ -127,9 +165,12 @@ static void measure(const struct lowered *lowered, const struct call *call, cons
 }
 
 static neap_status run_calls(const struct program *program, const struct run_context *context,
-                             const unsigned char *memory, uint64_t *measured) {
+                             const unsigned char *memory, uint64_t *measured, enum change *changed,
+                             enum change most) {
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
+    RETURN_IF(*changed <= most && stop_is_requested(), NEAP_INTERRUPTED, "stopped on request");
+    if (call->change > *changed) *changed = call->change;
     measure(program->lowered, call, memory, measured);
 #if NEAP_DEBUG
     const struct node *node = kernel_node(call->kernel);
@@ -150,10 +191,11 @@ static neap_status run_calls(const struct program *program, const struct run_con
 }
 
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const unsigned char *memory, uint64_t *measured) {
+                        const unsigned char *memory, uint64_t *measured, enum change *changed,
+                        enum change most) {
   struct team former;
   TRY(team_set(program->lowered->threads, &former));
-  const neap_status status = run_calls(program, context, memory, measured);
+  const neap_status status = run_calls(program, context, memory, measured, changed, most);
   team_restore(&former);
   return status;
 }

@@ -5,9 +5,16 @@
 #include "kernel/kernel.h"
 #include "step/plan.h"
 
+/* What has changed that outlives a step, rising. */
+enum change { CHANGED_NOTHING, CHANGED_STATISTICS, CHANGED_VARIABLES };
+
+/* Whether a tensor holds running statistics of batch norm. */
+bool is_running_statistic(const struct tensor *tensor);
+
 /* One position of a schedule, ready to run. */
 struct call {
   const struct kernel *kernel;
+  enum change change;
   void **inputs, **outputs; /* from the session's region */
   void *workspace;
   uint64_t workspace_bytes;
@@ -28,7 +35,9 @@ struct program {
   double *seconds;  /* [length], to which each run adds what its calls take; NULL: it is not asked for */
   const void *loss; /* where the outputs stand when it has run, in their own types; NULL: there is no loss */
   const int32_t *correct; /* NULL: not counted */
-  const void **outputs;   /* by output of the graph, in the format of its tensor; NULL: not kept to the end */
+  const int32_t *labels;  /* of the node that counts them; NULL: they are no input */
+  int64_t label_count, classes, ignored;
+  const void **outputs; /* by output of the graph, in the format of its tensor; NULL: not kept to the end */
 #if NEAP_DEBUG
   struct range *dead;
 #endif
@@ -45,9 +54,11 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
                            unsigned char *const *resident, unsigned char *arena, struct program *out);
 
 /* Runs all calls in order, with the threads that they were lowered for. `measured` is raised to the highest
- * byte, as an offset from `memory`, that a kernel was given. */
+ * byte, as an offset from `memory`, that a kernel was given; `changed` to what was changed. NEAP_INTERRUPTED:
+ * a stop was requested between two calls while no more than `most` had been changed. */
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const unsigned char *memory, uint64_t *measured);
+                        const unsigned char *memory, uint64_t *measured, enum change *changed,
+                        enum change most);
 
 /* Before memory that programs ran in is unmapped: lifts the poison of a debug build from it. */
 void program_release(unsigned char *memory, size_t bytes);

@@ -82,13 +82,16 @@ struct neap_session {
   uint64_t *resident;                  /* step tensor of `main` -> offset of a resident tensor */
   uint64_t measured;                   /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
-  uint64_t steps;           /* done */
-  float loss_scale;         /* of the next step */
-  uint64_t good_steps;      /* since it changed last */
-  bool overflowed;          /* in the step in hand a gradient did not fit its type */
-  int32_t micro_batch;      /* of the step in hand, that comes next; 0: none is in hand */
-  uint64_t resident_before; /* of the process, before the memory was mapped */
-  uint64_t planning_peak;   /* the most that it was until then */
+  uint64_t steps;            /* done */
+  float loss_scale;          /* of the next step */
+  uint64_t good_steps;       /* since it changed last */
+  bool overflowed;           /* in the step in hand a gradient did not fit its type */
+  int32_t micro_batch;       /* of the step in hand, that comes next; 0: none is in hand */
+  enum change changed;       /* by the step in hand */
+  unsigned char *statistics; /* running statistics as they were before it; NULL: there are none */
+  bool may_tear, torn;       /* run/give_up.h */
+  uint64_t resident_before;  /* of the process, before the memory was mapped */
+  uint64_t planning_peak;    /* the most that it was until then */
   int32_t variable_count;
   const struct session_variable *variables;
   int32_t output_count;

@@ -7,6 +7,7 @@
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
 #include "run/choose.h"
+#include "run/give_up.h"
 #include "run/variables.h"
 
 /* ---- Evaluation ---- */
@@ -294,11 +295,13 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   TRY(map_memory(s));
   TRY(make_programs(s));
   TRY(list_variables(s));
+  TRY(give_up_prepare(s));
   return initialise_variables(s);
 }
 
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
                                 uint64_t *smallest, neap_session **session) {
+  NEED(session);
   enum { ATTEMPTS = 3 }; /* within a budget for the process */
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a session needs options and a graph");
   uint64_t reserve = PROCESS_RESERVE, beyond = 0;
@@ -345,6 +348,17 @@ static float largest_gradient(const neap_session *s) {
   return s->options.precision == NEAP_F16 ? largest_f16 : INFINITY;
 }
 
+/* How many labels the loss is the mean of; -1: not known. */
+static int64_t count_labels(const struct program *program) {
+  int64_t counted = 0;
+  if (program->labels == NULL) return -1;
+  for (int64_t i = 0; i < program->label_count; i++) {
+    const int32_t label = program->labels[i];
+    counted += label >= 0 && label < program->classes && label != program->ignored;
+  }
+  return counted;
+}
+
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
                        neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
@@ -362,13 +376,17 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .overflowed = &s->overflowed};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
-  TRY(program_run(program, &context, s->memory, &s->measured));
+  const neap_status ran = program_run(program, &context, s->memory, &s->measured, &s->changed,
+                                      s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
+  if (ran == NEAP_INTERRUPTED) give_up(s);
+  TRY(ran);
   s->ran = kind;
   if (result == NULL) return NEAP_OK;
   int32_t correct = 0;
   if (program->correct != NULL) s->main->backend->device->read(program->correct, &correct, sizeof correct);
   *result = (neap_step_result){.loss = read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype),
-                               .correct = correct};
+                               .correct = correct,
+                               .counted = count_labels(program)};
   return NEAP_OK;
 }
 
@@ -391,11 +409,12 @@ static neap_status end_step(neap_session *s, float learning_rate, float share, n
 
 neap_status neap_session_micro_step(neap_session *s, float learning_rate, float share,
                                     neap_step_result *result) {
-  RETURN_IF(!isfinite(learning_rate), NEAP_INVALID_ARGUMENT,
-            "a learning rate of %g is no number to learn with", (double)learning_rate);
+  RETURN_IF(!(learning_rate >= 0) || isinf(learning_rate), NEAP_INVALID_ARGUMENT,
+            "the learning rate must be finite and 0 or more (got %g)", (double)learning_rate);
   RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT, "a share of %g of a loss cannot be",
             (double)share);
   const bool parts = s != NULL && s->programs[PROGRAM_BEGIN].lowered != NULL;
+  if (s != NULL && s->micro_batch == 0) give_up_begin(s);
   if (parts && s->micro_batch == 0) TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
   TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
   if (parts && ++s->micro_batch < s->options.micro_batches) return NEAP_OK;
@@ -456,6 +475,9 @@ static const char *constant_planner_name(const char *name) {
 }
 
 void neap_session_memory(const neap_session *s, neap_memory *memory) {
+  if (memory == NULL) return;
+  *memory = (neap_memory){0};
+  if (s == NULL) return;
   const struct neap_step *step = s->main->step;
   *memory = (neap_memory){.budget = s->budget,
                           .resident = s->plan->resident_bytes,

@@ -15,6 +15,8 @@
 #include "run/variables.h"
 
 neap_status neap_session_digest(neap_session *s, char digest[65]) {
+  NEED(s);
+  NEED(digest);
   float *buffer, *allocated;
   struct sha256 hash;
   neap_status status = NEAP_OK;
@@ -173,6 +175,9 @@ static neap_status read_variable(void *context, int32_t index, float *data) {
 }
 
 neap_status neap_session_save(neap_session *s, const char *path) {
+  NEED(s);
+  NEED(path);
+  RETURN_IF(s->torn, NEAP_INVALID_ARGUMENT, "%s: the weights are those of a step that was given up", path);
   struct saving saving = {.session = s};
   float *buffer, *allocated = NULL;
   neap_status status;
@@ -290,6 +295,8 @@ static neap_status load_variables(neap_session *s, const struct safetensors *fil
 }
 
 neap_status neap_session_load(neap_session *s, const char *path) {
+  NEED(s);
+  NEED(path);
   struct safetensors file;
   float *buffer, *allocated;
   struct counters counters = {s->steps, s->good_steps, s->sparse.threshold, (double)s->loss_scale};
@@ -300,6 +307,7 @@ neap_status neap_session_load(neap_session *s, const char *path) {
   TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = load_variables(s, &file, buffer);
   if (status == NEAP_OK) {
+    s->torn = false;
     s->steps = counters.steps;
     s->sparse.threshold = counters.threshold;
     if (s->options.dynamic_loss_scale) {

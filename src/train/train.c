@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/memory_status.h"
 #include "base/parallel.h"
+#include "base/stop.h"
+#include "run/give_up.h"
 #include "train/batches.h"
 #include "train/combination.h"
 #include "train/epochs.h"
@@ -34,11 +36,12 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   const double begin = clock_seconds(), rate = learning_rate_at(&t->rate, t->state.step);
   double counted;
   int64_t records;
+  session_may_tear(t->session, t->options->out == NULL || t->saved_step == t->state.step);
+  TRY(batches_step(t, rate, &result, &records, &counted));
   if (t->state.step % t->epoch_steps == 0) {
     t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
     t->counted = t->correct_here = 0;
   }
-  TRY(batches_step(t, rate, &result, &records, &counted));
   if (training_rewires(t->options) &&
       rewiring_due(t->state.step + 1, t->steps, training_rewire_every(t->options)))
     TRY(neap_session_rewire(t->session, share, NULL));
@@ -60,6 +63,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
   progress->skipped += result.skipped;
+  progress->uncounted = t->labels_each == 1 && result.counted >= 0 ? records - result.counted : 0;
   progress->images_per_second = (double)records / seconds;
   return NEAP_OK;
 }
@@ -93,7 +97,7 @@ static neap_status keep_epoch(struct training *t) {
 
 /* The metrics first: they may be ahead of the checkpoint, which cuts them on resuming, but never behind. */
 static neap_status save(struct training *t) {
-  if (t->saved_step == t->state.step) return NEAP_OK;
+  if (t->saved_step == t->state.step || session_is_torn(t->session)) return NEAP_OK;
   TRY(check_weights(t));
   if (t->options->out == NULL) return NEAP_OK;
   TRY(metrics_sync(&t->metrics));
@@ -114,16 +118,23 @@ static neap_status end_with_checkpoint(struct training *t, neap_status failure) 
                    (long long)t->state.step);
 }
 
+/* The checkpoint is that of the last whole step. */
+static neap_status end_on_request(struct training *t, const char *where) {
+  TRY(save(t));
+  return neap_fail(NEAP_INTERRUPTED, "stopped on request %s step %lld of %lld", where,
+                   (long long)t->state.step, (long long)t->steps);
+}
+
 static neap_status report(struct training *t, neap_train_progress *progress) {
   neap_memory memory;
-  if (t->options->progress == NULL) return NEAP_OK;
-  neap_session_memory(t->session, &memory);
-  progress->memory = &memory;
-  progress->other_kernels = t->other_kernels;
-  if (t->options->progress(t->options->context, progress) == 0) return NEAP_OK;
-  TRY(save(t));
-  return neap_fail(NEAP_INTERRUPTED, "stopped on request after step %lld of %lld", (long long)t->state.step,
-                   (long long)t->steps);
+  bool stop = stop_is_requested();
+  if (t->options->progress != NULL) {
+    neap_session_memory(t->session, &memory);
+    progress->memory = &memory;
+    progress->other_kernels = t->other_kernels;
+    stop = t->options->progress(t->options->context, progress) != 0 || stop;
+  }
+  return stop ? end_on_request(t, "after") : NEAP_OK;
 }
 
 /* Does once before step 1 whatever comes later, so that what the process takes for it is seen in the first
@@ -152,12 +163,19 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
   TRY(warm_up(t));
   t->started = clock_seconds();
   while (t->state.step < t->steps) {
-    TRY(run_step(t, &progress));
+    const neap_status stepped = run_step(t, &progress);
+    if (stepped == NEAP_INTERRUPTED) return end_on_request(t, "in the step that follows");
+    TRY(stepped);
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
     const bool epoch_ends = step % t->epoch_steps == 0;
     progress.test_accuracy = progress.test_loss = progress.bits_per_byte = -1;
     if ((epoch_ends || step == t->steps) && !t->options->no_evaluation && isfinite(progress.loss)) {
-      TRY(batches_evaluate(t));
+      const neap_status evaluated = batches_evaluate(t);
+      if (evaluated == NEAP_INTERRUPTED) {
+        TRY(metrics_write(&t->metrics, &progress));
+        return end_on_request(t, "in the evaluation after");
+      }
+      TRY(evaluated);
       progress.test_accuracy = t->state.test_accuracy;
       progress.test_loss = t->test_loss;
       progress.bits_per_byte = batches_bits_per_byte(t);
@@ -226,7 +244,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
   result->step_seconds_median = median_seconds(t);
   neap_session_memory(t->session, &result->memory);
-  TRY(neap_session_digest(t->session, result->weights_sha256));
+  if (!session_is_torn(t->session)) TRY(neap_session_digest(t->session, result->weights_sha256));
   if (t->steps_here == 0) measure_overhead(t); /* nothing was left to do */
   result->process_overhead_bytes = t->overhead;
   const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */
@@ -250,11 +268,16 @@ static neap_status run(struct training *t, neap_train_result *result) {
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(training_load(t));
   TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
-  TRY(run_steps(t, result));
+  const volatile int *before = stop_listen(t->options->stop);
+  const neap_status ran = run_steps(t, result);
+  stop_listen(before);
+  TRY(ran);
   return training_check_process(t, result);
 }
 
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
+  NEED(options);
+  NEED(result);
   struct training t = {.own = *options, .saved_step = -1, .test_loss = -1, .state.test_accuracy = -1};
   t.options = &t.own;
   *result = (neap_train_result){.test_accuracy = -1, .test_loss = -1, .bits_per_byte = -1};
@@ -305,6 +328,8 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
 }
 
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
+  NEED(options);
+  NEED(result);
   struct training t = {.own = *options, .saved_step = -1, .test_loss = -1, .state.test_accuracy = -1};
   t.options = &t.own;
   neap_train_result unused = {0};

@@ -161,6 +161,14 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
     return;
   }
   look_at_share(r);
+  if (p->uncounted > 0 && !r->told_uncounted) {
+    end_progress(r);
+    fprintf(
+        stderr,
+        "neap: data: %lld labels of step %lld are none of the classes; they count for nothing (said once)\n",
+        (long long)p->uncounted, (long long)p->step);
+    r->told_uncounted = true;
+  }
   if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
   r->epoch_steps++;
   r->loss_sum += p->loss;
@@ -213,7 +221,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
           "while planning\n",
           bytes_text(p->peak).text, bytes_text(p->code).text, bytes_text(p->data).text,
           bytes_text(p->kernels).text, bytes_text(p->planning).text);
-  fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
+  if (result->weights_sha256[0] != '\0') fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
   if (r->settings->out != NULL) fprintf(f, "checkpoint    %s\n", r->settings->out);
 }
 

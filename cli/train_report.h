@@ -15,6 +15,7 @@ struct train_report {
   FILE *file;           /* for people: standard output, or standard error beside --json */
   bool terminal;        /* one line that is written over, or a line now and then */
   bool line_open, told; /* told: that it shares the processors */
+  bool told_uncounted;  /* that labels count for nothing */
   struct share share;
   bool least;                 /* the budget is the least; then */
   uint64_t affordable;        /* one that costs little; 0: not known */

@@ -18,7 +18,9 @@
  * Ownership: what a function gives through its last parameter belongs to the caller and goes back through the
  * matching *_free, which takes NULL too; the other calls do not, where nothing else is said. On failure that
  * parameter is left as it was and nothing leaks.
- * Threads: different objects may be used from different threads; one object from one thread at a time. */
+ * NULL: an object or a result that is NULL is refused with NEAP_INVALID_ARGUMENT, by calls without a status
+ * as nothing to do. What a comment or a zeroed struct gives a default may be NULL. Threads: different objects
+ * may be used from different threads; one object from one thread at a time. */
 #ifndef NEAP_H
 #define NEAP_H
 
@@ -248,7 +250,7 @@ typedef struct neap_session_options {
   void *plan_context;                         /* handed to it */
   const volatile int *plan_stop;              /* as neap_plan_options.stop; NULL: never */
   neap_optimizer optimizer;
-  float momentum, weight_decay; /* momentum: SGD and RMSprop; weight_decay: all */
+  float momentum, weight_decay; /* momentum: SGD and RMSprop, in [0, 1]; weight_decay: all */
   bool nesterov;                /* SGD */
   /* Zeros: 0.9, 0.999, 1e-8 for Adam and AdamW; 0.9, 0.99 for Lion. RMSprop: beta2 is its alpha, 0.99. */
   float beta1, beta2, epsilon;
@@ -298,6 +300,8 @@ typedef struct neap_step_result {
   double loss;     /* of the batch, before the update; with label smoothing, where it is not held out */
   bool skipped;    /* a dynamic loss scale was too large: the update was left out */
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
+  int64_t counted; /* of it, labels that are one of its classes and not ignored: the loss is their mean; the
+                      others count for nothing. -1: there is none, or its labels are no input of the graph */
 } neap_step_result;
 
 /* Another graph with the same parameters, such as one for shorter sequences, whose steps and evaluations run
@@ -309,7 +313,8 @@ neap_status neap_session_add_graph(neap_session *session, const neap_graph *grap
  */
 neap_status neap_session_select(neap_session *session, int index);
 
-/* One training step. A loss that is not finite is no failure: look at it. `result` may be NULL. */
+/* One training step, with a learning rate of 0 or more. A loss that is not finite is no failure: look at it.
+ * `result` may be NULL. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
 
 /* One of the micro-batches of a step, each with inputs of its own; the last one updates. `share`: of the
@@ -409,6 +414,7 @@ typedef struct neap_train_progress {
   double bits_per_byte;            /* of test text, from the test loss; -1: of no text */
   double loss_scale;               /* of the next step, where it is dynamic; else 0 */
   int64_t skipped;                 /* updates that it left out so far, in this process */
+  int64_t uncounted; /* labels of this step that are none of the classes, where each record has one label */
   const neap_memory *memory;
   /* Before the first step of a resumed run whose steps were computed by other kernels before, on another
    * processor or by another version: the first of those and of the present ones, for people. Its last bits
@@ -455,6 +461,11 @@ typedef struct neap_train_options {
    * step; may be NULL. Not 0: stop after writing a checkpoint, with NEAP_INTERRUPTED. */
   int (*progress)(void *context, const neap_train_progress *progress);
   void *context;
+  /* Set to other than 0, to stay so, by another thread or a signal handler: the run ends with
+   * NEAP_INTERRUPTED, and the checkpoint in `out` is that of the last whole step. A step in hand is given up
+   * between two of its nodes; but where its updates have begun and its predecessor is not saved, it is
+   * finished first. NULL: never. */
+  const volatile int *stop;
 } neap_train_options;
 
 /* What the process takes. Bytes; zeros where the system does not say. */

@@ -45,6 +45,8 @@ static neap_status parse(const char *text, locale_t plain, uint64_t *bytes, doub
 }
 
 neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction) {
+  NEED(bytes);
+  NEED(fraction);
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   RETURN_IF(plain == (locale_t)0, NEAP_OUT_OF_MEMORY, "out of memory");
   const neap_status status = parse(text, plain, bytes, fraction);

@@ -95,6 +95,8 @@ static bool write_text(FILE *file, const void *context) {
 }
 
 neap_status neap_write_file(const char *path, const char *bytes, size_t count) {
+  NEED(path);
+  if (count > 0) NEED(bytes);
   return file_write(path, write_text, &(struct text){bytes, count});
 }
 

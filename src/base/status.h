@@ -32,6 +32,10 @@ neap_status ending_tell(const struct ending *ending);
     if (condition) return neap_fail(status, __VA_ARGS__);                                                    \
   } while (0)
 
+/* Fails where an argument of a public function is NULL. */
+#define NEED(argument)                                                                                       \
+  RETURN_IF((argument) == NULL, NEAP_INVALID_ARGUMENT, "%s: '%s' is NULL", __func__, #argument)
+
 /* Forwards a failure; its message is kept. */
 #define TRY(expression)                                                                                      \
   do {                                                                                                       \

@@ -72,7 +72,7 @@ const struct optimizer_row optimizer_rows[OPTIMIZERS] = {
 };
 
 bool neap_optimizer_at(int32_t index, neap_row *row) {
-  if (index < 0 || index >= OPTIMIZERS) return false;
+  if (row == NULL || index < 0 || index >= OPTIMIZERS) return false;
   const struct optimizer_row *r = &optimizer_rows[index];
   *row = (neap_row){.name = r->name, .summary = r->summary, .source = r->source};
   return true;

@@ -150,10 +150,10 @@ neap_status graph_readers(const struct neap_graph *graph, struct region *region,
   return NEAP_OK;
 }
 
-const char *neap_graph_name(const neap_graph *graph) { return graph->name; }
+const char *neap_graph_name(const neap_graph *graph) { return graph != NULL ? graph->name : ""; }
 
 int64_t neap_graph_batch(const neap_graph *graph) {
-  for (size_t t = 0; t < graph->tensors.count; t++)
+  for (size_t t = 0; graph != NULL && t < graph->tensors.count; t++)
     if (graph->tensors.data[t].role == NEAP_ROLE_INPUT && graph->tensors.data[t].rank > 0)
       return graph->tensors.data[t].dims[0];
   return 0;
@@ -161,7 +161,7 @@ int64_t neap_graph_batch(const neap_graph *graph) {
 
 int64_t neap_graph_parameters(const neap_graph *graph) {
   int64_t total = 0;
-  for (size_t t = 0; t < graph->tensors.count; t++)
+  for (size_t t = 0; graph != NULL && t < graph->tensors.count; t++)
     if (graph->tensors.data[t].role == NEAP_ROLE_PARAMETER && !graph->tensors.data[t].frozen)
       total += graph->tensors.data[t].elements;
   return total;

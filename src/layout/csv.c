@@ -119,6 +119,9 @@ static neap_status read_row(const struct csv *csv, neap_buffer *buffer) {
 }
 
 neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count) {
+  NEED(path);
+  NEED(buffers);
+  NEED(count);
   struct csv csv;
   TRY(open_csv(path, &csv));
   VECTOR(neap_buffer) rows = {0};
@@ -181,6 +184,10 @@ static bool write_csv(FILE *file, const void *context) {
 
 neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
                                   int64_t count) {
+  NEED(path);
+  NEED(source);
+  RETURN_IF(count < 0 || (count > 0 && buffers == NULL), NEAP_INVALID_ARGUMENT,
+            "%s: %lld buffers to write, but they are NULL", path, (long long)count);
   struct csv csv;
   TRY(open_csv(source, &csv));
   struct ending ending = {NEAP_OK, ""};

@@ -258,6 +258,8 @@ neap_status layout_instances(const struct instance *instances, int32_t count,
 
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result) {
+  NEED(result);
+  if (count > 0) NEED(buffers);
   RETURN_IF(count < 0 || count > INT32_MAX / 4, NEAP_INVALID_ARGUMENT, "layout: %lld buffers are too many",
             (long long)count);
   struct region region = {0};

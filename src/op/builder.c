@@ -204,7 +204,7 @@ void neap_output(neap_builder *b, const char *name, neap_tensor x) {
 int neap_shape(const neap_builder *b, neap_tensor x, int64_t dims[NEAP_MAX_RANK]) {
   if (!builder_ready(b) || x < 0 || (size_t)x >= b->graph->tensors.count) return 0;
   const struct tensor *t = builder_tensor(b, x);
-  memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
+  if (dims != NULL) memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
   return t->rank;
 }
 

@@ -18,7 +18,7 @@ const struct inplace_pair inplace_first[1] = {{0, 0}}, inplace_second[1] = {{0, 
 static const char *const any_real[] = {"f32", "bf16", "f16", NULL}, *const f32_alone[] = {"f32", NULL};
 
 bool neap_operator_at(int32_t index, neap_row *row) {
-  if (index < 0 || index >= OP_COUNT) return false;
+  if (row == NULL || index < 0 || index >= OP_COUNT) return false;
   const struct op_row *op = op_rows[index];
   *row = (neap_row){
       .name = op->name, .summary = op->summary, .types = op->statistics & 1 ? f32_alone : any_real};
@@ -33,7 +33,7 @@ static int split_name(const char *row, char *name, size_t size) {
 }
 
 bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute) {
-  if (op < 0 || op >= OP_COUNT || index < 0) return false;
+  if (attribute == NULL || op < 0 || op >= OP_COUNT || index < 0) return false;
   static const char *const types[] = {[ATTRIBUTE_INTEGER] = "integer",
                                       [ATTRIBUTE_INT32] = "integer",
                                       [ATTRIBUTE_REAL] = "real",

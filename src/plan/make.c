@@ -251,6 +251,7 @@ static neap_status add_bounds(const struct choice *c, bool quick) {
 
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan) {
+  NEED(plan);
   RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs a step and options");
   struct choice choice = {
       .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
@@ -285,6 +286,8 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
 }
 
 neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {
+  NEED(step);
+  NEED(bytes);
   struct neap_plan *plan = NULL;
   const volatile int *before = stop_listen(NULL);
   const neap_status status =
@@ -298,5 +301,6 @@ neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {
 
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan) {
+  NEED(plan);
   return neap_plan_make_with(step, budget, &(neap_plan_options){.planner = planner}, smallest, plan);
 }

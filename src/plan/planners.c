@@ -73,7 +73,7 @@ const struct planner *planner_find(const char *name) {
 }
 
 bool neap_planner_at(int32_t index, neap_row *row) {
-  if (index < 0 || index >= planner_count) return false;
+  if (row == NULL || index < 0 || index >= planner_count) return false;
   const struct planner *planner = &planners[index];
   *row = (neap_row){planner->name,
                     planner->summary,

@@ -79,11 +79,12 @@ neap_status check_session_options(const struct neap_session_options *o) {
             NEAP_INVALID_ARGUMENT, "a budget of %g of everything, or %g seconds for the plan, cannot be",
             o->budget_fraction, o->plan_seconds);
   RETURN_IF(
-      !in_range((double)o->momentum, 0, FLT_MAX) || !in_range((double)o->weight_decay, 0, FLT_MAX) ||
+      !in_range((double)o->momentum, 0, 1) || !in_range((double)o->weight_decay, 0, FLT_MAX) ||
           !in_range((double)o->beta1, 0, 1) || !in_range((double)o->beta2, 0, 1) ||
           !in_range((double)o->epsilon, 0, FLT_MAX) || o->beta1 == 1 || o->beta2 == 1,
       NEAP_INVALID_ARGUMENT,
-      "momentum %g, weight decay %g and epsilon %g must not be negative, beta1 %g and beta2 %g in [0, 1)",
+      "momentum %g must lie in [0, 1], weight decay %g and epsilon %g must not be negative, beta1 %g and "
+      "beta2 %g in [0, 1)",
       (double)o->momentum, (double)o->weight_decay, (double)o->epsilon, (double)o->beta1, (double)o->beta2);
   RETURN_IF(!in_range((double)o->clip_value, 0, FLT_MAX) || !in_range((double)o->clip_norm, 0, FLT_MAX),
             NEAP_INVALID_ARGUMENT, "clipping to a value of %g or a norm of %g: neither may be negative",
@@ -215,6 +216,7 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
 
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step) {
+  NEED(step);
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a step needs options and a graph");
   struct lowered *lowered;
   TRY(lower_training(graph, options, &lowered));
@@ -481,6 +483,8 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
 
 neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
                             neap_step **step, neap_plan **plan) {
+  NEED(step);
+  NEED(plan);
   struct choice choice;
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs options and a graph");
   TRY(choose_plan(graph, options, PROCESS_RESERVE, smallest, &choice));

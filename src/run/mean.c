@@ -66,7 +66,10 @@ static neap_status open_files(struct mean *m, const char *const *paths) {
 }
 
 neap_status neap_session_load_mean(neap_session *s, const char *const *paths, int32_t count) {
+  NEED(s);
+  NEED(paths);
   RETURN_IF(count < 1, NEAP_INVALID_ARGUMENT, "the mean of %d files of weights: give one or more", count);
+  for (int32_t i = 0; i < count; i++) NEED(paths[i]);
   RETURN_IF(s->sparse.layer_count > 0, NEAP_UNSUPPORTED,
             "sparse parameters have no mean: they have values at other places in each file");
   struct mean m = {.session = s, .count = count};

@@ -11,6 +11,7 @@
 
 void neap_processor_name(char *name, size_t size) {
   char line[256];
+  if (name == NULL) return;
   snprintf(name, size, "unknown processor");
   FILE *file = fopen("/proc/cpuinfo", "r");
   if (file == NULL) return;

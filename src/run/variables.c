@@ -65,7 +65,7 @@ neap_status list_variables(struct neap_session *s) {
   return NEAP_OK;
 }
 
-int32_t neap_session_variable_count(const neap_session *s) { return s->variable_count; }
+int32_t neap_session_variable_count(const neap_session *s) { return s != NULL ? s->variable_count : 0; }
 
 static neap_status need_index(const neap_session *s, int32_t index) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
@@ -75,6 +75,7 @@ static neap_status need_index(const neap_session *s, int32_t index) {
 }
 
 neap_status neap_session_variable(const neap_session *s, int32_t index, neap_variable *variable) {
+  NEED(variable);
   TRY(need_index(s, index));
   const struct session_variable *v = &s->variables[index];
   const struct tensor *tensor = tensor_of(s, index);

@@ -329,6 +329,9 @@ static neap_status check_all(struct checker *c, struct region *region) {
 }
 
 neap_status neap_plan_check(const neap_step *step, const neap_plan *plan, neap_check_result *result) {
+  NEED(step);
+  NEED(plan);
+  NEED(result);
   *result = (neap_check_result){.position = -1};
   struct checker checker = {.step = step, .plan = plan, .result = result};
   struct region region = {0};

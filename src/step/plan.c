@@ -67,6 +67,7 @@ static neap_status fill_draft(const neap_plan_arrays *a, struct region *region, 
 }
 
 neap_status neap_plan_create(const neap_plan_arrays *arrays, neap_plan **plan) {
+  NEED(plan);
   TRY(check_arrays(arrays));
   struct region region = {0};
   struct neap_plan draft;
@@ -90,6 +91,9 @@ void neap_plan_free(neap_plan *plan) {
 }
 
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info) {
+  if (info == NULL) return;
+  *info = (neap_plan_info){.graph = "", .planner = ""};
+  if (plan == NULL) return;
   *info = (neap_plan_info){.graph = plan->graph,
                            .planner = plan->planner,
                            .peak_bytes = plan_bytes(plan),
@@ -106,6 +110,6 @@ void neap_plan_describe(const neap_plan *plan, neap_plan_info *info) {
 }
 
 const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length) {
-  *length = plan->length;
-  return plan->schedule;
+  if (length != NULL) *length = plan != NULL ? plan->length : 0;
+  return plan != NULL ? plan->schedule : NULL;
 }

@@ -59,6 +59,8 @@ static neap_status read_draft(const json_t *root, const char *file, struct regio
 }
 
 neap_status neap_plan_read(const char *path, neap_plan **plan) {
+  NEED(path);
+  NEED(plan);
   json_t *root;
   TRY(json_read(path, "neap-plan", &root));
   struct region region = {0};
@@ -90,6 +92,8 @@ static neap_status check_numbers(const neap_plan *plan, const char *path) {
 }
 
 neap_status neap_plan_write(const neap_plan *plan, const char *path) {
+  NEED(plan);
+  NEED(path);
   TRY(check_numbers(plan, path));
   json_t *schedule = json_array(), *instances = json_array();
   bool good = schedule != NULL && instances != NULL;

@@ -50,6 +50,10 @@ static neap_status place_instances(const neap_step *step, const neap_plan *plan,
 
 neap_status neap_plan_instances(const neap_step *step, const neap_plan *plan, neap_instance **instances,
                                 int64_t *count) {
+  NEED(step);
+  NEED(plan);
+  NEED(instances);
+  NEED(count);
   struct simulation score;
   struct instance *simulated = NULL;
   int32_t simulated_count = 0;
@@ -76,6 +80,9 @@ neap_status neap_plan_instances(const neap_step *step, const neap_plan *plan, ne
 }
 
 neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint64_t *live) {
+  NEED(step);
+  NEED(plan);
+  NEED(live);
   static const neap_memory_kind resident_kinds[ROLE_COUNT] = {[NEAP_ROLE_VALUE] = NEAP_KIND_KEPT,
                                                               [NEAP_ROLE_INPUT] = NEAP_KIND_INPUT,
                                                               [NEAP_ROLE_PARAMETER] = NEAP_KIND_PARAMETER,

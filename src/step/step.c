@@ -205,6 +205,9 @@ void neap_step_free(neap_step *step) {
 }
 
 void neap_step_describe(const neap_step *step, neap_step_info *info) {
+  if (info == NULL) return;
+  *info = (neap_step_info){.name = ""};
+  if (step == NULL) return;
   *info = (neap_step_info){.name = step->name,
                            .tensors = step->tensor_count,
                            .nodes = step->node_count,
@@ -213,17 +216,19 @@ void neap_step_describe(const neap_step *step, neap_step_info *info) {
 }
 
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op) {
+  NEED(step);
   RETURN_IF(node < 0 || node >= step->node_count, NEAP_INVALID_ARGUMENT, "there is no node %d; there are %d",
             node, step->node_count);
-  *name = step->nodes[node].name;
-  *op = step->nodes[node].op;
+  if (name != NULL) *name = step->nodes[node].name;
+  if (op != NULL) *op = step->nodes[node].op;
   return NEAP_OK;
 }
 
 neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes) {
+  NEED(step);
   RETURN_IF(tensor < 0 || tensor >= step->tensor_count, NEAP_INVALID_ARGUMENT,
             "there is no tensor %d; there are %d", tensor, step->tensor_count);
-  *name = step->tensors[tensor].name;
-  *bytes = step->tensors[tensor].bytes;
+  if (name != NULL) *name = step->tensors[tensor].name;
+  if (bytes != NULL) *bytes = step->tensors[tensor].bytes;
   return NEAP_OK;
 }

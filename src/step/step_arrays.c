@@ -147,6 +147,7 @@ static neap_status fill_draft(const neap_step_arrays *arrays, struct region *reg
 }
 
 neap_status neap_step_create(const neap_step_arrays *arrays, neap_step **step) {
+  NEED(step);
   TRY(check_arrays(arrays));
   struct region region = {0};
   struct neap_step draft;

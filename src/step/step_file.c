@@ -122,6 +122,8 @@ static neap_status read_draft(json_t *root, const char *file, struct region *reg
 }
 
 neap_status neap_step_read(const char *path, neap_step **step) {
+  NEED(path);
+  NEED(step);
   json_t *root;
   TRY(json_read(path, "neap-graph", &root));
   struct region region = {0};
@@ -163,6 +165,8 @@ static json_t *node_to_json(const struct step_node *node) {
 }
 
 neap_status neap_step_write(const neap_step *step, const char *path) {
+  NEED(step);
+  NEED(path);
   json_t *tensors = json_array(), *nodes = json_array();
   bool good = tensors != NULL && nodes != NULL;
   for (int32_t t = 0; good && t < step->tensor_count; t++)

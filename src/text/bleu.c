@@ -178,6 +178,13 @@ neap_status bleu_corpus(const char *const *hypotheses, const char *const *refere
 
 neap_status neap_bleu_score(const char *const *hypotheses, const char *const *references, size_t count,
                             neap_bleu_tokenization tokenization, neap_bleu *out) {
+  NEED(hypotheses);
+  NEED(references);
+  NEED(out);
+  for (size_t i = 0; i < count; i++) {
+    NEED(hypotheses[i]);
+    NEED(references[i]);
+  }
   struct bleu bleu;
   TRY(bleu_corpus(hypotheses, references, count, tokenization == NEAP_BLEU_NONE ? BLEU_NONE : BLEU_13A,
                   &bleu));

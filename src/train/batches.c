@@ -100,6 +100,7 @@ neap_status batches_step(struct training *t, double rate, neap_step_result *resu
     result->loss += share * micro.loss;
     result->skipped = micro.skipped;
     result->correct += micro.correct;
+    result->counted += micro.counted;
   }
   return NEAP_OK;
 }

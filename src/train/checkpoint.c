@@ -117,6 +117,8 @@ static neap_status find_command(const char *folder, struct region *region, char 
 }
 
 neap_status neap_checkpoint_command(const char *folder, char **text) {
+  NEED(folder);
+  NEED(text);
   struct region region = {0};
   char *found = NULL;
   const neap_status status = find_command(folder, &region, &found);

@@ -148,6 +148,10 @@ neap_status combinations_until(bool fits, const char *model, const neap_model_op
 neap_status neap_combinations(const char *model, const neap_model_options *shape,
                               const neap_session_options *options, unsigned allowed, neap_combination *list,
                               int *count) {
+  NEED(shape);
+  NEED(options);
+  NEED(list);
+  NEED(count);
   return combinations_until(false, model, shape, options, allowed, list, count);
 }
 
@@ -158,7 +162,7 @@ static bool better(const neap_combination *a, const neap_combination *b, neap_pr
 
 int neap_best_combination(const neap_combination *list, int count, neap_prefer prefer) {
   int best = -1;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; list != NULL && i < count; i++)
     if (list[i].fits && (best < 0 || better(&list[i], &list[best], prefer))) best = i;
   return best;
 }

@@ -7,8 +7,8 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "run/session.h"
-#include "text/tokenizer_file.h"
 #include "run/variables.h"
+#include "text/tokenizer_file.h"
 #include "train/checkpoint.h"
 #include "zoo/zoo.h"
 
@@ -269,6 +269,8 @@ static neap_status generate(struct generation *g) {
 }
 
 neap_status neap_generate(const neap_generate_options *options, neap_generate_result *result) {
+  NEED(options);
+  NEED(result);
   struct generation g = {.options = options, .result = result};
   *result = (neap_generate_result){0};
   const neap_status status = generate(&g);

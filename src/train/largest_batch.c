@@ -80,6 +80,9 @@ static int64_t interpolate(uint64_t budget, int64_t batch, const struct probe *p
 
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
                                const neap_session_options *session, int64_t *largest) {
+  NEED(shape);
+  NEED(session);
+  NEED(largest);
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
             (long long)shape->batch);
   struct batch_search search = {
@@ -116,6 +119,9 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
 
 neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
                                      const neap_session_options *session, int64_t *largest) {
+  NEED(shape);
+  NEED(session);
+  NEED(largest);
   const int64_t batch = shape->batch;
   RETURN_IF(batch < 1, NEAP_INVALID_ARGUMENT, "micro-batches of %lld images cannot be", (long long)batch);
   neap_session_options parts = *session;

@@ -134,6 +134,8 @@ static neap_status run(struct prediction *p) {
 }
 
 neap_status neap_predict(const neap_predict_options *options, neap_predict_result *result) {
+  NEED(options);
+  NEED(result);
   struct prediction p = {.options = options, .result = result};
   *result = (neap_predict_result){.accuracy = -1};
   const neap_status status = run(&p);

@@ -13,8 +13,8 @@
 
 #include "base/parallel.h"
 #include "run/session.h"
-#include "text/tokenizer_file.h"
 #include "run/variables.h"
+#include "text/tokenizer_file.h"
 #include "train/beam.h"
 #include "train/checkpoint.h"
 #include "train/data_source.h"
@@ -363,6 +363,10 @@ static neap_status run(struct translation *t, const char *const *lines) {
 
 neap_status neap_translate(const neap_translate_options *options, const char *const *lines, size_t count,
                            neap_translate_result *result) {
+  NEED(options);
+  NEED(result);
+  if (count > 0) NEED(lines);
+  for (size_t i = 0; i < count; i++) NEED(lines[i]);
   struct translation t = {.options = options, .count = count, .result = result};
   *result = (neap_translate_result){0};
   const neap_status status = run(&t, lines);

@@ -302,7 +302,7 @@ static const struct family families[] = {
 enum { FAMILIES = sizeof families / sizeof *families };
 
 bool neap_model_at(int32_t index, neap_row *row) {
-  if (index < 0 || index >= FAMILIES) return false;
+  if (row == NULL || index < 0 || index >= FAMILIES) return false;
   *row = (neap_row){
       .name = families[index].pattern, .summary = families[index].summary, .source = families[index].source};
   return true;

@@ -94,8 +94,50 @@ static void test_without_smoothing(void **state) {
   }
 }
 
+/* ---- Labels that count, and numbers that are refused ---- */
+
+static void test_counted_labels(void **state) {
+  (void)state;
+  for (int k = 0; k < 4; k++) {
+    neap_graph *graph = smoothed(k % 2 == 1, 0);
+    neap_session *s = open_session(graph, k < 2 ? NEAP_CPU : NEAP_REFERENCE);
+    neap_step_result r;
+    fill_inputs(s, 7, CLASSES);
+    int32_t *labels = neap_session_input(s, "label");
+    ASSERT_OK(neap_session_step(s, 0, &r));
+    assert_int_equal(r.counted, ROWS);
+    labels[0] = -1;
+    labels[1] = CLASSES;
+    labels[2] = INT32_MAX;
+    ASSERT_OK(neap_session_step(s, 0, &r));
+    assert_int_equal(r.counted, ROWS - 3);
+    ASSERT_OK(neap_session_evaluate(s, &r));
+    assert_int_equal(r.counted, ROWS - 3);
+    neap_session_free(s);
+    neap_graph_free(graph);
+  }
+}
+
+static void test_ranges(void **state) {
+  (void)state;
+  neap_graph *graph = smoothed(false, 0);
+  neap_session *s = NULL;
+  static const float bad[] = {-0.1f, 1.5f, 2, INFINITY, NAN};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_int_equal(neap_session_create(graph, &(neap_session_options){.momentum = bad[i]}, NULL, &s),
+                     NEAP_INVALID_ARGUMENT);
+  s = open_session(graph, NEAP_CPU);
+  fill_inputs(s, 7, CLASSES);
+  static const float rates[] = {-0.1f, -INFINITY, INFINITY, NAN};
+  for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+    assert_int_equal(neap_session_step(s, rates[i], NULL), NEAP_INVALID_ARGUMENT);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_reference),
-                                     cmocka_unit_test(test_without_smoothing)};
+                                     cmocka_unit_test(test_without_smoothing),
+                                     cmocka_unit_test(test_counted_labels), cmocka_unit_test(test_ranges)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 static volatile sig_atomic_t stop_signal;
 
 static void remember_signal(int number) {
-  static const char text[] = "\nneap: stopping; the step in hand is given up, or finished where its updates "
+  static const char text[] = "\nneap: stopping; the current step is given up, or finished where its updates "
                              "have begun; once more to "
                              "end at once\n";
   const int before = errno;

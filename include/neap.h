@@ -301,7 +301,8 @@ typedef struct neap_step_result {
   bool skipped;    /* a dynamic loss scale was too large: the update was left out */
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
   int64_t counted; /* of it, labels that are one of its classes and not ignored: the loss is their mean; the
-                      others count for nothing. -1: there is none, or its labels are no input of the graph */
+                      others count for nothing. -1: the graph has no cross-entropy, or its labels are not an
+                      input */
 } neap_step_result;
 
 /* Another graph with the same parameters, such as one for shorter sequences, whose steps and evaluations run
@@ -462,8 +463,8 @@ typedef struct neap_train_options {
   int (*progress)(void *context, const neap_train_progress *progress);
   void *context;
   /* Set to other than 0, to stay so, by another thread or a signal handler: the run ends with
-   * NEAP_INTERRUPTED, and the checkpoint in `out` is that of the last whole step. A step in hand is given up
-   * between two of its nodes; but where its updates have begun and its predecessor is not saved, it is
+   * NEAP_INTERRUPTED, and the checkpoint in `out` is that of the last whole step. The current step is given
+   * up between two of its nodes; but where its updates have begun and its predecessor is not saved, it is
    * finished first. NULL: never. */
   const volatile int *stop;
 } neap_train_options;

@@ -1,5 +1,8 @@
 #include "base/parallel.h"
 
+#include <pthread.h>
+#include <stdint.h>
+
 /* OpenMP ends the process where the system has no more threads. */
 enum { THREAD_LIMIT = 1024 };
 
@@ -23,4 +26,39 @@ neap_status team_set(int threads, struct team *former) {
 void team_restore(const struct team *former) {
   omp_set_num_threads(former->threads);
   omp_set_dynamic(former->dynamic);
+}
+
+/* Bytes that are left of the calling thread's stack; of all of it where `whole`. SIZE_MAX: not known. */
+static size_t stack_left(bool whole) {
+#if defined(__GLIBC__)
+  pthread_attr_t attributes;
+  void *begin;
+  size_t size;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return SIZE_MAX;
+  const int failed = pthread_attr_getstack(&attributes, &begin, &size);
+  pthread_attr_destroy(&attributes);
+  if (failed != 0) return SIZE_MAX;
+  return whole ? size : (size_t)((uintptr_t)&attributes - (uintptr_t)begin);
+#else
+  (void)whole;
+  return SIZE_MAX;
+#endif
+}
+
+neap_status team_check_stacks(int threads) {
+  /* oneDNN and SQLite were seen to take 80 KiB of the caller's, kernels of our own 40 KiB of a thread's. */
+  static const size_t least = 128 << 10, least_of_others = 64 << 10;
+  const size_t left = stack_left(false);
+  RETURN_IF(left < least, NEAP_UNSUPPORTED,
+            "the stack of this thread has %zu KiB left, of which %zu are needed; give it more (ulimit -s)",
+            left >> 10, least >> 10);
+  if (threads < 2) return NEAP_OK;
+  size_t others = SIZE_MAX;
+#pragma omp parallel num_threads(2) reduction(min : others)
+  if (omp_get_thread_num() > 0) others = stack_left(true);
+  RETURN_IF(others < least_of_others, NEAP_UNSUPPORTED,
+            "OpenMP's threads have stacks of %zu KiB, of which %zu are needed; give them more "
+            "(OMP_STACKSIZE, ulimit -s)",
+            others >> 10, least_of_others >> 10);
+  return NEAP_OK;
 }

@@ -36,4 +36,8 @@ int team_size(int threads);
 neap_status team_set(int threads, struct team *former);
 void team_restore(const struct team *former);
 
+/* NEAP_UNSUPPORTED: the calling thread, or those of its parallel regions where there are several `threads`,
+ * have stacks that are too small for kernels and libraries, which would end the process by a signal. */
+neap_status team_check_stacks(int threads);
+
 #endif

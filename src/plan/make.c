@@ -21,6 +21,7 @@ struct choice {
   struct neap_plan *best;  /* the cheapest within the budget */
   struct neap_plan *least; /* the one with the least peak, of those above it */
   bool least_is_tight;     /* in the smallest arena that is found for it */
+  bool out_of_memory;      /* a row was, and the others were asked all the same */
 };
 
 static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by_peak) {
@@ -80,6 +81,14 @@ static neap_status ask_row(const struct choice *c, const struct planner_options 
              : plan_row(c->step, c->budget, &planners[task->row], options, best, &task->plan);
 }
 
+/* Whether the others are asked all the same: "auto" does without a planner that has no memory. Where none
+ * finds a plan that is the answer. */
+static bool goes_on(struct choice *c, neap_status told) {
+  if (told != NEAP_OUT_OF_MEMORY || strcmp(c->name, "auto") != 0) return false;
+  c->out_of_memory = true;
+  return true;
+}
+
 /* Side by side: none looks at what another finds. */
 static neap_status ask_tasks(struct choice *c, const struct planner_options *options, struct task *tasks,
                              int count, uint64_t *missing) {
@@ -90,7 +99,7 @@ static neap_status ask_tasks(struct choice *c, const struct planner_options *opt
     const bool misses = tasks[i].ended.status == NEAP_OVER_BUDGET;
     const neap_status told = ending_tell(&tasks[i].ended);
     if (misses) *missing |= (uint64_t)1 << tasks[i].row;
-    if (status == NEAP_OK && !misses) status = told;
+    if (status == NEAP_OK && !misses && !goes_on(c, told)) status = told;
     if (tasks[i].plan != NULL) consider(c, tasks[i].plan);
   }
   return status;
@@ -123,6 +132,7 @@ static neap_status ask_least(struct choice *c, const struct planner_options *opt
     if (!(missing >> i & 1) || (!every && planners[i].least == NULL)) continue;
     const neap_status status = plan_row_least(c->step, &planners[i], c->bound, options, &plan);
     if (status == NEAP_OVER_BUDGET) continue; /* this row does not take such a graph at all */
+    if (goes_on(c, status)) continue;
     if (status != NEAP_OK) return status;
     consider(c, plan);
   }
@@ -272,6 +282,10 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
     status = budget == NEAP_BUDGET_MAX
                  ? plan_row(step, budget, planner_find("keep-all"), &quick_look, NULL, &choice.best)
                  : plan_within(&choice, &planner_options, smallest);
+  if (status == NEAP_OVER_BUDGET && choice.out_of_memory)
+    status = neap_fail(NEAP_OUT_OF_MEMORY,
+                       "planners are out of memory, and the others have no plan within %llu bytes",
+                       (unsigned long long)budget);
   if (status == NEAP_OK) status = add_bounds(&choice, options->quick);
   if (status == NEAP_OK) {
     choice.best->seconds = clock_seconds() - start;

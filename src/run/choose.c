@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory_status.h"
+#include "base/parallel.h"
 #include "grad/gradient.h"
 #include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
@@ -136,6 +137,7 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
 static neap_status make_main_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                    struct neap_graph **out) {
   TRY(check_session_options(options));
+  TRY(team_check_stacks(team_size(options->threads)));
   const struct optimizer optimizer = optimizer_of(options);
   struct neap_graph *forward, *made = NULL;
   TRY(make_forward_graph(graph, options, &forward));

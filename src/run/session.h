@@ -85,9 +85,9 @@ struct neap_session {
   uint64_t steps;            /* done */
   float loss_scale;          /* of the next step */
   uint64_t good_steps;       /* since it changed last */
-  bool overflowed;           /* in the step in hand a gradient did not fit its type */
-  int32_t micro_batch;       /* of the step in hand, that comes next; 0: none is in hand */
-  enum change changed;       /* by the step in hand */
+  bool overflowed;           /* a gradient of the current step did not fit its type */
+  int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
+  enum change changed;       /* by the current step */
   unsigned char *statistics; /* running statistics as they were before it; NULL: there are none */
   bool may_tear, torn;       /* run/give_up.h */
   uint64_t resident_before;  /* of the process, before the memory was mapped */

@@ -64,8 +64,16 @@ static uint64_t budget_of(const struct training *t) {
   return known ? neap_budget_share(session.budget_fraction, everything) : 0;
 }
 
-/* With the techniques that fit, where that is left open. Where nothing fits the last one,
- * which needs the least, is what will be refused. */
+/* Returns the combination with the least peak. */
+static const neap_combination *least_of(const neap_combination *list, int count) {
+  const neap_combination *least = list;
+  for (int i = 1; i < count; i++)
+    if (list[i].peak_bytes < least->peak_bytes) least = &list[i];
+  return least;
+}
+
+/* Takes the techniques that fit, where that is left open. Where none fits the combination that needs the
+ * least memory is taken, and refused by its name. */
 static neap_status choose_combination(struct training *t) {
   neap_combination list[NEAP_COMBINATIONS];
   neap_session_options session = t->own.session;
@@ -78,7 +86,8 @@ static neap_status choose_combination(struct training *t) {
   TRY(combinations_until(prefer == NEAP_PREFER_FIDELITY, t->own.model, &t->shape, &session, t->own.allow,
                          list, &count));
   const int best = neap_best_combination(list, count, prefer);
-  const neap_combination *taken = &list[best >= 0 ? best : count - 1];
+  const neap_combination *taken = best >= 0 ? &list[best] : least_of(list, count);
+  if (best < 0) snprintf(t->refused, sizeof t->refused, "%s", taken->name);
   t->own.session.precision = taken->precision;
   t->own.session.sparse_density = taken->sparse_density;
   t->own.micro_batch = taken->micro_batch;
@@ -299,7 +308,9 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
     result->direct_fits = direct_fits(t, &session);
-    return ending_tell(&ending);
+    if (t->refused[0] == '\0') return ending_tell(&ending);
+    return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
+                     t->refused, ending.message);
   }
   if (status != NEAP_OK) return status;
   t->resident_before = session_resident_before(t->session);

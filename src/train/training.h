@@ -33,7 +33,11 @@ struct training {
   json_t *settings, *kernels; /* of its checkpoints */
   const char *other_kernels;  /* of neap_train_progress */
   struct region region;
-  struct folder_lock lock; /* of options->out */
+  struct folder_lock lock;
+  char refused[48];
+      /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
+                                                                                                      options->out
+                                                                                                    */
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;

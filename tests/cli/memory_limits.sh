@@ -1,16 +1,28 @@
-# However little address space there is, a run ends well or says why: never by a signal.
+# However little address space, memory or stack there is, a run ends well or says why: never by a signal.
 source "$(dirname "$0")/common.bash"
 [ -z "${NEAP_SANITIZED:-}" ] || exit 77 # a sanitizer takes terabytes of address space
 
-refused=0 enough=0
-for limit in $(seq 60000 30000 480000); do
-  status=0
-  (ulimit -v "$limit" && exec "${train[@]}" --steps 1) >out 2>err || status=$?
-  case $status in
-    0) enough=$((enough + 1)) ;;
-    1) refused=$((refused + 1)) && [ -s err ] || fail "ulimit -v $limit: no message" ;;
-    127) grep -q "shared libraries" err || fail "ulimit -v $limit ended with 127" ;; # the loader's own
-    *) fail "ulimit -v $limit ended with $status" ;;
-  esac
-done
-[ "$refused" -gt 0 ] && [ "$enough" -gt 0 ] || fail "$refused limits were refused, $enough were enough"
+under() { # under OPTION LIMIT...: some are refused with a message, some are enough
+  local option=$1 limit refused=0 enough=0
+  shift
+  for limit; do
+    status=0
+    (ulimit "$option" "$limit" && exec "${train[@]}" --threads 2 --steps 1) >out 2>err || status=$?
+    case $status in
+      0) enough=$((enough + 1)) ;;
+      1) refused=$((refused + 1)) && [ -s err ] || fail "ulimit $option $limit: no message" ;;
+      127) grep -q "shared libraries" err || fail "ulimit $option $limit ended with 127" ;; # the loader's own
+      *) fail "ulimit $option $limit ended with $status" ;;
+    esac
+  done
+  [ "$refused" -gt 0 ] && [ "$enough" -gt 0 ] || fail "ulimit $option: $refused were refused, $enough were enough"
+}
+# shellcheck disable=SC2046
+under -v $(seq 60000 30000 480000)
+# shellcheck disable=SC2046
+under -d $(seq 3000 3000 60000)
+under -s 64 80 96 128 192 256 1024
+
+# The stacks of OpenMP's threads, too.
+expect 1 env OMP_STACKSIZE=16k "${train[@]}" --threads 2 --steps 1
+says "OMP_STACKSIZE"

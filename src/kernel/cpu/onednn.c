@@ -470,16 +470,22 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
   return NULL;
 }
 
-/* oneDNN does not see where the memory for its code is out, and dies of it. So there has to be many times
- * what a primitive was ever seen to take, which is 2 MiB, before one is made. */
-static neap_status need_headroom(void) {
-  enum { HEADROOM = 32 << 20 }; /* bytes of address space; nothing is touched */
-  void *room = mmap(NULL, HEADROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+/* Fails where the system has no such room. Nothing is touched. */
+static neap_status need_room(size_t bytes, int protection, const char *what, const char *limit) {
+  void *room = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   RETURN_IF(room == MAP_FAILED, NEAP_OUT_OF_MEMORY,
-            "the system has no %d MiB of address space left, which making oneDNN's kernels may take",
-            HEADROOM >> 20);
-  munmap(room, HEADROOM);
+            "oneDNN: no %zu MiB of %s are left, which making its kernels may take; raise the limit (%s)",
+            bytes >> 20, what, limit);
+  munmap(room, bytes);
   return NEAP_OK;
+}
+
+/* oneDNN does not see where the memory for its code is out, and dies of it. So there has to be several times
+ * what a primitive was ever seen to take, which is 2 MiB, before one is made: of address space, and of memory
+ * that is written to, which RLIMIT_DATA limits. */
+static neap_status need_headroom(void) {
+  TRY(need_room((size_t)32 << 20, PROT_NONE, "address space", "ulimit -v"));
+  return need_room((size_t)8 << 20, PROT_READ | PROT_WRITE, "memory", "ulimit -d, ulimit -v");
 }
 
 /* The one that was made from the same key (then *status is set and true is returned), or a new empty one. */

@@ -1,0 +1,31 @@
+# scripts/check-words finds phrases that are not plain in the lines that a change adds, and in no others.
+source "$(dirname "$0")/common.bash"
+command -v git >/dev/null || exit 77
+
+mkdir -p repository/scripts
+cp "$source/scripts/check-words" repository/scripts
+cd repository
+git init -q -b main .
+git config user.name test
+git config user.email test@localhost
+echo '/* It hangs on the batch. */' >old.c
+git add -A
+git commit -qm old
+git commit -qm empty --allow-empty
+expect 0 scripts/check-words
+echo '/* It depends on the batch. */' >>old.c
+expect 0 scripts/check-words
+printf '/* It hangs on\n * the length. */\n' >>old.c
+printf 'a temperature of 2 cannot be\n' >new.md
+git add new.md
+expect 1 scripts/check-words
+says "old.c:3:"
+says "new.md:1:"
+! grep -q "old.c:1:" err || fail "a line that is not new is found"
+git add -A
+git commit -qm new
+expect 1 scripts/check-words
+git commit -qm later --allow-empty
+expect 0 scripts/check-words
+expect 1 scripts/check-words HEAD~2
+expect 2 scripts/check-words no-such-commit

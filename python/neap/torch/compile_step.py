@@ -438,7 +438,7 @@ class CompiledStep:
                     f"{name} came to the optimizer or left it since the step was compiled: compile it anew"
                 )
 
-    # ---- What is told ----
+    # ---- Warnings ----
 
     def _tell(self, ready: Ready) -> None:
         """Once, where the measured peak is above the planned one."""

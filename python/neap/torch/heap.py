@@ -25,5 +25,5 @@ class Heap:
                 self.retained[key] = cost.retained
 
     def bytes(self, calls: int) -> int:
-        """For a step of so many calls."""
+        """For a step of a number of calls."""
         return max(self.peak + sum(self.retained.values()) + SLACK + SLACK_A_CALL * calls, self.most)

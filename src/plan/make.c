@@ -188,6 +188,44 @@ static neap_status ask_quickly(struct choice *c, const struct planner_options *o
   return NEAP_OK;
 }
 
+/* Shares of the least that are asked for, to see whether a lower budget is met after all: the least that is
+ * named is the least that is met. Each is asked for as a caller would, so that a caller gets the same answer.
+ */
+static const double shares_below[] = {0.95, 0.99, 0.999};
+enum { TRIES_BELOW = 8 };
+
+static neap_status ask_share(struct choice *c, const struct planner_options *options, double share,
+                             bool *met) {
+  struct descent descent = {0};
+  struct planner_options fresh = *options;
+  fresh.descent = &descent;
+  uint64_t missing;
+  struct choice below = {.step = c->step,
+                         .name = c->name,
+                         .bound = c->bound,
+                         .budget = (uint64_t)(share * (double)plan_bytes(c->least))};
+  neap_status status = NEAP_OK;
+  *met = false;
+  if (below.budget >= c->bound) status = ask_within(&below, &fresh, &missing);
+  if (status == NEAP_OK && below.best != NULL) status = plan_tighten(c->step, true, &below.best);
+  if (status == NEAP_OK && below.best != NULL) swap_plans(&c->least, &below.best), *met = true;
+  neap_plan_free(below.best);
+  neap_plan_free(below.least);
+  descent_free(&descent);
+  return status;
+}
+
+/* Takes lower plans in the place of the least one, while budgets below it are met. */
+static neap_status ask_shares_below(struct choice *c, const struct planner_options *options) {
+  const int shares = (int)(sizeof shares_below / sizeof *shares_below);
+  for (int tries = 0, i = 0; i < shares && tries < TRIES_BELOW; tries++) {
+    bool met;
+    TRY(ask_share(c, options, shares_below[i], &met));
+    if (!met) i++;
+  }
+  return NEAP_OK;
+}
+
 static neap_status ask_rows(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
   TRY(ask_within(c, options, &missing));
@@ -196,7 +234,9 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   if (c->best != NULL || c->least == NULL || plan_bytes(c->least) == 0) return NEAP_OK;
   bool met;
   TRY(ask_below_least(c, options, &met));
-  return met ? NEAP_OK : ask_at_least(c, options);
+  if (met) return NEAP_OK;
+  TRY(ask_at_least(c, options));
+  return options->effort == EFFORT_QUICK ? NEAP_OK : ask_shares_below(c, options);
 }
 
 /* A row that was asked for by name has said why last. */

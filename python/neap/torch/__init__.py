@@ -10,6 +10,7 @@ from .backend import last_plans
 from .batch import Sum
 from .compile_step import CompiledStep, ModelChanged, compile_step
 from .graph import CannotTrace
+from .head import chunked_cross_entropy
 from .memory import Memory
 from .report import Report, plan
 
@@ -20,6 +21,7 @@ __all__ = [
     "ModelChanged",
     "Report",
     "Sum",
+    "chunked_cross_entropy",
     "compile_step",
     "last_plans",
     "plan",

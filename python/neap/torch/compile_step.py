@@ -24,6 +24,7 @@ from .batch import Parts, Structure, part_of, parts_of
 from .captured import Ready, Steps, extras_of
 from .family import Fit, Shapes, between, moving, numbers_of
 from .graph import CannotTrace
+from .head import find_head
 from .heap import Heap
 from .held import Item, changed, held
 from .memory import Memory, storage_bytes
@@ -129,6 +130,7 @@ class CompiledStep:
     def __init__(
         self, model: nn.Module, loss_fn: Callable[..., Any], optimizer: torch.optim.Optimizer, budget: int | str, micro_batches: int,
         batch_dim: int, clip_norm: float | None, clip_value: float | None, planner: str, seconds: float, progress: Any, replan: float,
+        chunk_head: bool | int | str | None,
     ):  # fmt: skip
         if isinstance(optimizer, torch.amp.GradScaler) or hasattr(optimizer, "unscale_"):
             raise TypeError(
@@ -149,6 +151,9 @@ class CompiledStep:
         self.micro_batches, self.batch_dim = micro_batches, batch_dim
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.planner, self.seconds, self.progress, self.replan = planner, seconds, progress, replan
+        self.chunk_head = chunk_head
+        if chunk_head is not None and chunk_head is not False:
+            find_head(model, chunk_head if isinstance(chunk_head, str) else None)  # there is one
         self.name = type(model).__name__
         self.kinds: collections.OrderedDict[Any, Kind] = collections.OrderedDict()
         self.bound: collections.OrderedDict[Any, Ready] = collections.OrderedDict()
@@ -328,6 +333,7 @@ class CompiledStep:
             weight=place.weight,
             cut=cut,
             clip_norm=None if cut else self.clip_norm,
+            chunk_head=self.chunk_head,
         )
         skeleton = numbers_of(capture.graph).skeleton
         steps = kind.steps.get(skeleton)
@@ -651,6 +657,7 @@ def compile_step(
     seconds: float = 0.0,
     progress: Any = None,
     replan: float = 0.7,
+    chunk_head: bool | int | str | None = None,
 ) -> CompiledStep:
     """A whole training step inside `budget` bytes, with the bits of eager PyTorch.
 
@@ -668,7 +675,9 @@ def compile_step(
     given it (`step(*batch, num_items_in_batch=n)`), it is the whole batch's loss whatever the parts. clip_norm, clip_value:
     as torch.nn.utils.clip_grad_norm_ and clip_grad_value_ before the update. planner, seconds, progress: as for neap.plan.
     replan: a shape that needs less than this share of a planned larger one gets a plan of its own, where the larger one's
-    recomputes; 0: the plans of larger shapes serve all smaller ones.
+    recomputes; 0: the plans of larger shapes serve all smaller ones. chunk_head: True, a number of rows, or the name of the
+    last linear layer: its logits and their cross entropy are computed in chunks of rows and never whole, with the bits of
+    neap.torch.chunked_cross_entropy.
 
     The optimizer, its states, rates and schedulers stay PyTorch's own and may be read, saved and loaded between steps; so may
     the model's. `.grad` is None after a step.
@@ -676,16 +685,5 @@ def compile_step(
     Raises neap.OverBudget (`.smallest`) where the budget cannot be met, neap.torch.CannotTrace where the step cannot be
     captured, ModelChanged where the model's parameters have other shapes than when it was compiled. Nothing is changed then."""
     return CompiledStep(
-        model,
-        loss_fn,
-        optimizer,
-        budget,
-        micro_batches,
-        batch_dim,
-        clip_norm,
-        clip_value,
-        planner,
-        seconds,
-        progress,
-        replan,
-    )
+        model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress, replan, chunk_head
+    )  # fmt: skip

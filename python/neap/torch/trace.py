@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from . import measure
 from .batch import Structure, Sum
 from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, user_line
+from .head import chunked_head
 from .held import NOT_SETTINGS, SIMPLE, changed, held
 
 
@@ -257,12 +258,13 @@ def trace_step(
     weight: float | int = 1,
     cut: bool = False,
     clip_norm: float | None = None,
+    chunk_head: bool | int | str | None = None,
     device: torch.device | None = None,
     lines: bool = False,
 ) -> Capture:
     """Captures loss_fn(model, *batch, **named), the loss's part, its gradients, and where `clip_norm` is given what they are to
     be multiplied by. structure: of (batch, named); leaves: its leaves. weight: from 1 on, what the loss is divided by, else what it is
-    multiplied by. cut: the batch is one of several parts: a Sum is left for the end of the step. Changes nothing. lines: calls
+    multiplied by. chunk_head: as head.chunked_head. cut: the batch is one of several parts: a Sum is left for the end of the step. Changes nothing. lines: calls
     remember the user's lines, which takes a third longer."""
     parameters, parameter_places = plain_named(model.named_parameters())
     buffers, buffer_places = plain_named(model.named_buffers())
@@ -288,7 +290,7 @@ def trace_step(
         named |= {name: x.of(bs) if isinstance(x, Whole) else bs[x] for name, x in buffer_places}
         arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
         with _reparametrize_module(model, named, tie_weights=True):
-            with _plain_checkpoints(), _cached_casts():
+            with _plain_checkpoints(), _cached_casts(), chunked_head(model, chunk_head):
                 loss, extras = split(loss_fn(model, *arguments, **named_arguments))
             now = dict(model.named_buffers())
             for name, _ in buffer_places:
@@ -390,8 +392,8 @@ def trace_step(
         if lines:
             raise
         return trace_step(
-            model, loss_fn, structure, leaves, weight=weight, cut=cut, clip_norm=clip_norm, device=device, lines=True
-        )
+            model, loss_fn, structure, leaves, weight=weight, cut=cut, clip_norm=clip_norm, chunk_head=chunk_head, device=device, lines=True
+        )  # fmt: skip
     outputs = graph.outputs
     first = 2 if found["sum"] else 1
     extra = outputs[first : first + found["count"]]

@@ -353,7 +353,8 @@ class Steps:
         if owner.clip_value is not None:
             gradient.clamp_(-owner.clip_value, owner.clip_value)
         parameter = owner.parameters[self.taken[work.index]]
-        owner.updater.update(parameter, owner.updater.groups_now[id(parameter)], gradient)
+        with owner.dispatched(), torch.no_grad():
+            owner.updater.update(parameter, owner.updater.groups_now[id(parameter)], gradient)
 
     def is_first(self, work: Work) -> bool:
         """Whether an update makes its states now."""

@@ -266,6 +266,7 @@ class CompiledStep:
                 p.grad = None
         self.updater.before_step()
         first = any(r.heap_peak is None for r in readies)
+        self.dispatched = measure.as_dispatched()
         with measure.below_autograd():
             result = (
                 self._first_time(readies, leaves, parts, after) if first else self._parts(readies, leaves, parts, after)

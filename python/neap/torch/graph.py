@@ -211,8 +211,10 @@ def _end(value: torch.Tensor) -> int:
 
 
 class _Builder:
-    def __init__(self, module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool):
-        self.module, self.roles, self.own_inputs = module, roles, own_inputs
+    def __init__(
+        self, module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool, real: list[torch.Tensor]
+    ):
+        self.module, self.roles, self.own_inputs, self.real = module, roles, own_inputs, real
         self.storages: list[Storage] = []
         self.tensors: list[Tensor] = []
         self.calls: list[Call] = []
@@ -398,6 +400,8 @@ class _Builder:
                 if isinstance(value, torch.Tensor):
                     self.places[node] = self.outer(value, role, name, source)
                 if node.op == "placeholder":
+                    if len(inputs) < len(self.real) and self.real[len(inputs)].device.type != "meta":
+                        self.outside[_key(self.real[len(inputs)])] = self.places[node]
                     inputs.append(self.view(value, self.places[node]) if isinstance(value, torch.Tensor) else None)
             elif node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem":
                 self.values[node] = self.values[node.args[0]][node.args[1]]
@@ -410,10 +414,12 @@ class _Builder:
         return Graph(self.module, self.storages, self.tensors, self.calls, inputs, outputs, last)
 
 
-def build_graph(module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool = True) -> Graph:
-    """The calls of a traced module. roles: (role, name) of each placeholder. own_inputs: inputs may not be changed. Raises
-    CannotTrace."""
-    graph = _Builder(module, roles, own_inputs).build()
+def build_graph(
+    module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool = True, real: list[torch.Tensor] = ()
+) -> Graph:
+    """The calls of a traced module. roles: (role, name) of each placeholder. own_inputs: inputs may not be changed. real: the
+    tensors that the first placeholders stand for: constants in their memory are these. Raises CannotTrace."""
+    graph = _Builder(module, roles, own_inputs, real).build()
     _drop_dead(graph)
     return graph
 

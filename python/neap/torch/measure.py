@@ -377,6 +377,12 @@ def below_autograd() -> Iterator[None]:
         yield
 
 
+def as_dispatched() -> Callable[[], Any]:
+    """What makes contexts in which PyTorch dispatches as it does now: for an optimizer's own code inside `below_autograd`."""
+    include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    return lambda: torch._C._ForceDispatchKeyGuard(include, exclude)
+
+
 # ---- By counting ----
 
 

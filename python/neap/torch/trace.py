@@ -175,6 +175,24 @@ def _fake(mode: FakeTensorMode, t: torch.Tensor, device: torch.device | None) ->
     return mode.from_tensor(t.detach(), static_shapes=True)
 
 
+class _Materialize(torch.autograd.Function):
+    """The identity. A missing gradient is one of zeros where another result has one, as reentrant checkpointing has it."""
+
+    @staticmethod
+    def forward(ctx: Any, *values: Any) -> Any:
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients
+
+
+def _materialized(results: Any) -> Any:
+    if not isinstance(results, tuple) or sum(isinstance(x, torch.Tensor) and x.requires_grad for x in results) < 2:
+        return results
+    return _Materialize.apply(*results)
+
+
 @contextlib.contextmanager
 def _plain_checkpoints() -> Iterator[None]:
     """torch.utils.checkpoint computes once while a step is captured: what is computed again is for Neap to say."""
@@ -183,7 +201,7 @@ def _plain_checkpoints() -> Iterator[None]:
     hook, function = checkpoint._checkpoint_hook, checkpoint.CheckpointFunction
     hook.__enter__, hook.__exit__ = lambda self: self, lambda self, *_: None
     apply = function.__dict__.get("apply")
-    function.apply = staticmethod(lambda run, preserve, *args: run(*args))
+    function.apply = staticmethod(lambda run, preserve, *args: _materialized(run(*args)))
     try:
         yield
     finally:
@@ -367,7 +385,7 @@ def trace_step(
         + [("state", n) for n, _ in buffers]
         + [("input", f"batch {i}") for i in range(len(inputs))]
     )
-    known = {t.untyped_storage()._cdata for _, t in (*parameters, *buffers) if t.device.type != "meta"}
+    known = {parameters[i][1].untyped_storage()._cdata for i in trainable if parameters[i][1].device.type != "meta"}
     for node in module.graph.nodes:
         constant = getattr(module, node.target) if node.op == "get_attr" else None
         if (
@@ -376,10 +394,12 @@ def trace_step(
             and constant.untyped_storage()._cdata in known
         ):
             raise CannotTrace(
-                "the backward pass reads a parameter or buffer of the model beside the capture (a hook, reentrant recomputation)"
+                "a parameter that trains is read beside the capture, so that its gradient would be wrong (a hook, reentrant recomputation, a "
+                "loss_fn that holds another copy of the model): use the model that loss_fn is given"
             )
     try:
-        graph = build_graph(module, roles)
+        own = [t for _, t in (*parameters, *buffers)]
+        graph = build_graph(module, roles, real=own)
         for i in trainable:
             storage = graph.tensors[graph.inputs[i].tensor].storage
             changing = next((c for c in graph.calls for t, _ in c.changes if graph.tensors[t].storage == storage), None)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import allocator, measure
 from .graph import View
@@ -123,16 +124,24 @@ def _check_separable(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
+def _inner(t: torch.Tensor, name: str = "") -> list[tuple[str, torch.Tensor]]:
+    """The plain tensors that a tensor consists of, with their names."""
+    if type(t) in (torch.Tensor, nn.Parameter) or not is_traceable_wrapper_subclass(t):
+        return [(name, t)]
+    keys, _ = t.__tensor_flatten__()
+    return [pair for key in keys for pair in _inner(getattr(t, key), f"{name}.{key}")]
+
+
 def state_bytes(state: dict[str, Any]) -> int:
     """Bytes of the tensors in an optimizer's state of a parameter."""
-    return sum(t.untyped_storage().nbytes() for t in pytree.tree_leaves(state) if isinstance(t, torch.Tensor))
+    tensors = [t for t in pytree.tree_leaves(state) if isinstance(t, torch.Tensor)]
+    return sum(inner.untyped_storage().nbytes() for t in tensors for _, inner in _inner(t))
 
 
 def _places(state: dict[str, Any]) -> dict[str, int]:
     """Where the tensors of a state lie."""
-    return {
-        k: v.untyped_storage().data_ptr() for k, v in state.items() if isinstance(v, torch.Tensor) and v.numel() > 1
-    }
+    found = [pair for k, v in state.items() if isinstance(v, torch.Tensor) and v.numel() > 1 for pair in _inner(v, k)]
+    return {name: t.untyped_storage().data_ptr() for name, t in found}
 
 
 @dataclasses.dataclass

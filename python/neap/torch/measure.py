@@ -245,26 +245,6 @@ class _Measurer:
         args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
         return lambda: call.target(*args, **kwargs)
 
-    def _tried(self, call: Call) -> Callable[[], Any]:
-        """As _run, where the call takes stand-ins; else with integers that its makers give (pivots, sorted indices)."""
-        try:
-            run = self._run(call)
-            run()
-            return run
-        except Exception as error:
-            self.own_integers = True
-            try:
-                run = self._run(call)
-                run()
-                return run
-            except Exception:
-                raise CannotTrace(
-                    f"{user_line(call.node) if call.node is not None else call.name}: {call.target} does not run on stand-ins of its operands, so "
-                    f"that it is not measured: {error}"
-                ) from error
-            finally:
-                self.own_integers = False
-
     def cost(self, call: Call, runs: int = TIMED_RUNS) -> Cost:
         real: list[tuple[int, list[int], list[int]]] = []
 
@@ -286,11 +266,27 @@ class _Measurer:
         addresses: list[int] = []
         copied: set[int] = set()
         absent: list[int] = []
-        cost = measured(self._tried(call), self.device, self.heap, made, runs)
+        try:
+            cost = measured(self._run(call), self.device, self.heap, made, runs)
+        except Exception:
+            cost = self._with_own_integers(call, made, runs)
         cost.real = real
         cost.copied = sorted(copied | {i for i, a in enumerate(addresses) if a != 0 and a in addresses[:i]})
         cost.absent = absent
         return cost
+
+    def _with_own_integers(self, call: Call, made: Callable[[Any], list[int]], runs: int) -> Cost:
+        """Of a call that does not take any integers: those that its makers give (pivots, sorted indices)."""
+        self.own_integers = True
+        try:
+            return measured(self._run(call), self.device, self.heap, made, runs)
+        except Exception as error:
+            raise CannotTrace(
+                f"{user_line(call.node) if call.node is not None else call.name}: {call.target} does not run on stand-ins of its operands, so "
+                f"that it is not measured: {error}"
+            ) from error
+        finally:
+            self.own_integers = False
 
     def correct(self, call: Call, cost: Cost) -> bool:
         """The graph as the operator really is; whether fake tensors were wrong. Only what is passed on whole can be corrected."""

@@ -3,7 +3,7 @@
 
 #include "cli.h"
 
-neap_status answer_ask(const struct source *source, const neap_step *step, uint64_t budget,
+neap_status answer_ask(const neap_train_options *source, const neap_step *step, uint64_t budget,
                        const char *planner, double seconds, struct watch *watch, neap_step **chosen,
                        struct plan_answer *answer) {
   *answer = (struct plan_answer){.planner = planner};
@@ -41,7 +41,7 @@ static void explain_unsuited(const struct plan_answer *answer) {
           answer->planner, planner_graphs(answer->planner), answer->why);
 }
 
-static void explain_over_budget(const struct plan_answer *answer, const struct source *source,
+static void explain_over_budget(const struct plan_answer *answer, const neap_train_options *source,
                                 uint64_t budget) {
   fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
           (unsigned long long)budget, answer->planner);
@@ -56,7 +56,7 @@ static void explain_over_budget(const struct plan_answer *answer, const struct s
     fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
 }
 
-int answer_explain(const struct plan_answer *answer, const struct source *source, const neap_step *step,
+int answer_explain(const struct plan_answer *answer, const neap_train_options *source, const neap_step *step,
                    uint64_t budget, bool json) {
   const bool suited = answer->smallest > 0;
   if (suited)

@@ -6,30 +6,15 @@
 #include "cli.h"
 
 struct settings {
-  struct source source;
+  struct arguments a;
   int64_t steps;
-  bool json;
 };
 
-/* clang-format off */
-const struct option bench_options[] = {
-    SOURCE_OPTION(struct settings, "--model", "NAME", "whose training step is timed (none: the machine alone)", OPTION_TEXT, model, 0),
-    SOURCE_OPTION(struct settings, "--batch", "N", "images or sequences a step (the model's usual)", OPTION_INTEGER, batch, 1),
-    SOURCE_OPTION(struct settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0),
-    SOURCE_OPTION(struct settings, "--classes", "N", "of labels, of pixels with the background, or tokens (the model's usual)", OPTION_INTEGER, classes, 1),
-    SOURCE_OPTION(struct settings, "--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1),
-    SOURCE_OPTION(struct settings, "--window", "N", "of a transformer's attention: a token sees so many (0: all)", OPTION_INTEGER, window, 0),
-    SOURCE_OPTION(struct settings, "--optimizer", OPTIMIZER_WORDS, "how parameters are updated (sgd)", OPTION_WORD, optimizer, 0),
-    {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(struct settings, source.momentum), 0, 1},
-    SOURCE_OPTION(struct settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0),
-    SOURCE_OPTION(struct settings, "--variant", "auto|base|mask", "what ReLU keeps: its output, or bits (auto)", OPTION_WORD, variant, 0),
-    SOURCE_OPTION(struct settings, "--precision", PRECISION_WORDS, "storage of values, parameters and optimizer states (f32)", OPTION_WORD, precision, 0),
-    SOURCE_OPTION(struct settings, "--threads", "N", "threads that it runs on (all cores)", OPTION_INT, threads, 1),
-    {"--steps", "N", "steps that are timed (as many as take two seconds, at least 3)", OPTION_INTEGER, offsetof(struct settings, steps), 1, 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0, 0},
+const neap_setting bench_options[] = {
+    {"steps", "N", "as many as take two seconds, at least 3", "steps that are timed",
+     .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, steps), .least = 1},
     {0},
 };
-/* clang-format on */
 
 /* What was measured. */
 struct report {
@@ -114,12 +99,12 @@ static void print_line(const char *label, double seconds, const char *format, ..
 
 static void print_model(const struct report *r) {
   enum { KINDS = 10 };
-  const struct source *source = &r->settings->source;
+  const neap_train_options *source = &r->settings->a.options;
   const neap_step_times *t = r->model.times;
   const int threads = r->speeds[r->speed_count - 1].threads,
             width = line_width(stdout, 80) - COUNT_WIDTH - TIME_WIDTH - 2 * SHARE_WIDTH;
   printf("\n%s: %lld %s a step, %s, %d thread%s, %s; everything is kept\n", source->model,
-         (long long)r->model.batch, r->model.records, precision_name(source->precision), threads,
+         (long long)r->model.batch, r->model.records, precision_name(source->session.precision), threads,
          threads == 1 ? "" : "s", bytes_text(r->model.memory.planned_peak).text);
   print_line("step", t->step_seconds, "median of %lld, %.1f %s a second", (long long)t->steps,
              (double)r->model.batch / t->step_seconds, r->model.records);
@@ -163,7 +148,7 @@ static json_t *list_json(const neap_kernels *kernels, int32_t count, double step
 }
 
 static json_t *report_json(const struct report *r) {
-  const struct source *source = &r->settings->source;
+  const neap_train_options *source = &r->settings->a.options;
   const neap_step_times *t = r->model.times;
   json_t *speeds = json_array();
   for (int i = 0; speeds != NULL && i < r->speed_count; i++)
@@ -173,7 +158,7 @@ static json_t *report_json(const struct report *r) {
   json_t *model = json_pack(
       "{s:s, s:I, s:I, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "model", source->model, "batch",
       (json_int_t)r->model.batch, "parameters", (json_int_t)r->model.parameters, "precision",
-      precision_name(source->precision), "threads", r->speeds[r->speed_count - 1].threads,
+      precision_name(source->session.precision), "threads", r->speeds[r->speed_count - 1].threads,
       "planned_peak_bytes", (json_int_t)r->model.memory.planned_peak, "steps", (json_int_t)t->steps,
       "step_seconds", t->step_seconds, "kernel_seconds", t->kernel_seconds, "limit_seconds", t->limit_seconds,
       "kinds", list_json(t->kinds, t->kind_count, t->step_seconds), "operators",
@@ -188,9 +173,9 @@ static json_t *report_json(const struct report *r) {
 /* ---- The verb ---- */
 
 static neap_status measure(struct report *r) {
-  const struct source *source = &r->settings->source;
+  const neap_train_options *source = &r->settings->a.options;
   neap_processor_name(r->processor, sizeof r->processor);
-  const neap_status status = neap_measure_speed(source->threads, &r->speeds[0], &r->speeds[1]);
+  const neap_status status = neap_measure_speed(source->session.threads, &r->speeds[0], &r->speeds[1]);
   r->speed_count = r->speeds[1].threads > 1 ? 2 : 1;
   if (status != NEAP_OK || source->model == NULL) return status;
   neap_bench_options options = {.model = source->model,
@@ -201,30 +186,30 @@ static neap_status measure(struct report *r) {
   return neap_bench(&options, &r->speeds[r->speed_count - 1], &r->model);
 }
 
-/* The first option that a machine alone has no use for; NULL: none. */
-static const char *option_for_model(const char *const *texts) {
-  for (int i = 0; bench_options[i].name != NULL; i++)
-    if (texts[i] != NULL && strcmp(bench_options[i].name, "--threads") != 0 &&
-        strcmp(bench_options[i].name, "--json") != 0)
-      return bench_options[i].name;
-  return NULL;
+/* A machine alone takes no more than its threads. */
+static int check_machine(const struct verb *verb, const struct settings *s) {
+  neap_setting setting;
+  if (s->steps > 0) return report_usage(verb, "--steps goes with --model, which is missing");
+  for (int32_t i = 0; neap_setting_at(i, &setting); i++)
+    if (s->a.given[i] != NULL && strcmp(setting.name, "threads") != 0)
+      return report_usage(verb, "--%s goes with --model, which is missing", setting.name);
+  return EXIT_DONE;
 }
 
 int run_bench(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.source = SOURCE_DEFAULTS};
-  struct operands operands;
-  const char *texts[sizeof bench_options / sizeof *bench_options] = {0};
-  if (!read_arguments(verb, count, arguments, &s, &operands, texts)) return EXIT_USAGE;
-  if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
-  const char *option = s.source.model == NULL ? option_for_model(texts) : NULL;
-  if (option != NULL) return report_usage(verb, "%s goes with --model, which is missing", option);
-  if (prepare_threads(s.source.threads) != EXIT_DONE) return EXIT_FAILED;
+  struct settings s = {0};
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  if (s.a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", s.a.operands.values[0]);
+  const int checked = s.a.options.model == NULL ? check_machine(verb, &s) : check_use(verb, &s.a);
+  if (checked != EXIT_DONE) return checked;
+  neap_train_options_resolve(&s.a.options);
+  if (prepare_threads(s.a.options.session.threads) != EXIT_DONE) return EXIT_FAILED;
   struct report report = {.settings = &s};
   const neap_status status = measure(&report);
   int result = EXIT_DONE;
   if (status != NEAP_OK) {
     result = report_failure(verb, status);
-  } else if (s.json) {
+  } else if (s.a.json) {
     result = print_json(report_json(&report));
   } else {
     print_machine(&report);

@@ -1,17 +1,5 @@
 /* neap check */
-#include <stddef.h>
-
 #include "cli.h"
-
-struct settings {
-  bool json;
-};
-
-const struct option check_options[] = {
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
-    {0},
-};
 
 static json_t *check_json(const neap_check_result *check) {
   return json_pack("{s:b, s:I, s:o, s:o, s:o}", "valid", check->valid, "peak_bytes",
@@ -31,9 +19,9 @@ static void print_check(const neap_check_result *check) {
 }
 
 int run_check(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {0};
-  struct operands operands;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  struct arguments a;
+  if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
+  const struct operands operands = a.operands;
   if (operands.count < 2) return report_usage(verb, "a graph file and a plan file are needed");
   neap_step *step = NULL;
   neap_plan *plan = NULL;
@@ -45,8 +33,8 @@ int run_check(const struct verb *verb, int count, char **arguments) {
   if (status == NEAP_OK || (status == NEAP_INVALID_PLAN && plan != NULL)) {
     result = check.valid ? EXIT_DONE : EXIT_INVALID;
     if (check.valid) check.peak_bytes = plan_bytes(plan); /* with the gaps in the arena, as everywhere */
-    if (s.json && print_json(check_json(&check)) != EXIT_DONE) result = EXIT_FAILED;
-    if (!s.json) print_check(&check);
+    if (a.json && print_json(check_json(&check)) != EXIT_DONE) result = EXIT_FAILED;
+    if (!a.json) print_check(&check);
   } else {
     result = report_failure(verb, status);
   }

@@ -19,39 +19,42 @@ enum exit_status {
 
 /* ---- Verbs (main.c) and their options (options.c) ---- */
 
-enum option_kind {
-  OPTION_SWITCH,  /* bool; takes no value */
-  OPTION_TEXT,    /* const char * */
-  OPTION_INTEGER, /* int64_t, at least `least` */
-  OPTION_OR_WORD, /* the same, or the word behind | in `value`: -1 */
-  OPTION_INT,     /* int, at least `least` */
-  OPTION_NUMBER,  /* double, at least `least`, and below `below` where that is not 0; or the word: -1 */
-  OPTION_IMAGE,   /* int64_t[3]: "CxHxW", each at least 1 */
-  OPTION_WORD,    /* int: which of the words in `value`, "a|b|c" */
-  OPTION_BUDGET   /* struct budget */
-};
-
-struct option {
-  const char *name, *value, *help; /* `value` stands for its value in the help */
-  enum option_kind kind;
-  size_t offset; /* of its field in the verb's settings */
-  double least, below;
-};
-
-struct budget {
-  const char *text; /* as it was given; NULL: it was not */
-  uint64_t bytes;   /* as neap_budget_parse gives them */
-  double fraction;
-};
-
-/* Where its unit is a letter that means two things, how it was read. */
-void tell_budget(const struct budget *budget);
+enum { USUAL_LIMIT = 4, SETTING_LIMIT = 80, OPERAND_LIMIT = 2 };
 
 struct verb {
   const char *name, *usage, *summary;
-  const struct option *options; /* ends with a row without a name */
+  unsigned settings;       /* NEAP_VERB_...: those of the settings of neap_settings.h that it takes */
+  const neap_setting *own; /* its other options, whose offsets are in a structure of its own; ends with {0} */
   int (*run)(const struct verb *verb, int count, char **arguments);
+  struct {
+    const char *setting, *text;
+  } usual[USUAL_LIMIT]; /* what holds where a setting is not given, where its row says something else; "*":
+                           any */
 };
+
+/* A row of a verb's own options; what follows the help are further fields of the row. */
+#define OWN_OPTION(type, name_, value_, usual_, help_, kind_, field, ...)                                    \
+  {                                                                                                          \
+    .name = name_, .value = value_, .usual = usual_, .help = help_, .kind = NEAP_SETTING_##kind_,            \
+    .offset = offsetof(type, field), __VA_ARGS__                                                             \
+  }
+
+struct operands {
+  int count;
+  const char *values[OPERAND_LIMIT];
+};
+
+/* What a verb was given. */
+struct arguments {
+  neap_train_options options;       /* the usual ones, with the settings that were given */
+  const char *given[SETTING_LIMIT]; /* the text of each setting, by its index; NULL: it was not given */
+  bool now[SETTING_LIMIT];          /* it was given to this command, not to the run that it goes on with */
+  struct operands operands;
+  bool json;
+};
+
+/* Where its unit is a letter that means two things, how it was read. */
+void tell_budget(const char *text, uint64_t bytes);
 
 /* What `-o -` is read as: a path, which no other spelling points to. */
 extern const char standard_output[];
@@ -59,18 +62,37 @@ extern const char standard_output[];
 /* With `-o -` nothing else goes to standard output: EXIT_USAGE, after a message, where `json` is to. */
 int check_output(const struct verb *verb, const char *out, bool json);
 
-enum { OPERAND_LIMIT = 2 };
+/* Reads a verb's arguments: settings into `a`, which may be anything before, other options into `own`, where
+ * one that is not given leaves its field as it is. One that is given twice counts the last time. False after
+ * a message. */
+bool read_arguments(const struct verb *verb, int count, char **arguments, void *own, struct arguments *a);
 
-struct operands {
-  int count;
-  const char *values[OPERAND_LIMIT];
+/* Sets one setting by a text, which is borrowed. NEAP_INVALID_ARGUMENT: see neap_setting_read. */
+neap_status set_setting(struct arguments *a, int32_t index, const char *text);
+
+/* The text of a setting; NULL: it was not given. */
+const char *given_text(const struct arguments *a, const char *name);
+
+/* Whether it was given, or the one that stands in its place. */
+bool is_given(const struct arguments *a, int32_t index);
+
+/* Checks that there is such a model, where one is named, and that each setting that was given now does
+ * something beside the others. EXIT_DONE, or EXIT_USAGE after a message. */
+int check_use(const struct verb *verb, const struct arguments *a);
+
+/* A text that lives as long as the command. NULL where `text` is, after which memory is out. */
+const char *keep_text(char *text);
+void free_texts(void);
+
+/* The name of an option as it is given: "--batch", "-o". */
+struct option_name {
+  char text[40];
 };
+struct option_name option_name(const neap_setting *option);
 
-/* Reads arguments into the verb's settings; an option that is not given leaves its field as it is, one that
- * is given twice counts the last time. `texts` (may be NULL) gets each option's value as it was given, by row
- * ("" for a switch). False after a message on standard error. */
-bool read_arguments(const struct verb *verb, int count, char **arguments, void *settings,
-                    struct operands *operands, const char **texts);
+/* What holds for a verb where an option is not given; NULL: nothing. */
+const char *usual_of(const struct verb *verb, const neap_setting *option);
+
 void print_verb_help(const struct verb *verb);
 
 /* Says what is wrong with the usage and where help is; `verb` may be NULL. Returns EXIT_USAGE. */
@@ -85,9 +107,8 @@ int report_failure(const struct verb *verb, neap_status status);
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
 verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
     run_show, run_check, run_graph, run_layout, run_bench, run_models, run_planners, run_operators;
-extern const struct option train_options[], evaluate_options[], predict_options[], generate_options[],
-    translate_options[], plan_options[], curve_options[], show_options[], check_options[], graph_options[],
-    layout_options[], bench_options[], table_options[];
+extern const neap_setting predict_options[], generate_options[], translate_options[], plan_options[],
+    curve_options[], show_options[], graph_options[], layout_options[], bench_options[];
 
 /* ---- What is printed (format.c) ---- */
 
@@ -123,74 +144,27 @@ bool has_ending(const char *path, const char *ending); /* ".svg", what follows t
 /* Writes a text file whole or not at all. EXIT_FAILED after a message. */
 int write_text_file(const char *path, const char *text, size_t length);
 
-/* ---- A training step to plan (source.c): a model's, or a graph file's ---- */
+/* ---- A training step to plan (source.c): that of a model, by its settings, or of a graph file ---- */
 
-struct source {
-  const char *model, *file;
-  int64_t batch, image[3], classes, length, window; /* 0: the model's usual */
-  int64_t micro_batch;                              /* 0: the batch */
-  int optimizer, convolution, backend, costs, variant, precision, threads;
-  double momentum, sparse; /* sparse: density; 0: dense */
-  const char *sparse_layers;
-};
+#define ALLOW_ALL "micro,f16,sparse=0.3"
 
-/* "micro,f16,sparse=0.3" as NEAP_ALLOW_... of neap.h and a density. False after a message. */
-bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed, double *density);
-#define ALLOW_VALUES "micro,bf16,f16,sparse=0.3"
-
-#define PRECISION_WORDS "f32|bf16|f16"
-neap_dtype precision_dtype(int word);
-const char *precision_name(int word);
-int precision_word(neap_dtype dtype);
-
-#define LEAST_DENSITY      1e-6
-#define SPARSE_LAYERS_HELP "names of the sparse parameters, with * and ? (convolutions but the first)"
-
-/* In the order of neap_optimizer. */
-#define OPTIMIZER_WORDS "sgd|adamw|adam|rmsprop|lion"
-
-#define SOURCE_DEFAULTS                                                                                      \
-  { .momentum = 0.9 }
-/* clang-format off */
-#define SOURCE_OPTION(settings, name, value, help, kind, field, least) \
-  {name, value, help, kind, offsetof(settings, source.field), least, 0}
-#define SOURCE_OPTIONS(settings) \
-  SOURCE_OPTION(settings, "--model", "NAME", "a ready-made model, one of `neap models`", OPTION_TEXT, model, 0), \
-  SOURCE_OPTION(settings, "--batch", "N", "images a step (the model's usual)", OPTION_INTEGER, batch, 1), \
-  SOURCE_OPTION(settings, "--micro-batch", "N", "images of a micro-batch, several of which make a step (the batch)", OPTION_INTEGER, micro_batch, 1), \
-  SOURCE_OPTION(settings, "--image", "CxHxW", "channels, height and width of an image (the model's usual)", OPTION_IMAGE, image, 0), \
-  SOURCE_OPTION(settings, "--classes", "N", "of labels, of pixels with the background, or tokens (the model's usual)", OPTION_INTEGER, classes, 1), \
-  SOURCE_OPTION(settings, "--length", "N", "of sequences (the model's usual)", OPTION_INTEGER, length, 1), \
-  SOURCE_OPTION(settings, "--window", "N", "of a transformer's attention: a token sees so many (0: all)", OPTION_INTEGER, window, 0), \
-  SOURCE_OPTION(settings, "--optimizer", OPTIMIZER_WORDS, "whose states are in memory (sgd)", OPTION_WORD, optimizer, 0), \
-  {"--momentum", "X", "of SGD; 0: no state (0.9)", OPTION_NUMBER, offsetof(settings, source.momentum), 0, 1}, \
-  SOURCE_OPTION(settings, "--conv", "auto|direct|winograd", "algorithm of convolutions (auto)", OPTION_WORD, convolution, 0), \
-  SOURCE_OPTION(settings, "--backend", "cpu|reference", "fast f32, or plain C in double (cpu)", OPTION_WORD, backend, 0), \
-  SOURCE_OPTION(settings, "--costs", "roofline|measured", "where the costs come from (roofline)", OPTION_WORD, costs, 0), \
-  SOURCE_OPTION(settings, "--variant", "auto|base|mask", \
-                "what ReLU keeps: its output, or bits where they do (auto, by plan)", OPTION_WORD, variant, 0), \
-  SOURCE_OPTION(settings, "--precision", PRECISION_WORDS, "storage of values, parameters and optimizer states (f32)", OPTION_WORD, precision, 0), \
-  {"--sparse", "DENSITY", "the share of their values that sparse parameters keep (dense)", OPTION_NUMBER, offsetof(settings, source.sparse), LEAST_DENSITY, 1}, \
-  SOURCE_OPTION(settings, "--sparse-layers", "PATTERN", SPARSE_LAYERS_HELP, OPTION_TEXT, sparse_layers, 0), \
-  SOURCE_OPTION(settings, "--threads", "N", "threads that it will run on (all cores)", OPTION_INT, threads, 1)
-/* clang-format on */
+const char *precision_name(neap_dtype dtype);
 
 /* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
-int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step);
+int source_open(const struct verb *verb, struct arguments *a, const char *file, neap_step **step);
 
-/* What the options say of a model's session and of its shape; a budget is not among them. */
-neap_session_options source_session(const struct source *source);
-neap_model_options source_shape(const struct source *source);
+/* The session of a step to plan, without budget and planner, and the shape of its graph. */
+neap_session_options source_session(const neap_train_options *source);
+neap_model_options source_shape(const neap_train_options *source);
 
 /* The step of a model, whose batch may be left open. */
-neap_status source_step(const struct source *source, neap_step **step);
+neap_status source_step(const neap_train_options *source, neap_step **step);
 
 /* Sets the batch that a model has by itself. */
-neap_status source_usual_batch(struct source *source);
+neap_status source_usual_batch(neap_train_options *source);
 
-/* neap_combinations of a model. */
-neap_status source_combinations(const struct source *source, const struct budget *budget, unsigned allowed,
-                                neap_combination *list, int *count);
+/* neap_combinations of a model, within its budget. */
+neap_status source_combinations(const neap_train_options *source, neap_combination *list, int *count);
 
 /* ---- Techniques together (techniques.c) ---- */
 
@@ -204,19 +178,18 @@ enum {
 
 /* A model's step, and how each technique would be taken. */
 struct techniques {
-  struct source whole; /* without any */
-  int64_t micro_batch; /* about a tenth of the batch, where it is left open */
-  int precision;       /* which 16 bits */
+  neap_train_options whole; /* without any */
+  int64_t micro_batch;      /* about a tenth of the batch, where it is left open */
+  neap_dtype precision;     /* which 16 bits */
   double density;
   unsigned allowed; /* but for recomputation, which always is */
 };
 
-/* `allow` as read_allowed takes it. EXIT_DONE, or another after a message. */
-int techniques_open(const struct verb *verb, const struct source *source, const char *allow,
-                    struct techniques *techniques);
+/* The techniques that the arguments allow. EXIT_DONE, or another after a message. */
+int techniques_open(const struct verb *verb, const struct arguments *a, struct techniques *techniques);
 
 /* The step with some of them, and their names: "micro=10+f16", or "none". */
-struct source techniques_source(const struct techniques *techniques, unsigned taken);
+neap_train_options techniques_source(const struct techniques *techniques, unsigned taken);
 struct name techniques_text(const struct techniques *techniques, unsigned taken);
 
 /* Prints what each of them makes of the step's memory (profile.c); or draws memory against cost for each
@@ -230,23 +203,23 @@ int curve_techniques(const struct verb *verb, const struct techniques *technique
 /* neap_plan_make_with; a model that leaves its variant open is planned in the one that pays. `*chosen` (may
  * be NULL): the step that the plan is for, the caller's to free, where it is another than `step`; else NULL.
  */
-neap_status source_plan(const struct source *source, const neap_step *step, uint64_t budget,
+neap_status source_plan(const neap_train_options *source, const neap_step *step, uint64_t budget,
                         const neap_plan_options *options, uint64_t *smallest, neap_step **chosen,
                         neap_plan **plan);
 
 /* A plan file for the step, or for any variant of a model; checked. `*chosen` as above. */
-neap_status source_read_plan(const struct source *source, const neap_step *step, const char *file,
+neap_status source_read_plan(const neap_train_options *source, const neap_step *step, const char *file,
                              neap_step **chosen, neap_plan **plan);
 
 /* The bytes of a budget for this step; a fraction is one of what keeping everything needs. */
-neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes);
+neap_status source_budget(const neap_step *step, const neap_train_options *source, uint64_t *bytes);
 
 /* The largest batch, up to the one of the source, whose step fits the budget; 0: none, or a graph file. */
-int64_t source_largest_batch(const struct source *source, uint64_t budget, const char *planner);
+int64_t source_largest_batch(const neap_train_options *source, uint64_t budget, const char *planner);
 
 /* Whether the model would fit with the direct algorithm for its convolutions, where that is not what it has.
  */
-bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner);
+bool source_fits_direct(const neap_train_options *source, uint64_t budget, const char *planner);
 
 /* What a plan needs: resident bytes and arena. */
 uint64_t plan_bytes(const neap_plan *plan);
@@ -278,12 +251,6 @@ void tell_affordable(double cost, double base_cost, uint64_t budget);
 
 /* ---- Planning, with a line about it (watch.c) ---- */
 
-#define TIME_LIMIT_OPTION(settings, field)                                                                   \
-  {                                                                                                          \
-    "--time-limit", "SECONDS", "search for a plan so long (as much as a second or so does)", OPTION_NUMBER,  \
-        offsetof(settings, field), 0.001, 0                                                                  \
-  }
-
 struct watch;
 
 /* From here on to watch_end a line on standard error, where that is a terminal, tells what takes longer than
@@ -294,7 +261,7 @@ struct watch *watch_begin(double limit, int64_t plans);
 void watch_end(struct watch *watch);
 
 /* source_plan under the eyes of the watch; `seconds` as in neap_plan_options. */
-neap_status watch_plan(struct watch *watch, const struct source *source, const neap_step *step,
+neap_status watch_plan(struct watch *watch, const neap_train_options *source, const neap_step *step,
                        uint64_t budget, const char *planner, double seconds, uint64_t *smallest,
                        neap_step **chosen, neap_plan **plan);
 
@@ -312,7 +279,7 @@ struct plan_answer {
 };
 
 /* watch_plan, where that there is no plan is an answer too. */
-neap_status answer_ask(const struct source *source, const neap_step *step, uint64_t budget,
+neap_status answer_ask(const neap_train_options *source, const neap_step *step, uint64_t budget,
                        const char *planner, double seconds, struct watch *watch, neap_step **chosen,
                        struct plan_answer *answer);
 
@@ -321,7 +288,7 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
 
 /* Tells why there is no plan: on standard error, for people in any case, and as JSON where that is asked for.
  * Returns an exit status. */
-int answer_explain(const struct plan_answer *answer, const struct source *source, const neap_step *step,
+int answer_explain(const struct plan_answer *answer, const neap_train_options *source, const neap_step *step,
                    uint64_t budget, bool json);
 
 /* ---- Threads (threads.c) ---- */

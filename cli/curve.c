@@ -7,31 +7,26 @@
 #include "cli.h"
 
 struct settings {
-  struct source source;
-  const char *planners, *out, *allow;
+  struct arguments a;
+  const char *planners, *out;
   int64_t points;
-  double time_limit;
-  bool json;
 };
 
-const struct option curve_options[] = {
-    SOURCE_OPTIONS(struct settings),
-    {"--planner", "P,...",
-     "planners by name, and auto; all: every one that auto asks (a few; auto for large steps)", OPTION_TEXT,
-     offsetof(struct settings, planners), 0, 0},
-    {"--allow", ALLOW_VALUES, "a line for each combination of these techniques, by one planner (auto)",
-     OPTION_TEXT, offsetof(struct settings, allow), 0, 0},
-    {"--points", "N", "budgets for each planner (12, or as many as a minute allows)", OPTION_INTEGER,
-     offsetof(struct settings, points), 2, 0},
-    TIME_LIMIT_OPTION(struct settings, time_limit),
-    {"-o", "FILE", "write .csv, .svg or .html, by its ending", OPTION_TEXT, offsetof(struct settings, out), 0,
-     0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
+enum { POINT_LIMIT = 1000 };
+
+const neap_setting curve_options[] = {
+    {"planner", "P,...", "a few; auto for large steps",
+     "planners by name, and auto; all: every one that auto asks", .kind = NEAP_SETTING_TEXT,
+     .offset = offsetof(struct settings, planners)},
+    {"points", "N", "12, or as many as a minute allows", "budgets for each planner",
+     .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, points), .least = 2,
+     .below = POINT_LIMIT + 1},
+    {"o", "FILE", .help = "write .csv, .svg or .html, by its ending", .kind = NEAP_SETTING_TEXT,
+     .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
 };
 
-enum { PLANNER_LIMIT = 32, POINT_LIMIT = 1000, POINTS = 12 };
+enum { PLANNER_LIMIT = 32, POINTS = 12 };
 
 /* A step of more nodes is planned for seconds, and its least budget for more: without other wishes one
  * planner is asked, for LARGE_SECONDS at a time. */
@@ -48,7 +43,7 @@ struct answer {
 };
 
 struct curve {
-  const struct source *source;
+  const neap_train_options *source;
   const char *planners[PLANNER_LIMIT];
   int planner_count;
   uint64_t keep_all, lower_bound;
@@ -329,9 +324,10 @@ static int choose(const struct settings *s, const neap_step *step, struct curve 
   neap_step_info info;
   neap_step_describe(step, &info);
   if (curve->planner_count == 0) usual_planners(info.nodes, s->planners != NULL, curve);
+  const double seconds = s->a.options.session.plan_seconds;
   curve->budgets = s->points > 0 ? s->points : POINTS;
   curve->deadline = s->points > 0 ? INFINITY : seconds_now() + patience;
-  curve->plan_seconds = s->time_limit > 0 ? s->time_limit : info.nodes > LARGE_STEP ? LARGE_SECONDS : 0;
+  curve->plan_seconds = seconds > 0 ? seconds : info.nodes > LARGE_STEP ? LARGE_SECONDS : 0;
   const size_t count = (size_t)(curve->budgets * curve->planner_count);
   curve->points = calloc(count, sizeof *curve->points);
   curve->answers = calloc(count, sizeof *curve->answers);
@@ -359,7 +355,7 @@ static int tell_curve(const struct settings *s, const struct curve *curve) {
     return EXIT_FAILED;
   }
   int result = EXIT_DONE;
-  if (s->json)
+  if (s->a.json)
     result = print_json(curve_json(curve, front, front_count));
   else
     print_table(curve, front, front_count);
@@ -389,34 +385,33 @@ static void free_curve(struct curve *curve) {
   json_decref(curve->list);
 }
 
-static int curve_allowed(const struct verb *verb, const struct settings *s, const struct operands *operands) {
+static int curve_allowed(const struct verb *verb, const struct settings *s) {
   struct techniques techniques;
-  if (operands->count > 0)
-    return report_usage(verb, "%s: a graph file is as it is; --allow goes with --model", operands->values[0]);
+  if (s->a.operands.count > 0)
+    return report_usage(verb, "%s: a graph file is as it is; --allow goes with --model",
+                        s->a.operands.values[0]);
   if (s->planners != NULL)
     return report_usage(verb, "--planner %s: with --allow one planner is asked, auto", s->planners);
-  const int opened = techniques_open(verb, &s->source, s->allow, &techniques);
-  return opened == EXIT_DONE ? curve_techniques(verb, &techniques, s->points, s->out, s->json) : opened;
+  const int opened = techniques_open(verb, &s->a, &techniques);
+  return opened == EXIT_DONE ? curve_techniques(verb, &techniques, s->points, s->out, s->a.json) : opened;
 }
 
 int run_curve(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.source = SOURCE_DEFAULTS};
-  struct operands operands;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
-  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
-  if (s.points > POINT_LIMIT)
-    return report_usage(verb, "--points %lld: at most %d", (long long)s.points, POINT_LIMIT);
+  struct settings s = {0};
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const struct operands *operands = &s.a.operands;
+  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);
-  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
-  if (s.allow != NULL) return curve_allowed(verb, &s, &operands);
+  if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
+  if (given_text(&s.a, "allow") != NULL) return curve_allowed(verb, &s);
   const bool named = s.planners != NULL && strcmp(s.planners, all_planners) != 0;
   char *names = named ? strdup(s.planners) : NULL;
-  struct curve curve = {.source = &s.source};
+  struct curve curve = {.source = &s.a.options};
   neap_step *step = NULL;
   int result =
       named && names == NULL ? report_failure(verb, no_memory()) : split_planners(verb, names, &curve);
-  if (result == EXIT_DONE) result = source_open(verb, &s.source, operands.values[0], &step);
+  if (result == EXIT_DONE) result = source_open(verb, &s.a, operands->values[0], &step);
   if (result == EXIT_DONE) result = choose(&s, step, &curve);
   if (result == EXIT_DONE) result = make_curve(verb, &s, step, &curve);
   neap_step_free(step);

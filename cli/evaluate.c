@@ -3,35 +3,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "train_settings.h"
+#include "run_settings.h"
 
-struct settings {
-  const char *data;
-  struct budget budget;
-  int64_t batch;
-  int average, threads;
-  bool json;
-};
-
-const struct option evaluate_options[] = {
-    {"--data", "SET", "whose test images are taken (the run's)", OPTION_TEXT, offsetof(struct settings, data),
-     0, 0},
-    {"--batch", "N", "images at a time (the run's)", OPTION_INTEGER, offsetof(struct settings, batch), 1, 0},
-    {"--budget", "B", "bytes that it may use (the run's)", OPTION_BUDGET, offsetof(struct settings, budget),
-     0, 0},
-    {"--threads", "N", "that it runs on (the run's)", OPTION_INT, offsetof(struct settings, threads), 1, 0},
-    {"--average", "N", "the mean of the last epochs' ends, as --keep-epochs N kept them", OPTION_INT,
-     offsetof(struct settings, average), 1, 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
-    {0},
-};
-
-enum { EVALUATE_OPTIONS = sizeof evaluate_options / sizeof *evaluate_options };
-
-static neap_status evaluate(const struct train_settings *run, int average, bool planned_anew,
+static neap_status evaluate(const neap_train_options *run, int32_t average, bool planned_anew,
                             neap_evaluation *result) {
-  neap_train_options options = train_library_options(run);
+  neap_train_options options = *run;
   options.out = options.metrics = options.save_plan = NULL;
   if (planned_anew) options.session.plan_file = NULL; /* it is for the run's own batch and threads */
   options.average = average;
@@ -42,7 +18,7 @@ static neap_status evaluate(const struct train_settings *run, int average, bool 
   return neap_evaluate(&options, result);
 }
 
-static json_t *evaluation_json(const struct train_settings *run, const neap_evaluation *e) {
+static json_t *evaluation_json(const neap_train_options *run, const neap_evaluation *e) {
   json_t *object = json_pack(
       "{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:s}", "model", run->model, "data", run->data,
       "batch", (json_int_t)e->batch, "images", (json_int_t)e->images, "step", (json_int_t)e->step, "epoch",
@@ -53,7 +29,7 @@ static json_t *evaluation_json(const struct train_settings *run, const neap_eval
   return object;
 }
 
-static void print_evaluation(const char *folder, const struct train_settings *run, const neap_evaluation *e) {
+static void print_evaluation(const char *folder, const neap_train_options *run, const neap_evaluation *e) {
   printf("checkpoint    %s: %s after step %lld, %lld whole epoch%s\n", folder, run->model, (long long)e->step,
          (long long)e->epoch, e->epoch == 1 ? "" : "s");
   printf("test          accuracy %.2f %%, loss %.4f, over %lld %s of %s\n", 100 * e->accuracy, e->loss,
@@ -68,28 +44,25 @@ static void print_evaluation(const char *folder, const struct train_settings *ru
 }
 
 int run_evaluate(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {0};
-  struct operands operands;
-  const char *texts[EVALUATE_OPTIONS] = {0};
-  if (!read_arguments(verb, count, arguments, &s, &operands, texts)) return EXIT_USAGE;
-  if (operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
-  struct train_arguments run;
+  struct arguments a, run;
+  if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
+  if (a.operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
+  if (a.operands.count > 1) return report_usage(verb, "%s: there is no use for it", a.operands.values[1]);
   neap_evaluation evaluation;
-  int result = read_run_settings(verb, operands.values[0], texts, &run);
-  if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
+  int result = read_run(verb, a.operands.values[0], &a, &run);
+  if (result == EXIT_DONE) result = prepare_threads(run.options.session.threads);
   if (result == EXIT_DONE) {
-    const bool anew = s.budget.text != NULL || s.batch > 0 || s.threads > 0;
-    const neap_status status = evaluate(&run.settings, s.average, anew, &evaluation);
+    const bool anew =
+        given_text(&a, "budget") != NULL || a.options.shape.batch > 0 || a.options.session.threads > 0;
+    const neap_status status = evaluate(&run.options, a.options.average, anew, &evaluation);
     if (status != NEAP_OK) result = report_failure(verb, status);
     if (status == NEAP_OVER_BUDGET && evaluation.smallest_budget > 0)
       fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
               (unsigned long long)evaluation.smallest_budget, bytes_text(evaluation.smallest_budget).text);
   }
-  if (result == EXIT_DONE && s.json)
-    result = print_json(evaluation_json(&run.settings, &evaluation));
+  if (result == EXIT_DONE && a.json)
+    result = print_json(evaluation_json(&run.options, &evaluation));
   else if (result == EXIT_DONE)
-    print_evaluation(operands.values[0], &run.settings, &evaluation);
-  free_train_settings(&run);
+    print_evaluation(a.operands.values[0], &run.options, &evaluation);
   return result;
 }

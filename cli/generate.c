@@ -2,31 +2,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train_settings.h"
+#include "run_settings.h"
 
 struct settings {
+  struct arguments a;
   const char *prompt;
-  int64_t tokens, top_k, seed;
+  int64_t tokens, top_k;
   double temperature;
-  struct budget budget;
-  int threads;
-  bool json;
 };
 
-#define OPTION(name, value, help, kind, field, least)                                                        \
-  { name, value, help, kind, offsetof(struct settings, field), least, 0 }
-const struct option generate_options[] = {
-    OPTION("--prompt", "TEXT", "what the text goes on from (the beginning of a line)", OPTION_TEXT, prompt,
-           0),
-    OPTION("--tokens", "N", "to make at most (200)", OPTION_INTEGER, tokens, 1),
-    OPTION("--temperature", "X", "below 1 likely tokens are more likely; 0: always the most likely one (0.8)",
-           OPTION_NUMBER, temperature, 0),
-    OPTION("--top-k", "K", "choose from the K most likely tokens (all)", OPTION_INTEGER, top_k, 1),
-    OPTION("--seed", "N", "of what is chosen (1)", OPTION_INTEGER, seed, 0),
-    OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
-           0),
-    OPTION("--threads", "N", "that it runs on (the run's)", OPTION_INT, threads, 1),
-    OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
+const neap_setting generate_options[] = {
+    OWN_OPTION(struct settings, "prompt", "TEXT", "the beginning of a line", "what the text goes on from",
+               TEXT, prompt),
+    OWN_OPTION(struct settings, "tokens", "N", "200", "to make at most", INTEGER, tokens, .least = 1,
+               .below = 9007199254740992.0),
+    OWN_OPTION(struct settings, "temperature", "X", "0.8",
+               "below 1 likely tokens are more likely; 0: always the most likely one", NUMBER, temperature),
+    OWN_OPTION(struct settings, "top-k", "K", "all", "choose from the K most likely tokens", INTEGER, top_k,
+               .least = 1, .below = 9007199254740992.0),
     {0},
 };
 
@@ -74,32 +67,32 @@ static json_t *text_json(const char *text, size_t length) {
 }
 
 static neap_generate_options options_of(const struct settings *s, const char *folder,
-                                        const struct train_settings *run, struct output *output) {
-  const neap_train_options trained = train_library_options(run);
-  const bool budget = s->budget.text != NULL;
-  return (neap_generate_options){.model = trained.model,
-                                 .shape = trained.shape,
-                                 .folder = folder,
-                                 .prompt = s->prompt,
-                                 .tokens = s->tokens,
-                                 .temperature = s->temperature,
-                                 .top_k = s->top_k,
-                                 .seed = (uint64_t)s->seed,
-                                 .session = {.budget = budget ? s->budget.bytes : NEAP_BUDGET_MAX,
-                                             .budget_fraction = s->budget.fraction,
-                                             .backend = trained.session.backend,
-                                             .threads = s->threads > 0 ? s->threads : trained.session.threads,
-                                             .precision = trained.session.precision,
-                                             .master = trained.session.master},
-                                 .text = put_text,
-                                 .context = output};
+                                        const neap_train_options *run, struct output *output) {
+  const neap_session_options *given = &s->a.options.session;
+  return (neap_generate_options){
+      .model = run->model,
+      .shape = run->shape,
+      .folder = folder,
+      .prompt = s->prompt,
+      .tokens = s->tokens,
+      .temperature = s->temperature,
+      .top_k = s->top_k,
+      .seed = given->seed,
+      .session = {.budget = given->budget,
+                  .budget_fraction = given->budget_fraction,
+                  .backend = run->session.backend,
+                  .threads = given->threads > 0 ? given->threads : run->session.threads,
+                  .precision = run->session.precision,
+                  .master = run->session.master},
+      .text = put_text,
+      .context = output};
 }
 
 static double tokens_per_second(const neap_generate_result *r) {
   return r->seconds > 0 ? (double)(r->prompt_tokens + r->tokens) / r->seconds : 0;
 }
 
-static json_t *result_json(const struct train_settings *run, const struct settings *s,
+static json_t *result_json(const neap_train_options *run, const struct settings *s,
                            const neap_generate_result *r, const struct output *output) {
   return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I}", "model", run->model, "prompt",
                    s->prompt != NULL ? s->prompt : "", "text", text_json(output->text, output->length),
@@ -117,16 +110,16 @@ static void print_result(const neap_generate_result *r) {
 }
 
 static int generate(const struct verb *verb, const struct settings *s, const char *folder,
-                    const struct train_settings *run, struct output *output) {
+                    const neap_train_options *run, struct output *output) {
   neap_generate_result result;
   const neap_generate_options options = options_of(s, folder, run, output);
   const neap_status status = neap_generate(&options, &result);
-  if (s->json && fclose(output->file) != 0) return report_failure(verb, no_memory());
+  if (s->a.json && fclose(output->file) != 0) return report_failure(verb, no_memory());
   if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)
     fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
             (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (s->json) return print_json(result_json(run, s, &result, output));
+  if (s->a.json) return print_json(result_json(run, s, &result, output));
   put_prompt(output);
   putchar('\n');
   print_result(&result);
@@ -134,9 +127,9 @@ static int generate(const struct verb *verb, const struct settings *s, const cha
 }
 
 static int generate_into(const struct verb *verb, const struct settings *s, const char *folder,
-                         const struct train_settings *run) {
-  struct output output = {.prompt = s->json ? NULL : s->prompt, .file = stdout};
-  if (s->json) output.file = open_memstream(&output.text, &output.length);
+                         const neap_train_options *run) {
+  struct output output = {.prompt = s->a.json ? NULL : s->prompt, .file = stdout};
+  if (s->a.json) output.file = open_memstream(&output.text, &output.length);
   if (output.file == NULL) return report_failure(verb, no_memory());
   const int result = generate(verb, s, folder, run, &output);
   free(output.text);
@@ -144,15 +137,15 @@ static int generate_into(const struct verb *verb, const struct settings *s, cons
 }
 
 int run_generate(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.tokens = 200, .temperature = 0.8, .seed = 1};
-  struct operands operands;
-  struct train_arguments run;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
-  if (operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
-  int result = read_run_settings(verb, operands.values[0], NULL, &run);
-  if (result == EXIT_DONE) result = prepare_threads(s.threads > 0 ? s.threads : run.settings.threads);
-  if (result == EXIT_DONE) result = generate_into(verb, &s, operands.values[0], &run.settings);
-  free_train_settings(&run);
+  struct settings s = {.tokens = 200, .temperature = 0.8};
+  struct arguments run;
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const struct operands *operands = &s.a.operands;
+  if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
+  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
+  int result = read_run(verb, operands->values[0], NULL, &run);
+  const int threads = s.a.options.session.threads;
+  if (result == EXIT_DONE) result = prepare_threads(threads > 0 ? threads : run.options.session.threads);
+  if (result == EXIT_DONE) result = generate_into(verb, &s, operands->values[0], &run.options);
   return result;
 }

@@ -5,18 +5,16 @@
 #include "cli.h"
 
 struct settings {
+  struct arguments a;
   const char *out;
   int64_t capacity;
-  bool json;
 };
 
-const struct option layout_options[] = {
-    {"-o", "OUT.csv", "write the buffers with their offsets", OPTION_TEXT, offsetof(struct settings, out), 0,
-     0},
-    {"--capacity", "BYTES", "a height to stay within (0: the least that is found)", OPTION_INTEGER,
-     offsetof(struct settings, capacity), 0, 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
+const neap_setting layout_options[] = {
+    {"o", "OUT.csv", .help = "write the buffers with their offsets", .kind = NEAP_SETTING_TEXT,
+     .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
+    {"capacity", "BYTES", "0: the least that is found", "a height to stay within",
+     .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, capacity)},
     {0},
 };
 
@@ -79,7 +77,7 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
             (unsigned long long)layout.height, bytes_text(layout.height).text);
   else if (s->out != NULL && neap_layout_write_csv(s->out, in, buffers, count) != NEAP_OK)
     return report_failure(verb, NEAP_IO_FAILED);
-  if (s->json) {
+  if (s->a.json) {
     json_t *object =
         json_pack("{s:I, s:I, s:I, s:f, s:b, s:b}", "buffers", (json_int_t)count, "height",
                   (json_int_t)layout.height, "lower_bound", (json_int_t)layout.lower_bound, "seconds",
@@ -93,11 +91,11 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
 
 int run_layout(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
-  struct operands operands;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const struct operands operands = s.a.operands;
   if (operands.count == 0) return report_usage(verb, "a file of buffers is missing: id,lower,upper,size");
   if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
-  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
+  if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
   neap_buffer *buffers;
   int64_t buffer_count;
   const neap_status status = neap_layout_read_csv(operands.values[0], &buffers, &buffer_count);

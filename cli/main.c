@@ -10,34 +10,38 @@
 
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
-     "Train a model on data inside a memory budget.", train_options, run_train},
+     "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, NULL, .run = run_train},
     {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
-     evaluate_options, run_evaluate},
+     NEAP_VERB_EVALUATE, NULL, .run = run_evaluate, .usual = {{"average", NULL}, {"*", "the run's"}}},
     {"predict", "--model M --weights F --data D -o OUT.npy [--output NAME] [--budget B]",
-     "Run a trained model over data and write its outputs.", predict_options, run_predict},
+     "Run a trained model over data and write its outputs.", NEAP_VERB_PREDICT, predict_options,
+     .run = run_predict, .usual = {{"budget", "min"}, {"classes", "those of the data"}}},
     {"generate", "DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K]",
-     "Write text with the language model of the checkpoint in a folder.", generate_options, run_generate},
+     "Write text with the language model of the checkpoint in a folder.", NEAP_VERB_GENERATE,
+     generate_options, .run = run_generate, .usual = {{"threads", "the run's"}}},
     {"translate", "DIR [--input FILE] [--reference FILE] [--beam N] [--length-penalty X]",
-     "Translate lines with the checkpoint in a folder; BLEU beside a reference.", translate_options,
-     run_translate},
+     "Translate lines with the checkpoint in a folder; BLEU beside a reference.", NEAP_VERB_TRANSLATE,
+     translate_options, .run = run_translate, .usual = {{"threads", "the run's"}, {"data", "the run's"}}},
     {"plan", "(--model M [--batch N] | GRAPH.json) --budget B [--planner P] [-o PLAN.json]",
-     "Plan a training step inside a budget: what to keep, what to compute again.", plan_options, run_plan},
+     "Plan a training step inside a budget: what to keep, what to compute again.", NEAP_VERB_PLAN,
+     plan_options, .run = run_plan, .usual = {{"planner", "auto; all for a table"}}},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",
-     "Memory against recomputation, from the least budget to keeping everything.", curve_options, run_curve},
+     "Memory against recomputation, from the least budget to keeping everything.", NEAP_VERB_CURVE,
+     curve_options, .run = run_curve},
     {"show", "(--model M [--batch N] | GRAPH.json [PLAN.json]) [--budget B] [-o FILE.svg|.html]",
-     "Show where the bytes go, over the step.", show_options, run_show},
-    {"check", "GRAPH.json PLAN.json", "Check a plan against the rules of the file formats alone.",
-     check_options, run_check},
+     "Show where the bytes go, over the step.", NEAP_VERB_SHOW, show_options, .run = run_show},
+    {"check", "GRAPH.json PLAN.json", "Check a plan against the rules of the file formats alone.", 0, NULL,
+     .run = run_check},
     {"graph", "--model M [--batch N] -o GRAPH.json", "Write a model's training step as a graph file.",
-     graph_options, run_graph},
+     NEAP_VERB_GRAPH, graph_options, .run = run_graph},
     {"layout", "IN.csv [-o OUT.csv] [--capacity BYTES]",
-     "Find offsets for buffers with lifetimes (id,lower,upper,size).", layout_options, run_layout},
+     "Find offsets for buffers with lifetimes (id,lower,upper,size).", 0, layout_options, .run = run_layout},
     {"bench", "[--model M [--batch N] ...] [--threads N]",
-     "Measure this machine, and the time of a model's step beside what it could be.", bench_options,
-     run_bench},
-    {"models", "", "List the ready-made models.", table_options, run_models},
-    {"planners", "", "List the planners.", table_options, run_planners},
-    {"ops", "", "List the operators.", table_options, run_operators},
+     "Measure this machine, and the time of a model's step beside what it could be.", NEAP_VERB_BENCH,
+     bench_options, .run = run_bench},
+    {"models", "", "List the ready-made models.", 0, NULL, .run = run_models},
+    {"planners", "", "List the planners.", 0, NULL, .run = run_planners},
+    {"ops", "", "List the operators.", 0, NULL, .run = run_operators},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 
@@ -159,6 +163,7 @@ int main(int count, char **arguments) {
   watch_for_exit();
   const int status = run(count - 1, arguments + 1);
   end_watched();
+  free_texts();
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
   fputs("neap: standard output could not be written\n", stderr);
   return status == EXIT_DONE ? EXIT_FAILED : status;

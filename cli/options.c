@@ -1,8 +1,5 @@
-/* Arguments of a verb, read by its table of options. */
+/* Arguments of a verb: settings, which are rows of the library, and options of its own. */
 #include <ctype.h>
-#include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,190 +23,196 @@ int check_output(const struct verb *verb, const char *out, bool json) {
   return report_usage(verb, "-o - and --json: only one of them can have standard output");
 }
 
-/* ---- Values ---- */
-
-static bool read_integer(const char *text, double least, int64_t *out) {
-  char *end;
-  errno = 0;
-  const long long number = strtoll(text, &end, 10);
-  if (errno != 0 || end == text || *end != '\0' || (double)number < least) return false;
-  *out = number;
-  return true;
+void tell_budget(const char *text, uint64_t bytes) {
+  const size_t length = text != NULL ? strlen(text) : 0;
+  if (length < 2 || strchr("KMGTkmgt", text[length - 1]) == NULL) return;
+  const char unit = (char)toupper((unsigned char)text[length - 1]);
+  fprintf(stderr, "neap: a budget of %s is read as %.*s %ciB (%llu bytes)\n", text, (int)length - 1, text,
+          unit, (unsigned long long)bytes);
 }
 
-static bool read_number(const char *text, double least, double *out) {
-  char *end;
-  const double number = strtod(text, &end);
-  if (end == text || *end != '\0' || !isfinite(number) || number < least) return false;
-  *out = number;
-  return true;
+/* ---- Texts that settings point to ---- */
+
+static struct kept {
+  struct kept *next;
+  char *text;
+} * kept_texts;
+
+const char *keep_text(char *text) {
+  struct kept *kept = text != NULL ? malloc(sizeof *kept) : NULL;
+  if (kept == NULL) {
+    free(text);
+    return NULL;
+  }
+  *kept = (struct kept){kept_texts, text};
+  kept_texts = kept;
+  return text;
 }
 
-static bool read_image(const char *text, int64_t out[3]) {
-  int64_t image[3];
-  for (int i = 0; i < 3; i++) {
-    char *end;
-    errno = 0;
-    image[i] = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : 0;
-    if (image[i] < 1 || image[i] > INT_MAX || errno != 0 || *end != (i < 2 ? 'x' : '\0')) return false;
-    text = end + 1;
+void free_texts(void) {
+  while (kept_texts != NULL) {
+    struct kept *next = kept_texts->next;
+    free(kept_texts->text);
+    free(kept_texts);
+    kept_texts = next;
   }
-  memcpy(out, image, sizeof image);
-  return true;
 }
 
-/* Which of the words "a|b|c". */
-static bool read_word(const char *text, const char *words, int *out) {
-  const size_t length = strlen(text);
-  for (int index = 0; words != NULL; index++) {
-    const size_t size = strcspn(words, "|");
-    if (size == length && strncmp(words, text, size) == 0) {
-      *out = index;
-      return true;
-    }
-    words = words[size] == '|' ? words + size + 1 : NULL;
-  }
-  return false;
+/* ---- What was given ---- */
+
+neap_status set_setting(struct arguments *a, int32_t index, const char *text) {
+  neap_setting setting;
+  if (!neap_setting_at(index, &setting)) return NEAP_INTERNAL;
+  const bool is_switch = setting.kind == NEAP_SETTING_SWITCH;
+  const neap_status status =
+      neap_setting_read(&setting, is_switch && *text == '\0' ? "true" : text, &a->options);
+  if (status == NEAP_OK) a->given[index] = text;
+  return status;
 }
 
-static bool read_value(const struct verb *verb, const struct option *option, const char *text, void *field) {
-  switch (option->kind) {
-  case OPTION_SWITCH:
-    *(bool *)field = true;
-    return true;
-  case OPTION_TEXT:
-    *(const char **)field = text;
-    return true;
-  case OPTION_OR_WORD: {
-    const char *word = strchr(option->value, '|') + 1;
-    if (strcmp(text, word) == 0) {
-      *(int64_t *)field = -1;
-      return true;
-    }
-    if (read_integer(text, option->least, field)) return true;
-    report_usage(verb, "%s %s: a whole number of at least %.0f, or %s, is needed", option->name, text,
-                 option->least, word);
-    return false;
-  }
-  case OPTION_INTEGER:
-    if (read_integer(text, option->least, field)) return true;
-    report_usage(verb, "%s %s: a whole number of at least %.0f is needed", option->name, text, option->least);
-    return false;
-  case OPTION_INT: {
-    int64_t number;
-    if (read_integer(text, option->least, &number) && number <= INT_MAX) {
-      *(int *)field = (int)number;
-      return true;
-    }
-    report_usage(verb, "%s %s: a whole number from %.0f to %d is needed", option->name, text, option->least,
-                 INT_MAX);
-    return false;
-  }
-  case OPTION_NUMBER: {
-    const char *word = option->value != NULL ? strchr(option->value, '|') : NULL;
-    if (word != NULL && strcmp(text, word + 1) == 0) {
-      *(double *)field = -1;
-      return true;
-    }
-    if (read_number(text, option->least, field) &&
-        (option->below == 0 || *(const double *)field < option->below))
-      return true;
-    if (option->below == 0)
-      report_usage(verb, "%s %s: a number of at least %g is needed", option->name, text, option->least);
-    else
-      report_usage(verb, "%s %s: a number of at least %g and below %g is needed", option->name, text,
-                   option->least, option->below);
-    return false;
-  }
-  case OPTION_IMAGE:
-    if (read_image(text, field)) return true;
-    report_usage(verb, "%s %s: channels, height and width are needed, as 3x224x224", option->name, text);
-    return false;
-  case OPTION_WORD:
-    if (read_word(text, option->value, field)) return true;
-    report_usage(verb, "%s %s: one of %s is needed", option->name, text, option->value);
-    return false;
-  case OPTION_BUDGET: {
-    struct budget *budget = field;
-    budget->text = text;
-    if (neap_budget_parse(text, &budget->bytes, &budget->fraction) == NEAP_OK) return true;
-    report_usage(verb, "%s %s: %s", option->name, text, neap_error_message());
-    return false;
-  }
-  }
-  return false;
+const char *given_text(const struct arguments *a, const char *name) {
+  const int32_t index = neap_setting_find(name);
+  return index >= 0 ? a->given[index] : NULL;
 }
 
-void tell_budget(const struct budget *budget) {
-  const size_t length = budget->text != NULL ? strlen(budget->text) : 0;
-  if (length < 2 || strchr("KMGTkmgt", budget->text[length - 1]) == NULL) return;
-  const char unit = (char)toupper((unsigned char)budget->text[length - 1]);
-  fprintf(stderr, "neap: a budget of %s is read as %.*s %ciB (%llu bytes)\n", budget->text, (int)length - 1,
-          budget->text, unit, (unsigned long long)budget->bytes);
+bool is_given(const struct arguments *a, int32_t index) {
+  neap_setting setting;
+  if (a->given[index] != NULL) return true;
+  return neap_setting_at(index, &setting) && setting.instead_of != NULL &&
+         given_text(a, setting.instead_of) != NULL;
+}
+
+int check_use(const struct verb *verb, const struct arguments *a) {
+  neap_setting setting;
+  for (int32_t i = 0; neap_setting_at(i, &setting); i++) {
+    if (!a->now[i]) continue;
+    const neap_status status = neap_setting_check_use(&setting, &a->options);
+    if (status != NEAP_OK) return report_failure(verb, status);
+  }
+  return EXIT_DONE;
 }
 
 /* ---- Arguments ---- */
 
-static int find_option(const struct verb *verb, const char *argument, size_t length) {
-  for (int i = 0; verb->options[i].name != NULL; i++)
-    if (strlen(verb->options[i].name) == length && strncmp(verb->options[i].name, argument, length) == 0)
-      return i;
-  return -1;
+/* An option of a verb: a setting (`index` 0 or more), one of its own, or one that every verb has. */
+struct option {
+  neap_setting row;
+  int32_t index;
+};
+
+static const neap_setting json_option = {"json", .help = "one JSON object on standard output",
+                                         .kind = NEAP_SETTING_SWITCH};
+
+/* Option `at` of a verb, in the order of the help; false past the last. */
+static bool option_at(const struct verb *verb, int at, struct option *option) {
+  for (option->index = 0; neap_setting_at(option->index, &option->row); option->index++)
+    if (option->row.verbs & verb->settings && at-- == 0) return true;
+  option->index = -1;
+  for (const neap_setting *own = verb->own; own != NULL && own->name != NULL; own++)
+    if (at-- == 0) {
+      option->row = *own;
+      return true;
+    }
+  option->row = json_option;
+  return at == 0;
+}
+
+struct option_name option_name(const neap_setting *option) {
+  struct option_name name;
+  snprintf(name.text, sizeof name.text, "%s%s", option->name[1] == '\0' ? "-" : "--", option->name);
+  return name;
+}
+
+static bool find_option(const struct verb *verb, const char *argument, size_t length, struct option *option) {
+  for (int i = 0; option_at(verb, i, option); i++) {
+    const struct option_name name = option_name(&option->row);
+    if (strlen(name.text) == length && strncmp(name.text, argument, length) == 0) return true;
+  }
+  return false;
+}
+
+static int set_option(const struct verb *verb, const struct option *option, const char *text, void *own,
+                      struct arguments *a) {
+  neap_status status;
+  if (option->index >= 0) {
+    status = set_setting(a, option->index, text);
+    a->now[option->index] = true;
+  } else {
+    const bool is_switch = option->row.kind == NEAP_SETTING_SWITCH;
+    const bool json = strcmp(option->row.name, json_option.name) == 0;
+    status = neap_setting_read(&option->row, is_switch ? "true" : text, json ? (void *)&a->json : own);
+  }
+  if (status == NEAP_INVALID_ARGUMENT)
+    return report_usage(verb, "%s%s", option->row.name[1] == '\0' ? "-" : "--", neap_error_message());
+  return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
 
 /* "--name value", "--name=value" or "--name". Moves `*at` to the last argument that it used. */
-static bool read_option(const struct verb *verb, int count, char **arguments, int *at, void *settings,
-                        const char **texts) {
+static bool read_option(const struct verb *verb, int count, char **arguments, int *at, void *own,
+                        struct arguments *a) {
   const char *argument = arguments[*at];
   const size_t length = strcspn(argument, "=");
-  const int row = find_option(verb, argument, length);
-  if (row < 0) {
+  struct option option;
+  if (!find_option(verb, argument, length, &option)) {
     report_usage(verb, "%.*s: there is no such option", (int)length, argument);
     return false;
   }
-  const struct option *option = &verb->options[row];
   const char *text = argument[length] == '=' ? argument + length + 1 : NULL;
-  if (option->kind == OPTION_SWITCH) {
+  const struct option_name named = option_name(&option.row);
+  const char *name = named.text;
+  if (option.row.kind == NEAP_SETTING_SWITCH) {
     if (text != NULL) {
-      report_usage(verb, "%s takes no value", option->name);
+      report_usage(verb, "%s takes no value", name);
       return false;
     }
     text = "";
   } else if (text == NULL) {
     if (*at + 1 == count) {
-      report_usage(verb, "%s: %s is missing", option->name, option->value);
+      report_usage(verb, "%s: %s is missing", name, option.row.value);
       return false;
     }
     text = arguments[++*at];
   }
-  if (strcmp(option->name, "-o") == 0 && strcmp(text, "-") == 0) text = standard_output;
-  if (texts != NULL) texts[row] = text;
-  return read_value(verb, option, text, (char *)settings + option->offset);
+  if (strcmp(name, "-o") == 0 && strcmp(text, "-") == 0) text = standard_output;
+  return set_option(verb, &option, text, own, a) == EXIT_DONE;
 }
 
-bool read_arguments(const struct verb *verb, int count, char **arguments, void *settings,
-                    struct operands *operands, const char **texts) {
-  *operands = (struct operands){0};
+bool read_arguments(const struct verb *verb, int count, char **arguments, void *own, struct arguments *a) {
+  *a = (struct arguments){.options = neap_train_options_usual()};
   for (int i = 0; i < count; i++) {
     if (arguments[i][0] == '-' && arguments[i][1] != '\0') {
-      if (!read_option(verb, count, arguments, &i, settings, texts)) return false;
-    } else if (operands->count == OPERAND_LIMIT) {
+      if (!read_option(verb, count, arguments, &i, own, a)) return false;
+    } else if (a->operands.count == OPERAND_LIMIT) {
       report_usage(verb, "%s: there is no use for it", arguments[i]);
       return false;
     } else {
-      operands->values[operands->count++] = arguments[i];
+      a->operands.values[a->operands.count++] = arguments[i];
     }
   }
   return true;
 }
 
+/* ---- The help of a verb ---- */
+
+const char *usual_of(const struct verb *verb, const neap_setting *option) {
+  if (option->verbs & verb->settings)
+    for (int i = 0; i < USUAL_LIMIT && verb->usual[i].setting != NULL; i++)
+      if (strcmp(verb->usual[i].setting, option->name) == 0 || strcmp(verb->usual[i].setting, "*") == 0)
+        return verb->usual[i].text;
+  return option->usual;
+}
+
 void print_verb_help(const struct verb *verb) {
+  struct option option;
   printf("%s\n\n  neap %s%s%s\n\n", verb->summary, verb->name, verb->usage[0] != '\0' ? " " : "",
          verb->usage);
-  for (const struct option *option = verb->options; option->name != NULL; option++) {
+  for (int i = 0; option_at(verb, i, &option); i++) {
+    const neap_setting *row = &option.row;
+    const char *usual = usual_of(verb, row);
     char left[64];
-    snprintf(left, sizeof left, "%s %s", option->name, option->value != NULL ? option->value : "");
-    printf("  %-34s %s\n", left, option->help);
+    snprintf(left, sizeof left, "%s %s", option_name(row).text, row->value != NULL ? row->value : "");
+    printf("  %-34s %s%s%s%s\n", left, row->help, usual != NULL ? " (" : "", usual != NULL ? usual : "",
+           usual != NULL ? ")" : "");
   }
   printf("  %-34s %s\n", "--help", "this text");
 }

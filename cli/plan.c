@@ -5,31 +5,16 @@
 #include "cli.h"
 
 struct settings {
-  struct source source;
-  struct budget budget;
-  const char *planner, *out, *allow;
-  int prefer;
-  double time_limit;
-  bool profile, json;
+  struct arguments a;
+  const char *out;
+  bool profile;
 };
 
-const struct option plan_options[] = {
-    SOURCE_OPTIONS(struct settings),
-    {"--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET,
-     offsetof(struct settings, budget), 0, 0},
-    {"--planner", "P", "auto, all for a table, or one of `neap planners` (auto)", OPTION_TEXT,
-     offsetof(struct settings, planner), 0, 0},
-    {"--allow", ALLOW_VALUES, "plan a model's step in each combination of these techniques", OPTION_TEXT,
-     offsetof(struct settings, allow), 0, 0},
-    {"--prefer", "fidelity|time",
-     "of --allow: take the first that fits, or the one that costs least (fidelity)", OPTION_WORD,
-     offsetof(struct settings, prefer), 0, 0},
-    {"--profile", NULL, "what each technique (of --allow) makes of a model's memory, by kind of bytes",
-     OPTION_SWITCH, offsetof(struct settings, profile), 0, 0},
-    TIME_LIMIT_OPTION(struct settings, time_limit),
-    {"-o", "PLAN.json", "write the plan", OPTION_TEXT, offsetof(struct settings, out), 0, 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
+const neap_setting plan_options[] = {
+    {"profile", .help = "what each technique (of --allow) makes of a model's memory, by kind of bytes",
+     .kind = NEAP_SETTING_SWITCH, .offset = offsetof(struct settings, profile)},
+    {"o", "PLAN.json", .help = "write the plan", .kind = NEAP_SETTING_TEXT,
+     .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
 };
 
@@ -91,7 +76,7 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
   neap_plan_info p;
   neap_plan_describe(plan, &p);
   const bool much = costs_too_much(p.cost, p.base_cost);
-  const uint64_t budget = much ? affordable_budget(step, s->planner) : 0;
+  const uint64_t budget = much ? affordable_budget(step, s->a.options.session.planner) : 0;
   if (much) tell_affordable(p.cost, p.base_cost, budget);
   if (object != NULL)
     json_object_set_new(object, "affordable_budget_bytes",
@@ -101,19 +86,19 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
   struct plan_answer answer;
-  struct watch *watch = watch_begin(s->time_limit, 0);
-  const neap_status status =
-      answer_ask(&s->source, step, budget, s->planner, s->time_limit, watch, NULL, &answer);
+  struct watch *watch = watch_begin(s->a.options.session.plan_seconds, 0);
+  const neap_status status = answer_ask(&s->a.options, step, budget, s->a.options.session.planner,
+                                        s->a.options.session.plan_seconds, watch, NULL, &answer);
   watch_end(watch);
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (answer.plan == NULL) return answer_explain(&answer, &s->source, step, budget, s->json);
+  if (answer.plan == NULL) return answer_explain(&answer, &s->a.options, step, budget, s->a.json);
   int result = EXIT_DONE;
-  json_t *object = s->json ? answer_json(&answer, step, budget) : NULL;
+  json_t *object = s->a.json ? answer_json(&answer, step, budget) : NULL;
   if (budget == NEAP_BUDGET_MIN) tell_cost_of_least(s, step, answer.plan, object);
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
     result = report_failure(verb, NEAP_IO_FAILED);
     json_decref(object);
-  } else if (s->json) {
+  } else if (s->a.json) {
     result = print_json(object);
   } else if (s->out != standard_output) {
     print_heading(step, budget);
@@ -129,25 +114,25 @@ static int plan_all(const struct verb *verb, const struct settings *s, const nea
   json_t *plans = json_array();
   neap_row row;
   bool met = false, whole = true;
-  if (!s->json) print_heading(step, budget);
+  if (!s->a.json) print_heading(step, budget);
   for (int32_t i = 0; neap_planner_at(i, &row); i++) {
     struct plan_answer answer;
-    struct watch *watch = watch_begin(s->time_limit, 0);
-    const neap_status status =
-        answer_ask(&s->source, step, budget, row.name, s->time_limit, watch, NULL, &answer);
+    struct watch *watch = watch_begin(s->a.options.session.plan_seconds, 0);
+    const neap_status status = answer_ask(&s->a.options, step, budget, row.name,
+                                          s->a.options.session.plan_seconds, watch, NULL, &answer);
     watch_end(watch); /* before the row takes its place */
     if (status != NEAP_OK) {
       json_decref(plans);
       return report_failure(verb, status);
     }
     met = met || answer.plan != NULL;
-    if (s->json)
+    if (s->a.json)
       whole = json_array_append_new(plans, answer_json(&answer, step, budget)) == 0 && whole;
     else
       print_row(&answer);
     neap_plan_free(answer.plan);
   }
-  const int printed = s->json ? print_json(whole ? json_pack("{s:O}", "plans", plans) : NULL) : EXIT_DONE;
+  const int printed = s->a.json ? print_json(whole ? json_pack("{s:O}", "plans", plans) : NULL) : EXIT_DONE;
   json_decref(plans);
   return printed != EXIT_DONE ? printed : met ? EXIT_DONE : EXIT_OVER_BUDGET;
 }
@@ -181,25 +166,24 @@ static void print_combinations(const neap_combination *list, int count, int best
 }
 
 static int plan_combinations(const struct verb *verb, const struct settings *s) {
-  unsigned allowed;
   neap_combination list[NEAP_COMBINATIONS];
   int count;
-  if (s->source.model == NULL) return report_usage(verb, "--allow %s goes with --model", s->allow);
+  const char *allow = given_text(&s->a, "allow");
+  neap_train_options source = s->a.options;
+  if (source.model == NULL) return report_usage(verb, "--allow %s goes with --model", allow);
   if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --allow makes several", s->out);
-  if (s->source.micro_batch != 0 || s->source.precision != 0 || s->source.sparse != 0)
-    return report_usage(verb, "--allow %s chooses: --precision, --micro-batch and --sparse have no use",
-                        s->allow);
-  struct source source = s->source;
-  if (!read_allowed(verb, s->allow, &allowed, &source.sparse)) return EXIT_USAGE;
-  neap_status status = source.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
-  if (status == NEAP_OK) status = source_combinations(&source, &s->budget, allowed, list, &count);
+  if (check_use(verb, &s->a) != EXIT_DONE) return EXIT_USAGE;
+  neap_train_options_resolve(&source);
+  neap_status status = source.shape.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
+  if (status == NEAP_OK) status = source_combinations(&source, list, &count);
   if (status != NEAP_OK) return report_failure(verb, status);
-  const int best =
-      neap_best_combination(list, count,
-                            s->budget.bytes == NEAP_BUDGET_MIN && s->budget.fraction <= 0 ? NEAP_PREFER_MEMORY
-                            : s->prefer == 1                                              ? NEAP_PREFER_TIME
-                                             : NEAP_PREFER_FIDELITY);
-  if (!s->json) {
+  const neap_session_options *session = &source.session;
+  const int best = neap_best_combination(list, count,
+                                         session->budget == NEAP_BUDGET_MIN && session->budget_fraction <= 0
+                                             ? NEAP_PREFER_MEMORY
+                                         : source.allow_by_time ? NEAP_PREFER_TIME
+                                                                : NEAP_PREFER_FIDELITY);
+  if (!s->a.json) {
     print_combinations(list, count, best);
   } else if (print_json(combinations_json(list, count, best)) != EXIT_DONE) {
     return EXIT_FAILED;
@@ -207,34 +191,38 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
   return best >= 0 ? EXIT_DONE : EXIT_OVER_BUDGET;
 }
 
-static int plan_profile(const struct verb *verb, const struct settings *s) {
+static int plan_profile(const struct verb *verb, struct settings *s) {
   struct techniques techniques;
+  const char *budget = given_text(&s->a, "budget");
+  const int32_t allow = neap_setting_find("allow");
   if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --profile makes several", s->out);
-  if (s->budget.bytes != NEAP_BUDGET_MAX || s->budget.fraction > 0)
-    return report_usage(verb, "--profile has budgets of its own: --budget %s has no use", s->budget.text);
-  const int opened =
-      techniques_open(verb, &s->source, s->allow != NULL ? s->allow : "micro,f16,sparse=0.3", &techniques);
-  return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->json) : opened;
+  if (budget != NULL && strcmp(budget, "max") != 0)
+    return report_usage(verb, "--profile has budgets of its own: --budget %s does nothing", budget);
+  if (s->a.given[allow] == NULL && set_setting(&s->a, allow, ALLOW_ALL) != NEAP_OK)
+    return report_failure(verb, NEAP_INTERNAL);
+  const int opened = techniques_open(verb, &s->a, &techniques);
+  return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->a.json) : opened;
 }
 
 int run_plan(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}, .planner = "auto"};
-  struct operands operands;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
-  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
-  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
-  const bool all = strcmp(s.planner, "all") == 0;
-  if (!all && !planner_exists(s.planner))
-    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", s.planner);
+  struct settings s = {0};
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const struct operands *operands = &s.a.operands;
+  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
+  if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
+  const char *planner = s.a.options.session.planner;
+  const bool all = strcmp(planner, "all") == 0;
+  if (!all && !planner_exists(planner))
+    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
-  tell_budget(&s.budget);
+  tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   if (s.profile) return plan_profile(verb, &s);
-  if (s.allow != NULL) return plan_combinations(verb, &s);
+  if (given_text(&s.a, "allow") != NULL) return plan_combinations(verb, &s);
   neap_step *step;
-  int result = source_open(verb, &s.source, operands.values[0], &step);
+  int result = source_open(verb, &s.a, operands->values[0], &step);
   if (result != EXIT_DONE) return result;
   uint64_t budget;
-  const neap_status status = source_budget(step, &s.budget, &budget);
+  const neap_status status = source_budget(step, &s.a.options, &budget);
   if (status != NEAP_OK)
     result = report_failure(verb, status);
   else

@@ -34,7 +34,7 @@ static neap_status take_kinds(const neap_step *step, const neap_plan *plan, stru
 }
 
 static neap_status profile_row(const struct techniques *t, struct profiled *row) {
-  const struct source source = techniques_source(t, row->techniques);
+  const neap_train_options source = techniques_source(t, row->techniques);
   neap_step *step = NULL, *chosen = NULL;
   neap_plan *plan = NULL;
   row->name = techniques_text(t, row->techniques);
@@ -75,7 +75,7 @@ static void print_heading(const struct techniques *t) {
   printf("%s, batch %lld: bytes where the most lives; peak: with the gaps of the arena, and how many times "
          "less than without any technique\nrecompute: the least that can be met; its cost is in "
          "recomputation\n\n",
-         t->whole.model, (long long)t->whole.batch);
+         t->whole.model, (long long)t->whole.shape.batch);
   printf("%-36s %10s %10s %10s %10s %10s %10s | %10s %7s %9s\n", "technique", "parameters", "states",
          "gradients", "activat.", "workspace", "inputs", "peak", "less", "recomp.");
 }

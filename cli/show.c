@@ -6,20 +6,13 @@
 #include "cli.h"
 
 struct settings {
-  struct source source;
-  struct budget budget;
+  struct arguments a;
   const char *out;
-  bool json;
 };
 
-const struct option show_options[] = {
-    SOURCE_OPTIONS(struct settings),
-    {"--budget", "B", "without a plan: plan inside it (max); and a line in the picture", OPTION_BUDGET,
-     offsetof(struct settings, budget), 0, 0},
-    {"-o", "FILE", "draw memory over the step, by kind: .svg, or .html with every tensor's place",
-     OPTION_TEXT, offsetof(struct settings, out), 0, 0},
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
+const neap_setting show_options[] = {
+    {"o", "FILE", .help = "draw memory over the step, by kind: .svg, or .html with every tensor's place",
+     .kind = NEAP_SETTING_TEXT, .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
 };
 
@@ -172,11 +165,11 @@ static int write_picture(const struct profile *p, const char *path) {
 /* `*chosen`: as source_plan has it. `answer`: without a plan where none fits the budget. */
 static neap_status get_plan(const struct settings *s, const neap_step *step, const char *file,
                             neap_step **chosen, struct plan_answer *answer, uint64_t *budget) {
-  const neap_status status = source_budget(step, &s->budget, budget);
+  const neap_status status = source_budget(step, &s->a.options, budget);
   if (status != NEAP_OK) return status;
-  if (file != NULL) return source_read_plan(&s->source, step, file, chosen, &answer->plan);
+  if (file != NULL) return source_read_plan(&s->a.options, step, file, chosen, &answer->plan);
   struct watch *watch = watch_begin(0, 0);
-  const neap_status made = answer_ask(&s->source, step, *budget, "auto", 0, watch, chosen, answer);
+  const neap_status made = answer_ask(&s->a.options, step, *budget, "auto", 0, watch, chosen, answer);
   watch_end(watch);
   return made;
 }
@@ -188,7 +181,7 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   struct profile profile = {.step = step};
   neap_status status = get_plan(s, step, plan_file, &chosen, &answer, &profile.budget);
   if (status == NEAP_OK && answer.plan == NULL)
-    return answer_explain(&answer, &s->source, step, profile.budget, s->json);
+    return answer_explain(&answer, &s->a.options, step, profile.budget, s->a.json);
   if (chosen != NULL) profile.step = chosen;
   if (profile.budget == NEAP_BUDGET_MAX || profile.budget == NEAP_BUDGET_MIN) profile.budget = 0;
   profile.plan = answer.plan;
@@ -200,8 +193,8 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
             bytes_text(plan_bytes(profile.plan)).text, (unsigned long long)plan_bytes(profile.plan),
             bytes_text(plan_bytes(profile.plan) - profile.budget).text, bytes_text(profile.budget).text);
   if (result == EXIT_DONE && s->out != NULL) result = write_picture(&profile, s->out);
-  if (result == EXIT_DONE && s->json) result = print_json(profile_json(&profile));
-  if (result == EXIT_DONE && !s->json) print_profile(&profile);
+  if (result == EXIT_DONE && s->a.json) result = print_json(profile_json(&profile));
+  if (result == EXIT_DONE && !s->a.json) print_profile(&profile);
   free(profile.live);
   free(profile.again);
   neap_plan_free(answer.plan);
@@ -210,19 +203,19 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
 }
 
 int run_show(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.source = SOURCE_DEFAULTS, .budget = {.bytes = NEAP_BUDGET_MAX}};
-  struct operands operands;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
-  const char *graph_file = operands.values[0], *plan_file = operands.values[1];
-  if (s.source.model != NULL && graph_file != NULL) plan_file = graph_file, graph_file = NULL;
-  if (s.source.model != NULL && operands.count > 1)
-    return report_usage(verb, "%s: there is no use for it", operands.values[1]);
+  struct settings s = {0};
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const struct operands *operands = &s.a.operands;
+  const bool model = s.a.options.model != NULL;
+  const char *graph_file = model ? NULL : operands->values[0], *plan_file = operands->values[model ? 0 : 1];
+  if (model && operands->count > 1)
+    return report_usage(verb, "%s: there is no use for it", operands->values[1]);
   if (s.out != NULL && !has_ending(s.out, ".svg") && !has_ending(s.out, ".html"))
     return report_usage(verb, "-o %s: the name must end in .svg or .html", s.out);
-  if (check_output(verb, s.out, s.json) != EXIT_DONE) return EXIT_USAGE;
-  tell_budget(&s.budget);
+  if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
+  tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   neap_step *step;
-  int result = source_open(verb, &s.source, graph_file, &step);
+  int result = source_open(verb, &s.a, graph_file, &step);
   if (result != EXIT_DONE) return result;
   result = show(verb, &s, step, plan_file);
   neap_step_free(step);

@@ -4,75 +4,29 @@
 
 #include "cli.h"
 
-static const struct {
-  neap_dtype dtype;
-  const char *name;
-} precisions[] = {{NEAP_F32, "f32"}, {NEAP_BF16, "bf16"}, {NEAP_F16, "f16"}};
-
-bool read_allowed(const struct verb *verb, const char *text, unsigned *allowed, double *density) {
-  static const struct {
-    const char *name;
-    unsigned bit;
-  } techniques[] = {{"micro", NEAP_ALLOW_MICRO}, {"bf16", NEAP_ALLOW_BF16}, {"f16", NEAP_ALLOW_F16}};
-  static const char sparse[] = "sparse=";
-  *allowed = 0;
-  for (const char *at = text; text != NULL; at += *at == ',') {
-    const size_t length = strcspn(at, ",");
-    unsigned bit = 0;
-    char *end;
-    for (size_t i = 0; i < sizeof techniques / sizeof *techniques; i++)
-      if (strlen(techniques[i].name) == length && strncmp(techniques[i].name, at, length) == 0)
-        bit = techniques[i].bit;
-    if (strncmp(at, sparse, sizeof sparse - 1) == 0) {
-      *density = strtod(at + sizeof sparse - 1, &end);
-      if (end == at + length && *density >= LEAST_DENSITY && *density < 1) bit = NEAP_ALLOW_SPARSE;
-    }
-    if (bit == 0) {
-      report_usage(verb, "--allow %s: '%.*s' is none of micro, bf16, f16, sparse=DENSITY (below 1)", text,
-                   (int)length, at);
-      return false;
-    }
-    *allowed |= bit;
-    at += length;
-    if (*at == '\0') break;
-  }
-  return true;
+const char *precision_name(neap_dtype dtype) {
+  return dtype == NEAP_BF16 ? "bf16" : dtype == NEAP_F16 ? "f16" : "f32";
 }
 
-neap_dtype precision_dtype(int word) { return precisions[word].dtype; }
-const char *precision_name(int word) { return precisions[word].name; }
-
-int precision_word(neap_dtype dtype) {
-  int word = 0;
-  while (precisions[word].dtype != dtype) word++;
-  return word;
+neap_session_options source_session(const neap_train_options *source) {
+  neap_session_options session = source->session;
+  session.budget = NEAP_BUDGET_MIN;
+  session.budget_fraction = 0;
+  session.process_budget = 0;
+  session.planner = session.plan_file = NULL;
+  session.plan_seconds = 0;
+  session.micro_batches = source->micro_batch > 0 ? (int32_t)(source->shape.batch / source->micro_batch) : 1;
+  session.byte_input = (neap_byte_input){.name = "image"}; /* as training keeps images */
+  return session;
 }
 
-neap_session_options source_session(const struct source *source) {
-  return (neap_session_options){
-      .optimizer = (neap_optimizer)source->optimizer,
-      .momentum = (float)source->momentum,
-      .convolution = (neap_convolution)source->convolution,
-      .backend = (neap_backend)source->backend,
-      .costs = (neap_costs)source->costs,
-      .variant = (neap_variant)source->variant,
-      .threads = source->threads,
-      .micro_batches = source->micro_batch > 0 ? (int32_t)(source->batch / source->micro_batch) : 1,
-      .precision = precision_dtype(source->precision),
-      .sparse_density = source->sparse,
-      .sparse_layers = source->sparse_layers,
-      .byte_input = {.name = "image"}}; /* as training keeps images */
+neap_model_options source_shape(const neap_train_options *source) {
+  neap_model_options shape = source->shape;
+  if (source->micro_batch > 0) shape.batch = source->micro_batch;
+  return shape;
 }
 
-neap_model_options source_shape(const struct source *source) {
-  return (neap_model_options){.batch = source->micro_batch > 0 ? source->micro_batch : source->batch,
-                              .image = {source->image[0], source->image[1], source->image[2]},
-                              .classes = source->classes,
-                              .length = source->length,
-                              .window = source->window};
-}
-
-neap_status source_step(const struct source *source, neap_step **step) {
+neap_status source_step(const neap_train_options *source, neap_step **step) {
   const neap_model_options shape = source_shape(source);
   const neap_session_options session = source_session(source);
   neap_graph *graph;
@@ -83,75 +37,66 @@ neap_status source_step(const struct source *source, neap_step **step) {
   return status;
 }
 
-neap_status source_usual_batch(struct source *source) {
+neap_status source_usual_batch(neap_train_options *source) {
   const neap_model_options shape = source_shape(source);
   neap_graph *graph;
   const neap_status status = neap_model_build(source->model, &shape, &graph);
   if (status != NEAP_OK) return status;
-  source->batch = neap_graph_batch(graph);
+  source->shape.batch = neap_graph_batch(graph);
   neap_graph_free(graph);
   return NEAP_OK;
 }
 
-static const struct source usual = SOURCE_DEFAULTS;
-
-/* The first option that was given for a model, other than --threads, and not as it is by itself; NULL: none.
- */
-static const char *option_for_model(const struct source *source) {
-  return source->batch != usual.batch               ? "--batch"
-         : source->micro_batch != usual.micro_batch ? "--micro-batch"
-         : source->image[0] != usual.image[0]       ? "--image"
-         : source->classes != usual.classes         ? "--classes"
-         : source->length != usual.length           ? "--length"
-         : source->window != usual.window           ? "--window"
-         : source->optimizer != usual.optimizer     ? "--optimizer"
-         : source->momentum != usual.momentum       ? "--momentum"
-         : source->convolution != usual.convolution ? "--conv"
-         : source->backend != usual.backend         ? "--backend"
-         : source->costs != usual.costs             ? "--costs"
-         : source->variant != usual.variant         ? "--variant"
-         : source->precision != usual.precision     ? "--precision"
-         : source->sparse != usual.sparse           ? "--sparse"
-         : source->sparse_layers != NULL            ? "--sparse-layers"
-                                                    : NULL;
+/* A graph file is as it is: the first setting that was given for a model's step is refused. */
+static int check_graph_file(const struct verb *verb, const struct arguments *a, const char *file) {
+  neap_setting setting;
+  for (int32_t i = 0; neap_setting_at(i, &setting); i++)
+    if (a->given[i] != NULL && setting.flags & NEAP_SETTING_STEP)
+      return report_usage(verb, "--%s goes with --model: the graph file %s is as it is", setting.name, file);
+  return EXIT_DONE;
 }
 
-int source_open(const struct verb *verb, struct source *source, const char *file, neap_step **step) {
-  source->file = file;
-  if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a graph file is missing");
-  if (source->model != NULL && file != NULL)
-    return report_usage(verb, "--model %s and the graph file %s: give one of them", source->model, file);
-  if (file != NULL && option_for_model(source) != NULL)
-    return report_usage(verb, "%s goes with --model: the graph file %s is as it is", option_for_model(source),
-                        file);
-  if (source->optimizer != NEAP_SGD && source->optimizer != NEAP_RMSPROP &&
-      source->momentum != usual.momentum)
-    return report_usage(verb, "--momentum is of --optimizer sgd, and has no use here");
-  if (prepare_threads(source->threads) != EXIT_DONE) return EXIT_FAILED;
+static int check_micro_batch(const struct verb *verb, const neap_train_options *source) {
+  if (source->micro_batch == NEAP_MICRO_BATCH_AUTO)
+    return report_usage(verb, "--micro-batch auto: is for `neap train`; give a number of images");
+  if (source->micro_batch > 0 && source->shape.batch % source->micro_batch != 0)
+    return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld",
+                        (long long)source->micro_batch, (long long)source->shape.batch);
+  return EXIT_DONE;
+}
+
+static int open_model(const struct verb *verb, neap_train_options *source, neap_step **step) {
   neap_status status = NEAP_OK;
-  if (file != NULL) {
-    status = neap_step_read(file, step);
-  } else {
-    if (source->batch == 0) status = source_usual_batch(source);
-    if (status == NEAP_OK && source->micro_batch > 0 && source->batch % source->micro_batch != 0)
-      return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld",
-                          (long long)source->micro_batch, (long long)source->batch);
-    if (status == NEAP_OK) status = source_step(source, step);
-  }
+  if (source->shape.batch == 0) status = source_usual_batch(source);
+  if (status == NEAP_OK && check_micro_batch(verb, source) != EXIT_DONE) return EXIT_USAGE;
+  if (status == NEAP_OK) status = source_step(source, step);
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
 
-neap_status source_combinations(const struct source *source, const struct budget *budget, unsigned allowed,
-                                neap_combination *list, int *count) {
+int source_open(const struct verb *verb, struct arguments *a, const char *file, neap_step **step) {
+  neap_train_options *source = &a->options;
+  if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a graph file is missing");
+  if (source->model != NULL && file != NULL)
+    return report_usage(verb, "--model %s and the graph file %s: give one of them", source->model, file);
+  const int checked = file != NULL ? check_graph_file(verb, a, file) : check_use(verb, a);
+  if (checked != EXIT_DONE) return checked;
+  neap_train_options_resolve(source);
+  if (prepare_threads(source->session.threads) != EXIT_DONE) return EXIT_FAILED;
+  if (file == NULL) return open_model(verb, source, step);
+  const neap_status status = neap_step_read(file, step);
+  return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+}
+
+neap_status source_combinations(const neap_train_options *source, neap_combination *list, int *count) {
   const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);
-  session.budget = budget->bytes;
-  session.budget_fraction = budget->fraction;
-  return neap_combinations(source->model, &shape, &session, allowed, list, count);
+  session.budget = source->session.budget;
+  session.budget_fraction = source->session.budget_fraction;
+  return neap_combinations(source->model, &shape, &session, source->allow, list, count);
 }
 
 /* `how`: a session's options beyond the source's. */
-static neap_status plan_model(const struct source *source, neap_session_options how, uint64_t *smallest,
+static neap_status plan_model(const neap_train_options *source, neap_session_options how, uint64_t *smallest,
                               neap_step **step, neap_plan **plan) {
   const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);
@@ -181,7 +126,7 @@ static void hand_out(neap_step *own, const neap_step *step, neap_step **chosen) 
     neap_step_free(own);
 }
 
-neap_status source_plan(const struct source *source, const neap_step *step, uint64_t budget,
+neap_status source_plan(const neap_train_options *source, const neap_step *step, uint64_t budget,
                         const neap_plan_options *options, uint64_t *smallest, neap_step **chosen,
                         neap_plan **plan) {
   neap_step *own;
@@ -191,14 +136,14 @@ neap_status source_plan(const struct source *source, const neap_step *step, uint
                                     .plan_progress = options->progress,
                                     .plan_context = options->context};
   if (chosen != NULL) *chosen = NULL;
-  if (source->model == NULL || source->variant != NEAP_VARIANT_AUTO)
+  if (source->model == NULL || source->session.variant != NEAP_VARIANT_AUTO)
     return neap_plan_make_with(step, budget, options, smallest, plan);
   const neap_status status = plan_model(source, how, smallest, &own, plan);
   if (status == NEAP_OK) hand_out(own, step, chosen);
   return status;
 }
 
-neap_status source_read_plan(const struct source *source, const neap_step *step, const char *file,
+neap_status source_read_plan(const neap_train_options *source, const neap_step *step, const char *file,
                              neap_step **chosen, neap_plan **plan) {
   neap_step *own;
   neap_check_result check;
@@ -219,19 +164,20 @@ uint64_t plan_bytes(const neap_plan *plan) {
   return info.resident_bytes + info.arena_bytes;
 }
 
-neap_status source_budget(const neap_step *step, const struct budget *budget, uint64_t *bytes) {
-  *bytes = budget->bytes;
-  if (budget->fraction <= 0) return NEAP_OK;
+neap_status source_budget(const neap_step *step, const neap_train_options *source, uint64_t *bytes) {
+  const double fraction = source->session.budget_fraction;
+  *bytes = source->session.budget;
+  if (fraction <= 0) return NEAP_OK;
   uint64_t everything;
   const neap_status status = neap_step_keep_all_bytes(step, &everything);
-  if (status == NEAP_OK) *bytes = neap_budget_share(budget->fraction, everything);
+  if (status == NEAP_OK) *bytes = neap_budget_share(fraction, everything);
   return status;
 }
 
-bool source_fits_direct(const struct source *source, uint64_t budget, const char *planner) {
-  if (source->model == NULL || source->convolution == NEAP_CONV_DIRECT) return false;
-  struct source direct = *source;
-  direct.convolution = NEAP_CONV_DIRECT;
+bool source_fits_direct(const neap_train_options *source, uint64_t budget, const char *planner) {
+  if (source->model == NULL || source->session.convolution == NEAP_CONV_DIRECT) return false;
+  neap_train_options direct = *source;
+  direct.session.convolution = NEAP_CONV_DIRECT;
   bool fits = false;
   for (int quick = 1; quick >= 0 && !fits; quick--) { /* a quick look may miss what is just met */
     neap_step *step = NULL;
@@ -244,7 +190,7 @@ bool source_fits_direct(const struct source *source, uint64_t budget, const char
   return fits;
 }
 
-int64_t source_largest_batch(const struct source *source, uint64_t budget, const char *planner) {
+int64_t source_largest_batch(const neap_train_options *source, uint64_t budget, const char *planner) {
   if (source->model == NULL) return 0;
   const neap_model_options shape = source_shape(source);
   neap_session_options session = source_session(source);

@@ -4,16 +4,6 @@
 
 #include "cli.h"
 
-struct settings {
-  bool json;
-};
-
-const struct option table_options[] = {
-    {"--json", NULL, "one JSON object on standard output", OPTION_SWITCH, offsetof(struct settings, json), 0,
-     0},
-    {0},
-};
-
 /* Of an operator: its types, and its attributes, whose defaults stand where they are known. */
 static bool add_operator(json_t *object, int32_t index, const neap_row *row) {
   json_t *types = json_array(), *attributes = json_array();
@@ -102,11 +92,10 @@ static void print_rows(bool (*row_at)(int32_t index, neap_row *row)) {
 
 static int print_table(const struct verb *verb, int count, char **arguments, const char *title,
                        bool (*row_at)(int32_t index, neap_row *row)) {
-  struct settings s = {0};
-  struct operands operands;
-  if (!read_arguments(verb, count, arguments, &s, &operands, NULL)) return EXIT_USAGE;
-  if (operands.count > 0) return report_usage(verb, "%s: there is no use for it", operands.values[0]);
-  if (s.json) return print_json(table_json(title, row_at));
+  struct arguments a;
+  if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
+  if (a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", a.operands.values[0]);
+  if (a.json) return print_json(table_json(title, row_at));
   if (row_at == neap_operator_at)
     print_operators();
   else

@@ -12,33 +12,47 @@ static int64_t usual_micro_batch(int64_t batch) {
   return images;
 }
 
-int techniques_open(const struct verb *verb, const struct source *source, const char *allow,
-                    struct techniques *t) {
-  unsigned allowed;
-  *t = (struct techniques){.whole = *source, .micro_batch = source->micro_batch};
-  if (source->model == NULL) return report_usage(verb, "techniques are of a model: --model is missing");
-  if (source->precision != 0 || source->sparse != 0)
+/* Settings that were given do something in a step without any technique. */
+static int check_whole(const struct verb *verb, const struct arguments *a) {
+  struct arguments whole = *a;
+  const char *const chosen[] = {"allow", "prefer", "sparse-layers"};
+  if (given_text(a, "precision") != NULL || given_text(a, "sparse") != NULL)
     return report_usage(verb, "precisions and densities are compared here: name them by --allow");
-  if (!read_allowed(verb, allow, &allowed, &t->density)) return EXIT_USAGE;
-  const neap_status status = t->whole.batch == 0 ? source_usual_batch(&t->whole) : NEAP_OK;
+  for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) whole.now[neap_setting_find(chosen[i])] = false;
+  whole.options.allow = 0;
+  whole.options.session.sparse_density = 0;
+  return check_use(verb, &whole);
+}
+
+int techniques_open(const struct verb *verb, const struct arguments *a, struct techniques *t) {
+  const neap_train_options *source = &a->options;
+  const unsigned allowed = source->allow;
+  if (source->model == NULL) return report_usage(verb, "techniques are of a model: --model is missing");
+  if (check_whole(verb, a) != EXIT_DONE) return EXIT_USAGE;
+  *t = (struct techniques){
+      .whole = *source, .micro_batch = source->micro_batch, .density = source->session.sparse_density};
+  t->whole.session.sparse_density = 0;
+  t->whole.allow = 0;
+  neap_train_options_resolve(&t->whole);
+  const neap_status status = t->whole.shape.batch == 0 ? source_usual_batch(&t->whole) : NEAP_OK;
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (t->micro_batch == 0) t->micro_batch = usual_micro_batch(t->whole.batch);
-  if (t->whole.batch % t->micro_batch != 0)
+  if (t->micro_batch <= 0) t->micro_batch = usual_micro_batch(t->whole.shape.batch);
+  if (t->whole.shape.batch % t->micro_batch != 0)
     return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld", (long long)t->micro_batch,
-                        (long long)t->whole.batch);
+                        (long long)t->whole.shape.batch);
   t->whole.micro_batch = 0;
-  t->precision = precision_word(allowed & NEAP_ALLOW_F16 ? NEAP_F16 : NEAP_BF16);
+  t->precision = allowed & NEAP_ALLOW_F16 ? NEAP_F16 : NEAP_BF16;
   t->allowed = (allowed & NEAP_ALLOW_MICRO ? TECHNIQUE_MICRO : 0) |
                (allowed & (NEAP_ALLOW_BF16 | NEAP_ALLOW_F16) ? TECHNIQUE_HALF : 0) |
                (allowed & NEAP_ALLOW_SPARSE ? TECHNIQUE_SPARSE : 0);
   return EXIT_DONE;
 }
 
-struct source techniques_source(const struct techniques *t, unsigned taken) {
-  struct source source = t->whole;
+neap_train_options techniques_source(const struct techniques *t, unsigned taken) {
+  neap_train_options source = t->whole;
   if (taken & TECHNIQUE_MICRO) source.micro_batch = t->micro_batch;
-  if (taken & TECHNIQUE_HALF) source.precision = t->precision;
-  if (taken & TECHNIQUE_SPARSE) source.sparse = t->density;
+  if (taken & TECHNIQUE_HALF) source.session.precision = t->precision;
+  if (taken & TECHNIQUE_SPARSE) source.session.sparse_density = t->density;
   return source;
 }
 

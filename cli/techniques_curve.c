@@ -20,15 +20,15 @@ struct techniques_curve {
 };
 
 /* One plan; its point, where it is cheaper than the one before, which needs less. */
-static neap_status add_plan(struct techniques_curve *c, const struct source *source, const neap_step *step,
-                            uint64_t budget) {
+static neap_status add_plan(struct techniques_curve *c, const neap_train_options *source,
+                            const neap_step *step, uint64_t budget) {
   neap_plan *plan;
   neap_plan_info info;
   const neap_status status = source_plan(source, step, budget, &(neap_plan_options){0}, NULL, NULL, &plan);
   if (status == NEAP_OVER_BUDGET) return NEAP_OK;
   if (status != NEAP_OK) return status;
   neap_plan_describe(plan, &info);
-  const double parts = source->micro_batch > 0 ? (double)(source->batch / source->micro_batch) : 1;
+  const double parts = source->micro_batch > 0 ? (double)(source->shape.batch / source->micro_batch) : 1;
   struct curve_point point = {
       .series = c->series_count, .bytes = (double)plan_bytes(plan), .overhead = info.cost * parts};
   const struct curve_point *last = c->count > 0 ? &c->points[c->count - 1] : NULL;
@@ -42,7 +42,7 @@ static neap_status add_plan(struct techniques_curve *c, const struct source *sou
 
 /* Budgets from the least to keeping everything, in steps of equal ratio. */
 static neap_status add_series(struct techniques_curve *c, unsigned taken, int64_t points) {
-  const struct source source = techniques_source(c->techniques, taken);
+  const neap_train_options source = techniques_source(c->techniques, taken);
   neap_step *step = NULL;
   uint64_t everything = 0;
   const int64_t first = c->count;

@@ -45,28 +45,15 @@ static void forget_lost_output(FILE *file) {
 
 /* The cheaper budget is looked for before the run: what that takes is no part of what the run takes. */
 static void look_for_affordable(struct train_report *report) {
-  const struct train_settings *s = report->settings;
-  const struct source source = {.model = s->model,
-                                .batch = s->batch,
-                                .image = {s->image[0], s->image[1], s->image[2]},
-                                .classes = s->classes,
-                                .length = s->length,
-                                .window = s->window,
-                                .optimizer = s->optimizer,
-                                .convolution = s->convolution,
-                                .backend = s->backend,
-                                .costs = s->costs,
-                                .threads = s->threads,
-                                .momentum = s->momentum,
-                                .micro_batch = s->micro_batch > 0 ? s->micro_batch : 0,
-                                .precision = s->precision,
-                                .sparse = s->sparse,
-                                .sparse_layers = s->sparse_layers};
+  const struct arguments *a = report->arguments;
+  neap_train_options source = a->options;
+  const neap_session_options *session = &a->options.session;
   neap_step *step;
-  if (s->allow != NULL || s->micro_batch < 0) return; /* what is planned is not known yet */
-  if (s->plan != NULL || s->budget.bytes != NEAP_BUDGET_MIN || s->budget.fraction > 0) return;
+  if (source.allow != 0 || source.micro_batch < 0) return; /* what is planned is not known yet */
+  if (session->plan_file != NULL || session->budget != NEAP_BUDGET_MIN || session->budget_fraction > 0)
+    return;
   if (source_step(&source, &step) != NEAP_OK) return; /* the run says why */
-  report->affordable = affordable_budget(step, s->planner);
+  report->affordable = affordable_budget(step, session->planner);
   report->least = true;
   neap_step_free(step);
 }
@@ -93,23 +80,23 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   else if (status != NEAP_OK)
     exit_status = report_failure(verb, status);
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED;
-  if (ended && !report->settings->json) print_summary(report, result);
-  if (!report->settings->json) forget_lost_output(report->file);
-  if ((ended || status == NEAP_DIVERGED) && report->settings->json &&
+  if (ended && !report->arguments->json) print_summary(report, result);
+  if (!report->arguments->json) forget_lost_output(report->file);
+  if ((ended || status == NEAP_DIVERGED) && report->arguments->json &&
       print_json(train_json(report, result)) != EXIT_DONE)
     exit_status = EXIT_FAILED;
   return exit_status;
 }
 
-static int train(const struct verb *verb, const struct train_settings *settings, const char *command) {
-  struct train_report report = make_report(settings);
+static int train(const struct verb *verb, const struct arguments *a, const char *command) {
+  struct train_report report = make_report(a);
   outlive_readers();
-  neap_train_options options = train_library_options(settings);
+  neap_train_options options = a->options;
   options.command = command;
   options.progress = on_progress;
   options.context = &report;
   options.stop = &stop_signal;
-  report.watch = watch_begin(settings->time_limit, 0);
+  report.watch = watch_begin(options.session.plan_seconds, 0);
   look_for_affordable(&report);
   options.session.plan_progress = report.watch != NULL ? watch_progress : NULL;
   options.session.plan_context = report.watch;
@@ -121,16 +108,17 @@ static int train(const struct verb *verb, const struct train_settings *settings,
 }
 
 int run_train(const struct verb *verb, int count, char **arguments) {
-  struct train_arguments given;
+  struct arguments a;
   char *command = NULL;
-  int result = read_train_settings(verb, count, arguments, &given);
-  if (result == EXIT_DONE) result = prepare_threads(given.settings.threads);
-  if (result == EXIT_DONE && given.settings.out != NULL) {
-    command = train_command(given.texts);
+  if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
+  if (a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", a.operands.values[0]);
+  int result = complete_run(verb, &a);
+  if (result == EXIT_DONE) result = prepare_threads(a.options.session.threads);
+  if (result == EXIT_DONE && a.options.out != NULL) {
+    command = run_command(&a);
     if (command == NULL) result = EXIT_FAILED;
   }
-  if (result == EXIT_DONE) result = train(verb, &given.settings, command);
+  if (result == EXIT_DONE) result = train(verb, &a, command);
   free(command);
-  free_train_settings(&given);
   return result;
 }

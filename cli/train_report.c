@@ -8,9 +8,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-struct train_report make_report(const struct train_settings *settings) {
-  FILE *file = settings->json ? stderr : stdout;
-  return (struct train_report){.settings = settings,
+struct train_report make_report(const struct arguments *arguments) {
+  FILE *file = arguments->json ? stderr : stdout;
+  return (struct train_report){.arguments = arguments,
                                .file = file,
                                .terminal = isatty(fileno(file)) != 0,
                                .last_shown = -INFINITY,
@@ -22,31 +22,34 @@ struct train_report make_report(const struct train_settings *settings) {
 static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
   static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root"};
   static const char *const convolutions[] = {"auto", "direct", "winograd"};
-  const struct train_settings *s = r->settings;
+  const neap_train_options *s = &r->arguments->options;
+  const neap_session_options *session = &s->session;
   FILE *f = r->file;
-  fprintf(f, "model         %s, batch %lld", s->model, (long long)s->batch);
+  fprintf(f, "model         %s, batch %lld", s->model, (long long)s->shape.batch);
   if (s->micro_batch > 0) fprintf(f, " in micro-batches of %lld", (long long)s->micro_batch);
   if (s->micro_batch == NEAP_MICRO_BATCH_AUTO) fputs(" in the largest micro-batches that fit", f);
-  if (s->allow == NULL && s->sparse > 0) fprintf(f, ", sparse parameters with %g of their values", s->sparse);
+  if (s->allow == 0 && session->sparse_density > 0)
+    fprintf(f, ", sparse parameters with %g of their values", session->sparse_density);
   fputc('\n', f);
-  fprintf(f, "data          %s, %s, %s\n", s->data, s->shuffle == 0 ? "shuffled" : "in file order",
-          s->augment == 0 ? "crops and flips where the data has them" : "not augmented");
+  fprintf(f, "data          %s, %s, %s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
+          !s->no_augment ? "crops and flips where the data has them" : "not augmented");
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
   if (s->resume != NULL) fprintf(f, ", going on from %s", s->resume);
   neap_row optimizer;
-  if (!neap_optimizer_at(s->optimizer, &optimizer)) optimizer.name = "?";
-  fprintf(f, "\noptimizer     %s, learning rate %g (%s", optimizer.name, s->learning_rate,
+  if (!neap_optimizer_at((int32_t)session->optimizer, &optimizer)) optimizer.name = "?";
+  fprintf(f, "\noptimizer     %s, learning rate %g (%s", optimizer.name, fabs(s->learning_rate),
           schedules[s->schedule]);
-  if (s->warmup > 0) fprintf(f, ", %g epochs of warm-up", s->warmup);
+  if (s->warmup_epochs > 0) fprintf(f, ", %g epochs of warm-up", s->warmup_epochs);
+  if (s->warmup_steps > 0) fprintf(f, ", %lld steps of warm-up", (long long)s->warmup_steps);
   fputc(')', f);
-  if (s->optimizer == NEAP_SGD || (s->optimizer == NEAP_RMSPROP && s->momentum > 0))
-    fprintf(f, ", %s %g", s->nesterov ? "Nesterov momentum" : "momentum", s->momentum);
-  fprintf(f, ", weight decay %g\n", s->weight_decay);
+  if (session->optimizer == NEAP_SGD || (session->optimizer == NEAP_RMSPROP && session->momentum > 0))
+    fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
+  fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   fprintf(f, "arithmetic    %s, stored in %s, convolutions %s, seed %lld\n",
-          s->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(s->precision),
-          convolutions[s->convolution], (long long)s->seed);
+          session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),
+          convolutions[session->convolution], (long long)session->seed);
 }
 
 static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
@@ -128,7 +131,8 @@ static struct share share_now(void) {
  * what happens; once is enough to say it. */
 static void look_at_share(struct train_report *r) {
   const char *policy = getenv("OMP_WAIT_POLICY");
-  const int threads = r->settings->threads > 0 ? r->settings->threads : omp_get_num_procs();
+  const int threads =
+      r->arguments->options.session.threads > 0 ? r->arguments->options.session.threads : omp_get_num_procs();
   if (r->told || threads < 2 || (policy != NULL && strcasecmp(policy, "passive") == 0)) return;
   if (r->share.at <= 0) r->share = share_now(); /* from step 1 on */
   if (seconds_now() - r->share.at < window) return;
@@ -195,7 +199,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median, result->records);
   fprintf(f, "\nresult        the epoch's mean loss %.4f%s, accuracy %.2f %%", result->loss,
-          r->settings->smoothing > 0 ? " (with label smoothing)" : "", 100 * result->accuracy);
+          r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)" : "", 100 * result->accuracy);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
   if (result->test_loss >= 0 && of_sequences(result->records)) {
     char loss[96];
@@ -222,11 +226,12 @@ void print_summary(const struct train_report *r, const neap_train_result *result
           bytes_text(p->peak).text, bytes_text(p->code).text, bytes_text(p->data).text,
           bytes_text(p->kernels).text, bytes_text(p->planning).text);
   if (result->weights_sha256[0] != '\0') fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
-  if (r->settings->out != NULL) fprintf(f, "checkpoint    %s\n", r->settings->out);
+  const char *out = r->arguments->options.out;
+  if (out != NULL) fprintf(f, "checkpoint    %s\n", out);
 }
 
 json_t *train_json(const struct train_report *report, const neap_train_result *r) {
-  const struct train_settings *s = report->settings;
+  const neap_train_options *s = &report->arguments->options;
   const neap_memory *m = &r->memory;
   json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "model", s->model, "batch",
                              (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
@@ -272,37 +277,42 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
 }
 
 int report_over_budget(const struct train_report *r, const neap_train_result *result) {
-  const struct train_settings *s = r->settings;
+  const neap_train_options *s = &r->arguments->options;
+  const char *planner = s->session.planner;
   if (result->smallest_budget == 0) {
-    fprintf(stderr, "neap: --planner %s: %s; it takes %s\n  any model is taken by --planner auto\n",
-            s->planner, neap_error_message(), planner_graphs(s->planner));
+    fprintf(stderr, "neap: --planner %s: %s; it takes %s\n  any model is taken by --planner auto\n", planner,
+            neap_error_message(), planner_graphs(planner));
     return EXIT_FAILED;
   }
-  const bool process = s->process_budget.text != NULL;
-  const char *option = process ? "--process-budget" : "--budget";
-  fprintf(stderr, "neap: %s %s: %s\n", option, process ? s->process_budget.text : s->budget.text,
+  const char *process = given_text(r->arguments, "process-budget"),
+             *budget = given_text(r->arguments, "budget");
+  const char *option = process != NULL ? "--process-budget" : "--budget";
+  fprintf(stderr, "neap: %s %s: %s\n", option,
+          process != NULL  ? process
+          : budget != NULL ? budget
+                           : "max",
           neap_error_message());
   fprintf(stderr, "  the smallest that can: %s %llu (%s)\n", option,
           (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
-  else if (s->plan == NULL)
+  else if (s->session.plan_file == NULL)
     fprintf(stderr, "  no batch fits it\n");
   if (result->direct_fits)
     fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
-  if (s->json)
-    print_json(json_pack("{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->batch,
-                         "feasible", 0, "budget_bytes", json_integer((json_int_t)result->memory.budget),
-                         "smallest_budget_bytes", (json_int_t)result->smallest_budget, "largest_batch",
-                         (json_int_t)result->largest_batch));
+  if (r->arguments->json)
+    print_json(json_pack(
+        "{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->shape.batch, "feasible",
+        0, "budget_bytes", json_integer((json_int_t)result->memory.budget), "smallest_budget_bytes",
+        (json_int_t)result->smallest_budget, "largest_batch", (json_int_t)result->largest_batch));
   return EXIT_OVER_BUDGET;
 }
 
 int report_interruption(const struct train_report *r, int signal) {
   fprintf(stderr, "neap: %s\n", neap_error_message());
-  if (r->settings->out != NULL)
-    fprintf(stderr, "  a checkpoint is in %s; go on with: neap train --resume %s\n", r->settings->out,
-            r->settings->out);
+  const char *out = r->arguments->options.out;
+  if (out != NULL)
+    fprintf(stderr, "  a checkpoint is in %s; go on with: neap train --resume %s\n", out, out);
   else
     fputs("  nothing was saved (--out DIR would)\n", stderr);
   return EXIT_SIGNAL + signal;

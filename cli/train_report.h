@@ -2,7 +2,7 @@
 #ifndef NEAP_CLI_TRAIN_REPORT_H
 #define NEAP_CLI_TRAIN_REPORT_H
 
-#include "train_settings.h"
+#include "run_settings.h"
 
 /* What the process has had of the processors. */
 struct share {
@@ -11,7 +11,7 @@ struct share {
 };
 
 struct train_report {
-  const struct train_settings *settings;
+  const struct arguments *arguments;
   FILE *file;           /* for people: standard output, or standard error beside --json */
   bool terminal;        /* one line that is written over, or a line now and then */
   bool line_open, told; /* told: that it shares the processors */
@@ -25,7 +25,7 @@ struct train_report {
   double loss_sum, accuracy_sum, test_accuracy;
 };
 
-struct train_report make_report(const struct train_settings *settings);
+struct train_report make_report(const struct arguments *arguments);
 
 /* The table before step 1, then the progress. */
 void report_progress(struct train_report *report, const neap_train_progress *progress);

@@ -3,45 +3,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train_settings.h"
+#include "run_settings.h"
 
 struct settings {
-  const char *input, *reference, *output, *data;
-  struct budget budget;
+  struct arguments a;
+  const char *input, *reference, *output;
   int64_t lines;
   double penalty, factor, offset;
-  int beam, average, tokenize, threads;
-  bool json;
+  int beam, tokenize;
 };
 
-#define OPTION(name, value, help, kind, field, least)                                                        \
-  { name, value, help, kind, offsetof(struct settings, field), least, 0 }
-const struct option translate_options[] = {
-    OPTION("--input", "FILE", "lines of text (standard input)", OPTION_TEXT, input, 0),
-    OPTION("--reference", "FILE", "their translations, for BLEU", OPTION_TEXT, reference, 0),
-    OPTION("--tokenize", "13a|none",
-           "of BLEU: punctuation apart, or words as white space separates them (13a)", OPTION_WORD, tokenize,
-           0),
-    OPTION("--output", "FILE", "where the translations go (standard output)", OPTION_TEXT, output, 0),
-    OPTION("--beam", "N", "hypotheses of a line (4)", OPTION_INT, beam, 1),
-    OPTION("--average", "N", "the mean of the last epochs' ends, as --keep-epochs N kept them", OPTION_INT,
-           average, 1),
-    OPTION("--length-penalty", "X", "scores are divided by tokens^X (1)", OPTION_NUMBER, penalty, 0),
-    OPTION("--length-factor", "X", "a translation has at most X tokens for each of its source (1.2)",
-           OPTION_NUMBER, factor, 0),
-    OPTION("--length-offset", "X", "and so many more (10)", OPTION_NUMBER, offset, 0),
-    OPTION("--lines", "N", "together (by their length; fewer where the budget has no room)", OPTION_INTEGER,
-           lines, 1),
-    OPTION("--data", "SET", "learned from, where the folder has no tokenizer.json (the run's)", OPTION_TEXT,
-           data, 0),
-    OPTION("--budget", "B", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max (max)", OPTION_BUDGET, budget,
-           0),
-    OPTION("--threads", "N", "that it runs on (the run's)", OPTION_INT, threads, 1),
-    OPTION("--json", NULL, "one JSON object on standard output", OPTION_SWITCH, json, 0),
+const neap_setting translate_options[] = {
+    OWN_OPTION(struct settings, "input", "FILE", "standard input", "lines of text", TEXT, input,
+               .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "reference", "FILE", NULL, "their translations, for BLEU", TEXT, reference,
+               .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "tokenize", "13a|none", "13a",
+               "of BLEU: punctuation apart, or words as white space separates them", WORD, tokenize),
+    OWN_OPTION(struct settings, "output", "FILE", "standard output", "where the translations go", TEXT,
+               output, .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "beam", "N", "4", "hypotheses of a line", INT, beam, .least = 1,
+               .below = NEAP_MAX_BEAM + 1),
+    OWN_OPTION(struct settings, "length-penalty", "X", "1", "scores are divided by tokens^X", NUMBER,
+               penalty),
+    OWN_OPTION(struct settings, "length-factor", "X", "1.2",
+               "a translation has at most X tokens for each of its source", NUMBER, factor),
+    OWN_OPTION(struct settings, "length-offset", "X", "10", "and that many more", NUMBER, offset),
+    OWN_OPTION(struct settings, "lines", "N", "by their length",
+               "translated together; fewer where the budget has no room", INTEGER, lines, .least = 1,
+               .below = 2147483648.0),
     {0},
 };
-
-enum { TRANSLATE_OPTIONS = sizeof translate_options / sizeof *translate_options };
 
 /* ---- Lines ---- */
 
@@ -127,18 +119,18 @@ static int take_line(void *context, size_t index, const char *text, double score
 }
 
 static int translate(const struct verb *verb, const char *folder, const struct settings *s,
-                     const struct train_settings *run, const struct lines *input, struct lines *output,
+                     const neap_train_options *run, const struct lines *input, struct lines *output,
                      neap_translate_result *result) {
-  const neap_train_options as_trained = train_library_options(run);
-  neap_translate_options options = {.model = as_trained.model,
+  const neap_session_options *given = &s->a.options.session;
+  neap_translate_options options = {.model = run->model,
                                     .checkpoint = folder,
-                                    .average = s->average,
-                                    .data = as_trained.data,
-                                    .shape = as_trained.shape,
-                                    .session = {.budget = s->budget.bytes,
-                                                .budget_fraction = s->budget.fraction,
-                                                .backend = as_trained.session.backend,
-                                                .threads = run->threads},
+                                    .average = s->a.options.average,
+                                    .data = run->data,
+                                    .shape = run->shape,
+                                    .session = {.budget = given->budget,
+                                                .budget_fraction = given->budget_fraction,
+                                                .backend = run->session.backend,
+                                                .threads = run->session.threads},
                                     .beam = s->beam,
                                     .length_penalty = s->penalty,
                                     .length_factor = s->factor,
@@ -184,7 +176,7 @@ static json_t *bleu_json(const neap_bleu *b) {
                    (json_int_t)b->reference_length);
 }
 
-static json_t *result_json(const struct settings *s, const struct train_settings *run,
+static json_t *result_json(const struct settings *s, const neap_train_options *run,
                            const struct lines *output, const neap_translate_result *r, double seconds,
                            const neap_bleu *bleu) {
   return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:o}", "model", run->model, "lines",
@@ -203,49 +195,43 @@ static void print_bleu(const neap_bleu *b) {
       (long long)b->hypothesis_length, (long long)b->reference_length);
 }
 
-static int tell(const struct verb *verb, const struct settings *s, const struct train_settings *run,
+static int tell(const struct verb *verb, const struct settings *s, const neap_train_options *run,
                 const struct lines *output, const struct lines *references, const neap_translate_result *r,
                 double seconds) {
   neap_bleu bleu;
-  int result = s->json && s->output == NULL ? EXIT_DONE : write_lines(verb, s->output, output);
+  int result = s->a.json && s->output == NULL ? EXIT_DONE : write_lines(verb, s->output, output);
   if (result != EXIT_DONE) return result;
   if (s->reference != NULL) {
     const neap_status status =
         neap_bleu_score((const char *const *)output->list, (const char *const *)references->list,
                         output->count, s->tokenize == 1 ? NEAP_BLEU_NONE : NEAP_BLEU_13A, &bleu);
     if (status != NEAP_OK) return report_failure(verb, status);
-    if (!s->json) print_bleu(&bleu);
+    if (!s->a.json) print_bleu(&bleu);
   }
-  if (s->json)
+  if (s->a.json)
     result = print_json(result_json(s, run, output, r, seconds, s->reference != NULL ? &bleu : NULL));
   return result;
 }
 
 int run_translate(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {.budget = {.text = "max", .bytes = NEAP_BUDGET_MAX},
-                       .penalty = 1,
-                       .factor = 1.2,
-                       .offset = 10,
-                       .beam = 4};
-  struct operands operands;
-  const char *texts[TRANSLATE_OPTIONS] = {0};
-  if (!read_arguments(verb, count, arguments, &s, &operands, texts)) return EXIT_USAGE;
-  if (operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
-  struct train_arguments run;
+  struct settings s = {.penalty = 1, .factor = 1.2, .offset = 10, .beam = 4};
+  struct arguments run;
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const struct operands *operands = &s.a.operands;
+  if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
+  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
   struct lines input = {0}, references = {0}, output = {0};
   neap_translate_result translated;
-  const char *folder = operands.values[0];
-  int result = read_run_settings(verb, folder, texts, &run);
+  const char *folder = operands->values[0];
+  int result = read_run(verb, folder, &s.a, &run);
   if (result == EXIT_DONE) result = read_texts(verb, &s, &input, &references);
-  if (result == EXIT_DONE) result = prepare_threads(run.settings.threads);
+  if (result == EXIT_DONE) result = prepare_threads(run.options.session.threads);
   const double begun = seconds_now();
-  if (result == EXIT_DONE) result = translate(verb, folder, &s, &run.settings, &input, &output, &translated);
+  if (result == EXIT_DONE) result = translate(verb, folder, &s, &run.options, &input, &output, &translated);
   if (result == EXIT_DONE)
-    result = tell(verb, &s, &run.settings, &output, &references, &translated, seconds_now() - begun);
+    result = tell(verb, &s, &run.options, &output, &references, &translated, seconds_now() - begun);
   free_lines(&input);
   free_lines(&references);
   free_lines(&output);
-  free_train_settings(&run);
   return result;
 }

@@ -8,7 +8,7 @@
  *   2. Build a network    neap_builder: a tensor is an integer, an operator is a call (neap_operators.h)
  *   3. Ready-made ones    neap_model_build("wrn-28-2", ...)
  *   4. Train it, predict  neap_session: step by step, over your own data
- *   5. Train it whole     neap_train: data sets, epochs, checkpoints, metrics
+ *   5. Train it whole     neap_train: data sets, epochs, checkpoints, metrics (settings: neap_settings.h)
  *   6. Plan without data  neap_step, neap_plan: any graph file in, a schedule and offsets out (neap_plan.h)
  *   7. Layout             neap_layout_solve: offsets for any set of buffers (neap_plan.h)
  *   8. What there is      tables of operators, planners and models
@@ -235,6 +235,9 @@ typedef struct neap_byte_input {
   float mean[NEAP_BYTE_CHANNELS], deviation[NEAP_BYTE_CHANNELS]; /* deviation 0: 1 */
 } neap_byte_input;
 
+/* 0 in a number whose field of 0 stands for the usual value. (It is a zero with a sign.) */
+#define NEAP_ZERO (-0.0)
+
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
@@ -250,9 +253,10 @@ typedef struct neap_session_options {
   void *plan_context;                         /* handed to it */
   const volatile int *plan_stop;              /* as neap_plan_options.stop; NULL: never */
   neap_optimizer optimizer;
-  float momentum, weight_decay; /* momentum: SGD and RMSprop, in [0, 1]; weight_decay: all */
+  float momentum, weight_decay; /* momentum: SGD and RMSprop, in [0, 1). NAN: the optimizer's usual */
   bool nesterov;                /* SGD */
-  /* Zeros: 0.9, 0.999, 1e-8 for Adam and AdamW; 0.9, 0.99 for Lion. RMSprop: beta2 is its alpha, 0.99. */
+  /* 0 or NAN: 0.9, 0.999, 1e-8 for Adam and AdamW; 0.9, 0.99 for Lion. RMSprop: beta2 is its alpha, 0.99.
+   * NEAP_ZERO: 0. */
   float beta1, beta2, epsilon;
   float clip_value; /* not 0: gradients are cut to [-clip_value, clip_value]; then */
   float clip_norm;  /* not 0: the norm of all together is cut to this; all live until it is known */
@@ -440,11 +444,12 @@ typedef struct neap_train_options {
   int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
                            is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
   int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
-  double learning_rate;  /* 0: 0.1 */
+  double learning_rate;  /* 0: 0.1; NAN: the optimizer's usual; NEAP_ZERO: 0 */
   neap_schedule_kind schedule;
   double warmup_epochs;
-  int64_t warmup_steps;            /* instead of epochs, where above 0 */
-  double step_epochs, step_factor; /* NEAP_LR_STEP: times factor every so many; 0: thirds of the run, 0.1 */
+  int64_t warmup_steps; /* instead of epochs, where above 0 */
+  /* NEAP_LR_STEP: times factor every so many; 0: thirds of the run, 0.1. A factor of NEAP_ZERO: 0. */
+  double step_epochs, step_factor;
   bool no_shuffle, no_augment, no_evaluation;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
@@ -468,6 +473,8 @@ typedef struct neap_train_options {
    * finished first. NULL: never. */
   const volatile int *stop;
 } neap_train_options;
+
+#include "neap_settings.h"
 
 /* What the process takes. Bytes; zeros where the system does not say. */
 typedef struct neap_process {

@@ -21,9 +21,11 @@ struct optimizer {
 struct optimizer_row {
   const char *name, *summary, *source;
   enum op op;
-  const char *states[2];  /* a parameter's, by the names they get; */
-  int32_t momentum_state; /* which of them is there only where there is a momentum; -1: none */
-  float beta1, beta2;     /* what 0 stands for */
+  const char *states[2];       /* a parameter's, by the names they get; */
+  int32_t momentum_state;      /* which of them is there only where there is a momentum; -1: none */
+  float beta1, beta2, epsilon; /* what 0 stands for */
+  double rate;                 /* the usual learning rate, */
+  float decay, momentum;       /* weight decay and momentum */
 };
 enum { OPTIMIZERS = NEAP_LION + 1 };
 extern const struct optimizer_row optimizer_rows[OPTIMIZERS];

@@ -1,6 +1,7 @@
 #include "run/choose.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/memory_status.h"
@@ -10,6 +11,7 @@
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 #include "run/measure.h"
+#include "run/settings.h"
 #include "run/speed.h"
 #include "step/planner.h"
 
@@ -21,14 +23,17 @@ const struct backend *backend_of(const struct neap_session_options *o) {
 
 bool is_sparse(const struct neap_session_options *o) { return o->sparse_density != 0 && !o->predict; }
 
-struct optimizer optimizer_of(const struct neap_session_options *o) {
+struct optimizer optimizer_of(const struct neap_session_options *given) {
+  neap_train_options options = {.session = *given};
+  const neap_session_options *o = &options.session;
+  neap_train_options_resolve(&options);
   return (struct optimizer){.kind = o->optimizer,
                             .momentum = o->momentum,
                             .weight_decay = o->weight_decay,
                             .nesterov = o->nesterov,
-                            .beta1 = o->beta1 != 0 ? o->beta1 : optimizer_rows[o->optimizer].beta1,
-                            .beta2 = o->beta2 != 0 ? o->beta2 : optimizer_rows[o->optimizer].beta2,
-                            .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f,
+                            .beta1 = fabsf(o->beta1), /* NEAP_ZERO has a sign */
+                            .beta2 = fabsf(o->beta2),
+                            .epsilon = fabsf(o->epsilon),
                             .clip_value = o->clip_value,
                             .clip_norm = o->clip_norm,
                             .groups = o->groups,
@@ -57,39 +62,11 @@ enum { MICRO_BATCH_LIMIT = 1 << 20 };
 static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
 
 neap_status check_session_options(const struct neap_session_options *o) {
-  RETURN_IF((unsigned)o->optimizer >= OPTIMIZERS || (unsigned)o->convolution > NEAP_CONV_WINOGRAD ||
-                (unsigned)o->backend > NEAP_REFERENCE || (unsigned)o->costs > NEAP_COSTS_MEASURED,
-            NEAP_INVALID_ARGUMENT,
-            "session options: optimizer %d, convolution %d, backend %d or costs %d is none",
-            (int)o->optimizer, (int)o->convolution, (int)o->backend, (int)o->costs);
-  RETURN_IF(o->precision != NEAP_F32 && o->precision != NEAP_BF16 && o->precision != NEAP_F16,
-            NEAP_INVALID_ARGUMENT, "session options: a precision is f32, bf16 or f16, not type %d",
-            (int)o->precision);
-  RETURN_IF(!in_range((double)o->loss_scale, 0, FLT_MAX), NEAP_INVALID_ARGUMENT,
-            "session options: a loss scale of %g; it must not be negative", (double)o->loss_scale);
-  RETURN_IF(!in_range(o->sparse_density, 0, 1) || o->sparse_density == 1, NEAP_INVALID_ARGUMENT,
-            "session options: a sparse density of %g; it lies between 0 and 1, and 0 means dense",
-            o->sparse_density);
+  TRY(settings_check_session(o));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
             "session options: there is no form %d of positions", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
-  RETURN_IF((int)o->variant < 0 || (int)o->variant >= graph_variant_count, NEAP_INVALID_ARGUMENT,
-            "there is no variant %d of a graph", (int)o->variant);
-  RETURN_IF(!in_range(o->budget_fraction, 0, DBL_MAX) || !in_range(o->plan_seconds, 0, DBL_MAX),
-            NEAP_INVALID_ARGUMENT, "a budget of %g of everything, or %g seconds for the plan, cannot be",
-            o->budget_fraction, o->plan_seconds);
-  RETURN_IF(
-      !in_range((double)o->momentum, 0, 1) || !in_range((double)o->weight_decay, 0, FLT_MAX) ||
-          !in_range((double)o->beta1, 0, 1) || !in_range((double)o->beta2, 0, 1) ||
-          !in_range((double)o->epsilon, 0, FLT_MAX) || o->beta1 == 1 || o->beta2 == 1,
-      NEAP_INVALID_ARGUMENT,
-      "momentum %g must lie in [0, 1], weight decay %g and epsilon %g must not be negative, beta1 %g and "
-      "beta2 %g in [0, 1)",
-      (double)o->momentum, (double)o->weight_decay, (double)o->epsilon, (double)o->beta1, (double)o->beta2);
-  RETURN_IF(!in_range((double)o->clip_value, 0, FLT_MAX) || !in_range((double)o->clip_norm, 0, FLT_MAX),
-            NEAP_INVALID_ARGUMENT, "clipping to a value of %g or a norm of %g: neither may be negative",
-            (double)o->clip_value, (double)o->clip_norm);
   RETURN_IF(o->group_count < 0 || (o->group_count > 0 && o->groups == NULL), NEAP_INVALID_ARGUMENT,
             "%d groups of parameters are not there", o->group_count);
   for (int i = 0; i < o->group_count; i++)
@@ -97,7 +74,7 @@ neap_status check_session_options(const struct neap_session_options *o) {
                   !in_range((double)o->groups[i].weight_decay, 0, FLT_MAX),
               NEAP_INVALID_ARGUMENT,
               "group %d of parameters: it needs a pattern, and a rate and decay that are not negative", i);
-  RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(o->momentum > 0), NEAP_INVALID_ARGUMENT,
+  RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
             "Nesterov's method needs a momentum above 0");
   return NEAP_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/region.h"
 #include "base/sha256.h"
+#include "run/settings.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 
@@ -114,10 +115,16 @@ static neap_status fail_setting(const char *path, const char *name, const json_t
   char *now = json_dumps(wanted, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
   const neap_status status =
       neap_fail(NEAP_INVALID_ARGUMENT, "%s: was made with %s %s, but this run has %s; resume with the same",
-                path, name, is == NULL ? "(none)" : is, now == NULL ? "another" : now);
+                path, name, is == NULL ? "(none)" : is, now == NULL ? "(none)" : now);
   free(is);
   free(now);
   return status;
+}
+
+/* A 0 that stands for the usual value is another than one that was given, which has a sign. */
+static bool same_value(const json_t *a, const json_t *b) {
+  const bool zeros = json_is_real(a) && json_is_real(b) && json_real_value(a) == 0 && json_real_value(b) == 0;
+  return json_equal(a, b) && (!zeros || signbit(json_real_value(a)) == signbit(json_real_value(b)));
 }
 
 /* Where the learning rates hang on the length of the run, it cannot be made longer. `weights`: to begin with.
@@ -134,6 +141,18 @@ static neap_status check_length(const json_t *saved, const json_t *settings, con
   return NEAP_OK;
 }
 
+/* Settings that the run does not have any more. Other fields of the file do not matter to it. */
+static neap_status check_missing(const json_t *saved, json_t *settings, const struct json_place *place) {
+  const char *name;
+  json_t *value;
+  json_object_foreach((json_t *)saved, name, value) {
+    const neap_setting *setting = setting_of_key(name);
+    if (setting != NULL && !(setting->flags & NEAP_SETTING_ALWAYS) && json_object_get(settings, name) == NULL)
+      return fail_setting(place->file, name, value, NULL);
+  }
+  return NEAP_OK;
+}
+
 /* Of settings those that differ with the length come last: another batch makes another length as well. */
 static neap_status check_settings(const json_t *state, const struct json_place *place, const char *folder,
                                   const char *weights, json_t *settings) {
@@ -141,11 +160,14 @@ static neap_status check_settings(const json_t *state, const struct json_place *
   json_t *saved, *wanted;
   const char *name;
   TRY(json_need(state, "settings", place, &saved));
+  if (settings == NULL) return NEAP_OK;
+  settings_name_usual(saved);
   json_object_foreach(settings, name, wanted) {
     const json_t *value = json_object_get(saved, name);
     if (strcmp(name, of_length[0]) == 0 || strcmp(name, of_length[1]) == 0) continue;
-    if (!json_equal(value, wanted)) return fail_setting(place->file, name, value, wanted);
+    if (!same_value(value, wanted)) return fail_setting(place->file, name, value, wanted);
   }
+  TRY(check_missing(saved, settings, place));
   TRY(check_length(saved, settings, place, folder, weights));
   for (size_t i = 0; i < sizeof of_length / sizeof *of_length; i++) {
     const json_t *value = json_object_get(saved, of_length[i]);
@@ -220,13 +242,16 @@ neap_status checkpoint_find_step(const char *folder, int64_t *step) {
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint) {
   struct region region = {0};
   neap_status status;
-  json_t *state = NULL;
+  json_t *state = NULL, *wanted = json_deep_copy(settings);
   struct json_place place = {0};
+  if (settings != NULL && wanted == NULL) return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   TRY_DONE(read_whole(folder, &region, &place, &state));
   TRY_DONE(check_kernels(json_object_get(state, "kernels"), &place));
   TRY_DONE(get_fields(state, &place, checkpoint));
-  TRY_DONE(check_settings(state, &place, folder, checkpoint->weights, settings));
+  settings_name_usual(wanted);
+  TRY_DONE(check_settings(state, &place, folder, checkpoint->weights, wanted));
 done:
+  json_decref(wanted);
   json_decref(state);
   region_free(&region);
   return status;

@@ -2,32 +2,25 @@
 
 #include <math.h>
 
-static const double pi = 3.14159265358979323846;
+#include "run/settings.h"
 
-static neap_status check_number(const char *name, double value) {
-  RETURN_IF(!isfinite(value) || value < 0, NEAP_INVALID_ARGUMENT,
-            "%s is %g; it must be finite and not negative", name, value);
-  return NEAP_OK;
-}
+static const double pi = 3.14159265358979323846;
 
 neap_status learning_rate_create(const neap_train_options *options, int64_t steps, int64_t epoch_steps,
                                  struct learning_rate *rate) {
-  TRY(check_number("the learning rate", options->learning_rate));
-  TRY(check_number("warm-up epochs", options->warmup_epochs));
-  TRY(check_number("epochs between drops of the learning rate", options->step_epochs));
-  TRY(check_number("the factor of a drop of the learning rate", options->step_factor));
-  RETURN_IF(options->schedule < NEAP_LR_CONSTANT || options->schedule > NEAP_LR_INVERSE_SQRT,
-            NEAP_INVALID_ARGUMENT, "learning-rate schedule %d is not known", (int)options->schedule);
+  neap_train_options resolved = *options;
+  TRY(settings_check_run(options));
+  neap_train_options_resolve(&resolved);
   const double drop =
       options->step_epochs > 0 ? options->step_epochs * (double)epoch_steps : (double)steps / 3;
   *rate = (struct learning_rate){.kind = options->schedule,
-                                 .base = options->learning_rate > 0 ? options->learning_rate : 0.1,
+                                 .base = fabs(setting_given_or(resolved.learning_rate, 0.1)),
                                  .steps = steps,
                                  .warmup_steps = options->warmup_steps > 0
                                                      ? (double)options->warmup_steps
                                                      : options->warmup_epochs * (double)epoch_steps,
                                  .drop_steps = drop,
-                                 .drop_factor = options->step_factor > 0 ? options->step_factor : 0.1};
+                                 .drop_factor = fabs(setting_given_or(options->step_factor, 0.1))};
   return NEAP_OK;
 }
 

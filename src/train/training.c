@@ -10,6 +10,7 @@
 #include "grad/gradient.h"
 #include "run/choose.h"
 #include "run/kernel_names.h"
+#include "run/settings.h"
 #include "run/variables.h"
 #include "train/combination.h"
 #include "train/model_data.h"
@@ -18,23 +19,13 @@
 neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || options->data == NULL, NEAP_INVALID_ARGUMENT,
             "a run needs a model and data");
-  RETURN_IF(options->steps < 0 || options->epochs < 0 || options->checkpoint_steps < 0 ||
-                options->keep_epochs < 0 || options->average < 0 ||
-                options->micro_batch < NEAP_MICRO_BATCH_AUTO || options->shape.batch < 0 ||
-                options->shape.classes < 0 || options->shape.image[0] < 0 || options->shape.image[1] < 0 ||
-                options->shape.image[2] < 0,
-            NEAP_INVALID_ARGUMENT,
-            "steps, epochs, batch, image, classes, steps between checkpoints and epochs kept must not be "
-            "negative");
+  TRY(settings_check_run(options));
   RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
             "%lld steps and %lld epochs are both asked for; give one of them", (long long)options->steps,
             (long long)options->epochs);
   RETURN_IF(options->resume != NULL && options->initial != NULL, NEAP_INVALID_ARGUMENT,
             "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
             options->initial, options->resume);
-  RETURN_IF(options->session.threads < 0, NEAP_INVALID_ARGUMENT, "threads must not be negative");
-  RETURN_IF(options->rewire_every < NEAP_REWIRE_OFF, NEAP_INVALID_ARGUMENT,
-            "rewiring every %lld steps cannot be", (long long)options->rewire_every);
   return check_session_options(&options->session);
 }
 
@@ -169,37 +160,23 @@ int64_t training_rewire_every(const neap_train_options *o) {
  * began. */
 #define COSINE_AFTER_WARMUP "cosine_after_warmup"
 
-/* What was not asked for leaves no trace: a checkpoint of before there was such a thing stays what it was. */
-static bool add_unusual(json_t *settings, const struct training *t) {
-  const neap_train_options *o = t->options;
-  const struct data_set *data = &t->data;
-  const int32_t micro_batches = t->micro_batches;
-  const float dropout = t->shape.dropout;
-  const neap_session_options *s = &o->session;
+/* The settings as the run has them, with all that was left open. */
+static neap_train_options settled_options(const struct training *t) {
+  neap_train_options o = *t->options;
+  o.shape = t->shape;
+  o.shape.batch = t->batch;
+  o.shape.length = t->data.length;
+  o.data = t->data.name;
+  o.session.threads = t->threads;
+  if (o.session.sparse_density == 0) o.session.sparse_layers = NULL;
+  neap_train_options_resolve(&o);
+  o.learning_rate = t->rate.base > 0 ? t->rate.base : NEAP_ZERO;
+  o.step_factor = t->rate.drop_factor > 0 ? t->rate.drop_factor : NEAP_ZERO;
+  return o;
+}
+
+static bool add_groups(json_t *settings, const neap_session_options *s) {
   bool ok = true;
-  if (s->sparse_density != 0)
-    ok = json_object_set_new(settings, "sparse_density", json_real(s->sparse_density)) == 0 &&
-         json_object_set_new(settings, "rewire_every", json_integer(training_rewire_every(o))) == 0 &&
-         (s->sparse_layers == NULL ||
-          json_object_set_new(settings, "sparse_layers", json_string(s->sparse_layers)) == 0);
-  if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
-    ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
-  if (data->length > 0) ok = ok && json_object_set_new(settings, "length", json_integer(data->length)) == 0;
-  if (t->shape.window != 0)
-    ok = ok && json_object_set_new(settings, "window", json_integer(t->shape.window)) == 0;
-  if (dropout != 0) ok = ok && json_object_set_new(settings, "dropout", json_real((double)dropout)) == 0;
-  if (micro_batches > 1)
-    ok = ok && json_object_set_new(settings, "micro_batches", json_integer(micro_batches)) == 0;
-  if (s->precision != NEAP_F32)
-    ok = ok && json_object_set_new(settings, "precision", json_string(dtype_rows[s->precision].name)) == 0;
-  if (s->master) ok = ok && json_object_set_new(settings, "master", json_true()) == 0;
-  if (s->loss_scale != 0)
-    ok = ok && json_object_set_new(settings, "loss_scale", json_real((double)s->loss_scale)) == 0;
-  if (s->dynamic_loss_scale) ok = ok && json_object_set_new(settings, "dynamic_loss_scale", json_true()) == 0;
-  if (s->clip_value != 0)
-    ok = ok && json_object_set_new(settings, "clip_value", json_real((double)s->clip_value)) == 0;
-  if (s->clip_norm != 0)
-    ok = ok && json_object_set_new(settings, "clip_norm", json_real((double)s->clip_norm)) == 0;
   for (int i = 0; ok && i < s->group_count; i++) {
     const neap_parameter_group *g = &s->groups[i];
     char name[32];
@@ -211,37 +188,34 @@ static bool add_unusual(json_t *settings, const struct training *t) {
   return ok;
 }
 
+/* What follows from settings and data. What was not asked for leaves no trace: a checkpoint of before there
+ * was such a thing stays what it was. */
+static bool add_derived(json_t *settings, const struct training *t) {
+  const neap_train_options *o = t->options;
+  json_t *derived = json_pack("{s:I, s:o, s:f, s:f}", "training_images", (json_int_t)t->data.train.count,
+                              "data_mean", mean_of_data(&t->data), "warmup_steps", t->rate.warmup_steps,
+                              "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0);
+  bool ok = derived != NULL && json_object_update(settings, derived) == 0;
+  json_decref(derived);
+  if (o->session.sparse_density != 0)
+    ok = ok && json_object_set_new(settings, "rewire_every", json_integer(training_rewire_every(o))) == 0;
+  if (t->micro_batches > 1)
+    ok = ok && json_object_set_new(settings, "micro_batches", json_integer(t->micro_batches)) == 0;
+  if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
+    ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
+  if (learning_rate_depends_on_length(o) || training_rewires(o))
+    ok = ok && json_object_set_new(settings, "steps", json_integer(t->steps)) == 0;
+  return ok && add_groups(settings, &o->session);
+}
+
 /* All that the bits of the weights depend on. The budget, the planner and the folder of the data are not
  * among it; the length only where the learning rate depends on it. */
 neap_status training_settle(struct training *t) {
-  static const char *const convolutions[] = {"auto", "direct", "winograd"};
-  static const char *const schedules[] = {"constant", "step", "cosine", "inverse-sqrt"};
-  const neap_train_options *o = t->options;
-  const neap_session_options *s = &o->session;
-  RETURN_IF((unsigned)s->convolution >= sizeof convolutions / sizeof *convolutions, NEAP_INVALID_ARGUMENT,
-            "convolution algorithm %d is not known", (int)s->convolution);
-  char seed[24]; /* JSON's integers may end at 2^63 */
-  snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
-  t->settings =
-      json_pack("{s:s, s:I, s:f, s:s, s:I, s:o, s:b, s:b, s:s, s:i, s:s, s:s, s:s, s:f, s:f, s:b, s:f, s:f, "
-                "s:f, s:s, s:f, s:f, "
-                "s:f, s:f}",
-                "model", o->model, "batch", (json_int_t)t->batch, "label_smoothing",
-                (double)t->shape.smoothing, /* model */
-                "data", t->data.name, "training_images", (json_int_t)t->data.train.count, "data_mean",
-                mean_of_data(&t->data), "shuffle", !o->no_shuffle, "augment", !o->no_augment, /* data */
-                "seed", seed, "threads", t->threads, "convolution", convolutions[s->convolution], "backend",
-                s->backend == NEAP_CPU ? "cpu" : "reference", /* arithmetic */
-                "optimizer", optimizer_rows[s->optimizer].name, "momentum", (double)s->momentum,
-                "weight_decay", (double)s->weight_decay, "nesterov", s->nesterov, "beta1", (double)s->beta1,
-                "beta2", (double)s->beta2, "epsilon", (double)s->epsilon, /* optimizer */
-                "schedule", schedules[o->schedule], "learning_rate", t->rate.base, "warmup_steps",
-                t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0,
-                "drop_factor", t->rate.drop_factor);
-  bool ok = t->settings != NULL && add_unusual(t->settings, t);
-  if (ok && (learning_rate_depends_on_length(o) || training_rewires(o)))
-    ok = json_object_set_new(t->settings, "steps", json_integer(t->steps)) == 0;
-  RETURN_IF(!ok, NEAP_INVALID_ARGUMENT,
+  const neap_train_options settled = settled_options(t);
+  t->settings = json_object();
+  RETURN_IF(t->settings == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the settings");
+  TRY(settings_add_json(t->settings, &settled));
+  RETURN_IF(!add_derived(t->settings, t), NEAP_INVALID_ARGUMENT,
             "out of memory for the settings, or one of them is not UTF-8 or not finite");
   return NEAP_OK;
 }

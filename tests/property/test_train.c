@@ -574,11 +574,12 @@ static void test_bad_options(void **state) {
   OTHER("backend 7", options.session.backend = (neap_backend)7);
   OTHER("costs 7", options.session.costs = (neap_costs)7);
   OTHER("variant 7", options.session.variant = (neap_variant)7);
-  OTHER("momentum nan", options.session.momentum = NAN);
+  OTHER("momentum inf", options.session.momentum = INFINITY);
+  OTHER("momentum 1", options.session.momentum = 1);
   OTHER("weight decay -1", options.session.weight_decay = -1);
   OTHER("beta1 1.5", options.session.beta1 = 1.5f);
-  OTHER("budget of -1", options.session.budget_fraction = -1);
-  OTHER("nan seconds", options.session.plan_seconds = NAN);
+  OTHER("budget -1", options.session.budget_fraction = -1);
+  OTHER("time limit nan", options.session.plan_seconds = NAN);
   neap_train_options options = same;
   options.out = "/dev/null/out";
   expect_refused(&options, NEAP_IO_FAILED, "/dev/null/out");

@@ -27,6 +27,15 @@ static void test_constant(void **state) {
   expect_at(&rate, STEPS - 1, 0.25);
   const struct learning_rate usual = make(&(neap_train_options){0});
   expect_at(&usual, 3, 0.1);
+  const struct learning_rate of_lion =
+      make(&(neap_train_options){.learning_rate = NAN, .session.optimizer = NEAP_LION});
+  expect_at(&of_lion, 3, 0.0001);
+  const struct learning_rate zero = make(&(neap_train_options){.learning_rate = NEAP_ZERO});
+  expect_at(&zero, 3, 0);
+  const struct learning_rate drops_to_zero = make(&(neap_train_options){
+      .learning_rate = 1, .schedule = NEAP_LR_STEP, .step_epochs = 0.5, .step_factor = NEAP_ZERO});
+  expect_at(&drops_to_zero, EPOCH / 2 - 1, 1);
+  expect_at(&drops_to_zero, EPOCH / 2, 0);
 }
 
 static void test_cosine(void **state) {
@@ -118,13 +127,8 @@ static void test_inverse_sqrt(void **state) {
 static void test_refused(void **state) {
   (void)state;
   const neap_train_options bad[] = {
-      {.learning_rate = -1},
-      {.learning_rate = NAN},
-      {.learning_rate = INFINITY},
-      {.warmup_epochs = -1},
-      {.step_epochs = NAN},
-      {.step_factor = -0.1},
-      {.schedule = (neap_schedule_kind)4},
+      {.learning_rate = -1}, {.learning_rate = INFINITY}, {.warmup_epochs = -1},
+      {.step_epochs = NAN},  {.step_factor = -0.1},       {.schedule = (neap_schedule_kind)4},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     struct learning_rate rate;

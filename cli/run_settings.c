@@ -1,0 +1,183 @@
+#include "run_settings.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Going on: the settings of a run lie beside its checkpoint ---- */
+
+enum { COMMAND_VERSION = 1 };
+static const char command_format[] = "neap-command";
+
+/* Where a path leads from here, wherever it is read later. The caller frees it. */
+static char *from_anywhere(const char *before, size_t length, const char *path) {
+  char *text = NULL, *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+  const bool far = path[0] == '/' || here == NULL;
+  if (asprintf(&text, "%.*s%s%s%s", (int)length, before, far ? "" : here, far ? "" : "/", path) < 0)
+    text = NULL;
+  free(here);
+  return text;
+}
+
+/* A setting's text as it is kept: a run may be gone on with from another folder. */
+static json_t *kept_value(const neap_setting *setting, const char *given) {
+  const size_t source = strcspn(given, ":");
+  char *text = NULL;
+  if (setting->flags & NEAP_SETTING_PATH)
+    text = from_anywhere("", 0, given);
+  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] == ':' &&
+           access(given + source + 1, F_OK) == 0)
+    text = from_anywhere(given, source + 1, given + source + 1);
+  json_t *value = json_string(text != NULL ? text : given);
+  free(text);
+  return value;
+}
+
+/* The threads with them, given or not: a run that goes on with others has other bits. "zeros": where 0 is the
+ * usual value of a field, a 0 that was given is 0; without it, it is the usual value. */
+char *run_command(const struct arguments *a) {
+  char threads[16];
+  snprintf(threads, sizeof threads, "%d", omp_get_num_procs());
+  json_t *options = json_object();
+  bool whole = json_object_set_new(options, "--threads", json_string(threads)) == 0;
+  neap_setting setting;
+  for (int32_t i = 0; neap_setting_at(i, &setting); i++) {
+    const bool off = setting.kind == NEAP_SETTING_SWITCH && a->given[i] != NULL && a->given[i][0] == 'f';
+    if (a->given[i] != NULL && !off && !(setting.flags & NEAP_SETTING_ONE_RUN))
+      whole =
+          json_object_set_new(options, option_name(&setting).text, kept_value(&setting, a->given[i])) == 0 &&
+          whole;
+  }
+  json_t *command = json_pack("{s:s, s:i, s:b, s:o}", "format", command_format, "version", COMMAND_VERSION,
+                              "zeros", 1, "options", options);
+  char *text = whole && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
+  if (text == NULL) fputs("neap: cannot save the options: not valid UTF-8, or out of memory\n", stderr);
+  json_decref(command);
+  return text;
+}
+
+/* What is wrong with a command, as a whole; NULL: nothing. */
+static const char *fault_of(const json_t *command, const json_error_t *error) {
+  const char *format = json_string_value(json_object_get(command, "format"));
+  const json_t *version = json_object_get(command, "version");
+  if (command == NULL) return error->text;
+  if (format == NULL || strcmp(format, command_format) != 0) return "field 'format': must be 'neap-command'";
+  if (!json_is_integer(version) || json_integer_value(version) != COMMAND_VERSION)
+    return "field 'version': this program reads version 1";
+  return json_is_object(json_object_get(command, "options"))
+             ? NULL
+             : "field 'options': must be an object of strings";
+}
+
+/* Whether a text of an older run stands for the usual value. */
+static bool was_usual(const neap_setting *setting, const char *text) {
+  char *end;
+  return setting->flags & NEAP_SETTING_ZERO && strtod(text, &end) == 0 && *end == '\0';
+}
+
+/* One option of a command, where neither it nor what stands in its place was given. False after a message. */
+static bool take_option(const char *folder, const char *name, const char *text, bool zeros,
+                        const struct arguments *given, struct arguments *a) {
+  neap_setting setting;
+  const int32_t index = strncmp(name, "--", 2) == 0 ? neap_setting_find(name + 2) : -1;
+  const bool known = index >= 0 && neap_setting_at(index, &setting) && setting.verbs & NEAP_VERB_TRAIN;
+  if (!known) {
+    fprintf(stderr, "neap: %s/command.json: %s: there is no such option\n", folder, name);
+    return false;
+  }
+  const bool usual = !zeros && was_usual(&setting, text), rate = strcmp(setting.name, "lr") == 0;
+  if (is_given(given, index) || (usual && !rate)) return true;
+  const char *kept = keep_text(strdup(usual ? "0.1" : text)); /* that was so for any optimizer */
+  const neap_status status = kept != NULL ? set_setting(a, index, kept) : no_memory();
+  if (status == NEAP_OUT_OF_MEMORY) report_failure(NULL, status);
+  if (status == NEAP_INVALID_ARGUMENT)
+    fprintf(stderr, "neap: %s/command.json: --%s\n", folder, neap_error_message());
+  return status == NEAP_OK;
+}
+
+/* The options of a command, where no other ones were given. */
+static int take_options(const char *folder, const char *text, struct arguments *a) {
+  const struct arguments given = *a;
+  json_error_t error;
+  json_t *command = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+  json_t *options = json_object_get(command, "options"), *value;
+  const bool zeros = json_is_true(json_object_get(command, "zeros"));
+  const char *name, *fault = fault_of(command, &error);
+  bool taken = fault == NULL;
+  if (fault == NULL) json_object_foreach(options, name, value) {
+      if (!json_is_string(value)) fault = "field 'options': must be an object of strings";
+      taken = fault == NULL && take_option(folder, name, json_string_value(value), zeros, &given, a);
+      if (!taken) break;
+    }
+  if (fault != NULL) fprintf(stderr, "neap: %s/command.json: %s\n", folder, fault);
+  json_decref(command);
+  return taken ? EXIT_DONE : EXIT_FAILED;
+}
+
+/* None where only their file is missing: a checkpoint can have been written by a program of its own. */
+static int take_command(const char *folder, struct arguments *a) {
+  char *text = NULL;
+  if (neap_checkpoint_command(folder, &text) != NEAP_OK) {
+    fprintf(stderr, "neap: --resume %s: no run can be continued from there: %s\n", folder,
+            neap_error_message());
+    return EXIT_FAILED;
+  }
+  const int result = text != NULL ? take_options(folder, text, a) : EXIT_DONE;
+  free(text);
+  return result;
+}
+
+/* ---- Checks, and what is left open ---- */
+
+static int check_needed(const struct verb *verb, const neap_train_options *o) {
+  if (o->resume != NULL && (o->model == NULL || o->data == NULL))
+    return report_usage(verb,
+                        "--resume %s: the run's options (command.json) are not there; give --model, --data "
+                        "and all others again",
+                        o->resume);
+  if (o->model == NULL) return report_usage(verb, "--model is missing");
+  if (o->data == NULL) return report_usage(verb, "--data is missing");
+  return EXIT_DONE;
+}
+
+/* The batch that the model has by itself. */
+static int settle_batch(const struct verb *verb, neap_train_options *o) {
+  neap_graph *graph;
+  const neap_status status = neap_model_build(o->model, &o->shape, &graph);
+  if (status == NEAP_INVALID_ARGUMENT)
+    return report_usage(verb, "--model %s: %s", o->model, neap_error_message());
+  if (status != NEAP_OK) return report_failure(verb, status);
+  o->shape.batch = neap_graph_batch(graph);
+  neap_graph_free(graph);
+  return EXIT_DONE;
+}
+
+int complete_run(const struct verb *verb, struct arguments *a) {
+  neap_train_options *o = &a->options;
+  int result = o->resume != NULL ? take_command(o->resume, a) : EXIT_DONE;
+  if (result == EXIT_DONE) result = check_needed(verb, o);
+  if (result == EXIT_DONE) result = check_use(verb, a);
+  if (result != EXIT_DONE) return result;
+  if (!planner_exists(o->session.planner))
+    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`",
+                        o->session.planner);
+  tell_budget(given_text(a, "budget"), o->session.budget);
+  tell_budget(given_text(a, "process-budget"), o->session.process_budget);
+  neap_train_options_resolve(o);
+  if (o->out == NULL) o->out = o->resume;
+  return settle_batch(verb, o);
+}
+
+int read_run(const struct verb *verb, const char *folder, const struct arguments *given,
+             struct arguments *run) {
+  *run = (struct arguments){.options = neap_train_options_usual()};
+  neap_setting setting;
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; status == NEAP_OK && given != NULL && neap_setting_at(i, &setting); i++)
+    if (given->given[i] != NULL && setting.verbs & NEAP_VERB_TRAIN)
+      status = set_setting(run, i, given->given[i]);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  run->options.resume = folder;
+  return complete_run(verb, run);
+}

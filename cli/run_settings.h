@@ -1,0 +1,19 @@
+/* The settings of a run: of `neap train`, and of the run whose checkpoint another verb goes on from. */
+#ifndef NEAP_CLI_RUN_SETTINGS_H
+#define NEAP_CLI_RUN_SETTINGS_H
+
+#include "cli.h"
+
+/* Completes the arguments of `neap train`: takes over the settings of the run that is resumed, checks all and
+ * fills in what they leave open. An exit status, after a message where it is not EXIT_DONE. */
+int complete_run(const struct verb *verb, struct arguments *a);
+
+/* The settings of the run whose checkpoint is in a folder, as `neap train --resume FOLDER` has them. What was
+ * given of those that `neap train` takes (NULL: nothing) counts before the run's. */
+int read_run(const struct verb *verb, const char *folder, const struct arguments *given,
+             struct arguments *run);
+
+/* The settings as a text that a run can be gone on with; the caller frees it. NULL after a message. */
+char *run_command(const struct arguments *a);
+
+#endif

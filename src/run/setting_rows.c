@@ -1,0 +1,208 @@
+/* The table of settings. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "grad/gradient.h"
+#include "run/settings.h"
+
+#define FIELD(kind, field) NEAP_SETTING_##kind, offsetof(neap_train_options, field)
+
+enum {
+  TRAIN = NEAP_VERB_TRAIN,
+  EVALUATE = NEAP_VERB_EVALUATE,
+  PREDICT = NEAP_VERB_PREDICT,
+  GENERATE = NEAP_VERB_GENERATE,
+  TRANSLATE = NEAP_VERB_TRANSLATE,
+  PLAN = NEAP_VERB_PLAN,
+  CURVE = NEAP_VERB_CURVE,
+  SHOW = NEAP_VERB_SHOW,
+  STEPS = PLAN | CURVE | SHOW | NEAP_VERB_GRAPH, /* those that plan a model's training step */
+  BENCH = NEAP_VERB_BENCH
+};
+
+enum {
+  KEPT = NEAP_SETTING_BITS | NEAP_SETTING_ALWAYS,
+  BITS = NEAP_SETTING_BITS,
+  STEP = NEAP_SETTING_STEP,
+  PATH = NEAP_SETTING_PATH,
+  ONE_RUN = NEAP_SETTING_ONE_RUN,
+  OF_OPTIMIZER = NEAP_SETTING_ZERO | NEAP_SETTING_OPTIMIZER
+};
+
+enum { IMAGES = NEAP_OF_IMAGES, SEQUENCES = NEAP_OF_TOKENS | NEAP_OF_VECTORS | NEAP_OF_PAIRS };
+
+#define SIZE_LIMIT  2147483648.0
+#define COUNT_LIMIT 9007199254740992.0
+
+/* clang-format off */
+const neap_setting setting_rows[] = {
+    {"model", "NAME", NULL, "a ready-made model, one of `neap models`", FIELD(TEXT, model),
+     .flags = KEPT | STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT, .key = "model"},
+    {"data", "SET", NULL, "cifar10:DIR, mnist:DIR, text:FILE, tokens:FILE, parallel:DIR:de-en or synthetic", FIELD(TEXT, data),
+     .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = TRAIN | PREDICT | EVALUATE | TRANSLATE, .key = "data"},
+    {"budget", "B", "max", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max", FIELD(BUDGET, session.budget),
+     .verbs = TRAIN | PLAN | SHOW | PREDICT | EVALUATE | GENERATE | TRANSLATE, .instead_of = "process-budget"},
+    {"process-budget", "B", NULL, "bytes that the whole process may take, code and data too", FIELD(BYTES, session.process_budget),
+     .verbs = TRAIN, .instead_of = "budget"},
+    {"batch", "N", "the model's usual", "images or sequences a step; of pairs of sequences, tokens of the target", FIELD(INTEGER, shape.batch), 1, SIZE_LIMIT,
+     .flags = KEPT | STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT | EVALUATE, .key = "batch"},
+    {"micro-batch", "N|auto", "the batch", "images of a micro-batch, several of which make a step; auto: the most that fit", FIELD(INTEGER, micro_batch), 1, SIZE_LIMIT,
+     .flags = STEP, .verbs = TRAIN | STEPS, .unless = "allow"},
+    {"image", "CxHxW", "the model's usual", "channels, height and width of an image; they must be those of the data", FIELD(IMAGE, shape.image), 1, SIZE_LIMIT,
+     .flags = STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT, .models = IMAGES | NEAP_OF_VECTORS},
+    {"classes", "N", "the model's usual", "labels, of pixels with the background, or tokens; at least those of the data", FIELD(INTEGER, shape.classes), 1, SIZE_LIMIT,
+     .flags = STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT},
+    {"length", "N", "the model's usual", "tokens or vectors of a sequence", FIELD(INTEGER, shape.length), 1, SIZE_LIMIT,
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT, .models = SEQUENCES, .key = "length"},
+    {"window", "N", "0: all", "tokens that a token of a transformer sees, itself the last", FIELD(INTEGER, shape.window), 0, SIZE_LIMIT,
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT, .models = NEAP_OF_TOKENS, .key = "window"},
+    {"dropout", "X", "0", "share of the values that networks of sequences drop", FIELD(FLOAT, shape.dropout), 0, 1,
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH, .models = SEQUENCES, .key = "dropout"},
+    {"steps", "N", NULL, "how long to train, in steps", FIELD(INTEGER, steps), 1, COUNT_LIMIT,
+     .verbs = TRAIN, .instead_of = "epochs"},
+    {"epochs", "N", "1", "how long to train, in passes over the data", FIELD(INTEGER, epochs), 1, SIZE_LIMIT,
+     .verbs = TRAIN, .instead_of = "steps"},
+    {"lr", "X", "SGD 0.1, Lion 0.0001, others 0.001", "learning rate", FIELD(NUMBER, learning_rate),
+     .flags = KEPT | OF_OPTIMIZER, .verbs = TRAIN, .key = "learning_rate"},
+    {"schedule", "constant|step|cosine|inverse-sqrt", "cosine", "how the learning rate changes", FIELD(WORD, schedule),
+     .flags = KEPT, .verbs = TRAIN, .key = "schedule"},
+    {"warmup", "EPOCHS", "0", "epochs in which the learning rate rises at first", FIELD(NUMBER, warmup_epochs),
+     .verbs = TRAIN, .instead_of = "warmup-steps"},
+    {"warmup-steps", "N", "0", "the same in steps", FIELD(INTEGER, warmup_steps), 0, COUNT_LIMIT,
+     .verbs = TRAIN, .instead_of = "warmup"},
+    {"step-epochs", "EPOCHS", "a third of the run", "epochs between drops of the learning rate", FIELD(NUMBER, step_epochs), 1e-6,
+     .flags = NEAP_SETTING_ZERO, .verbs = TRAIN, .with = "schedule=step"},
+    {"step-factor", "X", "0.1", "what a drop multiplies the learning rate by", FIELD(NUMBER, step_factor),
+     .flags = KEPT | NEAP_SETTING_ZERO, .verbs = TRAIN, .with = "schedule=step", .key = "drop_factor"},
+    {"optimizer", "sgd|adamw|adam|rmsprop|lion", "sgd", "update rule, whose states are in memory", FIELD(WORD, session.optimizer),
+     .flags = KEPT | STEP, .verbs = TRAIN | STEPS | BENCH, .key = "optimizer"},
+    {"momentum", "X", "SGD 0.9, RMSprop 0", "of SGD and RMSprop; 0: no state", FIELD(FLOAT, session.momentum), 0, 1,
+     .flags = KEPT | STEP | NEAP_SETTING_OPTIMIZER, .verbs = TRAIN | STEPS | BENCH, .with = "optimizer=sgd,rmsprop", .key = "momentum"},
+    {"nesterov", NULL, NULL, "Nesterov's momentum", FIELD(SWITCH, session.nesterov),
+     .flags = KEPT, .verbs = TRAIN, .with = "optimizer=sgd", .key = "nesterov"},
+    {"weight-decay", "X", "SGD 0.0005, AdamW and Lion 0.01, others 0", "decay of the parameters", FIELD(FLOAT, session.weight_decay),
+     .flags = KEPT | NEAP_SETTING_OPTIMIZER, .verbs = TRAIN, .key = "weight_decay"},
+    {"beta1", "X", "0.9", "of Adam, AdamW and Lion", FIELD(FLOAT, session.beta1), 0, 1,
+     .flags = KEPT | OF_OPTIMIZER, .verbs = TRAIN, .with = "optimizer=adamw,adam,lion", .key = "beta1"},
+    {"beta2", "X", "Adam and AdamW 0.999, RMSprop and Lion 0.99", "of Adam, AdamW, RMSprop and Lion", FIELD(FLOAT, session.beta2), 0, 1,
+     .flags = KEPT | OF_OPTIMIZER, .verbs = TRAIN, .with = "optimizer=adamw,adam,rmsprop,lion", .key = "beta2"},
+    {"epsilon", "X", "1e-8", "of Adam, AdamW and RMSprop", FIELD(FLOAT, session.epsilon),
+     .flags = KEPT | OF_OPTIMIZER, .verbs = TRAIN, .with = "optimizer=adamw,adam,rmsprop", .key = "epsilon"},
+    {"clip-value", "X", "0: not", "cut gradients to [-X, X]", FIELD(FLOAT, session.clip_value),
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH, .key = "clip_value"},
+    {"clip-norm", "X", "0: not", "scale all gradients down to this norm; all of them live at once", FIELD(FLOAT, session.clip_norm),
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH, .key = "clip_norm"},
+    {"label-smoothing", "X", "0", "share of the label that all classes get, in the training loss alone", FIELD(FLOAT, shape.smoothing), 0, 1,
+     .flags = KEPT, .verbs = TRAIN, .key = "label_smoothing"},
+    {"shuffle", "on|off", "on", "a new order each epoch", FIELD(CHOICE, no_shuffle),
+     .flags = KEPT, .verbs = TRAIN, .key = "shuffle"},
+    {"augment", "on|off", "on", "random crops and flips where the data has them", FIELD(CHOICE, no_augment),
+     .flags = KEPT, .verbs = TRAIN, .key = "augment"},
+    {"evaluate", "on|off", "on", "test accuracy after each epoch and the last step", FIELD(CHOICE, no_evaluation),
+     .verbs = TRAIN},
+    {"seed", "N", "1", "of parameters, order and augmentation; of the text that is chosen", FIELD(SEED, session.seed),
+     .flags = KEPT, .verbs = TRAIN | GENERATE, .key = "seed"},
+    {"init", "FILE.safetensors", NULL, "parameters to start from", FIELD(TEXT, initial),
+     .flags = PATH | ONE_RUN, .verbs = TRAIN, .instead_of = "resume"},
+    {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
+     .flags = PATH | ONE_RUN, .verbs = TRAIN},
+    {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),
+     .flags = ONE_RUN, .verbs = TRAIN},
+    {"resume", "DIR", NULL, "go on from a checkpoint, with its options", FIELD(TEXT, resume),
+     .flags = PATH | ONE_RUN, .verbs = TRAIN, .instead_of = "init"},
+    {"checkpoint-every", "STEPS", NULL, "write checkpoints besides those at the end of each epoch", FIELD(INTEGER, checkpoint_steps), 1, COUNT_LIMIT,
+     .verbs = TRAIN, .with = "out|resume"},
+    {"keep-epochs", "N", "0", "weights of the last epochs' ends that stay in --out, for --average", FIELD(INTEGER, keep_epochs), 0, SIZE_LIMIT,
+     .verbs = TRAIN, .with = "out|resume"},
+    {"average", "N", NULL, "take the mean of the last epochs' ends, as --keep-epochs N kept them", FIELD(INT, average), 1, SIZE_LIMIT,
+     .verbs = EVALUATE | TRANSLATE},
+    {"metrics", "FILE", NULL, "write a JSON line a step", FIELD(TEXT, metrics),
+     .flags = PATH, .verbs = TRAIN},
+    {"planner", "P", "auto", "auto, or one of `neap planners`", FIELD(TEXT, session.planner),
+     .verbs = TRAIN | PLAN, .unless = "plan"},
+    {"time-limit", "SECONDS", "as much as a second or so does", "search for a plan so long", FIELD(NUMBER, session.plan_seconds), 0.001,
+     .verbs = TRAIN | PLAN | CURVE, .unless = "plan"},
+    {"plan", "PLAN.json", NULL, "replay a saved plan", FIELD(TEXT, session.plan_file),
+     .flags = PATH, .verbs = TRAIN},
+    {"save-plan", "PLAN.json", NULL, "write the plan that is used", FIELD(TEXT, save_plan),
+     .flags = PATH | ONE_RUN, .verbs = TRAIN},
+    {"conv", "auto|direct|winograd", "auto, by shape", "algorithm of convolutions", FIELD(WORD, session.convolution),
+     .flags = KEPT | STEP, .verbs = TRAIN | STEPS | BENCH | PREDICT, .models = IMAGES, .key = "convolution"},
+    {"backend", "cpu|reference", "cpu", "fast f32, or plain C in double", FIELD(WORD, session.backend),
+     .flags = KEPT | STEP, .verbs = TRAIN | STEPS | PREDICT, .key = "backend"},
+    {"costs", "roofline|measured", "roofline", "where the costs come from that plans are compared by", FIELD(WORD, session.costs),
+     .flags = STEP, .verbs = TRAIN | STEPS},
+    {"variant", "auto|base|mask", "auto, by plan", "what ReLU keeps: its output, or bits where they do; --plan has its own", FIELD(WORD, session.variant),
+     .flags = STEP, .verbs = TRAIN | STEPS | BENCH},
+    {"allow", "micro,bf16,f16,sparse=0.3", NULL, "techniques to choose from; a combination that fits is taken", FIELD(TECHNIQUES, allow),
+     .verbs = TRAIN | PLAN | CURVE},
+    {"prefer", "fidelity|time", "fidelity", "of --allow: the first that fits, or the one that costs least", FIELD(CHOICE, allow_by_time),
+     .verbs = TRAIN | PLAN, .with = "allow"},
+    {"precision", "f32|bf16|f16", "f32", "storage of values, parameters and optimizer states; arithmetic is in f32", FIELD(DTYPE, session.precision),
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH, .unless = "allow", .key = "precision"},
+    {"master", NULL, NULL, "parameters and optimizer states in f32 beside values of 16 bits", FIELD(SWITCH, session.master),
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS | BENCH, .with = "precision=bf16,f16|allow", .key = "master"},
+    {"loss-scale", "X|dynamic", "1024 with f16, else 1", "gradients are larger by it until the update; dynamic: as large as fits", FIELD(SCALE, session.loss_scale),
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS, .key = "loss_scale"},
+    {"sparse", "DENSITY", "dense", "the share of their values that sparse parameters keep", FIELD(NUMBER, session.sparse_density), 1e-6, 1,
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS, .unless = "allow", .key = "sparse_density"},
+    {"sparse-layers", "PATTERN", "convolutions but the first", "names of the sparse parameters, with * and ?", FIELD(TEXT, session.sparse_layers),
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS, .with = "sparse|allow", .key = "sparse_layers"},
+    {"rewire-every", "N|off", "100", "steps until small sparse values first change places; more rarely later", FIELD(INTEGER, rewire_every), 1, COUNT_LIMIT,
+     .verbs = TRAIN, .with = "sparse|allow"},
+    {"save-sparse", NULL, NULL, "write sparse parameters as values and indices in --out, not as dense tensors", FIELD(SWITCH, session.save_sparse),
+     .verbs = TRAIN, .with = "sparse|allow&out|resume"},
+    {"threads", "N", "all cores", "threads that it runs on; fixed for a run", FIELD(INT, session.threads), 1, SIZE_LIMIT,
+     .flags = KEPT, .verbs = TRAIN | STEPS | BENCH | PREDICT | EVALUATE | GENERATE | TRANSLATE, .key = "threads"},
+};
+/* clang-format on */
+const int32_t setting_count = sizeof setting_rows / sizeof *setting_rows;
+
+bool neap_setting_at(int32_t index, neap_setting *setting) {
+  if (index < 0 || index >= setting_count) return false;
+  *setting = setting_rows[index];
+  return true;
+}
+
+int32_t neap_setting_find(const char *name) {
+  for (int32_t i = 0; i < setting_count; i++)
+    if (strcmp(setting_rows[i].name, name) == 0) return i;
+  return -1;
+}
+
+const neap_setting *setting_of_key(const char *key) {
+  for (int32_t i = 0; i < setting_count; i++)
+    if (setting_rows[i].key != NULL && strcmp(setting_rows[i].key, key) == 0) return &setting_rows[i];
+  return NULL;
+}
+
+neap_train_options neap_train_options_usual(void) {
+  return (neap_train_options){.session = {.budget = NEAP_BUDGET_MAX,
+                                          .planner = "auto",
+                                          .momentum = NAN,
+                                          .weight_decay = NAN,
+                                          .beta1 = NAN,
+                                          .beta2 = NAN,
+                                          .epsilon = NAN,
+                                          .seed = 1},
+                              .learning_rate = NAN,
+                              .schedule = NEAP_LR_COSINE};
+}
+
+double setting_given_or(double value, double usual) {
+  const bool given = !isnan(value) && (value != 0 || signbit(value));
+  return given ? value : usual;
+}
+
+void neap_train_options_resolve(neap_train_options *o) {
+  neap_session_options *s = &o->session;
+  if ((unsigned)s->optimizer >= OPTIMIZERS) return; /* which a run refuses */
+  const struct optimizer_row *row = &optimizer_rows[s->optimizer];
+  if (isnan(o->learning_rate)) o->learning_rate = row->rate;
+  if (isnan(s->momentum)) s->momentum = row->momentum;
+  if (isnan(s->weight_decay)) s->weight_decay = row->decay;
+  s->beta1 = (float)setting_given_or((double)s->beta1, (double)row->beta1);
+  s->beta2 = (float)setting_given_or((double)s->beta2, (double)row->beta2);
+  s->epsilon = (float)setting_given_or((double)s->epsilon, (double)row->epsilon);
+}

@@ -1,0 +1,150 @@
+/* Whether a setting does something beside the others. */
+#include <stdio.h>
+#include <string.h>
+
+#include "run/settings.h"
+#include "zoo/zoo.h"
+
+enum { TEXT_LIMIT = 4096, MESSAGE_LIMIT = 256 };
+
+static neap_status text_of(const neap_setting *s, const neap_train_options *options, char *text) {
+  const neap_status status = neap_setting_write(s, options, text, TEXT_LIMIT);
+  return status == NEAP_TOO_LARGE ? NEAP_OK : status; /* what is cut is a value all the same */
+}
+
+/* Whether the field has another value than where nothing is given. */
+static neap_status is_set(const neap_setting *s, const neap_train_options *options, bool *set) {
+  const neap_train_options usual = neap_train_options_usual();
+  char is[TEXT_LIMIT], was[TEXT_LIMIT];
+  TRY(text_of(s, options, is));
+  TRY(text_of(s, &usual, was));
+  *set = strcmp(is, was) != 0;
+  return NEAP_OK;
+}
+
+/* Whether `text` is one of "a,b,c", which ends at `end`. */
+static bool is_among(const char *text, const char *words, const char *end) {
+  for (const char *at = words; at < end; at++) {
+    const size_t length = strcspn(at, ",|");
+    if (strlen(text) == length && strncmp(text, at, length) == 0) return true;
+    at += length;
+  }
+  return false;
+}
+
+/* One alternative of `with`: "name" or "name=a,b,c", up to `end`. */
+static neap_status holds(const char *alternative, const char *end, const neap_train_options *options,
+                         bool *held) {
+  char name[64], text[TEXT_LIMIT];
+  const size_t length = strcspn(alternative, "=|");
+  snprintf(name, sizeof name, "%.*s", (int)length, alternative);
+  const int32_t row = neap_setting_find(name);
+  RETURN_IF(row < 0, NEAP_INTERNAL, "there is no setting '%s'", name);
+  if (alternative[length] != '=') return is_set(&setting_rows[row], options, held);
+  TRY(text_of(&setting_rows[row], options, text));
+  *held = is_among(text, alternative + length + 1, end);
+  return NEAP_OK;
+}
+
+/* "--optimizer adamw, adam or lion", of every alternative, with "or" between them. */
+static void describe(const char *with, char *text, size_t size) {
+  size_t at = 0;
+#define PUT(...) at += at < size ? (size_t)snprintf(text + at, size - at, __VA_ARGS__) : 0
+  for (const char *from = with; *from != '\0'; from += *from == '|') {
+    const size_t name = strcspn(from, "=|");
+    PUT("%s--%.*s", from > with ? " or " : "", (int)name, from);
+    from += name;
+    for (const char *separator = " "; *from == '=' || *from == ',';) {
+      from++;
+      const size_t word = strcspn(from, ",|");
+      PUT("%s%.*s", separator, (int)word, from);
+      from += word;
+      const bool last = *from == ',' && strcspn(from + 1, ",|") == strcspn(from + 1, "|");
+      separator = last ? " or " : ", ";
+    }
+  }
+#undef PUT
+}
+
+/* One of the alternatives has to hold. */
+static neap_status check_alternatives(const neap_setting *s, const char *with,
+                                      const neap_train_options *options) {
+  char wanted[MESSAGE_LIMIT] = "";
+  for (const char *from = with; from != NULL;) {
+    const char *end = from + strcspn(from, "|");
+    bool held;
+    TRY(holds(from, end, options, &held));
+    if (held) return NEAP_OK;
+    from = *end == '|' ? end + 1 : NULL;
+  }
+  RETURN_IF(strcmp(with, "out|resume") == 0, NEAP_INVALID_ARGUMENT, "--%s needs a folder: --out DIR",
+            s->name);
+  describe(with, wanted, sizeof wanted);
+  const bool of_one = strchr(with, '=') != NULL && strchr(with, '|') == NULL;
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   of_one ? "--%s is of %s: it does nothing here" : "--%s does nothing without %s", s->name,
+                   wanted);
+}
+
+static neap_status check_with(const neap_setting *s, const neap_train_options *options) {
+  for (const char *from = s->with; from != NULL && *from != '\0';) {
+    char with[MESSAGE_LIMIT];
+    const size_t length = strcspn(from, "&");
+    snprintf(with, sizeof with, "%.*s", (int)length, from);
+    TRY(check_alternatives(s, with, options));
+    from += length + (from[length] == '&');
+  }
+  return NEAP_OK;
+}
+
+static neap_status check_beside(const neap_setting *s, const neap_train_options *options) {
+  char text[TEXT_LIMIT];
+  bool set = false;
+  const char *names[] = {s->unless, s->instead_of};
+  for (int i = 0; i < 2; i++) {
+    if (names[i] == NULL) continue;
+    const neap_setting *other = &setting_rows[neap_setting_find(names[i])];
+    TRY(is_set(other, options, &set));
+    if (!set) continue;
+    RETURN_IF(i == 1, NEAP_INVALID_ARGUMENT, "--%s and --%s: give one of them", s->name, other->name);
+    TRY(text_of(other, options, text));
+    return neap_fail(NEAP_INVALID_ARGUMENT, "--%s does nothing beside --%s %.200s", s->name, other->name,
+                     text);
+  }
+  return NEAP_OK;
+}
+
+static neap_status check_model(const neap_setting *s, const neap_train_options *options) {
+  static const struct {
+    unsigned bit;
+    const char *name;
+  } kinds[] = {[MODEL_IMAGES] = {NEAP_OF_IMAGES, "images"},
+               [MODEL_PIXELS] = {NEAP_OF_IMAGES, "images"},
+               [MODEL_TOKENS] = {NEAP_OF_TOKENS, "tokens"},
+               [MODEL_MASKED] = {NEAP_OF_TOKENS, "tokens"},
+               [MODEL_VECTORS] = {NEAP_OF_VECTORS, "sequences of vectors"},
+               [MODEL_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"}};
+  neap_model_options usual;
+  enum model_kind kind;
+  if (s->models == 0 || options->model == NULL) return NEAP_OK;
+  TRY(model_usual(options->model, &usual, &kind));
+  if (s->models & kinds[kind].bit) return NEAP_OK;
+  char wanted[MESSAGE_LIMIT] = "";
+  size_t at = 0;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (s->models & kinds[i].bit && (i == 0 || kinds[i].bit != kinds[i - 1].bit))
+      at += (size_t)snprintf(wanted + at, sizeof wanted - at, "%s%s", at > 0 ? " or " : "", kinds[i].name);
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "--%s does nothing with %s, which learns from %s: it is for models of %s", s->name,
+                   options->model, kinds[kind].name, wanted);
+}
+
+neap_status neap_setting_check_use(const neap_setting *setting, const neap_train_options *options) {
+  bool set;
+  RETURN_IF(setting == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a setting and options are needed");
+  TRY(is_set(setting, options, &set));
+  if (!set) return NEAP_OK;
+  TRY(check_beside(setting, options));
+  TRY(check_with(setting, options));
+  return check_model(setting, options);
+}

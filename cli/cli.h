@@ -19,7 +19,7 @@ enum exit_status {
 
 /* ---- Verbs (main.c) and their options (options.c) ---- */
 
-enum { USUAL_LIMIT = 4, SETTING_LIMIT = 80, OPERAND_LIMIT = 2 };
+enum { USUAL_LIMIT = 4, SETTING_LIMIT = 80, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
 
 struct verb {
   const char *name, *usage, *summary;
@@ -49,7 +49,9 @@ struct arguments {
   neap_train_options options;       /* the usual ones, with the settings that were given */
   const char *given[SETTING_LIMIT]; /* the text of each setting, by its index; NULL: it was not given */
   bool now[SETTING_LIMIT];          /* it was given to this command, not to the run that it goes on with */
+  bool own_given[OWN_LIMIT];        /* by the row of the verb's own options */
   struct operands operands;
+  const char *config; /* a settings file; NULL: none */
   bool json;
 };
 
@@ -90,10 +92,33 @@ struct option_name {
 };
 struct option_name option_name(const neap_setting *option);
 
+/* Option `at` of a verb, in the order of its help, without --help; false past the last. */
+bool verb_option_at(const struct verb *verb, int at, neap_setting *row);
+
 /* What holds for a verb where an option is not given; NULL: nothing. */
 const char *usual_of(const struct verb *verb, const neap_setting *option);
 
 void print_verb_help(const struct verb *verb);
+
+/* The name that a word may have been meant for: consider each candidate, then look at `best`. */
+struct suggestion {
+  const char *word;
+  size_t distance; /* of the best so far; at first the most that is not too far */
+  char best[64];   /* "": none is near enough */
+};
+struct suggestion suggest_for(const char *word);
+void suggest(struct suggestion *s, const char *candidate);
+/* "; did you mean NAME?", or nothing. */
+struct did_you_mean {
+  char text[96];
+};
+struct did_you_mean suggestion_text(const struct suggestion *s, const char *before);
+
+/* EXIT_DONE where one of `neap models` has this name; or EXIT_USAGE after a message. */
+int check_model_name(const struct verb *verb, const char *name);
+
+/* From here on messages about wrong usage are told as a JSON object, too. */
+void tell_usage_as_json(void);
 
 /* Says what is wrong with the usage and where help is; `verb` may be NULL. Returns EXIT_USAGE. */
 int report_usage(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -107,8 +132,8 @@ int report_failure(const struct verb *verb, neap_status status);
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
 verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
     run_show, run_check, run_graph, run_layout, run_bench, run_models, run_planners, run_operators;
-extern const neap_setting predict_options[], generate_options[], translate_options[], plan_options[],
-    curve_options[], show_options[], graph_options[], layout_options[], bench_options[];
+extern const neap_setting train_options[], predict_options[], generate_options[], translate_options[],
+    plan_options[], curve_options[], show_options[], graph_options[], layout_options[], bench_options[];
 
 /* ---- What is printed (format.c) ---- */
 

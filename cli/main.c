@@ -10,7 +10,7 @@
 
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
-     "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, NULL, .run = run_train},
+     "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, train_options, .run = run_train},
     {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
      NEAP_VERB_EVALUATE, NULL, .run = run_evaluate, .usual = {{"average", NULL}, {"*", "the run's"}}},
     {"predict", "--model M --weights F --data D -o OUT.npy [--output NAME] [--budget B]",
@@ -107,6 +107,8 @@ static int run_verb(const struct verb *verb, int count, char **arguments) {
       print_verb_help(verb);
       return EXIT_DONE;
     }
+  for (int i = 0; i < count; i++)
+    if (strcmp(arguments[i], "--json") == 0) tell_usage_as_json();
   return verb->run(verb, count, arguments);
 }
 
@@ -116,11 +118,17 @@ static const struct verb *find_verb(const char *name) {
   return NULL;
 }
 
+static int report_unknown_verb(const char *name) {
+  struct suggestion suggestion = suggest_for(name);
+  for (int i = 0; i < VERB_COUNT; i++) suggest(&suggestion, verbs[i].name);
+  return report_usage(NULL, "%s: there is no such verb%s", name, suggestion_text(&suggestion, "neap ").text);
+}
+
 /* `neap help`, `neap help VERB` */
 static int run_help(int count, char **arguments) {
   if (count > 1) return report_usage(NULL, "%s: there is no use for it", arguments[1]);
   const struct verb *verb = count > 0 ? find_verb(arguments[0]) : NULL;
-  if (count > 0 && verb == NULL) return report_usage(NULL, "%s: there is no such verb", arguments[0]);
+  if (count > 0 && verb == NULL) return report_unknown_verb(arguments[0]);
   if (verb != NULL)
     print_verb_help(verb);
   else
@@ -143,7 +151,7 @@ static int run(int count, char **arguments) {
   }
   const struct verb *verb = find_verb(arguments[0]);
   if (verb != NULL) return run_verb(verb, count - 1, arguments + 1);
-  return report_usage(NULL, "%s: there is no such verb", arguments[0]);
+  return report_unknown_verb(arguments[0]);
 }
 
 /* What planning took is given back: threads that plan share one heap, and oneDNN keeps no kernels of plans

@@ -6,13 +6,22 @@
 
 #include "cli.h"
 
+static bool usage_as_json;
+
+void tell_usage_as_json(void) { usage_as_json = true; }
+
 int report_usage(const struct verb *verb, const char *format, ...) {
   va_list arguments;
+  char *message = NULL;
   va_start(arguments, format);
-  fputs("neap: ", stderr);
-  vfprintf(stderr, format, arguments);
+  if (vasprintf(&message, format, arguments) < 0) message = NULL;
   va_end(arguments);
-  fprintf(stderr, "\nSee `neap%s%s --help`.\n", verb != NULL ? " " : "", verb != NULL ? verb->name : "");
+  fprintf(stderr, "neap: %s\nSee `neap%s%s --help`.\n", message != NULL ? message : "out of memory",
+          verb != NULL ? " " : "", verb != NULL ? verb->name : "");
+  if (usage_as_json)
+    print_json(json_pack("{s:s%, s:i}", "error", message != NULL ? message : "out of memory",
+                         strlen(message != NULL ? message : "out of memory"), "exit_status", EXIT_USAGE));
+  free(message);
   return EXIT_USAGE;
 }
 
@@ -84,6 +93,7 @@ bool is_given(const struct arguments *a, int32_t index) {
 
 int check_use(const struct verb *verb, const struct arguments *a) {
   neap_setting setting;
+  if (a->options.model != NULL && check_model_name(verb, a->options.model) != EXIT_DONE) return EXIT_USAGE;
   for (int32_t i = 0; neap_setting_at(i, &setting); i++) {
     if (!a->now[i]) continue;
     const neap_status status = neap_setting_check_use(&setting, &a->options);
@@ -94,27 +104,43 @@ int check_use(const struct verb *verb, const struct arguments *a) {
 
 /* ---- Arguments ---- */
 
-/* An option of a verb: a setting (`index` 0 or more), one of its own, or one that every verb has. */
+/* An option of a verb. */
 struct option {
   neap_setting row;
-  int32_t index;
+  int32_t setting; /* its index; -1: it is none */
+  int own;         /* its row among the verb's own; -1: it is none, and one that all verbs have */
 };
 
-static const neap_setting json_option = {"json", .help = "one JSON object on standard output",
-                                         .kind = NEAP_SETTING_SWITCH};
+static const neap_setting config_option =
+    OWN_OPTION(struct arguments, "config", "FILE", NULL,
+               "a file of options, lines of `name: value` (YAML); those given here count before it", TEXT,
+               config, .flags = NEAP_SETTING_PATH);
+static const neap_setting json_option =
+    OWN_OPTION(struct arguments, "json", NULL, NULL, "one JSON object on standard output", SWITCH, json);
 
 /* Option `at` of a verb, in the order of the help; false past the last. */
 static bool option_at(const struct verb *verb, int at, struct option *option) {
-  for (option->index = 0; neap_setting_at(option->index, &option->row); option->index++)
+  option->own = -1;
+  for (option->setting = 0; neap_setting_at(option->setting, &option->row); option->setting++)
     if (option->row.verbs & verb->settings && at-- == 0) return true;
-  option->index = -1;
-  for (const neap_setting *own = verb->own; own != NULL && own->name != NULL; own++)
+  option->setting = -1;
+  for (option->own = 0; verb->own != NULL && verb->own[option->own].name != NULL; option->own++)
     if (at-- == 0) {
-      option->row = *own;
+      option->row = verb->own[option->own];
       return true;
     }
+  option->own = -1;
+  option->row = config_option;
+  if (verb->settings != 0 && at-- == 0) return true;
   option->row = json_option;
   return at == 0;
+}
+
+bool verb_option_at(const struct verb *verb, int at, neap_setting *row) {
+  struct option option;
+  const bool there = option_at(verb, at, &option);
+  *row = option.row;
+  return there;
 }
 
 struct option_name option_name(const neap_setting *option) {
@@ -131,20 +157,32 @@ static bool find_option(const struct verb *verb, const char *argument, size_t le
   return false;
 }
 
-static int set_option(const struct verb *verb, const struct option *option, const char *text, void *own,
-                      struct arguments *a) {
-  neap_status status;
-  if (option->index >= 0) {
-    status = set_setting(a, option->index, text);
-    a->now[option->index] = true;
-  } else {
-    const bool is_switch = option->row.kind == NEAP_SETTING_SWITCH;
-    const bool json = strcmp(option->row.name, json_option.name) == 0;
-    status = neap_setting_read(&option->row, is_switch ? "true" : text, json ? (void *)&a->json : own);
+/* Sets an option by a text, which is borrowed. */
+static neap_status set_option(const struct option *option, const char *text, void *own, struct arguments *a) {
+  if (option->setting >= 0) {
+    a->now[option->setting] = true;
+    return set_setting(a, option->setting, text);
   }
+  if (option->own >= 0) a->own_given[option->own] = true;
+  return neap_setting_read(&option->row,
+                           *text == '\0' && option->row.kind == NEAP_SETTING_SWITCH ? "true" : text,
+                           option->own >= 0 ? own : a);
+}
+
+static int report_value(const struct verb *verb, const struct option *option, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT)
     return report_usage(verb, "%s%s", option->row.name[1] == '\0' ? "-" : "--", neap_error_message());
-  return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+  return report_failure(verb, status);
+}
+
+static int report_unknown(const struct verb *verb, const char *argument, size_t length) {
+  char name[64];
+  struct option option;
+  snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), argument);
+  struct suggestion suggestion = suggest_for(name);
+  for (int i = 0; option_at(verb, i, &option); i++) suggest(&suggestion, option_name(&option.row).text);
+  return report_usage(verb, "%.*s: there is no such option%s", (int)length, argument,
+                      suggestion_text(&suggestion, "").text);
 }
 
 /* "--name value", "--name=value" or "--name". Moves `*at` to the last argument that it used. */
@@ -154,7 +192,7 @@ static bool read_option(const struct verb *verb, int count, char **arguments, in
   const size_t length = strcspn(argument, "=");
   struct option option;
   if (!find_option(verb, argument, length, &option)) {
-    report_usage(verb, "%.*s: there is no such option", (int)length, argument);
+    report_unknown(verb, argument, length);
     return false;
   }
   const char *text = argument[length] == '=' ? argument + length + 1 : NULL;
@@ -174,7 +212,85 @@ static bool read_option(const struct verb *verb, int count, char **arguments, in
     text = arguments[++*at];
   }
   if (strcmp(name, "-o") == 0 && strcmp(text, "-") == 0) text = standard_output;
-  return set_option(verb, &option, text, own, a) == EXIT_DONE;
+  const neap_status status = set_option(&option, text, own, a);
+  if (status != NEAP_OK) report_value(verb, &option, status);
+  return status == NEAP_OK;
+}
+
+/* ---- A settings file ---- */
+
+struct file_reading {
+  const struct verb *verb;
+  void *own;
+  struct arguments *a, given; /* given: by the command line, before the file */
+  bool told;
+};
+
+/* Words of YAML for a switch, or for a choice of on and off. */
+static const char *switch_text(const neap_setting *row, const neap_setting_entry *entry) {
+  static const struct {
+    const char *word;
+    bool on;
+  } words[] = {{"true", true}, {"yes", true}, {"on", true}, {"false", false}, {"no", false}, {"off", false}};
+  const bool is_switch = row->kind == NEAP_SETTING_SWITCH;
+  const bool is_choice = row->kind == NEAP_SETTING_CHOICE && strcmp(row->value, "on|off") == 0;
+  for (size_t i = 0; (is_switch || is_choice) && !entry->quoted && i < sizeof words / sizeof *words; i++)
+    if (strcmp(words[i].word, entry->text) == 0)
+      return is_switch ? (words[i].on ? "true" : "false") : (words[i].on ? "on" : "off");
+  return is_switch ? "?" : entry->text;
+}
+
+static neap_status refuse_entry(struct file_reading *r, const neap_setting_entry *entry,
+                                const char *problem) {
+  report_usage(r->verb, "%s:%lld: %s", entry->file, (long long)entry->line, problem);
+  r->told = true;
+  return NEAP_INTERRUPTED;
+}
+
+static neap_status refuse_name(struct file_reading *r, const neap_setting_entry *entry) {
+  char problem[256];
+  neap_setting row;
+  struct suggestion suggestion = suggest_for(entry->name);
+  for (int i = 0; verb_option_at(r->verb, i, &row); i++)
+    if (strcmp(row.name, entry->name) != 0) suggest(&suggestion, row.name);
+  snprintf(problem, sizeof problem, "%.100s: `neap %s` has no such option%s", entry->name, r->verb->name,
+           suggestion_text(&suggestion, "").text);
+  return refuse_entry(r, entry, problem);
+}
+
+/* Every option of the verb but the file itself and what shows it. */
+static bool find_entry(const struct verb *verb, const char *name, struct option *option) {
+  if (strcmp(name, config_option.name) == 0 || strcmp(name, "show-config") == 0) return false;
+  for (int i = 0; option_at(verb, i, option); i++)
+    if (strcmp(option->row.name, name) == 0) return true;
+  return false;
+}
+
+static neap_status take_entry(void *context, const neap_setting_entry *entry) {
+  struct file_reading *r = context;
+  struct option option;
+  if (!find_entry(r->verb, entry->name, &option)) return refuse_name(r, entry);
+  if (option.setting >= 0 && is_given(&r->given, option.setting)) return NEAP_OK;
+  if (option.own >= 0 && r->given.own_given[option.own]) return NEAP_OK;
+  const char *text = switch_text(&option.row, entry);
+  if (text == entry->text) text = keep_text(strdup(text));
+  if (text == NULL) return no_memory();
+  const neap_status status = set_option(&option, text, r->own, r->a);
+  if (status != NEAP_INVALID_ARGUMENT) return status;
+  char problem[512];
+  snprintf(problem, sizeof problem, "%.400s", neap_error_message());
+  if (option.row.kind == NEAP_SETTING_SWITCH)
+    snprintf(problem, sizeof problem, "%s %.100s: true or false is needed", entry->name, entry->text);
+  return refuse_entry(r, entry, problem);
+}
+
+/* Options of the file, where the command line has not given them. */
+static int read_config(const struct verb *verb, void *own, struct arguments *a) {
+  struct file_reading reading = {.verb = verb, .own = own, .a = a, .given = *a};
+  const neap_status status = neap_settings_read_file(a->config, take_entry, &reading);
+  if (status == NEAP_OK || reading.told) return status == NEAP_OK ? EXIT_DONE : EXIT_USAGE;
+  if (status == NEAP_BAD_FORMAT) return report_usage(verb, "%s", neap_error_message());
+  return report_failure(verb, status);
 }
 
 bool read_arguments(const struct verb *verb, int count, char **arguments, void *own, struct arguments *a) {
@@ -189,7 +305,7 @@ bool read_arguments(const struct verb *verb, int count, char **arguments, void *
       a->operands.values[a->operands.count++] = arguments[i];
     }
   }
-  return true;
+  return a->config == NULL || read_config(verb, own, a) == EXIT_DONE;
 }
 
 /* ---- The help of a verb ---- */

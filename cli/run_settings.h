@@ -13,6 +13,9 @@ int complete_run(const struct verb *verb, struct arguments *a);
 int read_run(const struct verb *verb, const char *folder, const struct arguments *given,
              struct arguments *run);
 
+/* Prints the settings of complete_run as a file for --config, on standard output. An exit status. */
+int show_config(const struct verb *verb, const struct arguments *a);
+
 /* The settings as a text that a run can be gone on with; the caller frees it. NULL after a message. */
 char *run_command(const struct arguments *a);
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -107,12 +108,25 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   return finish(verb, &report, status, &result);
 }
 
+struct settings {
+  bool show_config;
+};
+
+const neap_setting train_options[] = {
+    OWN_OPTION(struct settings, "show-config", NULL, NULL,
+               "print all settings of the run as a file for --config, and do nothing else", SWITCH,
+               show_config),
+    {0},
+};
+
 int run_train(const struct verb *verb, int count, char **arguments) {
   struct arguments a;
+  struct settings settings = {0};
   char *command = NULL;
-  if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
+  if (!read_arguments(verb, count, arguments, &settings, &a)) return EXIT_USAGE;
   if (a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", a.operands.values[0]);
   int result = complete_run(verb, &a);
+  if (result == EXIT_DONE && settings.show_config) return show_config(verb, &a);
   if (result == EXIT_DONE) result = prepare_threads(a.options.session.threads);
   if (result == EXIT_DONE && a.options.out != NULL) {
     command = run_command(&a);

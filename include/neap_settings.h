@@ -98,6 +98,21 @@ neap_status neap_setting_read(const neap_setting *setting, const char *text, voi
  * NEAP_TOO_LARGE: it has no room. */
 neap_status neap_setting_write(const neap_setting *setting, const void *options, char *text, size_t size);
 
+/* A line of a settings file. Texts are borrowed until the function that is given it returns. */
+typedef struct neap_setting_entry {
+  const char *file, *name, *text;
+  int64_t line; /* from 1 */
+  bool quoted;  /* the text stood in quotation marks, or in a block */
+} neap_setting_entry;
+typedef neap_status neap_setting_entry_function(void *context, const neap_setting_entry *entry);
+
+/* Reads a settings file: a YAML document that is one mapping of names to single values. Calls `take` for each
+ * entry, in the order of the file, and ends with the first status that is not NEAP_OK. It does not know
+ * which names there are. NEAP_IO_FAILED: the file cannot be read. NEAP_BAD_FORMAT: it is no such document; a
+ * name is there twice; a value is missing, nested, an alias, or has an anchor or a tag. The message begins
+ * with FILE:LINE. A byte-order mark is skipped. */
+neap_status neap_settings_read_file(const char *path, neap_setting_entry_function *take, void *context);
+
 /* Fails with NEAP_INVALID_ARGUMENT where the setting has another value than the usual one, but does nothing
  * beside the other options: `with`, `unless`, `instead_of`, or the kind of options->model. The message says
  * what it goes with. */

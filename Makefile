@@ -48,7 +48,7 @@ bench: all ## measure step time against budget (python3; an idle machine), BUILD
 papers: all ## print the published tables of the papers beside ours (minutes; PAPERS="-m FOLDER TABLE ...")
 	@$(BUILD)/papers $(PAPERS)
 
-install: all ## install library, header, pkg-config file and command (PREFIX, DESTDIR)
+install: all ## install library, headers, pkg-config file, command, its completion and manual page (PREFIX, DESTDIR)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
 format: ## let clang-format lay out all sources

@@ -58,6 +58,9 @@ struct arguments {
 /* Where its unit is a letter that means two things, how it was read. */
 void tell_budget(const char *text, uint64_t bytes);
 
+/* Verb `index`, from 0, in the order of the help; NULL past the last. */
+const struct verb *verb_at(int index);
+
 /* What `-o -` is read as: a path, which no other spelling points to. */
 extern const char standard_output[];
 
@@ -131,7 +134,8 @@ int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
 verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
-    run_show, run_check, run_graph, run_layout, run_bench, run_models, run_planners, run_operators;
+    run_show, run_completion, run_manual, run_check, run_graph, run_layout, run_bench, run_models,
+    run_planners, run_operators;
 extern const neap_setting train_options[], predict_options[], generate_options[], translate_options[],
     plan_options[], curve_options[], show_options[], graph_options[], layout_options[], bench_options[];
 
@@ -163,6 +167,9 @@ json_t *number_json(double value);
 /* Prints the object on standard output, a line, and frees it; NULL (out of memory) is a failure. Returns an
  * exit status. */
 int print_json(json_t *object);
+
+/* Prints what `print` writes to `*out`: as it is, or as the field "text" of a JSON object. An exit status. */
+int print_made(const struct verb *verb, void (*print)(void), FILE **out, bool json);
 
 bool has_ending(const char *path, const char *ending); /* ".svg", what follows the last point with it */
 

@@ -39,15 +39,20 @@ static const struct verb verbs[] = {
     {"bench", "[--model M [--batch N] ...] [--threads N]",
      "Measure this machine, and the time of a model's step beside what it could be.", NEAP_VERB_BENCH,
      bench_options, .run = run_bench},
+    {"completion", "bash|zsh|fish", "Print a script that completes verbs, options and values in a shell.", 0,
+     NULL, .run = run_completion},
+    {"manual", "", "Print the manual page, for man -l.", 0, NULL, .run = run_manual},
     {"models", "", "List the ready-made models.", 0, NULL, .run = run_models},
     {"planners", "", "List the planners.", 0, NULL, .run = run_planners},
     {"ops", "", "List the operators.", 0, NULL, .run = run_operators},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 
+const struct verb *verb_at(int index) { return index >= 0 && index < VERB_COUNT ? &verbs[index] : NULL; }
+
 static void print_help(FILE *file) {
   fputs("neap: train neural networks inside a memory budget\n\n", file);
-  for (int i = 0; i < VERB_COUNT; i++) fprintf(file, "  neap %-9s %s\n", verbs[i].name, verbs[i].summary);
+  for (int i = 0; i < VERB_COUNT; i++) fprintf(file, "  neap %-10s %s\n", verbs[i].name, verbs[i].summary);
   fputs("\nEvery verb has --help (neap help VERB), and --json for one JSON object on standard output.\n\n"
         "Try   neap train --model wrn-28-2 --data synthetic --budget 96MiB --steps 20\n\n"
         "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"

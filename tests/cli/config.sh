@@ -79,7 +79,7 @@ bad "1: batch: a single value is needed (got a list)" 'batch: [1, 2]'
 bad "4: batch: a single value is needed (got a mapping)" $'lr: 1\n\nbatch:\n  size: 3\n'
 bad "1: lines of" 'just text'
 bad "1: is not YAML" 'lr: "0.1'
-expect 1 "$neap" train --config no-such.yaml
+expect 2 "$neap" train --config no-such.yaml
 says no-such.yaml
 printf '\xef\xbb\xbfbatch: 0\n' >bad.yaml
 expect 2 "$neap" train --config bad.yaml

@@ -3,7 +3,7 @@ source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" --help
 expect 0 "$neap" --version
-verbs="train evaluate predict generate translate plan curve show check graph layout bench models planners ops"
+verbs="train evaluate predict generate translate plan curve show check graph layout bench completion manual models planners ops"
 for verb in $verbs; do
   expect 0 "$neap" "$verb" --help
   grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"

@@ -51,6 +51,23 @@ static struct values values_of(const neap_setting *row) {
 
 /* ---- bash ---- */
 
+/* What follows an option that takes a value. */
+static void print_bash_values(void) {
+  const struct verb *verb;
+  neap_setting row;
+  for (int i = 0; (verb = verb_at(i)) != NULL; i++)
+    for (int k = 0; verb_option_at(verb, k, &row); k++) {
+      const struct values v = values_of(&row);
+      if (row.kind == NEAP_SETTING_SWITCH) continue;
+      if (v.files)
+        fprintf(out, "    %s:%s) COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n", verb->name,
+                option_name(&row).text);
+      else
+        fprintf(out, "    %s:%s) COMPREPLY=($(compgen -W \"%s\" -- \"$current\")); return ;;\n", verb->name,
+                option_name(&row).text, v.words);
+    }
+}
+
 static void print_bash(void) {
   const struct verb *verb;
   neap_setting row;
@@ -70,17 +87,7 @@ static void print_bash(void) {
            "    return\n"
            "  fi\n"
            "  case $verb:$before in");
-  for (int i = 0; (verb = verb_at(i)) != NULL; i++)
-    for (int k = 0; verb_option_at(verb, k, &row); k++) {
-      const struct values v = values_of(&row);
-      if (row.kind == NEAP_SETTING_SWITCH) continue;
-      if (v.files)
-        fprintf(out, "    %s:%s) COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n", verb->name,
-                option_name(&row).text);
-      else
-        fprintf(out, "    %s:%s) COMPREPLY=($(compgen -W \"%s\" -- \"$current\")); return ;;\n", verb->name,
-                option_name(&row).text, v.words);
-    }
+  print_bash_values();
   put_text("  esac\n"
            "  case $verb in");
   for (int i = 0; (verb = verb_at(i)) != NULL; i++) {

@@ -42,10 +42,6 @@ static const char *special_word(const neap_setting *s) {
   return bar != NULL ? bar + 1 : NULL;
 }
 
-static neap_status fail_word(const neap_setting *s, const char *text) {
-  return neap_fail(NEAP_INVALID_ARGUMENT, "%s %s: one of %s is needed", s->name, text, s->value);
-}
-
 /* ---- Numbers ---- */
 
 static bool is_whole(const neap_setting *s) {
@@ -212,29 +208,37 @@ static neap_status read_integer(const neap_setting *s, const char *text, int64_t
   return NEAP_OK;
 }
 
+static neap_status read_word(const neap_setting *s, const char *words, const char *text, int *word) {
+  const int found = find_word(words, text);
+  RETURN_IF(found < 0 && s->kind == NEAP_SETTING_SWITCH, NEAP_INVALID_ARGUMENT,
+            "%s %s: true or false is needed", s->name, text);
+  RETURN_IF(found < 0, NEAP_INVALID_ARGUMENT, "%s %s: one of %s is needed", s->name, text, s->value);
+  *word = found;
+  return NEAP_OK;
+}
+
+static neap_status read_dtype(const neap_setting *s, const char *text, neap_dtype *field) {
+  int word;
+  TRY(read_word(s, s->value, text, &word));
+  for (int32_t i = 0; i < dtype_count; i++)
+    if (strcmp(dtype_rows[i].name, text) == 0) *field = (neap_dtype)i;
+  return NEAP_OK;
+}
+
 static neap_status read_field(const neap_setting *s, const char *text, void *options, void *field) {
   int word;
   int64_t whole;
   double number;
   switch (s->kind) {
   case NEAP_SETTING_SWITCH:
-    word = find_word("false|true", text);
-    RETURN_IF(word < 0, NEAP_INVALID_ARGUMENT, "%s %s: true or false is needed", s->name, text);
-    *(bool *)field = word == 1;
-    return NEAP_OK;
   case NEAP_SETTING_CHOICE:
-    if ((word = find_word(s->value, text)) < 0) return fail_word(s, text);
+    TRY(read_word(s, s->kind == NEAP_SETTING_SWITCH ? "false|true" : s->value, text, &word));
     *(bool *)field = word == 1;
     return NEAP_OK;
   case NEAP_SETTING_WORD:
-    if ((word = find_word(s->value, text)) < 0) return fail_word(s, text);
-    *(int *)field = word;
-    return NEAP_OK;
+    return read_word(s, s->value, text, field);
   case NEAP_SETTING_DTYPE:
-    if (find_word(s->value, text) < 0) return fail_word(s, text);
-    for (int32_t i = 0; i < dtype_count; i++)
-      if (strcmp(dtype_rows[i].name, text) == 0) *(neap_dtype *)field = (neap_dtype)i;
-    return NEAP_OK;
+    return read_dtype(s, text, field);
   case NEAP_SETTING_TEXT:
     *(const char **)field = text;
     return NEAP_OK;

@@ -199,7 +199,6 @@ static int check_machine(const struct verb *verb, const struct settings *s) {
 int run_bench(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  if (s.a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", s.a.operands.values[0]);
   const int checked = s.a.options.model == NULL ? check_machine(verb, &s) : check_use(verb, &s.a);
   if (checked != EXIT_DONE) return checked;
   neap_train_options_resolve(&s.a.options);

@@ -25,6 +25,7 @@ struct verb {
   const char *name, *usage, *summary;
   unsigned settings;       /* NEAP_VERB_...: those of the settings of neap_settings.h that it takes */
   const neap_setting *own; /* its other options, whose offsets are in a structure of its own; ends with {0} */
+  int operands;            /* the most arguments besides options, up to OPERAND_LIMIT */
   int (*run)(const struct verb *verb, int count, char **arguments);
   struct {
     const char *setting, *text;

@@ -209,7 +209,6 @@ int run_completion(const struct verb *verb, int count, char **arguments) {
   struct arguments a;
   if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
   if (a.operands.count == 0) return report_usage(verb, "the name of a shell is missing: bash, zsh or fish");
-  if (a.operands.count > 1) return report_usage(verb, "%s: there is no use for it", a.operands.values[1]);
   for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
     if (strcmp(shells[i].name, a.operands.values[0]) == 0) {
       return print_made(verb, shells[i].print, &out, a.json);

@@ -47,7 +47,6 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
   struct arguments a, run;
   if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
   if (a.operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  if (a.operands.count > 1) return report_usage(verb, "%s: there is no use for it", a.operands.values[1]);
   neap_evaluation evaluation;
   int result = read_run(verb, a.operands.values[0], &a, &run);
   if (result == EXIT_DONE) result = prepare_threads(run.options.session.threads);

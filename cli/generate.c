@@ -142,7 +142,6 @@ int run_generate(const struct verb *verb, int count, char **arguments) {
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
   if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
   int result = read_run(verb, operands->values[0], NULL, &run);
   const int threads = s.a.options.session.threads;
   if (result == EXIT_DONE) result = prepare_threads(threads > 0 ? threads : run.options.session.threads);

@@ -17,7 +17,6 @@ const neap_setting graph_options[] = {
 int run_graph(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  if (s.a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", s.a.operands.values[0]);
   if (s.a.options.model == NULL) return report_usage(verb, "--model is missing");
   if (s.out == NULL) return report_usage(verb, "-o is missing: the file to write");
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;

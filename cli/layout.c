@@ -94,7 +94,6 @@ int run_layout(const struct verb *verb, int count, char **arguments) {
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands operands = s.a.operands;
   if (operands.count == 0) return report_usage(verb, "a file of buffers is missing: id,lower,upper,size");
-  if (operands.count > 1) return report_usage(verb, "%s: there is no use for it", operands.values[1]);
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
   neap_buffer *buffers;
   int64_t buffer_count;

@@ -124,6 +124,5 @@ static void print_manual(void) {
 int run_manual(const struct verb *verb, int count, char **arguments) {
   struct arguments a;
   if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
-  if (a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", a.operands.values[0]);
   return print_made(verb, print_manual, &out, a.json);
 }

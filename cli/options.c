@@ -107,8 +107,8 @@ int check_use(const struct verb *verb, const struct arguments *a) {
 /* An option of a verb. */
 struct option {
   neap_setting row;
-  int32_t setting; /* its index; -1: it is none */
-  int own;         /* its row among the verb's own; -1: it is none, and one that all verbs have */
+  int32_t setting; /* its index; -1: it is an option of the verb alone */
+  int own;         /* its row among the verb's own; -1: every verb has it */
 };
 
 static const neap_setting config_option =
@@ -298,8 +298,8 @@ bool read_arguments(const struct verb *verb, int count, char **arguments, void *
   for (int i = 0; i < count; i++) {
     if (arguments[i][0] == '-' && arguments[i][1] != '\0') {
       if (!read_option(verb, count, arguments, &i, own, a)) return false;
-    } else if (a->operands.count == OPERAND_LIMIT) {
-      report_usage(verb, "%s: there is no use for it", arguments[i]);
+    } else if (a->operands.count == verb->operands) {
+      report_usage(verb, "unexpected argument '%s'", arguments[i]);
       return false;
     } else {
       a->operands.values[a->operands.count++] = arguments[i];

@@ -208,7 +208,6 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
-  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
   const char *planner = s.a.options.session.planner;
   const bool all = strcmp(planner, "all") == 0;

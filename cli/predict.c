@@ -63,7 +63,6 @@ int run_predict(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   neap_train_options *o = &s.a.options;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  if (s.a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", s.a.operands.values[0]);
   const int checked = check_needed(verb, &s);
   if (checked != EXIT_DONE) return checked;
   if (given_text(&s.a, "budget") == NULL) o->session.budget = NEAP_BUDGET_MIN;

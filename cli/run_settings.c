@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- Going on: the settings of a run lie beside its checkpoint ---- */
+/* ---- Going on: the settings of a run are kept with its checkpoint ---- */
 
 enum { COMMAND_VERSION = 1 };
 static const char command_format[] = "neap-command";
@@ -70,7 +70,7 @@ static const char *fault_of(const json_t *command, const json_error_t *error) {
              : "field 'options': must be an object of strings";
 }
 
-/* Whether a text of an older run stands for the usual value. */
+/* Whether a text of an older run means the usual value. */
 static bool was_usual(const neap_setting *setting, const char *text) {
   char *end;
   return setting->flags & NEAP_SETTING_ZERO && strtod(text, &end) == 0 && *end == '\0';
@@ -133,7 +133,7 @@ static int take_command(const char *folder, struct arguments *a) {
 static int check_needed(const struct verb *verb, const neap_train_options *o) {
   if (o->resume != NULL && (o->model == NULL || o->data == NULL))
     return report_usage(verb,
-                        "--resume %s: the run's options (command.json) are not there; give --model, --data "
+                        "--resume %s: the run's options (command.json) are missing; give --model, --data "
                         "and all others again",
                         o->resume);
   if (o->model == NULL) return report_usage(verb, "--model is missing");

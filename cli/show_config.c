@@ -69,7 +69,8 @@ static neap_status put_settings(FILE *file, const struct verb *verb, const struc
   neap_setting setting;
   neap_train_options options = a->options;
   neap_status status = NEAP_OK;
-  if (options.session.threads == 0) options.session.threads = omp_get_num_procs(); /* the bits hang on them */
+  if (options.session.threads == 0)
+    options.session.threads = omp_get_num_procs(); /* the bits depend on them */
   if (options.resume != NULL && options.out == options.resume) options.out = NULL; /* which it is by itself */
   fprintf(file, "# neap train --config FILE\n");
   for (int32_t i = 0; status == NEAP_OK && neap_setting_at(i, &setting); i++)

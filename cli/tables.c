@@ -94,7 +94,6 @@ static int print_table(const struct verb *verb, int count, char **arguments, con
                        bool (*row_at)(int32_t index, neap_row *row)) {
   struct arguments a;
   if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
-  if (a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", a.operands.values[0]);
   if (a.json) return print_json(table_json(title, row_at));
   if (row_at == neap_operator_at)
     print_operators();

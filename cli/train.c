@@ -124,7 +124,6 @@ int run_train(const struct verb *verb, int count, char **arguments) {
   struct settings settings = {0};
   char *command = NULL;
   if (!read_arguments(verb, count, arguments, &settings, &a)) return EXIT_USAGE;
-  if (a.operands.count > 0) return report_usage(verb, "%s: there is no use for it", a.operands.values[0]);
   int result = complete_run(verb, &a);
   if (result == EXIT_DONE && settings.show_config) return show_config(verb, &a);
   if (result == EXIT_DONE) result = prepare_threads(a.options.session.threads);

@@ -219,7 +219,6 @@ int run_translate(const struct verb *verb, int count, char **arguments) {
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
   if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  if (operands->count > 1) return report_usage(verb, "%s: there is no use for it", operands->values[1]);
   struct lines input = {0}, references = {0}, output = {0};
   neap_translate_result translated;
   const char *folder = operands->values[0];

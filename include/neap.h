@@ -235,7 +235,7 @@ typedef struct neap_byte_input {
   float mean[NEAP_BYTE_CHANNELS], deviation[NEAP_BYTE_CHANNELS]; /* deviation 0: 1 */
 } neap_byte_input;
 
-/* 0 in a number whose field of 0 stands for the usual value. (It is a zero with a sign.) */
+/* The number 0 in a field whose plain 0 means the usual value. (It is a zero with a sign.) */
 #define NEAP_ZERO (-0.0)
 
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
@@ -448,7 +448,8 @@ typedef struct neap_train_options {
   neap_schedule_kind schedule;
   double warmup_epochs;
   int64_t warmup_steps; /* instead of epochs, where above 0 */
-  /* NEAP_LR_STEP: times factor every so many; 0: thirds of the run, 0.1. A factor of NEAP_ZERO: 0. */
+  /* NEAP_LR_STEP: times factor every step_epochs epochs; 0: thirds of the run, 0.1. A factor of NEAP_ZERO: 0.
+   */
   double step_epochs, step_factor;
   bool no_shuffle, no_augment, no_evaluation;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */

@@ -22,7 +22,7 @@ typedef enum neap_setting_kind {
   NEAP_SETTING_SEED,      /* uint64_t */
   NEAP_SETTING_NUMBER,    /* double */
   NEAP_SETTING_FLOAT,     /* float */
-  NEAP_SETTING_SCALE,     /* float and, behind it, a bool, which stands for the word behind | in `value` */
+  NEAP_SETTING_SCALE,     /* float and, behind it, a bool: the word behind | in `value` */
   NEAP_SETTING_IMAGE,     /* int64_t[3]; "CxHxW" */
   NEAP_SETTING_BYTES,     /* uint64_t; a number of bytes, "96MiB" */
   NEAP_SETTING_BUDGET,    /* uint64_t and, behind it, a double: as neap_budget_parse gives them */
@@ -60,7 +60,7 @@ enum { NEAP_OF_IMAGES = 1, NEAP_OF_TOKENS = 2, NEAP_OF_VECTORS = 4, NEAP_OF_PAIR
 
 typedef struct neap_setting {
   const char *name;       /* "micro-batch": --micro-batch, and the key in a settings file */
-  const char *value;      /* stands for the value in a help; or its words; NULL: it takes none */
+  const char *value;      /* its value in a help, or its words; NULL: it takes no value */
   const char *usual;      /* what holds where it is not given, for people; NULL: nothing */
   const char *help;       /* a line */
   neap_setting_kind kind; /* of the field */
@@ -73,19 +73,19 @@ typedef struct neap_setting {
   const char *with;
   const char *unless;     /* it does nothing beside this setting; NULL: none */
   const char *instead_of; /* only one of the two can be given; NULL: none */
-  const char *key;        /* its name in state.json; NULL: it is not there */
+  const char *key;        /* its name in state.json; NULL: it has none there */
 } neap_setting;
 
 /* Setting `index`, from 0; false past the end. */
 bool neap_setting_at(int32_t index, neap_setting *setting);
-/* The index of the setting of this name; -1: there is none. */
+/* The index of the setting of this name; -1: no setting has it. */
 int32_t neap_setting_find(const char *name);
 
 /* The options of `neap train` where nothing is given but model and data: budget `max`, a cosine schedule,
  * seed 1; numbers of the optimizer are NAN. */
 neap_train_options neap_train_options_usual(void);
 
-/* Replaces numbers that are NAN by those that are usual for the optimizer; and 0 where that stands for the
+/* Replaces numbers that are NAN by those that are usual for the optimizer; and 0 where that means the
  * usual value, but for the learning rate. NEAP_ZERO stays. A run does the same by itself. */
 void neap_train_options_resolve(neap_train_options *options);
 

@@ -160,13 +160,13 @@ const neap_setting setting_rows[] = {
 const int32_t setting_count = sizeof setting_rows / sizeof *setting_rows;
 
 bool neap_setting_at(int32_t index, neap_setting *setting) {
-  if (index < 0 || index >= setting_count) return false;
+  if (index < 0 || index >= setting_count || setting == NULL) return false;
   *setting = setting_rows[index];
   return true;
 }
 
 int32_t neap_setting_find(const char *name) {
-  for (int32_t i = 0; i < setting_count; i++)
+  for (int32_t i = 0; i < setting_count && name != NULL; i++)
     if (strcmp(setting_rows[i].name, name) == 0) return i;
   return -1;
 }
@@ -196,6 +196,7 @@ double setting_given_or(double value, double usual) {
 }
 
 void neap_train_options_resolve(neap_train_options *o) {
+  if (o == NULL) return;
   neap_session_options *s = &o->session;
   if ((unsigned)s->optimizer >= OPTIMIZERS) return; /* which a run refuses */
   const struct optimizer_row *row = &optimizer_rows[s->optimizer];

@@ -26,7 +26,7 @@ static int find_word(const char *words, const char *text) {
   return -1;
 }
 
-/* Word `index` of "a|b|c" and its length; NULL: there is none. */
+/* Word `index` of "a|b|c" and its length; NULL past the last. */
 static const char *word_at(const char *words, int64_t index, int *length) {
   for (; words != NULL && index >= 0; index--) {
     *length = (int)strcspn(words, "|");
@@ -36,7 +36,7 @@ static const char *word_at(const char *words, int64_t index, int *length) {
   return NULL;
 }
 
-/* The word that stands for -1, or for a bool behind the number; NULL: there is none. */
+/* The word that stands for -1, or for a bool behind the number; NULL: it has no such word. */
 static const char *special_word(const neap_setting *s) {
   const char *bar = s->value != NULL ? strchr(s->value, '|') : NULL;
   return bar != NULL ? bar + 1 : NULL;

@@ -10,14 +10,14 @@
 extern const neap_setting setting_rows[];
 extern const int32_t setting_count;
 
-/* The setting that state.json has under this name; NULL: there is none. */
+/* The setting that state.json has under this name; NULL: no setting has it. */
 const neap_setting *setting_of_key(const char *key);
 
 /* The value, without a sign where it is NEAP_ZERO; or the usual one where it is NAN or 0. */
 double setting_given_or(double value, double usual);
 
 /* Checks the range of each setting whose field lies within `session`, or within the rest of `options`. A
- * field of 0 is in range, and NAN where that stands for the optimizer's value. NEAP_INVALID_ARGUMENT: the
+ * field of 0 is in range, and NAN where that means the optimizer's value. NEAP_INVALID_ARGUMENT: the
  * message names the setting, its value and its range. */
 neap_status settings_check_session(const neap_session_options *session);
 neap_status settings_check_run(const neap_train_options *options);

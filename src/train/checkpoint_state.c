@@ -121,7 +121,7 @@ static neap_status fail_setting(const char *path, const char *name, const json_t
   return status;
 }
 
-/* A 0 that stands for the usual value is another than one that was given, which has a sign. */
+/* A 0 that means the usual value is another than one that was given, which has a sign. */
 static bool same_value(const json_t *a, const json_t *b) {
   const bool zeros = json_is_real(a) && json_is_real(b) && json_real_value(a) == 0 && json_real_value(b) == 0;
   return json_equal(a, b) && (!zeros || signbit(json_real_value(a)) == signbit(json_real_value(b)));

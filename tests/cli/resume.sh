@@ -41,7 +41,7 @@ expect 0 "${train[@]}" --steps 4 --planner evict --budget 70% --out short --save
 expect 0 "$neap" train --resume short --plan p.json --json
 same "$(field steps)" 4 "steps of a run that a plan was given"
 
-# What was begun with an option that has no use goes on.
+# What was begun with an option that does nothing goes on.
 expect 0 "${train[@]}" --steps 4 --optimizer adamw --out adamw
 sed -i 's/"options": {/&"--momentum": "0.9",/' adamw/command.json
 expect 0 "$neap" train --resume adamw --json

@@ -86,12 +86,12 @@ wrong "no-such-model" train --model no-such-model --data synthetic
 wrong "graph file" plan --budget max
 wrong "g.json" plan --model wrn-10-1 g.json
 wrong "folder" evaluate
-wrong "there is no use" evaluate one other
+wrong "unexpected argument" evaluate one other
 wrong "folder" translate
-wrong "there is no use" translate one other
+wrong "unexpected argument" translate one other
 wrong "--beam 0" translate one --beam 0
 wrong "plan file" check g.json
-wrong "there is no use" check g.json p.json more.json
+wrong "unexpected argument" check g.json p.json more.json
 wrong "-o" graph --model wrn-10-1
 wrong ".svg" curve --model wrn-10-1 -o curve.jpeg
 wrong "dtr" curve --model wrn-10-1 --planner dtr,dtr

@@ -348,6 +348,27 @@ static void test_tables(void **state) {
   TAKEN(neap_planner_at(-1, &(neap_row){0}));
 }
 
+static void test_settings(void **state) {
+  (void)state;
+  neap_train_options options = neap_train_options_usual();
+  neap_setting setting;
+  char text[64];
+  assert_true(neap_setting_at(0, &setting));
+  TAKEN(neap_setting_at(0, NULL));
+  TAKEN(neap_setting_find(NULL));
+  TAKEN((neap_train_options_resolve(NULL), 0));
+  REFUSED(neap_setting_read(NULL, "1", &options));
+  REFUSED(neap_setting_read(&setting, NULL, &options));
+  REFUSED(neap_setting_read(&setting, "1", NULL));
+  REFUSED(neap_setting_write(NULL, &options, text, sizeof text));
+  REFUSED(neap_setting_write(&setting, NULL, text, sizeof text));
+  REFUSED(neap_setting_write(&setting, &options, NULL, sizeof text));
+  REFUSED(neap_setting_check_use(NULL, &options));
+  REFUSED(neap_setting_check_use(&setting, NULL));
+  REFUSED(neap_settings_read_file(NULL, NULL, NULL));
+  REFUSED(neap_settings_read_file("/tmp/neap-null", NULL, NULL));
+}
+
 static void test_plans(void **state) {
   (void)state;
   const char *path = "/tmp/neap-null";
@@ -437,6 +458,7 @@ int main(void) {
                                      cmocka_unit_test(test_whole_runs),
                                      cmocka_unit_test(test_techniques),
                                      cmocka_unit_test(test_tables),
+                                     cmocka_unit_test(test_settings),
                                      cmocka_unit_test(test_plans),
                                      cmocka_unit_test(test_layout)};
   return cmocka_run_group_tests(tests, make_all, free_all);

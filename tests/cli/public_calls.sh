@@ -3,5 +3,5 @@ source "$(dirname "$0")/common.bash"
 
 grep -ohE '\bneap_[a-z0-9_]+\(' "$source"/include/*.h | tr -d '(' | sort -u >declared
 grep -ohE '\bneap_[a-z0-9_]+\(' "$source/tests/unit/test_null.c" | tr -d '(' | sort -u >called
-missing=$(comm -23 declared called | grep -vx neap_plan_progress_function || true)
+missing=$(comm -23 declared called | grep -v '_function$' || true)
 [ -z "$missing" ] || fail "tests/unit/test_null.c does not call: $missing"

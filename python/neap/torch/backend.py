@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from .memory import Memory
 from .plans import cached_plan
 from .program import generator_of
 
+MOST_SHAPES = 64  # of a graph with symbolic shapes: programs that are kept
 OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
 
 
@@ -414,6 +416,57 @@ def neap_backend(
         session = _sessions[id(options)] = Session(options)
     _last = session
     inputs = frozenset(n.name for n in gm.graph.nodes if n.op == "placeholder")
+    if any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in example_inputs):
+        return _by_shape(gm, session, inputs)
+    return _compiled(gm, example_inputs, session, inputs)
+
+
+def _by_shape(gm: GraphModule, session: Session, inputs: frozenset[str]) -> Callable[..., Any]:
+    """A graph whose shapes are symbolic (dynamic=True): compiled for each shape when it comes, since a plan is for bytes and
+    PyTorch's symbolic graphs do not give eager's bits at all lengths. The plan of the largest counts against the budget."""
+    known: collections.OrderedDict[Any, Callable[..., Any]] = collections.OrderedDict()
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    # Fractions come as tensors, whose value the graph asks for: a shape's graph has the number.
+    numbers = [
+        (n.name, placeholders.index(n.args[0]))
+        for n in gm.graph.nodes
+        if n.op == "call_method" and n.target == "item" and n.args[0] in placeholders
+    ]
+
+    def key_of(x: Any) -> Any:
+        return (x.shape, x.stride(), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else x
+
+    def run(*args: Any) -> Any:
+        values = {name: args[i].item() for name, i in numbers}
+        key = (*map(key_of, args), *values.values(), torch.is_grad_enabled())
+        if key not in known:
+            known[key] = _compiled(_with_numbers(gm, values), args, session, inputs)
+            if len(known) > MOST_SHAPES:
+                known.popitem(last=False)
+        known.move_to_end(key)
+        return known[key](*args)
+
+    return run
+
+
+def _with_numbers(gm: GraphModule, values: dict[str, Any]) -> GraphModule:
+    """A copy of a graph with numbers in the place of nodes."""
+    new = copy.deepcopy(gm)
+    for node in list(new.graph.nodes):
+        if node.name in values:
+            for user in list(node.users):
+                user.args, user.kwargs = torch.fx.node.map_arg(
+                    (user.args, user.kwargs), lambda n, node=node: values[node.name] if n is node else n
+                )
+            new.graph.erase_node(node)
+    new.recompile()
+    return new
+
+
+def _compiled(
+    gm: GraphModule, example_inputs: Sequence[Any], session: Session, inputs: frozenset[str]
+) -> Callable[..., Any]:
+    options = session.options
 
     def partition(
         joint: GraphModule,
@@ -423,11 +476,6 @@ def neap_backend(
         static_lifetime_input_indices: Sequence[int] | None = None,
         **__: Any,
     ) -> Any:
-        for node in joint.graph.nodes:
-            if node.op == "placeholder" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat)):
-                raise RuntimeError(
-                    "the shapes of this graph are symbolic; Neap plans for fixed ones: torch.compile(..., dynamic=False)"
-                )
         return _partition(session, inputs, joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
 
     if options.get("inductor"):

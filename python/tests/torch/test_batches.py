@@ -464,3 +464,59 @@ def test_gradients_that_share_memory_are_clipped_once():
             b.zero_grad()
         assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
         assert step.memory.enforced, step.memory.why
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_the_backend_takes_shapes_that_change(dynamic):
+    from neap.torch.backend import neap_backend
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True, dropout=0.0)
+    model = nn.Sequential(nn.Embedding(WORDS, 32), layer, nn.Linear(32, WORDS))
+    other = copy.deepcopy(model)
+    run = torch.compile(mean_of, backend=neap_backend, options={"budget": "min"}, dynamic=dynamic)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    for n in (12, 7, 20, 12, 1):
+        batch = of_length(n)
+        for loss_fn, m, o in ((run, model, a), (mean_of, other, b)):
+            loss = loss_fn(m, *batch)
+            loss.backward()
+            o.step()
+            o.zero_grad()
+        assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+    torch._dynamo.reset()
+
+
+def test_quantised_weights_and_states():
+    bitsandbytes = pytest.importorskip("bitsandbytes")
+
+    class Quantised(nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.first, self.frozen = nn.Linear(64, 64), layer.requires_grad_(False)
+            self.a, self.b = nn.Linear(64, 4, bias=False), nn.Linear(4, 128, bias=False)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.frozen(x) + self.b(self.a(x))
+
+    for make in (
+        lambda: bitsandbytes.nn.Linear4bit(64, 128, compute_dtype=torch.float32, quant_type="nf4"),
+        lambda: bitsandbytes.nn.Linear8bitLt(64, 128, has_fp16_weights=False),
+    ):
+        torch.manual_seed(0)
+        model = Quantised(make()).to("cpu")
+        x = torch.randn(8, 64)
+        model(x)
+        results = []
+        for budget in (None, "max", "min"):
+            own = copy.deepcopy(model)
+            optimizer = helpers.adamw([p for p in own.parameters() if p.requires_grad])
+            loss_fn = lambda m, x: m(x).square().mean()  # noqa: E731
+            step = neap.torch.compile_step(own, loss_fn, optimizer, budget=budget) if budget else None
+            losses = [step(x).item() for _ in range(3)] if step else helpers.loop(loss_fn, own, optimizer, (x,), 3)
+            results.append((losses, [p.detach() for p in own.parameters() if p.requires_grad]))
+        for losses, weights in results[1:]:
+            assert losses == results[0][0]
+            assert all(map(torch.equal, weights, results[0][1]))

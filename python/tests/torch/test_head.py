@@ -111,7 +111,7 @@ def test_what_uses_the_logits_otherwise_is_refused():
         with pytest.raises(neap.torch.CannotTrace, match="chunk_head"):
             step(*batch())
     assert "forward" not in model.lm_head.__dict__
-    with pytest.raises(TypeError, match="plain nn.Linear"):
+    with pytest.raises(TypeError, match=r"plain nn\.Linear"):
         neap.torch.compile_step(
             nn.Embedding(3, 3), shifted, helpers.sgd(model.parameters()), budget="min", chunk_head=True
         )

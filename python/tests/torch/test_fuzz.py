@@ -1,0 +1,33 @@
+"""Random programs by both doors (fuzz.py); NEAP_FUZZ_PROGRAMS says how many, NEAP_FUZZ_FIRST which seed is the first."""
+
+from __future__ import annotations
+
+import os
+
+import fuzz
+import pytest
+
+PROGRAMS = int(os.environ.get("NEAP_FUZZ_PROGRAMS", "40"))
+FIRST = int(os.environ.get("NEAP_FUZZ_FIRST", "0"))
+
+# Faults of neap.torch that are known: (seed, door). The test fails where one of them is mended and still stands here.
+KNOWN = {
+    (25, "step"): "batch norm of a transposed input: fake tensors have other strides",
+    (25, "backend"): "batch norm of a transposed input: fake tensors have other strides",
+}
+
+
+@pytest.fixture(scope="module")
+def worker():
+    made = fuzz.Worker()
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("door", ["step", "backend"])
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + PROGRAMS))
+def test_program(request, worker, seed, door):
+    if (seed, door) in KNOWN:
+        request.applymarker(pytest.mark.xfail(reason=KNOWN[seed, door], strict=True))
+    found = worker.ask({"seed": seed, "door": door})
+    assert found["outcome"] in ("equal", "refused"), f"python fuzz.py --show {seed}: {found}"

@@ -143,7 +143,7 @@ class Steps:
         known: dict[str, Update] = {}
         fresh: dict[str, Update] = {}
         try:
-            with measure.heap_counted() as heap, torch.no_grad():
+            with measure.heap_counted(self.parameters_device) as heap, torch.no_grad():
                 for position, view in zip(capture.trainable, capture.gradients, strict=True):
                     parameter = owner.parameters[position]
                     if view is None or id(parameter) not in groups:
@@ -306,7 +306,8 @@ class Steps:
         fakes = [mode.from_tensor(p.detach()) for p in parameters]
         norm = self.owner.clip_norm
         with mode:
-            counts = [torch.zeros((), dtype=torch.float64)] if self.has_count else []
+            count = torch.zeros((), dtype=torch.float64, device=self.parameters_device) if self.has_count else None
+            counts = [] if count is None else [count]
 
         def end(*values: torch.Tensor) -> list[torch.Tensor]:
             gradients, count = list(values[: len(fakes)]), values[len(fakes) :]

@@ -38,6 +38,12 @@ MOST_ROWS = (
 MOST_KINDS = 16  # kinds of batches that are kept
 TOLD_AFTER = 3  # captures that nobody asked for
 COUNT = "num_items_in_batch"
+ATTENTION_KERNELS = (  # what scaled_dot_product_attention may choose from
+    torch.backends.cuda.flash_sdp_enabled,
+    torch.backends.cuda.mem_efficient_sdp_enabled,
+    torch.backends.cuda.math_sdp_enabled,
+    torch.backends.cuda.cudnn_sdp_enabled,
+)
 
 # Capturing, measuring and first steps: one at a time in the process, since what they look at is the process's.
 _preparing = threading.RLock()
@@ -120,7 +126,8 @@ def _modes() -> tuple[Any, ...]:
     return (
         tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)),
         torch.get_num_threads(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(),
-        torch.backends.mkldnn.enabled, torch.get_float32_matmul_precision(),
+        torch.backends.mkldnn.enabled, torch.get_float32_matmul_precision(), torch.backends.cudnn.enabled,
+        *(enabled() for enabled in ATTENTION_KERNELS),
     )  # fmt: skip
 
 
@@ -387,7 +394,7 @@ class CompiledStep:
     def _first_time(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
         """The first step of a shape: what bypasses PyTorch's allocator is counted, and where that breaks the budget the step is
         planned anew, with what was counted."""
-        with _preparing, measure.heap_counted() as heap:
+        with _preparing, measure.heap_counted(self._device()) as heap:
             result = self._parts(readies, leaves, parts, after)
             peak = heap.neap_heap_peak() if heap else 0
             kept = heap.neap_heap_live() if heap else 0

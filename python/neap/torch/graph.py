@@ -34,8 +34,8 @@ REPEATED: dict[Any, tuple[Any, tuple[int, ...]]] = {
 # Operators that take the running statistics and do not read them in training: positions, and that of `training`.
 NOT_READ: dict[Any, tuple[tuple[int, ...], int | None]] = {
     aten.native_batch_norm_backward.default: ((3, 4), 7),
-    aten.cudnn_batch_norm_backward.default: ((4, 5), None),
-    aten.miopen_batch_norm_backward.default: ((4, 5), None),
+    aten.cudnn_batch_norm_backward.default: ((3, 4), None),
+    aten.miopen_batch_norm_backward.default: ((3, 4), None),
 }
 
 

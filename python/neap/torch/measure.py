@@ -71,9 +71,18 @@ def call_key(call: Call) -> str:
     return key_of(call.target, call.args, call.kwargs)
 
 
-@functools.cache
 def machine(device: str, threads: int) -> str:
     """What measured costs hold for."""
+    where = _hardware(device, threads)
+    if device.startswith("cuda"):  # kernels and their scratch memory are chosen by these
+        cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+        chosen = (cudnn.deterministic, cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
+        where += f", cuda {(*chosen, cudnn.allow_tf32, matmul.allow_tf32)}"
+    return where
+
+
+@functools.cache
+def _hardware(device: str, threads: int) -> str:
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
@@ -163,9 +172,18 @@ def _clock(device: torch.device) -> Callable[[], float]:
 
 
 @contextlib.contextmanager
-def heap_counted() -> Iterator[Any]:
-    """Counts what bypasses PyTorch's allocator, where that can be done: gives the library, or None."""
-    library = allocator.library()
+def _forked_draws(device: torch.device) -> Iterator[None]:
+    """Puts the generators of the CPU and of the device back at the end. Other devices are not touched: asking for a generator
+    of CUDA makes a context, which takes memory there."""
+    with torch.random.fork_rng([device.index or 0] if device.type == "cuda" else []):
+        yield
+
+
+@contextlib.contextmanager
+def heap_counted(device: torch.device) -> Iterator[Any]:
+    """Counts what a step on the device takes from the heap beside PyTorch's allocator, where that can be done: gives the library,
+    or None. Of a step elsewhere the heap is no part of the device's memory."""
+    library = allocator.library() if device.type == "cpu" else None
     if library is None or not library.neap_heap_counts():
         yield None
         return
@@ -176,15 +194,24 @@ def heap_counted() -> Iterator[Any]:
         library.neap_heap_off()
 
 
+def _live_bytes(device: torch.device, heap: Any) -> int:
+    """Of the caching allocator of CUDA; else of the heap beside PyTorch's allocator."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return heap.neap_heap_live() if heap else 0
+
+
 def measured(
     run: Callable[[], Any], device: torch.device, heap: Any, made: Callable[[Any], list[int]], runs: int = TIMED_RUNS
 ) -> Cost:
-    """Runs a call a few times. made(result): the addresses of the results that have storages of their own."""
+    """Runs a call a few times. made(result): the addresses of the results that have storages of their own. On CUDA the counters
+    of the caching allocator tell what is scratch and what stays (a workspace of cuBLAS); its peak is reset."""
     clock = _clock(device)
-    live = heap.neap_heap_live() if heap else 0
+    on_cuda = device.type == "cuda"
+    live = _live_bytes(device, heap)
     result = run()  # the first run makes kernels and caches
     del result
-    retained = max(heap.neap_heap_live() - live, 0) if heap else 0
+    retained = max(_live_bytes(device, heap) - live, 0)
     best, bypass, began = math.inf, 0, clock()
     numbers: list[int] = []
     scratch = 0
@@ -192,7 +219,9 @@ def measured(
         live = heap.neap_heap_live() if heap else 0
         if heap:
             heap.neap_heap_mark()
-        with allocator.Recording(number == 0) as recording:
+        if on_cuda:
+            torch.cuda.reset_peak_memory_stats(device)
+        with allocator.Recording(number == 0 and not on_cuda) as recording:
             start = clock()
             result = run()
             best = min(best, clock() - start)
@@ -202,6 +231,8 @@ def measured(
             addresses = {address: i for i, (_, address, freed) in enumerate(recording.rows) if not freed}
             numbers = [addresses.get(address, -1) for address in made(result)]
             scratch = recording.scratch({n for n in numbers if n >= 0})
+            if on_cuda:
+                scratch = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
         del result
         if clock() - began > TIMED_SECONDS:
             break
@@ -231,15 +262,18 @@ class _Measurer:
         if not is_view(x):
             return x
         maker = self.makers.get(x.tensor)
-        integers = x.dtype == torch.uint8 or (
-            self.own_integers and not x.dtype.is_floating_point and not x.dtype.is_complex
+        seed = maker is not None and maker.random and x.dtype in (torch.int64, torch.uint64)
+        integers = (
+            x.dtype == torch.uint8
+            or seed  # attention's: some kernels have it in the CPU's memory, beside results on a device
+            or (self.own_integers and not x.dtype.is_floating_point and not x.dtype.is_complex)
         )
         if integers and maker is not None and maker.target != torch.ops.aten.empty.memory_format:
             # Bytes that only the two operators understand: they have to be the maker's own.
             for view, tensor in zip(maker.results, result_tensors(self._run(maker)()), strict=False):
                 if view is not None and view.tensor == x.tensor:
                     return tensor
-        return stand_in(x, self.device)
+        return stand_in(x, self.graph.storage_of(x.tensor).device)
 
     def _run(self, call: Call) -> Callable[[], Any]:
         args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
@@ -330,7 +364,7 @@ def measure(
     scaled: dict[str, Cost] = {}
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
-    with real, torch.random.fork_rng(), below_autograd(), heap_counted() as heap:
+    with real, _forked_draws(device), below_autograd(), heap_counted(device) as heap:
         measurer = _Measurer(graph, device, heap)
         for number, call in enumerate(graph.calls):
             key = call_key(call)
@@ -355,7 +389,7 @@ def correct(graph: Graph, calls: list[int]) -> None:
         return
     device = graph.device_of(graph.calls[calls[0]])
     real = torch.utils._python_dispatch._disable_current_modes()
-    with real, torch.random.fork_rng(), below_autograd():
+    with real, _forked_draws(device), below_autograd():
         measurer = _Measurer(graph, device, None)
         for number in calls:
             measurer.correct(graph.calls[number], measurer.cost(graph.calls[number], 1))

@@ -492,12 +492,14 @@ class DropProgram(Program):
             elif work.kind == "write":
                 source = self.live[self.assembly.tensors[self.graph.last[work.index]]]
                 _write(self, work.index, _bytes_of(source))
+                del source
             else:
                 gradient, *scale = self.taken(work)
                 own = self._value(gradient)
                 if work.outputs and self.assembly.tensors[gradient.tensor] not in self.drops[row.number]:
                     own = own.clone(memory_format=torch.preserve_format)
                 self.take(work, own, *(self._value(v) for v in scale))
+                del own  # a gradient is dropped here, not at the next update
             for t in self.drops[row.number]:
                 if t not in self.assembly.kept:
                     self._drop(t)

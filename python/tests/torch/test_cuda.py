@@ -1,0 +1,100 @@
+"""What can be said of CUDA where there is none: names of arguments, devices, and how tensors are dropped at their last read."""
+
+from __future__ import annotations
+
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import neap.torch
+from neap.torch import allocator, measure
+from neap.torch.captured import Steps
+from neap.torch.graph import NOT_READ, STATISTICS
+
+
+def test_running_statistics_are_where_the_tables_have_them():
+    tables = [(op, positions) for op, positions in STATISTICS.items()]
+    tables += [(op, positions) for op, (positions, _) in NOT_READ.items()]
+    assert len(tables) == 6
+    for op, positions in tables:
+        names = [op._schema.arguments[i].name for i in positions]
+        assert names == ["running_mean", "running_var"], op
+    for op, (_, training) in NOT_READ.items():
+        assert training is None or op._schema.arguments[training].name == "train", op
+
+
+def test_heap_of_the_cpu_is_no_memory_of_a_device():
+    with measure.heap_counted(torch.device("cuda", 0)) as heap:
+        assert heap is None
+
+
+def test_measuring_on_the_cpu_asks_for_no_generator_of_cuda(monkeypatch):
+    def refused(*_):
+        raise AssertionError("a context of CUDA was made")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", refused)
+    before = torch.get_rng_state()
+    with measure._forked_draws(torch.device("cpu")):
+        torch.rand(3)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_seed_is_the_one_that_the_random_call_gave():
+    """Attention's gradient takes the seed that its forward pass drew: a made-up one, on another device, is read as an address."""
+    seen = []
+
+    @torch.library.custom_op("neap_test::drawn", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+    def drawn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * 2, torch.full((), 77)
+
+    @torch.library.custom_op("neap_test::drawn_backward", mutates_args=())
+    def drawn_backward(gradient: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+        seen.append(int(seed))
+        return gradient * 2
+
+    drawn.register_fake(lambda x: (torch.empty_like(x), x.new_empty((), dtype=torch.int64)))
+    drawn_backward.register_fake(lambda gradient, seed: torch.empty_like(gradient))
+    drawn.register_autograd(
+        lambda ctx, gradient, _: torch.ops.neap_test.drawn_backward(gradient, ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output[1]),
+    )
+    model = nn.Linear(4, 4)
+    step = neap.torch.compile_step(
+        model, lambda m, x: drawn(m(x))[0].square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), budget="max"
+    )
+    step.prepare(torch.randn(2, 4))
+    assert seen
+    assert set(seen) == {77}
+
+
+@pytest.fixture
+def dropping(monkeypatch):
+    """Steps drop tensors at their last read, as on CUDA."""
+    monkeypatch.setattr(allocator, "_library", None)
+    monkeypatch.setattr(allocator, "_reason", "a test")
+
+
+@pytest.mark.filterwarnings("ignore:neap")
+def test_gradients_are_dropped_at_their_update(dropping, monkeypatch):
+    gradients: list[weakref.ref[torch.Tensor]] = []
+    held = []
+    take = Steps.take
+
+    def watched(self, work, gradient, *scale):
+        gradients.append(weakref.ref(gradient))
+        take(self, work, gradient, *scale)
+
+    monkeypatch.setattr(Steps, "take", watched)
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    step = neap.torch.compile_step(
+        model, lambda m, x, y: F.cross_entropy(m(x), y), torch.optim.SGD(model.parameters(), lr=0.1), budget="max"
+    )
+    batch = torch.randn(4, 8), torch.randint(2, (4,))
+    step._run(batch, lambda _: held.append(sum(g() is not None for g in gradients)))
+    assert len(gradients) == 6
+    assert max(held) == 0
+    assert not step.memory.enforced

@@ -1,0 +1,842 @@
+#!/usr/bin/env python3
+"""Checks neap.torch on a machine with a CUDA GPU, beside eager PyTorch: bits, memory, step time, lengths that vary.
+
+    check_gpu.py --out FILE.json [--limit SECONDS] [--nets NAME,...] [--device cuda|cpu] [--plain] [--no-compile]
+    check_gpu.py --table FILE.json
+
+It needs PyTorch and NumPy. It runs from a checkout: libneap_plan.so is named by NEAP_PLAN_LIBRARY, or lies in build/, or is built by
+cmake in a folder that is removed afterwards. The Llama is that of transformers, its LoRA that of peft, where they are installed
+(not with --plain); else both are made of PyTorch's modules here.
+
+For each net, in the order of the rows: three steps at max, at 60 % and at the least budget give losses, weights and buffers that
+are compared with eager's, bit by bit (algorithms that are deterministic, no TF32; eager runs twice, which tells what PyTorch itself
+does not repeat); the third step's peak is compared with the planned one; one step object runs three lengths; step times are taken
+in turns beside eager and torch.utils.checkpoint, and at the end for all nets beside activation_memory_budget, at equal memory.
+
+Each row is written to FILE.json as soon as it is known, so that a run that is cut keeps what it has; --limit starts no row after so
+many seconds. A table in Markdown is printed. Exit status 1: bits differ where eager repeats itself, a peak is more than 5 % above the
+planned one, or a row of Neap failed. --device cpu runs the same logic at tiny sizes."""
+
+import argparse
+import contextlib
+import gc
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA begins: cuBLAS repeats its bits
+
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    from torch.utils.checkpoint import checkpoint
+except ImportError as error:
+    sys.exit(f"check_gpu: PyTorch is missing ({error}): pip install torch numpy")
+
+BUDGETS = ("max", "60%", "min")
+STEPS = 3
+MOST_OVER = 1.05  # of the measured peak over the planned one
+KNOB = 0.5  # activation_memory_budget
+
+
+# ---- The library ----
+
+
+def find_library():
+    """Makes neap importable: names libneap_plan.so, or builds it."""
+    sys.path.insert(0, str(ROOT / "python"))
+    if os.environ.get("NEAP_PLAN_LIBRARY") or (ROOT / "build" / "libneap_plan.so").is_file():
+        return
+    if importlib.util.find_spec("neap") and list((ROOT / "python" / "neap").glob("libneap_plan.so")):
+        return
+    if not shutil.which("cmake"):
+        sys.exit("check_gpu: libneap_plan.so is missing and so is cmake: name the library by NEAP_PLAN_LIBRARY")
+    with tempfile.TemporaryDirectory(prefix="neap-build-") as folder:
+        for command in (
+            ["cmake", "-S", str(ROOT), "-B", folder, "-DNEAP_PLAN_ONLY=ON", "-DNEAP_TESTS=OFF"],
+            ["cmake", "--build", folder, "-j", "8", "--target", "neap_plan_shared"],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(f"check_gpu: {' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+        os.environ["NEAP_PLAN_LIBRARY"] = f"{folder}/libneap_plan.so"
+        import neap  # noqa: F401  (it is loaded before the folder goes)
+
+
+# ---- The nets: `recompute` makes a block's activations anew in the backward pass ----
+
+
+class Blocks(nn.Module):
+    """A stem, blocks one after the other, and a head."""
+
+    def __init__(self, stem, blocks, head):
+        super().__init__()
+        self.stem, self.blocks, self.head = stem, nn.ModuleList(blocks), head
+        self.recompute = False
+
+    def run(self, block, *x):
+        return checkpoint(block, *x, use_reentrant=False) if self.recompute else block(*x)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = self.run(block, x)
+        return self.head(x)
+
+
+def conv_norm(inputs, outputs, kernel=3, stride=1):
+    return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs)]
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs, outputs, stride, body):
+        super().__init__()
+        self.body = nn.Sequential(*body)
+        same = inputs == outputs and stride == 1
+        self.short = nn.Identity() if same else nn.Sequential(*conv_norm(inputs, outputs, 1, stride))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.short(x))
+
+
+def basic(inputs, width, stride):
+    body = [*conv_norm(inputs, width, 3, stride), nn.ReLU(), *conv_norm(width, width)]
+    return Residual(inputs, width, stride, body)
+
+
+def bottleneck(inputs, width, stride):
+    body = [*conv_norm(inputs, width, 1), nn.ReLU(), *conv_norm(width, width, 3, stride), nn.ReLU()]
+    return Residual(inputs, 4 * width, stride, [*body, *conv_norm(width, 4 * width, 1)])
+
+
+def residual_net(stem, inputs, block, expansion, stages, classes):
+    """stages: (width, blocks, stride of the first)."""
+    blocks = []
+    for width, count, stride in stages:
+        for i in range(count):
+            blocks.append(block(inputs, width, stride if i == 0 else 1))
+            inputs = width * expansion
+    # A mean, since the gradient of adaptive pooling does not repeat its bits on CUDA.
+    return Blocks(nn.Sequential(*stem), blocks, nn.Sequential(Mean((2, 3)), nn.Linear(inputs, classes)))
+
+
+class Mean(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x):
+        return x.mean(self.dims)
+
+
+def wrn(small):
+    stages = [(8, 1, 1), (16, 1, 2)] if small else [(32, 4, 1), (64, 4, 2), (128, 4, 2)]
+    return residual_net([*conv_norm(3, 16), nn.ReLU()], 16, basic, 1, stages, 10)
+
+
+def resnet50(small):
+    if small:
+        return residual_net([*conv_norm(3, 8, 7, 2), nn.ReLU()], 8, bottleneck, 4, [(4, 2, 1)], 10)
+    stages = [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)]
+    stem = [*conv_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return residual_net(stem, 64, bottleneck, 4, stages, 1000)
+
+
+class UNet(Blocks):
+    """Down and up again, each level's result is read twice: far apart."""
+
+    def __init__(self, width, depth):
+        def double(a, b):
+            return nn.Sequential(*conv_norm(a, b), nn.ReLU(), *conv_norm(b, b), nn.ReLU())
+
+        widths = [width << i for i in range(depth + 1)]
+        down = [double(a, b) for a, b in zip([3, *widths], widths, strict=False)]
+        super().__init__(nn.Identity(), down, nn.Conv2d(width, 5, 1))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in widths[-2::-1])
+        self.join = nn.ModuleList(double(2 * w, w) for w in widths[-2::-1])
+
+    def forward(self, x):
+        kept = []
+        for i, block in enumerate(self.blocks):
+            x = self.run(block, x if i == 0 else x[..., ::2, ::2])
+            kept.append(x)
+        kept.pop()
+        for up, join in zip(self.up, self.join, strict=True):
+            x = self.run(join, torch.cat([up(x), kept.pop()], 1))
+        return self.head(x)
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal, dropout):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.heads, self.causal, self.dropout = heads, causal, dropout
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=self.dropout)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class TransformerBlock(nn.Module):
+    def __init__(self, width, heads, causal, dropout):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, causal, dropout)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x + self.drop(self.attention(self.first(x)))
+        return x + self.drop(self.mlp(self.second(x)))
+
+
+class Positions(nn.Module):
+    """Embedded tokens, or patches of an image, and their places."""
+
+    def __init__(self, embed, length, width):
+        super().__init__()
+        self.embed, self.places = embed, nn.Parameter(torch.randn(length, width) * 0.02)
+
+    def forward(self, x):
+        x = self.embed(x)
+        return x + self.places[: x.shape[1]]
+
+
+class Patches(nn.Module):
+    def __init__(self, width, patch):
+        super().__init__()
+        self.conv = nn.Conv2d(3, width, patch, patch)
+
+    def forward(self, x):
+        return self.conv(x).flatten(2).transpose(1, 2)
+
+
+def gpt(small):
+    words, width, layers, heads, length = (50, 16, 2, 2, 32) if small else (8192, 768, 12, 12, 1024)
+    blocks = [TransformerBlock(width, heads, True, 0.1) for _ in range(layers)]
+    head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, words))
+    return Blocks(Positions(nn.Embedding(words, width), length, width), blocks, head)
+
+
+def vit(small):
+    width, layers, heads, patch, places = (16, 2, 2, 4, 16) if small else (768, 12, 12, 16, 196)
+    blocks = [TransformerBlock(width, heads, False, 0.0) for _ in range(layers)]
+    head = nn.Sequential(nn.LayerNorm(width), Mean(1), nn.Linear(width, 10 if small else 1000))
+    return Blocks(Positions(Patches(width, patch), places, width), blocks, head)
+
+
+class Recurrent(Blocks):
+    """An LSTM whose time is cut into chunks: each chunk is one call a layer."""
+
+    def __init__(self, words, width, layers, chunk):
+        super().__init__(nn.Embedding(words, width), [nn.LSTM(width, width, layers)], nn.Linear(width, words))
+        self.chunk = chunk
+
+    def forward(self, x):
+        x, state, out = self.stem(x.t()), None, []
+        for part in x.split(self.chunk):
+            given = (part,) if state is None else (part, state)
+            y, state = self.run(self.blocks[0], *given)
+            out.append(y)
+        return self.head(torch.cat(out)).transpose(0, 1)
+
+
+def lstm(small):
+    return Recurrent(50, 16, 1, 8) if small else Recurrent(4096, 1024, 2, 64)
+
+
+# ---- Llama: of SmolLM2-135M's shape ----
+
+LLAMA = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
+         "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 2048}  # fmt: skip
+SMALL_LLAMA = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 3,
+               "num_key_value_heads": 1, "vocab_size": 60, "max_position_embeddings": 64}  # fmt: skip
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        width, inner = c["hidden_size"], c["intermediate_size"]
+        self.heads, self.groups = c["num_attention_heads"], c["num_key_value_heads"]
+        size = width // self.heads
+        self.first, self.second = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        self.q_proj, self.o_proj = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.k_proj, self.v_proj = (nn.Linear(width, self.groups * size, bias=False) for _ in range(2))
+        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, width, bias=False)
+        self.register_buffer("rates", 1e5 ** (-torch.arange(0, size, 2) / size), persistent=False)
+
+    def rotated(self, x):
+        angle = torch.arange(x.shape[2], device=x.device)[:, None] * self.rates
+        angle = torch.cat([angle, angle], -1)
+        a, b = x.chunk(2, -1)
+        return x * angle.cos() + torch.cat([-b, a], -1) * angle.sin()
+
+    def forward(self, x):
+        h = self.first(x)
+        q, k, v = (f(h).unflatten(-1, (n, -1)).transpose(1, 2)
+                   for f, n in ((self.q_proj, self.heads), (self.k_proj, self.groups), (self.v_proj, self.groups)))  # fmt: skip
+        k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (self.rotated(k), v))
+        y = F.scaled_dot_product_attention(self.rotated(q), k, v, is_causal=True)
+        x = x + self.o_proj(y.transpose(1, 2).flatten(2))
+        h = self.second(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class LowRank(nn.Module):
+    """A linear layer that stays, and a difference of low rank that trains."""
+
+    def __init__(self, base, rank=8, scale=2.0):
+        super().__init__()
+        self.base, self.scale = base, scale
+        self.a = nn.Linear(base.in_features, rank, bias=False)
+        self.b = nn.Linear(rank, base.out_features, bias=False)
+        nn.init.zeros_(self.b.weight)
+
+    def forward(self, x):
+        return self.base(x) + self.b(self.a(x)) * self.scale
+
+
+def plain_llama(c, lora):
+    stem = nn.Embedding(c["vocab_size"], c["hidden_size"])
+    head = nn.Sequential(
+        nn.RMSNorm(c["hidden_size"], 1e-5), nn.Linear(c["hidden_size"], c["vocab_size"], bias=False)
+    )
+    model = Blocks(stem, [LlamaBlock(c) for _ in range(c["num_hidden_layers"])], head)
+    head[1].weight = stem.weight
+    if lora:
+        model.requires_grad_(False)
+        for block in model.blocks:
+            block.q_proj, block.v_proj = LowRank(block.q_proj), LowRank(block.v_proj)
+    return model
+
+
+def hugging_face_llama(c, lora):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(LlamaConfig(**c, tie_word_embeddings=True, use_cache=False, attn_implementation="sdpa"))
+    if lora:
+        from peft import LoraConfig, get_peft_model
+
+        targets = ["q_proj", "v_proj"]
+        model.enable_input_require_grads()
+        model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM"))
+    return model.train()
+
+
+def llama(small, lora, plain):
+    needed = ("transformers", "peft") if lora else ("transformers",)
+    plain = plain or not all(map(importlib.util.find_spec, needed))
+    return (plain_llama if plain else hugging_face_llama)(SMALL_LLAMA if small else LLAMA, lora)
+
+
+# ---- What is run ----
+
+
+class Net:
+    """A row of the table below. make(small, plain); data: (batch, image size, classes), or (batch, length, words)."""
+
+    def __init__(self, make, kind, small, large):
+        self.make, self.kind, self.sizes = make, kind, (large, small)
+
+    def model(self, options):
+        torch.manual_seed(1)
+        model = self.make(options.small, options.plain).to(options.device)
+        return model, self.optimizer([p for p in model.parameters() if p.requires_grad])
+
+    def optimizer(self, parameters):
+        if self.kind == "tokens":
+            return torch.optim.AdamW(parameters, lr=1e-4)
+        return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
+
+    def batch(self, options, seed, length=None):
+        """Made on the CPU: the same on every machine."""
+        batch, size, classes = self.sizes[options.small]
+        generator = torch.Generator().manual_seed(seed)
+        if self.kind == "tokens":
+            ids = torch.randint(classes, (batch, (length or size) + 1), generator=generator).to(options.device)
+            return ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+        x = torch.randn(batch, 3, size, size, generator=generator)
+        where = (batch, size, size) if self.kind == "pixels" else (batch,)
+        return x.to(options.device), torch.randint(classes, where, generator=generator).to(options.device)
+
+    @staticmethod
+    def loss(model, x, y):
+        out = model(x)
+        out = getattr(out, "logits", out)
+        if out.dim() == 4:  # pixels; the loss of images has no deterministic gradient on CUDA
+            out = out.permute(0, 2, 3, 1)
+        return F.cross_entropy(out.flatten(0, -2), y.flatten())
+
+
+NETS = {
+    "WRN-28-2": Net(lambda small, _: wrn(small), "images", (4, 8, 10), (512, 32, 10)),
+    "ResNet-50": Net(lambda small, _: resnet50(small), "images", (2, 16, 10), (64, 224, 1000)),
+    "GPT": Net(lambda small, _: gpt(small), "tokens", (2, 24, 50), (8, 1024, 8192)),
+    "LSTM": Net(lambda small, _: lstm(small), "tokens", (2, 24, 50), (64, 512, 4096)),
+    "U-Net": Net(lambda small, _: UNet(4, 2) if small else UNet(64, 4), "pixels", (2, 16, 5), (16, 256, 5)),
+    "ViT": Net(lambda small, _: vit(small), "images", (2, 16, 10), (64, 224, 1000)),
+    "Llama, LoRA": Net(lambda small, plain: llama(small, True, plain), "tokens", (2, 24, 60), (8, 512, 49152)),
+    "Llama": Net(lambda small, plain: llama(small, False, plain), "tokens", (2, 24, 60), (8, 512, 49152)),
+}
+
+
+def recompute(model, on):
+    """Switches torch.utils.checkpoint on or off, block by block."""
+    if isinstance(model, Blocks):
+        model.recompute = on
+    elif on:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+class Eager:
+    """A step as everybody writes it. knob: of activation_memory_budget, by torch.compile; checkpointed: block by block."""
+
+    def __init__(self, net, options, checkpointed=False, knob=None):
+        self.model, self.optimizer = net.model(options)
+        recompute(self.model, checkpointed)
+        self.loss, self.knob = net.loss, knob
+        if knob is not None:
+            torch._dynamo.reset()
+            backend = "inductor" if options.device == "cuda" else "aot_eager_decomp_partition"
+            self.loss = torch.compile(net.loss, backend=backend, dynamic=False)
+
+    def __call__(self, *batch):
+        with knob_at(self.knob):
+            loss = self.loss(self.model, *batch)
+            loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+
+@contextlib.contextmanager
+def knob_at(value):
+    import torch._functorch.config as config
+
+    if value is None:
+        yield
+        return
+    before, config.activation_memory_budget = config.activation_memory_budget, value
+    try:
+        yield
+    finally:
+        config.activation_memory_budget = before
+
+
+class Planned:
+    """A compiled step."""
+
+    def __init__(self, net, options, budget, batch):
+        import neap.torch
+
+        self.model, self.optimizer = net.model(options)
+        began = time.perf_counter()
+        self.step = neap.torch.compile_step(self.model, net.loss, self.optimizer, budget=budget)
+        self.step.prepare(*batch)
+        self.seconds = time.perf_counter() - began
+
+    def __call__(self, *batch):
+        return self.step(*batch)
+
+
+# ---- What is measured ----
+
+
+class Meter:
+    """Bytes that a step takes at its peak, all that is there between steps included, above `base`: what was there before."""
+
+    def __init__(self, options):
+        self.cuda = options.device == "cuda"
+        self.base = 0
+        collect()
+        if self.cuda:
+            torch._C._cuda_clearCublasWorkspaces()  # each way makes its own
+            torch.cuda.empty_cache()
+            self.base = torch.cuda.memory_allocated()
+
+    def peak(self, step, batch):
+        """Runs one step: {"measured": bytes, ...}."""
+        if self.cuda:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        loss = step(*batch)
+        if self.cuda:
+            torch.cuda.synchronize()
+            told = torch.cuda.memory_stats()
+            return loss, {
+                "measured": torch.cuda.max_memory_allocated() - self.base,
+                "requested": told.get("requested_bytes.all.peak", 0),  # without the caching allocator's rounding
+                "reserved": told.get("reserved_bytes.all.peak", 0),
+            }
+        return loss, {"measured": step.step.memory.measured_peak_bytes if isinstance(step, Planned) else None}
+
+
+def collect():
+    gc.collect()
+
+
+def synchronized(options):
+    if options.device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def tensors_of(model):
+    return {n: t.detach().cpu().clone() for n, t in (*model.named_parameters(), *model.named_buffers())}
+
+
+def bits_of(t):
+    return t.contiguous().reshape(-1).view(torch.uint8)
+
+
+def compared(a, b):
+    """(names that differ in a bit, the largest difference) of two dicts of tensors."""
+    names = [n for n in a if n not in b or a[n].shape != b[n].shape or not torch.equal(bits_of(a[n]), bits_of(b[n]))]
+    names += [n for n in b if n not in a]
+    gaps = [(a[n].double() - b[n].double()).abs().max().item() for n in names if n in a and n in b and a[n].numel()]
+    return names, max(gaps, default=0.0)
+
+
+def trained(step, batches):
+    """Losses, parameters and buffers after a step for each batch. Draws begin anew."""
+    torch.manual_seed(2)
+    losses = [step(*b) for b in batches]
+    return {f"loss {i}": loss.cpu() for i, loss in enumerate(losses)} | tensors_of(step.model)
+
+
+@contextlib.contextmanager
+def repeatable(warn_only):
+    """Deterministic algorithms and no TF32. Memory that is not written yet is left as it is, which is quicker."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+class Check:
+    """The rows so far, and the file that has them."""
+
+    def __init__(self, options):
+        self.options, self.began = options, time.perf_counter()
+        self.rows, self.left_out = [], []
+        self.memory_of_checkpoint = {}
+        self.warn_only = {}  # net -> whether it has operators without a deterministic form
+
+    def add(self, **row):
+        self.rows.append(row)
+        self.write()
+
+    def write(self):
+        report = {"machine": machine(self.options), "seconds": round(time.perf_counter() - self.began, 1),
+                  "left_out": self.left_out, "rows": self.rows}  # fmt: skip
+        path = Path(self.options.out)
+        new = path.with_name(path.name + ".new")
+        new.write_text(json.dumps(report, indent=1))
+        os.replace(new, path)
+
+    def row(self, name, kind, run, **about):
+        """Adds what run() gives, or what went wrong; nothing where time is over. Whether it is known."""
+        if time.perf_counter() - self.began > self.options.limit:
+            self.left_out.append([name, kind, *about.values()])
+            return False
+        began = time.perf_counter()
+        told = {}
+        try:
+            with warnings.catch_warnings(), repeatable(self.warn_only.get(name, False)):
+                warnings.simplefilter("ignore")
+                told = run()
+        except Exception as error:  # a row that fails is a result, and others follow
+            told = {"error": f"{type(error).__name__}: {str(error)[:500]}", "where": traceback.format_exc()[-1500:]}
+        self.add(net=name, kind=kind, **about, **told, row_seconds=round(time.perf_counter() - began, 1))
+        print(f"{self.rows[-1]['row_seconds']:6.1f} s  {name}, {kind} {' '.join(map(str, about.values()))}"
+              f"{': ' + told['error'].splitlines()[0] if 'error' in told else ''}", file=sys.stderr, flush=True)  # fmt: skip
+        collect()
+        return "error" not in told
+
+    # ---- Bits and memory ----
+
+    def bits(self, name):
+        net, options = NETS[name], self.options
+        batches = [net.batch(options, 10 + i) for i in range(STEPS)]
+        wanted = {}
+
+        def eager():
+            meter = Meter(options)
+            step = Eager(net, options)
+            wanted.update(trained(step, batches))
+            _, memory = meter.peak(step, batches[0])
+            del step
+            names, gap = compared(wanted, trained(Eager(net, options), batches))
+            return {"repeats": not names, "differing": names[:5], "gap": gap, "strict": not self.warn_only.get(name)} | memory
+
+        if not self.row(name, "eager", eager):
+            if "deterministic" not in self.rows[-1]["error"]:
+                return
+            self.rows.pop()
+            self.warn_only[name] = True
+            wanted.clear()
+            if not self.row(name, "eager", eager):
+                return
+        for budget in BUDGETS:
+            self.row(name, "bits", lambda budget=budget: self.one_budget(net, budget, batches, wanted), budget=budget)
+
+    def one_budget(self, net, budget, batches, wanted):
+        meter = Meter(self.options)
+        step = Planned(net, self.options, budget, batches[0])
+        names, gap = compared(wanted, trained(step, batches))
+        _, memory = meter.peak(step, batches[0])
+        return {"bits": not names, "differing": names[:5], "gap": gap, "prepare_s": step.seconds} | told_of(step) | memory
+
+    # ---- Lengths ----
+
+    def lengths(self, name):
+        net, options = NETS[name], self.options
+        full = net.sizes[options.small][1]
+        self.row(name, "lengths", lambda: self.three_lengths(net, (full, full // 2, full * 5 // 8)))
+
+    def three_lengths(self, net, lengths):
+        """One step object; eager's weights at each length are compared after each step."""
+        options = self.options
+        batches = [net.batch(options, 20 + i, n) for i, n in enumerate(lengths)]
+        meter = Meter(options)
+        step = Planned(net, options, "60%", batches[0])
+        began = time.perf_counter()
+        step.step.prepare(*batches[0], lengths=lengths)
+        prepared = time.perf_counter() - began + step.seconds
+        captures = sum(len(k.captured) for k in step.step.kinds.values())
+        torch.manual_seed(2)
+        for b in batches:  # makes the optimizer's states
+            step(*b)
+        each = []
+        for n, b in zip(lengths, batches, strict=True):
+            _, memory = meter.peak(step, b)
+            each.append({"length": n} | told_of(step) | memory)
+        after = sum(len(k.captured) for k in step.step.kinds.values())
+        got = tensors_of(step.model)
+        del step
+        torch.manual_seed(2)
+        other = Eager(net, options)
+        for b in (*batches, *batches):
+            other(*b)
+        names, gap = compared(tensors_of(other.model), got)
+        return {"bits": not names, "differing": names[:5], "gap": gap, "captures": captures, "unforeseen": after - captures,
+                "prepare_s": prepared, "lengths": each}  # fmt: skip
+
+    # ---- Step times ----
+
+    def times(self, name):
+        """Eager, checkpoint, and Neap at max and in the checkpoint's memory."""
+        net, options = NETS[name], self.options
+        batch = net.batch(options, 10)
+
+        def run():
+            ways = [self.way("eager", lambda: Eager(net, options), batch)]
+            ways.append(self.way("checkpoint", lambda: Eager(net, options, checkpointed=True), batch))
+            ways.append(self.way("Neap, max", lambda: Planned(net, options, "max", batch), batch))
+            self.at_equal_memory(ways, ways[1], net, batch)
+            return {"ways": self.in_turns(ways, batch)}
+
+        self.row(name, "times", run)
+
+    def knobs(self, name):
+        """Eager, activation_memory_budget, and Neap in its memory."""
+        net, options = NETS[name], self.options
+        batch = net.batch(options, 10)
+
+        def run():
+            ways = [self.way("eager", lambda: Eager(net, options), batch)]
+            knob = f"activation_memory_budget={KNOB}"
+            ways.append(self.way(knob, lambda: Eager(net, options, knob=KNOB), batch))
+            self.at_equal_memory(ways, ways[1], net, batch)
+            return {"ways": self.in_turns(ways, batch)}
+
+        self.row(name, "knob", run)
+
+    def at_equal_memory(self, ways, other, net, batch):
+        """Adds Neap in the memory of another way, or what the least is."""
+        import neap
+
+        budget = other["measured"] or "60%"
+        try:
+            ways.append(self.way(f"Neap, as {other['way']}", lambda: Planned(net, self.options, budget, batch), batch))
+        except neap.OverBudget as error:
+            ways.append({"way": f"Neap, as {other['way']}", "least": error.smallest})
+
+    def way(self, name, make, batch):
+        meter = Meter(self.options)
+        step = make()
+        for _ in range(2):  # what is made once: states, kernels
+            step(*batch)
+        _, memory = meter.peak(step, batch)
+        planned = told_of(step) if isinstance(step, Planned) else {}
+        return {"way": name, "step": step, "seconds": []} | planned | memory
+
+    def in_turns(self, ways, batch):
+        """Adds to each way its seconds and its ratio to the first in the same round (medians), and drops the steps."""
+        running = [w for w in ways if "step" in w]
+        began = synchronized(self.options)
+        running[0]["step"](*batch)
+        once = max(synchronized(self.options) - began, 1e-4)
+        steps = 1 if self.options.small else max(1, min(20, int(0.25 / once)))
+        for _ in range(2 if self.options.small else 5):
+            for w in running:
+                began = synchronized(self.options)
+                for _ in range(steps):
+                    w["step"](*batch)
+                w["seconds"].append((synchronized(self.options) - began) / steps)
+        first = running[0]["seconds"]
+        for w in running:
+            w["ratio"] = statistics.median(a / b for a, b in zip(w["seconds"], first, strict=True))
+            w["median_s"] = statistics.median(w["seconds"])
+            del w["step"]
+        return ways
+
+
+def told_of(step):
+    memory = step.step.memory
+    return {"planned": memory.planned_peak_bytes, "keep_all": memory.keep_all_bytes, "resident": memory.resident_bytes,
+            "overhead": memory.overhead, "enforced": memory.enforced, "plan_s": step.step.plan.seconds}  # fmt: skip
+
+
+def machine(options):
+    import neap
+
+    about = {"torch": torch.__version__, "neap": getattr(neap, "__version__", ""), "device": options.device,
+             "threads": torch.get_num_threads(), "small": options.small}  # fmt: skip
+    if options.device == "cuda":
+        about |= {"name": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
+                  "cudnn": torch.backends.cudnn.version()}  # fmt: skip
+    for package in ("transformers", "peft"):
+        found = not options.plain and importlib.util.find_spec(package)
+        about[package] = __import__(package).__version__ if found else None
+    return about
+
+
+# ---- What it says ----
+
+
+def faults(rows):
+    """What makes the check fail, one line each."""
+    found = []
+    repeats = {r["net"]: r.get("repeats", False) for r in rows if r["kind"] == "eager"}
+    for r in rows:
+        where = ", ".join(str(r[k]) for k in ("net", "kind", "budget") if k in r)
+        if "error" in r and r["kind"] in ("bits", "lengths"):
+            found.append(f"{where}: {r['error']}")
+        if r.get("bits") is False and repeats.get(r["net"]):
+            found.append(f"{where}: bits differ from eager's by {r['gap']:.2g} in {', '.join(r['differing'])}")
+        for one in (r, *r.get("lengths", []), *r.get("ways", [])):
+            planned, measured = one.get("planned"), one.get("measured")
+            if planned and measured and measured > MOST_OVER * planned:
+                about = one.get("length", one.get("way", ""))
+                found.append(f"{where} {about}: peak {measured} is {measured / planned - 1:.1%} above the planned {planned}")
+    return found
+
+
+def mib(value):
+    return f"{value / 2**20:.0f}" if value else ""
+
+
+def verdict(r, repeats):
+    if "error" in r:
+        return f"failed: {r['error'].splitlines()[0][:80]}"
+    if r.get("bits"):
+        return "equal"
+    return "differ" if repeats else "eager does not repeat its own"
+
+
+def table(report):
+    """Markdown: bits and memory; lengths; step times."""
+    rows = report["rows"]
+    repeats = {r["net"]: r.get("repeats", False) for r in rows if r["kind"] == "eager"}
+    lines = ["| net | budget | bits | planned, MiB | measured, MiB | planned overhead | prepared, s |", "|---|---|---|---|---|---|---|"]
+    for r in rows:
+        if r["kind"] == "eager":
+            state = "repeats" if r.get("repeats") else verdict(r, False)
+            lines.append(f"| {r['net']} | eager | {state} | | {mib(r.get('measured'))} | | |")
+        if r["kind"] == "bits":
+            lines.append(f"| | {r['budget']} | {verdict(r, repeats.get(r['net']))} | {mib(r.get('planned'))} | {mib(r.get('measured'))} "
+                         f"| {r.get('overhead', 0):.2f} | {r.get('prepare_s', 0):.1f} |")  # fmt: skip
+    lines += ["", "| net | length | bits | planned, MiB | measured, MiB | captures (unforeseen) |", "|---|---|---|---|---|---|"]
+    for r in (r for r in rows if r["kind"] == "lengths"):
+        state = verdict(r, repeats.get(r["net"]))
+        for one in r.get("lengths", [{"length": ""}]):
+            lines.append(f"| {r['net']} | {one['length']} | {state} | {mib(one.get('planned'))} | {mib(one.get('measured'))} "
+                         f"| {r.get('captures', '')} ({r.get('unforeseen', '')}) |")  # fmt: skip
+    lines += ["", "| net | how | memory, MiB | step, ms | step / eager's |", "|---|---|---|---|---|"]
+    for r in (r for r in rows if r["kind"] in ("times", "knob")):
+        for w in r.get("ways", [{"way": verdict(r, False)}]):
+            least = f"least {mib(w['least'])}" if "least" in w else mib(w.get("measured") or w.get("planned"))
+            if "median_s" in w:
+                lines.append(f"| {r['net']} | {w['way']} | {least} | {1e3 * w['median_s']:.1f} | {w['ratio']:.2f} |")
+            else:
+                lines.append(f"| {r['net']} | {w['way']} | {least} | | |")
+    told = ", ".join(f"{k} {v}" for k, v in report["machine"].items() if v)
+    lines += ["", f"{told}; deterministic algorithms, f32 without TF32; {report['seconds']} s."]
+    if report["left_out"]:
+        lines.append(f"Left out, since time was over: {'; '.join(' '.join(map(str, x)) for x in report['left_out'])}.")
+    return "\n".join(lines)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="check_gpu.json")
+    parser.add_argument("--limit", type=float, default=600, help="start no row after so many seconds")
+    parser.add_argument("--nets", help=f"names, separated by ';': {'; '.join(NETS)}")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--plain", action="store_true", help="leave transformers and peft aside")
+    parser.add_argument("--no-compile", action="store_true", help="leave activation_memory_budget out")
+    parser.add_argument("--table", metavar="FILE", help="print the table of a file that is there, and run nothing")
+    options = parser.parse_args()
+    options.small = options.device == "cpu"
+    options.names = [n.strip() for n in options.nets.split(";")] if options.nets else list(NETS)
+    unknown = [n for n in options.names if n not in NETS]
+    if unknown:
+        parser.error(f"--nets: no net is called {', '.join(unknown)}; there are {'; '.join(NETS)}")
+    return options
+
+
+def main():
+    options = arguments()
+    if options.table:
+        report = json.loads(Path(options.table).read_text())
+    else:
+        if options.device == "cuda" and not torch.cuda.is_available():
+            sys.exit("check_gpu: PyTorch sees no CUDA device: run it on a machine with one, or --device cpu")
+        find_library()
+        check = Check(options)
+        for name in options.names:
+            check.bits(name)
+            if NETS[name].kind == "tokens":
+                check.lengths(name)
+            check.times(name)
+        for name in () if options.no_compile else options.names:
+            check.knobs(name)
+        check.write()
+        report = json.loads(Path(options.out).read_text())
+    print(table(report))
+    found = faults(report["rows"])
+    for line in found:
+        print(f"check_gpu: {line}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks neap.torch on a machine with a CUDA GPU, beside eager PyTorch: bits, memory, step time, lengths that vary.
 
-    check_gpu.py --out FILE.json [--limit SECONDS] [--nets NAME,...] [--device cuda|cpu] [--plain] [--no-compile]
+    check_gpu.py --out FILE.json [--limit SECONDS] [--nets 'NAME;...'] [--device cuda|cpu] [--plain] [--no-compile]
     check_gpu.py --table FILE.json
 
 It needs PyTorch and NumPy. It runs from a checkout: libneap_plan.so is named by NEAP_PLAN_LIBRARY, or lies in build/, or is built by
@@ -56,9 +56,9 @@ KNOB = 0.5  # activation_memory_budget
 def find_library():
     """Makes neap importable: names libneap_plan.so, or builds it."""
     sys.path.insert(0, str(ROOT / "python"))
-    if os.environ.get("NEAP_PLAN_LIBRARY") or (ROOT / "build" / "libneap_plan.so").is_file():
-        return
-    if importlib.util.find_spec("neap") and list((ROOT / "python" / "neap").glob("libneap_plan.so")):
+    if os.environ.get("NEAP_PLAN_LIBRARY") or any(
+        (ROOT / folder / "libneap_plan.so").is_file() for folder in ("build", "python/neap")
+    ):
         return
     if not shutil.which("cmake"):
         sys.exit("check_gpu: libneap_plan.so is missing and so is cmake: name the library by NEAP_PLAN_LIBRARY")
@@ -224,7 +224,7 @@ class Patches(nn.Module):
 
 
 def gpt(small):
-    words, width, layers, heads, length = (50, 16, 2, 2, 32) if small else (8192, 768, 12, 12, 1024)
+    words, width, layers, heads, length = (50, 16, 2, 2, 64) if small else (8192, 768, 12, 12, 1024)
     blocks = [TransformerBlock(width, heads, True, 0.1) for _ in range(layers)]
     head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, words))
     return Blocks(Positions(nn.Embedding(words, width), length, width), blocks, head)
@@ -311,9 +311,7 @@ class LowRank(nn.Module):
 
 def plain_llama(c, lora):
     stem = nn.Embedding(c["vocab_size"], c["hidden_size"])
-    head = nn.Sequential(
-        nn.RMSNorm(c["hidden_size"], 1e-5), nn.Linear(c["hidden_size"], c["vocab_size"], bias=False)
-    )
+    head = nn.Sequential(nn.RMSNorm(c["hidden_size"], 1e-5), nn.Linear(c["hidden_size"], c["vocab_size"], bias=False))
     model = Blocks(stem, [LlamaBlock(c) for _ in range(c["num_hidden_layers"])], head)
     head[1].weight = stem.weight
     if lora:
@@ -382,14 +380,14 @@ class Net:
 
 
 NETS = {
-    "WRN-28-2": Net(lambda small, _: wrn(small), "images", (4, 8, 10), (512, 32, 10)),
-    "ResNet-50": Net(lambda small, _: resnet50(small), "images", (2, 16, 10), (64, 224, 1000)),
-    "GPT": Net(lambda small, _: gpt(small), "tokens", (2, 24, 50), (8, 1024, 8192)),
-    "LSTM": Net(lambda small, _: lstm(small), "tokens", (2, 24, 50), (64, 512, 4096)),
-    "U-Net": Net(lambda small, _: UNet(4, 2) if small else UNet(64, 4), "pixels", (2, 16, 5), (16, 256, 5)),
-    "ViT": Net(lambda small, _: vit(small), "images", (2, 16, 10), (64, 224, 1000)),
-    "Llama, LoRA": Net(lambda small, plain: llama(small, True, plain), "tokens", (2, 24, 60), (8, 512, 49152)),
-    "Llama": Net(lambda small, plain: llama(small, False, plain), "tokens", (2, 24, 60), (8, 512, 49152)),
+    "WRN-28-2": Net(lambda small, _: wrn(small), "images", (16, 16, 10), (512, 32, 10)),
+    "ResNet-50": Net(lambda small, _: resnet50(small), "images", (16, 16, 10), (64, 224, 1000)),
+    "GPT": Net(lambda small, _: gpt(small), "tokens", (8, 64, 50), (8, 1024, 8192)),
+    "LSTM": Net(lambda small, _: lstm(small), "tokens", (16, 64, 50), (64, 512, 4096)),
+    "U-Net": Net(lambda small, _: UNet(4, 2) if small else UNet(64, 4), "pixels", (4, 16, 5), (16, 256, 5)),
+    "ViT": Net(lambda small, _: vit(small), "images", (16, 16, 10), (64, 224, 1000)),
+    "Llama, LoRA": Net(lambda small, plain: llama(small, True, plain), "tokens", (8, 64, 60), (8, 512, 49152)),
+    "Llama": Net(lambda small, plain: llama(small, False, plain), "tokens", (8, 64, 60), (8, 512, 49152)),
 }
 
 
@@ -444,7 +442,9 @@ class Planned:
 
         self.model, self.optimizer = net.model(options)
         began = time.perf_counter()
-        self.step = neap.torch.compile_step(self.model, net.loss, self.optimizer, budget=budget)
+        self.step = neap.torch.compile_step(
+            self.model, net.loss, self.optimizer, budget=budget, seconds=options.plan_seconds
+        )
         self.step.prepare(*batch)
         self.seconds = time.perf_counter() - began
 
@@ -461,7 +461,7 @@ class Meter:
     def __init__(self, options):
         self.cuda = options.device == "cuda"
         self.base = 0
-        collect()
+        gc.collect()
         if self.cuda:
             torch._C._cuda_clearCublasWorkspaces()  # each way makes its own
             torch.cuda.empty_cache()
@@ -482,10 +482,6 @@ class Meter:
                 "reserved": told.get("reserved_bytes.all.peak", 0),
             }
         return loss, {"measured": step.step.memory.measured_peak_bytes if isinstance(step, Planned) else None}
-
-
-def collect():
-    gc.collect()
 
 
 def synchronized(options):
@@ -567,7 +563,7 @@ class Check:
         self.add(net=name, kind=kind, **about, **told, row_seconds=round(time.perf_counter() - began, 1))
         print(f"{self.rows[-1]['row_seconds']:6.1f} s  {name}, {kind} {' '.join(map(str, about.values()))}"
               f"{': ' + told['error'].splitlines()[0] if 'error' in told else ''}", file=sys.stderr, flush=True)  # fmt: skip
-        collect()
+        gc.collect()
         return "error" not in told
 
     # ---- Bits and memory ----
@@ -584,7 +580,12 @@ class Check:
             _, memory = meter.peak(step, batches[0])
             del step
             names, gap = compared(wanted, trained(Eager(net, options), batches))
-            return {"repeats": not names, "differing": names[:5], "gap": gap, "strict": not self.warn_only.get(name)} | memory
+            return {
+                "repeats": not names,
+                "differing": names[:5],
+                "gap": gap,
+                "strict": not self.warn_only.get(name),
+            } | memory
 
         if not self.row(name, "eager", eager):
             if "deterministic" not in self.rows[-1]["error"]:
@@ -599,10 +600,15 @@ class Check:
 
     def one_budget(self, net, budget, batches, wanted):
         meter = Meter(self.options)
-        step = Planned(net, self.options, budget, batches[0])
+        try:
+            step = Planned(net, self.options, budget, batches[0])
+        except neap_over_budget() as error:  # an answer too: parameters and states may be more than a share of all
+            return {"least": error.smallest}
         names, gap = compared(wanted, trained(step, batches))
         _, memory = meter.peak(step, batches[0])
-        return {"bits": not names, "differing": names[:5], "gap": gap, "prepare_s": step.seconds} | told_of(step) | memory
+        return (
+            {"bits": not names, "differing": names[:5], "gap": gap, "prepare_s": step.seconds} | told_of(step) | memory
+        )
 
     # ---- Lengths ----
 
@@ -616,7 +622,10 @@ class Check:
         options = self.options
         batches = [net.batch(options, 20 + i, n) for i, n in enumerate(lengths)]
         meter = Meter(options)
-        step = Planned(net, options, "60%", batches[0])
+        try:
+            step = Planned(net, options, "60%", batches[0])
+        except neap_over_budget():
+            step = Planned(net, options, "min", batches[0])
         began = time.perf_counter()
         step.step.prepare(*batches[0], lengths=lengths)
         prepared = time.perf_counter() - began + step.seconds
@@ -671,12 +680,10 @@ class Check:
 
     def at_equal_memory(self, ways, other, net, batch):
         """Adds Neap in the memory of another way, or what the least is."""
-        import neap
-
         budget = other["measured"] or "60%"
         try:
             ways.append(self.way(f"Neap, as {other['way']}", lambda: Planned(net, self.options, budget, batch), batch))
-        except neap.OverBudget as error:
+        except neap_over_budget() as error:
             ways.append({"way": f"Neap, as {other['way']}", "least": error.smallest})
 
     def way(self, name, make, batch):
@@ -707,6 +714,12 @@ class Check:
             w["median_s"] = statistics.median(w["seconds"])
             del w["step"]
         return ways
+
+
+def neap_over_budget():
+    import neap
+
+    return neap.OverBudget
 
 
 def told_of(step):
@@ -746,7 +759,9 @@ def faults(rows):
             planned, measured = one.get("planned"), one.get("measured")
             if planned and measured and measured > MOST_OVER * planned:
                 about = one.get("length", one.get("way", ""))
-                found.append(f"{where} {about}: peak {measured} is {measured / planned - 1:.1%} above the planned {planned}")
+                found.append(
+                    f"{where} {about}: peak {measured} is {measured / planned - 1:.1%} above the planned {planned}"
+                )
     return found
 
 
@@ -757,42 +772,59 @@ def mib(value):
 def verdict(r, repeats):
     if "error" in r:
         return f"failed: {r['error'].splitlines()[0][:80]}"
+    if "least" in r:
+        return f"cannot be met; the least is {mib(r['least'])} MiB"
     if r.get("bits"):
         return "equal"
     return "differ" if repeats else "eager does not repeat its own"
 
 
+def markdown(header, rows):
+    lines = [header, *rows]
+    lines.insert(1, ["---"] * len(header))
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def budget_row(r, repeats):
+    state = "repeats" if r.get("repeats") else verdict(r, repeats)
+    planned = [f"{r['overhead']:.2f}", f"{r['prepare_s']:.1f}"] if "overhead" in r else ["", ""]
+    return [r["net"], r.get("budget", "eager"), state, mib(r.get("planned")), mib(r.get("measured")), *planned]
+
+
+def way_row(r, w):
+    memory = f"least {mib(w['least'])}" if "least" in w else mib(w.get("measured") or w.get("planned"))
+    seconds = [f"{1e3 * w['median_s']:.1f}", f"{w['ratio']:.2f}"] if "median_s" in w else ["", ""]
+    return [r["net"], w["way"], memory, *seconds]
+
+
 def table(report):
-    """Markdown: bits and memory; lengths; step times."""
+    """Markdown: bits and memory; lengths; step times; where."""
     rows = report["rows"]
     repeats = {r["net"]: r.get("repeats", False) for r in rows if r["kind"] == "eager"}
-    lines = ["| net | budget | bits | planned, MiB | measured, MiB | planned overhead | prepared, s |", "|---|---|---|---|---|---|---|"]
-    for r in rows:
-        if r["kind"] == "eager":
-            state = "repeats" if r.get("repeats") else verdict(r, False)
-            lines.append(f"| {r['net']} | eager | {state} | | {mib(r.get('measured'))} | | |")
-        if r["kind"] == "bits":
-            lines.append(f"| | {r['budget']} | {verdict(r, repeats.get(r['net']))} | {mib(r.get('planned'))} | {mib(r.get('measured'))} "
-                         f"| {r.get('overhead', 0):.2f} | {r.get('prepare_s', 0):.1f} |")  # fmt: skip
-    lines += ["", "| net | length | bits | planned, MiB | measured, MiB | captures (unforeseen) |", "|---|---|---|---|---|---|"]
-    for r in (r for r in rows if r["kind"] == "lengths"):
-        state = verdict(r, repeats.get(r["net"]))
-        for one in r.get("lengths", [{"length": ""}]):
-            lines.append(f"| {r['net']} | {one['length']} | {state} | {mib(one.get('planned'))} | {mib(one.get('measured'))} "
-                         f"| {r.get('captures', '')} ({r.get('unforeseen', '')}) |")  # fmt: skip
-    lines += ["", "| net | how | memory, MiB | step, ms | step / eager's |", "|---|---|---|---|---|"]
-    for r in (r for r in rows if r["kind"] in ("times", "knob")):
-        for w in r.get("ways", [{"way": verdict(r, False)}]):
-            least = f"least {mib(w['least'])}" if "least" in w else mib(w.get("measured") or w.get("planned"))
-            if "median_s" in w:
-                lines.append(f"| {r['net']} | {w['way']} | {least} | {1e3 * w['median_s']:.1f} | {w['ratio']:.2f} |")
-            else:
-                lines.append(f"| {r['net']} | {w['way']} | {least} | | |")
+    bits = [budget_row(r, repeats.get(r["net"])) for r in rows if r["kind"] in ("eager", "bits")]
+    lengths = [
+        [r["net"], one["length"], verdict(r, repeats.get(r["net"])), mib(one.get("planned")), mib(one.get("measured")),
+         f"{r.get('captures', '')} ({r.get('unforeseen', '')})"]
+        for r in rows if r["kind"] == "lengths" for one in r.get("lengths", [{"length": ""}])
+    ]  # fmt: skip
+    ways = [
+        way_row(r, w)
+        for r in rows
+        if r["kind"] in ("times", "knob")
+        for w in r.get("ways", [{"way": verdict(r, False)}])
+    ]
+    memory = ["planned, MiB", "measured, MiB"]
     told = ", ".join(f"{k} {v}" for k, v in report["machine"].items() if v)
-    lines += ["", f"{told}; deterministic algorithms, f32 without TF32; {report['seconds']} s."]
+    parts = [
+        markdown(["net", "budget", "bits", *memory, "planned overhead", "prepared, s"], bits),
+        markdown(["net", "length", "bits", *memory, "captures (unforeseen)"], lengths),
+        markdown(["net", "how", "memory, MiB", "step, ms", "step / eager's"], ways),
+        f"{told}; deterministic algorithms, f32 without TF32; {report['seconds']} s.",
+    ]
     if report["left_out"]:
-        lines.append(f"Left out, since time was over: {'; '.join(' '.join(map(str, x)) for x in report['left_out'])}.")
-    return "\n".join(lines)
+        left_out = "; ".join(" ".join(map(str, x)) for x in report["left_out"])
+        parts.append(f"Left out, since time was over: {left_out}.")
+    return "\n\n".join(parts)
 
 
 def arguments():
@@ -802,6 +834,7 @@ def arguments():
     parser.add_argument("--nets", help=f"names, separated by ';': {'; '.join(NETS)}")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--plain", action="store_true", help="leave transformers and peft aside")
+    parser.add_argument("--plan-seconds", type=float, default=5, help="what a plan's search takes at most")
     parser.add_argument("--no-compile", action="store_true", help="leave activation_memory_budget out")
     parser.add_argument("--table", metavar="FILE", help="print the table of a file that is there, and run nothing")
     options = parser.parse_args()

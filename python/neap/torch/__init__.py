@@ -1,6 +1,7 @@
 """Neap for PyTorch: a budget in bytes for the training of any nn.Module.
 
 compile_step   a whole training step, its bytes guaranteed
+attach         the Trainer of transformers and those of TRL: one line before train()
 plan           will it fit, and where do the bytes go: before there is memory
 backend        torch.compile(model, backend="neap", options={"budget": ...}): the usual loop stays as it is
 last_plans     the memory of what the backend compiled last
@@ -13,14 +14,17 @@ from .graph import CannotTrace
 from .head import chunked_cross_entropy
 from .memory import Memory
 from .report import Report, plan
+from .trainers import Attached, attach
 
 __all__ = [
+    "Attached",
     "CannotTrace",
     "CompiledStep",
     "Memory",
     "ModelChanged",
     "Report",
     "Sum",
+    "attach",
     "chunked_cross_entropy",
     "compile_step",
     "last_plans",

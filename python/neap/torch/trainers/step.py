@@ -1,0 +1,294 @@
+"""What the ways into trainers have in common: a step over several batches, and a loss function that belongs to a trainer."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.utils import _pytree as pytree
+
+from ..batch import Parts, Structure
+from ..compile_step import COUNT, CompiledStep, Kind
+from ..graph import CannotTrace
+
+LARGE = 64  # a module's output above so many times the batch's elements is not kept for metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches(Parts):
+    """Several batches, each a part of one step."""
+
+    number: int = 1
+
+    def __len__(self) -> int:
+        return self.number
+
+
+class BatchesStep(CompiledStep):
+    """A compiled step whose micro-batches are batches of their own, of any shapes. The losses' weight is the caller's."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable[..., Any], optimizer: Any, budget: int | str, cut: bool, **options: Any):
+        chosen: dict[str, Any] = dict(clip_norm=None, clip_value=None, planner="auto", seconds=0.0, progress=None, replan=0.7)
+        unknown = sorted(set(options) - set(chosen))
+        if unknown:
+            raise TypeError(f"no option {unknown[0]}; there are {', '.join(chosen)}")
+        chosen |= options
+        super().__init__(model, loss_fn, optimizer, budget, 2 if cut else 1, 0, *chosen.values())
+        self.weight: float | int = 1
+
+    def run(self, batches: list[tuple[Any, ...]], weight: float | int = 1, **named: Any) -> list[tuple[torch.Tensor, Any]]:
+        """One training step over all batches: (loss, extras) of each, as loss_fn gave them; each loss counts 1 / weight."""
+        if torch.is_inference_mode_enabled():
+            raise RuntimeError("a training step does not run in inference mode")
+        if not self.running.acquire(blocking=False):
+            raise RuntimeError("this step runs already, in another thread or further up: a step runs one at a time")
+        try:
+            self.weight = weight
+            apart = [self._taken_apart(batch, named) for batch in batches]
+            structure, _, _, kind = apart[0]
+            if any(other is not kind for *_, other in apart):
+                raise CannotTrace("the micro-batches of one step have different keys, types or settings: use batches of one kind")
+            leaves = [one for _, one, _, _ in apart]
+            _, extras = self._run_alone(structure, leaves, Batches(None, len(leaves)), kind, None)
+            return extras if self.micro_batches > 1 else [extras]
+        finally:
+            self.running.release()
+
+    def _taken_apart(self, batch: tuple[Any, ...], named: dict[str, Any]) -> tuple[Structure, list[Any], Parts, Kind]:
+        cut, self.micro_batches = self.micro_batches, 1  # batches are not cut further
+        try:
+            return super()._taken_apart(batch, named)
+        finally:
+            self.micro_batches = cut
+
+    def _part(self, leaves: list[Any], parts: Parts, i: int) -> list[Any]:
+        return leaves[i] if isinstance(parts, Batches) else leaves
+
+    def _weight(self, parts: Parts, i: int) -> float | int:
+        return self.weight
+
+
+# ---- Outputs of modules, kept for code that reads numbers ----
+
+
+class Served:
+    """Tensors that come back from a captured step, and how to make the modules' outputs of them again."""
+
+    def __init__(self, tensors: list[Any], make: Callable[[list[Any]], list[Any]] | None):
+        self.tensors, self.make = tensors, make
+
+    def outputs(self) -> list[Any]:
+        return self.make(self.tensors) if self.make is not None else []
+
+
+pytree.register_pytree_node(Served, lambda x: (x.tensors, x.make), lambda tensors, make: Served(list(tensors), make))
+
+
+def _kept(value: Any, most: int) -> Any:
+    """A module's output without what is too large or of unknown types: None is in its place, or it is gone."""
+    if isinstance(value, torch.Tensor):
+        return value if value.numel() <= most else None
+    if isinstance(value, dict):
+        new = copy.copy(value)
+        for key, inner in list(value.items()):
+            kept = _kept(inner, most)
+            if kept is None and inner is not None and hasattr(new, key):
+                dict.pop(new, key)
+                object.__setattr__(new, key, None)
+            elif kept is None and inner is not None:
+                dict.pop(new, key)
+            elif kept is not inner:
+                new[key] = kept
+        return new
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_make"):
+        return type(value)([_kept(inner, most) for inner in value])
+    try:
+        Structure(value)
+    except TypeError:
+        return None
+    return value
+
+
+def _served(outputs: list[Any], most: int) -> Served:
+    structure = Structure([_kept(x, most) for x in outputs])
+    places = [i for i, x in enumerate(structure.leaves) if isinstance(x, torch.Tensor)]
+    leaves = [None if isinstance(x, torch.Tensor) else x for x in structure.leaves]
+    tensors = [structure.leaves[i] for i in places]
+
+    def make(values: list[Any]) -> list[Any]:
+        filled = list(leaves)
+        for i, value in zip(places, values, strict=True):
+            filled[i] = value
+        return structure.fill(filled)
+
+    return Served(tensors, make)
+
+
+class _Calls:
+    """While it is entered, outermost calls of modules go through `instead`."""
+
+    def __init__(self, instead: Callable[[Callable[..., Any], nn.Module, Any, Any], Any]):
+        self.instead, self.depth = instead, 0
+
+    def __enter__(self) -> _Calls:
+        self.before = before = nn.Module.__call__
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self.depth:
+                return before(module, *args, **kwargs)
+            self.depth += 1
+            try:
+                return self.instead(before, module, args, kwargs)
+            finally:
+                self.depth -= 1
+
+        nn.Module.__call__ = call
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        nn.Module.__call__ = self.before
+
+
+def _loss_in(traceback: Any) -> torch.Tensor | None:
+    """The variable `loss` of the innermost function that has one."""
+    found = None
+    while traceback is not None:
+        value = traceback.tb_frame.f_locals.get("loss")
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
+            found = value
+        traceback = traceback.tb_next
+    return found
+
+
+class Unsteady:
+    """Stands for an object of a trainer while a step is captured: what changes from step to step must not be built in."""
+
+    def __init__(self, inner: Any, name: str, names: frozenset[str]):
+        self.__dict__.update(_inner=inner, _name=name, _names=names)
+
+    def __getattr__(self, key: str) -> Any:
+        if key in self._names:
+            raise CannotTrace(
+                f"the loss reads {self._name}.{key}, which changes from step to step and would be built in for ever: give it in the batch as a tensor"
+            )
+        return getattr(self._inner, key)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        setattr(self._inner, key, value)
+
+
+class TrainersLoss:
+    """The loss function of a trainer. `settings` is what a captured step has built in; nothing else of the trainer is looked at.
+
+    Code that reads numbers from tensors (`.item()`, `if count > 0`) once the loss is known, as metrics do, is not captured: it runs
+    after each step, on what the modules gave in that step (`after`). Where it reads a number before, the step is refused."""
+
+    __slots__ = ("__dict__", "compute", "eagerly")
+
+    def __init__(self, compute: Callable[..., torch.Tensor], eagerly: Callable[[], Any]):
+        """compute(model, batch, **named) gives the loss; eagerly(): a context that is entered while it is captured."""
+        self.compute, self.eagerly = compute, eagerly
+        self.settings: dict[str, Any] = {}
+
+    def __call__(self, model: nn.Module, batch: Any, **named: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+        outputs: list[Any] = []
+
+        def keep(call: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
+            result = call(module, *args, **kwargs)
+            outputs.append(result)
+            return result
+
+        stopped = None
+        with self.eagerly(), _Calls(keep):
+            try:
+                loss = self.compute(model, batch, **named)
+            except (DataDependentOutputException, DynamicOutputShapeException) as error:
+                loss = _loss_in(error.__traceback__)
+                if loss is None or _inside_module(error.__traceback__):
+                    raise
+                stopped = error
+        sizes = [x.numel() for x in Structure((batch,)).leaves if isinstance(x, torch.Tensor)]
+        most = LARGE * max(sizes, default=1)
+        served = _served(outputs, most) if stopped is not None else Served([], None)
+        return loss, {"loss": loss, "served": served}
+
+    def after(self, model: nn.Module, batch: Any, extras: dict[str, Any], **named: Any) -> None:
+        """Runs what was not captured: the whole of `compute`, with the modules' outputs as they were."""
+        served = extras["served"]
+        if served.make is None:
+            return
+        outputs = iter(served.outputs())
+
+        def serve(_call: Any, module: nn.Module, _args: Any, _kwargs: Any) -> Any:
+            try:
+                return next(outputs)
+            except StopIteration:
+                raise CannotTrace(f"{type(module).__name__} is called once the loss is known and numbers are read: Neap cannot run it there") from None
+
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), _Calls(serve):
+            loss = self.compute(model, batch, **named)
+        if not torch.allclose(loss.float(), extras["loss"].float(), rtol=1e-3, atol=1e-6, equal_nan=True):
+            raise CannotTrace(
+                f"the loss depends on numbers that are read from tensors: {float(loss):.6g} is returned, {float(extras['loss']):.6g} was known when the "
+                "first number was read, and was trained on. Keep it in tensors (torch.where)."
+            )
+
+
+def _inside_module(traceback: Any) -> bool:
+    """Whether the error came from within a module's call."""
+    while traceback is not None:
+        if traceback.tb_frame.f_code is nn.Module._call_impl.__code__:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+# ---- transformers ----
+
+
+def mask_facts(batch: Any) -> tuple[bool, bool]:
+    """What transformers reads from a batch to choose how attention is computed: no mask has padding; positions are of several
+    sequences in a row."""
+    full, packed = True, False
+    for name, x in batch.items() if hasattr(batch, "items") else ():
+        if isinstance(x, torch.Tensor) and name.endswith("attention_mask") and x.dim() == 2:
+            full = full and bool((x != 0).all())
+        if isinstance(x, torch.Tensor) and name == "position_ids" and x.dim() == 2:
+            packed = packed or bool((x[:, 1:] - x[:, :-1] != 1).any())
+    return full, packed
+
+
+@contextlib.contextmanager
+def masks_as_eager(full: bool, packed: bool) -> Iterator[None]:
+    """transformers takes another way through attention's masks where it cannot read them (fake tensors): with the facts of the
+    batch it takes that of eager training, whose kernels give its bits."""
+    masking = sys.modules.get("transformers.masking_utils")
+    if masking is None:
+        yield
+        return
+    without = lambda run: lambda padding_mask, *a, **k: run(None if full else padding_mask, *a, **k)  # noqa: E731
+    changes: dict[str, Any] = {}
+    for name in ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"):
+        if hasattr(masking, name):
+            changes[name] = without(getattr(masking, name))
+    find = getattr(masking, "find_packed_sequence_indices", None)
+    if find is not None:
+        changes["find_packed_sequence_indices"] = lambda position_ids: find(position_ids) if packed else None
+    before = {name: getattr(masking, name) for name in changes}
+    for name, value in changes.items():
+        setattr(masking, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(masking, name, value)
+
+
+__all__ = ["COUNT", "BatchesStep", "TrainersLoss", "Unsteady", "mask_facts", "masks_as_eager"]

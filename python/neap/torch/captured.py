@@ -61,6 +61,7 @@ class Ending:
 
     graph: Graph
     scale: View | None  # what gradients are multiplied by
+    norm: View | None  # theirs, before they are clipped
     body: Assembly
     plan: neap.Plan
     program: Program | None = None
@@ -88,6 +89,8 @@ class Ready:
             self.program.run(first, after, self.heap_peak is None)
             out = self.outputs
             take = lambda v: self.program.output(v).clone() if isinstance(v, View) else v  # noqa: E731
+            if out.norm is not None:
+                self.steps.owner.gradient_norm = take(out.norm)
             return take(out.loss), take(out.count), [take(v) for v in out.extras]
         finally:
             self.resident.inputs = {}
@@ -105,6 +108,7 @@ class Outputs:
     extras: list[Any]
     gradients: list[View | None]  # by `taken`
     clip: View | None
+    norm: View | None
 
 
 class Steps:
@@ -182,7 +186,7 @@ class Steps:
         gradients = dict(zip(self.trainable, out[first + self.extra_count :], strict=False))
         return Outputs(
             out[0], out[1] if self.has_count else None, out[first : first + self.extra_count],
-            [gradients[i] for i in self.taken], out[-1] if self.has_clip else None,
+            [gradients[i] for i in self.taken], *(out[-2:] if self.has_clip else (None, None)),
         )  # fmt: skip
 
     def lies_as(self, vector: list[Any], shapes: Any, strides: Any) -> bool:
@@ -223,7 +227,7 @@ class Steps:
         out = self.outputs_of(graph)
         names = [owner.names[i] for i in self.taken]
         states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
-        returned = [v for v in (out.loss, out.count, *out.extras) if isinstance(v, View)]
+        returned = [v for v in (out.loss, out.count, *out.extras, out.norm) if isinstance(v, View)]
         output_bytes = sum(map(view_bytes, returned)) * (2 if self.cut else 1)
         bypass = owner.heap.bytes(len(costs))
         resident = [("outputs", output_bytes, "input"), ("outside PyTorch's allocator", bypass, "input")]
@@ -273,7 +277,7 @@ class Steps:
             return
         if self.ending is not None and self.ending.program is not None:
             self.ending.program.close()
-        graph, scale = self._end_graph()
+        graph, scale, norm = self._end_graph()
         cache = measure.Cache()
         costs = measure.measure(graph, cache)
         cache.close()
@@ -286,7 +290,8 @@ class Steps:
         states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
         rest = planned.body.step.resident_bytes - sum(sizes) - sum(u.state for u in self.updates)
         body = assemble(
-            graph, costs, wanted, [], states=states, resident=[("the rest", max(rest, 0), "input")], name=f"{owner.name}-end"
+            graph, costs, wanted, [norm] if norm else [], states=states, resident=[("the rest", max(rest, 0), "input")],
+            name=f"{owner.name}-end",
         )  # fmt: skip
         budget = owner.budget
         if budget not in ("min", "max"):
@@ -297,10 +302,10 @@ class Steps:
             if owner.budget != "min":
                 raise
             plan = owner.plan_of(body.step, error.smallest)
-        self.ending = Ending(graph, scale, body, plan)
+        self.ending = Ending(graph, scale, norm, body, plan)
 
-    def _end_graph(self) -> tuple[Graph, View | None]:
-        """Of the sums of gradients (and with a Sum, of the counts' sum): what each gradient is multiplied by."""
+    def _end_graph(self) -> tuple[Graph, View | None, View | None]:
+        """Of the sums of gradients (and with a Sum, of the counts' sum): what each gradient is multiplied by, and their norm."""
         parameters = [self.owner.parameters[i] for i in self.taken]
         mode = fake_mode_of([])
         fakes = [mode.from_tensor(p.detach()) for p in parameters]
@@ -315,14 +320,17 @@ class Steps:
             if norm is None:
                 return whole
             total = torch.nn.utils.get_total_norm(gradients, 2.0)
-            return [clip_coefficient(total * whole[0], norm) * whole[0] if whole else clip_coefficient(total, norm)]
+            if not whole:
+                return [clip_coefficient(total, norm), total]
+            total = total * whole[0]
+            return [clip_coefficient(total, norm) * whole[0], total]
 
         with mode, torch.no_grad():
             module = make_fx(end, tracing_mode="real")(*fakes, *counts)
         roles = [("state", f"gradient {i}") for i in range(len(fakes))] + [("state", "count") for _ in counts]
         graph = build_graph(module, roles)
         mark_passes(graph, [])
-        return graph, graph.outputs[0] if graph.outputs else None
+        return graph, graph.outputs[0] if graph.outputs else None, graph.outputs[1] if norm is not None else None
 
     # ---- Binding ----
 
@@ -373,6 +381,8 @@ class Steps:
         if count is not None:
             self.count.copy_(count)
         ending.program.run(self.is_first)
+        if ending.norm is not None:
+            owner.gradient_norm = ending.program.output(ending.norm).clone()
 
     # ---- After the first run of a shape ----
 

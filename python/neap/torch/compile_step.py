@@ -172,6 +172,7 @@ class CompiledStep:
         self.addresses: list[int] = []
         self.last: Ready | None = None
         self.told: set[str] = set()
+        self.gradient_norm: torch.Tensor | None = None  # of the last step, before clipping; None without clip_norm
         self.running = threading.Lock()
 
     # ---- For Steps ----

@@ -44,6 +44,7 @@ class Capture:
     extra_views: list[Any]
     gradients: list[View | None]  # by `trainable`
     clip: View | None  # what gradients are multiplied by to clip their norm
+    norm: View | None  # of the gradients, before they are clipped
 
 
 @dataclasses.dataclass
@@ -342,7 +343,7 @@ def trace_step(
         clip = []
         if clip_norm is not None:
             total = torch.nn.utils.get_total_norm([g for g in gradients if g is not None], 2.0)
-            clip = [clip_coefficient(total, clip_norm)]
+            clip = [clip_coefficient(total, clip_norm), total]
         flat_extras, found["extras"] = pytree.tree_flatten(extras)
         found["count"], found["has_extras"] = len(flat_extras), extras is not None
         found["sum"] = count is not None
@@ -421,7 +422,7 @@ def trace_step(
     return Capture(
         graph, parameters, buffers, trainable, found["extras"] if found["has_extras"] else None, outputs[0],
         outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)],
-        None if clip_norm is None else outputs[-1],
+        *((None, None) if clip_norm is None else outputs[-2:]),
     )  # fmt: skip
 
 

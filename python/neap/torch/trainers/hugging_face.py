@@ -145,7 +145,7 @@ class Attached:
         extras = step.run([(x,) for x in prepared], weight, **named)
         for batch, extra in zip(prepared, extras, strict=True):
             self.loss.after(model, dict(batch), extra, **named)
-        self.norm = step.gradient_norm if hasattr(step, "gradient_norm") else None
+        self.norm = step.gradient_norm
         losses = [extra["loss"] for extra in extras]
         return losses if weight == 1 else [loss / weight for loss in losses]
 

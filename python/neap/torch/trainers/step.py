@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import dis
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -157,12 +158,14 @@ class _Calls:
 
 
 def _loss_in(traceback: Any) -> torch.Tensor | None:
-    """The variable `loss` of the innermost function that has one."""
+    """The variable `loss` of the innermost function that has one, where nothing is assigned to it further down."""
     found = None
     while traceback is not None:
         value = traceback.tb_frame.f_locals.get("loss")
         if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
-            found = value
+            code, at = traceback.tb_frame.f_code, traceback.tb_lasti
+            later = (i for i in dis.get_instructions(code) if i.offset > at and i.opname.startswith("STORE"))
+            found = None if any(i.argval == "loss" for i in later) else value
         traceback = traceback.tb_next
     return found
 

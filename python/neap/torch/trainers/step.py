@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import dis
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,9 +17,14 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils import _pytree as pytree
 
 from ..batch import Parts, Structure
-from ..compile_step import COUNT, CompiledStep, Kind
+from ..compile_step import COUNT, CompiledStep, Kind, compile_step
 from ..graph import CannotTrace
 
+OPTIONS = {
+    p.name: p.default
+    for p in inspect.signature(compile_step).parameters.values()
+    if p.kind is p.KEYWORD_ONLY and p.name not in ("budget", "micro_batches", "batch_dim")
+}
 LARGE = 64  # a module's output above so many times the batch's elements is not kept for metrics
 
 
@@ -36,12 +42,10 @@ class BatchesStep(CompiledStep):
     """A compiled step whose micro-batches are batches of their own, of any shapes. The losses' weight is the caller's."""
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any], optimizer: Any, budget: int | str, cut: bool, **options: Any):
-        chosen: dict[str, Any] = dict(clip_norm=None, clip_value=None, planner="auto", seconds=0.0, progress=None, replan=0.7)
-        unknown = sorted(set(options) - set(chosen))
+        unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
-            raise TypeError(f"no option {unknown[0]}; there are {', '.join(chosen)}")
-        chosen |= options
-        super().__init__(model, loss_fn, optimizer, budget, 2 if cut else 1, 0, *chosen.values())
+            raise TypeError(f"no option {unknown[0]}; there are {', '.join(OPTIONS)}")
+        super().__init__(model, loss_fn, optimizer, budget, micro_batches=2 if cut else 1, batch_dim=0, **{**OPTIONS, **options})
         self.weight: float | int = 1
 
     def run(self, batches: list[tuple[Any, ...]], weight: float | int = 1, **named: Any) -> list[tuple[torch.Tensor, Any]]:

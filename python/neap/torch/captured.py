@@ -174,7 +174,8 @@ class Steps:
     def _costs(self, graph: Graph, like: Planned | None = None, crooked: list[int] | None = None) -> list[measure.Cost]:
         cache = measure.Cache()
         try:
-            costs = measure.measure(graph, cache, (like.graph, like.costs) if like is not None else None, crooked)
+            like_it = (like.graph, like.costs) if like is not None else None
+            costs = measure.measure(graph, cache, like_it, crooked, crooked is not None)
         finally:
             cache.close()
         self.owner.heap.note({measure.call_key(c): cost for c, cost in zip(graph.calls, costs, strict=True)})

@@ -27,7 +27,7 @@ SECONDS_A_CALL = 5e-6
 
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # no further run of a call after so long
-CACHE_FILE = "torch-2.sqlite"  # another number for another form of what is in it
+CACHE_FILE = "torch-3.sqlite"  # another number for another form of what is in it
 
 
 @dataclasses.dataclass
@@ -42,8 +42,8 @@ class Cost:
     # Which of its results are to be copied to a place of their own: they share memory with others, or hold more than they show.
     copied: list[int] = dataclasses.field(default_factory=list)
     absent: list[int] = dataclasses.field(default_factory=list)  # and which are None, though fake tensors say otherwise
-    # How its results lie: position, size, strides. PyTorch's fake tensors are not always right about it.
-    real: list[tuple[int, list[int], list[int]]] = dataclasses.field(default_factory=list)
+    # How its results lie: position, size, strides, type. PyTorch's fake tensors are not always right about it.
+    real: list[tuple[int, list[int], list[int], str]] = dataclasses.field(default_factory=list)
 
 
 def is_view(x: Any) -> bool:
@@ -242,17 +242,20 @@ def measured(
 class FakeIsWrong(CannotTrace):
     """A call's results lie otherwise than fake tensors say, and views of them are taken: the step is to be traced again."""
 
-    def __init__(self, key: str, call: Call, real: list[tuple[int, list[int], list[int]]]):
+    def __init__(self, key: str, call: Call, real: list[tuple[int, list[int], list[int], str]]):
         super().__init__(
             f"{call.target} gives {real}, and fake tensors say otherwise: the step cannot be planned; please report it"
         )
-        self.key, self.real = key, {position: (size, stride) for position, size, stride in real}
+        self.key, self.real = key, {position: tuple(rest) for position, *rest in real}
 
 
 class _Measurer:
     """Measures the calls of a graph, in their order."""
 
-    def __init__(self, graph: Graph, device: torch.device, heap: Any):
+    def __init__(self, graph: Graph, device: torch.device, heap: Any, strict: bool = False):
+        """strict: a graph whose fake tensors are wrong is to be traced again (FakeIsWrong); else it is corrected, where that can
+        be done."""
+        self.strict = strict
         self.graph, self.device, self.heap = graph, device, heap
         self.views = graph.views()
         self.makers = {t: call for call in graph.calls for t in call.makes}
@@ -280,7 +283,7 @@ class _Measurer:
         return lambda: call.target(*args, **kwargs)
 
     def cost(self, call: Call, runs: int = TIMED_RUNS) -> Cost:
-        real: list[tuple[int, list[int], list[int]]] = []
+        real: list[tuple[int, list[int], list[int], str]] = []
 
         def made(result: Any) -> list[int]:
             found: dict[int, int] = {}
@@ -288,7 +291,7 @@ class _Measurer:
             for position, (view, tensor) in enumerate(zip(call.results, result_tensors(result), strict=False)):
                 if view is None or view.tensor not in call.makes or tensor is None:
                     continue
-                real.append((position, list(tensor.shape), list(tensor.stride())))
+                real.append((position, list(tensor.shape), list(tensor.stride()), str(tensor.dtype)[6:]))
                 found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
                 if tensor.untyped_storage().nbytes() > _extent(view) * view.dtype.itemsize + 64:
                     large.add(view.tensor)
@@ -332,10 +335,13 @@ class _Measurer:
                     "please report it"
                 )
             self.graph.storage_of(call.makes[i]).bytes = 0
-        for position, size, stride in cost.real:
+        for position, size, stride, dtype in cost.real:
             view = call.results[position]
-            if tuple(size) == view.size and _lie_alike(stride, view):
+            same_type = str(view.dtype)[6:] == dtype
+            if tuple(size) == view.size and _lie_alike(stride, view) and (same_type or not self.strict):
                 continue
+            if self.strict:
+                raise FakeIsWrong(call_key(call), call, cost.real)
             for other in self.views.get(view.tensor, []):
                 if other is not view and (other.size, other.stride, other.offset) != (
                     view.size,
@@ -351,11 +357,15 @@ class _Measurer:
 
 
 def measure(
-    graph: Graph, cache: Cache, like: tuple[Graph, list[Cost]] | None = None, crooked: list[int] | None = None
+    graph: Graph,
+    cache: Cache,
+    like: tuple[Graph, list[Cost]] | None = None,
+    crooked: list[int] | None = None,
+    strict: bool = False,
 ) -> list[Cost]:
     """The cost of each call of the graph, on this machine; what the cache does not have is run. like: a graph of the same
     skeleton with its costs: seconds are then those by bytes, and a call is run for its allocations alone. crooked: takes the
-    calls about whose results fake tensors are wrong."""
+    calls about whose results fake tensors are wrong. strict: as _Measurer."""
     devices = {s.device for s in graph.storages if s.bytes > 0}
     device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
     where = machine(str(device), torch.get_num_threads())
@@ -365,7 +375,7 @@ def measure(
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
     with real, _forked_draws(device), below_autograd(), heap_counted(device) as heap:
-        measurer = _Measurer(graph, device, heap)
+        measurer = _Measurer(graph, device, heap, strict)
         for number, call in enumerate(graph.calls):
             key = call_key(call)
             cost = known.get(key) or fresh.get(key) or scaled.get(key)

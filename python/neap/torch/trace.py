@@ -136,8 +136,8 @@ def _explained() -> Iterator[None]:
         ) from error
 
 
-# What real calls give where fake tensors are wrong and it matters: key of the call -> position -> (size, strides).
-known_results: dict[str, dict[int, tuple[list[int], list[int]]]] = {}
+# What real calls give where fake tensors are wrong and it matters: key of the call -> position -> (size, strides, type).
+known_results: dict[str, dict[int, tuple[list[int], list[int], str]]] = {}
 
 
 class _FakeMode(FakeTensorMode):
@@ -150,10 +150,12 @@ class _FakeMode(FakeTensorMode):
             return result
         several = isinstance(result, (list, tuple))
         tensors = list(result) if several else [result]
-        for i, (size, stride) in real.items():
+        for i, (size, stride, dtype) in real.items():
             if isinstance(tensors[i], torch.Tensor):
                 with self:
-                    tensors[i] = torch.empty_strided(size, stride, dtype=tensors[i].dtype, device=tensors[i].device)
+                    tensors[i] = torch.empty_strided(
+                        size, stride, dtype=getattr(torch, dtype), device=tensors[i].device
+                    )
         return type(result)(tensors) if several else tensors[0]
 
 
@@ -188,6 +190,25 @@ class _Materialize(torch.autograd.Function):
         return gradients
 
 
+def _reentrant(run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What reentrant checkpointing gives: where no argument requires a gradient, nothing inside does."""
+    if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in args):
+        with torch.no_grad():
+            return run(*args)
+    return _materialized(run(*args))
+
+
+class _Watch(torch.overrides.TorchFunctionMode):
+    """Refuses what changes a tensor without an operator that a trace could see."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function == torch.Tensor.data.__set__:
+            raise CannotTrace(
+                "a tensor's .data is set in loss_fn, which a captured step does not see: change it in place (copy_, mul_), or use the new tensor"
+            )
+        return function(*args, **(kwargs or {}))
+
+
 def _materialized(results: Any) -> Any:
     if not isinstance(results, tuple) or sum(isinstance(x, torch.Tensor) and x.requires_grad for x in results) < 2:
         return results
@@ -202,7 +223,7 @@ def _plain_checkpoints() -> Iterator[None]:
     hook, function = checkpoint._checkpoint_hook, checkpoint.CheckpointFunction
     hook.__enter__, hook.__exit__ = lambda self: self, lambda self, *_: None
     apply = function.__dict__.get("apply")
-    function.apply = staticmethod(lambda run, preserve, *args: _materialized(run(*args)))
+    function.apply = staticmethod(lambda run, preserve, *args: _reentrant(run, args))
     try:
         yield
     finally:
@@ -309,7 +330,7 @@ def trace_step(
         named |= {name: x.of(bs) if isinstance(x, Whole) else bs[x] for name, x in buffer_places}
         arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
         with _reparametrize_module(model, named, tie_weights=True):
-            with _plain_checkpoints(), _cached_casts(), chunked_head(model, chunk_head):
+            with _plain_checkpoints(), _cached_casts(), chunked_head(model, chunk_head), _Watch():
                 loss, extras = split(loss_fn(model, *arguments, **named_arguments))
             now = dict(model.named_buffers())
             for name, _ in buffer_places:

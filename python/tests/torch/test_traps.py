@@ -216,3 +216,115 @@ def test_one_step_at_a_time():
     step = neap.torch.compile_step(model, loss_fn, helpers.sgd(model.parameters()), budget="min")
     with pytest.raises(neap.torch.CannotTrace, match="one at a time"):
         step(torch.randn(8, 8))
+
+
+def test_results_that_lie_otherwise_than_fake_tensors_say():
+    """The step is traced again with what the operators give: types, strides and sizes."""
+
+    def outside(loss):
+        def loss_fn(model, x, y):
+            with torch.autocast("cpu", torch.bfloat16):
+                v = model(x)
+            return loss(v, y)
+
+        return loss_fn
+
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(5)
+
+        def forward(self, x):
+            v = nn.functional.hardswish(self.norm(self.norm(x.t())), inplace=True)
+            return v + torch.baddbmm(v[None] @ v[None].mT, v[None], v[None].mT).mean()
+
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 6), torch.randn(8, 1)
+    linear = nn.Linear(6, 1)
+    wide = (nn.Linear(3, 3), lambda m, x: nn.functional.mse_loss(m(x).transpose(1, 2), x), (torch.randn(6, 3, 3),))
+    for case in (
+        (linear, outside(nn.functional.mse_loss), (x, y)),
+        (linear, outside(nn.functional.smooth_l1_loss), (x, y)),
+        (Normed(), square, (torch.randn(5, 4),)),
+        wide,
+    ):
+        losses, state = helpers.eager(case, helpers.sgd)
+        for budget in ("max", "min"):
+            got, got_state, step = helpers.compiled(case, helpers.sgd, budget)
+            assert got == losses
+            assert helpers.differing(got_state, state) == []
+            assert step.memory.enforced, step.memory.why
+
+
+def test_calls_that_change_how_a_tensor_lies():
+    class Turning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = torch.sin(torch.tanh(layer(x)))
+                x.transpose_(0, 1)
+                x.unsqueeze_(0).squeeze_(0)
+            return x
+
+    torch.manual_seed(0)
+    case = (Turning(), square, (torch.randn(8, 8),))
+    losses, state = helpers.eager(case, helpers.sgd)
+    for budget in ("max", "min"):
+        got, got_state, _ = helpers.compiled(case, helpers.sgd, budget)
+        assert got == losses
+        assert helpers.differing(got_state, state) == []
+
+
+@pytest.mark.parametrize(
+    "forward,match",
+    [
+        (lambda m, h: h + m.mean.resize_(16).sum(), "mean"),
+        (lambda m, h: h + m.mean.unsqueeze_(0).sum(), "mean"),
+        (lambda m, h: setattr(h, "data", h * 2) or h, "data"),
+    ],
+    ids=["resize_", "unsqueeze_", "data"],
+)
+def test_changes_that_a_captured_step_does_not_repeat(forward, match):
+    torch.manual_seed(0)
+    model = Net(forward)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    step = neap.torch.compile_step(model, square, helpers.sgd(model.parameters()), budget="min")
+    with pytest.raises(neap.torch.CannotTrace, match=match):
+        step(torch.randn(8, 8))
+    assert helpers.differing(dict(model.state_dict()), before) == []
+
+
+def test_gradients_that_are_none():
+    torch.manual_seed(0)
+    frozen = nn.Linear(6, 6).requires_grad_(False)
+    for model in (
+        nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)),
+        nn.Sequential(frozen, nn.BatchNorm1d(6), nn.Linear(6, 3)),
+    ):
+        case = (model, square, (torch.randn(8, 6),))
+        losses, state = helpers.eager(case, helpers.sgd)
+        got, got_state, _ = helpers.compiled(case, helpers.sgd, "min")
+        assert got == losses
+        assert helpers.differing(got_state, state) == []
+
+
+def test_running_statistics_that_the_step_reads():
+    class Reading(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            return self.norm(self.norm(self.inner(x))) + self.norm.running_mean
+
+    torch.manual_seed(0)
+    scaled = nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+    for case in ((Reading(), square, (torch.randn(6, 4),)), (scaled, square, (torch.randn(2, 2, 5),))):
+        losses, state = helpers.eager(case, helpers.sgd)
+        for budget in ("max", "min"):
+            got, got_state, _ = helpers.compiled(case, helpers.sgd, budget)
+            assert got == losses
+            assert helpers.differing(got_state, state) == []

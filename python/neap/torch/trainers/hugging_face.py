@@ -15,10 +15,19 @@ from ..memory import Memory
 from ..updates import unwrapped
 from .step import COUNT, BatchesStep, TrainersLoss, Unsteady, mask_facts, masks_as_eager
 
-UNSTEADY = frozenset(("global_step", "epoch", "num_input_tokens_seen", "total_flos", "log_history", "best_metric", "best_global_step"))
+UNSTEADY = frozenset(
+    ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "log_history", "best_metric", "best_global_step")
+)
 # Attributes of a Trainer that change while it trains, and that its own losses do not read.
 CHANGING = {"current_flos", "is_in_train", "current_gradient_accumulation_steps", "model_preparation_time"}
-NEEDED = ("get_batch_samples", "training_step", "_clip_grad_norm", "_get_grad_norm", "compute_loss", "compute_loss_context_manager")
+NEEDED = (
+    "get_batch_samples",
+    "training_step",
+    "_clip_grad_norm",
+    "_get_grad_norm",
+    "compute_loss",
+    "compute_loss_context_manager",
+)
 
 
 def attach(trainer: Any, budget: int | str = "max", **options: Any) -> Attached:
@@ -78,7 +87,9 @@ class Attached:
         self.trainer, self.budget, self.options = trainer, budget, options
         self.step: BatchesStep | None = None
         self.loss = TrainersLoss(self._compute, self._as_eager)
-        BatchesStep(nn.Identity(), self.loss, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options)  # nonsense is refused now
+        BatchesStep(
+            nn.Identity(), self.loss, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options
+        )  # nonsense is refused now
         self.batches: list[Any] = []  # of this step of the optimizer, as the loop has taken them
         self.number: Any = None
         self.losses: list[torch.Tensor] = []  # of the batches that training_step was not called for yet
@@ -210,7 +221,9 @@ class Attached:
     def _settings(self) -> dict[str, Any]:
         """Numbers and texts that a user's compute_loss may read from the trainer."""
         return {
-            k: v for k, v in vars(self.trainer).items() if isinstance(v, SIMPLE) and not k.startswith("_") and k not in CHANGING
+            k: v
+            for k, v in vars(self.trainer).items()
+            if isinstance(v, SIMPLE) and not k.startswith("_") and k not in CHANGING
         }
 
     def _take_optimizer(self) -> None:

@@ -21,7 +21,9 @@ try:
 except ImportError:
     import pytorch_lightning as pl
 
-UNSTEADY = frozenset(("global_step", "current_epoch", "callback_metrics", "logged_metrics", "progress_bar_metrics", "is_last_batch"))
+UNSTEADY = frozenset(
+    ("global_step", "current_epoch", "callback_metrics", "logged_metrics", "progress_bar_metrics", "is_last_batch")
+)
 # Hooks of a module around gradients, which are never there as a whole.
 REFUSED_HOOKS = (
     "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "on_before_backward", "on_after_backward",
@@ -58,7 +60,9 @@ class Manual:
         if closure is not None:
             raise CannotTrace("optimizer.step(closure) is not served: call manual_backward(loss), then step()")
         if len(self.losses) != 1:
-            raise CannotTrace(f"optimizer.step() comes after {len(self.losses)} calls of manual_backward; one step takes one")
+            raise CannotTrace(
+                f"optimizer.step() comes after {len(self.losses)} calls of manual_backward; one step takes one"
+            )
         self.steps += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -88,7 +92,9 @@ class LightningBudget(pl.Callback):
         self.step: BatchesStep | None = None
         self.waiting: list[Any] = []
         self.replaced: list[tuple[Any, str]] = []
-        BatchesStep(nn.Identity(), len, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options)  # nonsense is refused now
+        BatchesStep(
+            nn.Identity(), len, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options
+        )  # nonsense is refused now
 
     @property
     def memory(self) -> Memory:
@@ -96,7 +102,9 @@ class LightningBudget(pl.Callback):
             raise RuntimeError("nothing is compiled yet: the first step of fit() does that")
         return self.step.memory
 
-    def largest_batch(self, module: pl.LightningModule, batch: Any, optimizer: Any = None, budget: int | str | None = None) -> int | None:
+    def largest_batch(
+        self, module: pl.LightningModule, batch: Any, optimizer: Any = None, budget: int | str | None = None
+    ) -> int | None:
         """The largest size of dimension 0 of the batch's tensors that fits the budget, planned without running: in place of
         BatchSizeFinder. module needs no trainer; optimizer: as for neap.torch.plan (None: configure_optimizers is asked)."""
         self.module = module
@@ -117,7 +125,11 @@ class LightningBudget(pl.Callback):
             raise TypeError(f"neap.torch.LightningBudget: {why}")
         self.trainer, self.module, self.step, self.waiting = trainer, pl_module, None, []
         loop = trainer.fit_loop.epoch_loop
-        own, run = (loop.automatic_optimization, self._automatic) if pl_module.automatic_optimization else (loop.manual_optimization, self._manual)
+        own, run = (
+            (loop.automatic_optimization, self._automatic)
+            if pl_module.automatic_optimization
+            else (loop.manual_optimization, self._manual)
+        )
         own.run = run
         self.replaced = [(own, "run")]
 
@@ -149,7 +161,10 @@ class LightningBudget(pl.Callback):
 
     def _automatic(self, optimizer: Any, batch_idx: int, kwargs: Any) -> dict[str, Any]:
         """In place of the run of Lightning's automatic optimization."""
-        trainer, progress = self.trainer, self.trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer
+        trainer, progress = (
+            self.trainer,
+            self.trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer,
+        )
         self.waiting.append((self._batch(kwargs),))
         if trainer.fit_loop._should_accumulate():
             return {}
@@ -160,7 +175,9 @@ class LightningBudget(pl.Callback):
         batches, self.waiting = self.waiting, []
         clip = {}
         if trainer.gradient_clip_val:
-            by_value = str(getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)) == "value"
+            by_value = (
+                str(getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)) == "value"
+            )
             clip = {"clip_value" if by_value else "clip_norm": float(trainer.gradient_clip_val)}
         extras = self._run(batches, optimizer, trainer.accumulate_grad_batches, clip)
         progress.step.increment_completed()
@@ -188,11 +205,19 @@ class LightningBudget(pl.Callback):
         self.facts = mask_facts(batch)
         return self.facts
 
-    def _run(self, batches: list[tuple[Any]], optimizer: Any, weight: int, clip: dict[str, float]) -> list[dict[str, Any]]:
+    def _run(
+        self, batches: list[tuple[Any]], optimizer: Any, weight: int, clip: dict[str, float]
+    ) -> list[dict[str, Any]]:
         if self.step is None:
             self.loss = self._loss()
             self.step = BatchesStep(
-                self.module, self.loss, unwrapped(optimizer), self.budget, self.trainer.accumulate_grad_batches > 1, **clip, **self.options
+                self.module,
+                self.loss,
+                unwrapped(optimizer),
+                self.budget,
+                self.trainer.accumulate_grad_batches > 1,
+                **clip,
+                **self.options,
             )
         facts = [mask_facts(b) for (b,) in batches]
         self.facts = all(full for full, _ in facts), any(packed for _, packed in facts)
@@ -237,7 +262,11 @@ class LightningBudget(pl.Callback):
             logs.append((name, torch.as_tensor(value).detach(), options))
 
         manual = Manual(self._optimizer(module)) if not module.automatic_optimization else None
-        schedulers = [_Counted() for _ in _listed(module.lr_schedulers())] if manual is not None and module._trainer is not None else []
+        schedulers = (
+            [_Counted() for _ in _listed(module.lr_schedulers())]
+            if manual is not None and module._trainer is not None
+            else []
+        )
         own: dict[str, Any] = {"log": log}
         if manual is not None:
             own |= {
@@ -249,7 +278,11 @@ class LightningBudget(pl.Callback):
         with _own(module, own):
             trainer = module._trainer
             module.__dict__["_trainer"] = Unsteady(trainer, "trainer", UNSTEADY) if trainer is not None else None
-            context = trainer.strategy.precision_plugin.train_step_context() if trainer is not None else contextlib.nullcontext()
+            context = (
+                trainer.strategy.precision_plugin.train_step_context()
+                if trainer is not None
+                else contextlib.nullcontext()
+            )
             try:
                 with context:
                     result = module.training_step(*((batch, BatchIndex()) if _takes_index(module) else (batch,)))
@@ -298,7 +331,9 @@ class _Counted:
 
     def step(self, *args: Any) -> None:
         if args:
-            raise CannotTrace("a scheduler's step(metric) in training_step is not served: call it in on_train_epoch_end")
+            raise CannotTrace(
+                "a scheduler's step(metric) in training_step is not served: call it in on_train_epoch_end"
+            )
         self.steps += 1
 
 
@@ -346,7 +381,10 @@ def _taken(result: Any, manual: Manual | None) -> tuple[torch.Tensor, dict[str, 
 def _refusal(trainer: Any, module: Any) -> str | None:
     backend = 'compile the module with module.compile(backend="neap") in place of this callback'
     hook = next((name for name in REFUSED_HOOKS if _is_overridden(name, module)), None)
-    callback = next((c for c in trainer.callbacks if type(c).__name__ in REFUSED_CALLBACKS and REFUSED_CALLBACKS[type(c).__name__]), None)
+    callback = next(
+        (c for c in trainer.callbacks if type(c).__name__ in REFUSED_CALLBACKS and REFUSED_CALLBACKS[type(c).__name__]),
+        None,
+    )
     strategy = type(trainer.strategy).__name__
     rows: list[tuple[Any, Callable[[], str]]] = [
         (strategy != "SingleDeviceStrategy", lambda: f"strategy {strategy} runs several processes or devices: {backend}"),
@@ -362,4 +400,8 @@ def _refusal(trainer: Any, module: Any) -> str | None:
 def _is_overridden(name: str, module: Any) -> bool:
     base = getattr(pl.LightningModule, name, None)
     own = getattr(type(module), name, None)
-    return own is not None and own is not base and not getattr(own, "__module__", "").startswith(("lightning.", "pytorch_lightning."))
+    return (
+        own is not None
+        and own is not base
+        and not getattr(own, "__module__", "").startswith(("lightning.", "pytorch_lightning."))
+    )

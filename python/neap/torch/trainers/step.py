@@ -41,14 +41,26 @@ class Batches(Parts):
 class BatchesStep(CompiledStep):
     """A compiled step whose micro-batches are batches of their own, of any shapes. The losses' weight is the caller's."""
 
-    def __init__(self, model: nn.Module, loss_fn: Callable[..., Any], optimizer: Any, budget: int | str, cut: bool, **options: Any):
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[..., Any],
+        optimizer: Any,
+        budget: int | str,
+        cut: bool,
+        **options: Any,
+    ):
         unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
             raise TypeError(f"no option {unknown[0]}; there are {', '.join(OPTIONS)}")
-        super().__init__(model, loss_fn, optimizer, budget, micro_batches=2 if cut else 1, batch_dim=0, **{**OPTIONS, **options})
+        super().__init__(
+            model, loss_fn, optimizer, budget, micro_batches=2 if cut else 1, batch_dim=0, **{**OPTIONS, **options}
+        )
         self.weight: float | int = 1
 
-    def run(self, batches: list[tuple[Any, ...]], weight: float | int = 1, **named: Any) -> list[tuple[torch.Tensor, Any]]:
+    def run(
+        self, batches: list[tuple[Any, ...]], weight: float | int = 1, **named: Any
+    ) -> list[tuple[torch.Tensor, Any]]:
         """One training step over all batches: (loss, extras) of each, as loss_fn gave them; each loss counts 1 / weight."""
         if torch.is_inference_mode_enabled():
             raise RuntimeError("a training step does not run in inference mode")
@@ -59,7 +71,9 @@ class BatchesStep(CompiledStep):
             apart = [self._taken_apart(batch, named) for batch in batches]
             structure, _, _, kind = apart[0]
             if any(other is not kind for *_, other in apart):
-                raise CannotTrace("the micro-batches of one step have different keys, types or settings: use batches of one kind")
+                raise CannotTrace(
+                    "the micro-batches of one step have different keys, types or settings: use batches of one kind"
+                )
             leaves = [one for _, one, _, _ in apart]
             _, extras = self._run_alone(structure, leaves, Batches(None, len(leaves)), kind, None)
             return extras if self.micro_batches > 1 else [extras]
@@ -237,7 +251,9 @@ class TrainersLoss:
             try:
                 return next(outputs)
             except StopIteration:
-                raise CannotTrace(f"{type(module).__name__} is called once the loss is known and numbers are read: Neap cannot run it there") from None
+                raise CannotTrace(
+                    f"{type(module).__name__} is called once the loss is known and numbers are read: Neap cannot run it there"
+                ) from None
 
         with torch.no_grad(), torch.random.fork_rng(devices=[]), _Calls(serve):
             loss = self.compute(model, batch, **named)

@@ -22,9 +22,12 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
   json_t *object = json_pack(
       "{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:s}", "model", run->model, "data", run->data,
       "batch", (json_int_t)e->batch, "images", (json_int_t)e->images, "step", (json_int_t)e->step, "epoch",
-      (json_int_t)e->epoch, "test_accuracy", number_json(e->accuracy), "test_loss", number_json(e->loss),
-      "budget_bytes", (json_int_t)e->memory.budget, "planned_peak_bytes", (json_int_t)e->memory.planned_peak,
-      "measured_peak_bytes", (json_int_t)e->memory.measured_peak, "weights_sha256", e->weights_sha256);
+      (json_int_t)e->epoch, "test_accuracy", e->accuracy < 0 ? json_null() : number_json(e->accuracy),
+      "test_loss", number_json(e->loss), "budget_bytes", (json_int_t)e->memory.budget, "planned_peak_bytes",
+      (json_int_t)e->memory.planned_peak, "measured_peak_bytes", (json_int_t)e->memory.measured_peak,
+      "weights_sha256", e->weights_sha256);
+  if (e->mae >= 0) json_object_set_new(object, "test_mae", number_json(e->mae));
+  if (e->mae >= 0) json_object_set_new(object, "test_r2", number_json(e->r2));
   if (e->bits_per_byte >= 0) json_object_set_new(object, "bits_per_byte", number_json(e->bits_per_byte));
   return object;
 }
@@ -32,9 +35,12 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
 static void print_evaluation(const char *folder, const neap_train_options *run, const neap_evaluation *e) {
   printf("checkpoint    %s: %s after step %lld, %lld whole epoch%s\n", folder, run->model, (long long)e->step,
          (long long)e->epoch, e->epoch == 1 ? "" : "s");
-  printf("test          accuracy %.2f %%, loss %.4f, over %lld %s of %s\n", 100 * e->accuracy, e->loss,
-         (long long)e->images, e->records, run->data);
-  if (strcmp(e->records, "images") != 0) {
+  if (e->mae >= 0)
+    printf("test          mean absolute error %.5g, R2 %.4f", e->mae, e->r2);
+  else
+    printf("test          accuracy %.2f %%", 100 * e->accuracy);
+  printf(", loss %.4f, over %lld %s of %s\n", e->loss, (long long)e->images, e->records, run->data);
+  if (strcmp(e->records, "images") != 0 && strcmp(e->records, "records") != 0) {
     printf("text          perplexity %.2f", exp(e->loss));
     if (e->bits_per_byte >= 0) printf(", %.3f bits a byte", e->bits_per_byte);
     putchar('\n');

@@ -318,6 +318,12 @@ const char *usual_of(const struct verb *verb, const neap_setting *option) {
   return option->usual;
 }
 
+/* The sources of data, as the library has them. */
+static void print_sources(void) {
+  neap_row row;
+  for (int32_t i = 0; neap_data_at(i, &row); i++) printf("  %-34s   %-20s %s\n", "", row.name, row.summary);
+}
+
 void print_verb_help(const struct verb *verb) {
   struct option option;
   printf("%s\n\n  neap %s%s%s\n\n", verb->summary, verb->name, verb->usage[0] != '\0' ? " " : "",
@@ -329,6 +335,7 @@ void print_verb_help(const struct verb *verb) {
     snprintf(left, sizeof left, "%s %s", option_name(row).text, row->value != NULL ? row->value : "");
     printf("  %-34s %s%s%s%s\n", left, row->help, usual != NULL ? " (" : "", usual != NULL ? usual : "",
            usual != NULL ? ")" : "");
+    if (strcmp(row->name, "data") == 0) print_sources();
   }
   printf("  %-34s %s\n", "--help", "this text");
 }

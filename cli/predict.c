@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-#include "cli.h"
+#include "run_settings.h"
 
 struct settings {
   struct arguments a;
@@ -11,11 +11,13 @@ struct settings {
 };
 
 const neap_setting predict_options[] = {
-    OWN_OPTION(struct settings, "weights", "FILE.safetensors", NULL, "what training saved", TEXT, weights,
+    OWN_OPTION(struct settings, "weights", "FILE.safetensors", NULL, "what training saved, without RUN", TEXT,
+               weights, .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "o", "OUT", NULL,
+               "OUT.csv or .jsonl: names and probabilities; OUT.npy: f32 [records, ...]", TEXT, out,
                .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(struct settings, "o", "OUT.npy", NULL, "the file that is written: f32 [records, ...]", TEXT,
-               out, .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(struct settings, "output", "NAME", "logits", "which output of the model", TEXT, output),
+    OWN_OPTION(struct settings, "output", "NAME", "logits, or prediction of values",
+               "which output of the model", TEXT, output),
     OWN_OPTION(struct settings, "train", NULL, NULL, "the training records, not the test records", SWITCH,
                training),
     {0},
@@ -36,7 +38,7 @@ static json_t *result_json(const struct settings *s, const neap_predict_result *
 }
 
 static void print_result(const struct settings *s, const neap_predict_result *r) {
-  printf("predicted     %lld records of %s into %s: f32 [", (long long)r->records, s->a.options.data, s->out);
+  printf("predicted     %lld records of %s into %s: [", (long long)r->records, s->a.options.data, s->out);
   for (int i = 0; i < r->rank; i++) printf("%s%lld", i > 0 ? ", " : "", (long long)r->dims[i]);
   printf("]\n");
   if (r->accuracy >= 0) printf("accuracy      %.2f %%\n", 100 * r->accuracy);
@@ -44,45 +46,62 @@ static void print_result(const struct settings *s, const neap_predict_result *r)
          bytes_text(r->memory.resident).text);
 }
 
-static int check_needed(const struct verb *verb, const struct settings *s) {
+static int check_needed(const struct verb *verb, const struct settings *s, bool of_run) {
   const struct {
     const char *name, *value;
   } needed[] = {{"--model", s->a.options.model},
                 {"--weights", s->weights},
                 {"--data", s->a.options.data},
                 {"-o", s->out}};
-  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+  for (size_t i = of_run ? 2 : 0; i < sizeof needed / sizeof *needed; i++)
     if (needed[i].value == NULL) return report_usage(verb, "%s is missing", needed[i].name);
   struct stat status;
-  if (stat(s->weights, &status) == 0 && S_ISDIR(status.st_mode))
-    return report_usage(verb, "--weights %s: is a folder; name the weights-*.safetensors in it", s->weights);
-  return check_use(verb, &s->a);
+  if (s->weights != NULL && stat(s->weights, &status) == 0 && S_ISDIR(status.st_mode))
+    return report_usage(
+        verb, "--weights %s: is a folder; name the weights-*.safetensors in it, or the folder alone",
+        s->weights);
+  return of_run ? EXIT_DONE : check_use(verb, &s->a);
 }
 
-int run_predict(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {0};
-  neap_train_options *o = &s.a.options;
-  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  const int checked = check_needed(verb, &s);
-  if (checked != EXIT_DONE) return checked;
-  if (given_text(&s.a, "budget") == NULL) o->session.budget = NEAP_BUDGET_MIN;
-  const int ready = prepare_threads(o->session.threads);
+/* With the model, its shape and the arithmetic of `run`, which may be the verb's own arguments. */
+static int predict(const struct verb *verb, struct settings *s, const char *folder,
+                   const neap_train_options *run) {
+  neap_predict_options options = {.model = run->model,
+                                  .checkpoint = folder,
+                                  .weights = s->weights,
+                                  .data = s->a.options.data,
+                                  .out = s->out,
+                                  .output = s->output,
+                                  .training_records = s->training,
+                                  .shape = run->shape,
+                                  .session = {.convolution = run->session.convolution,
+                                              .backend = run->session.backend,
+                                              .threads = run->session.threads,
+                                              .budget = s->a.options.session.budget,
+                                              .budget_fraction = s->a.options.session.budget_fraction}};
+  if (given_text(&s->a, "budget") == NULL) options.session.budget = NEAP_BUDGET_MIN;
+  options.shape.smoothing = 0;
+  const int ready = prepare_threads(options.session.threads);
   if (ready != EXIT_DONE) return ready;
-  const neap_predict_options options = {.model = o->model,
-                                        .weights = s.weights,
-                                        .data = o->data,
-                                        .out = s.out,
-                                        .output = s.output,
-                                        .training_records = s.training,
-                                        .shape = o->shape,
-                                        .session = o->session};
   neap_predict_result result;
   const neap_status status = neap_predict(&options, &result);
   if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)
     fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
             (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (s.a.json) return print_json(result_json(&s, &result));
-  print_result(&s, &result);
+  s->a.options.model = options.model;
+  if (s->a.json) return print_json(result_json(s, &result));
+  print_result(s, &result);
   return EXIT_DONE;
+}
+
+int run_predict(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {0};
+  struct arguments run;
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  const char *folder = s.a.operands.count > 0 ? s.a.operands.values[0] : NULL;
+  int result = check_needed(verb, &s, folder != NULL);
+  if (result == EXIT_DONE && folder != NULL) result = read_run(verb, folder, &s.a, &run);
+  if (result != EXIT_DONE) return result;
+  return predict(verb, &s, folder, folder != NULL ? &run.options : &s.a.options);
 }

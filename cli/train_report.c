@@ -32,7 +32,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
     fprintf(f, ", sparse parameters with %g of their values", session->sparse_density);
   fputc('\n', f);
   fprintf(f, "data          %s, %s, %s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
-          !s->no_augment ? "crops and flips where the data has them" : "not augmented");
+          s->augment == NEAP_AUGMENT_OFF ? "not augmented" : "crops and flips where the data have them");
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
@@ -73,7 +73,9 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 /* ---- While it runs ---- */
 
 /* Whether a batch has sequences, whose labels are tokens or as many classes. */
-static bool of_sequences(const char *records) { return records != NULL && strcmp(records, "images") != 0; }
+static bool of_sequences(const char *records) {
+  return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0;
+}
 
 /* ", loss 1.2, perplexity 3.3, 1.7 bits a byte" */
 static int put_loss(char *text, size_t size, double loss, double bits_per_byte) {
@@ -87,8 +89,9 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   const double steps = (double)r->epoch_steps;
 #define PUT(...) at += at < (int)sizeof line ? snprintf(line + at, sizeof line - (size_t)at, __VA_ARGS__) : 0
   if (p->epochs > 0) PUT("epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
-  PUT("step %lld/%lld  epoch's mean loss %.4f  accuracy %.1f %%", (long long)p->step, (long long)p->steps,
-      r->loss_sum / steps, 100 * r->accuracy_sum / steps);
+  PUT("step %lld/%lld  epoch's mean loss %.4f", (long long)p->step, (long long)p->steps, r->loss_sum / steps);
+  if (p->accuracy >= 0) PUT("  accuracy %.1f %%", 100 * r->accuracy_sum / steps);
+  if (p->test_mae >= 0) PUT("  test MAE %.5g, R2 %.4f", p->test_mae, p->test_r2);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   char loss[96];
   if (p->test_loss >= 0 && of_sequences(p->records)) {
@@ -178,12 +181,12 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
   r->loss_sum += p->loss;
   r->accuracy_sum += p->accuracy;
   if (p->test_accuracy >= 0) r->test_accuracy = p->test_accuracy;
-  const bool ends = p->step == p->steps || p->test_accuracy >= 0;
+  const bool tested = p->test_accuracy >= 0 || p->test_mae >= 0, ends = p->step == p->steps || tested;
   const double interval = r->terminal ? 0.1 : 10;
   if (!ends && seconds_now() - r->last_shown < interval) return;
   put_line(r, p);
   r->last_shown = seconds_now();
-  if (p->test_accuracy >= 0) end_progress(r); /* the line of an epoch stays */
+  if (tested) end_progress(r); /* the line of an epoch stays */
 }
 
 /* ---- After it ---- */
@@ -198,8 +201,11 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (result->step_seconds_median > 0)
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median, result->records);
-  fprintf(f, "\nresult        the epoch's mean loss %.4f%s, accuracy %.2f %%", result->loss,
-          r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)" : "", 100 * result->accuracy);
+  fprintf(f, "\nresult        the epoch's mean loss %.4f%s", result->loss,
+          r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)" : "");
+  if (result->accuracy >= 0) fprintf(f, ", accuracy %.2f %%", 100 * result->accuracy);
+  if (result->test_mae >= 0)
+    fprintf(f, ", test mean absolute error %.5g, R2 %.4f", result->test_mae, result->test_r2);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
   if (result->test_loss >= 0 && of_sequences(result->records)) {
     char loss[96];
@@ -237,10 +243,14 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                              (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
                              (json_int_t)r->steps, "seconds", r->seconds, "step_seconds_median",
                              r->step_seconds_median > 0 ? json_real(r->step_seconds_median) : json_null());
-  json_t *quality =
-      json_pack("{s:o, s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy", number_json(r->accuracy),
-                "test_accuracy", r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy),
-                "test_loss", r->test_loss < 0 ? json_null() : number_json(r->test_loss));
+  json_t *quality = json_pack("{s:o, s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy",
+                              r->accuracy < 0 ? json_null() : number_json(r->accuracy), "test_accuracy",
+                              r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy), "test_loss",
+                              r->test_loss < 0 ? json_null() : number_json(r->test_loss));
+  if (r->test_mae >= 0 && quality != NULL) {
+    json_object_set_new(quality, "test_mae", number_json(r->test_mae));
+    json_object_set_new(quality, "test_r2", number_json(r->test_r2));
+  }
   if (r->bits_per_byte >= 0 && quality != NULL)
     json_object_set_new(quality, "bits_per_byte", number_json(r->bits_per_byte));
   json_t *memory =

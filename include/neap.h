@@ -150,15 +150,18 @@ int64_t neap_graph_parameters(const neap_graph *graph); /* elements that trainin
 /* ---- 3. Ready-made networks ---- */
 
 typedef struct neap_model_options {
-  int64_t batch;    /* images or sequences; 0: the model's usual one */
-  int64_t image[3]; /* channels, height, width; of vectors their elements; zeros: the model's usual ones */
-  int64_t classes;  /* of tokens: the vocabulary; 0: the model's usual one */
-  float smoothing;  /* of the labels, while training; a held-out loss has none */
-  int64_t length;   /* of sequences; 0: the model's usual one */
-  float dropout;    /* of networks of sequences */
+  int64_t batch; /* images or sequences; 0: the model's usual one */
+  int64_t
+      image[3]; /* channels, height, width; of vectors and rows of numbers their elements; zeros: the usual */
+  int64_t classes;       /* of tokens: the vocabulary; 0: the model's usual one */
+  float smoothing;       /* of the labels, while training; a held-out loss has none */
+  int64_t length;        /* of sequences; 0: the model's usual one */
+  float dropout;         /* of networks of sequences */
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
-  int64_t decode; /* above 0: the graph that decodes one token at a time after so many at most before it */
-  int64_t window; /* of transformers of one stack: a token sees so many, itself the last; 0: all */
+  int64_t decode;  /* above 0: the graph that decodes one token at a time after so many at most before it */
+  bool regression; /* of images and rows of numbers: `classes` values in place of classes, "label" [N,
+                      classes] of f32; the loss is the mean squared error, the output "prediction" */
+  int64_t window;  /* of transformers of one stack: a token sees so many, itself the last; 0: all */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
@@ -410,15 +413,17 @@ typedef enum neap_schedule_kind {
 } neap_schedule_kind;
 
 typedef struct neap_train_progress {
-  const char *records;                /* what a batch has: "images", "sequences" or "pairs"; a constant */
+  const char *records; /* what a batch has: "images", "sequences", "records" or "pairs"; a constant */
   int64_t epoch, epochs, step, steps; /* epochs 0 when `steps` was given; the step just done, from 1 */
-  double loss, accuracy;         /* of this step; the loss with label smoothing; the accuracy in [0, 1] */
+  double loss, accuracy; /* of this step; the loss with label smoothing; the accuracy in [0, 1]; -1: labels
+                            are values */
   double learning_rate, seconds; /* of this step */
   double images_per_second, seconds_left;
   double test_accuracy, test_loss; /* after an epoch that ends here, or the run; -1: not evaluated */
-  double bits_per_byte;            /* of test text, from the test loss; -1: of no text */
-  double loss_scale;               /* of the next step, where it is dynamic; else 0 */
-  int64_t skipped;                 /* updates that it left out so far, in this process */
+  double test_mae, test_r2; /* where labels are values: mean absolute error, R2; mae -1: not evaluated */
+  double bits_per_byte;     /* of test text, from the test loss; -1: of no text */
+  double loss_scale;        /* of the next step, where it is dynamic; else 0 */
+  int64_t skipped;          /* updates that it left out so far, in this process */
   int64_t uncounted; /* labels of this step that are none of the classes, where each record has one label */
   const neap_memory *memory;
   /* Before the first step of a resumed run whose steps were computed by other kernels before, on another
@@ -429,8 +434,34 @@ typedef struct neap_train_progress {
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };
 
+/* A value that records of data have. */
+typedef struct neap_data_field {
+  const char *name;
+  neap_dtype dtype;
+  int rank;
+  int64_t dims[NEAP_MAX_RANK]; /* of a record */
+} neap_data_field;
+
+/* Data that the caller's own functions give: in neap_train_options in place of a name. Fields are named as
+ * the model's inputs: "image" of u8 (normalised by the training records) or f32 [C, H, W], "features" of f32
+ * [K], "sequence" of f32 [T, K]; and "label": i32, a class (of a sequence [T]), or f32 [L], values. */
+typedef struct neap_data_source {
+  const char *name; /* for messages and checkpoints */
+  const neap_data_field *fields;
+  int32_t field_count;
+  int64_t training_records, test_records, classes; /* of values: how many */
+  /* Writes the fields of a record into memory of their size; one that is NULL is not wanted. The same record
+   * is always the same. Several threads may call it at once. Not 0: the run ends with NEAP_IO_FAILED. */
+  int (*read)(void *context, bool test, int64_t record, void *const *fields);
+  void *context;
+} neap_data_source;
+
+/* Random crops and flips of pictures, windows of texts. USUAL: ON, but OFF for images:. */
+typedef enum neap_augment { NEAP_AUGMENT_USUAL, NEAP_AUGMENT_ON, NEAP_AUGMENT_OFF } neap_augment;
+
 typedef struct neap_train_options {
-  const char *model, *data; /* "wrn-28-2"; "cifar10:DIR", "mnist:DIR", "synthetic" */
+  const char *model, *data;       /* "wrn-28-2"; "cifar10:DIR", see neap_data_at */
+  const neap_data_source *source; /* instead of `data`; NULL: that */
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, classes at least so many */
   neap_session_options session;
@@ -451,7 +482,8 @@ typedef struct neap_train_options {
   /* NEAP_LR_STEP: times factor every step_epochs epochs; 0: thirds of the run, 0.1. A factor of NEAP_ZERO: 0.
    */
   double step_epochs, step_factor;
-  bool no_shuffle, no_augment, no_evaluation;
+  bool no_shuffle, no_evaluation;
+  neap_augment augment;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
   /* The weights of the last so many epochs' ends stay in `out`, as epoch-NUMBER.safetensors; 0: none. */
@@ -494,6 +526,7 @@ typedef struct neap_train_result {
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   double seconds, step_seconds_median, loss, accuracy;
   double test_accuracy, test_loss; /* -1: not evaluated here */
+  double test_mae, test_r2;        /* as in neap_train_progress */
   double bits_per_byte;            /* of test text; -1: of no text, or not evaluated */
   neap_memory memory;
   /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
@@ -515,8 +548,9 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
 typedef struct neap_evaluation {
   const char *records;                /* as in neap_train_progress */
   int64_t batch, images, step, epoch; /* images: records of the test set; step and epoch: done so far */
-  double loss, accuracy;              /* means over the labels of the test set */
-  double bits_per_byte;               /* of its text; -1: of no text */
+  double loss, accuracy; /* means over the labels of the test set; accuracy -1: they are values */
+  double mae, r2;        /* where they are values; mae -1: they are none */
+  double bits_per_byte;  /* of its text; -1: of no text */
   neap_memory memory;
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
   char weights_sha256[65];
@@ -526,12 +560,39 @@ typedef struct neap_evaluation {
  * model, its shape and the data count; nothing is written. Another batch changes no more than rounding. */
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result);
 
+/* What data have. */
+typedef struct neap_data_class {
+  const char *name; /* or its number */
+  int64_t training_records, test_records;
+} neap_data_class;
+typedef struct neap_data_report {
+  const char *source;
+  int32_t field_count;
+  neap_data_field fields[8];
+  int64_t training_records, test_records, classes;
+  const neap_data_class *class_rows;   /* [classes]; NULL: labels are not a class a record */
+  int64_t least_size[2], most_size[2]; /* of pictures in files: height and width; zeros: there are none */
+  int64_t problem_count;
+  const char *const *problems; /* with records, each with its file and place */
+} neap_data_report;
+
+/* Opens data by name and tells what is in them; `sheet`, where it is not NULL, becomes a PNG file of up to
+ * ten pictures of the training part. A report comes with a failure, too, with all problems that it is about;
+ * only without memory it is NULL. Free it with neap_data_report_free, which takes NULL. */
+neap_status neap_data_inspect(const char *data, const char *sheet, neap_data_report **report);
+void neap_data_report_free(neap_data_report *report);
+
 /* What to predict. Zeroed but for model, weights, data and out it is usable. */
 typedef struct neap_predict_options {
   const char *model, *weights, *data; /* a ready-made model, a file of safetensors, a data set */
-  const char *out;                    /* the file that is written: NumPy's, f32 [records, ...] */
-  const char *output;                 /* which output of the model; NULL: "logits" */
-  bool training_records;              /* instead of the test set's */
+  /* A run's folder, whose weights are taken where `weights` is NULL; and what its records became numbers by,
+   * so that the data may have no labels: "images:" a folder of pictures, "csv:" a table, "npy:" records. */
+  const char *checkpoint;
+  /* The file that is written. NAME.csv and NAME.jsonl have a line a record, with the names of classes and
+   * their probabilities, or the values; any other is NumPy's, f32 [records, ...]. */
+  const char *out;
+  const char *output;    /* which output of the model; NULL: "logits", or "prediction" of values */
+  bool training_records; /* instead of the test set's */
   neap_model_options shape;
   neap_session_options session; /* budget, threads, backend, convolution; the rest does not matter */
 } neap_predict_options;
@@ -686,6 +747,7 @@ bool neap_planner_at(int32_t index, neap_row *row);
 bool neap_operator_at(int32_t index, neap_row *row);
 bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_optimizer */
 bool neap_model_at(int32_t index, neap_row *row);
+bool neap_data_at(int32_t index, neap_row *row); /* sources of data; name: how one is named, "cifar10:DIR" */
 
 /* What an operator is given besides tensors. */
 typedef struct neap_attribute {
@@ -759,7 +821,7 @@ typedef struct neap_bench_options {
 } neap_bench_options;
 
 typedef struct neap_bench_result {
-  const char *records; /* what a batch has: "images", "sequences" or "pairs"; a constant */
+  const char *records; /* what a batch has: "images", "sequences", "records" or "pairs"; a constant */
   int64_t batch, parameters;
   neap_memory memory;
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */

@@ -18,7 +18,7 @@ struct header {
   char type[NPY_TYPE_BYTES];
   bool fortran_order;
   int rank;
-  int64_t count; /* the last dimension */
+  int64_t dims[NEAP_MAX_RANK];
 };
 
 /* ---- Python's notation ---- */
@@ -64,7 +64,7 @@ static bool take_size(struct header *h, int64_t *size) {
 static bool take_shape(struct header *h) {
   if (!take(h, '(')) return false;
   for (h->rank = 0; !take(h, ')'); h->rank++) {
-    if (!take_size(h, &h->count)) return false;
+    if (h->rank == NEAP_MAX_RANK || !take_size(h, &h->dims[h->rank])) return false;
     if (take(h, ',')) continue;
     h->rank++;
     return h->rank > 1 && take(h, ')');
@@ -104,14 +104,15 @@ static bool take_header(struct header *h) {
 /* ---- The file ---- */
 
 /* Where the dictionary begins, and its bytes. */
-static neap_status read_prefix(const char *path, int descriptor, size_t *offset, size_t *length) {
+static neap_status read_prefix(const char *path, int descriptor, uint64_t base, uint64_t *offset,
+                               size_t *length) {
   unsigned char prefix[PREFIX_BYTES];
-  TRY(file_need_at(path, descriptor, 0, prefix, sizeof prefix));
+  TRY(file_need_at(path, descriptor, base, prefix, sizeof prefix));
   RETURN_IF(memcmp(prefix, magic, MAGIC_BYTES) != 0, NEAP_BAD_FORMAT, "%s: is not a NumPy file", path);
   const int major = prefix[6], minor = prefix[7];
   RETURN_IF(major < 1 || major > 3 || minor != 0, NEAP_UNSUPPORTED,
             "%s: has NumPy's format %d.%d; 1.0, 2.0 and 3.0 are read", path, major, minor);
-  *offset = major == 1 ? PREFIX_BYTES - 2 : PREFIX_BYTES;
+  *offset = base + (major == 1 ? PREFIX_BYTES - 2 : PREFIX_BYTES);
   *length = (size_t)prefix[8] | (size_t)prefix[9] << 8;
   if (major > 1) *length |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
   RETURN_IF(*length > HEADER_LIMIT, NEAP_BAD_FORMAT, "%s: its header has %zu bytes, at most %d", path,
@@ -119,19 +120,24 @@ static neap_status read_prefix(const char *path, int descriptor, size_t *offset,
   return NEAP_OK;
 }
 
-neap_status npy_read(const char *path, int descriptor, struct npy *npy) {
+neap_status npy_read(const char *path, int descriptor, uint64_t base, struct npy *npy) {
   char text[HEADER_LIMIT];
-  size_t offset, length;
-  TRY(read_prefix(path, descriptor, &offset, &length));
+  uint64_t offset;
+  size_t length;
+  TRY(read_prefix(path, descriptor, base, &offset, &length));
   TRY(file_need_at(path, descriptor, offset, text, length));
   struct header header = {.at = text, .end = text + length};
   RETURN_IF(!take_header(&header), NEAP_BAD_FORMAT,
             "%s: its header is not {'descr': TYPE, 'fortran_order': False, 'shape': (COUNT,)} at byte %zu",
-            path, offset + (size_t)(header.at - text));
-  RETURN_IF(header.rank != 1, NEAP_UNSUPPORTED, "%s: its shape has rank %d; ids are of one dimension", path,
-            header.rank);
-  RETURN_IF(header.fortran_order, NEAP_UNSUPPORTED, "%s: is in Fortran's order", path);
-  *npy = (struct npy){.count = header.count, .offset = offset + length};
+            path, (size_t)(offset - base) + (size_t)(header.at - text));
+  RETURN_IF(header.fortran_order, NEAP_UNSUPPORTED,
+            "%s: is in Fortran's order; save numpy.ascontiguousarray of it", path);
+  *npy = (struct npy){.rank = header.rank, .count = 1, .offset = offset + length};
+  for (int i = 0; i < header.rank; i++) {
+    npy->dims[i] = header.dims[i];
+    RETURN_IF(__builtin_mul_overflow(npy->count, header.dims[i], &npy->count), NEAP_TOO_LARGE,
+              "%s: its shape has more than 2^63 elements", path);
+  }
   memcpy(npy->type, header.type, sizeof npy->type);
   return NEAP_OK;
 }

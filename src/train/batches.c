@@ -1,79 +1,30 @@
 #include "train/batches.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
-/* The order of records within each bucket, and of the batches of all, in the epoch that runs. */
-static void order_epoch(struct training *t) {
-  static const int64_t of_batches = (int64_t)1 << 40;
-  const int64_t epoch = t->state.step / t->epoch_steps;
-  const uint64_t seed = t->options->session.seed;
-  const bool shuffle = !t->options->no_shuffle;
-  for (int k = 0; k < t->bucket_count; k++) {
-    const struct bucket *b = &t->buckets[k];
-    data_order(seed, t->bucket_count > 1 ? epoch * DATA_BUCKETS + k : epoch, shuffle, b->count,
-               t->order + b->first);
-    for (int64_t i = 0; i < b->count; i++) t->order[b->first + i] += (int32_t)b->first;
-  }
-  if (t->batches != NULL) data_order(seed, epoch + of_batches, shuffle, t->epoch_steps, t->batches);
-}
+#include "train/values.h"
 
-/* The bucket of the step in hand; `*batch`: which of its batches. */
-static int bucket_of_step(const struct training *t, int64_t *batch) {
-  const int64_t step = t->state.step % t->epoch_steps;
-  int k = 0;
-  *batch = t->batches != NULL ? t->batches[step] : step;
-  while (*batch >= t->buckets[k].steps) *batch -= t->buckets[k++].steps;
-  return k;
-}
-
-static neap_status fill_from(struct training *t, const struct data_split *split, int bucket,
-                             const int32_t *records, bool augment, void *inputs) {
-  const struct data_batch batch = {.count = t->buckets[bucket].micro,
-                                   .records = records,
-                                   .augment = augment,
-                                   .seed = augment ? t->options->session.seed : 0,
-                                   .epoch = augment ? t->state.step / t->epoch_steps : 0,
-                                   .threads = t->threads,
-                                   .map_height = t->map[0],
-                                   .map_width = t->map[1],
-                                   .length = t->buckets[bucket].length,
-                                   .windows = t->windows,
-                                   .source = t->source};
-  return data_fill(&t->data, split, &batch, inputs, t->labels);
-}
-
-/* `inputs` may be NULL: labels alone. The last batch of a bucket is filled up with records that are none. */
-static neap_status fill_micro_batch(struct training *t, int32_t part, void *inputs) {
-  int64_t number;
-  const int k = bucket_of_step(t, &number);
-  const struct bucket *b = &t->buckets[k];
-  const int64_t first = (number * t->micro_batches + part) * b->micro;
-  const int32_t *records = t->order + b->first + first;
-  if (first + b->micro > b->count) {
-    for (int64_t i = 0; i < b->micro; i++) t->records[i] = first + i < b->count ? records[i] : -1;
-    records = t->records;
-  }
-  return fill_from(t, &t->data.train, k, records, !t->options->no_augment, inputs);
-}
-
-/* Labels of a micro-batch of a bucket that are those of a class. */
+/* Labels of the micro-batch that was filled that count. */
 static double count_labels(const struct training *t, int bucket) {
-  const struct bucket *b = &t->buckets[bucket];
-  const int64_t each = t->bucket_count > 1 ? b->length : t->labels_each;
-  double counted = 0;
-  for (int64_t i = 0; i < b->micro * each; i++)
-    counted += t->labels[i] >= 0 && t->labels[i] < t->shape.classes;
-  return counted;
+  return loader_count_labels(&t->data, bucket, t->shape.classes);
+}
+
+/* Labels of a record of the longest. */
+static int64_t labels_each(const struct training *t) {
+  return loader_labels_each(&t->data, t->data.bucket_count - 1);
 }
 
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
 static neap_status count_all_labels(struct training *t, int bucket, double *counted) {
-  *counted = (double)(t->batch * t->labels_each);
-  if (t->labels_each == 1 || (t->map[0] > 0 && t->micro_batches == 1)) return NEAP_OK;
+  const int64_t each = labels_each(t);
+  const int32_t parts = t->data.micro_batches;
+  *counted = loader_has_values(&t->data) ? (double)t->batch : (double)(t->batch * each);
+  if (loader_has_values(&t->data)) return NEAP_OK;
+  if (each == 1 || (t->data.source.kind == TASK_PIXELS && parts == 1)) return NEAP_OK;
   *counted = 0;
-  for (int32_t part = 0; part < t->micro_batches; part++) {
-    TRY(fill_micro_batch(t, part, NULL));
+  for (int32_t part = 0; part < parts; part++) {
+    TRY(loader_fill(&t->data, t->state.step, part, true));
     *counted += count_labels(t, bucket);
   }
   return NEAP_OK;
@@ -82,20 +33,20 @@ static neap_status count_all_labels(struct training *t, int bucket, double *coun
 /* One step, micro-batch by micro-batch: its loss and right answers. */
 neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
                          double *counted) {
-  if (t->state.step % t->epoch_steps == 0 || t->steps_here == 0) order_epoch(t);
-  int64_t number;
-  const int bucket = bucket_of_step(t, &number);
+  const int bucket = loader_bucket(&t->data, t->state.step);
+  const int32_t parts = t->data.micro_batches;
+  const bool one_label = labels_each(t) == 1 || loader_has_values(&t->data);
   TRY(neap_session_select(t->session, training_graph(t, bucket)));
   TRY(count_all_labels(t, bucket, counted));
-  *records = t->buckets[bucket].micro * t->micro_batches;
+  *records = t->data.buckets[bucket].micro * parts;
   *result = (neap_step_result){0};
-  for (int32_t part = 0; part < t->micro_batches; part++) {
+  for (int32_t part = 0; part < parts; part++) {
     neap_step_result micro;
-    TRY(fill_micro_batch(t, part, t->inputs));
-    const double share = t->micro_batches == 1 ? 1
-                         : t->labels_each == 1 ? 1 / (double)t->micro_batches
-                         : *counted > 0        ? count_labels(t, bucket) / *counted
-                                               : 0;
+    TRY(loader_fill(&t->data, t->state.step, part, false));
+    const double share = parts == 1     ? 1
+                         : one_label    ? 1 / (double)parts
+                         : *counted > 0 ? count_labels(t, bucket) / *counted
+                                        : 0;
     TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
     result->loss += share * micro.loss;
     result->skipped = micro.skipped;
@@ -111,30 +62,71 @@ struct scores {
   int64_t correct;
 };
 
-/* The test records of a bucket; the last batch is filled up with records that are none. */
+/* The test records of a bucket. */
 static neap_status evaluate_bucket(struct training *t, int bucket, struct scores *scores) {
-  const struct data_split *test = &t->data.test;
-  const int64_t micro = t->buckets[bucket].micro,
-                begin = test->bucket_count > 0 ? test->buckets[bucket].first : 0,
-                count = test->bucket_count > 0 ? test->buckets[bucket].count : test->count;
   TRY(neap_session_select(t->session, training_graph(t, bucket)));
-  for (int64_t first = 0; first < count; first += micro) {
-    for (int64_t i = 0; i < micro; i++) t->records[i] = first + i < count ? (int32_t)(begin + first + i) : -1;
+  for (int64_t first = 0, count;; first += count) {
     neap_step_result result;
-    TRY(fill_from(t, test, bucket, t->records, false, t->inputs));
+    TRY(loader_fill_at(&t->data, SPLIT_TEST, bucket, first, &count));
+    if (count == 0) return NEAP_OK;
     const double labels = count_labels(t, bucket);
     TRY(neap_session_evaluate(t->session, &result));
     scores->correct += result.correct;
     scores->loss += result.loss * labels;
     scores->counted += labels;
   }
+}
+
+static double original(const struct scale *scale, int64_t k, float value) {
+  return scale->count > 0 ? (double)value * scale->deviation[k] + scale->mean[k] : (double)value;
+}
+
+/* The test records' values [micro, each] and their predictions, in the units of the data. */
+static neap_status add_values(struct training *t, int64_t count, float *predicted, struct value_sums *sums,
+                              double *squares) {
+  const int64_t each = labels_each(t);
+  const float *values = loader_labels(&t->data);
+  const struct source *source = &t->data.source;
+  const struct scale *scale = &source->scales[source_find_field(source, task_rows[source->kind].label)];
+  TRY(neap_session_output(t->session, "prediction", NULL, predicted));
+  for (int64_t i = 0; i < count * each; i++) {
+    const double error = (double)predicted[i] - (double)values[i];
+    *squares += error * error;
+    values_add(sums, original(scale, i % each, values[i]), original(scale, i % each, predicted[i]));
+  }
   return NEAP_OK;
+}
+
+static neap_status run_values(struct training *t, float *predicted) {
+  struct value_sums sums = {0};
+  double squares = 0;
+  for (int64_t first = 0, count;; first += count) {
+    neap_step_result unused;
+    TRY(loader_fill_at(&t->data, SPLIT_TEST, 0, first, &count));
+    if (count == 0) break;
+    TRY(neap_session_evaluate(t->session, &unused));
+    TRY(add_values(t, count, predicted, &sums, &squares));
+  }
+  t->test_loss = sums.count > 0 ? squares / sums.count : 0;
+  t->test_mae = values_mae(&sums);
+  t->test_r2 = values_r2(&sums);
+  return NEAP_OK;
+}
+
+/* The last batch is filled up with records that are none, so errors are taken from the predictions. */
+static neap_status evaluate_values(struct training *t) {
+  float *predicted = malloc((size_t)(t->data.buckets[0].micro * labels_each(t)) * sizeof *predicted);
+  RETURN_IF_NULL(predicted);
+  const neap_status status = run_values(t, predicted);
+  free(predicted);
+  return status;
 }
 
 /* Over the whole test set, by the labels that count. */
 neap_status batches_evaluate(struct training *t) {
   struct scores scores = {0};
-  for (int k = 0; k < t->bucket_count; k++) TRY(evaluate_bucket(t, k, &scores));
+  if (loader_has_values(&t->data)) return evaluate_values(t);
+  for (int k = 0; k < t->data.bucket_count; k++) TRY(evaluate_bucket(t, k, &scores));
   t->test_loss = scores.counted > 0 ? scores.loss / scores.counted : 0;
   t->state.test_accuracy = scores.counted > 0 ? (double)scores.correct / scores.counted : 0;
   return NEAP_OK;
@@ -142,7 +134,7 @@ neap_status batches_evaluate(struct training *t) {
 
 /* Of the test text: what its tokens take, over its bytes. -1: there is no text, or no loss yet. */
 double batches_bits_per_byte(const struct training *t) {
-  const struct data_split *test = &t->data.test;
-  if (test->bytes == 0 || t->test_loss < 0) return -1;
-  return t->test_loss / log(2) * (double)test->tokens / (double)test->bytes;
+  const struct source *source = &t->data.source;
+  if (source->bytes[SPLIT_TEST] == 0 || t->test_loss < 0) return -1;
+  return t->test_loss / log(2) * (double)source->tokens[SPLIT_TEST] / (double)source->bytes[SPLIT_TEST];
 }

@@ -31,13 +31,12 @@ static neap_status fill_inputs(neap_session *session, const struct neap_graph *g
 
 static neap_status bench(const neap_bench_options *o, const neap_speed *speed, const struct neap_graph *graph,
                          neap_session *session, neap_bench_result *result) {
-  static const char *const records[] = {"images", "images", "sequences", "sequences", "sequences", "pairs"};
   static const float rate = 1e-3f; /* small: the numbers stay ordinary ones */
   neap_model_options usual;
-  enum model_kind kind;
+  enum task_kind kind;
   TRY(model_usual(o->model, &usual, &kind));
   TRY(fill_inputs(session, graph, o->shape.classes > 0 ? o->shape.classes : usual.classes));
-  result->records = records[kind];
+  result->records = task_rows[kind].records;
   result->batch = neap_graph_batch(graph);
   result->parameters = neap_graph_parameters(graph);
   TRY(neap_session_time_steps(session, speed, rate, o->steps, &result->times));

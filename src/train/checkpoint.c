@@ -12,6 +12,7 @@
 
 #include "base/region.h"
 #include "base/sha256.h"
+#include "data/encoding.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
 
@@ -29,7 +30,7 @@ static bool is_left_over(const char *ending) {
 
 /* Weights, or what a killed run left of writing a file. */
 static bool is_ours(const char *name) {
-  static const char *const files[] = {"state.json", next_command_file, CHECKPOINT_TOKENIZER};
+  static const char *const files[] = {"state.json", next_command_file, CHECKPOINT_TOKENIZER, CHECKPOINT_DATA};
   int64_t step;
   int length = 0;
   if (strcmp(name, next_command_file) == 0) return true;
@@ -137,6 +138,22 @@ neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   else if (tokenizer != NULL)
     status = tokenizer_save(tokenizer, path);
+  else if (unlink(path) != 0 && errno != ENOENT)
+    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  region_free(&region);
+  return status;
+}
+
+/* ---- What records became numbers by ---- */
+
+neap_status checkpoint_keep_data(const char *folder, const struct source *source) {
+  struct region region = {0};
+  neap_status status = NEAP_OK;
+  const char *path = path_in(folder, CHECKPOINT_DATA, &region);
+  if (path == NULL)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  else if (encoding_applies(source))
+    status = encoding_save(source, path);
   else if (unlink(path) != 0 && errno != ENOENT)
     status = neap_fail(NEAP_IO_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
   region_free(&region);

@@ -29,6 +29,7 @@
 #include "base/status.h"
 
 struct tokenizer;
+struct source;
 /* Beside it, where the data are text: text/tokenizer_file.h. */
 #define CHECKPOINT_TOKENIZER "tokenizer.json"
 
@@ -71,6 +72,12 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
  * another run has left there. Before the first checkpoint is saved. */
 #define CHECKPOINT_TOKENIZER "tokenizer.json"
 neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer *tokenizer);
+
+/* Puts what the run's records became numbers by into the folder, as CHECKPOINT_DATA (data/encoding.h), where
+ * the source has such; else takes away what another run has left there. Before the first checkpoint is saved.
+ */
+#define CHECKPOINT_DATA "data.json"
+neap_status checkpoint_keep_data(const char *folder, const struct source *source);
 
 /* Whether every parameter, optimizer state and running statistic is finite, as the f32 that a file has. */
 neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite);

@@ -51,7 +51,7 @@ static neap_status settle_shape(struct generation *g) {
   const neap_generate_options *o = g->options;
   const int64_t size = tokenizer_size(g->tokenizer);
   neap_model_options usual;
-  enum model_kind kind;
+  enum task_kind kind;
   TRY(model_usual(o->model, &usual, &kind));
   g->shape = o->shape;
   g->shape.batch = 1;

@@ -77,14 +77,18 @@ neap_status metrics_open(const char *path, int64_t resumed_step, struct metrics 
 
 neap_status metrics_write(struct metrics *metrics, const neap_train_progress *progress) {
   if (metrics->file == NULL) return NEAP_OK;
-  json_t *line =
-      json_pack("{s:I, s:I, s:o, s:f, s:f, s:f}", "step", (json_int_t)progress->step, "epoch",
-                (json_int_t)progress->epoch, "loss", json_number(progress->loss), "accuracy",
-                progress->accuracy, "learning_rate", progress->learning_rate, "seconds", progress->seconds);
+  json_t *line = json_pack("{s:I, s:I, s:o, s:o, s:f, s:f}", "step", (json_int_t)progress->step, "epoch",
+                           (json_int_t)progress->epoch, "loss", json_number(progress->loss), "accuracy",
+                           progress->accuracy < 0 ? json_null() : json_real(progress->accuracy),
+                           "learning_rate", progress->learning_rate, "seconds", progress->seconds);
   bool whole = line != NULL;
   if (whole && progress->test_accuracy >= 0)
     whole = json_object_set_new(line, "test_accuracy", json_real(progress->test_accuracy)) == 0 &&
             json_object_set_new(line, "test_loss", json_number(progress->test_loss)) == 0;
+  if (whole && progress->accuracy < 0 && progress->test_mae >= 0)
+    whole = json_object_set_new(line, "test_loss", json_number(progress->test_loss)) == 0 &&
+            json_object_set_new(line, "test_mae", json_number(progress->test_mae)) == 0 &&
+            json_object_set_new(line, "test_r2", json_number(progress->test_r2)) == 0;
   if (whole && progress->bits_per_byte >= 0)
     whole = json_object_set_new(line, "bits_per_byte", json_number(progress->bits_per_byte)) == 0;
   if (whole && progress->loss_scale > 0)

@@ -2,67 +2,82 @@
 
 #include <string.h>
 
-#include "train/data_open.h"
 #include "zoo/zoo.h"
 
 neap_status open_data(const char *model, const char *name, const neap_model_options *asked, int threads,
-                      struct data_set *data) {
+                      const struct encoding *encoding, const neap_data_source *own, struct loader *loader) {
   neap_model_options usual;
-  struct data_wish wish = {.threads = threads};
-  TRY(model_usual(model, &usual, &wish.kind));
-  wish.classes = asked->classes > 0 ? asked->classes : usual.classes;
-  wish.asked = asked->classes;
-  wish.batch = asked->batch > 0 ? asked->batch : usual.batch;
-  wish.length = asked->length > 0 ? asked->length : usual.length;
-  wish.width = usual.image[0];
-  for (int i = 0; i < 3; i++) wish.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
-  return data_open_as(name, &wish, data);
+  struct task task = {.threads = threads, .encoding = encoding};
+  TRY(model_usual(model, &usual, &task.kind));
+  task.classes = asked->classes > 0 ? asked->classes : usual.classes;
+  task.asked_classes = asked->classes;
+  task.batch = asked->batch > 0 ? asked->batch : usual.batch;
+  task.length = asked->length > 0 ? asked->length : usual.length;
+  task.width = usual.image[0];
+  for (int i = 0; i < 3; i++) {
+    task.asked_image[i] = asked->image[i];
+    task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
+  }
+  return own != NULL ? loader_open_own(loader, own, &task) : loader_open(loader, name, &task);
 }
 
-/* Whether the model can learn from what the data are. */
-static neap_status check_kind(const char *model, enum model_kind kind, const char *name,
-                              const struct data_set *data) {
-  static const char *const learns[] = {"images",
-                                       "images",
-                                       "sequences of tokens",
-                                       "sequences of tokens",
-                                       "sequences of vectors",
-                                       "pairs of sequences"};
-  RETURN_IF(strcmp(learns[kind], learns[data->kind]) != 0, NEAP_INVALID_ARGUMENT,
-            "model '%s' learns from %s, but %s has %s; %s has them", model, learns[kind], name,
-            learns[data->kind], kind == MODEL_PAIRS ? "parallel:DIR:de-en" : "'synthetic'");
-  RETURN_IF(kind == MODEL_PIXELS && data->pixel_classes == 0, NEAP_INVALID_ARGUMENT,
+/* Whether the model can learn from the data. */
+static neap_status check_kind(const char *model, enum task_kind kind, const char *name,
+                              const struct source *source) {
+  const char *learns = task_rows[kind].learns, *has = task_rows[source->kind].learns;
+  const char *other = kind == TASK_PAIRS ? "parallel:DIR:de-en" : "'synthetic'";
+  if (kind == TASK_FEATURES && source->kind == TASK_IMAGES) return NEAP_OK;
+  RETURN_IF(source->kind == TASK_FEATURES && kind != TASK_FEATURES, NEAP_INVALID_ARGUMENT,
+            "model '%s' learns from %s, but %s has %s; models mlp-64 or mlp-64x64 learn from them", model,
+            learns, name, has);
+  RETURN_IF(strcmp(learns, has) != 0, NEAP_INVALID_ARGUMENT,
+            "model '%s' learns from %s, but %s has %s; %s has them", model, learns, name, has, other);
+  RETURN_IF(kind == TASK_PIXELS && source->kind != TASK_PIXELS, NEAP_INVALID_ARGUMENT,
             "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps", model,
             name);
   return NEAP_OK;
 }
 
-static neap_status settle_image(const char *name, const neap_model_options *asked,
-                                const struct data_set *data, neap_model_options *shape) {
+/* The shape of images, or the width of rows of numbers. */
+static neap_status settle_input(const char *name, const neap_model_options *asked,
+                                const struct source *source, neap_model_options *shape) {
+  const int input = source_find_field(source, task_rows[source->kind].input);
+  const struct field *field = &source->fields[input];
   for (int i = 0; i < 3; i++) {
-    shape->image[i] = data->image[i];
-    RETURN_IF(asked->image[i] > 0 && asked->image[i] != data->image[i], NEAP_INVALID_ARGUMENT,
+    shape->image[i] = i < field->rank ? field->dims[i] : 0;
+    RETURN_IF(asked->image[i] > 0 && asked->image[i] != shape->image[i], NEAP_INVALID_ARGUMENT,
               "images of %lldx%lldx%lld are asked for, but %s has %lldx%lldx%lld", (long long)asked->image[0],
-              (long long)asked->image[1], (long long)asked->image[2], name, (long long)data->image[0],
-              (long long)data->image[1], (long long)data->image[2]);
+              (long long)asked->image[1], (long long)asked->image[2], name, (long long)field->dims[0],
+              (long long)field->dims[1], (long long)field->dims[2]);
   }
   return NEAP_OK;
 }
 
+/* Labels that are real numbers are values, not classes. */
+static bool has_values(const struct source *source) {
+  const int label = source_find_field(source, task_rows[source->kind].label);
+  return label >= 0 && source->fields[label].dtype == NEAP_F32;
+}
+
 neap_status settle_shape(const char *model, const char *name, const neap_model_options *asked,
-                         const struct data_set *data, neap_model_options *shape) {
+                         const struct loader *loader, neap_model_options *shape) {
+  const struct source *source = &loader->source;
+  const int64_t length = loader_length(loader);
   neap_model_options usual;
-  enum model_kind kind;
+  enum task_kind kind;
   TRY(model_usual(model, &usual, &kind));
-  TRY(check_kind(model, kind, name, data));
+  TRY(check_kind(model, kind, name, source));
   *shape = *asked;
-  shape->classes = kind == MODEL_PIXELS ? data->pixel_classes : data->classes;
-  shape->length = shape->source_length = data->length;
-  if (kind == MODEL_PAIRS) { /* a batch is asked for in tokens of the target */
+  shape->classes = source->classes;
+  shape->length = shape->source_length = length;
+  if (kind == TASK_PAIRS) { /* a batch is asked for in tokens of the target */
     const int64_t tokens = asked->batch > 0 ? asked->batch : usual.batch * usual.length;
-    shape->batch = tokens / data->length > 0 ? tokens / data->length : 1;
+    shape->batch = tokens / length > 0 ? tokens / length : 1;
   }
-  if (data->length == 0) TRY(settle_image(name, asked, data, shape));
+  if (length == 0) TRY(settle_input(name, asked, source, shape));
+  shape->regression = has_values(source);
+  RETURN_IF(shape->regression && (asked->classes > 0 || asked->smoothing > 0), NEAP_INVALID_ARGUMENT,
+            "%s has values as labels: there are neither --classes nor --label-smoothing", name);
   RETURN_IF(asked->classes > 0 && asked->classes < shape->classes, NEAP_INVALID_ARGUMENT,
             "%lld classes are asked for, but %s has %lld", (long long)asked->classes, name,
             (long long)shape->classes);

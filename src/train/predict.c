@@ -1,58 +1,100 @@
-/* A trained model over a data set: its outputs as a file of NumPy. */
+/* A trained model over data: its outputs as a file of NumPy, or with names and probabilities as text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/parallel.h"
+#include "data/encoding.h"
+#include "data/statistics.h"
 #include "run/session.h"
 #include "run/variables.h"
+#include "train/checkpoint.h"
 #include "train/model_data.h"
+#include "train/prediction_rows.h"
 
 struct prediction {
+  struct region region;
+  struct encoding encoding;
+  const char *weights;
+  enum prediction_form form;
   const neap_predict_options *options;
-  struct data_set data;
-  const struct data_split *split;
+  struct loader data;
+  enum split split;
   neap_model_options shape;
   neap_graph *graph;
   neap_session *session;
   neap_variable output;
-  int64_t batch;
-  int32_t *records, *labels;
+  int64_t batch, count; /* records together; in all */
+  int32_t *labels;
   float *values; /* of a batch */
   neap_predict_result *result;
   neap_status status; /* of a batch, with what it said */
   char message[512];
 };
 
-static const char *output_name(const neap_predict_options *o) {
-  return o->output != NULL ? o->output : "logits";
+static const char *output_name(const struct prediction *p) {
+  if (p->options->output != NULL) return p->options->output;
+  return p->shape.regression ? "prediction" : "logits";
+}
+
+/* Weights and encoding of a checkpoint; older ones have no encoding. */
+static neap_status open_checkpoint(struct prediction *p, const struct encoding **encoding) {
+  const neap_predict_options *o = p->options;
+  struct checkpoint state = {0};
+  p->weights = o->weights;
+  *encoding = NULL;
+  if (o->checkpoint == NULL) return NEAP_OK;
+  const char *data = region_format(&p->region, "%s/" CHECKPOINT_DATA, o->checkpoint);
+  RETURN_IF_NULL(data);
+  if (source_file_exists(data)) {
+    TRY(encoding_read(data, &p->region, &p->encoding));
+    *encoding = &p->encoding;
+  }
+  if (o->weights != NULL) return NEAP_OK;
+  TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
+  p->weights = region_format(&p->region, "%s/%s", o->checkpoint, state.weights);
+  RETURN_IF_NULL(p->weights);
+  return NEAP_OK;
 }
 
 static neap_status open_all(struct prediction *p) {
+  struct field inputs[INPUT_LIMIT];
+  int input_count;
   const neap_predict_options *o = p->options;
-  RETURN_IF(o->model == NULL || o->weights == NULL || o->data == NULL || o->out == NULL,
-            NEAP_INVALID_ARGUMENT, "a prediction needs a model, weights, data and a file to write");
-  TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), &p->data));
+  const struct encoding *encoding;
+  RETURN_IF(
+      o->model == NULL || (o->weights == NULL && o->checkpoint == NULL) || o->data == NULL || o->out == NULL,
+      NEAP_INVALID_ARGUMENT, "a prediction needs a model, weights or a checkpoint, data and a file to write");
+  TRY(open_checkpoint(p, &encoding));
+  TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), encoding, NULL, &p->data));
   TRY(settle_shape(o->model, o->data, &o->shape, &p->data, &p->shape));
+  RETURN_IF(p->data.bucket_count > 1, NEAP_UNSUPPORTED,
+            "%s: pairs of sequences come in several lengths; `neap translate` takes them", o->data);
   TRY(neap_model_build(o->model, &p->shape, &p->graph));
-  p->split = o->training_records ? &p->data.train : &p->data.test;
+  p->split = o->training_records ? SPLIT_TRAIN : SPLIT_TEST;
+  p->count = p->data.source.records[p->split];
+  RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT, "%s: has no records of that part", o->data);
   p->batch = neap_graph_batch(p->graph);
   neap_session_options session = o->session;
   session.predict = true;
-  session.byte_input = data_byte_input(&p->data);
+  session.byte_input = statistics_byte_input(&p->data.source);
   session.threads = team_size(o->session.threads);
   TRY(neap_session_create(p->graph, &session, &p->result->smallest_budget, &p->session));
-  TRY(neap_session_load(p->session, o->weights));
-  TRY(session_need_finite(p->session, o->weights));
-  TRY(neap_session_output(p->session, output_name(o), &p->output, NULL));
+  TRY(neap_session_load(p->session, p->weights));
+  TRY(session_need_finite(p->session, p->weights));
+  TRY(neap_session_output(p->session, output_name(p), &p->output, NULL));
   RETURN_IF(p->output.rank < 1 || p->output.dims[0] != p->batch, NEAP_UNSUPPORTED,
             "output '%s' has no place for each record", p->output.name);
-  p->records = region_alloc(&p->data.region, (size_t)p->batch, sizeof *p->records);
-  const int64_t each = p->data.length > 0 ? p->data.length : 1; /* labels of a record */
+  TRY(loader_divide(&p->data, &(struct division){.batch = p->batch, .micro = p->batch}));
+  TRY(loader_list_inputs(&p->data, p->graph, session.byte_input.name != NULL, inputs, &input_count));
+  TRY(loader_prepare(&p->data, inputs, input_count));
+  loader_attach(&p->data, p->session);
+  const int64_t each = loader_labels_each(&p->data, p->data.bucket_count - 1);
   p->labels = region_alloc(&p->data.region, (size_t)(p->batch * each), sizeof *p->labels);
   p->values = region_alloc(&p->data.region, (size_t)p->output.elements, sizeof *p->values);
-  RETURN_IF(!p->records || !p->labels || !p->values, NEAP_OUT_OF_MEMORY, "prediction: out of memory");
+  RETURN_IF(p->labels == NULL || p->values == NULL, NEAP_OUT_OF_MEMORY, "prediction: out of memory");
+  loader_attach_input(&p->data, task_rows[p->data.source.task.kind].label, p->labels);
   return NEAP_OK;
 }
 
@@ -60,7 +102,7 @@ static neap_status open_all(struct prediction *p) {
 static bool write_header(FILE *file, const struct prediction *p) {
   char text[256];
   int length = snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ",",
-                        p->split->count);
+                        p->count);
   for (int i = 1; i < p->output.rank; i++)
     length += snprintf(text + length, sizeof text - (size_t)length, " %" PRId64 ",", p->output.dims[i]);
   length += snprintf(text + length, sizeof text - (size_t)length, "), }");
@@ -85,50 +127,72 @@ static int64_t count_right(const struct prediction *p, int64_t count) {
   return right;
 }
 
-static neap_status predict_batch(struct prediction *p, int64_t first, int64_t count) {
-  for (int64_t i = 0; i < p->batch; i++) p->records[i] = i < count ? (int32_t)(first + i) : -1;
-  const struct data_batch batch = {.count = p->batch,
-                                   .records = p->records,
-                                   .threads = team_size(p->options->session.threads),
-                                   .windows = neap_session_input(p->session, DATA_WINDOWS)};
-  TRY(data_fill(&p->data, p->split, &batch, neap_session_input(p->session, data_input_name(&p->data)),
-                p->labels));
+/* The records from `first` on; `*count`: how many these are. */
+static neap_status predict_batch(struct prediction *p, int64_t first, int64_t *count) {
+  TRY(loader_fill_at(&p->data, p->split, 0, first, count));
   TRY(neap_session_predict(p->session));
   return neap_session_output(p->session, p->output.name, NULL, p->values);
+}
+
+/* Values in the units of the data. */
+static void restore_values(const struct prediction *p, int64_t count) {
+  const struct source *source = &p->data.source;
+  const struct scale *scale = &source->scales[source_find_field(source, task_rows[source->kind].label)];
+  const int64_t each = scale->count;
+  for (int64_t i = 0; i < count * each; i++)
+    p->values[i] = (float)((double)p->values[i] * scale->deviation[i % each] + scale->mean[i % each]);
+}
+
+static bool write_batch(struct prediction *p, FILE *file, int64_t first, int64_t count) {
+  const size_t each = (size_t)(p->output.elements / p->batch), values = (size_t)count * each;
+  if (p->form == PREDICTION_NPY) return fwrite(p->values, sizeof *p->values, values, file) == values;
+  for (int64_t i = 0; i < count; i++)
+    if (!prediction_rows_add(file, p->form, &p->data.source, p->split, first + i, p->shape.regression,
+                             p->values + (size_t)i * each)) {
+      p->status = NEAP_OUT_OF_MEMORY;
+      snprintf(p->message, sizeof p->message, "prediction: out of memory for a line");
+      return false;
+    }
+  return ferror(file) == 0;
 }
 
 /* Batch by batch: what is held is one of them. */
 static bool write_values(FILE *file, const void *context) {
   struct prediction *p = *(struct prediction *const *)context;
-  const int64_t each = p->output.elements / p->batch;
-  const bool by_class = p->output.rank == 2 && p->output.dims[1] == p->shape.classes;
+  const bool values = p->shape.regression, by_class = p->output.rank == 2 &&
+                                                      p->output.dims[1] == p->shape.classes && !values &&
+                                                      !p->data.source.unlabelled;
   int64_t right = 0;
-  if (!write_header(file, p)) return false;
-  for (int64_t first = 0; first < p->split->count; first += p->batch) {
-    const int64_t count = p->split->count - first < p->batch ? p->split->count - first : p->batch;
-    p->status = predict_batch(p, first, count);
+  if (p->form == PREDICTION_NPY && !write_header(file, p)) return false;
+  prediction_rows_begin(file, p->form, &p->data.source, values);
+  for (int64_t first = 0, count; first < p->count; first += count) {
+    p->status = predict_batch(p, first, &count);
     if (p->status != NEAP_OK) {
       snprintf(p->message, sizeof p->message, "%s", neap_error_message());
       return false;
     }
     if (by_class) right += count_right(p, count);
-    const size_t values = (size_t)(count * each);
-    if (fwrite(p->values, sizeof *p->values, values, file) != values) return false;
+    if (values && p->options->output == NULL) restore_values(p, count);
+    if (!write_batch(p, file, first, count)) return false;
   }
-  if (by_class) p->result->accuracy = (double)right / (double)p->split->count;
+  if (by_class) p->result->accuracy = (double)right / (double)p->count;
   return true;
 }
 
 static neap_status run(struct prediction *p) {
+  p->form = p->options->out != NULL ? prediction_form_of(p->options->out) : PREDICTION_NPY;
   TRY(open_all(p));
+  RETURN_IF(p->form != PREDICTION_NPY && (p->output.rank != 2 || p->output.dims[1] != p->data.source.classes),
+            NEAP_UNSUPPORTED, "%s: output '%s' has no number for each class or value; write a .npy",
+            p->options->out, p->output.name);
   struct prediction *const self = p;
   const neap_status written = file_write(p->options->out, write_values, &self);
   RETURN_IF(p->status != NEAP_OK, p->status, "%s", p->message);
   if (written != NEAP_OK) return written;
-  p->result->records = p->split->count;
+  p->result->records = p->count;
   p->result->rank = p->output.rank;
   memcpy(p->result->dims, p->output.dims, sizeof p->result->dims);
-  p->result->dims[0] = p->split->count;
+  p->result->dims[0] = p->count;
   neap_session_memory(p->session, &p->result->memory);
   return NEAP_OK;
 }
@@ -141,6 +205,7 @@ neap_status neap_predict(const neap_predict_options *options, neap_predict_resul
   const neap_status status = run(&p);
   neap_session_free(p.session);
   neap_graph_free(p.graph);
-  data_close(&p.data);
+  loader_close(&p.data);
+  region_free(&p.region);
   return status;
 }

@@ -118,14 +118,15 @@ static neap_status check_model(const neap_setting *s, const neap_train_options *
   static const struct {
     unsigned bit;
     const char *name;
-  } kinds[] = {[MODEL_IMAGES] = {NEAP_OF_IMAGES, "images"},
-               [MODEL_PIXELS] = {NEAP_OF_IMAGES, "images"},
-               [MODEL_TOKENS] = {NEAP_OF_TOKENS, "tokens"},
-               [MODEL_MASKED] = {NEAP_OF_TOKENS, "tokens"},
-               [MODEL_VECTORS] = {NEAP_OF_VECTORS, "sequences of vectors"},
-               [MODEL_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"}};
+  } kinds[] = {[TASK_IMAGES] = {NEAP_OF_IMAGES, "images"},
+               [TASK_PIXELS] = {NEAP_OF_IMAGES, "images"},
+               [TASK_TOKENS] = {NEAP_OF_TOKENS, "tokens"},
+               [TASK_MASKED] = {NEAP_OF_TOKENS, "tokens"},
+               [TASK_VECTORS] = {NEAP_OF_VECTORS, "sequences of vectors"},
+               [TASK_FEATURES] = {NEAP_OF_IMAGES, "images"},
+               [TASK_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"}};
   neap_model_options usual;
-  enum model_kind kind;
+  enum task_kind kind;
   if (s->models == 0 || options->model == NULL) return NEAP_OK;
   TRY(model_usual(options->model, &usual, &kind));
   if (s->models & kinds[kind].bit) return NEAP_OK;

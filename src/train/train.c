@@ -56,14 +56,18 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
-  progress->accuracy = counted > 0 ? (double)result.correct / counted : 0;
+  progress->accuracy = loader_has_values(&t->data) ? -1 : counted > 0 ? (double)result.correct / counted : 0;
   t->counted += counted;
   t->correct_here += (double)result.correct;
   progress->learning_rate = rate;
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
   progress->skipped += result.skipped;
-  progress->uncounted = t->labels_each == 1 && result.counted >= 0 ? records - result.counted : 0;
+  progress->uncounted = !loader_has_values(&t->data) &&
+                                loader_labels_each(&t->data, t->data.bucket_count - 1) == 1 &&
+                                result.counted >= 0
+                            ? records - result.counted
+                            : 0;
   progress->images_per_second = (double)records / seconds;
   return NEAP_OK;
 }
@@ -143,7 +147,8 @@ static neap_status warm_up(struct training *t) {
   char digest[65];
   neap_step_result unused;
   if (t->options->out != NULL) {
-    TRY(checkpoint_keep_tokenizer(t->options->out, t->data.tokenizer));
+    TRY(checkpoint_keep_tokenizer(t->options->out, t->data.source.tokenizer));
+    TRY(checkpoint_keep_data(t->options->out, &t->data.source));
     TRY(save(t));
   } else {
     TRY(neap_session_digest(t->session, digest));
@@ -152,12 +157,13 @@ static neap_status warm_up(struct training *t) {
 }
 
 static neap_status run_steps(struct training *t, neap_train_result *result) {
-  neap_train_progress progress = {.records = data_records(&t->data),
+  neap_train_progress progress = {.records = task_rows[t->data.source.kind].records,
                                   .epoch = t->state.epoch + 1,
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,
                                   .test_accuracy = -1,
                                   .test_loss = -1,
+                                  .test_mae = -1,
                                   .bits_per_byte = -1};
   TRY(report(t, &progress));
   TRY(warm_up(t));
@@ -168,7 +174,7 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
     TRY(stepped);
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
     const bool epoch_ends = step % t->epoch_steps == 0;
-    progress.test_accuracy = progress.test_loss = progress.bits_per_byte = -1;
+    progress.test_accuracy = progress.test_loss = progress.test_mae = progress.bits_per_byte = -1;
     if ((epoch_ends || step == t->steps) && !t->options->no_evaluation && isfinite(progress.loss)) {
       const neap_status evaluated = batches_evaluate(t);
       if (evaluated == NEAP_INTERRUPTED) {
@@ -178,6 +184,8 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
       TRY(evaluated);
       progress.test_accuracy = t->state.test_accuracy;
       progress.test_loss = t->test_loss;
+      progress.test_mae = t->test_mae;
+      progress.test_r2 = t->test_r2;
       progress.bits_per_byte = batches_bits_per_byte(t);
     }
     const neap_status written = metrics_write(&t->metrics, &progress);
@@ -223,22 +231,29 @@ static void fill_techniques(const struct training *t, neap_train_result *result)
   snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
 }
 
+/* Of the epoch so far; -1: labels are values. */
+static double epoch_accuracy(const struct training *t) {
+  if (loader_has_values(&t->data)) return -1;
+  if (loader_length(&t->data) > 0 && t->counted > 0) return t->correct_here / t->counted;
+  return (double)t->state.correct / (double)(t->state.images * loader_labels_each(&t->data, 0));
+}
+
 static neap_status fill_result(struct training *t, neap_train_result *result) {
-  result->records = t->data.name != NULL ? data_records(&t->data) : NULL;
+  result->records = t->data.source.name != NULL ? task_rows[t->data.source.kind].records : NULL;
   result->batch = t->batch;
-  result->micro_batches = t->micro_batches;
+  result->micro_batches = t->data.micro_batches;
   if (t->graph != NULL) fill_techniques(t, result); /* else they may be none that there are */
   result->test_accuracy = t->state.test_accuracy;
   result->test_loss = t->test_loss;
+  result->test_mae = t->test_mae;
+  result->test_r2 = t->test_r2;
   result->bits_per_byte = batches_bits_per_byte(t);
   result->steps = t->state.step;
   result->steps_here = t->steps_here;
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
     result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);
-    result->accuracy = t->data.length > 0 && t->counted > 0
-                           ? t->correct_here / t->counted
-                           : (double)t->state.correct / (double)(t->state.images * t->labels_each);
+    result->accuracy = epoch_accuracy(t);
   }
   if (t->session == NULL) return NEAP_OK;
   result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
@@ -258,11 +273,11 @@ static neap_status run(struct training *t, neap_train_result *result) {
   TRY(training_check(t->options));
   TRY(training_claim(t));
   t->process.code = memory_status_read().resident_bytes;
-  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, &t->data));
+  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
+                &t->data));
   t->process.data = memory_status_read().resident_bytes - t->process.code;
   TRY(training_build(t));
   TRY(training_settle(t));
-  TRY(training_allocate(t));
   TRY(training_read_state(t));
   TRY(training_open_session(t, result));
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
@@ -278,9 +293,13 @@ static neap_status run(struct training *t, neap_train_result *result) {
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
   NEED(options);
   NEED(result);
-  struct training t = {.own = *options, .saved_step = -1, .test_loss = -1, .state.test_accuracy = -1};
+  struct training t = {
+      .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
   t.options = &t.own;
-  *result = (neap_train_result){.test_accuracy = -1, .test_loss = -1, .bits_per_byte = -1};
+  *result = (neap_train_result){
+      .accuracy = -1, .test_accuracy = -1, .test_loss = -1, .test_mae = -1, .bits_per_byte = -1};
+  if (t.own.data == NULL && options->source != NULL)
+    t.own.data = options->source->name != NULL ? options->source->name : "own";
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
   ending_keep(&ending, run(&t, result));
@@ -305,9 +324,9 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   const char *folder = t->options->resume;
   RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
   TRY(training_check(t->options));
-  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, &t->data));
+  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
+                &t->data));
   TRY(training_build(t));
-  TRY(training_allocate(t));
   TRY(checkpoint_read_state(folder, NULL, &t->state));
   const neap_status made = training_open_session(t, unused);
   result->smallest_budget = unused->smallest_budget;
@@ -315,10 +334,12 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   TRY(load_for_evaluation(t, folder));
   TRY(batches_evaluate(t));
   result->loss = t->test_loss;
+  result->mae = t->test_mae;
+  result->r2 = t->test_r2;
   result->bits_per_byte = batches_bits_per_byte(t);
   result->batch = t->batch;
-  result->records = data_records(&t->data);
-  result->images = t->data.test.count;
+  result->records = task_rows[t->data.source.kind].records;
+  result->images = t->data.source.records[SPLIT_TEST];
   result->step = t->state.step;
   result->epoch = t->state.epoch;
   result->accuracy = t->state.test_accuracy;
@@ -330,7 +351,8 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
   NEED(options);
   NEED(result);
-  struct training t = {.own = *options, .saved_step = -1, .test_loss = -1, .state.test_accuracy = -1};
+  struct training t = {
+      .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
   t.options = &t.own;
   neap_train_result unused = {0};
   *result = (neap_evaluation){0};

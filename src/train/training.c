@@ -7,6 +7,7 @@
 
 #include "base/memory_status.h"
 #include "base/parallel.h"
+#include "data/statistics.h"
 #include "grad/gradient.h"
 #include "run/choose.h"
 #include "run/kernel_names.h"
@@ -17,8 +18,8 @@
 #include "zoo/zoo.h"
 
 neap_status training_check(const neap_train_options *options) {
-  RETURN_IF(options->model == NULL || options->data == NULL, NEAP_INVALID_ARGUMENT,
-            "a run needs a model and data");
+  RETURN_IF(options->model == NULL || (options->data == NULL && options->source == NULL),
+            NEAP_INVALID_ARGUMENT, "a run needs a model and data");
   TRY(settings_check_run(options));
   RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
             "%lld steps and %lld epochs are both asked for; give one of them", (long long)options->steps,
@@ -27,17 +28,6 @@ neap_status training_check(const neap_train_options *options) {
             "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
             options->initial, options->resume);
   return check_session_options(&options->session);
-}
-
-/* How many labels there are of an image or sequence; the size of label maps. */
-static void find_labels(struct training *t) {
-  for (size_t i = 0; i < t->graph->tensors.count; i++) {
-    const struct tensor *tensor = &t->graph->tensors.data[i];
-    if (tensor->role != NEAP_ROLE_INPUT || tensor->view_of >= 0 || strcmp(tensor->name, "label") != 0)
-      continue;
-    t->labels_each = tensor->elements / tensor->dims[0];
-    if (tensor->rank == 3) memcpy(t->map, &tensor->dims[1], sizeof t->map);
-  }
 }
 
 /* In bytes; a share is one of what the whole, dense batch needs in f32. 0: not known. */
@@ -92,7 +82,6 @@ static neap_status settle_micro_batch(struct training *t) {
   t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch;
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
-  t->micro_batches = (int32_t)(t->batch / t->micro);
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
             "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
   if (t->micro == t->batch) return NEAP_OK;
@@ -102,34 +91,40 @@ static neap_status settle_micro_batch(struct training *t) {
   return neap_model_build(t->options->model, &t->shape, &t->graph);
 }
 
-/* A batch of shorter sequences has as many tokens, nearly, as one of the longest, which come last. */
-static void settle_buckets(struct training *t) {
-  const struct data_split *train = &t->data.train;
-  t->bucket_count = train->bucket_count > 0 ? train->bucket_count : 1;
-  t->buckets[0] = (struct bucket){t->data.length, 0, train->count, t->micro, train->count / t->batch};
-  t->epoch_steps = train->bucket_count > 0 ? 0 : t->buckets[0].steps;
-  for (int k = 0; k < train->bucket_count; k++) {
-    const struct data_bucket *b = &train->buckets[k];
-    const int64_t micro = t->micro * t->data.length / b->length, batch = micro * t->micro_batches;
-    t->buckets[k] = (struct bucket){b->length, b->first, b->count, micro, (b->count + batch - 1) / batch};
-    t->epoch_steps += t->buckets[k].steps;
-  }
+static bool augments(const struct training *t) {
+  const neap_augment asked = t->options->augment;
+  return asked == NEAP_AUGMENT_ON || (asked == NEAP_AUGMENT_USUAL && !t->data.source.augment_asked);
+}
+
+/* Divides the data into steps. */
+static neap_status divide_data(struct training *t) {
+  const neap_train_options *o = t->options;
+  const struct division division = {.batch = t->batch,
+                                    .micro = t->micro,
+                                    .seed = o->session.seed,
+                                    .shuffle = !o->no_shuffle,
+                                    .augment = augments(t)};
+  TRY(loader_divide(&t->data, &division));
+  t->epoch_steps = t->data.epoch_steps;
+  RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
+            "a batch of %lld, but %s has only %lld training records", (long long)t->batch, o->data,
+            (long long)t->data.source.records[SPLIT_TRAIN]);
+  struct field inputs[INPUT_LIMIT];
+  int count;
+  TRY(loader_list_inputs(&t->data, t->graph, t->own.session.byte_input.name != NULL, inputs, &count));
+  return loader_prepare(&t->data, inputs, count);
 }
 
 neap_status training_build(struct training *t) {
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
-  t->own.session.byte_input = data_byte_input(&t->data);
+  t->own.session.byte_input = statistics_byte_input(&t->data.source);
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   t->own.session.budget = budget_of(t);
   t->own.session.budget_fraction = 0;
   TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
-  find_labels(t);
-  settle_buckets(t);
-  RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
-            "a batch of %lld, but %s has only %lld training records", (long long)t->batch, t->options->data,
-            (long long)t->data.train.count);
+  TRY(divide_data(t));
   const int64_t epochs = t->options->epochs > 0 ? t->options->epochs : 1;
   t->steps = t->options->steps;
   RETURN_IF(t->steps == 0 && __builtin_mul_overflow(epochs, t->epoch_steps, &t->steps), NEAP_TOO_LARGE,
@@ -137,10 +132,11 @@ neap_status training_build(struct training *t) {
   return learning_rate_create(t->options, t->steps, t->epoch_steps, &t->rate);
 }
 
-static json_t *mean_of_data(const struct data_set *data) {
+static json_t *mean_of_data(const struct source *source) {
+  const struct field *image = source_image(source);
   json_t *mean = json_array();
-  for (int64_t c = 0; c < data->image[0]; c++)
-    if (json_array_append_new(mean, json_real(data->mean[c])) != 0) {
+  for (int64_t c = 0; image != NULL && c < image->dims[0]; c++)
+    if (json_array_append_new(mean, json_real(source->mean[c])) != 0) {
       json_decref(mean);
       return NULL;
     }
@@ -165,8 +161,8 @@ static neap_train_options settled_options(const struct training *t) {
   neap_train_options o = *t->options;
   o.shape = t->shape;
   o.shape.batch = t->batch;
-  o.shape.length = t->data.length;
-  o.data = t->data.name;
+  o.shape.length = loader_length(&t->data);
+  o.data = t->data.source.name;
   o.session.threads = t->threads;
   if (o.session.sparse_density == 0) o.session.sparse_layers = NULL;
   neap_train_options_resolve(&o);
@@ -192,15 +188,16 @@ static bool add_groups(json_t *settings, const neap_session_options *s) {
  * was such a thing stays what it was. */
 static bool add_derived(json_t *settings, const struct training *t) {
   const neap_train_options *o = t->options;
-  json_t *derived = json_pack("{s:I, s:o, s:f, s:f}", "training_images", (json_int_t)t->data.train.count,
-                              "data_mean", mean_of_data(&t->data), "warmup_steps", t->rate.warmup_steps,
-                              "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0);
+  json_t *derived = json_pack(
+      "{s:I, s:o, s:b, s:f, s:f}", "training_images", (json_int_t)t->data.source.records[SPLIT_TRAIN],
+      "data_mean", mean_of_data(&t->data.source), "augment", augments(t), "warmup_steps",
+      t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0);
   bool ok = derived != NULL && json_object_update(settings, derived) == 0;
   json_decref(derived);
   if (o->session.sparse_density != 0)
     ok = ok && json_object_set_new(settings, "rewire_every", json_integer(training_rewire_every(o))) == 0;
-  if (t->micro_batches > 1)
-    ok = ok && json_object_set_new(settings, "micro_batches", json_integer(t->micro_batches)) == 0;
+  if (t->data.micro_batches > 1)
+    ok = ok && json_object_set_new(settings, "micro_batches", json_integer(t->data.micro_batches)) == 0;
   if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
     ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
   if (learning_rate_depends_on_length(o) || training_rewires(o))
@@ -251,15 +248,15 @@ neap_status training_check_process(const struct training *t, neap_train_result *
 }
 
 /* The number of the session's graph for a bucket: that of the longest is the first. */
-int training_graph(const struct training *t, int bucket) { return t->bucket_count - 1 - bucket; }
+int training_graph(const struct training *t, int bucket) { return t->data.bucket_count - 1 - bucket; }
 
 static neap_status add_graphs(struct training *t) {
-  for (int k = t->bucket_count - 2; k >= 0; k--) {
+  for (int k = t->data.bucket_count - 2; k >= 0; k--) {
     neap_model_options shape = t->shape;
     neap_graph *graph;
     int index;
-    shape.batch = t->buckets[k].micro;
-    shape.length = shape.source_length = t->buckets[k].length;
+    shape.batch = t->data.buckets[k].micro;
+    shape.length = shape.source_length = t->data.buckets[k].length;
     TRY(neap_model_build(t->options->model, &shape, &graph));
     const neap_status status = neap_session_add_graph(t->session, graph, &index);
     neap_graph_free(graph);
@@ -271,7 +268,7 @@ static neap_status add_graphs(struct training *t) {
 neap_status training_open_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
-  session.micro_batches = t->micro_batches;
+  session.micro_batches = t->data.micro_batches;
   const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
@@ -292,12 +289,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   if (t->resident_before > t->process.code + t->process.data)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
   TRY(add_graphs(t));
-  t->source = neap_session_input(t->session, "source");
-  t->windows = neap_session_input(t->session, DATA_WINDOWS);
-  t->inputs = neap_session_input(t->session, data_input_name(&t->data));
-  t->labels = neap_session_input(t->session, "label");
-  RETURN_IF(t->inputs == NULL || t->labels == NULL, NEAP_INTERNAL,
-            "model '%s' has no inputs '%s' and 'label'", t->options->model, data_input_name(&t->data));
+  loader_attach(&t->data, t->session);
   return NEAP_OK;
 }
 
@@ -322,18 +314,6 @@ neap_status training_claim(struct training *t) {
   if (t->options->out != NULL) TRY(folder_hold(t->options->out, &t->region, &t->lock));
   t->state.command = t->options->command;
   return check_places(t);
-}
-
-/* Everything that a run holds besides the session's memory. */
-neap_status training_allocate(struct training *t) {
-  const bool several = t->bucket_count > 1;
-  t->order = malloc((size_t)t->data.train.count * sizeof *t->order);
-  t->records =
-      malloc((size_t)t->buckets[0].micro * sizeof *t->records); /* the shortest, of which there are most */
-  t->batches = several ? malloc((size_t)t->epoch_steps * sizeof *t->batches) : NULL;
-  RETURN_IF(t->order == NULL || t->records == NULL || (several && t->batches == NULL), NEAP_OUT_OF_MEMORY,
-            "out of memory for the order of %lld records", (long long)t->data.train.count);
-  return NEAP_OK;
 }
 
 /* Before anything is planned: a checkpoint of another run is refused at once. */
@@ -415,10 +395,7 @@ void training_release(struct training *t) {
   neap_graph_free(t->graph);
   json_decref(t->settings);
   json_decref(t->kernels);
-  free(t->order);
-  free(t->records);
-  free(t->batches);
-  data_close(&t->data);
+  loader_close(&t->data);
   folder_release(&t->lock);
   region_free(&t->region);
 }

@@ -2,9 +2,9 @@
 #ifndef NEAP_TRAIN_TRAINING_H
 #define NEAP_TRAIN_TRAINING_H
 
+#include "data/loader.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
-#include "train/data.h"
 #include "train/folder.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
@@ -14,17 +14,10 @@ enum {
   UNTIMED_STEPS = 2   /* the first steps warm caches */
 };
 
-/* Records whose sequences have one length: a graph of the session is theirs. */
-struct bucket {
-  int64_t length, first, count; /* first: of the training records */
-  int64_t micro;                /* records of a micro-batch */
-  int64_t steps;                /* of an epoch */
-};
-
 struct training {
   const neap_train_options *options; /* `own` */
   neap_train_options own;            /* as they were given, with the combination that was chosen */
-  struct data_set data;
+  struct loader data;
   neap_model_options shape;
   neap_graph *graph;
   neap_session *session;
@@ -41,22 +34,11 @@ struct training {
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;
-  int32_t micro_batches;
-  int64_t micro;                       /* images of a micro-batch, which is the batch of the graph */
-  struct bucket buckets[DATA_BUCKETS]; /* rising lengths; one: all records are alike */
-  int bucket_count;
-  int32_t *batches;   /* [epoch_steps] of the epoch that runs, in their order; NULL: there is one bucket */
-  int64_t map[2];     /* height and width of label maps; 0: a label an image */
-  int64_t saved_step; /* of the last checkpoint written; -1: none */
-  void *inputs;       /* the session's: images, as bytes, or sequences */
-  int32_t *windows;   /* the session's, of images; NULL: sequences */
-  int32_t *labels;
-  int64_t labels_each;          /* of an image or sequence */
-  int32_t *order;               /* [train.count], of the epoch that runs */
-  int32_t *records;             /* [most of a micro-batch] */
-  int32_t *source;              /* the session's input, of pairs */
+  int64_t micro;                /* records of a micro-batch, which is the batch of the graph */
+  int64_t saved_step;           /* of the last checkpoint written; -1: none */
   double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
   double test_loss;             /* -1: not evaluated here */
+  double test_mae, test_r2;     /* where labels are values; mae -1: not evaluated, or there are classes */
   double seconds[TIMED_STEPS];  /* a ring */
   int64_t steps_here;           /* by this process */
   double started;
@@ -74,8 +56,6 @@ neap_status training_claim(struct training *t);
 neap_status training_build(struct training *t);
 /* All that the bits of the weights depend on, as a checkpoint keeps it. */
 neap_status training_settle(struct training *t);
-/* Everything that a run holds besides the session's memory. */
-neap_status training_allocate(struct training *t);
 /* Of the checkpoint that is gone on with. Before anything is planned: one of another run is refused at once.
  */
 neap_status training_read_state(struct training *t);

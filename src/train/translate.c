@@ -17,9 +17,9 @@
 #include "text/tokenizer_file.h"
 #include "train/beam.h"
 #include "train/checkpoint.h"
-#include "train/data_source.h"
 #include "train/epochs.h"
 #include "train/model_data.h"
+#include "zoo/zoo.h"
 
 enum {
   LENGTH_STEP = 8,   /* lengths of graphs are multiples of it */
@@ -36,7 +36,7 @@ struct line {
 struct translation {
   const neap_translate_options *options;
   struct region region;
-  struct data_set data;              /* empty where the checkpoint has the tokenizer */
+  struct loader data;                /* empty where the checkpoint has the tokenizer */
   struct tokenizer *own;             /* that of the checkpoint */
   const struct tokenizer *tokenizer; /* either */
   const char **weights;              /* files, of which the mean is taken */
@@ -61,7 +61,7 @@ struct translation {
 
 static neap_status check_options(const neap_translate_options *o) {
   neap_model_options usual;
-  enum model_kind kind;
+  enum task_kind kind;
   RETURN_IF(o->model == NULL || o->checkpoint == NULL || o->line == NULL, NEAP_INVALID_ARGUMENT,
             "a translation needs a model, the folder of its checkpoint and a function that takes lines");
   RETURN_IF(o->beam < 1 || o->beam > NEAP_MAX_BEAM, NEAP_INVALID_ARGUMENT, "a beam of %d: it must be 1 to %d",
@@ -76,7 +76,7 @@ static neap_status check_options(const neap_translate_options *o) {
   RETURN_IF(o->average > 0 && o->weights != NULL, NEAP_INVALID_ARGUMENT,
             "a mean of %d and the weights %s are both asked for; give one of them", o->average, o->weights);
   TRY(model_usual(o->model, &usual, &kind));
-  RETURN_IF(kind != MODEL_PAIRS, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(kind != TASK_PAIRS, NEAP_INVALID_ARGUMENT,
             "model '%s' does not translate: it does not learn from pairs of sequences", o->model);
   return NEAP_OK;
 }
@@ -101,13 +101,13 @@ static neap_status find_tokenizer(struct translation *t) {
   const neap_translate_options *o = t->options;
   const char *path = region_format(&t->region, "%s/" CHECKPOINT_TOKENIZER, o->checkpoint);
   RETURN_IF_NULL(path);
-  if (data_file_exists(path)) {
+  if (source_file_exists(path)) {
     TRY(tokenizer_read(path, &t->own));
     t->tokenizer = t->own;
   } else {
     RETURN_IF(o->data == NULL, NEAP_INVALID_ARGUMENT, "%s: is missing; name the data of the run", path);
-    TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), &t->data));
-    t->tokenizer = t->data.tokenizer;
+    TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), NULL, NULL, &t->data));
+    t->tokenizer = t->data.source.tokenizer;
   }
   RETURN_IF(t->tokenizer == NULL || tokenizer_special(t->tokenizer, "</s>") < 0, NEAP_INVALID_ARGUMENT,
             "%s: its tokens are not those of pairs of sequences", t->own != NULL ? path : o->data);
@@ -371,7 +371,7 @@ neap_status neap_translate(const neap_translate_options *options, const char *co
   *result = (neap_translate_result){0};
   const neap_status status = run(&t, lines);
   close_session(&t);
-  data_close(&t.data);
+  loader_close(&t.data);
   tokenizer_free(t.own);
   region_free(&t.region);
   return status;

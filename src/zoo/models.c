@@ -12,7 +12,7 @@ struct family {
   network *build;
   neap_status (*check)(const struct blueprint *p); /* NULL: any numbers, or none */
   int64_t image[3], classes, batch;
-  enum model_kind kind;
+  enum task_kind kind;
   sequence_network *build_sequence; /* of sequences, for which the one above is NULL */
   bool takes_window;                /* its attention may have one */
   int64_t length;
@@ -25,6 +25,34 @@ static const struct family families[] = {
      .build = build_mlp,
      .image = {1, 28, 28},
      .classes = 10,
+     .batch = 100},
+    {.pattern = "mlp-#",
+     .summary = "rows of numbers, or images; a hidden layer of that width",
+     .build = build_layers,
+     .kind = TASK_FEATURES,
+     .image = {32},
+     .classes = 2,
+     .batch = 100},
+    {.pattern = "mlp-#x#",
+     .summary = "the same with two hidden layers",
+     .build = build_layers,
+     .kind = TASK_FEATURES,
+     .image = {32},
+     .classes = 2,
+     .batch = 100},
+    {.pattern = "mlp-#x#x#",
+     .summary = "with three",
+     .build = build_layers,
+     .kind = TASK_FEATURES,
+     .image = {32},
+     .classes = 2,
+     .batch = 100},
+    {.pattern = "mlp-#x#x#x#",
+     .summary = "with four",
+     .build = build_layers,
+     .kind = TASK_FEATURES,
+     .image = {32},
+     .classes = 2,
      .batch = 100},
     {.pattern = "lenet",
      .summary = "convolutional network for digits",
@@ -122,7 +150,7 @@ static const struct family families[] = {
      .source = "Ronneberger et al. 2015",
      .build = build_unet,
      .check = check_unet,
-     .kind = MODEL_PIXELS,
+     .kind = TASK_PIXELS,
      .image = {1, 572, 572},
      .classes = 2,
      .batch = 8},
@@ -131,7 +159,7 @@ static const struct family families[] = {
      .source = "Ronneberger et al. 2015",
      .build = build_unet,
      .check = check_unet,
-     .kind = MODEL_PIXELS,
+     .kind = TASK_PIXELS,
      .image = {1, 572, 572},
      .classes = 2,
      .batch = 8},
@@ -140,7 +168,7 @@ static const struct family families[] = {
      .source = "Zhao et al. 2017",
      .build = build_pspnet,
      .check = check_pspnet,
-     .kind = MODEL_PIXELS,
+     .kind = TASK_PIXELS,
      .image = {3, 713, 713},
      .classes = 21,
      .batch = 2},
@@ -149,7 +177,7 @@ static const struct family families[] = {
      .source = "Zhao et al. 2017",
      .build = build_pspnet,
      .check = check_pspnet,
-     .kind = MODEL_PIXELS,
+     .kind = TASK_PIXELS,
      .image = {3, 713, 713},
      .classes = 21,
      .batch = 2},
@@ -159,7 +187,7 @@ static const struct family families[] = {
      .check = check_gpt,
      .classes = 256,
      .batch = 8,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_gpt,
      .takes_window = true,
      .length = 256,
@@ -169,7 +197,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_gpt2,
      .takes_window = true,
      .length = 1024,
@@ -179,7 +207,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_gpt2_medium,
      .takes_window = true,
      .length = 1024,
@@ -189,7 +217,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_gpt2_large,
      .takes_window = true,
      .length = 1024,
@@ -199,7 +227,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_gpt2_xl,
      .takes_window = true,
      .length = 1024,
@@ -210,7 +238,7 @@ static const struct family families[] = {
      .check = check_llama,
      .classes = 32000,
      .batch = 4,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_llama,
      .takes_window = true,
      .length = 1024},
@@ -220,7 +248,7 @@ static const struct family families[] = {
      .check = check_bert,
      .classes = 30522,
      .batch = 8,
-     .kind = MODEL_MASKED,
+     .kind = TASK_MASKED,
      .build_sequence = build_bert,
      .takes_window = true,
      .length = 128,
@@ -231,7 +259,7 @@ static const struct family families[] = {
      .check = check_lstm,
      .classes = 5000,
      .batch = 64,
-     .kind = MODEL_VECTORS,
+     .kind = TASK_VECTORS,
      .build_sequence = build_lstm,
      .image = {50},
      .length = 64},
@@ -241,7 +269,7 @@ static const struct family families[] = {
      .check = check_lstm,
      .classes = 256,
      .batch = 32,
-     .kind = MODEL_TOKENS,
+     .kind = TASK_TOKENS,
      .build_sequence = build_char_lstm,
      .length = 128},
     {.pattern = "transformer",
@@ -250,7 +278,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = MODEL_PAIRS,
+     .kind = TASK_PAIRS,
      .build_sequence = build_transformer,
      .length = 32},
     {.pattern = "transformer-#",
@@ -259,7 +287,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = MODEL_PAIRS,
+     .kind = TASK_PAIRS,
      .build_sequence = build_transformer,
      .length = 32},
     {.pattern = "lightconv",
@@ -268,7 +296,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = MODEL_PAIRS,
+     .kind = TASK_PAIRS,
      .build_sequence = build_lightconv,
      .length = 32},
     {.pattern = "lightconv-#",
@@ -277,7 +305,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = MODEL_PAIRS,
+     .kind = TASK_PAIRS,
      .build_sequence = build_lightconv,
      .length = 32},
     {.pattern = "dynamicconv",
@@ -286,7 +314,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = MODEL_PAIRS,
+     .kind = TASK_PAIRS,
      .build_sequence = build_dynamicconv,
      .length = 32},
     {.pattern = "dynamicconv-#",
@@ -295,7 +323,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = MODEL_PAIRS,
+     .kind = TASK_PAIRS,
      .build_sequence = build_dynamicconv,
      .length = 32},
 };
@@ -346,7 +374,7 @@ neap_status model_places(const char *name, int64_t length, int64_t *places) {
   return NEAP_OK;
 }
 
-neap_status model_usual(const char *name, neap_model_options *usual, enum model_kind *kind) {
+neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind) {
   int64_t numbers[4];
   const struct family *family;
   TRY(find_family(name, numbers, &family));
@@ -364,6 +392,16 @@ void name_block(neap_builder *b, int64_t stage, int64_t block) {
   neap_scope(b, scope);
 }
 
+/* The loss of a network that predicts values. */
+static neap_tensor build_regression(neap_builder *b, neap_tensor values) {
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  const int rank = neap_shape(b, values, dims);
+  const neap_tensor label = neap_input(b, "label", NEAP_F32, rank, dims);
+  neap_scope(b, NULL);
+  neap_output(b, "prediction", values);
+  return neap_mse_loss(b, values, label);
+}
+
 /* A label for each row or pixel of the logits. */
 static neap_tensor add_labels(neap_builder *b, neap_tensor logits) {
   int64_t dims[NEAP_MAX_RANK] = {0}, label[NEAP_MAX_RANK] = {0};
@@ -373,11 +411,15 @@ static neap_tensor add_labels(neap_builder *b, neap_tensor logits) {
   return neap_input(b, "label", NEAP_I32, rank - 1, label);
 }
 
-/* The loss of logits of an image. */
+/* The loss of logits of an image, or of a row of numbers. */
 static neap_tensor build_on_images(neap_builder *b, const struct family *family, const struct blueprint *p) {
-  const neap_tensor image =
-      neap_input(b, "image", NEAP_F32, 4, (int64_t[]){p->batch, p->channels, p->height, p->width});
-  const neap_tensor logits = family->build(b, image, p), label = add_labels(b, logits);
+  const bool rows = p->height == 0;
+  const neap_tensor x =
+      rows ? neap_input(b, "features", NEAP_F32, 2, (int64_t[]){p->batch, p->channels})
+           : neap_input(b, "image", NEAP_F32, 4, (int64_t[]){p->batch, p->channels, p->height, p->width});
+  const neap_tensor logits = family->build(b, x, p);
+  if (p->regression) return build_regression(b, logits);
+  const neap_tensor label = add_labels(b, logits);
   neap_scope(b, NULL);
   neap_output(b, "logits", logits);
   return neap_softmax_cross_entropy(b, logits, label, p->smoothing);
@@ -416,8 +458,10 @@ static neap_status build_model(const char *name, const neap_model_options *o, in
             o->window < 0 ? "it must not be negative"
             : stack       ? "a graph that decodes has none"
                           : "transformers of one stack have one (gpt, llama, bert)");
-  RETURN_IF(o->decode > 0 && family->kind != MODEL_TOKENS, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(o->decode > 0 && family->kind != TASK_TOKENS, NEAP_INVALID_ARGUMENT,
             "%s: is no language model, which tells the next token: it cannot decode", name);
+  RETURN_IF(o->regression && family->kind != TASK_IMAGES && family->kind != TASK_FEATURES,
+            NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, no values", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             name, (double)o->dropout);
   struct blueprint p = {.batch = o->batch ? o->batch : family->batch,
@@ -426,6 +470,7 @@ static neap_status build_model(const char *name, const neap_model_options *o, in
                         .width = o->image[2] ? o->image[2] : family->image[2],
                         .classes = o->classes ? o->classes : family->classes,
                         .length = o->length ? o->length : family->length,
+                        .regression = o->regression,
                         .decode = o->decode,
                         .window = o->window,
                         .smoothing = o->smoothing,

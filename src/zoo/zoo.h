@@ -3,16 +3,7 @@
 #define NEAP_ZOO_ZOO_H
 
 #include "base/status.h"
-
-/* What a model learns from. */
-enum model_kind {
-  MODEL_IMAGES,  /* "image" [N, C, H, W], a class each: "label" [N] */
-  MODEL_PIXELS,  /* the same, a class for each pixel: "label" [N, H', W'] */
-  MODEL_TOKENS,  /* "tokens" [N, T], the next one each: "label" [N, T]. Classes are the vocabulary */
-  MODEL_MASKED,  /* the same, but labels are those of tokens that are masked */
-  MODEL_VECTORS, /* "sequence" [N, T, K], a class each: "label" [N, T] */
-  MODEL_PAIRS    /* "source" [N, S], with -1 behind its end, and "tokens" and "label" as above */
-};
+#include "graph/task.h"
 
 /* The shape that a network is built for, and the numbers of its name. */
 struct blueprint {
@@ -26,6 +17,7 @@ struct blueprint {
   int64_t beams;            /* of pairs: see model_build_decoder; 0: a loss */
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
+  bool regression; /* `classes` are values */
 };
 
 /* Logits [batch, classes] of an image [batch, channels, height, width]; or by pixel, [batch, classes, h, w].
@@ -41,7 +33,7 @@ sequence_network build_gpt, build_gpt2, build_gpt2_medium, build_gpt2_large, bui
 sequence_network build_lstm, build_char_lstm;                           /* recurrent.c */
 sequence_network build_transformer, build_lightconv, build_dynamicconv; /* translation.c */
 
-network build_mlp, build_lenet;                                   /* small.c */
+network build_mlp, build_layers, build_lenet;                                   /* small.c */
 network build_wrn, build_preresnet;                               /* preresnet.c */
 network build_resnet, build_bottlenecks;                          /* resnet.c */
 network build_vgg;                                                /* vgg.c */
@@ -61,7 +53,7 @@ neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct b
     check_translation(const struct blueprint *p);
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
-neap_status model_usual(const char *name, neap_model_options *usual, enum model_kind *kind);
+neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
 
 /* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
  * 0: any number. */

@@ -27,39 +27,39 @@ static bool is_good(const struct fuzz_bytes parts[FILES]) {
   return parts[0].text != NULL && parts[FILES - 1].text != NULL && is_whole(parts[FILES - 1]);
 }
 
-static void check_records(const struct data_set *set, const struct data_split *split,
-                          const struct fuzz_bytes *parts, int count) {
+static void check_records(const struct loader *set, enum split split, const struct fuzz_bytes *parts,
+                          int count) {
   int64_t record = 0;
   for (int i = 0; i < count; i++)
     for (size_t at = 0; parts[i].text != NULL && at < parts[i].size; at += RECORD) {
-      int label;
-      CHECK(record < split->count);
+      int32_t label;
+      CHECK(record < set->source.records[split]);
       const uint8_t *pixels = record_pixels(set, split, record++, &label);
       CHECK(label == parts[i].text[at] && memcmp(pixels, parts[i].text + at + 1, RECORD - 1) == 0);
     }
-  CHECK(record == split->count);
+  CHECK(record == set->source.records[split]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *folder = fuzz_folder("cifar10");
   struct fuzz_bytes parts[FILES];
-  struct data_set set;
+  struct loader set;
   char name[128];
   for (int i = 0; i < FILES; i++) parts[i] = fuzz_part(data, size, names[i]);
   fuzz_unpack(data, size, folder, names, FILES);
   snprintf(name, sizeof name, "cifar10:%s", folder);
-  const neap_status status = data_open(name, &set);
+  const neap_status status = open_images(&set, name);
   fuzz_taken = status == NEAP_OK;
   CHECK(fuzz_taken == is_good(parts));
   if (fuzz_taken) {
-    check_records(&set, &set.train, parts, TRAINING_FILES);
-    check_records(&set, &set.test, &parts[FILES - 1], 1);
-    check_batches(&set, &set.train);
-    check_batches(&set, &set.test);
+    check_records(&set, SPLIT_TRAIN, parts, TRAINING_FILES);
+    check_records(&set, SPLIT_TEST, &parts[FILES - 1], 1);
+    check_batches(&set, SPLIT_TRAIN);
+    check_batches(&set, SPLIT_TEST);
   } else {
     CHECK(status == NEAP_BAD_FORMAT || status == NEAP_IO_FAILED);
     fuzz_check_refused(status, folder);
   }
-  data_close(&set);
+  loader_close(&set);
   return 0;
 }

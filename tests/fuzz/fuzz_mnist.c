@@ -50,16 +50,16 @@ static void put_words(FILE *file, const uint32_t *words, int count) {
     for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(words[i] >> shift & 255), file);
 }
 
-static void write_split(const struct data_set *set, const struct data_split *split, const char *images,
-                        const char *labels) {
-  const uint32_t count = (uint32_t)split->count, height = (uint32_t)set->image[1],
-                 width = (uint32_t)set->image[2];
+static void write_split(const struct loader *set, enum split split, const char *images, const char *labels) {
+  const uint32_t count = (uint32_t)set->source.records[split],
+                 height = (uint32_t)source_image(&set->source)->dims[1],
+                 width = (uint32_t)source_image(&set->source)->dims[2];
   FILE *pixels_out = fopen(images, "wb"), *labels_out = fopen(labels, "wb");
   CHECK(pixels_out != NULL && labels_out != NULL);
   put_words(pixels_out, (const uint32_t[]){0x803, count, height, width}, 4);
   put_words(labels_out, (const uint32_t[]){0x801, count}, 2);
-  for (int64_t i = 0; i < split->count; i++) {
-    int label;
+  for (int64_t i = 0; i < set->source.records[split]; i++) {
+    int32_t label;
     const uint8_t *pixels = record_pixels(set, split, i, &label);
     CHECK(fwrite(pixels, 1, (size_t)height * width, pixels_out) == (size_t)height * width);
     fputc(label, labels_out);
@@ -67,23 +67,23 @@ static void write_split(const struct data_set *set, const struct data_split *spl
   CHECK(fclose(pixels_out) == 0 && fclose(labels_out) == 0);
 }
 
-static void check_copy(const struct data_set *set) {
-  struct data_set again;
+static void check_copy(const struct loader *set) {
+  struct loader again;
   char name[128];
   snprintf(name, sizeof name, "mnist:%s", fuzz_folder("copy"));
-  write_split(set, &set->train, fuzz_path("copy/train-images-idx3-ubyte"),
+  write_split(set, SPLIT_TRAIN, fuzz_path("copy/train-images-idx3-ubyte"),
               fuzz_path("copy/train-labels-idx1-ubyte"));
-  write_split(set, &set->test, fuzz_path("copy/t10k-images-idx3-ubyte"),
+  write_split(set, SPLIT_TEST, fuzz_path("copy/t10k-images-idx3-ubyte"),
               fuzz_path("copy/t10k-labels-idx1-ubyte"));
-  CHECK_OK(data_open(name, &again));
+  CHECK_OK(open_images(&again, name));
   check_same_set(set, &again);
-  data_close(&again);
+  loader_close(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *folder = fuzz_folder("mnist");
   struct fuzz_bytes parts[2 * FILES];
-  struct data_set set;
+  struct loader set;
   bool compressed = false;
   char name[128];
   for (int i = 0; i < 2 * FILES; i++) {
@@ -92,17 +92,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   fuzz_unpack(data, size, folder, names, 2 * FILES);
   snprintf(name, sizeof name, "mnist:%s", folder);
-  const neap_status status = data_open(name, &set);
+  const neap_status status = open_images(&set, name);
   fuzz_taken = status == NEAP_OK;
   CHECK(compressed || fuzz_taken == is_good(parts));
   if (fuzz_taken) {
     check_copy(&set);
-    check_batches(&set, &set.train);
-    check_batches(&set, &set.test);
+    check_batches(&set, SPLIT_TRAIN);
+    check_batches(&set, SPLIT_TEST);
   } else {
     CHECK(status == NEAP_BAD_FORMAT || status == NEAP_IO_FAILED);
     fuzz_check_refused(status, folder);
   }
-  data_close(&set);
+  loader_close(&set);
   return 0;
 }

@@ -169,7 +169,7 @@ static void test_run(void **state) {
   assert_string_not_equal(expect_ok(&options).weights_sha256, result.weights_sha256);
   options = usual(), options.no_shuffle = true;
   assert_string_not_equal(expect_ok(&options).weights_sha256, result.weights_sha256);
-  options = usual(), options.no_augment = true;
+  options = usual(), options.augment = NEAP_AUGMENT_OFF;
   assert_string_not_equal(expect_ok(&options).weights_sha256, result.weights_sha256);
   /* Evaluation and another budget change nothing. Epochs are so many steps. */
   options = usual(), options.no_evaluation = true, options.session.budget = NEAP_BUDGET_MAX;
@@ -185,7 +185,7 @@ static void test_learns(void **state) {
   neap_train_options options = usual();
   options.data = "synthetic:side=8,images=1000";
   options.epochs = 20;
-  options.no_augment = true;
+  options.augment = NEAP_AUGMENT_OFF;
   const neap_train_result result = expect_ok(&options);
   assert_true(result.loss < log(10));
   assert_true(result.accuracy > 0.3);
@@ -407,7 +407,7 @@ static void test_resume_other_settings(void **state) {
   OTHER("training_images", options.data = "synthetic:side=8,images=140");
   OTHER("data_mean", options.data = "synthetic:side=8,images=130,seed=5");
   OTHER("shuffle", options.no_shuffle = true);
-  OTHER("augment", options.no_augment = true);
+  OTHER("augment", options.augment = NEAP_AUGMENT_OFF);
   OTHER("seed", options.session.seed = 12);
   OTHER("threads", options.session.threads = 1);
   OTHER("convolution", options.session.convolution = NEAP_CONV_DIRECT);

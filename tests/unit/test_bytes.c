@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "session_help.h"
-#include "train/data.h"
-#include "train/data_open.h"
+
+#include "data_help.h"
 
 /* ---- The way in ---- */
 
@@ -14,19 +14,24 @@ static void test_filling(void **state) {
   static float images[COUNT * IMAGE];
   static uint8_t bytes[COUNT * IMAGE];
   int32_t records[COUNT], labels[COUNT], windows[4 * COUNT];
-  struct data_set set;
-  ASSERT_OK(data_open("synthetic:side=12,images=100", &set));
-  const neap_byte_input input = data_byte_input(&set);
+  struct loader set;
+  ASSERT_OK(open_images(&set, "synthetic:side=12,images=100"));
+  const neap_byte_input input = statistics_byte_input(&set.source);
   assert_string_equal(input.name, "image");
   for (int32_t i = 0; i < COUNT; i++) records[i] = i == 7 ? -1 : 2 * i;
   for (int augment = 0; augment < 2; augment++) {
-    struct data_batch batch = {
-        .count = COUNT, .records = records, .augment = augment, .seed = 3, .threads = 2};
+    struct batch batch = {.count = COUNT,
+                          .records = records,
+                          .draw = {augment, 3, 0},
+                          .threads = 2,
+                          .images = images,
+                          .labels = labels};
     int64_t outside = 0;
-    ASSERT_OK(data_fill(&set, &set.train, &batch, images, labels));
+    ASSERT_OK(fill_batch(&set, &batch));
     batch.windows = windows;
+    batch.images = bytes;
     memset(bytes, 0xAA, sizeof bytes);
-    ASSERT_OK(data_fill(&set, &set.train, &batch, bytes, labels));
+    ASSERT_OK(fill_batch(&set, &batch));
     for (int64_t i = 0; i < COUNT * IMAGE; i++) {
       const int32_t *w = windows + 4 * (i / IMAGE), y = (int32_t)(i / SIDE % SIDE), x = (int32_t)(i % SIDE);
       const int64_t c = i / PIXELS % 3;
@@ -37,7 +42,7 @@ static void test_filling(void **state) {
     }
     assert_true(augment ? outside > IMAGE : outside == IMAGE); /* one record is none */
   }
-  data_close(&set);
+  loader_close(&set);
 }
 
 /* ---- Sessions ---- */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "train/data_open.h"
+#include "data_help.h"
 
 enum { PIXELS = 3072, RECORD = 3073, IMAGE = 3 * 32 * 32 };
 
@@ -120,9 +120,9 @@ static const char *spec(const char *source) {
 }
 
 static void expect_failure(const char *source, neap_status status, const char *file, const char *part) {
-  struct data_set set;
-  const neap_status got = data_open(spec(source), &set);
-  data_close(&set);
+  struct loader set;
+  const neap_status got = open_images(&set, spec(source));
+  loader_close(&set);
   if (got != status || strstr(neap_error_message(), file) == NULL ||
       strstr(neap_error_message(), part) == NULL)
     print_error("status %d, message: %s\n", (int)got, neap_error_message());
@@ -133,11 +133,11 @@ static void expect_failure(const char *source, neap_status status, const char *f
 
 static void test_cifar_records(void **state) {
   (void)state;
-  struct data_set set;
-  assert_int_equal(data_open(spec("cifar10"), &set), NEAP_OK);
-  assert_string_equal(set.name, "cifar10");
-  assert_int_equal(set.train.count, TRAIN);
-  assert_int_equal(set.test.count, TEST);
+  struct loader set;
+  assert_int_equal(open_images(&set, spec("cifar10")), NEAP_OK);
+  assert_string_equal(set.source.name, "cifar10");
+  assert_int_equal(set.source.records[SPLIT_TRAIN], TRAIN);
+  assert_int_equal(set.source.records[SPLIT_TEST], TEST);
   for (int c = 0; c < 3; c++) {
     double sum = 0, squares = 0;
     for (int i = 0; i < TRAIN; i++)
@@ -145,30 +145,31 @@ static void test_cifar_records(void **state) {
     const double mean = sum / (TRAIN * 1024);
     for (int i = 0; i < TRAIN; i++)
       for (int k = 0; k < 1024; k++) squares += pow(pixel_of(i, c * 1024 + k) - mean, 2);
-    assert_true(fabs(set.mean[c] - mean) < 1e-9);
-    assert_true(fabs(set.deviation[c] - sqrt(squares / (TRAIN * 1024 - 1))) < 1e-9);
+    assert_true(fabs(set.source.mean[c] - mean) < 1e-9);
+    assert_true(fabs(set.source.deviation[c] - sqrt(squares / (TRAIN * 1024 - 1))) < 1e-9);
   }
   /* Records of both files, out of order, and one that is none. */
   const int32_t records[] = {FIRST, -1, 0, TRAIN - 1, FIRST - 1};
   static float images[5 * IMAGE];
   int32_t labels[5];
-  const struct data_batch batch = {.count = 5, .records = records, .threads = 2};
-  assert_int_equal(data_fill(&set, &set.train, &batch, images, labels), NEAP_OK);
+  const struct batch batch = {
+      .count = 5, .records = records, .threads = 2, .images = images, .labels = labels};
+  assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
   for (int i = 0; i < 5; i++) {
     assert_int_equal(labels[i], records[i] < 0 ? -1 : records[i] % 10);
     for (int k = 0; k < IMAGE; k++) {
-      const double value =
-          records[i] < 0 ? 0 : (pixel_of(records[i], k) - set.mean[k / 1024]) / set.deviation[k / 1024];
+      const double value = records[i] < 0 ? 0
+                                          : (pixel_of(records[i], k) - set.source.mean[k / 1024]) /
+                                                set.source.deviation[k / 1024];
       assert_true(fabs(images[i * IMAGE + k] - value) < 1e-5);
     }
   }
   const int32_t last = TEST - 1;
-  assert_int_equal(data_fill(&set, &set.test,
-                             &(struct data_batch){.count = 1, .records = &last, .threads = 1}, images,
-                             labels),
-                   NEAP_OK);
+  const struct batch one = {
+      .count = 1, .records = &last, .threads = 1, .split = SPLIT_TEST, .images = images, .labels = labels};
+  assert_int_equal(fill_batch(&set, &one), NEAP_OK);
   assert_int_equal(labels[0], (TRAIN + last) % 10);
-  data_close(&set);
+  loader_close(&set);
 }
 
 /* Is the image the record moved by (down, right), zeros coming in, and then perhaps mirrored? */
@@ -184,18 +185,20 @@ static bool is_moved(const float *image, const float *plain, int down, int right
 static void test_augmentation(void **state) {
   (void)state;
   enum { EPOCHS = 400 };
-  struct data_set set;
-  assert_int_equal(data_open(spec("cifar10"), &set), NEAP_OK);
+  struct loader set;
+  assert_int_equal(open_images(&set, spec("cifar10")), NEAP_OK);
   const int32_t record = 4;
   static float plain[IMAGE], image[IMAGE], again[2 * IMAGE];
   int32_t label[2];
-  struct data_batch batch = {.count = 1, .records = &record, .seed = 3, .threads = 1};
-  assert_int_equal(data_fill(&set, &set.train, &batch, plain, label), NEAP_OK);
-  batch.augment = true;
+  struct batch batch = {
+      .count = 1, .records = &record, .threads = 1, .draw.seed = 3, .images = plain, .labels = label};
+  assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
+  batch.draw.augment = true;
+  batch.images = image;
   int seen[9][9][2] = {0};
   for (int epoch = 0; epoch < EPOCHS; epoch++) {
-    batch.epoch = epoch;
-    assert_int_equal(data_fill(&set, &set.train, &batch, image, label), NEAP_OK);
+    batch.draw.epoch = epoch;
+    assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
     int found = 0;
     for (int m = 0; m < 162; m++)
       if (is_moved(image, plain, m % 9 - 4, m / 9 % 9 - 4, m / 81)) found++, seen[m % 9][m / 9 % 9][m / 81]++;
@@ -203,9 +206,9 @@ static void test_augmentation(void **state) {
     assert_int_equal(label[0], 4);
     /* The same wherever it stands in whatever batch. */
     const int32_t two[] = {9, record};
-    const struct data_batch other = {
-        .count = 2, .records = two, .augment = true, .seed = 3, .epoch = epoch, .threads = 2};
-    assert_int_equal(data_fill(&set, &set.train, &other, again, label), NEAP_OK);
+    const struct batch other = {
+        .count = 2, .records = two, .draw = {true, 3, epoch}, .threads = 2, .images = again, .labels = label};
+    assert_int_equal(fill_batch(&set, &other), NEAP_OK);
     assert_memory_equal(again + IMAGE, image, sizeof image);
   }
   int rows[9] = {0}, columns[9] = {0}, mirrored = 0;
@@ -219,7 +222,7 @@ static void test_augmentation(void **state) {
     assert_true(fabs(columns[i] - EPOCHS / 9.0) < 5 * sqrt(EPOCHS * 8 / 81.0));
   }
   assert_true(fabs(mirrored - EPOCHS / 2.0) < 5 * sqrt(EPOCHS / 4.0));
-  data_close(&set);
+  loader_close(&set);
 }
 
 static void test_order(void **state) {
@@ -227,23 +230,23 @@ static void test_order(void **state) {
   enum { COUNT = 1000, EPOCHS = 300 };
   static int32_t order[COUNT], other[COUNT];
   static int first[10];
-  data_order(1, 0, false, COUNT, order);
+  loader_order(1, 0, false, COUNT, order);
   for (int i = 0; i < COUNT; i++) assert_int_equal(order[i], i);
   for (int epoch = 0; epoch < EPOCHS; epoch++) {
     static bool seen[COUNT];
     memset(seen, 0, sizeof seen);
-    data_order(1, epoch, true, COUNT, order);
+    loader_order(1, epoch, true, COUNT, order);
     for (int i = 0; i < COUNT; i++) {
       assert_in_range(order[i], 0, COUNT - 1);
       assert_false(seen[order[i]]);
       seen[order[i]] = true;
     }
     first[order[0] / (COUNT / 10)]++;
-    data_order(1, epoch, true, COUNT, other);
+    loader_order(1, epoch, true, COUNT, other);
     assert_memory_equal(order, other, sizeof order);
-    data_order(2, epoch, true, COUNT, other);
+    loader_order(2, epoch, true, COUNT, other);
     assert_memory_not_equal(order, other, sizeof order);
-    data_order(1, epoch + 1, true, COUNT, other);
+    loader_order(1, epoch + 1, true, COUNT, other);
     assert_memory_not_equal(order, other, sizeof order);
   }
   for (int i = 0; i < 10; i++) assert_true(fabs(first[i] - EPOCHS / 10.0) < 5 * sqrt(EPOCHS * 0.09));
@@ -251,37 +254,42 @@ static void test_order(void **state) {
 
 static void test_mnist_records(void **state) {
   (void)state;
-  struct data_set set;
-  assert_int_equal(data_open(spec("mnist"), &set), NEAP_OK);
-  assert_int_equal(set.image[0], 1);
-  assert_int_equal(set.image[1], DIGIT_SIDE);
-  assert_int_equal(set.train.count, DIGITS);
-  assert_int_equal(set.test.count, DIGITS);
+  struct loader set;
+  assert_int_equal(open_images(&set, spec("mnist")), NEAP_OK);
+  assert_int_equal(source_image(&set.source)->dims[0], 1);
+  assert_int_equal(source_image(&set.source)->dims[1], DIGIT_SIDE);
+  assert_int_equal(set.source.records[SPLIT_TRAIN], DIGITS);
+  assert_int_equal(set.source.records[SPLIT_TEST], DIGITS);
   /* Digits are never mirrored or moved. */
   int32_t records[DIGITS], labels[DIGITS];
   float images[DIGITS * DIGIT];
   for (int i = 0; i < DIGITS; i++) records[i] = DIGITS - 1 - i;
-  const struct data_batch batch = {
-      .count = DIGITS, .records = records, .augment = true, .epoch = 5, .threads = 1};
-  for (int split = 0; split < 2; split++) {
-    assert_int_equal(data_fill(&set, split == 0 ? &set.train : &set.test, &batch, images, labels), NEAP_OK);
+  struct batch batch = {.count = DIGITS,
+                        .records = records,
+                        .draw = {true, 0, 5},
+                        .threads = 1,
+                        .images = images,
+                        .labels = labels};
+  for (int split = 0; split < SPLITS; split++) {
+    batch.split = (enum split)split;
+    assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
     for (int i = 0; i < DIGITS; i++) {
       assert_int_equal(labels[i], 9 - records[i]);
       for (int k = 0; k < DIGIT; k++)
-        assert_true(fabs(images[i * DIGIT + k] -
-                         (pixel_of(1, records[i] * DIGIT + k) - set.mean[0]) / set.deviation[0]) < 1e-5);
+        assert_true(fabs(images[i * DIGIT + k] - (pixel_of(1, records[i] * DIGIT + k) - set.source.mean[0]) /
+                                                     set.source.deviation[0]) < 1e-5);
     }
   }
-  data_close(&set);
+  loader_close(&set);
 }
 
 /* The pixels of a synthetic image. */
-static const uint8_t *drawn(const struct data_set *set, const struct data_split *split, int64_t record) {
+static const uint8_t *drawn(const struct loader *set, enum split split, int64_t record) {
   static uint8_t pixels[2][IMAGE];
   static int turn;
-  int label;
+  int32_t label;
   turn = !turn;
-  assert_int_equal(data_read(set, split, record, pixels[turn], &label), NEAP_OK);
+  assert_int_equal(read_image(set, split, record, pixels[turn], &label), NEAP_OK);
   assert_int_equal(label, record % 10);
   return pixels[turn];
 }
@@ -289,58 +297,63 @@ static const uint8_t *drawn(const struct data_set *set, const struct data_split 
 /* Another seed or split is other images; the same is the same; classes are equally frequent. */
 static void test_synthetic(void **state) {
   (void)state;
-  struct data_set set, other, same;
-  assert_int_equal(data_open("synthetic", &set), NEAP_OK);
-  assert_int_equal(data_open("synthetic:seed=8", &other), NEAP_OK);
-  assert_int_equal(data_open("synthetic:seed=0,images=10000", &same), NEAP_OK);
-  for (int64_t i = 0; i < set.train.count; i += 89) {
-    assert_memory_not_equal(drawn(&set, &set.train, i), drawn(&other, &other.train, i), IMAGE);
-    assert_memory_equal(drawn(&set, &set.train, i), drawn(&same, &same.train, i), IMAGE);
+  struct loader set, other, same;
+  assert_int_equal(open_images(&set, "synthetic"), NEAP_OK);
+  assert_int_equal(open_images(&other, "synthetic:seed=8"), NEAP_OK);
+  assert_int_equal(open_images(&same, "synthetic:seed=0,images=10000"), NEAP_OK);
+  for (int64_t i = 0; i < set.source.records[SPLIT_TRAIN]; i += 89) {
+    assert_memory_not_equal(drawn(&set, SPLIT_TRAIN, i), drawn(&other, SPLIT_TRAIN, i), IMAGE);
+    assert_memory_equal(drawn(&set, SPLIT_TRAIN, i), drawn(&same, SPLIT_TRAIN, i), IMAGE);
   }
-  for (int64_t i = 0; i < set.test.count; i += 97)
+  for (int64_t i = 0; i < set.source.records[SPLIT_TEST]; i += 97)
     for (int64_t j = 0; j < 1000; j += 10)
-      assert_memory_not_equal(drawn(&set, &set.test, i), drawn(&set, &set.train, j), IMAGE);
+      assert_memory_not_equal(drawn(&set, SPLIT_TEST, i), drawn(&set, SPLIT_TRAIN, j), IMAGE);
   int per_class[10] = {0};
-  for (int64_t i = 0; i < set.train.count; i++) per_class[data_label(&set.train.parts[0], i)]++;
-  for (int c = 0; c < 10; c++) assert_int_equal(per_class[c], set.train.count / 10);
-  data_close(&set);
-  data_close(&other);
-  data_close(&same);
+  for (int64_t i = 0; i < set.source.records[SPLIT_TRAIN]; i++) {
+    static uint8_t pixels[IMAGE];
+    int32_t label;
+    assert_int_equal(read_image(&set, SPLIT_TRAIN, i, pixels, &label), NEAP_OK);
+    per_class[label]++;
+  }
+  for (int c = 0; c < 10; c++) assert_int_equal(per_class[c], set.source.records[SPLIT_TRAIN] / 10);
+  loader_close(&set);
+  loader_close(&other);
+  loader_close(&same);
 }
 
 /* Any side, and more classes than a byte holds. */
 static void test_synthetic_sizes(void **state) {
   (void)state;
   enum { SIDE = 20, CLASSES = 300, IMAGES = 600 };
-  struct data_set set;
-  assert_int_equal(data_open("synthetic:classes=300,side=20,images=600", &set), NEAP_OK);
-  assert_int_equal(set.image[1], SIDE);
-  assert_int_equal(set.image[2], SIDE);
-  assert_int_equal(set.classes, CLASSES);
-  assert_int_equal(set.train.count, IMAGES);
-  assert_int_equal(set.test.count, IMAGES / 5);
+  struct loader set;
+  assert_int_equal(open_images(&set, "synthetic:classes=300,side=20,images=600"), NEAP_OK);
+  assert_int_equal(source_image(&set.source)->dims[1], SIDE);
+  assert_int_equal(source_image(&set.source)->dims[2], SIDE);
+  assert_int_equal(set.source.classes, CLASSES);
+  assert_int_equal(set.source.records[SPLIT_TRAIN], IMAGES);
+  assert_int_equal(set.source.records[SPLIT_TEST], IMAGES / 5);
   static float images[2 * 3 * SIDE * SIDE];
   const int32_t records[] = {CLASSES - 1, IMAGES - 1};
   int32_t labels[2];
-  assert_int_equal(data_fill(&set, &set.train,
-                             &(struct data_batch){.count = 2, .records = records, .threads = 1}, images,
-                             labels),
-                   NEAP_OK);
+  const struct batch batch = {
+      .count = 2, .records = records, .threads = 1, .images = images, .labels = labels};
+  assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
   assert_int_equal(labels[0], CLASSES - 1);
   assert_int_equal(labels[1], CLASSES - 1);
-  data_close(&set);
+  loader_close(&set);
 }
 
 enum { MAP_SIDE = 40, MAPS = 30, MAP_PLANE = MAP_SIDE * MAP_SIDE };
 
 /* The shape stands out from the background of the same image by 32 to 95 shades in each channel, whatever the
  * noise: labels that lie elsewhere than the shape does would mix the two. */
-static void expect_shape(const struct data_set *set, const float *image, const int32_t *map, int shape) {
+static void expect_shape(const struct loader *set, const float *image, const int32_t *map, int shape) {
   double sum[2][3] = {{0}}, count[2] = {0};
   for (int k = 0; k < MAP_PLANE; k++) {
     assert_true(map[k] == 0 || map[k] == 1 + shape);
     if (image[k] == 0 && image[MAP_PLANE + k] == 0) continue; /* what a crop brings in */
-    for (int c = 0; c < 3; c++) sum[map[k] != 0][c] += (double)image[c * MAP_PLANE + k] * set->deviation[c];
+    for (int c = 0; c < 3; c++)
+      sum[map[k] != 0][c] += (double)image[c * MAP_PLANE + k] * set->source.deviation[c];
     count[map[k] != 0]++;
   }
   assert_true(count[0] > 0 && count[1] > 30);
@@ -353,26 +366,30 @@ static void expect_shape(const struct data_set *set, const float *image, const i
 static void test_label_maps(void **state) {
   (void)state;
   enum { CUT = 6, SMALL = MAP_SIDE - 2 * CUT };
-  struct data_set set;
-  assert_int_equal(data_open("synthetic:side=40,images=30", &set), NEAP_OK);
-  assert_int_equal(set.pixel_classes, set.classes + 1);
+  struct loader set;
+  assert_int_equal(
+      loader_open(&set, "synthetic:side=40,images=30", &(struct task){.kind = TASK_PIXELS, .classes = 11}),
+      NEAP_OK);
+  assert_int_equal(set.source.classes, 11);
   static float images[MAPS * 3 * MAP_PLANE];
   static int32_t maps[(MAPS + 1) * MAP_PLANE], centres[(MAPS + 1) * MAP_PLANE];
   int32_t records[MAPS];
   for (int i = 0; i < MAPS; i++) records[i] = MAPS - 1 - i;
   for (int augment = 0; augment < 2; augment++) {
-    struct data_batch batch = {.count = MAPS,
-                               .records = records,
-                               .augment = augment != 0,
-                               .seed = 3,
-                               .threads = 2,
-                               .map_height = MAP_SIDE,
-                               .map_width = MAP_SIDE};
-    assert_int_equal(data_fill(&set, &set.train, &batch, images, maps), NEAP_OK);
+    struct batch batch = {.count = MAPS,
+                          .records = records,
+                          .draw = {augment != 0, 3, 0},
+                          .threads = 2,
+                          .images = images,
+                          .labels = maps,
+                          .map_height = MAP_SIDE,
+                          .map_width = MAP_SIDE};
+    assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
     for (int i = 0; i < MAPS; i++)
       expect_shape(&set, images + i * 3 * MAP_PLANE, maps + i * MAP_PLANE, records[i] % 10);
     batch.map_height = batch.map_width = SMALL;
-    assert_int_equal(data_fill(&set, &set.train, &batch, images, centres), NEAP_OK);
+    batch.labels = centres;
+    assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
     for (int i = 0; i < MAPS; i++)
       for (int k = 0; k < SMALL * SMALL; k++)
         assert_int_equal(centres[i * SMALL * SMALL + k],
@@ -380,30 +397,34 @@ static void test_label_maps(void **state) {
   }
   /* Test images have scenes of their own; no image has no labels. */
   const int32_t some[] = {4, -1};
-  assert_int_equal(
-      data_fill(&set, &set.test,
-                &(struct data_batch){
-                    .count = 2, .records = some, .threads = 1, .map_height = MAP_SIDE, .map_width = MAP_SIDE},
-                images, maps),
-      NEAP_OK);
+  const struct batch batch = {.count = 2,
+                              .records = some,
+                              .threads = 1,
+                              .split = SPLIT_TEST,
+                              .images = images,
+                              .labels = maps,
+                              .map_height = MAP_SIDE,
+                              .map_width = MAP_SIDE};
+  assert_int_equal(fill_batch(&set, &batch), NEAP_OK);
   expect_shape(&set, images, maps, 4);
   for (int k = 0; k < MAP_PLANE; k++) assert_int_equal(maps[MAP_PLANE + k], -1);
-  data_close(&set);
+  loader_close(&set);
 }
 
 /* A file that is cut short while it is open is told of, and nothing dies of it. */
 static void test_cut_short(void **state) {
   (void)state;
-  struct data_set set;
-  assert_int_equal(data_open(spec("cifar10"), &set), NEAP_OK);
+  struct loader set;
+  assert_int_equal(open_images(&set, spec("cifar10")), NEAP_OK);
   assert_int_equal(truncate(in_folder("data_batch_2.bin"), RECORD + 100), 0);
   static float images[2 * IMAGE];
   const int32_t records[] = {0, FIRST + 1};
   int32_t labels[2];
-  const struct data_batch batch = {.count = 2, .records = records, .threads = 2};
-  assert_int_equal(data_fill(&set, &set.train, &batch, images, labels), NEAP_BAD_FORMAT);
+  const struct batch batch = {
+      .count = 2, .records = records, .threads = 2, .images = images, .labels = labels};
+  assert_int_equal(fill_batch(&set, &batch), NEAP_BAD_FORMAT);
   assert_non_null(strstr(neap_error_message(), "data_batch_2.bin: record 1"));
-  data_close(&set);
+  loader_close(&set);
   write_cifar();
 }
 
@@ -422,9 +443,9 @@ static void test_bad_names(void **state) {
                                "synthetic:classes=1001",
                                "synthetic:images=99999999999999999999"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    struct data_set set;
-    assert_int_equal(data_open(names[i], &set), NEAP_INVALID_ARGUMENT);
-    data_close(&set);
+    struct loader set;
+    assert_int_equal(open_images(&set, names[i]), NEAP_INVALID_ARGUMENT);
+    loader_close(&set);
   }
 }
 

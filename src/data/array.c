@@ -1,0 +1,145 @@
+#include "data/array.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/half.h"
+
+enum { BUFFER_BYTES = 8192 };
+enum type { BOOL, U8, I8, U16, I16, U32, I32, U64, I64, F16, F32, F64, TYPES };
+
+static const struct type_row {
+  const char *name;
+  size_t bytes;
+  enum array_kind kind;
+} types[TYPES] = {
+    [BOOL] = {"|b1", 1, ARRAY_INTEGERS}, [U8] = {"|u1", 1, ARRAY_BYTES},
+    [I8] = {"|i1", 1, ARRAY_INTEGERS},   [U16] = {"<u2", 2, ARRAY_INTEGERS},
+    [I16] = {"<i2", 2, ARRAY_INTEGERS},  [U32] = {"<u4", 4, ARRAY_INTEGERS},
+    [I32] = {"<i4", 4, ARRAY_INTEGERS},  [U64] = {"<u8", 8, ARRAY_INTEGERS},
+    [I64] = {"<i8", 8, ARRAY_INTEGERS},  [F16] = {"<f2", 2, ARRAY_REALS},
+    [F32] = {"<f4", 4, ARRAY_REALS},     [F64] = {"<f8", 8, ARRAY_REALS},
+};
+
+neap_status array_open(const char *name, int descriptor, uint64_t base, uint64_t bytes, struct array *array) {
+  struct npy npy;
+  int type = 0;
+  TRY(npy_read(name, descriptor, base, &npy));
+  while (type < TYPES && strcmp(types[type].name, npy.type) != 0) type++;
+  RETURN_IF(type == TYPES, NEAP_UNSUPPORTED,
+            "%s: has elements of type '%s'; integers and real numbers (<f2, <f4, <f8) are read", name,
+            npy.type);
+  RETURN_IF(npy.rank < 1, NEAP_UNSUPPORTED, "%s: is one number; its first dimension must count records",
+            name);
+  const uint64_t data = npy.offset - base;
+  RETURN_IF(data > bytes || (uint64_t)npy.count != (bytes - data) / types[type].bytes ||
+                (bytes - data) % types[type].bytes != 0,
+            NEAP_BAD_FORMAT, "%s: has %llu bytes of data, but its shape asks for %lld elements of %zu", name,
+            (unsigned long long)(bytes - data), (long long)npy.count, types[type].bytes);
+  RETURN_IF(npy.count == 0, NEAP_BAD_FORMAT, "%s: is empty", name);
+  *array = (struct array){.name = name,
+                          .descriptor = descriptor,
+                          .offset = npy.offset,
+                          .type = type,
+                          .kind = types[type].kind,
+                          .rank = npy.rank,
+                          .channels = 1,
+                          .each = npy.count / npy.dims[0]};
+  memcpy(array->dims, npy.dims, sizeof array->dims);
+  return NEAP_OK;
+}
+
+/* Where element `i` of a record goes. */
+static int64_t place_of(const struct array *array, int64_t i) {
+  return i % array->channels * (array->each / array->channels) + i / array->channels;
+}
+
+neap_status array_read_bytes(const struct array *array, int64_t record, uint8_t *bytes) {
+  const uint64_t offset = array->offset + (uint64_t)(record * array->each);
+  uint8_t buffer[BUFFER_BYTES];
+  if (array->channels == 1)
+    return file_need_at(array->name, array->descriptor, offset, bytes, (size_t)array->each);
+  for (int64_t done = 0, some; done < array->each; done += some) {
+    some = array->each - done < BUFFER_BYTES ? array->each - done : BUFFER_BYTES;
+    TRY(file_need_at(array->name, array->descriptor, offset + (uint64_t)done, buffer, (size_t)some));
+    for (int64_t i = 0; i < some; i++) bytes[place_of(array, done + i)] = buffer[i];
+  }
+  return NEAP_OK;
+}
+
+/* Element `i` of bytes as they are in the file. */
+#define ELEMENT(c_type)                                                                                      \
+  {                                                                                                          \
+    c_type value;                                                                                            \
+    memcpy(&value, bytes + (size_t)i * sizeof value, sizeof value);                                          \
+    return (double)value;                                                                                    \
+  }
+static double element(enum type type, const uint8_t *bytes, int64_t i) {
+  switch (type) {
+  case BOOL:
+    return bytes[i] != 0;
+  case U8:
+    return bytes[i];
+  case I8:
+    ELEMENT(int8_t)
+  case U16:
+    ELEMENT(uint16_t)
+  case I16:
+    ELEMENT(int16_t)
+  case U32:
+    ELEMENT(uint32_t)
+  case I32:
+    ELEMENT(int32_t)
+  case U64:
+    ELEMENT(uint64_t)
+  case I64:
+    ELEMENT(int64_t)
+  case F16: {
+    uint16_t half;
+    memcpy(&half, bytes + (size_t)i * sizeof half, sizeof half);
+    return (double)f16_to_float(half);
+  }
+  case F32:
+    ELEMENT(float)
+  case F64:
+    ELEMENT(double)
+  case TYPES:
+    break;
+  }
+  return 0;
+}
+#undef ELEMENT
+
+/* Numbers of a record, some at a time. */
+static neap_status read_numbers(const struct array *array, int64_t record, float *reals, int32_t *integers) {
+  uint8_t buffer[BUFFER_BYTES];
+  const size_t size = types[array->type].bytes;
+  const int64_t room = (int64_t)(BUFFER_BYTES / size);
+  for (int64_t done = 0; done < array->each; done += room) {
+    const int64_t left = array->each - done, some = left < room ? left : room;
+    TRY(file_need_at(array->name, array->descriptor,
+                     array->offset + (uint64_t)(record * array->each + done) * size, buffer,
+                     (size_t)some * size));
+    for (int64_t i = 0; i < some; i++) {
+      const double value = element((enum type)array->type, buffer, i);
+      RETURN_IF(
+          !isfinite(value) || (reals != NULL && !isfinite((float)value)), NEAP_BAD_FORMAT,
+          "%s: record %lld, element %lld is %g; numbers must be finite: fill it in or remove the record",
+          array->name, (long long)record, (long long)(done + i), value);
+      RETURN_IF(integers != NULL && (value != floor(value) || fabs(value) > INT32_MAX), NEAP_BAD_FORMAT,
+                "%s: record %lld is %g, which is no class", array->name, (long long)record, value);
+      if (reals != NULL) reals[place_of(array, done + i)] = (float)value;
+      if (integers != NULL) integers[done + i] = (int32_t)value;
+    }
+  }
+  return NEAP_OK;
+}
+
+neap_status array_read_f32(const struct array *array, int64_t record, float *values) {
+  return read_numbers(array, record, values, NULL);
+}
+
+neap_status array_read_i32(const struct array *array, int64_t record, int32_t *values) {
+  return read_numbers(array, record, NULL, values);
+}

@@ -1,0 +1,125 @@
+#include "data/csv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "text/utf8.h"
+
+enum { RECORD_BYTES = 64 << 20 };
+
+neap_status csv_rewind(struct csv *csv) {
+  RETURN_IF(fseeko(csv->file, 0, SEEK_SET) != 0, NEAP_IO_FAILED, "%s: cannot be read again: %s", csv->path,
+            strerror(errno));
+  csv->next_line = 1;
+  static const unsigned char mark[] = {0xEF, 0xBB, 0xBF}; /* of UTF-8 */
+  unsigned char bytes[sizeof mark];
+  const bool marked =
+      fread(bytes, 1, sizeof bytes, csv->file) == sizeof bytes && memcmp(bytes, mark, sizeof mark) == 0;
+  if (!marked) rewind(csv->file);
+  return NEAP_OK;
+}
+
+/* That of comma, semicolon and tab which the first line has most of. */
+static neap_status find_separator(struct csv *csv) {
+  static const char choices[] = {',', ';', '\t'};
+  int64_t counts[sizeof choices] = {0};
+  bool quoted = false;
+  TRY(csv_rewind(csv));
+  for (int c; (c = getc(csv->file)) != EOF && (quoted || c != '\n');) {
+    if (c == '"') quoted = !quoted;
+    for (size_t i = 0; i < sizeof choices && !quoted; i++) counts[i] += c == choices[i];
+  }
+  csv->separator = choices[0];
+  if (counts[1] > counts[0] && counts[1] >= counts[2]) csv->separator = choices[1];
+  if (counts[2] > counts[0] && counts[2] > counts[1]) csv->separator = choices[2];
+  return csv_rewind(csv);
+}
+
+neap_status csv_open(const char *path, struct csv *csv) {
+  *csv = (struct csv){.path = path, .file = fopen(path, "rbe")};
+  RETURN_IF(csv->file == NULL, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+  return find_separator(csv);
+}
+
+void csv_close(struct csv *csv) {
+  if (csv->file != NULL) fclose(csv->file);
+  vector_free(&csv->text);
+  vector_free(&csv->fields);
+  csv->file = NULL;
+}
+
+static neap_status put(struct csv *csv, char c) {
+  RETURN_IF(csv->text.count >= RECORD_BYTES, NEAP_TOO_LARGE,
+            "%s: line %lld: its record has more than %d bytes; does a quote have no end?", csv->path,
+            (long long)csv->line, RECORD_BYTES);
+  return vector_push(&csv->text, c);
+}
+
+/* What is between quotes, of which the first was read. */
+static neap_status read_quoted(struct csv *csv) {
+  for (;;) {
+    const int c = getc(csv->file);
+    RETURN_IF(c == EOF, NEAP_BAD_FORMAT, "%s: line %lld: its quote has no end", csv->path,
+              (long long)csv->line);
+    if (c == '\n') csv->next_line++;
+    if (c == '"') {
+      const int after = getc(csv->file);
+      if (after != '"') {
+        if (after != EOF) ungetc(after, csv->file);
+        return NEAP_OK;
+      }
+    }
+    TRY(put(csv, (char)c));
+  }
+}
+
+/* A field and what ends it: the separator, '\n' or EOF. */
+static neap_status read_field(struct csv *csv, int *end) {
+  int c = getc(csv->file);
+  TRY(vector_push(&csv->fields, csv->text.count));
+  const bool quoted = c == '"';
+  if (quoted) {
+    TRY(read_quoted(csv));
+    c = getc(csv->file);
+  }
+  for (; c != csv->separator && c != '\n' && c != EOF; c = getc(csv->file)) {
+    if (c == '\r') { /* of an end of line */
+      const int after = getc(csv->file);
+      if (after != EOF) ungetc(after, csv->file);
+      if (after == '\n' || after == EOF) continue;
+    }
+    RETURN_IF(quoted, NEAP_BAD_FORMAT,
+              "%s: line %lld: '%c' follows a closing quote; quotes inside are doubled", csv->path,
+              (long long)csv->next_line, c >= ' ' && c < 0x7F ? c : '?');
+    TRY(put(csv, (char)c));
+  }
+  if (c == '\n') csv->next_line++;
+  *end = c;
+  return put(csv, '\0');
+}
+
+/* Zeros would end a field early. */
+static neap_status check_text(const struct csv *csv) {
+  const size_t last = csv->fields.data[csv->fields.count - 1];
+  size_t zeros = 0;
+  for (size_t i = 0; i < csv->text.count; i++) zeros += csv->text.data[i] == '\0';
+  RETURN_IF(zeros != csv->fields.count || last >= csv->text.count, NEAP_BAD_FORMAT,
+            "%s: line %lld: has a byte 0; is it a text?", csv->path, (long long)csv->line);
+  const struct text text = {csv->text.data, csv->text.count, csv->path, csv->line};
+  return utf8_check(&text);
+}
+
+neap_status csv_next(struct csv *csv, bool *any) {
+  for (;;) {
+    int end;
+    csv->line = csv->next_line;
+    csv->text.count = csv->fields.count = 0;
+    do TRY(read_field(csv, &end));
+    while (end == csv->separator);
+    RETURN_IF(ferror(csv->file), NEAP_IO_FAILED, "%s: cannot be read: %s", csv->path, strerror(errno));
+    const bool blank = csv->fields.count == 1 && csv->text.count == 1;
+    *any = !blank;
+    if (blank && end == EOF) return NEAP_OK;
+    if (!blank) return check_text(csv);
+  }
+}

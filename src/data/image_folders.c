@@ -1,0 +1,179 @@
+#include "data/image_folders.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "text/utf8.h"
+
+enum { DEEPEST = 32 };
+
+/* The folders from the first one down to the present one, to find links that lead back. */
+struct walk {
+  struct region *region;
+  image_files *files;
+  struct problems *problems;
+  int32_t label;
+  struct {
+    dev_t device;
+    ino_t number;
+  } above[DEEPEST];
+  int depth;
+};
+
+static neap_status add_problem(struct problems *problems, struct region *region, neap_status status) {
+  return problems_add(problems, region, (int64_t)problems->list.count, status);
+}
+
+/* A name as a message may have it: bytes that are not printable ASCII as \xNN. */
+static const char *readable(const char *name, char text[], size_t size) {
+  size_t length = 0;
+  for (; *name != '\0' && length + 5 < size; name++) {
+    const unsigned char c = (unsigned char)*name;
+    length += (size_t)snprintf(text + length, size - length, c >= ' ' && c < 0x7F ? "%c" : "\\x%02x", c);
+  }
+  text[length] = '\0';
+  return text;
+}
+
+static bool is_utf8(const char *name) {
+  return utf8_check(&(struct text){.bytes = name, .length = strlen(name), .name = "name"}) == NEAP_OK;
+}
+
+static neap_status check_name(const char *folder, const char *name) {
+  char text[512];
+  return is_utf8(name) ? NEAP_OK
+                       : neap_fail(NEAP_BAD_FORMAT, "%s/%s: its name is not UTF-8; rename it", folder,
+                                   readable(name, text, sizeof text));
+}
+
+static bool is_picture(const char *name) {
+  static const char *const endings[] = {".png", ".jpg", ".jpeg"};
+  const char *point = strrchr(name, '.');
+  for (size_t i = 0; point != NULL && point != name && i < sizeof endings / sizeof *endings; i++)
+    if (strcasecmp(point, endings[i]) == 0) return true;
+  return false;
+}
+
+/* What is in a folder, in the order of names; what begins with a point is left out. */
+static neap_status list(const char *folder, struct region *region, class_names *names) {
+  DIR *entries = opendir(folder);
+  RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
+  neap_status status = NEAP_OK;
+  errno = 0;
+  for (const struct dirent *entry; status == NEAP_OK && (entry = readdir(entries)) != NULL; errno = 0) {
+    if (entry->d_name[0] == '.') continue;
+    const char *name = region_string(region, entry->d_name);
+    status = name != NULL ? vector_push(names, name) : NEAP_OUT_OF_MEMORY;
+    if (status != NEAP_OK) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  }
+  if (status == NEAP_OK && errno != 0)
+    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
+  closedir(entries);
+  return status;
+}
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool image_folders_exists(const char *folder) {
+  struct stat status;
+  return stat(folder, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool image_folders_has_pictures(const char *folder) {
+  bool any = false;
+  DIR *entries = opendir(folder);
+  if (entries == NULL) return false;
+  for (const struct dirent *entry; !any && (entry = readdir(entries)) != NULL;)
+    any = entry->d_name[0] != '.' && is_picture(entry->d_name);
+  closedir(entries);
+  return any;
+}
+
+/* ---- Classes ---- */
+
+static neap_status take_class(const char *folder, const char *name, struct region *region,
+                              class_names *classes, struct problems *problems) {
+  const char *path = region_format(region, "%s/%s", folder, name);
+  RETURN_IF_NULL(path);
+  if (!image_folders_exists(path)) return NEAP_OK;
+  const neap_status status = check_name(folder, name);
+  if (status != NEAP_OK) return add_problem(problems, region, status);
+  return vector_push(classes, name);
+}
+
+neap_status image_folders_classes(const char *folder, struct region *region, class_names *classes,
+                                  struct problems *problems) {
+  class_names names = {0};
+  neap_status status = list(folder, region, &names);
+  for (size_t i = 0; i < names.count && status == NEAP_OK; i++)
+    status = take_class(folder, names.data[i], region, classes, problems);
+  vector_free(&names);
+  if (classes->count > 0) qsort(classes->data, classes->count, sizeof *classes->data, by_text);
+  return status;
+}
+
+/* ---- Files ---- */
+
+static neap_status walk_folder(struct walk *w, const char *folder);
+
+static neap_status enter(struct walk *w, const char *folder, const struct stat *found) {
+  for (int i = 0; i < w->depth; i++)
+    RETURN_IF(w->above[i].device == found->st_dev && w->above[i].number == found->st_ino, NEAP_BAD_FORMAT,
+              "%s: is a link to a folder that it lies in; remove it", folder);
+  RETURN_IF(w->depth == DEEPEST, NEAP_UNSUPPORTED, "%s: lies more than %d folders deep", folder, DEEPEST);
+  w->above[w->depth].device = found->st_dev;
+  w->above[w->depth++].number = found->st_ino;
+  const neap_status status = walk_folder(w, folder);
+  w->depth--;
+  return status;
+}
+
+static neap_status take_file(struct walk *w, const char *folder, const char *name) {
+  struct stat found;
+  const char *path = region_format(w->region, "%s/%s", folder, name);
+  RETURN_IF_NULL(path);
+  const bool there = stat(path, &found) == 0;
+  if (there && S_ISDIR(found.st_mode)) return enter(w, path, &found);
+  if (!is_picture(name)) return NEAP_OK;
+  RETURN_IF(!there, NEAP_IO_FAILED, "%s: cannot be read: %s; remove or mend it", path, strerror(errno));
+  RETURN_IF(!S_ISREG(found.st_mode), NEAP_BAD_FORMAT, "%s: is no file; remove it", path);
+  TRY(check_name(folder, name));
+  return vector_push(w->files, (struct image_file){path, path + strlen(folder) + 1, w->label});
+}
+
+static neap_status walk_folder(struct walk *w, const char *folder) {
+  class_names names = {0};
+  neap_status status = list(folder, w->region, &names);
+  if (names.count > 0) qsort(names.data, names.count, sizeof *names.data, by_text);
+  for (size_t i = 0; i < names.count && status == NEAP_OK; i++) {
+    status = take_file(w, folder, names.data[i]);
+    if (status != NEAP_OK) status = add_problem(w->problems, w->region, status);
+  }
+  vector_free(&names);
+  return status;
+}
+
+neap_status image_folders_files(const char *folder, int32_t label, struct region *region, image_files *files,
+                                struct problems *problems) {
+  struct walk w = {.region = region, .files = files, .problems = problems, .label = label};
+  struct stat found;
+  RETURN_IF(stat(folder, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
+  return enter(&w, folder, &found);
+}
+
+static int by_name(const void *a, const void *b) {
+  const struct image_file *x = a, *y = b;
+  const int order = strcmp(x->name, y->name);
+  return order != 0 ? order : strcmp(x->path, y->path);
+}
+
+void image_folders_sort(image_files *files) {
+  if (files->count > 0) qsort(files->data, files->count, sizeof *files->data, by_name);
+}

@@ -1,0 +1,376 @@
+/* Folders of pictures as data: "images:DIR[,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]". DIR has a
+ * folder train with a folder of PNG and JPEG files for each class, and beside it val or test; or it has the
+ * folders of classes itself, and a part is held out. Pictures may have any size; records are in the order of
+ * their files' names, across classes. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/encoding.h"
+#include "data/holdout.h"
+#include "data/image_folders.h"
+#include "data/picture.h"
+#include "data/picture_crop.h"
+#include "data/readers.h"
+#include "data/statistics.h"
+#include "data/workspaces.h"
+
+/* What the name says. */
+struct words {
+  const char *folder, *size, *test, *holdout, *seed; /* NULL: it is not there */
+};
+
+struct images {
+  image_files files[SPLITS];
+  class_names classes;
+  const char *folder;
+  struct workspaces *workspaces;
+};
+
+/* ---- Reading ---- */
+
+static neap_status load_file(const char *path, struct workspace *w, size_t *size) {
+  uint64_t bytes;
+  int file;
+  TRY(file_open(path, &file, &bytes));
+  neap_status status = workspace_reserve_file(w, path, bytes);
+  if (status == NEAP_OK) status = file_need_at(path, file, 0, w->file, (size_t)bytes);
+  close(file);
+  *size = (size_t)bytes;
+  return status;
+}
+
+/* A picture as the source's planes [C, H, W]. */
+static neap_status put_picture(const struct source *source, struct workspace *w, const struct draw *draw,
+                               int64_t record, uint8_t *out) {
+  const int64_t *image = source->fields[0].dims;
+  const size_t plane = (size_t)(image[1] * image[2]);
+  struct box box;
+  struct target target;
+  if (image[0] == 1) picture_to_grey(&w->picture);
+  if (draw->augment)
+    crop_at_random(w->picture.height, w->picture.width, image[1], image[2], draw, record, &box, &target);
+  else
+    crop_centre(w->picture.height, w->picture.width, image[1], image[2], &box, &target);
+  TRY(resize_box(&w->resizer, &w->picture, box, &target, out));
+  for (int64_t c = w->picture.channels; c < image[0]; c++) memcpy(out + (size_t)c * plane, out, plane);
+  return NEAP_OK;
+}
+
+static neap_status read_record(const struct source *source, enum split split, int64_t record,
+                               const struct draw *draw, void *const *fields, int64_t *lengths) {
+  (void)lengths;
+  const struct images *images = source->context;
+  const struct image_file *file = &images->files[split].data[record];
+  if (fields[1] != NULL) *(int32_t *)fields[1] = file->label;
+  if (fields[0] == NULL) return NEAP_OK;
+  struct workspace *w = workspaces_take(images->workspaces);
+  size_t size;
+  neap_status status = load_file(file->path, w, &size);
+  if (status == NEAP_OK) status = picture_decode(file->path, w->file, size, &w->picture);
+  if (status == NEAP_OK) status = put_picture(source, w, draw, record, fields[0]);
+  workspaces_give(images->workspaces, w);
+  return status;
+}
+
+static const char *record_name(const struct source *source, enum split split, int64_t record) {
+  const struct images *images = source->context;
+  const char *path = images->files[split].data[record].path;
+  return path + strlen(images->folder) + 1;
+}
+
+static void close_images(struct source *source) {
+  struct images *images = source->context;
+  for (int i = 0; i < SPLITS; i++) vector_free(&images->files[i]);
+  vector_free(&images->classes);
+  workspaces_free(images->workspaces);
+}
+
+/* ---- Sizes ---- */
+
+/* What the headers of all pictures say. */
+struct sizes {
+  int64_t height, width; /* of all; 0: they differ; -1: none was seen */
+  int64_t least[2];      /* height and width */
+  bool coloured;
+  struct workspace_size most;
+};
+
+static void add_size(struct sizes *all, const struct picture *p, size_t file_bytes) {
+  const size_t pixels = (size_t)(p->height * p->width * p->channels);
+  if (all->height < 0) all->height = p->height, all->width = p->width;
+  if (all->height != p->height || all->width != p->width) all->height = all->width = 0;
+  if (all->least[0] == 0 || p->height < all->least[0]) all->least[0] = p->height;
+  if (all->least[1] == 0 || p->width < all->least[1]) all->least[1] = p->width;
+  all->coloured = all->coloured || p->channels > 1;
+  if (all->most.file < file_bytes) all->most.file = file_bytes;
+  if (all->most.pixels < pixels) all->most.pixels = pixels;
+  if (all->most.height < p->height) all->most.height = p->height;
+  if (all->most.width < p->width) all->most.width = p->width;
+}
+
+/* sizes NULL: decodes the whole. */
+static neap_status look_at_file(const struct images *images, const char *path, struct sizes *sizes) {
+  struct workspace *w = workspaces_take(images->workspaces);
+  size_t size;
+  neap_status status = load_file(path, w, &size);
+  if (status == NEAP_OK && sizes == NULL) status = picture_decode(path, w->file, size, &w->picture);
+  if (status == NEAP_OK && sizes != NULL) status = picture_measure(path, w->file, size, &w->picture);
+#pragma omp critical(sizes)
+  if (status == NEAP_OK && sizes != NULL) add_size(sizes, &w->picture, size);
+  workspaces_give(images->workspaces, w);
+  return status;
+}
+
+/* Looks at all pictures; damaged ones are problems. */
+static neap_status look_at_all(struct source *source, struct sizes *sizes) {
+  const struct images *images = source->context;
+  struct ending first = {0};
+  for (int s = 0; s < SPLITS; s++) {
+    const int64_t before = s == SPLIT_TRAIN ? 0 : (int64_t)images->files[SPLIT_TRAIN].count;
+#pragma omp parallel for num_threads(source_threads(source)) schedule(dynamic)
+    for (int64_t i = 0; i < (int64_t)images->files[s].count; i++) {
+      neap_status status = look_at_file(images, images->files[s].data[i].path, sizes);
+      status = problems_add(&source->problems, &source->region, before + i, status);
+      if (status == NEAP_OK) continue;
+#pragma omp critical(ending)
+      if (first.status == NEAP_OK) ending_keep(&first, status);
+    }
+  }
+  return ending_tell(&first);
+}
+
+/* Reads the headers of all pictures. Where one is damaged all are decoded, so that each that is gets its
+ * name.
+ */
+static neap_status measure_all(struct source *source, struct sizes *sizes) {
+  TRY(look_at_all(source, sizes));
+  if (source->problems.list.count == 0) return NEAP_OK;
+  source->problems.list.count = 0;
+  return look_at_all(source, NULL);
+}
+
+/* "64" or "48x64", height by width. */
+static neap_status read_size(const char *text, int64_t *height, int64_t *width) {
+  char *end;
+  *height = *width = strtoll(text, &end, 10);
+  bool good = end != text;
+  if (good && *end == 'x') {
+    const char *second = end + 1;
+    *width = strtoll(second, &end, 10);
+    good = end != second;
+  }
+  RETURN_IF(!good || *end != '\0' || *height < 1 || *width < 1 || *height > SOURCE_MAX_SIDE ||
+                *width > SOURCE_MAX_SIDE,
+            NEAP_INVALID_ARGUMENT,
+            "data 'images': size=%s is neither a side nor HEIGHTxWIDTH, each from 1 to %d", text,
+            SOURCE_MAX_SIDE);
+  return NEAP_OK;
+}
+
+/* The size of records: that of the name, else of --image, else that of all pictures, else the model's. */
+static neap_status choose_image(const struct source *source, const struct words *words,
+                                const struct sizes *sizes, int64_t image[3]) {
+  const struct encoding *encoding = source->task.encoding;
+  if (encoding != NULL && encoding->rank == 3) {
+    memcpy(image, encoding->shape, 3 * sizeof *image);
+    RETURN_IF(image[0] != 1 && image[0] != 3, NEAP_UNSUPPORTED,
+              "data 'images': have 1 or 3 channels, but the model has learned from %lld",
+              (long long)image[0]);
+    return NEAP_OK;
+  }
+  const struct task *task = &source->task;
+  const int64_t *asked = task->asked_image;
+  image[0] = asked[0] > 0 ? asked[0] : sizes->coloured ? 3 : 1;
+  RETURN_IF(image[0] != 1 && image[0] != 3, NEAP_INVALID_ARGUMENT,
+            "data 'images': have 1 or 3 channels, not %lld", (long long)image[0]);
+  if (words->size != NULL) return read_size(words->size, &image[1], &image[2]);
+  image[1] = asked[1] > 0 ? asked[1] : sizes->height > 0 ? sizes->height : task->image[1];
+  image[2] = asked[2] > 0 ? asked[2] : sizes->width > 0 ? sizes->width : task->image[2];
+  RETURN_IF(image[1] == 0 || image[2] == 0, NEAP_INVALID_ARGUMENT,
+            "%s: its pictures differ in size; say in which to take them, as images:%s,size=224",
+            words->folder, words->folder);
+  RETURN_IF(image[1] > SOURCE_MAX_SIDE || image[2] > SOURCE_MAX_SIDE, NEAP_UNSUPPORTED,
+            "%s: its pictures are %lldx%lld; records have at most %d pixels a side: images:%s,size=224 makes "
+            "them smaller",
+            words->folder, (long long)image[2], (long long)image[1], SOURCE_MAX_SIDE, words->folder);
+  return NEAP_OK;
+}
+
+/* ---- Folders ---- */
+
+/* The pictures of a part's classes. Those of the part to test with are of the training classes. */
+static neap_status list_part(struct source *source, const char *folder, image_files *files) {
+  struct images *images = source->context;
+  for (size_t c = 0; c < images->classes.count; c++) {
+    const char *path = region_format(&source->region, "%s/%s", folder, images->classes.data[c]);
+    const size_t before = files->count;
+    RETURN_IF_NULL(path);
+    const bool training = files == &images->files[SPLIT_TRAIN];
+    if (!training && !image_folders_exists(path)) continue;
+    TRY(image_folders_files(path, (int32_t)c, &source->region, files, &source->problems));
+    if (files->count > before || !training) continue;
+    const neap_status empty =
+        neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (.png, .jpg, .jpeg); add some or remove it", path);
+    TRY(problems_add(&source->problems, &source->region, (int64_t)c, empty));
+  }
+  image_folders_sort(files);
+  return NEAP_OK;
+}
+
+/* A folder of the test part that is no class of the training part. */
+static neap_status check_test_classes(struct source *source, const char *folder) {
+  struct images *images = source->context;
+  class_names names = {0};
+  neap_status status = image_folders_classes(folder, &source->region, &names, &source->problems);
+  for (size_t i = 0; i < names.count && status == NEAP_OK; i++) {
+    bool known = false;
+    for (size_t c = 0; c < images->classes.count && !known; c++)
+      known = strcmp(names.data[i], images->classes.data[c]) == 0;
+    if (known) continue;
+    status = neap_fail(NEAP_BAD_FORMAT, "%s/%s: is no class of the training part; rename or remove it",
+                       folder, names.data[i]);
+    status = problems_add(&source->problems, &source->region, (int64_t)i, status);
+  }
+  vector_free(&names);
+  return status;
+}
+
+/* The folder to test with: that of the name, else val, else test. NULL: there is none. */
+static neap_status find_test(struct source *source, const struct words *words, const char **folder) {
+  const char *const names[] = {words->test != NULL ? words->test : "val", "test"};
+  *folder = NULL;
+  for (int i = 0; i < (words->test != NULL ? 1 : 2) && *folder == NULL; i++) {
+    const char *path = region_format(&source->region, "%s/%s", words->folder, names[i]);
+    RETURN_IF_NULL(path);
+    if (image_folders_exists(path)) *folder = path;
+  }
+  RETURN_IF(*folder == NULL && words->test != NULL, NEAP_IO_FAILED, "%s/%s: is no folder", words->folder,
+            words->test);
+  return NEAP_OK;
+}
+
+static neap_status list_folders(struct source *source, const struct words *words) {
+  struct images *images = source->context;
+  const char *train = region_format(&source->region, "%s/train", words->folder), *test = NULL;
+  RETURN_IF_NULL(train);
+  if (image_folders_exists(train))
+    TRY(find_test(source, words, &test));
+  else
+    train = words->folder;
+  TRY(image_folders_classes(train, &source->region, &images->classes, &source->problems));
+  RETURN_IF(images->classes.count < 2, NEAP_BAD_FORMAT,
+            "%s: has %s; there must be a folder of pictures for each class, two or more", train,
+            images->classes.count == 0 ? "no folders" : "one folder");
+  source->classes = (int64_t)images->classes.count;
+  source->class_names = images->classes.data;
+  TRY(list_part(source, train, &images->files[SPLIT_TRAIN]));
+  if (test != NULL) {
+    TRY(check_test_classes(source, test));
+    TRY(list_part(source, test, &images->files[SPLIT_TEST]));
+  }
+  return NEAP_OK;
+}
+
+/* Moves the records that are held out to the part to test with. */
+static neap_status hold_out(struct images *images, const bool *held) {
+  image_files *train = &images->files[SPLIT_TRAIN], *test = &images->files[SPLIT_TEST];
+  size_t kept = 0;
+  for (size_t i = 0; i < train->count; i++) {
+    if (held[i])
+      TRY(vector_push(test, train->data[i]));
+    else
+      train->data[kept++] = train->data[i];
+  }
+  train->count = kept;
+  return NEAP_OK;
+}
+
+/* With an encoding: pictures in one folder, whose classes nobody knows; or in folders of its classes. All are
+ * records to test with. */
+static neap_status list_known(struct source *source, const struct words *words, const struct encoding *e) {
+  struct images *images = source->context;
+  image_files *files = &images->files[SPLIT_TEST];
+  source->classes = e->classes;
+  source->class_names = e->class_names;
+  bool folders = false;
+  for (int64_t c = 0; c < e->classes && e->class_names != NULL && !folders; c++) {
+    const char *path = region_format(&source->region, "%s/%s", words->folder, e->class_names[c]);
+    RETURN_IF_NULL(path);
+    folders = image_folders_exists(path);
+  }
+  source->unlabelled = !folders;
+  if (!folders) TRY(image_folders_files(words->folder, -1, &source->region, files, &source->problems));
+  for (int64_t c = 0; c < e->classes && folders; c++) TRY(vector_push(&images->classes, e->class_names[c]));
+  if (folders) TRY(list_part(source, words->folder, files));
+  image_folders_sort(files);
+  RETURN_IF(files->count == 0, NEAP_BAD_FORMAT, "%s: has no pictures (.png, .jpg, .jpeg)", words->folder);
+  RETURN_IF(files->count > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d pictures", words->folder,
+            INT32_MAX);
+  source->records[SPLIT_TEST] = (int64_t)files->count;
+  return NEAP_OK;
+}
+
+static neap_status settle_parts(struct source *source, const struct words *words) {
+  struct images *images = source->context;
+  bool *held;
+  RETURN_IF(images->files[SPLIT_TRAIN].count == 0, NEAP_BAD_FORMAT,
+            "%s: has no pictures (.png, .jpg, .jpeg) in its folders", words->folder);
+  if (images->files[SPLIT_TEST].count == 0) {
+    TRY(holdout_draw(source, words->holdout, words->seed, (int64_t)images->files[SPLIT_TRAIN].count, &held));
+    TRY(hold_out(images, held));
+  } else {
+    RETURN_IF(words->holdout != NULL, NEAP_INVALID_ARGUMENT,
+              "data 'images': holdout=%s, but %s has a part to test with; leave it out", words->holdout,
+              words->folder);
+  }
+  for (int s = 0; s < SPLITS; s++) {
+    RETURN_IF(images->files[s].count > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d pictures",
+              words->folder, INT32_MAX);
+    source->records[s] = (int64_t)images->files[s].count;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Opening ---- */
+
+static neap_status open_images(struct source *source, const struct words *words) {
+  struct images *images = source->context;
+  struct sizes sizes = {.height = -1, .width = -1};
+  int64_t image[3];
+  const char *train = region_format(&source->region, "%s/train", words->folder);
+  RETURN_IF_NULL(train);
+  const bool known = source->task.encoding != NULL && !image_folders_exists(train);
+  TRY(known ? list_known(source, words, source->task.encoding) : list_folders(source, words));
+  TRY(problems_tell(&source->problems, words->folder));
+  if (!known) TRY(settle_parts(source, words));
+  TRY(workspaces_create(source_threads(source), &images->workspaces));
+  TRY(measure_all(source, &sizes));
+  TRY(problems_tell(&source->problems, words->folder));
+  memcpy(source->least_size, sizes.least, sizeof source->least_size);
+  source->most_size[0] = sizes.most.height;
+  source->most_size[1] = sizes.most.width;
+  TRY(choose_image(source, words, &sizes, image));
+  source->read = read_record;
+  source->record_name = record_name;
+  source->flip = source->augment_asked = source->whole_check = source->slow = true;
+  TRY(source_add_field(source, (struct field){"image", NEAP_U8, 3, {image[0], image[1], image[2]}, false}));
+  TRY(source_add_field(source, (struct field){"label", NEAP_I32, 0, {0}, false}));
+  return workspaces_reserve(images->workspaces, &sizes.most, image[1], image[2]);
+}
+
+neap_status images_open(const char *argument, struct source *source) {
+  static const char *const keys[] = {"", "size", "test", "holdout", "seed", NULL};
+  static const struct images none;
+  struct words words = {0};
+  TRY(source_parse(
+      source, argument, keys,
+      (const char **const[]){&words.folder, &words.size, &words.test, &words.holdout, &words.seed}));
+  source->context = region_copy(&source->region, &none, 1, sizeof none);
+  RETURN_IF_NULL(source->context);
+  source->close = close_images;
+  ((struct images *)source->context)->folder = words.folder;
+  RETURN_IF(!image_folders_exists(words.folder), NEAP_IO_FAILED, "%s: is no folder", words.folder);
+  return open_images(source, &words);
+}

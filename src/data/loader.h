@@ -1,0 +1,120 @@
+/* The loader: in which order records come, in which batches, and what of them goes into the inputs of a
+ * graph.
+ *
+ *     loader_open(&loader, "cifar10:DIR", &task)        the source and its buckets
+ *     loader_divide(&loader, &plan)                     batches and micro-batches, order, augmentation
+ *     loader_prepare(&loader, inputs, count)            the transforms that lead to the graph's inputs
+ *     loader_attach(&loader, session)                   where these are
+ *     loader_fill(&loader, step, part)                  a micro-batch, in each step
+ *
+ * Everything is a function of seed, epoch and record; the number of threads does not matter. What a loader
+ * allocates is all there when loader_prepare returns. */
+#ifndef NEAP_DATA_LOADER_H
+#define NEAP_DATA_LOADER_H
+
+#include "data/buckets.h"
+#include "data/transform.h"
+#include "graph/graph.h"
+
+enum { INPUT_LIMIT = 16 };
+
+/* How records are divided into steps. */
+struct division {
+  int64_t batch, micro; /* of the longest records; micro divides batch */
+  uint64_t seed;
+  bool shuffle, augment; /* of training records */
+};
+
+struct ahead;
+struct job;
+
+struct loader {
+  struct source source;
+  struct stage stage;
+  struct division division;
+  struct bucket buckets[BUCKET_LIMIT]; /* rising lengths */
+  int bucket_count;
+  int64_t epoch_steps;
+  int32_t micro_batches;
+  struct {
+    const char *name;
+    int slot;
+  } inputs[INPUT_LIMIT]; /* of the graph */
+  int input_count;
+  int label; /* the slot of labels; -1: the graph has none */
+  int threads;
+
+  /* Private. */
+  struct region region;
+  int32_t *by_bucket[SPLITS]; /* records in the order of their buckets; NULL: as they are */
+  int32_t *order;             /* places of training records, of ordered_epoch */
+  int32_t *batches;           /* [epoch_steps] of that epoch, in their order; NULL: there is one bucket */
+  int64_t ordered_epoch;      /* -1: none */
+  int32_t *records;           /* [most of a micro-batch] */
+  unsigned char *scratch;     /* [threads][stage.scratch_bytes], and as many for `ahead` */
+  struct ahead *ahead;        /* reads the next batch; NULL: records are quick to read */
+  struct job *job;            /* that it reads, with its memory */
+};
+
+/* Opens a source for a task. Close with loader_close, whatever the status. */
+neap_status loader_open(struct loader *loader, const char *text, const struct task *task);
+neap_status loader_open_own(struct loader *loader, const neap_data_source *own, const struct task *task);
+void loader_close(struct loader *loader);
+
+/* The longest of the source's sequences; 0: its records have no length. */
+int64_t loader_length(const struct loader *loader);
+
+/* Divides the training records into steps: of each bucket whole batches, and where there are several buckets
+ * also the rest, filled up. epoch_steps 0: there are fewer than a batch. */
+neap_status loader_divide(struct loader *loader, const struct division *division);
+
+/* The inputs of a graph, whose dims[0] counts records, as fields [INPUT_LIMIT] of a record. Names are the
+ * graph's. Images that are bytes go into it as bytes with a window (neap_byte_input) where `as_bytes`. */
+neap_status loader_list_inputs(const struct loader *loader, const struct neap_graph *graph, bool as_bytes,
+                               struct field *inputs, int *count);
+
+/* Finds the transforms that lead to these inputs and allocates what they need. NEAP_INVALID_ARGUMENT: an
+ * input has no field of its name, type and shape; the message lists the fields. */
+neap_status loader_prepare(struct loader *loader, const struct field *inputs, int count);
+
+/* Has an input of that name filled in memory, record by record. False: it is none of the graph's. */
+bool loader_attach_input(struct loader *loader, const char *name, void *memory);
+
+/* All inputs of the graph that the session has. */
+void loader_attach(struct loader *loader, neap_session *session);
+
+/* The bucket of a step. */
+int loader_bucket(struct loader *loader, int64_t step);
+
+/* Fills the inputs with part `part` of a step; the last batch of a bucket is filled up with records that are
+ * none, whose labels are -1. `labels_only`: nothing else. A failure is that of the first record that has one.
+ */
+neap_status loader_fill(struct loader *loader, int64_t step, int32_t part, bool labels_only);
+
+/* Fills them with the records from `first` on of a part's bucket, as they are, and tells how many there are
+ * (0: `first` is behind the last). */
+neap_status loader_fill_at(struct loader *loader, enum split split, int bucket, int64_t first,
+                           int64_t *count);
+
+/* Fills them with any records of a part's bucket, by their places [micro] in the order of buckets; negative:
+ * none. */
+neap_status loader_fill_places(const struct loader *loader, enum split split, int bucket,
+                               const int32_t *places, const struct draw *draw, bool labels_only);
+
+/* Elements of a record's label in a bucket. */
+int64_t loader_labels_each(const struct loader *loader, int bucket);
+
+/* Whether labels are values, not classes. */
+bool loader_has_values(const struct loader *loader);
+
+/* The labels of the batch that was filled: i32, or f32 where they are values. */
+const void *loader_labels(const struct loader *loader);
+
+/* Labels of the batch that was filled that are those of one of so many classes. */
+double loader_count_labels(const struct loader *loader, int bucket, int64_t classes);
+
+/* The order of `count` records in an epoch: a permutation (Fisher and Yates), a function of seed and epoch
+ * alone; 0, 1, 2, ... without `shuffle`. */
+void loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int32_t *order);
+
+#endif

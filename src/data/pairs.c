@@ -1,0 +1,167 @@
+/* Parallel text as data: "parallel:DIR:de-en[,tokens=N|FILE.json]", from files of DIR whose names begin with
+ * "train" and "val" and end with the languages. Both sides are made byte-pair codes of one vocabulary of N,
+ * learned from the training part, which with the place of every pair is all that the process holds: the codes
+ * are in a temporary file.
+ *
+ * A pair's length, by which it has a bucket, is that of the longer of its two sides, with </s>. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/readers.h"
+#include "text/parallel_text.h"
+#include "text/token_file.h"
+#include "text/tokenizer_file.h"
+
+static const int32_t usual_vocabulary = 10000;
+
+struct pair_record {
+  int64_t first;          /* of its tokens in the file: those of the source, then those of the target */
+  int32_t source, target; /* how many, </s> not counted */
+};
+
+struct pair_source {
+  struct token_file file;
+  struct pair_record *records; /* of training, then those to test with */
+};
+
+static const struct pair_record *record_at(const struct source *source, enum split split, int64_t record) {
+  const struct pair_source *p = source->context;
+  return &p->records[(split == SPLIT_TEST ? source->records[SPLIT_TRAIN] : 0) + record];
+}
+
+static int64_t record_length(const struct pair_record *r) {
+  return 1 + (r->source > r->target ? r->source : r->target);
+}
+
+static int64_t length_of(const struct source *source, enum split split, int64_t record) {
+  return record_length(record_at(source, split, record));
+}
+
+static neap_status read_record(const struct source *source, enum split split, int64_t record,
+                               const struct draw *draw, void *const *fields, int64_t *lengths) {
+  (void)draw;
+  const struct pair_source *p = source->context;
+  const struct pair_record *r = record_at(source, split, record);
+  lengths[0] = r->source;
+  lengths[1] = r->target;
+  if (fields[0] != NULL) TRY(token_file_read(&p->file, r->first, r->source, fields[0]));
+  return fields[1] != NULL ? token_file_read(&p->file, r->first + r->source, r->target, fields[1]) : NEAP_OK;
+}
+
+/* ---- Opening ---- */
+
+/* Appends the tokens of all pairs to the file. */
+static neap_status write_pairs(const struct source *source, const struct parallel_text *text, int descriptor,
+                               int64_t *written, struct pair_record *records) {
+  struct token_ids ids = {0};
+  neap_status status = NEAP_OK;
+  for (size_t i = 0; i < text->pairs.count && status == NEAP_OK; i++) {
+    const struct line_pair *pair = &text->pairs.data[i];
+    ids.count = 0;
+    status = tokenizer_encode(source->tokenizer, &pair->source, &ids);
+    const size_t sources = ids.count;
+    if (status == NEAP_OK) status = tokenizer_encode(source->tokenizer, &pair->target, &ids);
+    if (status != NEAP_OK) break;
+    records[i] = (struct pair_record){*written, (int32_t)sources, (int32_t)(ids.count - sources)};
+    *written += (int64_t)ids.count;
+    status = source_write_file(pair->source.name, descriptor, ids.data, ids.count * sizeof *ids.data);
+  }
+  vector_free(&ids);
+  return status;
+}
+
+static neap_status learn(struct source *source, const struct parallel_text *text, int64_t vocabulary) {
+  struct text *lines = malloc(2 * text->pairs.count * sizeof *lines);
+  RETURN_IF_NULL(lines);
+  for (size_t i = 0; i < text->pairs.count; i++) {
+    lines[2 * i] = text->pairs.data[i].source;
+    lines[2 * i + 1] = text->pairs.data[i].target;
+  }
+  const neap_status status =
+      tokenizer_learn(lines, 2 * text->pairs.count, (int32_t)vocabulary - 1, &source->tokenizer);
+  free(lines);
+  return status;
+}
+
+/* `tokens`: of the name; NULL: the usual number. */
+static neap_status make_tokenizer(struct source *source, const struct parallel_text *text,
+                                  const char *tokens) {
+  int64_t vocabulary = usual_vocabulary;
+  if (tokens != NULL && source_is_tokenizer(tokens)) return tokenizer_read(tokens, &source->tokenizer);
+  if (tokens != NULL) {
+    char *end;
+    vocabulary = strtoll(tokens, &end, 10);
+    RETURN_IF(end == tokens || *end != '\0' || vocabulary < BYTE_TOKENS + 1 || vocabulary > 1 << 20,
+              NEAP_INVALID_ARGUMENT,
+              "data set 'parallel': tokens=%s is neither a tokenizer's .json file nor a number from %d to %d",
+              tokens, BYTE_TOKENS + 1, 1 << 20);
+  }
+  return learn(source, text, vocabulary);
+}
+
+/* The most tokens of a side, with </s>. */
+static int64_t longest_record(const struct pair_source *p, size_t count) {
+  int64_t longest = 0;
+  for (size_t i = 0; i < count; i++) {
+    const int64_t length = record_length(&p->records[i]);
+    longest = length > longest ? length : longest;
+  }
+  return longest;
+}
+
+static neap_status open_pairs(struct source *source, const char *folder, const struct parallel_text *train,
+                              const struct parallel_text *test, const char *tokens) {
+  struct pair_source none = {.file = {.descriptor = -1}},
+                     *p = region_copy(&source->region, &none, 1, sizeof none);
+  const size_t count = train->pairs.count + test->pairs.count;
+  int descriptor;
+  RETURN_IF_NULL(p);
+  source->context = p;
+  p->records = region_alloc(&source->region, count, sizeof *p->records);
+  RETURN_IF_NULL(p->records);
+  TRY(make_tokenizer(source, train, tokens));
+  source->end_token = tokenizer_special(source->tokenizer, "</s>");
+  if (source->end_token < 0) TRY(tokenizer_add_special(source->tokenizer, "</s>", &source->end_token));
+  TRY(source_temporary_file(source, folder, &descriptor));
+  p->file = (struct token_file){.path = folder, .descriptor = descriptor, .type = TOKEN_I32};
+  TRY(write_pairs(source, train, descriptor, &p->file.count, p->records));
+  TRY(write_pairs(source, test, descriptor, &p->file.count, p->records + train->pairs.count));
+  source->kind = TASK_PAIRS;
+  source->records[SPLIT_TRAIN] = (int64_t)train->pairs.count;
+  source->records[SPLIT_TEST] = (int64_t)test->pairs.count;
+  source->classes = tokenizer_size(source->tokenizer);
+  source->read = read_record;
+  source->length = length_of;
+  const int64_t longest = source->sequence_length = longest_record(p, count);
+  TRY(source_add_field(source, (struct field){"source", NEAP_I32, 1, {longest}, true}));
+  return source_add_field(source, (struct field){"target", NEAP_I32, 1, {longest}, true});
+}
+
+/* "DIR:de-en" into its parts. */
+static neap_status split_name(struct source *source, const char *text, char **folder, char **from,
+                              char **to) {
+  *folder = region_format(&source->region, "%s", text);
+  RETURN_IF_NULL(*folder);
+  char *colon = strrchr(*folder, ':'), *dash = colon != NULL ? strchr(colon, '-') : NULL;
+  RETURN_IF(dash == NULL || dash == colon + 1 || dash[1] == '\0', NEAP_INVALID_ARGUMENT,
+            "data set 'parallel:%s': say the folder and the languages, as parallel:DIR:de-en", text);
+  *colon = *dash = '\0';
+  *from = colon + 1;
+  *to = dash + 1;
+  return NEAP_OK;
+}
+
+neap_status parallel_open(const char *argument, struct source *source) {
+  static const char *const keys[] = {"", "tokens", NULL};
+  const char *name = NULL, *tokens = NULL;
+  char *folder, *from, *to;
+  TRY(source_parse(source, argument, keys, (const char **const[]){&name, &tokens}));
+  TRY(split_name(source, name, &folder, &from, &to));
+  struct parallel_text train = {0}, test = {0};
+  neap_status status = parallel_text_read(folder, "train", from, to, &train);
+  if (status == NEAP_OK) status = parallel_text_read(folder, "val", from, to, &test);
+  if (status == NEAP_OK) status = open_pairs(source, folder, &train, &test, tokens);
+  parallel_text_free(&train);
+  parallel_text_free(&test);
+  return status;
+}

@@ -1,0 +1,83 @@
+#include "data/png_picture.h"
+
+#include <png.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+struct reader {
+  png_structp png;
+  png_infop info;
+  const uint8_t *bytes;
+  size_t left;
+  char message[160]; /* of the failure that libpng told of */
+};
+
+static void take_bytes(png_structp png, png_bytep data, size_t count) {
+  struct reader *r = png_get_io_ptr(png);
+  if (count > r->left) png_error(png, "it ends before the picture does");
+  memcpy(data, r->bytes, count);
+  r->bytes += count;
+  r->left -= count;
+}
+
+static void keep_error(png_structp png, png_const_charp message) {
+  struct reader *r = png_get_error_ptr(png);
+  snprintf(r->message, sizeof r->message, "%s", message);
+  longjmp(png_jmpbuf(png), 1);
+}
+
+static void ignore_warning(png_structp png, png_const_charp message) { (void)png, (void)message; }
+
+/* Everything becomes 8 bits of grey or of red, green and blue. */
+static neap_status choose_form(const char *path, struct reader *r, struct picture *picture) {
+  const int type = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
+  TRY(picture_check_size(path, png_get_image_width(r->png, r->info), png_get_image_height(r->png, r->info)));
+  RETURN_IF(type == PNG_COLOR_TYPE_GRAY && depth == 16, NEAP_UNSUPPORTED,
+            "%s: has grey values of 16 bits, which 8 cannot hold; convert it to 8 bits", path);
+  picture->width = png_get_image_width(r->png, r->info);
+  picture->height = png_get_image_height(r->png, r->info);
+  picture->channels = type & PNG_COLOR_MASK_COLOR ? 3 : 1;
+  if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(r->png);
+  if (type == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(r->png);
+  png_set_strip_16(r->png);
+  png_set_strip_alpha(r->png);
+  return NEAP_OK;
+}
+
+/* Returns through the jump buffer where libpng fails. */
+static neap_status read_all(const char *path, struct reader *r, bool whole, struct picture *picture) {
+  png_set_read_fn(r->png, r, take_bytes);
+  png_set_user_limits(r->png, PICTURE_MAX_SIDE, PICTURE_MAX_SIDE);
+  png_read_info(r->png, r->info);
+  TRY(choose_form(path, r, picture));
+  if (!whole) return NEAP_OK;
+  const int passes = png_set_interlace_handling(r->png);
+  png_read_update_info(r->png, r->info);
+  const size_t row = (size_t)(picture->width * picture->channels);
+  RETURN_IF(png_get_rowbytes(r->png, r->info) != row, NEAP_INTERNAL, "%s: rows of an unexpected length",
+            path);
+  TRY(picture_reserve(path, picture));
+  for (int pass = 0; pass < passes; pass++)
+    for (int64_t y = 0; y < picture->height; y++)
+      png_read_row(r->png, picture->pixels + (size_t)y * row, NULL);
+  return NEAP_OK;
+}
+
+static neap_status read_guarded(const char *path, struct reader *r, bool whole, struct picture *picture) {
+  if (setjmp(png_jmpbuf(r->png)) != 0)
+    return neap_fail(NEAP_BAD_FORMAT, "%s: is a damaged PNG: %s; replace or remove it", path, r->message);
+  return read_all(path, r, whole, picture);
+}
+
+neap_status png_picture_read(const char *path, const uint8_t *bytes, size_t count, bool whole,
+                             struct picture *picture) {
+  struct reader r = {.bytes = bytes, .left = count};
+  r.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, keep_error, ignore_warning);
+  RETURN_IF(r.png == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  r.info = png_create_info_struct(r.png);
+  const neap_status status = r.info != NULL ? read_guarded(path, &r, whole, picture)
+                                            : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  png_destroy_read_struct(&r.png, &r.info, NULL);
+  return status;
+}

@@ -1,0 +1,76 @@
+#include "data/sources.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "data/own.h"
+#include "data/readers.h"
+#include "data/statistics.h"
+
+static const struct source_row {
+  const char *usage,
+      *summary; /* "cifar10:DIR", whose name ends at the colon; without one it needs no argument */
+  neap_status (*open)(const char *argument, struct source *source);
+} rows[] = {
+    {"cifar10:DIR", "CIFAR-10, binary version: data_batch_*.bin and test_batch.bin", cifar10_open},
+    {"mnist:DIR", "MNIST and sets like it: idx files, compressed or not", mnist_open},
+    {"images:DIR",
+     "train/CLASS/*.png|jpg and val or test, or CLASS/*; [,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
+     images_open},
+    {"npz:FILE",
+     "x_train, y_train, x_test, y_test, or train_images, train_labels, val_*, test_*; "
+     "[,test=val|test][,task=regression]",
+     npz_open},
+    {"npy:X,Y", "records and labels; [,task=regression][,holdout=0.1][,seed=0]", npy_open},
+    {"csv:FILE",
+     "a table with a header; [,label=COLUMN][,task=regression][,test=FILE][,holdout=0.1][,seed=0]",
+     table_open},
+    {"text:FILE", "a text; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open},
+    {"tokens:FILE", "ids of tokens, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open},
+    {"parallel:DIR:de-en", "lines that translate each other; [,tokens=N|FILE.json]", parallel_open},
+    {"synthetic", "drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+bool neap_data_at(int32_t index, neap_row *row) {
+  if (index < 0 || index >= ROWS) return false;
+  *row = (neap_row){.name = rows[index].usage, .summary = rows[index].summary};
+  return true;
+}
+
+/* "cifar10:DIR, mnist:DIR, ..., synthetic" */
+static const char *list_rows(char *text, size_t size) {
+  size_t length = 0;
+  for (int i = 0; i < ROWS && length < size; i++)
+    length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", rows[i].usage);
+  return text;
+}
+
+/* The row of a name of that length; NULL: there is none. */
+static const struct source_row *find_row(const char *text, size_t length) {
+  for (int i = 0; i < ROWS; i++)
+    if (strcspn(rows[i].usage, ":") == length && strncmp(rows[i].usage, text, length) == 0) return &rows[i];
+  return NULL;
+}
+
+neap_status sources_open(const char *text, const struct task *task, struct source *source) {
+  char known[512];
+  *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
+  const size_t length = strcspn(text, ":");
+  const char *argument = text[length] == ':' ? text + length + 1 : "";
+  const struct source_row *row = find_row(text, length);
+  RETURN_IF(row == NULL, NEAP_INVALID_ARGUMENT, "data '%s': there is no such source; there are %s", text,
+            list_rows(known, sizeof known));
+  RETURN_IF(row->usage[length] == ':' && *argument == '\0', NEAP_INVALID_ARGUMENT,
+            "data '%s': the place is missing; name it, as %s", text, row->usage);
+  source->name = region_format(&source->region, "%.*s", (int)length, text);
+  RETURN_IF_NULL(source->name);
+  TRY(row->open(argument, source));
+  return source_image(source) != NULL ? statistics_take(source) : NEAP_OK;
+}
+
+neap_status sources_open_own(const neap_data_source *own, const struct task *task, struct source *source) {
+  *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
+  TRY(own_open(own, source));
+  return source_image(source) != NULL ? statistics_take(source) : NEAP_OK;
+}

@@ -1,0 +1,24 @@
+/* The random streams of data. Their numbers are in the bits of every checkpoint: they stay. */
+#ifndef NEAP_DATA_STREAM_H
+#define NEAP_DATA_STREAM_H
+
+#include "base/random.h"
+
+/* Apart from those of operators and of first values, which have the same seed: `index` (an epoch, an image)
+ * is below 2^56, and so are the streams of operators. */
+enum data_stream {
+  STREAM_SHUFFLE = 0x41,
+  STREAM_AUGMENT,
+  STREAM_DRAW,
+  STREAM_COLOUR,
+  STREAM_WINDOW,
+  STREAM_MASK,
+  STREAM_HOLDOUT
+};
+
+static inline void data_random(uint64_t seed, enum data_stream kind, uint64_t index, uint64_t counter,
+                               uint32_t out[4]) {
+  random_philox(seed, (uint64_t)kind << 56 | index, counter, out);
+}
+
+#endif

@@ -1,0 +1,228 @@
+/* Tables as data: "csv:FILE[,label=COLUMN][,task=classes|regression][,test=FILE][,ignore=A;B][,holdout=0.1]
+ * [,seed=0]". The first line names the columns. Columns of numbers are standardised by the training part,
+ * those of words become a 1 among zeros. Records are written to a temporary file as numbers; the process
+ * holds none. */
+#include <string.h>
+
+#include "base/file.h"
+#include "data/encoding.h"
+#include "data/holdout.h"
+#include "data/readers.h"
+#include "data/scale.h"
+#include "data/table_scan.h"
+
+struct table_source {
+  const char *path;
+  int descriptor;
+  struct table table;
+  const int32_t *places[SPLITS]; /* of records in the file; NULL: one after the other from first on */
+  int64_t first[SPLITS];
+};
+
+/* Bytes of a record in the file: features and label. */
+static size_t record_bytes(const struct table *table) { return (size_t)(table->width + 1) * sizeof(float); }
+
+static neap_status read_record(const struct source *source, enum split split, int64_t record,
+                               const struct draw *draw, void *const *fields, int64_t *lengths) {
+  (void)draw, (void)lengths;
+  const struct table_source *t = source->context;
+  const size_t features = (size_t)t->table.width * sizeof(float);
+  const int64_t place = t->places[split] != NULL ? t->places[split][record] : t->first[split] + record;
+  const uint64_t at = (uint64_t)place * record_bytes(&t->table);
+  if (fields[0] != NULL) TRY(file_need_at(t->path, t->descriptor, at, fields[0], features));
+  return fields[1] != NULL ? file_need_at(t->path, t->descriptor, at + features, fields[1], sizeof(float))
+                           : NEAP_OK;
+}
+
+/* ---- Writing records as numbers ---- */
+
+static neap_status put_number(const struct csv *csv, const struct table_column *column, const char *text,
+                              float *value) {
+  double number;
+  RETURN_IF(
+      table_is_missing(text), NEAP_BAD_FORMAT,
+      "%s: line %lld, column '%s': has no value (got '%s'); fill it in, remove the line, or leave the column "
+      "out (,ignore=%s)",
+      csv->path, (long long)csv->line, column->name, text, column->name);
+  RETURN_IF(!table_number(text, &number), NEAP_BAD_FORMAT, "%s: line %lld, column '%s': '%.60s' is no number",
+            csv->path, (long long)csv->line, column->name, text);
+  *value = (float)number;
+  return NEAP_OK;
+}
+
+/* A word that was not seen in training is zeros alone. */
+static neap_status put_column(const struct csv *csv, const struct table_column *column, const char *text,
+                              float *features) {
+  if (column->word_count == 0) return put_number(csv, column, text, &features[column->first]);
+  const int64_t word = table_find_word(column, text);
+  for (int64_t i = 0; i < column->word_count; i++) features[column->first + i] = i == word;
+  return NEAP_OK;
+}
+
+static neap_status put_label(const struct csv *csv, const struct table_column *label, const char *text,
+                             float *value) {
+  if (label->word_count == 0) return put_number(csv, label, text, value);
+  const int32_t place = (int32_t)table_find_class(label, text);
+  RETURN_IF(place < 0, NEAP_BAD_FORMAT, "%s: line %lld, column '%s': '%.60s' is no class%s", csv->path,
+            (long long)csv->line, label->name, text,
+            table_is_missing(text) ? "; fill it in or remove the line" : " of the training part");
+  memcpy(value, &place, sizeof place);
+  return NEAP_OK;
+}
+
+/* Which field each column of the table has in a file, by the names of its header; the last is the label,
+ * which may be missing where the data are only predicted for. */
+static neap_status map_columns(struct source *source, const struct table *table, struct csv *csv,
+                               size_t **map) {
+  bool any;
+  const size_t count = (size_t)table->column_count + 1;
+  TRY(csv_next(csv, &any));
+  *map = region_alloc(&source->region, count, sizeof **map);
+  RETURN_IF_NULL(*map);
+  for (size_t i = 0; i < count; i++) {
+    const char *name = i + 1 < count ? table->columns[i].name : table->label.name;
+    size_t field = 0;
+    while (any && field < csv->fields.count && strcmp(csv_field(csv, field), name) != 0) field++;
+    if (any && field == csv->fields.count && i + 1 == count && source->task.encoding != NULL) {
+      source->unlabelled = true;
+      field = SIZE_MAX;
+    }
+    RETURN_IF(!any || field == csv->fields.count, NEAP_BAD_FORMAT,
+              "%s: has no column '%s', as the training part has", csv->path, name);
+    (*map)[i] = field;
+  }
+  return NEAP_OK;
+}
+
+static neap_status put_record(const struct csv *csv, const struct table *table, const size_t *map,
+                              float *record) {
+  for (int64_t i = 0; i < table->column_count; i++)
+    TRY(put_column(csv, &table->columns[i], csv_field(csv, map[i]), record));
+  const size_t label = map[table->column_count];
+  if (label != SIZE_MAX) return put_label(csv, &table->label, csv_field(csv, label), record + table->width);
+  memset(record + table->width, table->label.word_count > 0 ? 0xFF : 0, sizeof *record);
+  return NEAP_OK;
+}
+
+/* Writes all records of a file to the temporary one; those that cannot be are problems. */
+static neap_status write_records(struct source *source, struct csv *csv, int64_t *rows) {
+  struct table_source *t = source->context;
+  const struct table *table = &t->table;
+  bool any;
+  size_t *map, header;
+  float *record = region_alloc(&source->region, (size_t)table->width + 1, sizeof *record);
+  RETURN_IF_NULL(record);
+  TRY(csv_rewind(csv));
+  TRY(map_columns(source, table, csv, &map));
+  header = csv->fields.count;
+  for (*rows = 0;; ++*rows) {
+    TRY(csv_next(csv, &any));
+    if (!any) return problems_tell(&source->problems, csv->path);
+    neap_status status = csv->fields.count == header
+                             ? put_record(csv, table, map, record)
+                             : neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header %zu",
+                                         csv->path, (long long)csv->line, csv->fields.count, header);
+    if (status == NEAP_OK) status = source_write_file(csv->path, t->descriptor, record, record_bytes(table));
+    TRY(problems_add(&source->problems, &source->region, csv->line, status));
+  }
+}
+
+/* ---- Opening ---- */
+
+static neap_status add_test_file(struct source *source, const struct table_words *words) {
+  struct csv csv;
+  neap_status status = csv_open(words->test, &csv);
+  if (status == NEAP_OK) status = write_records(source, &csv, &source->records[SPLIT_TEST]);
+  csv_close(&csv);
+  TRY(status);
+  RETURN_IF(words->holdout != NULL, NEAP_INVALID_ARGUMENT,
+            "data 'csv': holdout=%s and test=%s are both given; give one of them", words->holdout,
+            words->test);
+  RETURN_IF(source->records[SPLIT_TEST] == 0, NEAP_BAD_FORMAT, "%s: has no records", words->test);
+  return NEAP_OK;
+}
+
+static neap_status hold_out(struct source *source, const struct table_words *words, int64_t rows) {
+  struct table_source *t = source->context;
+  bool *held;
+  RETURN_IF(rows > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d records", t->path, INT32_MAX);
+  TRY(holdout_draw(source, words->holdout, words->seed, rows, &held));
+  for (int s = 0; s < SPLITS; s++) {
+    int32_t *places = region_alloc(&source->region, (size_t)rows, sizeof *places);
+    RETURN_IF_NULL(places);
+    source->records[s] = 0;
+    for (int64_t i = 0; i < rows; i++)
+      if (held[i] == (s == SPLIT_TEST)) places[source->records[s]++] = (int32_t)i;
+    t->places[s] = places;
+  }
+  return NEAP_OK;
+}
+
+/* Words are as they are: only numbers have a scale. */
+static neap_status take_scales(struct source *source) {
+  const struct table_source *t = source->context;
+  const bool known = source->task.encoding != NULL;
+  TRY(scale_take(source, 0));
+  for (int64_t i = 0; i < t->table.column_count && !known; i++)
+    for (int64_t k = 0; k < t->table.columns[i].word_count; k++) {
+      source->scales[0].mean[t->table.columns[i].first + k] = 0;
+      source->scales[0].deviation[t->table.columns[i].first + k] = 1;
+    }
+  return t->table.label.word_count == 0 ? scale_take(source, 1) : NEAP_OK;
+}
+
+/* With an encoding all records are such to test with, unless the file is the one that was learned from. */
+static neap_status settle_parts(struct source *source, const struct table_words *words, int64_t rows) {
+  struct table_source *t = source->context;
+  if (source->task.encoding != NULL && words->test == NULL && words->holdout == NULL) {
+    source->records[SPLIT_TRAIN] = t->first[SPLIT_TEST] = 0;
+    source->records[SPLIT_TEST] = rows;
+    return NEAP_OK;
+  }
+  source->records[SPLIT_TRAIN] = t->first[SPLIT_TEST] = rows;
+  return words->test != NULL ? add_test_file(source, words) : hold_out(source, words, rows);
+}
+
+static neap_status open_table(struct source *source, const struct table_words *words, struct csv *csv) {
+  struct table_source *t = source->context;
+  int64_t rows;
+  if (source->task.encoding != NULL) {
+    RETURN_IF(source->task.encoding->table == NULL, NEAP_INVALID_ARGUMENT,
+              "%s: is a table, but the model has learned from %s:", words->file,
+              source->task.encoding->source);
+    t->table = *source->task.encoding->table;
+  } else {
+    TRY(table_scan(source, words, csv, &t->table, &rows));
+  }
+  TRY(source_temporary_file(source, words->file, &t->descriptor));
+  TRY(write_records(source, csv, &rows));
+  source->table = &t->table;
+  source->kind = TASK_FEATURES;
+  source->read = read_record;
+  TRY(settle_parts(source, words, rows));
+  const bool values = t->table.label.word_count == 0;
+  source->classes = values ? 1 : t->table.label.word_count;
+  if (!values) source->class_names = (const char *const *)t->table.label.words;
+  TRY(source_add_field(source, (struct field){"features", NEAP_F32, 1, {t->table.width}, false}));
+  TRY(source_add_field(source, values ? (struct field){"label", NEAP_F32, 1, {1}, false}
+                                      : (struct field){"label", NEAP_I32, 0, {0}, false}));
+  return take_scales(source);
+}
+
+neap_status table_open(const char *argument, struct source *source) {
+  static const char *const keys[] = {"", "label", "task", "test", "ignore", "holdout", "seed", NULL};
+  static const struct table_source none;
+  struct table_words words = {0};
+  struct csv csv;
+  TRY(source_parse(source, argument, keys,
+                   (const char **const[]){&words.file, &words.label, &words.task, &words.test, &words.ignore,
+                                          &words.holdout, &words.seed}));
+  struct table_source *t = region_copy(&source->region, &none, 1, sizeof none);
+  RETURN_IF_NULL(t);
+  source->context = t;
+  t->path = words.file;
+  neap_status status = csv_open(words.file, &csv);
+  if (status == NEAP_OK) status = open_table(source, &words, &csv);
+  csv_close(&csv);
+  return status;
+}

@@ -1,0 +1,14 @@
+/* Transforms of tokens. */
+#ifndef NEAP_DATA_TRANSFORM_TOKENS_H
+#define NEAP_DATA_TRANSFORM_TOKENS_H
+
+#include "data/transform.h"
+
+/* next_token: of a window of T + 1 tokens the first T, and as labels those that follow.
+ * masked_token: the first T, of which some are masked, and these as labels.
+ * pad: of a source and a target of any lengths "source", "tokens" and "label" of one length: a source ends
+ * with </s>, and where it ends before its sequence -1 follows; a target begins with </s>, and its labels are
+ * what follows, </s> at the end. */
+extern const struct transform transform_next_token, transform_masked_token, transform_pad;
+
+#endif

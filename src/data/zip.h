@@ -1,0 +1,34 @@
+/* Zip files, as numpy.savez writes them: their entries, stored or deflated. */
+#ifndef NEAP_DATA_ZIP_H
+#define NEAP_DATA_ZIP_H
+
+#include "data/source.h"
+
+struct zip_entry {
+  const char *name;
+  int method; /* 0: stored, 8: deflated */
+  uint32_t checksum;
+  uint64_t offset, compressed, size; /* offset: of its local header */
+};
+
+struct zip {
+  const char *path; /* borrowed */
+  int descriptor;
+  uint64_t size;
+  VECTOR(struct zip_entry) entries;
+};
+
+/* Opens a file until source_close and lists its entries; names lie in the source's region. zip_free frees the
+ * list, whatever the status. NEAP_BAD_FORMAT: it is no zip file, or a damaged one. */
+neap_status zip_open(struct source *source, const char *path, struct zip *zip);
+void zip_free(struct zip *zip);
+
+/* The entry of that name; NULL: there is none. */
+const struct zip_entry *zip_find(const struct zip *zip, const char *name);
+
+/* The bytes of an entry in an open file, from *offset on: the zip file itself, or where it is deflated a
+ * temporary one until source_close. NEAP_BAD_FORMAT: it is damaged. NEAP_UNSUPPORTED: another method. */
+neap_status zip_open_entry(struct source *source, const struct zip *zip, const struct zip_entry *entry,
+                           int *descriptor, uint64_t *offset);
+
+#endif

@@ -1,0 +1,41 @@
+/* What a model learns from: the fields that go in, what its label is, and the shape that is asked for. */
+#ifndef NEAP_GRAPH_TASK_H
+#define NEAP_GRAPH_TASK_H
+
+#include "base/status.h"
+
+enum task_kind {
+  TASK_IMAGES,   /* "image" [N, C, H, W], a class each: "label" [N] */
+  TASK_PIXELS,   /* the same, a class for each pixel: "label" [N, H', W'] */
+  TASK_TOKENS,   /* "tokens" [N, T], the next one each: "label" [N, T]. Classes are the vocabulary */
+  TASK_MASKED,   /* the same, but labels are those of tokens that are masked */
+  TASK_VECTORS,  /* "sequence" [N, T, K], a class each: "label" [N, T] */
+  TASK_FEATURES, /* "features" [N, K], a class each: "label" [N]; or values "label" [N, L]. Images do, too */
+  TASK_PAIRS,    /* "source" [N, S], with -1 behind its end, and "tokens" and "label" as above */
+  TASK_KINDS
+};
+
+struct encoding;
+
+/* Of a kind of task. */
+struct task_row {
+  const char *input, *label; /* inputs of its graph; an image may also come as bytes, see neap_byte_input */
+  const char *records;       /* what a batch has: "images", "sequences", "records" or "pairs" */
+  const char *learns; /* "images", "sequences of tokens": kinds that share it learn from the same data */
+};
+extern const struct task_row task_rows[TASK_KINDS];
+
+/* What is asked of data that are opened for a model. Zeros: nothing. */
+struct task {
+  enum task_kind kind;
+  int64_t image[3], classes;             /* of the model; a source that draws its records draws such */
+  int64_t asked_image[3], asked_classes; /* by the user */
+  int64_t batch;                         /* there are some batches, whatever they take */
+  int64_t length, width;                 /* of sequences, and of their vectors */
+  const struct encoding
+      *encoding; /* by which records become what the model has learned from (data/encoding.h);
+                    labels may be missing then; NULL: the data are learned from */
+  int threads;   /* that read records; 0: as many as there are processors */
+};
+
+#endif

@@ -1,0 +1,124 @@
+#include "train/prediction_rows.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum prediction_form prediction_form_of(const char *path) {
+  const char *point = strrchr(path, '.');
+  if (point != NULL && strcmp(point, ".csv") == 0) return PREDICTION_CSV;
+  return point != NULL && strcmp(point, ".jsonl") == 0 ? PREDICTION_JSON_LINES : PREDICTION_NPY;
+}
+
+struct name {
+  char text[32];
+};
+
+/* That of a class, or its number. */
+static const char *class_name(const struct source *source, int64_t class, struct name *number) {
+  if (source->class_names != NULL) return source->class_names[class];
+  snprintf(number->text, sizeof number->text, "%lld", (long long)class);
+  return number->text;
+}
+
+/* Records without a name have their number, from 1. */
+static const char *record_name(const struct source *source, enum split split, int64_t record,
+                               struct name *number) {
+  if (source->record_name != NULL) return source->record_name(source, split, record);
+  snprintf(number->text, sizeof number->text, "%lld", (long long)record + 1);
+  return number->text;
+}
+
+/* The class with the largest logit, and exp of the logits less it, summed up. */
+static int64_t best_class(const float *logits, int64_t classes, double *sum) {
+  int64_t best = 0;
+  *sum = 0;
+  for (int64_t c = 1; c < classes; c++)
+    if (logits[c] > logits[best]) best = c;
+  for (int64_t c = 0; c < classes; c++) *sum += exp((double)logits[c] - (double)logits[best]);
+  return best;
+}
+
+/* ---- CSV ---- */
+
+static void put_field(FILE *file, const char *text) {
+  if (strpbrk(text, ",\"\r\n") == NULL) {
+    fputs(text, file);
+    return;
+  }
+  putc('"', file);
+  for (; *text != '\0'; text++) {
+    if (*text == '"') putc('"', file);
+    putc(*text, file);
+  }
+  putc('"', file);
+}
+
+void prediction_rows_begin(FILE *file, enum prediction_form form, const struct source *source, bool values) {
+  struct name number;
+  if (form != PREDICTION_CSV) return;
+  fputs("record,prediction", file);
+  if (values) {
+    for (int64_t k = 1; k < source->classes; k++) fprintf(file, ",prediction_%lld", (long long)k + 1);
+  } else {
+    fputs(",probability", file);
+    for (int64_t c = 0; c < source->classes; c++)
+      putc(',', file), put_field(file, class_name(source, c, &number));
+  }
+  putc('\n', file);
+}
+
+static void put_csv(FILE *file, const struct source *source, const char *record, bool values,
+                    const float *outputs) {
+  struct name number;
+  double sum;
+  put_field(file, record);
+  if (values) {
+    for (int64_t k = 0; k < source->classes; k++) fprintf(file, ",%.9g", (double)outputs[k]);
+  } else {
+    const int64_t best = best_class(outputs, source->classes, &sum);
+    putc(',', file), put_field(file, class_name(source, best, &number));
+    fprintf(file, ",%.9g", 1 / sum);
+    for (int64_t c = 0; c < source->classes; c++)
+      fprintf(file, ",%.9g", exp((double)outputs[c] - (double)outputs[best]) / sum);
+  }
+  putc('\n', file);
+}
+
+/* ---- JSON ---- */
+
+static json_t *values_json(const float *values, int64_t count) {
+  if (count == 1) return json_real((double)values[0]);
+  json_t *array = json_array();
+  for (int64_t k = 0; k < count; k++) json_array_append_new(array, json_real((double)values[k]));
+  return array;
+}
+
+static json_t *row_json(const struct source *source, const char *record, bool values, const float *outputs) {
+  struct name number;
+  double sum;
+  if (values)
+    return json_pack("{s:s, s:o}", "record", record, "prediction", values_json(outputs, source->classes));
+  const int64_t best = best_class(outputs, source->classes, &sum);
+  json_t *probabilities = json_object();
+  for (int64_t c = 0; c < source->classes; c++)
+    json_object_set_new(probabilities, class_name(source, c, &number),
+                        json_real(exp((double)outputs[c] - (double)outputs[best]) / sum));
+  return json_pack("{s:s, s:s, s:f, s:o}", "record", record, "prediction", class_name(source, best, &number),
+                   "probability", 1 / sum, "probabilities", probabilities);
+}
+
+bool prediction_rows_add(FILE *file, enum prediction_form form, const struct source *source, enum split split,
+                         int64_t record, bool values, const float *outputs) {
+  struct name number;
+  const char *name = record_name(source, split, record, &number);
+  if (form == PREDICTION_CSV) {
+    put_csv(file, source, name, values, outputs);
+    return true;
+  }
+  json_t *row = row_json(source, name, values, outputs);
+  const bool good = row != NULL && json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+  json_decref(row);
+  putc('\n', file);
+  return good;
+}

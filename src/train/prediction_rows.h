@@ -1,0 +1,21 @@
+/* Predictions as text: a line a record, with names and probabilities. */
+#ifndef NEAP_TRAIN_PREDICTION_ROWS_H
+#define NEAP_TRAIN_PREDICTION_ROWS_H
+
+#include <stdio.h>
+
+#include "data/source.h"
+
+/* How the file is to be, by its name's ending: .csv, .jsonl, or else NumPy's. */
+enum prediction_form { PREDICTION_NPY, PREDICTION_CSV, PREDICTION_JSON_LINES };
+enum prediction_form prediction_form_of(const char *path);
+
+/* The first line of a CSV: record, prediction, and of classes their probability and one for each. */
+void prediction_rows_begin(FILE *file, enum prediction_form form, const struct source *source, bool values);
+
+/* A record's line, of logits [classes] or of values [classes]. False: out of memory, or a name is not UTF-8.
+ */
+bool prediction_rows_add(FILE *file, enum prediction_form form, const struct source *source, enum split split,
+                         int64_t record, bool values, const float *outputs);
+
+#endif

@@ -1,0 +1,23 @@
+# neap data: what there is, and each problem with its file.
+source "$(dirname "$0")/common.bash"
+
+corpus=$2/tests/fuzz/corpus/picture
+mkdir -p set/a set/b
+cp "$corpus/good-rgb.png" "$corpus/good-jpeg.jpg" "$corpus/good-rgba.png" set/a
+cp "$corpus/good-palette.png" "$corpus/good-progressive-jpeg.jpg" set/b
+expect 0 "$neap" data images:set,size=8 -o sheet.png --json
+[ "$(field training_records)" = 4 ] && [ "$(field test_records)" = 1 ] || fail "records: $(cat out)"
+[ "$(head -c 4 sheet.png | tail -c 3)" = PNG ] || fail "sheet.png is no PNG"
+cp "$corpus/bad-cut.png" set/a/cut.png
+cp "$corpus/bad-empty" set/b/nothing.jpg
+expect 1 "$neap" data images:set,size=8
+says "2 problems"
+grep -q "set/a/cut.png: is a damaged PNG" out || fail "$(cat out)"
+grep -q "set/b/nothing.jpg: is empty" out || fail "$(cat out)"
+expect 1 "$neap" train --model lenet --data images:set,size=8 --batch 2
+says "set/a/cut.png: is a damaged PNG"
+expect 1 "$neap" data csv:gone.csv
+says "gone.csv: cannot be opened"
+expect 0 "$neap" data
+grep -q "^images:DIR" out || fail "$(cat out)"
+expect 2 "$neap" data synthetic -o none.png extra

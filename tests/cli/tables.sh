@@ -1,0 +1,36 @@
+# A table from training to predictions: classes with their names, values in their units, and no label needed.
+source "$(dirname "$0")/common.bash"
+
+awk 'BEGIN { print "size,town,label"; for (i = 0; i < 240; i++) { x = (i * 37 % 101) / 10; t = i % 2 ? "Ulm" : "Rome, It";
+  print x ",\"" t "\"," ((x > 5) == (i % 2) ? "dear" : "cheap") } }' >homes.csv
+expect 0 "$neap" train --model mlp-32x32 --data csv:homes.csv --batch 16 --epochs 40 --lr 0.05 --out run --json
+awk "BEGIN { exit !($(field test_accuracy) > 0.9) }" || fail "a rule of two columns is not learned: $(field test_accuracy)"
+printf 'size,town\n9,"Ulm"\n9,"Rome, It"\n1,Ulm\n' >asked.csv
+expect 0 "$neap" predict run --data csv:asked.csv -o answer.csv
+[ "$(cut -d, -f1,2 answer.csv | tr '\n' ' ')" = "record,prediction 1,dear 2,cheap 3,cheap " ] || fail "$(cat answer.csv)"
+[ "$(head -1 answer.csv)" = "record,prediction,probability,cheap,dear" ] || fail "$(head -1 answer.csv)"
+expect 0 "$neap" predict run --data csv:asked.csv -o answer.jsonl
+grep -q '^{"record":"1","prediction":"dear","probability":' answer.jsonl || fail "$(cat answer.jsonl)"
+expect 0 "$neap" predict run --data csv:homes.csv -o all.npy --json
+[ "$(field records)" = 240 ] || fail "it takes $(field records) records"
+awk "BEGIN { exit !($(field accuracy) > 0.9) }" || fail "the accuracy is $(field accuracy)"
+printf 'size\n9\n' >short.csv
+expect 1 "$neap" predict run --data csv:short.csv -o none.csv
+says "short.csv: has no column 'town'"
+printf 'size,town\n9,Ulm\n,Ulm\n' >gap.csv
+expect 1 "$neap" predict run --data csv:gap.csv -o none.csv
+says "gap.csv: line 3, column 'size': has no value"
+[ ! -e none.csv ] || fail "none.csv was written"
+expect 2 "$neap" predict run -o none.csv
+says "--data is missing"
+
+# Values come back in the data's units.
+awk 'BEGIN { print "a,b,price"; for (i = 0; i < 200; i++) print i % 20 "," i % 7 "," 1000 * (i % 20) + 50000 }' >prices.csv
+expect 0 "$neap" train --model mlp-32 --data csv:prices.csv,task=regression --batch 16 --epochs 60 --lr 0.02 --out values --json
+awk "BEGIN { exit !($(field test_r2) > 0.95 && $(field test_mae) < 1500) }" || fail "R2 $(field test_r2), MAE $(field test_mae)"
+[ "$(field accuracy)" = null ] || fail "values have an accuracy of $(field accuracy)"
+printf 'a,b\n10,3\n' >one.csv
+expect 0 "$neap" predict values --data csv:one.csv -o one_answer.csv
+awk -F, 'NR == 2 && $2 > 57000 && $2 < 63000 { good = 1 } END { exit !good }' one_answer.csv || fail "$(cat one_answer.csv)"
+expect 0 "$neap" evaluate values --json
+awk "BEGIN { exit !($(field test_r2) > 0.95) }" || fail "evaluate says R2 $(field test_r2)"

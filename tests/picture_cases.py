@@ -1,0 +1,116 @@
+"""Writes picture_cases.h: small files of pictures, and what Pillow makes of them.
+
+    python3 picture_cases.py >picture_cases.h      # needs Pillow and NumPy
+"""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image
+
+rng = np.random.default_rng(7)
+
+
+def texture(height: int, width: int, channels: int) -> np.ndarray:
+    """Slopes under noise."""
+    y, x, c = np.mgrid[0:height, 0:width, 0:channels]
+    slopes = 40 + 150 * y / height + 50 * np.sin(x / 2 + c)
+    return np.clip(slopes + rng.integers(-30, 31, slopes.shape), 0, 255).astype(np.uint8)
+
+
+def saved(image: Image.Image, kind: str, **options: object) -> bytes:
+    """Bytes of a file."""
+    out = io.BytesIO()
+    image.save(out, kind, **options)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def raw_png(width: int, height: int, depth: int, color: int, rows: list[bytes], interlace: int = 0) -> bytes:
+    """A PNG of unfiltered rows, for forms that Pillow does not write."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlace)
+    data = zlib.compress(b"".join(b"\0" + row for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def adam7(pixels: np.ndarray) -> list[bytes]:
+    """Rows of an interlaced picture."""
+    passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
+    return [row.tobytes() for y, x, dy, dx in passes for row in pixels[y::dy, x::dx] if row.size]
+
+
+def files() -> dict[str, tuple[bytes, int]]:
+    """Files by name, and how far from Pillow's values they may be: versions of libjpeg differ by 1."""
+    rgb, grey = Image.fromarray(texture(11, 13, 3)), Image.fromarray(texture(11, 13, 1)[:, :, 0])
+    alpha = Image.fromarray(texture(11, 13, 1)[:, :, 0])
+    rgba, la, colours = rgb.copy(), grey.copy(), rgb.quantize(12)
+    rgba.putalpha(alpha)
+    la.putalpha(alpha)
+    wide = rng.integers(0, 65536, (5, 6, 3)).astype(">u2")
+    wide_la = rng.integers(0, 65536, (5, 6, 2)).astype(">u2")
+    deep = rng.integers(0, 256, (5, 3)).astype(np.uint8)
+    frames = [Image.fromarray(texture(6, 7, 3)) for _ in range(3)]
+    return {
+        "rgb": (saved(rgb, "png"), 0),
+        "grey": (saved(grey, "png"), 0),
+        "bits": (saved(grey.convert("1"), "png"), 0),
+        "grey of 4 bits": (raw_png(6, 5, 4, 0, [row.tobytes() for row in deep]), 0),
+        "grey of 2 bits": (raw_png(12, 5, 2, 0, [row.tobytes() for row in deep]), 0),
+        "rgba": (saved(rgba, "png"), 0),
+        "grey and alpha": (saved(la, "png"), 0),
+        "palette": (saved(colours, "png"), 0),
+        "palette of 4 bits": (saved(colours, "png", bits=4), 0),
+        "palette with transparency": (saved(colours, "png", transparency=3), 0),
+        "rgb with transparency": (saved(rgb, "png", transparency=(1, 2, 3)), 0),
+        "rgb of 16 bits": (raw_png(6, 5, 16, 2, [row.tobytes() for row in wide]), 0),
+        "grey and alpha of 16 bits": (raw_png(6, 5, 16, 4, [row.tobytes() for row in wide_la]), 0),
+        "interlaced": (raw_png(13, 11, 8, 2, adam7(np.asarray(rgb)), 1), 0),
+        "animated": (saved(frames[0], "png", save_all=True, append_images=frames[1:]), 0),
+        "jpeg": (saved(rgb, "jpeg", quality=95, subsampling=0), 1),
+        "jpeg of half colours": (saved(rgb, "jpeg", quality=80), 1),
+        "progressive jpeg": (saved(rgb, "jpeg", quality=90, progressive=True), 1),
+        "grey jpeg": (saved(grey, "jpeg"), 1),
+        "jpeg of inks": (saved(rgb.convert("CMYK"), "jpeg", quality=95), 2),
+    }
+
+
+def put_bytes(name: str, data: bytes) -> None:
+    """An array of C."""
+    print(f"static const uint8_t {name}[] = {{")
+    for at in range(0, len(data), 32):
+        print("    " + "".join(f"{b}, " for b in data[at : at + 32]).rstrip())
+    print("};")
+
+
+def main() -> None:
+    """Prints the header."""
+    print("/* Made by picture_cases.py: do not edit. */\n/* clang-format off */\n#include <stdint.h>\n")
+    rows, sizes = [], []
+    for i, (name, (data, slack)) in enumerate(files().items()):
+        image = Image.open(io.BytesIO(data))
+        put_bytes(f"picture_{i}", data)
+        put_bytes(f"pixels_{i}", np.asarray(image.convert("RGB")).tobytes())
+        rows.append(f'{{"{name}", picture_{i}, sizeof picture_{i}, pixels_{i}, {image.width}, {image.height}, {slack}}},')
+    source = Image.fromarray(texture(21, 29, 3))
+    put_bytes("resize_source", source.tobytes())
+    boxes = [(0, 0, 29, 21, 10, 10), (0, 0, 29, 21, 29, 9), (0, 0, 29, 21, 40, 33), (3, 5, 20, 16, 12, 13)]
+    boxes += [(22, 1, 7, 2, 3, 9), (0, 0, 29, 21, 1, 1), (10, 11, 1, 1, 4, 4), (0, 0, 29, 21, 28, 20)]
+    for i, (left, top, width, height, to_width, to_height) in enumerate(boxes):
+        box = source.crop((left, top, left + width, top + height))
+        put_bytes(f"resized_{i}", box.resize((to_width, to_height), Image.Resampling.BILINEAR).tobytes())
+        sizes.append(f"{{{left}, {top}, {width}, {height}, {to_width}, {to_height}, resized_{i}}},")
+    print("static const struct picture_case {\n  const char *name;\n  const uint8_t *file;\n  size_t size;")
+    print("  const uint8_t *pixels; /* [height, width, 3], as Pillow converts them */\n  int width, height, slack;")
+    print("} picture_cases[] = {\n  " + "\n  ".join(rows) + "\n};")
+    print("enum { RESIZE_WIDTH = 29, RESIZE_HEIGHT = 21 };")
+    print("static const struct resize_case {\n  int left, top, width, height, to_width, to_height;\n  const uint8_t *pixels;")
+    print("} resize_cases[] = {\n  " + "\n  ".join(sizes) + "\n};\n/* clang-format on */")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,8 +13,8 @@ are compared with eager's, bit by bit (algorithms that are deterministic, no TF3
 does not repeat); the third step's peak is compared with the planned one; one step object runs three lengths; step times are taken
 in turns beside eager and torch.utils.checkpoint, and at the end for all nets beside activation_memory_budget, at equal memory.
 
-Each row is written to FILE.json as soon as it is known, so that a run that is cut keeps what it has; --limit starts no row after so
-many seconds. A table in Markdown is printed. Exit status 1: bits differ where eager repeats itself, a peak is more than 5 % above the
+Each row is written to FILE.json as soon as it is known, so that a run that is cut keeps what it has; --limit is in seconds
+from the start; no row begins after it. A table in Markdown is printed. Exit status 1: bits differ where eager repeats itself, a peak is more than 5 % above the
 planned one, or a row of Neap failed. --device cpu runs the same logic at tiny sizes."""
 
 import argparse
@@ -42,6 +42,7 @@ try:
 except ImportError as error:
     sys.exit(f"check_gpu: PyTorch is missing ({error}): pip install torch numpy")
 
+BEGAN = time.perf_counter()
 STEPS = 3
 MOST_OVER = 1.05  # of the measured peak over the planned one
 KNOB = 0.5  # activation_memory_budget
@@ -149,6 +150,7 @@ class Meter:
             torch._C._cuda_clearCublasWorkspaces()  # each way makes its own
             torch.cuda.empty_cache()
             self.base = torch.cuda.memory_allocated()
+            self.requested = torch.cuda.memory_stats().get("requested_bytes.all.current", 0)
 
     def peak(self, step, batch):
         """Runs one step: {"measured": bytes, ...}."""
@@ -161,8 +163,8 @@ class Meter:
             told = torch.cuda.memory_stats()
             return loss, {
                 "measured": torch.cuda.max_memory_allocated() - self.base,
-                "requested": told.get("requested_bytes.all.peak", 0),  # without the caching allocator's rounding
-                "reserved": told.get("reserved_bytes.all.peak", 0),
+                "requested": told.get("requested_bytes.all.peak", 0)
+                - self.requested,  # without the caching allocator's rounding
             }
         return loss, {"measured": step.step.memory.measured_peak_bytes if isinstance(step, Planned) else None}
 
@@ -213,7 +215,7 @@ class Check:
     """The rows so far, and the file that has them."""
 
     def __init__(self, options):
-        self.options, self.began = options, time.perf_counter()
+        self.options, self.began = options, BEGAN
         self.rows, self.left_out = [], []
         self.memory_of_checkpoint = {}
         self.warn_only = {}  # net -> whether it has operators without a deterministic form
@@ -231,10 +233,10 @@ class Check:
         os.replace(new, path)
 
     def row(self, name, kind, run, **about):
-        """Adds what run() gives, or what went wrong; nothing where time is over. Whether it is known."""
+        """Adds what run() gives, or what went wrong; nothing where time is over. The row, or None."""
         if time.perf_counter() - self.began > self.options.limit:
             self.left_out.append([name, kind, *about.values()])
-            return False
+            return None
         began = time.perf_counter()
         told = {}
         try:
@@ -247,7 +249,7 @@ class Check:
         print(f"{self.rows[-1]['row_seconds']:6.1f} s  {name}, {kind} {' '.join(map(str, about.values()))}"
               f"{': ' + told['error'].splitlines()[0] if 'error' in told else ''}", file=sys.stderr, flush=True)  # fmt: skip
         gc.collect()
-        return "error" not in told
+        return self.rows[-1]
 
     # ---- Bits and memory ----
 
@@ -270,14 +272,13 @@ class Check:
                 "strict": not self.warn_only.get(name),
             } | memory
 
-        if not self.row(name, "eager", eager):
-            if "deterministic" not in self.rows[-1]["error"]:
-                return
-            self.rows.pop()
+        row = self.row(name, "eager", eager)
+        if row and "deterministic" in row.get("error", ""):  # an operator has no such form: as well as it can be had
+            self.rows.remove(row)
             self.warn_only[name] = True
-            wanted.clear()
-            if not self.row(name, "eager", eager):
-                return
+            row = self.row(name, "eager", eager)
+        if row and "error" in row:
+            return
         for budget in options.budgets.split(";"):
             self.row(name, "bits", lambda budget=budget: self.one_budget(net, budget, batches, wanted), budget=budget)
 
@@ -513,7 +514,7 @@ def table(report):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="check_gpu.json")
-    parser.add_argument("--limit", type=float, default=600, help="start no row after so many seconds")
+    parser.add_argument("--limit", type=float, default=600, help="seconds from the start, after which no row begins")
     parser.add_argument("--nets", help=f"names, separated by ';': {'; '.join(NETS)}")
     parser.add_argument("--budgets", default="max;60%;min")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")

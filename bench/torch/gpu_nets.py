@@ -305,8 +305,11 @@ class Net:
 
     @staticmethod
     def loss(model, x, y):
-        out = model(x)
-        out = getattr(out, "logits", out)
+        if hasattr(model, "config"):  # transformers makes another mask while a step is captured: give it one
+            mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()[None, None]
+            out = model(x, attention_mask=mask.expand(x.shape[0], -1, -1, -1)).logits
+        else:
+            out = model(x)
         if out.dim() == 4:  # pixels; the loss of images has no deterministic gradient on CUDA
             out = out.permute(0, 2, 3, 1)
         return F.cross_entropy(out.flatten(0, -2), y.flatten())

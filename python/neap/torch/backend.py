@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,7 +54,7 @@ class Session:
                 f"backend neap has no option {', '.join(sorted(unknown))}; it has {', '.join(sorted(OPTIONS))}"
             )
         self.options = options
-        self.budget = options.get("budget", "max")
+        self.budget = options.get("budget", os.environ.get("NEAP_BUDGET") or "max")
         parse_budget(self.budget)
         self.graphs: list[Planned] = []
 
@@ -406,7 +407,7 @@ def neap_backend(
     """torch.compile(model, backend="neap", options={"budget": "2GiB"}).
 
     Options: budget (bytes, "2GiB", "60%" of what keeping everything takes, "min", "max"): parameters, buffers, the batch,
-    gradients and activations of all graphs together; optimizer_bytes: reserved for the optimizer's states, which it cannot
+    gradients and activations of all graphs together (left out: NEAP_BUDGET of the environment, else "max"); optimizer_bytes: reserved for the optimizer's states, which it cannot
     see; inductor: True lets Inductor compile both passes (faster; the peak is as Inductor makes it); planner, seconds: as for
     neap.plan. Raises neap.OverBudget while it compiles. The bits are those of eager, but with Inductor."""
     global _last

@@ -66,6 +66,24 @@ def test_trainer(tmp_path):
     assert 0 < size(text, "planned peak") <= size(text, "budget") < size(text, "keep all")
 
 
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("attach_trainer", ["transformers", "accelerate"]),
+        ("attach_sft", ["trl", "datasets", "tokenizers"]),
+        ("lightning_budget", ["lightning"]),
+        ("accelerate_loop", ["accelerate"]),
+    ],
+)
+def test_trainers(tmp_path, name, needs):
+    for package in needs:
+        pytest.importorskip(package)
+    expected = losses(run(tmp_path, f"{name}.py", "--eager").replace("  accuracy", "\n"))
+    text = run(tmp_path, f"{name}.py")
+    assert losses(text.replace("  accuracy", "\n")) == expected and len(expected) >= 4
+    assert 0 < size(text, "planned peak") <= size(text, "budget")
+
+
 def test_will_it_fit(tmp_path):
     pytest.importorskip("transformers")
     small = ("--layers", 2, "--width", 64, "--inner", 128, "--heads", 4, "--kv-heads", 2, "--vocabulary", 100)

@@ -53,6 +53,35 @@ def test_distributed_data_parallel(tmp_path):
         assert helpers.differing(torch.load(tmp_path / f"{how}.pt"), expected) == []
 
 
+def shard(rank: int, count: int, folder: str, how: str, port: int) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
+    torch.manual_seed(0)
+    model, loss_fn, (x, y) = cases.OURS["transformer"]()
+    torch.distributed.fsdp.fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (count,)))
+    if how == "neap":
+        model.compile(backend="neap", options={"budget": "max"}, dynamic=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(2):
+        loss_fn(model, x[rank : rank + 2], y[rank : rank + 2]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert (len(neap.torch.last_plans()) > 0) == (how == "neap")
+    state = {k: v.full_tensor() for k, v in model.state_dict().items() if hasattr(v, "full_tensor")}
+    if rank == 0:
+        torch.save(state, f"{folder}/{how}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_fully_sharded(tmp_path, count):
+    for how in ("eager", "neap"):
+        torch.multiprocessing.spawn(shard, (count, str(tmp_path), how, free_port()), nprocs=count)
+    expected, got = (torch.load(tmp_path / f"{how}.pt") for how in ("eager", "neap"))
+    assert len(expected) > 10 and all(torch.equal(got[k], v) for k, v in expected.items())
+
+
 TEXT = Path(os.environ.get("NEAP_SHARED", "/nowhere")) / "data/text/tinyshakespeare.txt"
 
 

@@ -59,7 +59,9 @@ def shard(rank: int, count: int, folder: str, how: str, port: int) -> None:
     torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
     torch.manual_seed(0)
     model, loss_fn, (x, y) = cases.OURS["transformer"]()
-    torch.distributed.fsdp.fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (count,)))
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (count,)))
     if how == "neap":
         model.compile(backend="neap", options={"budget": "max"}, dynamic=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

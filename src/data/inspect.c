@@ -146,8 +146,9 @@ neap_status neap_data_inspect(const char *data, const char *sheet, neap_data_rep
   const struct task task = {.kind = TASK_IMAGES, .image = {3, side, side}};
   struct source source;
   struct ending ending;
+  NEED(data);
+  NEED(report);
   *report = NULL;
-  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "an inspection needs data");
   struct inspection *made = calloc(1, sizeof *made);
   RETURN_IF_NULL(made);
   ending_keep(&ending, sources_open(data, &task, &source));

@@ -21,8 +21,8 @@ static neap_status read_npy_header(struct token_file *file) {
   struct npy npy;
   int type = 0;
   TRY(npy_read(file->path, file->descriptor, 0, &npy));
-  RETURN_IF(npy.rank != 1, NEAP_UNSUPPORTED, "%s: its shape has rank %d; ids are of one dimension", file->path,
-            npy.rank);
+  RETURN_IF(npy.rank != 1, NEAP_UNSUPPORTED, "%s: its shape has rank %d; ids are of one dimension",
+            file->path, npy.rank);
   while (type < TYPES && strcmp(type_names[type], npy.type) != 0) type++;
   RETURN_IF(type == TYPES, NEAP_UNSUPPORTED, "%s: has elements of type '%s'; |u1, <u2, <i4 and <i8 are read",
             file->path, npy.type);

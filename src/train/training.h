@@ -28,9 +28,9 @@ struct training {
   struct region region;
   struct folder_lock lock;
   char refused[48];
-      /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
-                                                                                                      options->out
-                                                                                                    */
+  /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
+                                                                                                  options->out
+                                                                                                */
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;

@@ -33,7 +33,7 @@ sequence_network build_gpt, build_gpt2, build_gpt2_medium, build_gpt2_large, bui
 sequence_network build_lstm, build_char_lstm;                           /* recurrent.c */
 sequence_network build_transformer, build_lightconv, build_dynamicconv; /* translation.c */
 
-network build_mlp, build_layers, build_lenet;                                   /* small.c */
+network build_mlp, build_layers, build_lenet;                     /* small.c */
 network build_wrn, build_preresnet;                               /* preresnet.c */
 network build_resnet, build_bottlenecks;                          /* resnet.c */
 network build_vgg;                                                /* vgg.c */

@@ -33,7 +33,7 @@ static const struct source_row {
 enum { ROWS = sizeof rows / sizeof *rows };
 
 bool neap_data_at(int32_t index, neap_row *row) {
-  if (index < 0 || index >= ROWS) return false;
+  if (row == NULL || index < 0 || index >= ROWS) return false;
   *row = (neap_row){.name = rows[index].usage, .summary = rows[index].summary};
   return true;
 }

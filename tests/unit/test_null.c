@@ -291,6 +291,10 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_evaluate(NULL, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){0}, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
+  neap_data_report *data_report;
+  REFUSED(neap_data_inspect(NULL, NULL, &data_report));
+  REFUSED(neap_data_inspect("synthetic", NULL, NULL));
+  neap_data_report_free(NULL);
   REFUSED(neap_predict(NULL, &predicted));
   REFUSED(neap_predict(&(neap_predict_options){0}, &predicted));
   REFUSED(neap_predict(&(neap_predict_options){.model = "mlp"}, NULL));
@@ -343,6 +347,7 @@ static void test_tables(void **state) {
   TAKEN(neap_operator_at(0, NULL));
   TAKEN(neap_optimizer_at(0, NULL));
   TAKEN(neap_model_at(0, NULL));
+  TAKEN(neap_data_at(0, NULL));
   TAKEN(neap_attribute_at(0, 0, NULL));
   TAKEN(neap_attribute_at(-1, 0, &attribute));
   TAKEN(neap_planner_at(-1, &(neap_row){0}));

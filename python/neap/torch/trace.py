@@ -201,12 +201,25 @@ def _reentrant(run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 class _Watch(torch.overrides.TorchFunctionMode):
     """Refuses what changes a tensor without an operator that a trace could see."""
 
+    def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]]):
+        super().__init__()
+        self.own = {id(fake): t for fake, t in own}
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function == torch.Tensor.data.__set__:
+            if _same_memory(self.own.get(id(args[0])), args[1]):
+                return None  # it gets what it has, as weights of 8 bits do
             raise CannotTrace(
                 "a tensor's .data is set in loss_fn, which a captured step does not see: change it in place (copy_, mul_), or use the new tensor"
             )
         return function(*args, **(kwargs or {}))
+
+
+def _same_memory(a: torch.Tensor | None, b: torch.Tensor) -> bool:
+    """Of two real tensors."""
+    if a is None or a.device.type == "meta" or isinstance(a, FakeTensor) or isinstance(b, FakeTensor):
+        return False
+    return _lie(a) == _lie(b) and a.dtype == b.dtype and a.data_ptr() == b.data_ptr()
 
 
 def _materialized(results: Any) -> Any:
@@ -328,9 +341,10 @@ def trace_step(
                 p.__dict__.update({k: v for k, v in own.__dict__.items() if k not in p.__dict__})
         named = {name: x.of(ps) if isinstance(x, Whole) else ps[x] for name, x in parameter_places}
         named |= {name: x.of(bs) if isinstance(x, Whole) else bs[x] for name, x in buffer_places}
+        own = [(fake, t) for fake, (_, t) in zip((*ps, *bs), (*parameters, *buffers), strict=True)]
         arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
         with _reparametrize_module(model, named, tie_weights=True):
-            with _plain_checkpoints(), _cached_casts(), chunked_head(model, chunk_head), _Watch():
+            with _plain_checkpoints(), _cached_casts(), chunked_head(model, chunk_head), _Watch(own):
                 loss, extras = split(loss_fn(model, *arguments, **named_arguments))
             now = dict(model.named_buffers())
             for name, _ in buffer_places:

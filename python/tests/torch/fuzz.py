@@ -84,6 +84,7 @@ def work() -> None:
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    sys.path.insert(0, str(Path(__file__).parent))  # which Python leaves out where it is told to be safe
     import fuzz_program
     import fuzz_run
     import torch

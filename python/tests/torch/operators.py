@@ -592,7 +592,7 @@ TABLES = [
     ),
 ]  # fmt: skip
 
-# ---- Losses ----
+# ---- Losses: in evaluation labels are not smoothed ----
 
 
 def entropy(
@@ -611,6 +611,7 @@ def classified(name: str, logits: Operand, labels: Operand, smoothing: float = 0
         (logits, labels),
         then("softmax_cross_entropy", smoothing),
         functools.partial(entropy, smoothing=smoothing),
+        entropy,
         is_loss=True,
     )
 
@@ -621,6 +622,7 @@ def classified_ignoring(name: str, logits: Operand, labels: Operand, ignored: in
         (logits, labels),
         then("softmax_cross_entropy_ignoring", smoothing, ignored),
         functools.partial(entropy, smoothing=smoothing, ignored=ignored),
+        functools.partial(entropy, ignored=ignored),
         is_loss=True,
     )
 
@@ -635,11 +637,12 @@ def linear_entropy(name: str, x: Operand, classes: int, labels: Operand, bias: b
     def build(n: Any, x: int, labels: int, w: int, b: int = -1) -> int:
         return n.linear_cross_entropy(x, w, b, labels, smoothing=smoothing)
 
-    def function(x: torch.Tensor, labels: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None) -> torch.Tensor:
-        return entropy(F.linear(x, w, b).flatten(0, -2), labels.flatten(), smoothing)
+    def held_out(x: torch.Tensor, labels: torch.Tensor, w: torch.Tensor, b: Any = None, smooth: float = 0) -> torch.Tensor:
+        return entropy(F.linear(x, w, b).flatten(0, -2), labels.flatten(), smooth)
 
+    function = functools.partial(held_out, smooth=smoothing)
     parameters = (real(classes, x.shape[-1]), *([real(classes)] if bias else []))
-    return Case(text("linear_cross_entropy", name), (x, labels, *parameters), build, function, is_loss=True)
+    return Case(text("linear_cross_entropy", name), (x, labels, *parameters), build, function, held_out, is_loss=True)
 
 
 def by_time(n: Any, x: int, w: int, b: int, labels: int) -> int:
@@ -684,6 +687,7 @@ ONE_OF_EACH = [
         (real(3, 5, 7), whole(0, 7, 3, 5)),
         tokens,
         lambda x, y: entropy(x.flatten(0, 1), y.flatten(), 0.1, 3),
+        lambda x, y: entropy(x.flatten(0, 1), y.flatten(), 0, 3),
         is_loss=True,
     ),
     linear_entropy("", real(7, 5), 11, whole(0, 11, 7), False),
@@ -705,6 +709,7 @@ ONE_OF_EACH = [
         (real(5, 3, 6), real(7, 6), real(7), some(0, 1, 6, -1, shape=(3, 5))),
         by_time,
         lambda x, w, b, y: entropy(F.linear(x, w, b).flatten(0, 1), y.mT.flatten(), 0.1),
+        lambda x, w, b, y: entropy(F.linear(x, w, b).flatten(0, 1), y.mT.flatten()),
         is_loss=True,
     ),
     *(
@@ -740,6 +745,7 @@ ONE_OF_EACH = [
             n.scale(n.mse_loss(x, t), 2, 0),
         ),
         lambda x, y, t: 0.3 * entropy(x, y, 0.1) + (x**2).mean() + 2 * F.mse_loss(x, t),
+        lambda x, y, t: 0.3 * entropy(x, y) + (x**2).mean() + 2 * F.mse_loss(x, t),
         is_loss=True,
     ),
     Case(

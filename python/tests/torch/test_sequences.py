@@ -292,10 +292,11 @@ class Oracle:
         x = torch.tensor(next(iter(batch.values())))
         return self.network(x if self.case.tokens else x.double())
 
-    def loss(self, batch: Values) -> torch.Tensor:
+    def loss(self, batch: Values, smoothing: float = 0) -> torch.Tensor:
+        """The held-out loss, or, with the case's smoothing, that of training."""
         labels = torch.tensor(batch["label"]).flatten().long()
         logits = self.logits(batch).flatten(0, 1)
-        return F.cross_entropy(logits, labels, ignore_index=-1, label_smoothing=self.case.smoothing)
+        return F.cross_entropy(logits, labels, ignore_index=-1, label_smoothing=smoothing)
 
     def values(self, what: Callable[[nn.Parameter], torch.Tensor] = lambda p: p) -> Values:
         return {n: torch.cat([what(p).detach() for p in parts]).numpy() for n, parts in self.parameters.items()}
@@ -324,7 +325,7 @@ def gradients(s: native.Session, oracle: Oracle, begin: Values, batch: Values) -
     write(s, begin)
     fill(s, batch)
     oracle.begin(begin)
-    oracle.loss(batch).backward()
+    oracle.loss(batch, oracle.case.smoothing).backward()
     wanted = oracle.values(lambda p: torch.zeros_like(p) if p.grad is None else p.grad)
     rate = 2.0 ** np.ceil(-np.log2(min(np.abs(g).max() for g in wanted.values())))
     s.step(rate)
@@ -337,7 +338,7 @@ def losses(s: native.Session, oracle: Oracle, batches: list[Values]) -> float:
     for batch in batches:
         fill(s, batch)
         optimizer.zero_grad()
-        loss = oracle.loss(batch)
+        loss = oracle.loss(batch, oracle.case.smoothing)
         loss.backward()
         optimizer.step()
         differences.append(abs(s.step(oracle.case.rate).loss / loss.item() - 1))

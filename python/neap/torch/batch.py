@@ -13,7 +13,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 CONSTANTS = (str, bytes, bool, type(None), complex, torch.dtype, torch.device, enum.Enum, slice, range, type(...))
-
 LEAVES = (torch.Tensor, int, float, *CONSTANTS)
 
 
@@ -27,31 +26,38 @@ class Sum:
 
 
 class Structure:
-    """How the leaves of a batch lie in it. Equal texts: equal structures."""
+    """How the leaves of a batch lie in it. Equal forms: equal structures."""
 
     def __init__(self, batch: Any):
         self.leaves: list[Any] = []
-        self.build = self._take(batch, "the batch")
+        form: list[Any] = []
+        self.build = self._take(batch, "the batch", form)
+        self.form = tuple(form)
 
-    def _take(self, x: Any, where: str) -> Callable[[Iterator[Any]], Any]:
-        """Adds the leaves of x; what puts new ones in their place."""
+    def _take(self, x: Any, where: str, form: list[Any]) -> Callable[[Iterator[Any]], Any]:
+        """Adds the leaves of x and what it is; what puts new ones in their place."""
         if isinstance(x, LEAVES):
             self.leaves.append(x)
+            form.append("leaf")
             return next
         if isinstance(x, (collections.UserDict, dict)):
-            parts = {key: self._take(value, f"{where}[{key!r}]") for key, value in x.items()}
+            form += (type(x), tuple(x))
+            parts = {key: self._take(value, f"{where}[{key!r}]", form) for key, value in x.items()}
             return lambda leaves: _filled(x, {key: part(leaves) for key, part in parts.items()})
         if isinstance(x, (list, tuple)):
-            items = [self._take(value, f"{where}[{i}]") for i, value in enumerate(x)]
+            form += (type(x), len(x))
+            items = [self._take(value, f"{where}[{i}]", form) for i, value in enumerate(x)]
             make = type(x)._make if hasattr(x, "_make") else type(x)
             return lambda leaves: make([item(leaves) for item in items])
         if type(x) in pytree.SUPPORTED_NODES:
             row = pytree.SUPPORTED_NODES[type(x)]
             children, context = row.flatten_fn(x)
-            items = [self._take(value, f"{where}[{i}]") for i, value in enumerate(children)]
+            form += (type(x), repr(context), len(children))
+            items = [self._take(value, f"{where}[{i}]", form) for i, value in enumerate(children)]
             return lambda leaves: row.unflatten_fn([item(leaves) for item in items], context)
         if dataclasses.is_dataclass(x) and not isinstance(x, type):
-            fields = {f.name: self._take(getattr(x, f.name), f"{where}.{f.name}") for f in dataclasses.fields(x)}
+            form.append(type(x))
+            fields = {f.name: self._take(getattr(x, f.name), f"{where}.{f.name}", form) for f in dataclasses.fields(x)}
             return lambda leaves: _with_fields(x, {name: part(leaves) for name, part in fields.items()})
         raise TypeError(
             f"{where}: a {type(x).__module__}.{type(x).__name__} hides what changes from step to step (its first content would be used for "
@@ -61,25 +67,45 @@ class Structure:
     def fill(self, leaves: list[Any]) -> Any:
         return self.build(iter(leaves))
 
-    @staticmethod
-    def text(x: Any) -> Any:
-        """What two batches of one structure have alike, hashable."""
-        if isinstance(x, torch.Tensor):
-            return "t"
-        if isinstance(x, CONSTANTS):
-            return ("c", type(x).__name__, x if not isinstance(x, slice) else repr(x))
-        if isinstance(x, (int, float)):
-            return ("n", type(x).__name__)
-        if isinstance(x, (collections.UserDict, dict)):
-            return (type(x), *((key, Structure.text(value)) for key, value in x.items()))
-        if isinstance(x, (list, tuple)):
-            return (type(x), *map(Structure.text, x))
-        if type(x) in pytree.SUPPORTED_NODES:
-            children, context = pytree.SUPPORTED_NODES[type(x)].flatten_fn(x)
-            return (type(x), repr(context), *map(Structure.text, children))
-        if dataclasses.is_dataclass(x):
-            return (type(x), *(Structure.text(getattr(x, f.name)) for f in dataclasses.fields(x)))
-        return id(x)
+
+def is_number(x: Any) -> bool:
+    """Whether a leaf is a number, which may differ from step to step."""
+    return isinstance(x, (int, float)) and not isinstance(x, (bool, enum.Enum))
+
+
+# ---- Numbers: what a capture shows of them ----
+
+
+class LookedAt(Exception):
+    """Python looked at a number of the batch, so that other calls may follow from another one."""
+
+
+def _looked_at(*_: Any) -> Any:
+    raise LookedAt
+
+
+_LOOKS = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__bool__", "__int__", "__round__", "__floor__", "__ceil__", "__trunc__")  # fmt: skip
+_Integer = type("_Integer", (int,), {"__hash__": int.__hash__} | dict.fromkeys(_LOOKS, _looked_at))
+_Float = type("_Float", (float,), {"__hash__": float.__hash__} | dict.fromkeys(_LOOKS, _looked_at))
+
+
+def plain(x: Any) -> Any:
+    """A probe's number as Python's own; all else as it is."""
+    return int.__add__(x, 0) if type(x) is _Integer else float.__add__(x, 0.0) if type(x) is _Float else x
+
+
+def probes(leaves: list[Any]) -> Iterator[tuple[list[Any], tuple[int | float, ...]]]:
+    """The leaves with other numbers in place of their own, far to both sides: as what raises LookedAt, and as plain ones."""
+    for sign, far in ((1, 1000), (-1, 3000)):
+        own: list[int | float] = []
+        filled = []
+        for x in leaves:
+            if is_number(x):
+                value = sign * (far + len(own) + 2 * abs(x) + (0 if isinstance(x, int) else 0.37))
+                own.append(value)
+                x = _Integer(value) if isinstance(x, int) else _Float(value)
+            filled.append(x)
+        yield filled, tuple(own)
 
 
 def _filled(x: Any, values: dict[Any, Any]) -> Any:

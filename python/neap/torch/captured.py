@@ -17,8 +17,8 @@ from neap._budget import parse as parse_budget
 
 from . import measure
 from .assemble import Assembly, Gradient, Work, assemble
-from .family import Template, numbers_of
-from .graph import CannotTrace, Graph, View, build_graph, mark_passes
+from .family import Template, numbers_of, places_of
+from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
 from .memory import view_bytes
 from .program import ArenaProgram, DropProgram, Program, Resident
 from .trace import Capture, clip_coefficient, fake_mode_of
@@ -66,6 +66,12 @@ class Ending:
     plan: neap.Plan
     program: Program | None = None
 
+    def close(self) -> None:
+        """The sums of gradients or the memory will lie elsewhere: it is bound anew when it runs next."""
+        if self.program is not None:
+            self.program.close()
+            self.program = None
+
 
 class Ready:
     """A step of one shape, bound to the memory and ready to run."""
@@ -79,16 +85,20 @@ class Ready:
         self.input_views = graph.inputs[len(steps.owner.parameters) + len(steps.owner.buffers) :]
         self.heap_peak: int | None = None  # of the first run, beside PyTorch's allocator
 
-    def run(self, inputs: list[torch.Tensor], first: Any, after: Any) -> tuple[torch.Tensor, Any, list[Any]]:
-        """One part of a step: its loss, its count, its extras' leaves."""
+    def run(
+        self, inputs: list[torch.Tensor], numbers: tuple[int | float, ...], first: Any, after: Any
+    ) -> tuple[torch.Tensor, Any, list[Any]]:
+        """One part of a step: its loss, its count, its extras' leaves. numbers: the batch's."""
         graph = self.graph
+        self.resident.numbers = numbers
         self.resident.inputs = {
             graph.tensors[v.tensor].storage: t for v, t in zip(self.input_views, inputs, strict=True)
         }
         try:
             self.program.run(first, after, self.heap_peak is None)
             out = self.outputs
-            take = lambda v: self.program.output(v).clone() if isinstance(v, View) else v  # noqa: E731
+            number = lambda v: self.resident.bind(v) if isinstance(v, Given) else v  # noqa: E731
+            take = lambda v: self.program.output(v).clone() if isinstance(v, View) else number(v)  # noqa: E731
             if out.norm is not None:
                 self.steps.owner.gradient_norm = take(out.norm)
             return take(out.loss), take(out.count), [take(v) for v in out.extras]
@@ -114,8 +124,9 @@ class Outputs:
 class Steps:
     """The steps of one skeleton. `taken`: positions among the owner's parameters whose gradients are taken."""
 
-    def __init__(self, owner: CompiledStep, capture: Capture, cut: bool):
+    def __init__(self, owner: CompiledStep, capture: Capture, cut: bool, numbers: tuple[int | float, ...]):
         self.owner, self.cut = owner, cut
+        self.first_numbers = numbers  # of the batch that was captured first
         self.trainable, self.extras = capture.trainable, capture.extras
         self.extra_count, self.has_count, self.has_clip = (
             len(capture.extra_views),
@@ -125,6 +136,7 @@ class Steps:
         self.with_gradient = {i for i, v in zip(capture.trainable, capture.gradients, strict=True) if v is not None}
         self.plans: list[Planned] = []
         self.ending: Ending | None = None
+        self.given: list[list[int]] = []  # where each number of the batch stands in a vector, once that is proven
         self._measure_updates(capture)
         # What is measured corrects the graph where PyTorch's fake tensors are wrong about it.
         self.crooked: list[int] = []
@@ -210,6 +222,21 @@ class Steps:
 
     # ---- Plans ----
 
+    def prove_numbers(self, points: list[tuple[tuple[int | float, ...], list[Any]]]) -> bool:
+        """points: numbers of the batch and the vector of a capture with them. Whether other numbers make no difference but for
+        themselves, in the arguments of calls: from now on they come with each step."""
+        places = places_of(points, self.template.plain_numbers())
+        self.given = places or []
+        return places is not None
+
+    def with_numbers(self, vector: list[Any], numbers: Any) -> list[Any]:
+        """The vector with these numbers of the batch."""
+        vector = list(vector)
+        for places, number in zip(self.given, numbers, strict=True):
+            for position in places:
+                vector[position] = number
+        return vector
+
     def ready(self, vector: list[Any]) -> Ready:
         """The step of a shape, bound to the memory."""
         graph = self.template.at(vector)
@@ -221,7 +248,11 @@ class Steps:
             largest = max(self.plans, key=lambda p: p.keep_all, default=None)
             least = self._plan(graph, vector, self._costs(graph, largest))
             self.plans.append(least)
-        return Ready(self, least, least.graph if least.vector == vector else graph, vector)
+        if any(self.given):
+            graph = self.template.at(self.with_numbers(vector, map(Given, range(len(self.given)))))
+        elif least.vector == vector:
+            graph = least.graph
+        return Ready(self, least, graph, vector)
 
     def _plan(self, graph: Graph, vector: list[Any], costs: list[measure.Cost]) -> Planned:
         owner = self.owner
@@ -276,8 +307,8 @@ class Steps:
         owner = self.owner
         if self.ending is not None and self.ending.plan.resident_bytes >= planned.plan.resident_bytes:
             return
-        if self.ending is not None and self.ending.program is not None:
-            self.ending.program.close()
+        if self.ending is not None:
+            self.ending.close()
         graph, scale, norm = self._end_graph()
         cache = measure.Cache()
         costs = measure.measure(graph, cache)
@@ -296,7 +327,7 @@ class Steps:
         )  # fmt: skip
         budget = owner.budget
         if budget not in ("min", "max"):
-            budget = max(planned.bytes, owner.budget_bytes(planned.body.step))
+            budget = max(planned.bytes, owner.budget_bytes(planned.body.step, planned.bytes))
         try:
             plan = owner.plan_of(body.step, planned.bytes if budget == "min" else budget)
         except neap.OverBudget as error:
@@ -393,7 +424,8 @@ class Steps:
         scratch = dict(getattr(ready.program, "unplanned_calls", {}))
         excess = ready.heap_peak + owner.heap.kept - planned.bypass
         arena = max(planned.plan.arena_bytes, self.ending.plan.arena_bytes if self.ending else 0)
-        over = planned.plan.resident_bytes + arena + excess > owner.budget_bytes(planned.body.step)
+        peak = planned.plan.resident_bytes + arena
+        over = peak + excess > owner.budget_bytes(planned.body.step, peak)
         over = excess > 0 and over and owner.budget != "max"
         if not scratch and not over:
             return False
@@ -413,12 +445,13 @@ class Steps:
                 stacklevel=6,
             )
         else:  # a shape that was run by a larger one's plan: by its own from here on
-            costs = self._costs(ready.graph)
+            costs = self._costs(self.template.at(ready.vector))
         if over:
             self.plans.clear()
         elif ready.graph is planned.graph:
             self.plans.remove(planned)
-        self.plans.append(self._plan(ready.graph, ready.vector, costs))
+        graph = planned.graph if ready.graph is planned.graph else self.template.at(ready.vector, share=False)
+        self.plans.append(self._plan(graph, ready.vector, costs))
         return True
 
 

@@ -20,7 +20,7 @@ from neap._budget import parse as parse_budget
 
 from . import allocator, measure
 from .arena import Arena
-from .batch import Parts, Structure, part_of, parts_of
+from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
 from .captured import Ready, Steps, extras_of
 from .family import Fit, Shapes, between, moving, numbers_of
 from .graph import CannotTrace
@@ -29,12 +29,11 @@ from .heap import Heap
 from .held import Item, changed, held
 from .memory import Memory, storage_bytes
 from .plans import cached_plan
-from .trace import checked_trace, known_results, plain_named
+from .trace import checked_trace, known_results, plain_named, trace_aside
 from .updates import Updater
 
-MOST_ROWS = (
-    20_000  # calls of all shapes that stay bound; the shapes that ran longest ago are bound anew when they come again
-)
+# Calls of all shapes that stay bound; the shapes that ran longest ago are bound anew when they come again.
+MOST_ROWS = 20_000
 MOST_KINDS = 16  # kinds of batches that are kept
 TOLD_AFTER = 3  # captures that nobody asked for
 COUNT = "num_items_in_batch"
@@ -55,11 +54,16 @@ class ModelChanged(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """What a captured step is for, within its kind: how the batch's tensors lie, and the weight of a part's loss."""
+    """What a captured step is for, within its kind: how the batch's tensors lie, the weight of a part's loss, and the batch's
+    numbers (none where they come with each step)."""
 
     shapes: Shapes
     strides: Shapes
     weight: float | int
+    numbers: tuple[int | float, ...]
+
+    def free(self) -> Place:
+        return dataclasses.replace(self, numbers=())
 
 
 class Kind:
@@ -70,16 +74,38 @@ class Kind:
         self.steps: dict[str, Steps] = {}  # by skeleton
         self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
         self.fits: dict[Any, tuple[int, Fit | None]] = {}
-        self.unforeseen: list[Shapes] = []
+        self.unforeseen: list[Place] = []
+        self.unproven: set[Steps] = set()  # other numbers of the batch make other calls there
+
+    def add(self, place: Place, steps: Steps, vector: list[Any]) -> None:
+        """A capture. `vector`: the numbers of its calls."""
+        if steps.given:
+            place, vector = place.free(), steps.with_numbers(vector, steps.first_numbers)
+        self.captured[place] = steps, vector
+
+    def free(self, steps: Steps) -> None:
+        """From now on the batch's numbers come with each step."""
+        captured, self.captured = self.captured, {}
+        self.fits.clear()
+        for place, (of, vector) in captured.items():
+            if of is steps:
+                self.add(place, of, vector)
+            else:
+                self.captured[place] = of, vector
 
     def find(self, place: Place) -> tuple[Steps, list[Any]] | None:
-        """The steps and numbers of a place that was captured, or lies between captured ones."""
+        """The steps and numbers of a place that was captured, or lies between captured ones; of a place without numbers first."""
+        found = self._find(place.free()) if place.numbers else None
+        return found if found is not None else self._find(place)
+
+    def _find(self, place: Place) -> tuple[Steps, list[Any]] | None:
         found = self.captured.get(place)
         if found is not None:
             return found
         lines: dict[Any, dict[int, tuple[Steps, list[Any]]]] = {}
         for other, held_there in self.captured.items():
-            where = moving(other.shapes, place.shapes) if other.weight == place.weight else ()
+            alike = other.weight == place.weight and other.numbers == place.numbers
+            where = moving(other.shapes, place.shapes) if alike else ()
             if where:
                 i, d = where[0]
                 lines.setdefault(where, {})[other.shapes[i][d]] = held_there
@@ -100,7 +126,7 @@ class Kind:
         steps = points[below][0]
         own = {n: vector for n, (s, vector) in points.items() if s is steps}
         rest = tuple(tuple(n for d, n in enumerate(s) if (i, d) not in where) for i, s in enumerate(place.shapes))
-        key = (steps.numbers.skeleton, where, rest, place.weight, below, above)
+        key = (steps.numbers.skeleton, where, rest, place.weight, place.numbers, below, above)
         if key not in self.fits or self.fits[key][0] != len(own):
             self.fits[key] = len(own), between(own, length)
         found = self.fits[key][1]
@@ -110,14 +136,18 @@ class Kind:
         return steps, vector
 
 
-def _place(tensors: list[torch.Tensor], weight: float | int) -> Place:
-    return Place(tuple(tuple(t.shape) for t in tensors), tuple(tuple(t.stride()) for t in tensors), weight)
+def _place(leaves: list[Any], weight: float | int) -> Place:
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    shapes, strides = tuple(tuple(t.shape) for t in tensors), tuple(tuple(t.stride()) for t in tensors)
+    return Place(shapes, strides, weight, tuple(filter(is_number, leaves)))
 
 
 def _leaf(x: Any) -> Any:
     """What a leaf of the batch brings to the kind."""
     if isinstance(x, torch.Tensor):
         return type(x), x.dim(), x.dtype, x.device, x.requires_grad
+    if is_number(x):
+        return (type(x),)
     return type(x), x if not isinstance(x, slice) else repr(x)
 
 
@@ -177,18 +207,17 @@ class CompiledStep:
 
     # ---- For Steps ----
 
-    def budget_bytes(self, step: neap.Step) -> int:
+    def budget_bytes(self, step: neap.Step, planned: int) -> int:
+        """planned: bytes of the plan, which are the budget where the least is asked for."""
         size, fraction = parse_budget(self.budget)
         if fraction is not None:
             return max(int(fraction * step.keep_all_bytes), 1)
         if self.budget == "min" or size == 0:
-            return self.last_plan_bytes if hasattr(self, "last_plan_bytes") else 0
+            return planned
         return min(size, step.keep_all_bytes) if self.budget == "max" else size
 
     def plan_of(self, step: neap.Step, budget: int | str) -> neap.Plan:
-        plan = cached_plan(step, budget, self.planner, self.seconds, self.progress)
-        self.last_plan_bytes = plan.resident_bytes + plan.arena_bytes
-        return plan
+        return cached_plan(step, budget, self.planner, self.seconds, self.progress)
 
     def grow_arena(self, size: int, device: torch.device) -> None:
         """Makes the memory that all shapes share large enough."""
@@ -206,11 +235,13 @@ class CompiledStep:
         for ready in self.bound.values():
             ready.close()
         self.bound.clear()
+        self._unbind_endings()
+
+    def _unbind_endings(self) -> None:
         for kind in self.kinds.values():
             for steps in kind.steps.values():
-                if steps.ending is not None and steps.ending.program is not None:
-                    steps.ending.program.close()
-                    steps.ending.program = None
+                if steps.ending is not None:
+                    steps.ending.close()
 
     # ---- For the user ----
 
@@ -237,11 +268,11 @@ class CompiledStep:
             named = {**named, COUNT: torch.tensor(named[COUNT], device=self._device())}
         structure = Structure((tuple(batch), named))
         leaves = structure.leaves
-        parts = parts_of([x for x in leaves if isinstance(x, torch.Tensor)], self.batch_dim, self.micro_batches)
+        parts = self._cut(leaves)
         settings = held(self.model, self.loss_fn)
         key = (
-            Structure.text((tuple(batch), named)), tuple(map(_leaf, leaves)), tuple(m.training for m in self.model.modules()),
-            tuple(p.requires_grad for p in self.model.parameters()), tuple(v for _, v in settings), _modes(),
+            structure.form, tuple(map(_leaf, leaves)), tuple(m.training for m in self.model.modules()),
+            tuple(p.requires_grad for p in self.model.parameters()), tuple(settings), _modes(),
         )  # fmt: skip
         kind = self.kinds.get(key)
         self._look(kind)
@@ -254,6 +285,9 @@ class CompiledStep:
         self.kinds.move_to_end(key)
         self.whole = COUNT in named
         return structure, leaves, parts, kind
+
+    def _cut(self, leaves: list[Any]) -> Parts:
+        return parts_of([x for x in leaves if isinstance(x, torch.Tensor)], self.batch_dim, self.micro_batches)
 
     def _device(self) -> torch.device:
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
@@ -276,9 +310,8 @@ class CompiledStep:
         first = any(r.heap_peak is None for r in readies)
         self.dispatched = measure.as_dispatched()
         with measure.below_autograd():
-            result = (
-                self._first_time(readies, leaves, parts, after) if first else self._parts(readies, leaves, parts, after)
-            )
+            run = self._first_time if first else self._uncounted
+            result = run(readies, leaves, parts, after)
         self.updater.after_step()
         self._tell(readies[0])
         return result
@@ -307,12 +340,17 @@ class CompiledStep:
     def _ready(
         self, structure: Structure, leaves: list[Any], weight: float | int, kind: Kind, prepared: bool = False
     ) -> Ready:
-        place = _place([x for x in leaves if isinstance(x, torch.Tensor)], weight)
-        key = (id(kind), place)
+        place = _place(leaves, weight)
+        keys = (id(kind), place.free()), (id(kind), place)
+        key = keys[0] if keys[0] in self.bound else keys[1]
         ready = self.bound.get(key)
         if ready is None:
             with _preparing:
-                found = kind.find(place) or self._capture(structure, leaves, kind, place, prepared)
+                found = kind.find(place)
+                if found is None:
+                    self._capture(structure, leaves, kind, place, prepared)
+                    found = kind.find(place)
+                key = keys[0] if found[0].given else keys[1]
                 self.bound[key] = ready = found[0].ready(found[1])
             while len(self.bound) > 2 and sum(len(r.program.order) for r in self.bound.values()) > MOST_ROWS:
                 self.bound.pop(next(iter(self.bound))).close()
@@ -321,43 +359,59 @@ class CompiledStep:
 
     def _capture(
         self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool
-    ) -> tuple[Steps, list[Any]]:
+    ) -> None:
         try:
-            return self._captured(structure, leaves, kind, place, prepared)
+            self._captured(structure, leaves, kind, place, prepared)
         except measure.FakeIsWrong as wrong:
             if wrong.key in known_results:
                 raise CannotTrace(str(wrong)) from wrong
             known_results[wrong.key] = wrong.real
-            return self._capture(structure, leaves, kind, place, prepared)
+            self._capture(structure, leaves, kind, place, prepared)
 
     def _captured(
         self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool
-    ) -> tuple[Steps, list[Any]]:
+    ) -> None:
         cut = self.micro_batches > 1
-        capture = checked_trace(
-            self.model,
-            self.loss_fn,
-            structure,
-            leaves,
-            weight=place.weight,
-            cut=cut,
-            clip_norm=None if cut else self.clip_norm,
-            chunk_head=self.chunk_head,
-        )
+        options = {"weight": place.weight, "cut": cut, "clip_norm": None if cut else self.clip_norm, "chunk_head": self.chunk_head}
+        capture = checked_trace(self.model, self.loss_fn, structure, leaves, **options)
         skeleton = numbers_of(capture.graph).skeleton
         steps = kind.steps.get(skeleton)
         if steps is None:
-            steps = kind.steps[skeleton] = Steps(self, capture, cut)
+            steps = kind.steps[skeleton] = Steps(self, capture, cut, place.numbers)
             vector = steps.numbers.vector
         else:
             steps.correct(capture.graph)
             vector = numbers_of(capture.graph).vector
-        kind.captured[place] = steps, vector
+        kind.add(place, steps, vector)
+        if place.numbers and not steps.given and steps not in kind.unproven:
+            self._prove_numbers(structure, leaves, kind, steps, place.free(), options)
         capture.graph.strip()
         gc.collect(1)  # traced graphs are circles of objects
         if not prepared:
             self._tell_shapes(kind, place)
-        return steps, vector
+
+    def _prove_numbers(
+        self, structure: Structure, leaves: list[Any], kind: Kind, steps: Steps, here: Place, options: dict[str, Any]
+    ) -> None:
+        """Where other numbers came with a batch that was captured already: captures with numbers far off show whether the calls
+        are the same but for the numbers themselves."""
+        points = [(p.numbers, v) for p, (of, v) in kind.captured.items() if of is steps and p.free() == here]
+        if len(points) < 2:
+            return
+        for other, numbers in probes(leaves):
+            capture = trace_aside(self.model, self.loss_fn, structure, other, **options)
+            if capture is not None:
+                capture.graph.outputs = list(map(plain, capture.graph.outputs))
+            found = numbers_of(capture.graph) if capture is not None else None
+            if found is None or found.skeleton != steps.numbers.skeleton:
+                kind.unproven.add(steps)
+                return
+            steps.correct(capture.graph)
+            points.append((numbers, numbers_of(capture.graph).vector))
+        if steps.prove_numbers(points):
+            kind.free(steps)
+        else:
+            kind.unproven.add(steps)
 
     def _sums(self, steps: Steps) -> list[torch.Tensor]:
         """Where gradients are added up: one tensor a parameter, for all shapes."""
@@ -369,20 +423,19 @@ class CompiledStep:
             old = self.sums.get(id(p))
             if old is None or old.shape != p.shape or old.dtype != p.dtype or old.stride() != p.stride():
                 self.sums[id(p)] = torch.empty_strided(p.shape, p.stride(), dtype=p.dtype, device=p.device)
-                if steps.ending.program is not None:
-                    steps.ending.program.close()
-                    steps.ending.program = None
+                self._unbind_endings()
         return [self.sums[id(p)] for p in wanted]
 
     def _parts(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
         loss = count = None
         extras = []
         steps = readies[0].steps
+        numbers = tuple(filter(is_number, leaves))
         for self.micro_batch, ready in enumerate(readies):
             inputs = [x for x in self._part(leaves, parts, self.micro_batch) if isinstance(x, torch.Tensor)]
-            one, number, values = ready.run(inputs, steps.is_first, after)
+            one, things, values = ready.run(inputs, numbers, steps.is_first, after)
             loss = one if loss is None else loss + one
-            count = number if count is None else count + number
+            count = things if count is None else count + things
             if steps.extras is not None:
                 extras.append(extras_of(steps.extras, values))
         if steps.cut:
@@ -391,6 +444,17 @@ class CompiledStep:
         if steps.extras is None:
             return loss
         return loss, extras if steps.cut else extras[0]
+
+    def _uncounted(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
+        """A step whose memory is none of another thread's first step, which may be counted now."""
+        library = allocator.library()
+        if library is None:
+            return self._parts(readies, leaves, parts, after)
+        library.neap_heap_exclude(1)
+        try:
+            return self._parts(readies, leaves, parts, after)
+        finally:
+            library.neap_heap_exclude(0)
 
     def _first_time(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
         """The first step of a shape: what bypasses PyTorch's allocator is counted, and where that breaks the budget the step is
@@ -470,11 +534,19 @@ class CompiledStep:
                 )
 
     def _tell_shapes(self, kind: Kind, place: Place) -> None:
-        kind.unforeseen.append(place.shapes)
+        kind.unforeseen.append(place)
         if len(kind.unforeseen) != TOLD_AFTER + 1:
             return
-        i, d = next(iter(moving(kind.unforeseen[-2], place.shapes)), (0, 0))
-        sizes = [s[i][d] for s in kind.unforeseen if len(s[i]) > d]
+        if len({p.free() for p in kind.unforeseen}) == 1 and len({p.numbers for p in kind.unforeseen}) > 1:
+            warnings.warn(
+                f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a number of the batch has changed and loss_fn compares it or computes "
+                "with it (passed to PyTorch as it is, it would be an input): give it as a tensor",
+                stacklevel=8,
+            )
+            return
+        shapes = [p.shapes for p in kind.unforeseen]
+        i, d = next((m[0] for a, b in zip(shapes, shapes[1:], strict=False) if (m := moving(a, b))), (0, 0))
+        sizes = [s[i][d] for s in shapes if len(s) > i and len(s[i]) > d]
         warnings.warn(
             f"neap: batches of {len(sizes)} shapes were captured, one by one (dimension {d} of the batch's tensor {i}: {', '.join(map(str, sizes))}). "
             f"step.prepare(*batch, lengths=range(least, most + 1), dim={d}) captures a few and knows all between; padding to a few lengths needs fewer.",
@@ -485,9 +557,7 @@ class CompiledStep:
         if len(self.kinds) != TOLD_AFTER:
             return
         last = next(reversed(self.kinds.values()))
-        what = next(
-            changed(last.settings, kind.settings), "the structure of the batch, a number in it, or a mode of PyTorch"
-        )
+        what = next(changed(last.settings, kind.settings), "the structure of the batch, or a mode of PyTorch")
         warnings.warn(
             f"neap: the step is captured a {TOLD_AFTER + 1}th time, since something that it has built in has changed: {what}. Give numbers that "
             "change to loss_fn as tensors in the batch; then they are inputs.",
@@ -522,16 +592,10 @@ class CompiledStep:
         known: set[int] = set()
 
         def known_at(length: int) -> bool:
-            _, leaves, parts, kind = self._taken_apart(*_resized((batch, named), dim, now, length))
+            leaves = Structure(_resized((batch, named), dim, now, length)).leaves
+            parts = self._cut(leaves)
             pieces = {(parts.sizes[i] if parts.sizes else 0): i for i in range(len(parts))}.values()
-            return all(
-                kind.find(
-                    _place(
-                        [x for x in self._part(leaves, parts, i) if isinstance(x, torch.Tensor)], self._weight(parts, i)
-                    )
-                )
-                for i in pieces
-            )
+            return all(kind.find(_place(self._part(leaves, parts, i), self._weight(parts, i))) for i in pieces)
 
         def capture(length: int) -> None:
             if length not in known:
@@ -540,6 +604,7 @@ class CompiledStep:
                 self.prepare(*new, **new_named)
 
         capture(wanted[-1])  # first, since its plan serves all
+        _, _, _, kind = self._taken_apart(batch, named)
         rest = [n for n in wanted if n > 1]
         for n in wanted:
             if n < 2:
@@ -564,11 +629,7 @@ class CompiledStep:
         with self.running:
             self.sums.clear()
             self.accumulators = []
-            for kind in self.kinds.values():
-                for steps in kind.steps.values():
-                    if steps.ending is not None and steps.ending.program is not None:
-                        steps.ending.program.close()
-                        steps.ending.program = None
+            self._unbind_endings()
             if self.arena is not None:
                 self.arena.empty()
 
@@ -596,7 +657,7 @@ class CompiledStep:
         why = f"allocated beside the plan: {', '.join(sorted(names))}" if names else self.why
         taken = [self.parameters[i] for i in steps.taken]
         return Memory(
-            budget_bytes=self.budget_bytes(step),
+            budget_bytes=self.budget_bytes(step, plan.resident_bytes + arena),
             planned_peak_bytes=plan.resident_bytes + arena,
             resident_bytes=plan.resident_bytes,
             arena_bytes=arena,

@@ -126,8 +126,49 @@ class Template:
         inputs, outputs = _Filler(vector, self.starts[-1]).fill((graph.inputs, graph.outputs))
         return dataclasses.replace(graph, storages=storages, calls=calls, inputs=inputs, outputs=outputs)
 
+    def plain_numbers(self) -> set[int]:
+        """Positions in the vector of numbers among arguments and results, which are no sizes, strides, offsets or bytes."""
+        where = self.at(list(range(len(self.numbers.vector))), share=False)
+        found: list[int] = []
+        for call in where.calls:
+            _take_plain((call.args, call.kwargs), found)
+        _take_plain(where.outputs, found)
+        return set(found)
+
     def inputs_at(self, vector: list[Any]) -> list[View | None]:
         return _Filler(vector, self.starts[-1]).fill(self.graph.inputs)
+
+
+def _take_plain(x: Any, found: list[int]) -> None:
+    if isinstance(x, NUMBERS):
+        found.append(x)
+    elif isinstance(x, (list, tuple, dict)):
+        for y in x.values() if isinstance(x, dict) else x:
+            _take_plain(y, found)
+
+
+# ---- Numbers of the batch ----
+
+
+def places_of(points: list[tuple[tuple[Any, ...], list[Any]]], plain: set[int]) -> list[list[int]] | None:
+    """points: numbers of the batch and the vector of a capture with them. Where each of the numbers stands in the vectors, as it
+    is; None where anything else in them moves: then other calls follow from other numbers."""
+    numbers = list(zip(*(numbers for numbers, _ in points), strict=True))
+    if any(len({x for x in own if x == x}) < 3 for own in numbers):  # one that did not move shows nothing
+        return None
+    places: list[list[int]] = [[] for _ in numbers]
+    for position, column in enumerate(zip(*(vector for _, vector in points), strict=True)):
+        if _same(column, [column[0]] * len(column)):
+            continue
+        which = [k for k, own in enumerate(numbers) if _same(column, own)]
+        if position not in plain or not which:
+            return None
+        places[which[0]].append(position)
+    return places
+
+
+def _same(a: Any, b: Any) -> bool:
+    return all(type(x) is type(y) and (x == y or (x != x and y != y)) for x, y in zip(a, b, strict=True))
 
 
 # ---- Between captured lengths ----

@@ -82,6 +82,13 @@ class View:
     dtype: torch.dtype
 
 
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """In a call's arguments: the number of the batch at this position among its numbers, which comes with each step."""
+
+    index: int
+
+
 @dataclasses.dataclass(slots=True)
 class Call:
     """An operator that runs. Leaves of `args` and `kwargs` that are tensors are View; results likewise."""

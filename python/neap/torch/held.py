@@ -27,7 +27,7 @@ NOT_SETTINGS = {
     "_is_full_backward_hook",
 }
 
-Item = tuple[tuple[Any, ...], Any]  # (path, value)
+Item = tuple[tuple[Any, ...], type, Any]  # path, type and value
 
 
 class _Walk:
@@ -35,27 +35,31 @@ class _Walk:
         self.items: list[Item] = []
         self.known: set[int] = set()
 
+    def note(self, path: tuple[Any, ...], value: Any) -> None:
+        """1, 1.0 and True are three values; NaN is one."""
+        self.items.append((path, type(value), value if value == value else repr(value)))
+
     def take(self, path: tuple[Any, ...], x: Any, depth: int = DEPTH) -> None:
         if isinstance(x, SIMPLE):
-            self.items.append((path, x))
+            self.note(path, x)
             return
         if isinstance(x, (torch.Tensor, nn.Module, type)) or depth == 0:
             if isinstance(x, torch.Tensor):
-                self.items.append((path, id(x)))
+                self.note(path, id(x))
             return
         if id(x) in self.known:
             return
         self.known.add(id(x))
         if isinstance(x, (list, tuple, set, frozenset, collections.deque)):
-            self.items.append((path, len(x)))
+            self.note(path, len(x))
             for i, value in zip(range(MOST), x, strict=False):
                 self.take((*path, i), value, depth - 1)
         elif isinstance(x, (dict, collections.UserDict)):
-            self.items.append((path, len(x)))
+            self.note(path, len(x))
             for _, (key, value) in zip(range(MOST), list(x.items()), strict=False):
                 self.take((*path, key), value, depth - 1)
         elif isinstance(x, np.ndarray):
-            self.items.append((path, x.tobytes() if x.nbytes <= 4096 else id(x)))
+            self.note(path, x.tobytes() if x.nbytes <= 4096 else id(x))
         elif isinstance(x, functools.partial):
             self.take((*path, "func"), x.func, depth)
             self.take((*path, "args"), (x.args, x.keywords), depth)
@@ -83,29 +87,25 @@ class _Walk:
         for name in f.__code__.co_names:
             value = f.__globals__.get(name)
             if isinstance(value, SIMPLE) and value is not None:
-                self.items.append(((*path, name), value))
+                self.note((*path, name), value)
             elif isinstance(value, types.FunctionType):
                 self.take((*path, name), value, depth - 1)
 
 
 def held(model: nn.Module, loss_fn: Callable[..., Any]) -> list[Item]:
-    """(path, value) of each, values hashable; in the same order for the same model."""
+    """Of each its path, type and value, all hashable; in the same order for the same model."""
     walk = _Walk()
     for name, module in model.named_modules():
-        walk.items.append(((name,), id(module)))
+        walk.note((name,), id(module))
         for key, value in list(module.__dict__.items()):
             if key not in NOT_SETTINGS and not key.endswith("_hooks") and not key.endswith("_hooks_with_kwargs"):
                 walk.take((name, key), value)
-    if isinstance(loss_fn, nn.Module) or not isinstance(
-        loss_fn, (types.FunctionType, types.MethodType, functools.partial)
-    ):
-        inner = getattr(loss_fn, "__dict__", None)
-        if isinstance(loss_fn, nn.Module):
-            walk.items += [(("loss_fn", *p), v) for p, v in held(loss_fn, _nothing)]
-        elif inner is not None:
-            walk.take(("loss_fn",), inner)
-    else:
+    if isinstance(loss_fn, nn.Module):
+        walk.items += [(("loss_fn", *path), kind, value) for path, kind, value in held(loss_fn, _nothing)]
+    elif isinstance(loss_fn, (types.FunctionType, types.MethodType, functools.partial)):
         walk.take(("loss_fn",), loss_fn)
+    else:
+        walk.take(("loss_fn",), getattr(loss_fn, "__dict__", None))
     return walk.items
 
 
@@ -119,11 +119,11 @@ def name_of(path: tuple[Any, ...]) -> str:
 
 def changed(before: list[Item], after: list[Item]) -> Iterator[str]:
     """The names of what has another value, is new or is gone."""
-    old = dict(before)
-    new = dict(after)
-    for path, value in new.items():
+    old = {path: (kind, value) for path, kind, value in before}
+    new = {path: (kind, value) for path, kind, value in after}
+    for path, item in new.items():
         if path not in old:
             yield f"{name_of(path)} (new)"
-        elif old[path] != value and not (value != value and old[path] != old[path]):
-            yield f"{name_of(path)} ({old[path]!r}, then {value!r})"
+        elif old[path] != item:
+            yield f"{name_of(path)} ({old[path][1]!r}, then {item[1]!r})"
     yield from (f"{name_of(path)} (gone)" for path in old if path not in new)

@@ -15,7 +15,7 @@ import neap
 from . import allocator
 from .arena import Arena
 from .assemble import Assembly, Work
-from .graph import Graph, View
+from .graph import Given, Graph, View
 from .measure import result_tensors
 
 # (work) -> the views that an update or an accumulation is given: the gradient, and where there is one its scale.
@@ -67,6 +67,7 @@ class Resident:
         self.graph = graph
         self.tensors = tensors  # storage -> a tensor in it
         self.inputs: dict[int, torch.Tensor] = {}
+        self.numbers: tuple[int | float, ...] = ()  # of the batch, where calls take them as they come
 
     def is_input(self, view: View) -> bool:
         tensor = self.graph.tensors[view.tensor]
@@ -75,7 +76,9 @@ class Resident:
     def base(self, storage: int) -> torch.Tensor:
         return self.inputs[storage] if storage in self.inputs else self.tensors[storage]
 
-    def bind(self, view: View) -> torch.Tensor:
+    def bind(self, view: View | Given) -> Any:
+        if isinstance(view, Given):
+            return self.numbers[view.index]
         storage = self.graph.tensors[view.tensor].storage
         base = self.base(storage)
         shift = 0
@@ -106,9 +109,6 @@ class Program:
         for i, v in enumerate(self.order):
             self.seen[i] = v in had
             had.add(v)
-
-    def graph_view(self, tensor: int) -> View:
-        return View(tensor, (), (), 0, torch.uint8)
 
     def is_value(self, view: View) -> bool:
         tensor = self.graph.tensors[view.tensor]
@@ -201,15 +201,23 @@ class ArenaProgram(Program):
                 call = graph.calls[work.index]
                 changed = {old: new for old, new in call.changes if new in of}
 
-                def leaf(x: View, changed: Any = changed, reads: Any = reads, makes: Any = makes) -> Any:
+                anew = []  # in each step
+
+                def leaf(x: Any, changed: Any = changed, reads: Any = reads, makes: Any = makes, anew: Any = anew) -> Any:
+                    if isinstance(x, Given):
+                        anew.append(x)
+                        return x
                     if x.tensor in changed:  # as it is after the copy
                         return value(View(changed[x.tensor], x.size, x.stride, x.offset, x.dtype), makes)
                     if self.is_value(x):
                         return value(x, reads)
-                    return x if self.resident.is_input(x) else self.resident.bind(x)
+                    if self.resident.is_input(x):
+                        anew.append(x)
+                        return x
+                    return self.resident.bind(x)
 
                 template = mapped(leaf, self.arguments(row))
-                if any(self.resident.is_input(self.graph_view(t)) for t in call.reads):
+                if anew:
                     row.template = template
                 else:
                     row.args, row.kwargs = template
@@ -222,7 +230,7 @@ class ArenaProgram(Program):
                     row.redraws = generator, held
                 for old, new in changed.items():
                     n = graph.storage_of(old).bytes
-                    if not self.is_value(View(old, (), (), 0, torch.uint8)):
+                    if not self.is_value(_whole(old)):
                         row.copies.append((self.arena.bytes(makes[of[new]], n), old))
                     elif makes[of[new]] != reads[of[old]]:
                         row.copies.append((self.arena.bytes(makes[of[new]], n), self.arena.bytes(reads[of[old]], n)))
@@ -283,7 +291,13 @@ class ArenaProgram(Program):
         self.handle = ctypes.c_void_p(self.library.neap_steer_program(len(scratch_address), *pointers, self.arena.slot))
         if not self.handle:
             raise MemoryError("neap: no memory for a program")
-        self.close = weakref.finalize(self, self.library.neap_steer_program_free, self.handle)
+        self._free = weakref.finalize(self, self.library.neap_steer_program_free, self.handle)
+
+    def close(self) -> None:
+        """It does not run any more; how high its arena was used is still known."""
+        if self._free.alive:
+            self._high = self.high()
+            self._free()
 
     def output(self, view: View) -> torch.Tensor:
         """What lies at the end of the step where an output of it is: to be copied."""
@@ -376,12 +390,12 @@ class ArenaProgram(Program):
             self.unplanned_bytes = max(self.unplanned_bytes, extra)
 
     def high(self) -> int:
-        return int(self.library.neap_steer_high(self.handle))
+        return int(self.library.neap_steer_high(self.handle)) if self._free.alive else self._high
 
 
-def mapped(f: Callable[[View], Any], x: Any) -> Any:
-    """The same structure of tuples, lists and dicts with f(view) in place of each view."""
-    if isinstance(x, View):
+def mapped(f: Callable[[Any], Any], x: Any) -> Any:
+    """The same structure of tuples, lists and dicts with f(x) in place of each View and Given."""
+    if isinstance(x, (View, Given)):
         return f(x)
     if type(x) is tuple:
         return tuple([mapped(f, y) for y in x])
@@ -390,6 +404,10 @@ def mapped(f: Callable[[View], Any], x: Any) -> Any:
     if isinstance(x, dict):
         return {key: mapped(f, y) for key, y in x.items()}
     return x
+
+
+def _whole(tensor: int) -> View:
+    return View(tensor, (), (), 0, torch.uint8)
 
 
 def _bytes_of(t: torch.Tensor) -> torch.Tensor:
@@ -450,7 +468,7 @@ class DropProgram(Program):
         for old, new in call.changes:
             if new not in of:
                 continue
-            value = self.is_value(View(old, (), (), 0, torch.uint8))
+            value = self.is_value(_whole(old))
             base = self.live[of[old]] if value else self.resident.base(graph.tensors[old].storage)
             if not value or of[old] not in self.drops[row.number]:
                 copy = torch.empty(0, dtype=torch.uint8, device=base.device).set_(
@@ -462,7 +480,9 @@ class DropProgram(Program):
             changed[old] = base
             self._put(of[new], base)
 
-        def leaf(x: View) -> Any:
+        def leaf(x: Any) -> Any:
+            if isinstance(x, Given):
+                return self.resident.bind(x)
             return _viewed(changed[x.tensor], x) if x.tensor in changed else self._value(x)
 
         args, kwargs = mapped(leaf, self.arguments(row))

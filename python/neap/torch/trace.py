@@ -508,6 +508,18 @@ def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **o
         raise
 
 
+def trace_aside(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture | None:
+    """As trace_step, of a batch that no step is given: what the forward pass sets is set back; None where it fails."""
+    values = [(m.__dict__, _simple(m)) for m in model.modules()]
+    try:
+        return trace_step(model, loss_fn, *args, **options)
+    except Exception:  # the user's code may refuse such a batch by any
+        return None
+    finally:
+        for attributes, simple in values:
+            attributes.update(simple)
+
+
 def _simple(module: nn.Module) -> dict[str, Any]:
     return {k: v for k, v in module.__dict__.items() if isinstance(v, SIMPLE)}
 

@@ -520,3 +520,152 @@ def test_quantised_weights_and_states():
         for losses, weights in results[1:]:
             assert losses == results[0][0]
             assert all(map(torch.equal, weights, results[0][1]))
+
+
+# ---- Numbers of a batch ----
+
+
+def weighted(model, x, weight, count):
+    return model(x).square().mean() * weight + model(x).abs().sum() / count
+
+
+def branching(model, x, weight, count):
+    return model(x).square().mean() * (weight if weight > 0.35 else 1 - weight) + count
+
+
+def clipped(model, x, weight, count):
+    return model(x).square().mean() * min(weight, 0.5) / count
+
+
+def shaped(model, x, weight, count):
+    return model(x[: count + 1]).square().mean() * weight
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("loss_fn,is_input", [(weighted, True), (branching, False), (clipped, False), (shaped, False)])
+@pytest.mark.filterwarnings("ignore:neap. the step is captured")
+@pytest.mark.filterwarnings("ignore:neap. batches of 4 shapes")
+def test_numbers_of_a_batch_are_inputs_where_calls_only_take_them(loss_fn, is_input, parts):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3))
+    eager = copy.deepcopy(model)
+    optimizer = helpers.sgd(eager.parameters())
+    step = neap.torch.compile_step(model, loss_fn, helpers.sgd(model.parameters()), budget="min", micro_batches=parts)
+    for i in range(8):
+        x, weight, count = torch.randn(8 if i % 3 else 12, 6), 0.1 * (i + 1), i + 2
+        loss = step(x, weight, count)
+        expected = 0
+        for part in x.chunk(parts):
+            one = loss_fn(eager, part, weight, count) / parts
+            one.backward()
+            expected = expected + one.detach()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert torch.equal(loss, expected)
+    for a, b in zip(model.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(a, b)
+    (kind,) = step.kinds.values()
+    assert (len(kind.captured) <= 2) == is_input
+
+
+def test_numbers_in_extras_are_those_of_the_step():
+    model = nn.Linear(4, 3)
+    step = neap.torch.compile_step(
+        model, lambda m, x, w: (m(x).mean() * w, [w, "name"]), helpers.sgd(model.parameters()), budget="max"
+    )
+    x = torch.randn(5, 4)
+    assert [step(x, w)[1] for w in (0.5, 0.25, 7.0, -1.0)] == [[w, "name"] for w in (0.5, 0.25, 7.0, -1.0)]
+    (kind,) = step.kinds.values()
+    assert len(kind.captured) == 1
+
+
+def test_lengths_between_captured_ones_go_with_any_number():
+    torch.manual_seed(0)
+    model = Tagger()
+    eager = copy.deepcopy(model)
+    optimizer = helpers.sgd(eager.parameters())
+    loss_fn = lambda m, x, w: m(x).square().mean() * w  # noqa: E731
+    step = neap.torch.compile_step(model, loss_fn, helpers.sgd(model.parameters()), budget="max")
+    for w, n in ((0.5, LENGTH), (0.25, LENGTH)):
+        x = masked(4, n)[0]
+        torch.testing.assert_close(step(x, w), loss_fn(eager, x, w).detach(), rtol=0, atol=0)
+        loss_fn(eager, x, w).backward(), optimizer.step(), optimizer.zero_grad()
+    step.prepare(masked(4, LENGTH)[0], 2.0, lengths=range(2, LENGTH + 1))
+    (kind,) = step.kinds.values()
+    captured = len(kind.captured)
+    for i in range(2, LENGTH):
+        x, w = masked(4, LENGTH)[0][:, :i].contiguous(), 1.5 + i
+        loss = loss_fn(eager, x, w)
+        loss.backward(), optimizer.step(), optimizer.zero_grad()
+        assert torch.equal(step(x, w), loss.detach())
+    assert len(kind.captured) == captured
+
+
+# ---- What a model holds ----
+
+
+class Settings(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.scale, self.rest = nn.Linear(3, 2), 1, {}
+
+    def forward(self, x):
+        one = x if self.scale is True else x.double()
+        return self.linear(one.float()) * self.scale + len(self.rest.get("a", "x"))
+
+
+def test_settings_differ_by_type_and_by_the_keys_of_a_dict():
+    model = Settings()
+    step = neap.torch.compile_step(model, lambda m, x: m(x).mean(), helpers.sgd(model.parameters()), budget="max")
+    x, kinds = torch.randn(4, 3), []
+    for scale, rest in ((1, {}), (True, {}), (1.0, {}), (1, {"a": "yy"}), (1, {"b": "yy"}), (1, {})):
+        model.scale, model.rest = scale, rest
+        eager = copy.deepcopy(model)(x).mean().detach()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert torch.equal(step(x), eager)
+        kinds.append(len(step.kinds))
+    assert kinds == [1, 2, 3, 4, 5, 5]
+    model.scale = float("nan")
+    for _ in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            step(x)
+    assert len(step.kinds) == 6
+
+
+# ---- What holds after a step ----
+
+
+def test_memory_is_told_after_the_step_was_bound_anew():
+    model = Tagger()
+    step = neap.torch.compile_step(model, mean_of, helpers.sgd(model.parameters()), budget="min")
+    batch = masked(4, 3)[0], torch.ones(4, LENGTH, dtype=torch.long)
+    step(*batch)
+    before = step.memory
+    assert before.budget_bytes == before.planned_peak_bytes and before.measured_peak_bytes > 0
+    step._unbind()
+    assert step.memory == before
+    step.release()
+    assert step.memory == before
+
+
+def test_sums_of_gradients_of_two_kinds_of_steps():
+    """Parameters freeze and thaw between steps; the sums are made anew, and no step reads those of before."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3))
+    eager = copy.deepcopy(model)
+    optimizer = helpers.sgd(eager.parameters())
+    loss_fn = lambda m, x: m(x).square().mean()  # noqa: E731
+    step = neap.torch.compile_step(model, loss_fn, helpers.sgd(model.parameters()), budget="max", micro_batches=2)
+    for frozen in (False, True, False, True, False):
+        for m in (model, eager):
+            m[0].weight.requires_grad_(not frozen)
+        x = torch.randn(8, 6)
+        step(x)
+        for part in x.chunk(2):
+            (loss_fn(eager, part) / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for a, b in zip(model.parameters(), eager.parameters(), strict=True):
+            assert torch.equal(a, b)

@@ -208,10 +208,10 @@ def measured(
     of the caching allocator tell what is scratch and what stays (a workspace of cuBLAS); its peak is reset."""
     clock = _clock(device)
     on_cuda = device.type == "cuda"
-    live = _live_bytes(device, heap)
+    before = _live_bytes(device, heap)
     result = run()  # the first run makes kernels and caches
     del result
-    retained = max(_live_bytes(device, heap) - live, 0)
+    retained = max(_live_bytes(device, heap) - before, 0)
     best, bypass, began = math.inf, 0, clock()
     numbers: list[int] = []
     scratch = 0
@@ -220,6 +220,7 @@ def measured(
         if heap:
             heap.neap_heap_mark()
         if on_cuda:
+            before = _live_bytes(device, heap)
             torch.cuda.reset_peak_memory_stats(device)
         with allocator.Recording(number == 0 and not on_cuda) as recording:
             start = clock()
@@ -229,14 +230,22 @@ def measured(
             bypass = max(bypass, heap.neap_heap_peak() - live)
         if number == 0:
             addresses = {address: i for i, (_, address, freed) in enumerate(recording.rows) if not freed}
-            numbers = [addresses.get(address, -1) for address in made(result)]
+            own = made(result)
+            numbers = [addresses.get(address, -1) for address in own]
             scratch = recording.scratch({n for n in numbers if n >= 0})
             if on_cuda:
-                scratch = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+                scratch = max(torch.cuda.max_memory_allocated(device) - before - _own_bytes(result, own), 0)
         del result
         if clock() - began > TIMED_SECONDS:
             break
     return Cost(best, scratch, numbers, bypass, retained)
+
+
+def _own_bytes(result: Any, own: list[int]) -> int:
+    """Of the results at the addresses `own`, in blocks of CUDA's caching allocator. A storage that several results share is none of
+    their own: they are copied out of it, and until then it is scratch."""
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result_tensors(result) if t is not None}
+    return sum((storages[address] + 511) // 512 * 512 for address in {a for a in own if a in storages})
 
 
 class FakeIsWrong(CannotTrace):

@@ -442,8 +442,17 @@ class DropProgram(Program):
             if tensor >= 0:
                 self.drops[last].append(tensor)
         self.rows = [Row(i, v, assembly.works[v]) for i, v in enumerate(self.order)]
+        for row in self.rows:
+            if row.kind == "call":
+                row.template = mapped(self._settled(row), self.arguments(row))
         self.live: dict[int, torch.Tensor] = {}  # step tensor -> a tensor in its storage
         self.bytes = self.peak = 0  # of what is live
+
+    def _settled(self, row: Row) -> Callable[[Any], Any]:
+        """Binds what stays where it is from step to step."""
+        changed = {old for old, new in self.graph.calls[row.work.index].changes if new in self.assembly.tensors}
+        comes = lambda x: isinstance(x, Given) or x.tensor in changed or self.is_value(x) or self.resident.is_input(x)  # noqa: E731
+        return lambda x: x if comes(x) else self.resident.bind(x)
 
     def _put(self, tensor: int, value: torch.Tensor) -> None:
         self._drop(tensor)
@@ -485,7 +494,7 @@ class DropProgram(Program):
                 return self.resident.bind(x)
             return _viewed(changed[x.tensor], x) if x.tensor in changed else self._value(x)
 
-        args, kwargs = mapped(leaf, self.arguments(row))
+        args, kwargs = mapped(leaf, row.template)
         if call.random and self.seen[row.number]:
             generator = self.generator(row.work)
             now = _redraw((generator, self.live[self.assembly.state_tensors[row.work.index]]))
@@ -547,6 +556,8 @@ def _lies(t: torch.Tensor, view: View) -> bool:
 
 
 def _viewed(t: torch.Tensor, view: View) -> torch.Tensor:
+    if t.dtype == view.dtype:
+        return t.as_strided(view.size, view.stride, view.offset)
     return torch.empty(0, dtype=view.dtype, device=t.device).set_(
         t.untyped_storage(), view.offset, view.size, view.stride
     )

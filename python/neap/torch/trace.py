@@ -198,6 +198,9 @@ def _reentrant(run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return _materialized(run(*args))
 
 
+_RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+
+
 class _Watch(torch.overrides.TorchFunctionMode):
     """Refuses what changes a tensor without an operator that a trace could see."""
 
@@ -206,6 +209,12 @@ class _Watch(torch.overrides.TorchFunctionMode):
         self.own = {id(fake): t for fake, t in own}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in _RECURRENT and args[0].is_cuda and torch.backends.cudnn.is_acceptable(args[0]):
+            raise CannotTrace(
+                f"nn.{function.__name__.upper()[:4].rstrip('_')} runs by cuDNN on CUDA, which reads its weights as one storage and cannot be captured: "
+                "leave cuDNN out (with torch.backends.cudnn.flags(enabled=False): ... around steps and eager runs alike), or write the "
+                "recurrence as a module of cells"
+            )
         if function == torch.Tensor.data.__set__:
             if _same_memory(self.own.get(id(args[0])), args[1]):
                 return None  # it gets what it has, as weights of 8 bits do

@@ -98,3 +98,41 @@ def test_gradients_are_dropped_at_their_update(dropping, monkeypatch):
     assert len(gradients) == 6
     assert max(held) == 0
     assert not step.memory.enforced
+
+
+class Counters:
+    """Those of CUDA's caching allocator, of which a call takes `peak` bytes at most."""
+
+    def __init__(self, peak):
+        self.peak = peak
+
+    def memory_allocated(self, device=None):
+        return 4096
+
+    def max_memory_allocated(self, device=None):
+        return 4096 + self.peak
+
+    def reset_peak_memory_stats(self, device=None):
+        pass
+
+    def synchronize(self, device=None):
+        pass
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_storage_that_results_share_is_scratch(shared, monkeypatch):
+    """They are copied out of it while it is there."""
+    nbytes = 3 * 1000 * 4
+    counters = Counters(nbytes + 512)
+    for name in ("memory_allocated", "max_memory_allocated", "reset_peak_memory_stats", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, getattr(counters, name))
+    monkeypatch.setattr(measure, "_clock", lambda device: iter(range(100)).__next__)
+
+    def run():
+        return torch.zeros(3, 1000).unbind() if shared else tuple(torch.zeros(1024) for _ in range(3))
+
+    def made(result):
+        return [0] * 3 if shared else [t.data_ptr() for t in result]
+
+    cost = measure.measured(run, torch.device("cuda", 0), None, made)
+    assert cost.scratch == (nbytes + 512 if shared else max(nbytes + 512 - 3 * 4096, 0))

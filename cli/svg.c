@@ -7,10 +7,10 @@
 #include "cli.h"
 
 enum {
-  WIDTH = 980,
+  WIDTH = 1040,
   HEIGHT = 540,
   LEFT = 84,
-  RIGHT = 250,
+  RIGHT = 310,
   TOP = 78,
   BOTTOM = 62,
   COLUMNS = WIDTH - LEFT - RIGHT

@@ -430,6 +430,7 @@ typedef struct neap_train_progress {
    * processor or by another version: the first of those and of the present ones, for people. Its last bits
    * are others than without the stop. Lives as long as the run. NULL: there is nothing to tell. */
   const char *other_kernels;
+  const char *combination; /* the techniques that are taken, as in neap_train_result */
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };
@@ -474,8 +475,11 @@ typedef struct neap_train_options {
   bool allow_by_time;
   int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
                            is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
-  int64_t steps, epochs; /* one of the two; 0 and 0: one epoch */
-  double learning_rate;  /* 0: 0.1; NAN: the optimizer's usual; NEAP_ZERO: 0 */
+  /* One of the two; 0 and 0: one epoch. An epoch has as many steps as there are whole batches of training
+   * records: those that are left over, others in each epoch, are left out. Pairs of sequences fill their last
+   * batches up with records that do not count. Evaluation takes all records. */
+  int64_t steps, epochs;
+  double learning_rate; /* 0: 0.1; NAN: the optimizer's usual; NEAP_ZERO: 0 */
   neap_schedule_kind schedule;
   double warmup_epochs;
   int64_t warmup_steps; /* instead of epochs, where above 0 */

@@ -157,8 +157,8 @@ typedef enum neap_memory_kind {
   NEAP_KIND_STATE,
   NEAP_KIND_INPUT,
   NEAP_KIND_GRADIENT,
-  NEAP_KIND_KEPT,       /* made once */
-  NEAP_KIND_RECOMPUTED, /* an instance of a value that is made more than once */
+  NEAP_KIND_KEPT,       /* made for the first time */
+  NEAP_KIND_RECOMPUTED, /* an instance of a value that was made before */
   NEAP_KIND_WORKSPACE,
   NEAP_KIND_COUNT
 } neap_memory_kind;

@@ -6,10 +6,10 @@
 #include "step/plan.h"
 #include "step/simulate.h"
 
-/* `made`: by tensor, how many instances it has. */
-static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, const int32_t *made) {
+/* `made`: by tensor, how many instances of it come before; this one is counted. */
+static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, int32_t *made) {
   if (tensor < 0) return NEAP_KIND_WORKSPACE;
-  if (made[tensor] > 1) return NEAP_KIND_RECOMPUTED;
+  if (made[tensor]++ > 0) return NEAP_KIND_RECOMPUTED;
   return step->nodes[step->tensors[tensor].producer].pass == NEAP_PASS_FORWARD ? NEAP_KIND_KEPT
                                                                                : NEAP_KIND_GRADIENT;
 }
@@ -29,8 +29,6 @@ static neap_status place_instances(const neap_step *step, const neap_plan *plan,
                                    neap_instance *out) {
   RETURN_IF(count != plan->instance_count, NEAP_INVALID_PLAN,
             "the plan lists %d instances where its schedule makes %d", plan->instance_count, count);
-  for (int32_t i = 0; i < count; i++)
-    if (simulated[i].tensor >= 0) made[simulated[i].tensor]++;
   for (int32_t i = 0; i < count; i++) {
     const struct instance *instance = &simulated[i];
     const struct placed *placed = &plan->instances[i];

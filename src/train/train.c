@@ -156,6 +156,17 @@ static neap_status warm_up(struct training *t) {
   return t->options->no_evaluation ? NEAP_OK : neap_session_evaluate(t->session, &unused);
 }
 
+static void fill_techniques(struct training *t, neap_train_result *result) {
+  neap_combination taken = {.micro_batch = t->micro < t->batch ? t->micro : 0,
+                            .precision = t->own.session.precision,
+                            .sparse_density = t->own.session.sparse_density};
+  combination_name(&taken);
+  memcpy(result->combination, taken.name, sizeof result->combination);
+  memcpy(t->combination, taken.name, sizeof t->combination);
+  result->density = taken.sparse_density > 0 ? taken.sparse_density : 1;
+  snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
+}
+
 static neap_status run_steps(struct training *t, neap_train_result *result) {
   neap_train_progress progress = {.records = task_rows[t->data.source.kind].records,
                                   .epoch = t->state.epoch + 1,
@@ -165,6 +176,8 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
                                   .test_loss = -1,
                                   .test_mae = -1,
                                   .bits_per_byte = -1};
+  fill_techniques(t, result);
+  progress.combination = t->combination;
   TRY(report(t, &progress));
   TRY(warm_up(t));
   t->started = clock_seconds();
@@ -219,16 +232,6 @@ static double median_seconds(struct training *t) {
   if (count == 0) return 0;
   qsort(t->seconds, (size_t)count, sizeof *t->seconds, by_value);
   return (t->seconds[(count - 1) / 2] + t->seconds[count / 2]) / 2;
-}
-
-static void fill_techniques(const struct training *t, neap_train_result *result) {
-  neap_combination taken = {.micro_batch = t->micro < t->batch ? t->micro : 0,
-                            .precision = t->own.session.precision,
-                            .sparse_density = t->own.session.sparse_density};
-  combination_name(&taken);
-  memcpy(result->combination, taken.name, sizeof result->combination);
-  result->density = taken.sparse_density > 0 ? taken.sparse_density : 1;
-  snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
 }
 
 /* Of the epoch so far; -1: labels are values. */

@@ -27,6 +27,7 @@ struct training {
   const char *other_kernels;  /* of neap_train_progress */
   struct region region;
   struct folder_lock lock;
+  char combination[48]; /* the techniques that are taken, by name */
   char refused[48];
   /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
                                                                                                   options->out

@@ -33,6 +33,13 @@ static struct copy copy_of(const neap_step *step, const neap_plan *plan) {
   for (int64_t i = 0; i < count; i++)
     copy.instances[i] =
         (neap_placement){instances[i].first, instances[i].tensor, instances[i].offset, instances[i].bytes};
+  /* Recomputed is what was made before, and nothing else that is no workspace. */
+  for (int64_t i = 0; i < count; i++) {
+    bool again = false;
+    for (int64_t k = 0; k < i; k++)
+      again = again || (instances[k].tensor >= 0 && instances[k].tensor == instances[i].tensor);
+    assert_int_equal(instances[i].kind == NEAP_KIND_RECOMPUTED, again);
+  }
   free(instances);
   copy.arrays = (neap_plan_arrays){.graph = info.graph,
                                    .planner = info.planner,

@@ -115,12 +115,14 @@ static int take_options(const char *folder, const char *text, struct arguments *
   return taken ? EXIT_DONE : EXIT_FAILED;
 }
 
-/* None where only their file is missing: a checkpoint can have been written by a program of its own. */
-static int take_command(const char *folder, struct arguments *a) {
+/* None where only their file is missing: a checkpoint can have been written by a program of its own. The
+ * message names the folder as it was given: to `neap train` by an option, to the other verbs as an operand.
+ */
+static int take_command(const struct verb *verb, const char *folder, struct arguments *a) {
   char *text = NULL;
   if (neap_checkpoint_command(folder, &text) != NEAP_OK) {
-    fprintf(stderr, "neap: --resume %s: no run can be continued from there: %s\n", folder,
-            neap_error_message());
+    fprintf(stderr, "neap: %s%s: is not the folder of a run: %s\n",
+            strcmp(verb->name, "train") == 0 ? "--resume " : "", folder, neap_error_message());
     return EXIT_FAILED;
   }
   const int result = text != NULL ? take_options(folder, text, a) : EXIT_DONE;
@@ -155,7 +157,7 @@ static int settle_batch(const struct verb *verb, neap_train_options *o) {
 
 int complete_run(const struct verb *verb, struct arguments *a) {
   neap_train_options *o = &a->options;
-  int result = o->resume != NULL ? take_command(o->resume, a) : EXIT_DONE;
+  int result = o->resume != NULL ? take_command(verb, o->resume, a) : EXIT_DONE;
   if (result == EXIT_DONE) result = check_needed(verb, o);
   if (result == EXIT_DONE) result = check_use(verb, a);
   if (result != EXIT_DONE) return result;

@@ -164,6 +164,8 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
               "neap: the steps of this run are not all computed by the same kernels (%s):\n"
               "  its last bits differ from those of a run without a stop\n",
               p->other_kernels);
+    if (p->marked_file != NULL)
+      fprintf(stderr, "neap: %s: begins with a byte-order mark, which was skipped\n", p->marked_file);
     if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
       tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);
     return;

@@ -71,6 +71,11 @@ static int add_lines(const struct verb *verb, FILE *file, const char *name, stru
       fprintf(stderr, "neap: %s: line %zu: has a byte 0, and is no text\n", name, lines->count + 1);
       result = EXIT_FAILED;
     }
+    if (lines->count == 0 && strncmp(text, "\xEF\xBB\xBF", 3) == 0) {
+      fprintf(stderr, "neap: %s: begins with a byte-order mark, which was skipped\n", name);
+      length -= 3;
+      memmove(text, text + 3, (size_t)length + 1);
+    }
     if (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
     if (length > 0 && text[length - 1] == '\r') text[--length] = '\0';
     if (result == EXIT_DONE && !add_line(lines, text)) result = report_failure(verb, no_memory());

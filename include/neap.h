@@ -431,6 +431,8 @@ typedef struct neap_train_progress {
    * are others than without the stop. Lives as long as the run. NULL: there is nothing to tell. */
   const char *other_kernels;
   const char *combination; /* the techniques that are taken, as in neap_train_result */
+  /* Before the first step: a text of the data whose byte-order mark was skipped; NULL: no file has one. */
+  const char *marked_file;
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };

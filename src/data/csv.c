@@ -105,7 +105,8 @@ static neap_status check_text(const struct csv *csv) {
   for (size_t i = 0; i < csv->text.count; i++) zeros += csv->text.data[i] == '\0';
   RETURN_IF(zeros != csv->fields.count || last >= csv->text.count, NEAP_BAD_FORMAT,
             "%s: line %lld: has a byte 0; is it a text?", csv->path, (long long)csv->line);
-  const struct text text = {csv->text.data, csv->text.count, csv->path, csv->line};
+  const struct text text = {
+      .bytes = csv->text.data, .length = csv->text.count, .name = csv->path, .line = csv->line};
   return utf8_check(&text);
 }
 

@@ -161,6 +161,11 @@ neap_status parallel_open(const char *argument, struct source *source) {
   neap_status status = parallel_text_read(folder, "train", from, to, &train);
   if (status == NEAP_OK) status = parallel_text_read(folder, "val", from, to, &test);
   if (status == NEAP_OK) status = open_pairs(source, folder, &train, &test, tokens);
+  const char *marked = train.marked_file != NULL ? train.marked_file : test.marked_file;
+  if (status == NEAP_OK && marked != NULL) {
+    source->marked_file = region_string(&source->region, marked);
+    if (source->marked_file == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  }
   parallel_text_free(&train);
   parallel_text_free(&test);
   return status;

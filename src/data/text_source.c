@@ -96,7 +96,10 @@ static neap_status write_tokens(const struct source *source, const struct text *
   for (size_t begin = 0; begin < text->length && status == NEAP_OK;) {
     size_t end = begin + piece_bytes < text->length ? begin + piece_bytes : text->length;
     while (end < text->length && text->bytes[end - 1] != '\n') end++;
-    const struct text piece = {text->bytes + begin, end - begin, text->name, line_at(text, begin)};
+    const struct text piece = {.bytes = text->bytes + begin,
+                               .length = end - begin,
+                               .name = text->name,
+                               .line = line_at(text, begin)};
     ids.count = 0;
     status = tokenizer_encode(source->tokenizer, &piece, &ids);
     if (status == NEAP_OK)
@@ -117,10 +120,17 @@ static neap_status open_texts(struct source *source, const struct words *words, 
     TRY(text_read(words->test, false, region, &texts[1]));
   } else {
     const size_t end = training_end(&texts[0]);
-    texts[1] =
-        (struct text){texts[0].bytes + end, texts[0].length - end, texts[0].name, line_at(&texts[0], end)};
+    texts[1] = (struct text){.bytes = texts[0].bytes + end,
+                             .length = texts[0].length - end,
+                             .name = texts[0].name,
+                             .line = line_at(&texts[0], end)};
     texts[0].length = end;
   }
+  for (int i = 0; i < 2; i++)
+    if (texts[i].marked) {
+      source->marked_file = region_string(&source->region, texts[i].name);
+      RETURN_IF_NULL(source->marked_file);
+    }
   TRY(make_tokenizer(source, words, texts));
   int32_t mask = -1;
   if (source->task.kind == TASK_MASKED) TRY(tokenizer_add_special(source->tokenizer, "<mask>", &mask));

@@ -113,6 +113,8 @@ static neap_status read_files(const char *folder, const char *const languages[2]
     struct text sides[2];
     for (int side = 0; side < 2; side++)
       TRY(read_side(folder, names->list.data[i], languages[side], &text->region, &sides[side]));
+    for (int side = 0; side < 2; side++)
+      if (sides[side].marked) text->marked_file = sides[side].name;
     TRY(add_lines(text, sides[0], sides[1]));
   }
   RETURN_IF(text->pairs.count == 0, NEAP_BAD_FORMAT, "%s/%s.%s: has no lines", folder, names->list.data[0],

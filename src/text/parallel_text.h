@@ -14,6 +14,7 @@ struct line_pair {
 
 struct parallel_text {
   VECTOR(struct line_pair) pairs; /* in the order of the files' names and lines */
+  const char *marked_file;        /* one whose byte-order mark was skipped; NULL: no file has one */
   struct region region;           /* owns the texts */
 };
 

@@ -1,5 +1,6 @@
 #include "text/text_file.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -14,6 +15,16 @@ static neap_status read_whole(const char *path, int descriptor, uint64_t bytes, 
   return file_need_at(path, descriptor, 0, content, (size_t)bytes);
 }
 
+/* The mark U+FEFF says that what follows is UTF-8, and is no text. */
+static void skip_mark(struct text *text) {
+  static const char mark[] = "\xEF\xBB\xBF";
+  const size_t length = sizeof mark - 1;
+  if (text->length < length || memcmp(text->bytes, mark, length) != 0) return;
+  text->bytes += length;
+  text->length -= length;
+  text->marked = true;
+}
+
 neap_status text_read(const char *path, bool need_utf8, struct region *region, struct text *out) {
   int descriptor;
   uint64_t bytes;
@@ -21,5 +32,6 @@ neap_status text_read(const char *path, bool need_utf8, struct region *region, s
   const neap_status status = read_whole(path, descriptor, bytes, region, out);
   close(descriptor);
   TRY(status);
+  skip_mark(out);
   return need_utf8 ? utf8_check(out) : NEAP_OK;
 }

@@ -13,7 +13,8 @@ struct text {
   const char *bytes;
   size_t length;
   const char *name; /* of the file, for messages */
-  int64_t line;     /* of the file, where the text begins; the first is 1, and 0 stands for it too */
+  int64_t line;     /* of the file, where the text begins; the first is 1, and 0 means it too */
+  bool marked;      /* a byte-order mark before it was skipped */
 };
 
 /* The code point that `length` bytes, 1 or more, begin with. Gives how many bytes it takes; 0: they do not

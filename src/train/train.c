@@ -136,6 +136,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     neap_session_memory(t->session, &memory);
     progress->memory = &memory;
     progress->other_kernels = t->other_kernels;
+    progress->marked_file = t->data.source.marked_file;
     stop = t->options->progress(t->options->context, progress) != 0 || stop;
   }
   return stop ? end_on_request(t, "after") : NEAP_OK;

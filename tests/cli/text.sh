@@ -92,3 +92,13 @@ expect 0 "${run[@]}" text:text.txt,tokens=290 --out first
 weights=$(field weights_sha256)
 expect 0 "${run[@]}" text:text.txt,tokens=first/tokenizer.json
 same "$(field weights_sha256)" "$weights" "a run with the tokenizer of another"
+
+# A byte-order mark is skipped, and said; the run is that of the text without it.
+for _ in $(seq 200); do echo 'the quick brown fox jumps over the lazy dog'; done >plain.txt
+{ printf '\357\273\277' && cat plain.txt; } >marked.txt
+for text in plain marked; do
+  expect 0 "$neap" train --model char-lstm-1x8 --data text:$text.txt --length 8 --batch 4 --threads 1 --steps 2 --json
+  field weights_sha256 >$text.weights
+done
+cmp plain.weights marked.weights || fail "a byte-order mark changes what is learned"
+says "marked.txt: begins with a byte-order mark"

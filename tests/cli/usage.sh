@@ -128,3 +128,13 @@ fi
 expect 2 env NEAP_MAX_CPU_ISA=other "$neap" plan "${small[@]}" --budget max
 says "none of avx512_bf16, avx512, avx2 and generic"
 quiet
+
+# What the user gave is named as it was given.
+for verb in evaluate generate predict; do
+  more=; [ $verb = predict ] && more='--data synthetic -o x.npy'
+  expect 1 "$neap" $verb missing-run $more
+  says "neap: missing-run: is not the folder of a run"
+  ! grep -qF -- "--resume" err || fail "the message of $verb names an option that was not given"
+done
+expect 1 "$neap" train --resume missing-run
+says "--resume missing-run: is not the folder of a run"

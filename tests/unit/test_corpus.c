@@ -61,6 +61,11 @@ static void test_text(void **state) {
   assert_says("a.txt: line 2, column 1: byte 0xFF");
   ASSERT_OK(text_read(write_text("a.txt", ""), true, &region, &text));
   assert_int_equal(text.length, 0);
+  assert_false(text.marked);
+  ASSERT_OK(text_read(write_text("a.txt", "\xEF\xBB\xBFx\n"), true, &region, &text));
+  assert_true(text.marked);
+  assert_int_equal(text.length, 2);
+  assert_memory_equal(text.bytes, "x\n", 2);
   assert_int_equal(text_read(in_folder("none"), true, &region, &text), NEAP_IO_FAILED);
   assert_says("none");
   assert_int_equal(text_read(folder, true, &region, &text), NEAP_IO_FAILED);

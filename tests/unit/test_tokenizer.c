@@ -78,7 +78,8 @@ static void test_not_utf8(void **state) {
     assert_int_equal(tokenizer_characters(&text, 1, &tokenizer), NEAP_BAD_FORMAT);
     assert_says(cases[i].place);
   }
-  const struct text good = text_of(many_tongues), line = {"x\xFF", 2, "b.txt", 7};
+  const struct text good = text_of(many_tongues),
+                    line = {.bytes = "x\xFF", .length = 2, .name = "b.txt", .line = 7};
   ASSERT_OK(utf8_check(&good));
   assert_int_equal(utf8_check(&line), NEAP_BAD_FORMAT);
   assert_says("b.txt: line 7, column 2: ");

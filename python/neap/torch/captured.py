@@ -16,6 +16,7 @@ import neap
 from neap._budget import parse as parse_budget
 
 from . import measure
+from .advice import shown
 from .assemble import Assembly, Gradient, Work, assemble
 from .family import Template, numbers_of, places_of
 from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
@@ -187,7 +188,8 @@ class Steps:
         cache = measure.Cache()
         try:
             like_it = (like.graph, like.costs) if like is not None else None
-            costs = measure.measure(graph, cache, like_it, crooked, crooked is not None)
+            with shown(f"timing the calls of {self.owner.name}, {len(graph.calls)} with repeats"):
+                costs = measure.measure(graph, cache, like_it, crooked, crooked is not None)
         finally:
             cache.close()
         self.owner.heap.note({measure.call_key(c): cost for c, cost in zip(graph.calls, costs, strict=True)})
@@ -279,6 +281,7 @@ class Steps:
             states = [[(f"{n} gradient", size)] for n, size in zip(names, sizes, strict=True)]
         body = assemble(graph, costs, wanted, returned, states=states, resident=resident, name=owner.name)
         plan = self._plan_of(body.step)
+        owner.tell_cost(body.step, plan)
         planned = Planned(vector, graph, costs, body, plan, bypass, output_bytes)
         if self.cut:
             self._end(planned)

@@ -19,6 +19,7 @@ import neap
 from neap._budget import parse as parse_budget
 
 from . import allocator, measure
+from .advice import cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
 from .captured import Ready, Steps, extras_of
@@ -217,7 +218,19 @@ class CompiledStep:
         return min(size, step.keep_all_bytes) if self.budget == "max" else size
 
     def plan_of(self, step: neap.Step, budget: int | str) -> neap.Plan:
-        return cached_plan(step, budget, self.planner, self.seconds, self.progress)
+        try:
+            return cached_plan(step, budget, self.planner, self.seconds, True if self.progress is None else self.progress)
+        except neap.OverBudget as error:
+            raise over_budget(error, step, self) from None
+
+    def tell_cost(self, step: neap.Step, plan: neap.Plan) -> None:
+        """Once, where a budget makes steps much slower."""
+        if "cost" in self.told or self.budget == "max":
+            return
+        text = cost_of(step, plan, self.planner)
+        if text:
+            self.told.add("cost")
+            warnings.warn(text, stacklevel=10)
 
     def grow_arena(self, size: int, device: torch.device) -> None:
         """Makes the memory that all shapes share large enough."""
@@ -373,7 +386,8 @@ class CompiledStep:
     ) -> None:
         cut = self.micro_batches > 1
         options = {"weight": place.weight, "cut": cut, "clip_norm": None if cut else self.clip_norm, "chunk_head": self.chunk_head}
-        capture = checked_trace(self.model, self.loss_fn, structure, leaves, **options)
+        with shown(f"capturing the step of {self.name}"):
+            capture = checked_trace(self.model, self.loss_fn, structure, leaves, **options)
         skeleton = numbers_of(capture.graph).skeleton
         steps = kind.steps.get(skeleton)
         if steps is None:

@@ -16,7 +16,8 @@ from neap._budget import parse as parse_budget
 from . import measure
 from .assemble import Gradient, assemble
 from .batch import Structure
-from .graph import View
+from .graph import Graph, View
+from .heap import Heap
 from .memory import view_bytes
 from .plans import cached_plan
 from .trace import Capture, trace_step
@@ -102,6 +103,16 @@ def _optimizer(optimizer: Any, capture: Capture) -> Updater | None:
     return Updater(optimizer)
 
 
+def _outside(graph: Graph) -> int:
+    """Bytes beside PyTorch's allocator on this machine's CPU: by the calls that were measured here, else a usual amount."""
+    heap, cache = Heap(), measure.Cache()
+    known = cache.costs(measure.machine("cpu", torch.get_num_threads()))
+    cache.close()
+    keys = [measure.call_key(call) for call in graph.calls]
+    heap.note({key: known[key] for key in keys if key in known})
+    return heap.bytes(len(keys))
+
+
 def _step(
     model: nn.Module, loss_fn: Callable[..., Any], batch: Any, optimizer: Any
 ) -> tuple[neap.Step, dict[str, int]]:
@@ -129,13 +140,16 @@ def _step(
         gradients.append(Gradient(view, "update", None, graph.inputs[position].tensor, update.cost, f"{name} update"))
         states.append([(f"{name} state", update.state)] if update.state else [])
     returned = sum(map(view_bytes, outputs))
+    resident = [("outputs", returned, "input")]
+    if all(s.device.type in ("cpu", "meta") for s in graph.storages):
+        resident.append(("outside PyTorch's allocator", _outside(graph), "input"))
     assembly = assemble(
         graph,
         costs,
         gradients,
         [*outputs, *kept],
         states=states,
-        resident=[("outputs", returned, "input")],
+        resident=resident,
         name=type(model).__name__,
     )
     by_role = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import gc
+import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -559,7 +560,7 @@ class CompiledStep:
             )
             return
         shapes = [p.shapes for p in kind.unforeseen]
-        i, d = next((m[0] for a, b in zip(shapes, shapes[1:], strict=False) if (m := moving(a, b))), (0, 0))
+        i, d = next((m[0] for a, b in itertools.pairwise(shapes) if (m := moving(a, b))), (0, 0))
         sizes = [s[i][d] for s in shapes if len(s) > i and len(s[i]) > d]
         warnings.warn(
             f"neap: batches of {len(sizes)} shapes were captured, one by one (dimension {d} of the batch's tensor {i}: {', '.join(map(str, sizes))}). "

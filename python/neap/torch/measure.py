@@ -20,6 +20,8 @@ from torch.utils import _pytree as pytree
 from . import allocator
 from .graph import Call, CannotTrace, Graph, View, user_line
 
+aten = torch.ops.aten
+
 # Costs of calls that are not run: two cores of a current processor.
 FLOPS_PER_SECOND = 3e11
 BYTES_PER_SECOND = 2.5e10
@@ -435,10 +437,27 @@ def as_dispatched() -> Callable[[], Any]:
 # ---- By counting ----
 
 
+# Calls that copy their operands and results into another layout, as PyTorch's kernels for the CPU do.
+RELAYOUT = (aten.convolution.default, aten.convolution_backward.default)
+# Calls that make a value of the size of their first result beside it.
+TWICE = (aten.native_batch_norm_backward.default,)
+
+
+def _usual_scratch(call: Call, graph: Graph) -> int:
+    if call.target in RELAYOUT:
+        return sum(graph.storage_of(t).bytes for t in (*call.reads, *call.makes))
+    return graph.storage_of(call.makes[0]).bytes if call.target in TWICE and call.makes else 0
+
+
 def estimate(graph: Graph) -> list[Cost]:
-    """Costs from FLOPs and bytes alone, for tensors that are not there."""
+    """Costs from FLOPs and bytes alone, for tensors that are not there; of calls that were measured on this machine's CPU, what
+    they take beside operands and results."""
     from torch.utils.flop_counter import flop_registry
 
+    on_cpu = all(s.device.type in ("cpu", "meta") for s in graph.storages)
+    cache = Cache()
+    known = cache.costs(machine("cpu", torch.get_num_threads())) if on_cpu else {}
+    cache.close()
     costs = []
     for call in graph.calls:
         flops = 0
@@ -449,5 +468,7 @@ def estimate(graph: Graph) -> list[Cost]:
                 flops = formula(*args, **kwargs, out_val=call.node.meta.get("val"))
         moved = sum(graph.storage_of(t).bytes for t in (*call.reads, *call.makes))
         seconds = SECONDS_A_CALL + max(flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
-        costs.append(Cost(seconds))
+        own = known.get(call_key(call))
+        scratch = own.scratch if own is not None else _usual_scratch(call, graph) if on_cpu else 0
+        costs.append(Cost(seconds, scratch, bypass=own.bypass if own else 0, retained=own.retained if own else 0))
     return costs

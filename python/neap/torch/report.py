@@ -103,14 +103,11 @@ def _optimizer(optimizer: Any, capture: Capture) -> Updater | None:
     return Updater(optimizer)
 
 
-def _outside(graph: Graph) -> int:
-    """Bytes beside PyTorch's allocator on this machine's CPU: by the calls that were measured here, else a usual amount."""
-    heap, cache = Heap(), measure.Cache()
-    known = cache.costs(measure.machine("cpu", torch.get_num_threads()))
-    cache.close()
-    keys = [measure.call_key(call) for call in graph.calls]
-    heap.note({key: known[key] for key in keys if key in known})
-    return heap.bytes(len(keys))
+def _outside(graph: Graph, costs: list[measure.Cost]) -> int:
+    """Bytes beside PyTorch's allocator on this machine's CPU."""
+    heap = Heap()
+    heap.note({measure.call_key(call): cost for call, cost in zip(graph.calls, costs, strict=True)})
+    return heap.bytes(len(costs))
 
 
 def _step(
@@ -142,7 +139,7 @@ def _step(
     returned = sum(map(view_bytes, outputs))
     resident = [("outputs", returned, "input")]
     if all(s.device.type in ("cpu", "meta") for s in graph.storages):
-        resident.append(("outside PyTorch's allocator", _outside(graph), "input"))
+        resident.append(("outside PyTorch's allocator", _outside(graph, costs), "input"))
     assembly = assemble(
         graph,
         costs,

@@ -106,15 +106,20 @@ def test_a_line_is_shown_on_a_terminal_only_after_a_while(monkeypatch):
         assert (expected in text and text.endswith("\r\033[K")) if expected else text == ""
 
 
-def test_a_plan_ahead_is_within_five_percent_of_the_step():
+@pytest.mark.parametrize("width,blocks,measured", [(32, 12, False), (24, 4, True)])
+def test_a_plan_ahead_is_within_five_percent_of_the_step(width, blocks, measured):
+    """Of a few layers, where the scratch of one call counts for much, once the calls were measured on the machine."""
     model = nn.Sequential(
-        *[nn.Sequential(nn.Conv2d(3 if i == 0 else 24, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU()) for i in range(5)],
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10),
+        *[
+            nn.Sequential(nn.Conv2d(width if i else 3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+            for i in range(blocks)
+        ],
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10),
     )  # fmt: skip
-    batch = torch.randn(32, 3, 48, 48), torch.randint(10, (32,))
+    batch = torch.randn(16, 3, 48, 48), torch.randint(10, (16,))
     loss_fn = lambda m, x, y: F.cross_entropy(m(x), y)  # noqa: E731
-    report = neap.torch.plan(model, loss_fn, batch, optimizer=torch.optim.AdamW)
     step = neap.torch.compile_step(model, loss_fn, torch.optim.AdamW(model.parameters()), budget="max")
+    if measured:
+        step.prepare(*batch)
+    report = neap.torch.plan(model, loss_fn, batch, optimizer=torch.optim.AdamW)
     assert report.keep_all_bytes == pytest.approx(step.prepare(*batch).keep_all_bytes, rel=0.05)
-    least = neap.torch.compile_step(model, loss_fn, torch.optim.AdamW(model.parameters()), budget="min")
-    assert report.smallest_budget_bytes == pytest.approx(least.prepare(*batch).planned_peak_bytes, rel=0.05)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import neap
-import neap.torch
 import pytest
 import torch
 from torch.nn import functional as F
+
+import neap
+import neap.torch
 
 
 @pytest.fixture

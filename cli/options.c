@@ -157,9 +157,18 @@ static bool find_option(const struct verb *verb, const char *argument, size_t le
   return false;
 }
 
+/* What was given of a list before, and one more. */
+static const char *longer_list(const char *list, const char *text) {
+  char *longer = NULL;
+  return asprintf(&longer, "%s,%s", list, text) < 0 ? NULL : keep_text(longer);
+}
+
 /* Sets an option by a text, which is borrowed. */
 static neap_status set_option(const struct option *option, const char *text, void *own, struct arguments *a) {
   if (option->setting >= 0) {
+    if (option->row.flags & NEAP_SETTING_LIST && a->now[option->setting])
+      text = longer_list(a->given[option->setting], text);
+    if (text == NULL) return no_memory();
     a->now[option->setting] = true;
     return set_setting(a, option->setting, text);
   }

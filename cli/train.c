@@ -105,7 +105,9 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   const neap_status status = neap_train(&options, &result);
   watch_end(report.watch);
   report.watch = NULL;
-  return finish(verb, &report, status, &result);
+  const int exit_status = finish(verb, &report, status, &result);
+  json_decref(report.initialisation);
+  return exit_status;
 }
 
 struct settings {

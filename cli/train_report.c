@@ -19,6 +19,24 @@ struct train_report make_report(const struct arguments *arguments) {
 
 /* ---- Before step 1 ---- */
 
+/* "  not used    a, b and 3 more": up to `shown` names. */
+static void print_names(FILE *f, const char *title, const char *const *names, int32_t count) {
+  static const int32_t shown = 4;
+  if (count == 0) return;
+  fprintf(f, "  %-12s", title);
+  for (int32_t i = 0; i < count && i < shown; i++) fprintf(f, "%s%s", i > 0 ? ", " : "", names[i]);
+  if (count > shown) fprintf(f, " and %d more", count - shown);
+  fputc('\n', f);
+}
+
+/* What came of the weights to start from, on either side. */
+static void print_initialisation(FILE *f, const char *from, const neap_initialisation *i) {
+  fprintf(f, "weights       %d tensors of %s; others are drawn\n", i->taken, from);
+  print_names(f, "not there", i->missing, i->missing_count);
+  print_names(f, "other shape", i->reshaped, i->reshaped_count);
+  print_names(f, "not used", i->unused, i->unused_count);
+}
+
 static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
   static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root"};
   static const char *const convolutions[] = {"auto", "direct", "winograd"};
@@ -47,6 +65,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (session->optimizer == NEAP_SGD || (session->optimizer == NEAP_RMSPROP && session->momentum > 0))
     fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
+  if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
+  if (progress->frozen > 0)
+    fprintf(f, "frozen        %s: %lld parameters\n", session->freeze, (long long)progress->frozen);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
   fprintf(f, "arithmetic    %s, stored in %s, convolutions %s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),
@@ -154,8 +175,26 @@ static void look_at_share(struct train_report *r) {
   r->told = true;
 }
 
+static json_t *names_json(const char *const *names, int32_t count) {
+  json_t *list = json_array();
+  for (int32_t i = 0; i < count; i++) json_array_append_new(list, json_string(names[i]));
+  return list;
+}
+
+/* What is asked for by the JSON of a run, and does not live until its end. */
+static void keep_beginning(struct train_report *r, const neap_train_progress *p) {
+  const neap_initialisation *i = p->initialisation;
+  r->frozen = p->frozen;
+  if (i == NULL || !r->arguments->json) return;
+  r->initialisation =
+      json_pack("{s:i, s:o, s:o, s:o}", "taken", i->taken, "missing",
+                names_json(i->missing, i->missing_count), "reshaped",
+                names_json(i->reshaped, i->reshaped_count), "unused", names_json(i->unused, i->unused_count));
+}
+
 void report_progress(struct train_report *r, const neap_train_progress *p) {
   if (p->step == 0) {
+    keep_beginning(r, p);
     print_settings(r, p);
     print_memory(r, p->memory);
     fflush(r->file);
@@ -274,6 +313,9 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                                 "code_bytes", (json_int_t)r->process.code, "data_bytes",
                                 (json_int_t)r->process.data, "kernels_bytes", (json_int_t)r->process.kernels,
                                 "planning_bytes", (json_int_t)r->process.planning));
+  if (report->frozen > 0)
+    json_object_set_new(memory, "frozen_parameters", json_integer((json_int_t)report->frozen));
+  if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",
                         costs_too_much(m->cost, m->base_cost) && report->affordable > 0

@@ -23,6 +23,8 @@ struct train_report {
   double last_shown;          /* seconds */
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;
+  int64_t frozen;         /* parameters that no step changes */
+  json_t *initialisation; /* what came of --init, for --json; NULL: there is none */
 };
 
 struct train_report make_report(const struct arguments *arguments);

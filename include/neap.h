@@ -285,6 +285,12 @@ typedef struct neap_session_options {
   double sparse_density;
   const char *sparse_layers; /* borrowed until the session is made */
   neap_sparse_positions sparse_positions;
+  /* Parameters whose names are in this list are frozen: no gradient, no optimizer state, no update. Patterns
+   * with * and ?, with commas between them; one that begins with a ! takes out what it matches, and the last
+   * that matches decides: "*,!head.*". A batch norm whose gamma and beta both are frozen normalises by its
+   * running statistics, as in an evaluation, and these stay as they are. Borrowed until the session is made.
+   */
+  const char *freeze;
   bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
   neap_byte_input byte_input;
 } neap_session_options;
@@ -375,6 +381,7 @@ typedef struct neap_variable {
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;
   neap_dtype dtype; /* of storage; values are read and written as f32 */
+  bool frozen;      /* a parameter that no step changes */
 } neap_variable;
 int32_t neap_session_variable_count(const neap_session *session);
 neap_status neap_session_variable(const neap_session *session, int32_t index, neap_variable *variable);
@@ -398,8 +405,32 @@ neap_status neap_session_digest(neap_session *session, char digest[65]);
 neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 
-/* The same from several files, of the same model: parameters and running statistics are the means of theirs,
- * the rest is that of the first. NEAP_UNSUPPORTED: there are sparse parameters. */
+/* What neap_session_initialise has found. Texts live as long as the session. */
+typedef struct neap_initialisation {
+  int32_t taken; /* parameters and running statistics that have the file's values */
+  int32_t missing_count, reshaped_count, unused_count;
+  const char *const *missing;  /* those that the file does not have, */
+  const char *const *reshaped; /* or in another shape: "linear1.weight [5, 512] (fc.weight [1000, 512])" */
+  const char *const *unused;   /* tensors of the file that are none of them, by their names there */
+} neap_initialisation;
+
+/* Takes parameters and running statistics to begin with from a file of another program, or model: those that
+ * it has by name and shape; the others keep their first values. `path`: a file of safetensors; NAME.json, an
+ * index with an object "weight_map" of tensors and files beside it; or a folder with
+ * model.safetensors.index.json or model.safetensors. F32, BF16 and F16 are taken.
+ *
+ * `map`: rows "FROM=TO" with commas between them, which are applied one after the other to each name of the
+ * file: what a * or ? of FROM matched (a * as little as it can) is put where TO has its own, in their order.
+ * "bn*.weight=norm*.gamma". NULL: names stay.
+ *
+ * Where there is no map and one file has all of the model's parameters, it is taken as neap_session_load
+ * does, with optimizer states and steps. `report` may be NULL. NEAP_BAD_FORMAT: nothing fits. A failure
+ * changes nothing, unless the file cannot be read to its end. */
+neap_status neap_session_initialise(neap_session *session, const char *path, const char *map,
+                                    neap_initialisation *report);
+
+/* neap_session_load from several files, of the same model: parameters and running statistics are the means of
+ * theirs, the rest is that of the first. NEAP_UNSUPPORTED: there are sparse parameters. */
 neap_status neap_session_load_mean(neap_session *session, const char *const *paths, int32_t count);
 
 /* ---- 5. Train it whole ---- */
@@ -433,6 +464,8 @@ typedef struct neap_train_progress {
   const char *combination; /* the techniques that are taken, as in neap_train_result */
   /* Before the first step: a text of the data whose byte-order mark was skipped; NULL: no file has one. */
   const char *marked_file;
+  const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
+  int64_t frozen;                            /* elements of parameters that no step changes */
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };
@@ -496,7 +529,8 @@ typedef struct neap_train_options {
   int64_t keep_epochs;
   /* Of neap_evaluate: the mean of the last so many that were kept is evaluated; 0: the checkpoint itself. */
   int32_t average;
-  const char *initial;   /* a safetensors file with the parameters to start from; they must be finite */
+  /* What neap_session_initialise takes weights from, or the folder of a run; and its map. */
+  const char *initial, *initial_map;
   const char *metrics;   /* a JSON line a step, in a new file or behind the lines of the resumed run */
   const char *save_plan; /* the plan that is used is written here */
   /* Another run's checkpoint beyond step 0 in `out`, and metrics, give way; else NEAP_INVALID_ARGUMENT. */

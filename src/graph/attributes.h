@@ -28,6 +28,7 @@ struct batch_norm_attributes {
   bool relu;     /* with ReLU behind it */
   float ceiling; /* of that ReLU; 0: none */
   int64_t count; /* of running statistics: the elements that a mean was taken over */
+  bool fixed;    /* mean and variance are not those of x: no gradient goes through them */
 };
 
 struct row_norm_attributes { /* of rows of `length` elements, which `groups` consecutive ones share a scale */

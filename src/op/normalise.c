@@ -11,6 +11,7 @@ static const struct attribute_row batch_norm_attributes[] = {
     ATTRIBUTE(batch_norm.relu, FLAG),
     ATTRIBUTE(batch_norm.ceiling, REAL),
     ATTRIBUTE(batch_norm.count, INTEGER),
+    ATTRIBUTE(batch_norm.fixed, FLAG),
 };
 
 static neap_status infer_statistics(const struct neap_graph *graph, const struct node *node,

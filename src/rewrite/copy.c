@@ -51,6 +51,28 @@ neap_status copy_node(struct copy *copy, struct node node) {
   return graph_add_node(copy->to, node);
 }
 
+neap_status find_running(const struct neap_graph *graph, int32_t **running) {
+  *running = malloc((graph->tensors.count + 1) * sizeof **running);
+  RETURN_IF(*running == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  for (size_t t = 0; t < graph->tensors.count; t++) (*running)[t] = -1;
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->op != OP_RUNNING_STATISTICS) continue;
+    (*running)[node->inputs[0]] = node->inputs[2];
+    (*running)[node->inputs[1]] = node->inputs[3];
+  }
+  return NEAP_OK;
+}
+
+neap_status copy_norm(struct copy *copy, struct node norm, const int32_t *running) {
+  const int32_t *in = norm.inputs;
+  norm.inputs = (int32_t[]){in[NORM_X],     running[in[NORM_MEAN]], running[in[NORM_VARIANCE]],
+                            in[NORM_GAMMA], in[NORM_BETA],          in[NORM_ADDEND]};
+  RETURN_IF(norm.inputs[NORM_MEAN] < 0 || norm.inputs[NORM_VARIANCE] < 0, NEAP_INTERNAL,
+            "batch norm '%s' has no running statistics", norm.name);
+  return copy_node(copy, norm);
+}
+
 neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out) {
   if (status == NEAP_OK) {
     copy->to->loss = copy->from->loss < 0 ? -1 : copy->map[copy->from->loss];

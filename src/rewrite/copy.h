@@ -24,6 +24,12 @@ neap_status copy_value(struct copy *copy, int32_t old);
 /* Appends `node`, whose ids are those of `from`: new values for its outputs, mapped ids for the rest. */
 neap_status copy_node(struct copy *copy, struct node node);
 
+/* Batch statistic -> the running one that follows it; -1: no such statistic. To be freed. */
+neap_status find_running(const struct neap_graph *graph, int32_t **running);
+
+/* Appends a batch norm by its running statistics in place of those of the batch. */
+neap_status copy_norm(struct copy *copy, struct node norm, const int32_t *running);
+
 /* Hands the new graph out (status NEAP_OK) or frees it; frees the map. Returns `status`. */
 neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out);
 

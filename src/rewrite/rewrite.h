@@ -42,6 +42,12 @@ neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, 
  * dimensions. Other sums than SGD's in the last bits. On a training graph. */
 neap_status rewrite_accumulate(const struct neap_graph *graph, struct neap_graph **out);
 
+/* Parameters whose names are in `patterns`, a list as base/pattern.h has it, are frozen: they have no
+ * gradient and no optimizer state. A batch norm whose gamma and beta both are normalises by its running
+ * statistics, which stay as they are. On a forward graph. NEAP_INVALID_ARGUMENT: a pattern matches no
+ * parameter, or no parameter is left to train. */
+neap_status rewrite_freeze(const struct neap_graph *graph, const char *patterns, struct neap_graph **out);
+
 /* Trained parameters of two dimensions or more whose names match `pattern` keep a share `density` of their
  * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of positions
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node

@@ -83,10 +83,21 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
   return o->predict || graph->loss < 0;
 }
 
+/* Before anything is fused: fusions look at what nodes read. */
+static neap_status freeze_and_fuse(const struct neap_graph *graph, const char *patterns,
+                                   struct neap_graph **out) {
+  struct neap_graph *frozen;
+  if (patterns == NULL) return rewrite_fuse(graph, out);
+  TRY(rewrite_freeze(graph, patterns, &frozen));
+  const neap_status status = rewrite_fuse(frozen, out);
+  neap_graph_free(frozen);
+  return status;
+}
+
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out) {
   struct neap_graph *made, *next;
-  TRY(rewrite_fuse(graph, &made));
+  TRY(freeze_and_fuse(graph, predicts_only(graph, options) ? NULL : options->freeze, &made));
   if (options->precision != NEAP_F32) {
     const neap_status status = rewrite_precision(made, options->precision, options->master, &next);
     neap_graph_free(made);

@@ -27,6 +27,7 @@ enum {
   STEP = NEAP_SETTING_STEP,
   PATH = NEAP_SETTING_PATH,
   ONE_RUN = NEAP_SETTING_ONE_RUN,
+  LIST = NEAP_SETTING_LIST,
   OF_OPTIMIZER = NEAP_SETTING_ZERO | NEAP_SETTING_OPTIMIZER
 };
 
@@ -103,8 +104,12 @@ const neap_setting setting_rows[] = {
      .verbs = TRAIN},
     {"seed", "N", "1", "of parameters, order and augmentation; of the text that is chosen", FIELD(SEED, session.seed),
      .flags = KEPT, .verbs = TRAIN | GENERATE, .key = "seed"},
-    {"init", "FILE.safetensors", NULL, "parameters to start from", FIELD(TEXT, initial),
+    {"init", "FILE", NULL, "weights to start from, what fits: .safetensors, .index.json, or a run's folder", FIELD(TEXT, initial),
      .flags = PATH | ONE_RUN, .verbs = TRAIN, .instead_of = "resume"},
+    {"init-map", "FROM=TO", NULL, "what names in that file become, with * and ?; several rows, one after the other", FIELD(TEXT, initial_map),
+     .flags = ONE_RUN | LIST, .verbs = TRAIN, .with = "init"},
+    {"freeze", "PATTERN", NULL, "parameters that stay as they are, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.freeze),
+     .flags = BITS | STEP | LIST, .verbs = TRAIN | STEPS | BENCH, .key = "freeze"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),

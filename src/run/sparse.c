@@ -205,14 +205,18 @@ void sparse_clear(struct neap_session *s) {
   }
 }
 
-neap_status sparse_draw_positions(struct neap_session *s, float *data) {
+void sparse_first_positions(const struct neap_session *s, int32_t layer, float *data) {
   static const uint64_t apart = 0x506F736974696Fu; /* from what others draw */
+  const struct sparse_layer *l = &s->sparse.layers[layer];
+  struct draw draw = {s->options.seed ^ apart, (uint64_t)layer,
+                      sparse_count(l->elements, s->options.sparse_density), l->elements};
+  for (int64_t i = 0; i < l->elements; i++) data[i] = is_drawn(&draw, i, -1);
+}
+
+neap_status sparse_draw_positions(struct neap_session *s, float *data) {
   sparse_clear(s);
   for (int32_t k = 0; k < s->sparse.layer_count; k++) {
-    const struct sparse_layer *l = &s->sparse.layers[k];
-    struct draw draw = {s->options.seed ^ apart, (uint64_t)k,
-                        sparse_count(l->elements, s->options.sparse_density), l->elements};
-    for (int64_t i = 0; i < l->elements; i++) data[i] = is_drawn(&draw, i, -1);
+    sparse_first_positions(s, k, data);
     TRY(sparse_write_positions(s, k, data));
   }
   return NEAP_OK;

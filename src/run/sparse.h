@@ -21,7 +21,9 @@ neap_status sparse_write_positions(struct neap_session *s, int32_t layer, const 
 /* No parameter has any value. */
 void sparse_clear(struct neap_session *s);
 
-/* First positions, drawn at random in row-major order. `data`: room for the largest parameter. */
+/* First positions of a parameter, drawn at random in row-major order, 1 and 0. */
+void sparse_first_positions(const struct neap_session *s, int32_t layer, float *data);
+/* Gives them to all parameters. `data`: room for the largest parameter. */
 neap_status sparse_draw_positions(struct neap_session *s, float *data);
 
 /* Positions of the `count` elements of `data` that are largest in size, 1 and 0; in place. */

@@ -86,7 +86,8 @@ neap_status neap_session_variable(const neap_session *s, int32_t index, neap_var
                               .kind = v->kind,
                               .rank = tensor->rank,
                               .elements = tensor->elements,
-                              .dtype = dtype == NEAP_F64 ? NEAP_F32 : dtype};
+                              .dtype = dtype == NEAP_F64 ? NEAP_F32 : dtype,
+                              .frozen = v->kind == NEAP_VARIABLE_PARAMETER && tensor->frozen};
   memcpy(variable->dims, tensor->dims, sizeof variable->dims);
   return NEAP_OK;
 }
@@ -139,6 +140,14 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
   return NEAP_OK;
 }
 
+int64_t session_frozen(const struct neap_session *s) {
+  int64_t elements = 0;
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && tensor_of(s, i)->frozen)
+      elements += tensor_of(s, i)->elements;
+  return elements;
+}
+
 /* ---- First values ---- */
 
 /* Normal numbers by Box and Muller 1958, two from two words. */
@@ -174,15 +183,19 @@ static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64
   }
 }
 
-neap_status initialise_variables(struct neap_session *s) {
+neap_status initialise_variable(struct neap_session *s, int32_t index, float *data) {
   static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
+  fill_first_values(tensor_of(s, index), s->options.seed, first_stream + (uint64_t)index, data);
+  return neap_session_write(s, index, data);
+}
+
+neap_status initialise_variables(struct neap_session *s) {
   float *data, *allocated;
   TRY(session_scratch(s, &data, &allocated));
   neap_status status = sparse_draw_positions(s, data);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     if (s->variables[i].layer >= 0 && s->variables[i].pool != 0) continue; /* 0, but for positions */
-    fill_first_values(tensor_of(s, i), s->options.seed, first_stream + (uint64_t)i, data);
-    status = neap_session_write(s, i, data);
+    status = initialise_variable(s, i, data);
   }
   free(allocated);
   return status;

@@ -11,9 +11,13 @@ neap_status session_scratch(struct neap_session *session, float **buffer, float 
 
 /* Fills the parameters and states with what they begin with. */
 neap_status initialise_variables(struct neap_session *session);
+/* The same of one; `data`: room for it. */
+neap_status initialise_variable(struct neap_session *session, int32_t index, float *data);
 /* Fails with NEAP_BAD_FORMAT where a parameter or a running statistic, which came from the file `path`, has
  * NaN or infinity. */
 neap_status session_need_finite(struct neap_session *session, const char *path);
+/* Elements of the parameters that no step changes. */
+int64_t session_frozen(const struct neap_session *session);
 /* Lists them in the order of the digest. */
 neap_status list_variables(struct neap_session *session);
 

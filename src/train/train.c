@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/stop.h"
 #include "run/give_up.h"
+#include "run/variables.h"
 #include "train/batches.h"
 #include "train/combination.h"
 #include "train/epochs.h"
@@ -137,6 +138,8 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->memory = &memory;
     progress->other_kernels = t->other_kernels;
     progress->marked_file = t->data.source.marked_file;
+    progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
+    progress->frozen = session_frozen(t->session);
     stop = t->options->progress(t->options->context, progress) != 0 || stop;
   }
   return stop ? end_on_request(t, "after") : NEAP_OK;

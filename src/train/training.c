@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory_status.h"
 #include "base/parallel.h"
@@ -378,6 +379,20 @@ static neap_status compare_kernels(struct training *t) {
   return status;
 }
 
+/* The folder of a run stands for its weights. */
+static neap_status initialise(struct training *t) {
+  const char *path = t->options->initial, *of_run = region_format(&t->region, "%s/state.json", path);
+  struct checkpoint state = {0};
+  RETURN_IF_NULL(of_run);
+  if (access(of_run, F_OK) == 0) {
+    TRY(checkpoint_read_state(path, NULL, &state));
+    path = region_format(&t->region, "%s/%s", path, state.weights);
+    RETURN_IF_NULL(path);
+  }
+  TRY(neap_session_initialise(t->session, path, t->options->initial_map, &t->initialisation));
+  return session_need_finite(t->session, path);
+}
+
 neap_status training_load(struct training *t) {
   TRY(session_kernel_names(t->session, &t->kernels));
   t->state.kernels = t->kernels;
@@ -385,9 +400,7 @@ neap_status training_load(struct training *t) {
     TRY(compare_kernels(t));
     return checkpoint_load_weights(t->options->resume, &t->state, t->session);
   }
-  if (t->options->initial == NULL) return NEAP_OK;
-  TRY(neap_session_load(t->session, t->options->initial));
-  return session_need_finite(t->session, t->options->initial);
+  return t->options->initial != NULL ? initialise(t) : NEAP_OK;
 }
 
 void training_release(struct training *t) {

@@ -25,6 +25,7 @@ struct training {
   struct metrics metrics;
   json_t *settings, *kernels; /* of its checkpoints */
   const char *other_kernels;  /* of neap_train_progress */
+  neap_initialisation initialisation;
   struct region region;
   struct folder_lock lock;
   char combination[48]; /* the techniques that are taken, by name */

@@ -269,6 +269,8 @@ static void test_sessions(void **state) {
   REFUSED(neap_session_load_mean(NULL, &path, 1));
   REFUSED(neap_session_load_mean(session, NULL, 1));
   REFUSED(neap_session_load_mean(session, (const char *[]){NULL, path}, 2));
+  REFUSED(neap_session_initialise(NULL, path, NULL, NULL));
+  REFUSED(neap_session_initialise(session, NULL, NULL, NULL));
   REFUSED(neap_session_time_steps(NULL, &(neap_speed){0}, 0, 1, &times));
   REFUSED(neap_session_time_steps(session, NULL, 0, 1, &times));
   REFUSED(neap_session_time_steps(session, &(neap_speed){0}, 0, 1, NULL));

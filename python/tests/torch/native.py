@@ -159,13 +159,14 @@ class SessionOptions(ctypes.Structure):
         ("sparse_density", c_double),
         ("sparse_layers", c_char_p),
         ("sparse_positions", c_int),
+        ("freeze", c_char_p),
         ("save_sparse", c_bool),
         ("byte_input", ByteInput),
     ]
 
 
 class StepResult(ctypes.Structure):
-    _fields_ = [("loss", c_double), ("skipped", c_bool), ("correct", c_int64)]
+    _fields_ = [("loss", c_double), ("skipped", c_bool), ("correct", c_int64), ("counted", c_int64)]
 
 
 class Variable(ctypes.Structure):
@@ -176,6 +177,7 @@ class Variable(ctypes.Structure):
         ("dims", c_int64 * 8),
         ("elements", c_int64),
         ("dtype", c_int),
+        ("frozen", c_bool),
     ]
 
 
@@ -254,6 +256,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "session_create": (c_int, [c_void_p, POINTER(SessionOptions), POINTER(c_uint64), POINTER(c_void_p)]),
     "session_free": (None, [c_void_p]),
     "session_input": (c_void_p, [c_void_p, c_char_p]),
+    "session_initialise": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p]),
     "session_step": (c_int, [c_void_p, c_float, POINTER(StepResult)]),
     "session_evaluate": (c_int, [c_void_p, POINTER(StepResult)]),
     "session_predict": (c_int, [c_void_p]),
@@ -420,6 +423,10 @@ class Session:
         data = np.empty(entry.dims, np.float32)
         self.library.check(self.library.session_read(self.handle, entry.index, data.ctypes.data))
         return data
+
+    def initialise(self, path: Path, names: str | None = None) -> None:
+        made = None if names is None else names.encode()
+        self.library.check(self.library.session_initialise(self.handle, str(path).encode(), made, None))
 
     def step(self, rate: float) -> StepResult:
         result = StepResult()

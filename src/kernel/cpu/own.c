@@ -54,7 +54,8 @@ PREPARE(prepare_batch_norm) {
 RUN(run_batch_norm_backward) {
   (void)context;
   K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.batch_norm.epsilon,
-                         ceiling_of(kernel), in[6], out[0], out[1], out[2], workspace);
+                         ceiling_of(kernel), ATTRIBUTES.batch_norm.fixed, in[6], out[0], out[1], out[2],
+                         workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_batch_norm_backward) {

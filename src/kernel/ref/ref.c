@@ -193,13 +193,13 @@ RUN(run_batch_norm) {
   return NEAP_OK;
 }
 
-/* Ioffe & Szegedy 2015, section 3, through the batch statistics. dx may lie where dy, x or the addend does:
- * each channel's sums are made before any of its elements is written. */
+/* Ioffe & Szegedy 2015, section 3, through the batch statistics unless they are fixed. dx may lie where dy, x
+ * or the addend does: each channel's sums are made before any of its elements is written. */
 RUN(run_batch_norm_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const double *x = in[0], *dy = in[1], *mean = in[2], *variance = in[3], *gamma = in[4], *beta = in[5];
-  const double *addend = in[6], count = (double)(s.n * s.h * s.w);
+  const double *addend = in[6], count = ATTRIBUTES->batch_norm.fixed ? INFINITY : (double)(s.n * s.h * s.w);
   double *dx = out[0], *dgamma = out[1], *dbeta = out[2];
   FOR(c, s.c) {
     const double deviation = sqrt(variance[c] + (double)ATTRIBUTES->batch_norm.epsilon);

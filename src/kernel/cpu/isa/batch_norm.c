@@ -373,6 +373,7 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
 struct norm {
   const float *mean, *variance, *gamma, *beta;
   float epsilon, ceiling;
+  bool fixed; /* no gradient goes through mean and variance */
 };
 
 static void norm_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
@@ -442,7 +443,7 @@ INLINE void backward_stored(enum storage storage, bool relu, const void *x, cons
 static void backward_tile_terms(struct activation a, const struct norm *n, int64_t channel, int64_t width,
                                 int threads, void *workspace, struct backward_terms *b, float *dgamma,
                                 float *dbeta) {
-  const double count = (double)(a.images * pixels_of(a));
+  const double count = n->fixed ? INFINITY : (double)(a.images * pixels_of(a));
   norm_terms(n, channel, width, &b->norm);
   for (int64_t c = 0; c < width; c++) {
     double sum, product;
@@ -459,9 +460,9 @@ static void backward_tile_terms(struct activation a, const struct norm *n, int64
 
 void ISA(batch_norm_backward)(struct activation a, const void *x, const void *dy, const float *mean,
                               const float *variance, const float *gamma, const float *beta, float epsilon,
-                              float ceiling, const void *addend, void *dx, float *dgamma, float *dbeta,
-                              void *workspace) {
-  const struct norm n = {mean, variance, gamma, beta, epsilon, ceiling};
+                              float ceiling, bool fixed, const void *addend, void *dx, float *dgamma,
+                              float *dbeta, void *workspace) {
+  const struct norm n = {mean, variance, gamma, beta, epsilon, ceiling, fixed};
   const bool relu = ceiling != 0;
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)

@@ -44,14 +44,14 @@ KERNEL(void, batch_norm_statistics,
 KERNEL(void, batch_norm,
        (struct activation a, const void *x, const float *mean, const float *variance, const float *gamma,
         const float *beta, float epsilon, const void *addend, float ceiling, void *y))
-/* Gradients of the above through the batch statistics. With a ceiling, dy counts only where the forward
- * result without an addend (recomputed from x, exactly as batch_norm computes it) is inside; beta is read
- * only then. dx may be in place of dy or of x. `addend` (may be NULL) is added to dx; dx may be in place of
- * it too. */
+/* Gradients of the above, through the batch statistics unless these are `fixed`. With a ceiling, dy counts
+ * only where the forward result without an addend (recomputed from x, exactly as batch_norm computes it) is
+ * inside; beta is read only then. dx may be in place of dy or of x. `addend` (may be NULL) is added to dx; dx
+ * may be in place of it too. */
 KERNEL(void, batch_norm_backward,
        (struct activation a, const void *x, const void *dy, const float *mean, const float *variance,
-        const float *gamma, const float *beta, float epsilon, float ceiling, const void *addend, void *dx,
-        float *dgamma, float *dbeta, void *workspace))
+        const float *gamma, const float *beta, float epsilon, float ceiling, bool fixed, const void *addend,
+        void *dx, float *dgamma, float *dbeta, void *workspace))
 /* Bytes of workspace that the kernels of one activation with this many channels (rounded up to lanes) take.
  */
 KERNEL(size_t, reduction_workspace, (int64_t channels, int threads))

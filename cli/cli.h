@@ -134,12 +134,12 @@ neap_status no_memory(void);
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
+verb_function run_train, run_lr, run_evaluate, run_predict, run_generate, run_translate, run_plan, run_curve,
     run_show, run_completion, run_manual, run_check, run_graph, run_layout, run_bench, run_data, run_models,
     run_planners, run_operators;
-extern const neap_setting train_options[], predict_options[], generate_options[], translate_options[],
-    plan_options[], curve_options[], show_options[], graph_options[], layout_options[], bench_options[],
-    data_options[];
+extern const neap_setting train_options[], lr_options[], predict_options[], generate_options[],
+    translate_options[], plan_options[], curve_options[], show_options[], graph_options[], layout_options[],
+    bench_options[], data_options[];
 
 /* ---- What is printed (format.c) ---- */
 
@@ -378,6 +378,18 @@ struct curve_picture {
   const char *cost_label; /* of the overhead; NULL: it is recomputation */
 };
 char *draw_curve(const struct curve_picture *picture, size_t *length);
+
+/* Losses of a run whose learning rate rises. */
+struct rate_point {
+  double rate, loss, smoothed;
+};
+struct rate_picture {
+  const char *title;
+  const struct rate_point *points; /* of rising rates */
+  int64_t count;
+  double suggested; /* 0: no rate is */
+};
+char *draw_rates(const struct rate_picture *picture, size_t *length);
 
 /* The points that no other beats, of equal ones the first, in rising order of bytes and falling order of
  * overhead: their places in `points`. The caller frees it; NULL: out of memory. */

@@ -5,18 +5,79 @@
 
 #include "run_settings.h"
 
-static neap_status evaluate(const neap_train_options *run, int32_t average, bool planned_anew,
+static neap_status evaluate(const neap_train_options *run, const neap_train_options *asked, bool planned_anew,
                             neap_evaluation *result) {
   neap_train_options options = *run;
   options.out = options.metrics = options.save_plan = NULL;
   if (planned_anew) options.session.plan_file = NULL; /* it is for the run's own batch and threads */
-  options.average = average;
+  options.average = asked->average;
+  options.best = asked->best;
+  options.by_class = true;
   options.session.plan_quick = true; /* it is planned for training, and only the arena is used */
   const neap_status status = neap_evaluate(&options, result);
   if (status != NEAP_OVER_BUDGET || options.session.plan_file != NULL) return status;
+  neap_evaluation_free(result);
   options.session.plan_quick = false; /* a quick look may miss what is just met */
   return neap_evaluate(&options, result);
 }
+
+/* ---- By class ---- */
+
+static double share(int64_t part, int64_t whole) { return whole > 0 ? (double)part / (double)whole : 0; }
+
+/* Of what was taken for the class, how much it was; of what it was, how much was taken for it; and their
+ * harmonic mean. 0: there is nothing to tell it by. */
+static double precision_of(const neap_class_scores *c) { return share(c->right, c->predicted); }
+static double recall_of(const neap_class_scores *c) { return share(c->right, c->records); }
+static double f1_of(const neap_class_scores *c) { return share(2 * c->right, c->predicted + c->records); }
+
+static bool add_classes(json_t *object, const neap_evaluation *e) {
+  json_t *classes = json_array(), *matrix = json_array();
+  for (int64_t k = 0; k < e->classes; k++) {
+    const neap_class_scores *c = &e->class_rows[k];
+    json_array_append_new(classes,
+                          json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f}", "name", c->name, "records",
+                                    (json_int_t)c->records, "predicted", (json_int_t)c->predicted, "right",
+                                    (json_int_t)c->right, "precision", precision_of(c), "recall",
+                                    recall_of(c), "f1", f1_of(c)));
+    json_t *row = json_array();
+    for (int64_t j = 0; j < e->classes; j++)
+      json_array_append_new(row, json_integer((json_int_t)e->confusion[k * e->classes + j]));
+    json_array_append_new(matrix, row);
+  }
+  const bool added = json_object_set_new(object, "classes", classes) == 0;
+  return json_object_set_new(object, "confusion", matrix) == 0 && added;
+}
+
+static void print_classes(const neap_evaluation *e) {
+  static const int64_t rows_limit = 100, matrix_limit = 20;
+  int width = 5;
+  double mean = 0;
+  for (int64_t k = 0; k < e->classes; k++) {
+    const int length = (int)strlen(e->class_rows[k].name);
+    width = length > width ? length : width;
+    mean += f1_of(&e->class_rows[k]) / (double)e->classes;
+  }
+  if (width > 32) width = 32;
+  printf("\n%-*s  %8s %9s %9s %9s\n", width, "class", "records", "precision", "recall", "F1");
+  for (int64_t k = 0; k < e->classes && k < rows_limit; k++) {
+    const neap_class_scores *c = &e->class_rows[k];
+    printf("%-*.*s  %8lld %9.4f %9.4f %9.4f\n", width, width, c->name, (long long)c->records, precision_of(c),
+           recall_of(c), f1_of(c));
+  }
+  if (e->classes > rows_limit) printf("... (--json has all %lld)\n", (long long)e->classes);
+  printf("%-*s  %8s %9s %9s %9.4f\n", width, "mean", "", "", "", mean);
+  if (e->classes > matrix_limit) return;
+  printf("\n%-*s  taken for\n%-*s", width, "was", width, "");
+  for (int64_t k = 0; k < e->classes; k++) printf(" %6.6s", e->class_rows[k].name);
+  for (int64_t k = 0; k < e->classes; k++) {
+    printf("\n%-*.*s", width, width, e->class_rows[k].name);
+    for (int64_t j = 0; j < e->classes; j++) printf(" %6lld", (long long)e->confusion[k * e->classes + j]);
+  }
+  putchar('\n');
+}
+
+/* ---- The whole ---- */
 
 static json_t *evaluation_json(const neap_train_options *run, const neap_evaluation *e) {
   json_t *object = json_pack(
@@ -29,6 +90,10 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
   if (e->mae >= 0) json_object_set_new(object, "test_mae", number_json(e->mae));
   if (e->mae >= 0) json_object_set_new(object, "test_r2", number_json(e->r2));
   if (e->bits_per_byte >= 0) json_object_set_new(object, "bits_per_byte", number_json(e->bits_per_byte));
+  if (e->class_rows != NULL && object != NULL && !add_classes(object, e)) {
+    json_decref(object);
+    object = NULL;
+  }
   return object;
 }
 
@@ -47,19 +112,20 @@ static void print_evaluation(const char *folder, const neap_train_options *run, 
   }
   printf("memory        %s of a budget of %s\n", bytes_text(e->memory.measured_peak).text,
          bytes_text(e->memory.budget).text);
+  if (e->class_rows != NULL) print_classes(e);
 }
 
 int run_evaluate(const struct verb *verb, int count, char **arguments) {
   struct arguments a, run;
   if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
   if (a.operands.count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  neap_evaluation evaluation;
+  neap_evaluation evaluation = {0};
   int result = read_run(verb, a.operands.values[0], &a, &run);
   if (result == EXIT_DONE) result = prepare_threads(run.options.session.threads);
   if (result == EXIT_DONE) {
     const bool anew =
         given_text(&a, "budget") != NULL || a.options.shape.batch > 0 || a.options.session.threads > 0;
-    const neap_status status = evaluate(&run.options, a.options.average, anew, &evaluation);
+    const neap_status status = evaluate(&run.options, &a.options, anew, &evaluation);
     if (status != NEAP_OK) result = report_failure(verb, status);
     if (status == NEAP_OVER_BUDGET && evaluation.smallest_budget > 0)
       fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
@@ -69,5 +135,6 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
     result = print_json(evaluation_json(&run.options, &evaluation));
   else if (result == EXIT_DONE)
     print_evaluation(a.operands.values[0], &run.options, &evaluation);
+  neap_evaluation_free(&evaluation);
   return result;
 }

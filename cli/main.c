@@ -11,6 +11,9 @@
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
      "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, train_options, .run = run_train},
+    {"lr", "--model M --data D [--from X] [--to X] [--steps N] [-o FILE.svg|.csv]",
+     "Learning-rate range test: the loss while the rate rises, and a suggestion.", NEAP_VERB_LR, lr_options,
+     .run = run_lr, .usual = {{"steps", "100"}}},
     {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
      NEAP_VERB_EVALUATE, NULL, .operands = 1, .run = run_evaluate,
      .usual = {{"average", NULL}, {"*", "the run's"}}},

@@ -68,6 +68,7 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
                    const neap_train_options *run) {
   neap_predict_options options = {.model = run->model,
                                   .checkpoint = folder,
+                                  .best = s->a.options.best,
                                   .weights = s->weights,
                                   .data = s->a.options.data,
                                   .out = s->out,

@@ -455,3 +455,44 @@ char *draw_curve(const struct curve_picture *picture, size_t *length) {
   free(text);
   return NULL;
 }
+
+/* ---- Loss against the learning rate ---- */
+
+static void put_losses(const struct plot *p, const struct rate_picture *r, bool smoothed, const char *style) {
+  fprintf(p->file, "<path fill=\"none\" %s d=\"", style);
+  for (int64_t i = 0; i < r->count; i++)
+    fprintf(p->file, "%c%.1f %.1f", i == 0 ? 'M' : 'L', x_at(p, r->points[i].rate),
+            y_at(p, smoothed ? r->points[i].smoothed : r->points[i].loss));
+  fputs("\"/>\n", p->file);
+}
+
+static void put_rates(struct plot *p, const struct rate_picture *r) {
+  static const char raw[] = "stroke=\"#999999\"", smooth[] = "stroke=\"#0072B2\" stroke-width=\"2\"";
+  double most = 0;
+  for (int64_t i = 0; i < r->count; i++) most = fmax(most, r->points[i].smoothed);
+  p->x = (struct axis){.most = r->points[r->count - 1].rate,
+                       .unit = 1,
+                       .label = "learning rate (logarithmic)",
+                       .scale = SCALE_LOG,
+                       .least = r->points[0].rate};
+  p->y = (struct axis){.most = 1.2 * most, .unit = 1.0000001, .label = "loss", .edge = 1.2 * most};
+  begin_plot(p, r->title, "the rate rises by one factor a step; the line ends where the loss has gone up");
+  put_losses(p, r, false, raw);
+  put_losses(p, r, true, smooth);
+  put_legend(p, 0, "#0072B2", "smoothed loss", "mean, the last steps most");
+  put_legend(p, 1, "#999999", "loss of the step", "");
+  char label[64];
+  snprintf(label, sizeof label, "suggested: %.2g", r->suggested);
+  if (r->suggested > 0) put_bound(p, r->suggested, 0, "7 4", label);
+  end_plot(p);
+}
+
+char *draw_rates(const struct rate_picture *picture, size_t *length) {
+  char *text = NULL;
+  struct plot plot = {.file = open_memstream(&text, length)};
+  if (plot.file == NULL) return NULL;
+  put_rates(&plot, picture);
+  if (fclose(plot.file) == 0) return text;
+  free(text);
+  return NULL;
+}

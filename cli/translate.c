@@ -130,6 +130,7 @@ static int translate(const struct verb *verb, const char *folder, const struct s
   neap_translate_options options = {.model = run->model,
                                     .checkpoint = folder,
                                     .average = s->a.options.average,
+                                    .best = s->a.options.best,
                                     .data = run->data,
                                     .shape = run->shape,
                                     .session = {.budget = given->budget,

@@ -435,12 +435,14 @@ neap_status neap_session_load_mean(neap_session *session, const char *const *pat
 
 /* ---- 5. Train it whole ---- */
 
-/* INVERSE_SQRT: the rate after the warm-up is divided by the root of steps / steps of warm-up. */
+/* INVERSE_SQRT: the rate after the warm-up is divided by the root of steps / steps of warm-up. EXPONENTIAL:
+ * by one factor a step, from `learning_rate` in the first step to `final_learning_rate` in the last. */
 typedef enum neap_schedule_kind {
   NEAP_LR_CONSTANT,
   NEAP_LR_STEP,
   NEAP_LR_COSINE,
-  NEAP_LR_INVERSE_SQRT
+  NEAP_LR_INVERSE_SQRT,
+  NEAP_LR_EXPONENTIAL
 } neap_schedule_kind;
 
 typedef struct neap_train_progress {
@@ -521,6 +523,7 @@ typedef struct neap_train_options {
   /* NEAP_LR_STEP: times factor every step_epochs epochs; 0: thirds of the run, 0.1. A factor of NEAP_ZERO: 0.
    */
   double step_epochs, step_factor;
+  double final_learning_rate; /* of NEAP_LR_EXPONENTIAL; above 0 */
   bool no_shuffle, no_evaluation;
   neap_augment augment;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
@@ -529,10 +532,17 @@ typedef struct neap_train_options {
   int64_t keep_epochs;
   /* Of neap_evaluate: the mean of the last so many that were kept is evaluated; 0: the checkpoint itself. */
   int32_t average;
+  /* The weights that were best in an evaluation stay in `out`, too. Best is the largest held-out accuracy;
+   * where labels are values or tokens, the least held-out loss. Of equals the first. */
+  bool keep_best;
+  int64_t patience; /* so many epochs without a better evaluation end the run; 0: none do */
+  bool best;        /* of neap_evaluate: the weights that keep_best kept are evaluated */
+  bool by_class;    /* of neap_evaluate: the result has figures of each class */
   /* What neap_session_initialise takes weights from, or the folder of a run; and its map. */
   const char *initial, *initial_map;
-  const char *metrics;   /* a JSON line a step, in a new file or behind the lines of the resumed run */
-  const char *save_plan; /* the plan that is used is written here */
+  const char *tensorboard; /* a folder, for an event file of TensorBoard */
+  const char *metrics;     /* a JSON line a step, in a new file or behind the lines of the resumed run */
+  const char *save_plan;   /* the plan that is used is written here */
   /* Another run's checkpoint beyond step 0 in `out`, and metrics, give way; else NEAP_INVALID_ARGUMENT. */
   bool replace;
   const char *command; /* a text that is kept in `out`, as command.json; see neap_checkpoint_command */
@@ -564,6 +574,11 @@ typedef struct neap_train_result {
   double density;                     /* of sparse parameters; 1: there are none */
   int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
+  /* Of the best evaluation so far: its step (0: there was none), the accuracy (by_loss: the loss), and
+   * whether `patience` ended the run. */
+  int64_t best_step;
+  double best_value;
+  bool best_by_loss, stopped_early;
   double seconds, step_seconds_median, loss, accuracy;
   double test_accuracy, test_loss; /* -1: not evaluated here */
   double test_mae, test_r2;        /* as in neap_train_progress */
@@ -585,6 +600,12 @@ typedef struct neap_train_result {
  * is the last one before that. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
+/* What an evaluation has come to by class. */
+typedef struct neap_class_scores {
+  const char *name;                  /* or its number */
+  int64_t records, predicted, right; /* of the class; taken for it; both */
+} neap_class_scores;
+
 typedef struct neap_evaluation {
   const char *records;                /* as in neap_train_progress */
   int64_t batch, images, step, epoch; /* images: records of the test set; step and epoch: done so far */
@@ -594,7 +615,16 @@ typedef struct neap_evaluation {
   neap_memory memory;
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
   char weights_sha256[65];
+  /* With by_class, where each record has one label, a class, and the logits fit into the memory; else NULL.
+   * Row k of `confusion` has the records of class k: column j, how many of them were taken for class j. */
+  int64_t classes;
+  const neap_class_scores *class_rows; /* [classes] */
+  const int64_t *confusion;            /* [classes, classes] */
+  void *owned;                         /* what the two lie in */
 } neap_evaluation;
+
+/* Frees what by_class has made; the rest of the result stays. Takes NULL. */
+void neap_evaluation_free(neap_evaluation *result);
 
 /* Evaluates the checkpoint in `options->resume` on the test set. Of the options those of a session, the
  * model, its shape and the data count; nothing is written. Another batch changes no more than rounding. */
@@ -631,6 +661,7 @@ typedef struct neap_predict_options {
   /* The file that is written. NAME.csv and NAME.jsonl have a line a record, with the names of classes and
    * their probabilities, or the values; any other is NumPy's, f32 [records, ...]. */
   const char *out;
+  bool best;             /* of the checkpoint's weights those that keep_best kept */
   const char *output;    /* which output of the model; NULL: "logits", or "prediction" of values */
   bool training_records; /* instead of the test set's */
   neap_model_options shape;
@@ -655,6 +686,7 @@ typedef struct neap_generate_options {
   const char *model;        /* a language model */
   neap_model_options shape; /* as it was trained; zeros: the usual length, the tokenizer's vocabulary */
   const char *folder;       /* a checkpoint's; or, of another place: */
+  bool best;                /* of its weights those that keep_best kept */
   const char *weights, *tokenizer; /* a file of safetensors, a tokenizer file */
   const char *prompt;              /* what the text goes on from; NULL or "": the beginning of a line */
   int64_t tokens;                  /* to make at most; fewer where the model has no places for them */
@@ -687,6 +719,7 @@ typedef struct neap_translate_options {
   const char *checkpoint; /* the folder that training wrote */
   const char *weights;    /* a file of safetensors in place of the checkpoint's; NULL: those */
   int32_t average;        /* instead: the mean of the last so many epochs' ends that were kept; 0: no mean */
+  bool best;              /* instead: those that keep_best kept */
   const char *data;       /* learned from where the folder has no tokenizer.json; NULL: it must have one */
   neap_model_options shape;     /* as it was trained; batch: the most lines together, 0: by their length */
   neap_session_options session; /* budget, threads, backend, precision; the rest does not matter */

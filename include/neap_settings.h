@@ -53,7 +53,8 @@ enum {
   NEAP_VERB_CURVE = 64,
   NEAP_VERB_SHOW = 128,
   NEAP_VERB_GRAPH = 256,
-  NEAP_VERB_BENCH = 512
+  NEAP_VERB_BENCH = 512,
+  NEAP_VERB_LR = 1024
 };
 
 /* Kinds of models. */

@@ -70,13 +70,16 @@ neap_status name_map_check(const char *map) {
     char from[WILDCARD_LIMIT], to[WILDCARD_LIMIT];
     const int length = (int)(end - row.from);
     RETURN_IF(row.to == NULL || row.from_length == 0 || memchr(row.to, '=', row.to_length) != NULL,
-              NEAP_INVALID_ARGUMENT, "map of names: '%.*s' is no row; give PATTERN=PATTERN", length, row.from);
+              NEAP_INVALID_ARGUMENT, "map of names: '%.*s' is no row; give PATTERN=PATTERN", length,
+              row.from);
     const size_t count = wildcards_of(row.from, row.from_length, from);
     RETURN_IF(count > WILDCARD_LIMIT, NEAP_INVALID_ARGUMENT,
-              "map of names: '%.*s' has %zu of * and ? on a side; at most %d are possible", length, row.from, count,
-              WILDCARD_LIMIT);
+              "map of names: '%.*s' has %zu of * and ? on a side; at most %d are possible", length, row.from,
+              count, WILDCARD_LIMIT);
     RETURN_IF(count != wildcards_of(row.to, row.to_length, to) || memcmp(from, to, count) != 0,
-              NEAP_INVALID_ARGUMENT, "map of names: '%.*s': both sides must have the same * and ? in the same order", length, row.from);
+              NEAP_INVALID_ARGUMENT,
+              "map of names: '%.*s': both sides must have the same * and ? in the same order", length,
+              row.from);
   }
   return NEAP_OK;
 }
@@ -111,8 +114,7 @@ static bool match(const char *pattern, size_t length, const char *name, struct c
 
 static const char *replace(const struct map_row *row, const struct captures *c, struct region *region) {
   size_t length = 0, wildcard = 0;
-  for (size_t i = 0; i < row->to_length; i++)
-    length += is_wildcard(row->to[i]) ? c->length[wildcard++] : 1;
+  for (size_t i = 0; i < row->to_length; i++) length += is_wildcard(row->to[i]) ? c->length[wildcard++] : 1;
   char *text = region_alloc(region, length + 1, 1), *at = text;
   wildcard = 0;
   for (size_t i = 0; text != NULL && i < row->to_length; i++) {

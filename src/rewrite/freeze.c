@@ -2,9 +2,7 @@
 #include "base/pattern.h"
 #include "rewrite/copy.h"
 
-static bool is_parameter(const struct tensor *t) {
-  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0;
-}
+static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0; }
 
 /* A pattern that matches nothing is a mistake. */
 static neap_status check_patterns(const struct neap_graph *graph, const char *patterns) {

@@ -197,8 +197,8 @@ static neap_status report_reshaped(struct fitting *f, const neap_variable *varia
                                    const struct safetensors_tensor *tensor) {
   const struct shape_text own = dims_text(variable->rank, variable->dims),
                           other = dims_text(tensor->rank, tensor->dims);
-  const char *text = region_format(&f->session->region, "%s %s (%s %s)", variable->name, own.text,
-                                   tensor->name, other.text);
+  const char *text =
+      region_format(&f->session->region, "%s %s (%s %s)", variable->name, own.text, tensor->name, other.text);
   RETURN_IF_NULL(text);
   f->reshaped[f->report->reshaped_count++] = text;
   return NEAP_OK;

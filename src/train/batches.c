@@ -15,6 +15,10 @@ static int64_t labels_each(const struct training *t) {
   return loader_labels_each(&t->data, t->data.bucket_count - 1);
 }
 
+bool batches_have_a_class(const struct training *t) {
+  return labels_each(t) == 1 && !loader_has_values(&t->data);
+}
+
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
 static neap_status count_all_labels(struct training *t, int bucket, double *counted) {
   const int64_t each = labels_each(t);
@@ -71,6 +75,7 @@ static neap_status evaluate_bucket(struct training *t, int bucket, struct scores
     if (count == 0) return NEAP_OK;
     const double labels = count_labels(t, bucket);
     TRY(neap_session_evaluate(t->session, &result));
+    TRY(confusion_add(&t->confusion, t->session, loader_labels(&t->data), t->data.buckets[bucket].micro));
     scores->correct += result.correct;
     scores->loss += result.loss * labels;
     scores->counted += labels;

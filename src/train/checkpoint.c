@@ -15,6 +15,7 @@
 #include "data/encoding.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
+#include "train/epochs.h"
 
 static const char command_file[] = "command.json", next_command_file[] = "command.json.next";
 
@@ -36,17 +37,18 @@ static bool is_ours(const char *name) {
   if (strcmp(name, next_command_file) == 0) return true;
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (strncmp(name, files[i], strlen(files[i])) == 0 && is_left_over(name + strlen(files[i]))) return true;
-  if (sscanf(name, "weights-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) != 1 || length == 0)
+  if ((sscanf(name, "weights-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) != 1 || length == 0) &&
+      (sscanf(name, "best-%" SCNd64 "-%*12[0-9a-f].safetensors%n", &step, &length) != 1 || length == 0))
     return false;
   return name[length] == '\0' || is_left_over(name + length);
 }
 
 /* Removes what the state does not name any more, as far as it can: what stays is only waste. */
-static void remove_others(const char *folder, const char *current) {
+static void remove_others(const char *folder, const char *current, const char *best) {
   DIR *entries = opendir(folder);
   if (entries == NULL) return;
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-    if (is_ours(entry->d_name) && strcmp(entry->d_name, current) != 0)
+    if (is_ours(entry->d_name) && strcmp(entry->d_name, current) != 0 && strcmp(entry->d_name, best) != 0)
       unlinkat(dirfd(entries), entry->d_name, 0);
   closedir(entries);
 }
@@ -162,6 +164,22 @@ neap_status checkpoint_keep_data(const char *folder, const struct source *source
 
 /* ---- The whole ---- */
 
+/* The weights that were just written, under a second name, where they are those of the best evaluation. */
+static neap_status keep_best(const char *folder, const char *weights, neap_session *session,
+                             struct checkpoint *checkpoint, struct region *region) {
+  struct best *best = &checkpoint->best;
+  if (best->step != checkpoint->step || best->step == 0) return NEAP_OK;
+  best->session_steps = checkpoint->session_steps;
+  strcpy(best->weights_sha256, checkpoint->weights_sha256);
+  best->weights[0] = '\0';
+  if (!checkpoint->keep_best) return NEAP_OK;
+  snprintf(best->weights, sizeof best->weights, "best-%" PRId64 "-%.12s.safetensors", best->step,
+           best->weights_sha256);
+  const char *path = path_in(folder, best->weights, region);
+  RETURN_IF_NULL(path);
+  return weights_keep(weights, path, session);
+}
+
 neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint) {
   struct region region = {0};
@@ -177,11 +195,12 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
     goto done;
   }
   TRY_DONE(neap_session_save(session, path));
+  TRY_DONE(keep_best(folder, path, session, checkpoint, &region));
   if (!checkpoint->command_placed) TRY_DONE(write_command(folder, checkpoint, &region));
   TRY_DONE(checkpoint_write_state(folder, settings, checkpoint));
   if (!checkpoint->command_placed && checkpoint->command != NULL) TRY_DONE(place_command(folder, &region));
   checkpoint->command_placed = true;
-  remove_others(folder, checkpoint->weights);
+  remove_others(folder, checkpoint->weights, checkpoint->best.weights);
 done:
   region_free(&region);
   return status;

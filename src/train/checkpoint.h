@@ -8,14 +8,17 @@
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
  *      "weights_sha256": "0f3ab2...", "command_sha256": "...",
+ *      "best": {"step": 400, "epoch": 0, "session_steps": 400, "by_loss": false, "value": 0.63,
+ *               "weights": "best-400-....safetensors", "weights_sha256": "..."},
  *      "kernels": ["oneDNN 2.6.3 jit:avx512_core", ...], "state_sha256": "..."}
  *
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
  * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
  * of the file command.json, may be missing or empty: there is none. kernels: those that
- * computed the run's steps so far (run/kernel_names.h), may be missing. state_sha256: of the object without
- * this field, compact, keys sorted.
+ * computed the run's steps so far (run/kernel_names.h), may be missing. best: the best evaluation so far, by
+ * the held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
+ * state_sha256: of the object without this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
@@ -33,6 +36,14 @@ struct source;
 /* Beside it, where the data are text: text/tokenizer_file.h. */
 #define CHECKPOINT_TOKENIZER "tokenizer.json"
 
+/* The best evaluation so far, and its weights where they are kept. */
+struct best {
+  int64_t step, epoch, session_steps; /* as in struct checkpoint; step 0: there was none */
+  bool by_loss;
+  double value;                         /* the accuracy; by_loss: the loss */
+  char weights[96], weights_sha256[65]; /* weights "": they are not kept */
+};
+
 struct checkpoint {
   int64_t epoch, step;   /* whole epochs, and steps in all, that are done */
   int64_t session_steps; /* of the session, those of the weights that it began with included */
@@ -43,13 +54,18 @@ struct checkpoint {
   const char *command; /* what to keep as command.json; borrowed; NULL: nothing */
   bool command_placed; /* the last checkpoint that was saved has it */
   json_t *kernels;     /* to be kept; borrowed; NULL: not known */
+  bool keep_best;      /* the weights of `best` are to be kept */
+  struct best best;
 };
+
+/* Makes the weights of the best evaluation those of the state. NEAP_INVALID_ARGUMENT: none were kept. */
+neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoint);
 
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* Reads and checks state.json; command, command_placed and kernels stay as they are. Every one of `settings`
- * (NULL: none) must be there and be equal, or the message names it with both values. */
+/* Reads and checks state.json; command, command_placed, kernels and keep_best stay as they are. Every one of
+ * `settings` (NULL: none) must be there and be equal, or the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
 
 /* Whether the settings of the checkpoint in a folder have this one. */

@@ -36,6 +36,14 @@ static neap_status write_state(json_t *state, const char *path) {
   return json_write(state, path);
 }
 
+/* NULL where memory is out. */
+static json_t *best_json(const struct best *best) {
+  return json_pack("{s:I, s:I, s:I, s:b, s:f, s:s, s:s}", "step", (json_int_t)best->step, "epoch",
+                   (json_int_t)best->epoch, "session_steps", (json_int_t)best->session_steps, "by_loss",
+                   best->by_loss, "value", best->value, "weights", best->weights, "weights_sha256",
+                   best->weights_sha256);
+}
+
 neap_status checkpoint_write_state(const char *folder, json_t *settings,
                                    const struct checkpoint *checkpoint) {
   struct region region = {0};
@@ -49,8 +57,10 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
                 "correct", (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images,
                 "test_accuracy", checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
                 checkpoint->weights_sha256, "command_sha256", checkpoint->command_sha256);
-  const bool whole = state != NULL && (checkpoint->kernels == NULL ||
-                                       json_object_set(state, "kernels", checkpoint->kernels) == 0);
+  const bool whole =
+      state != NULL &&
+      (checkpoint->kernels == NULL || json_object_set(state, "kernels", checkpoint->kernels) == 0) &&
+      (checkpoint->best.step == 0 || json_object_set_new(state, "best", best_json(&checkpoint->best)) == 0);
   if (path == NULL || !whole)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
   else
@@ -78,6 +88,40 @@ static neap_status get_text(const json_t *state, const struct json_place *place,
   return NEAP_OK;
 }
 
+static neap_status get_weights(const json_t *object, const struct json_place *place, char weights[96],
+                               char digest[65]) {
+  TRY(get_text(object, place, "weights", 96, weights));
+  RETURN_IF(strchr(weights, '/') != NULL, NEAP_BAD_FORMAT,
+            "%s: field 'weights': '%s' is not a name in this folder", place->file, weights);
+  return get_text(object, place, "weights_sha256", 65, digest);
+}
+
+static neap_status get_best(const json_t *state, const struct json_place *top, struct best *best) {
+  const json_t *object = json_object_get(state, "best");
+  *best = (struct best){0};
+  if (object == NULL) return NEAP_OK;
+  struct json_place place = {.file = top->file, .path = "best"};
+  if (!json_is_object(object)) return json_bad_field(top, "best", "is not an object");
+  TRY(get_size(object, &place, "step", &best->step));
+  TRY(get_size(object, &place, "epoch", &best->epoch));
+  TRY(get_size(object, &place, "session_steps", &best->session_steps));
+  best->by_loss = json_is_true(json_object_get(object, "by_loss"));
+  TRY(json_need_number(object, "value", &place, &best->value));
+  return get_weights(object, &place, best->weights, best->weights_sha256);
+}
+
+neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoint) {
+  const struct best *best = &checkpoint->best;
+  RETURN_IF(best->weights[0] == '\0', NEAP_INVALID_ARGUMENT,
+            "%s: has no weights of a best evaluation; train with --keep-best", folder);
+  checkpoint->step = best->step;
+  checkpoint->epoch = best->epoch;
+  checkpoint->session_steps = best->session_steps;
+  strcpy(checkpoint->weights, best->weights);
+  strcpy(checkpoint->weights_sha256, best->weights_sha256);
+  return NEAP_OK;
+}
+
 static neap_status get_fields(const json_t *state, const struct json_place *place,
                               struct checkpoint *checkpoint) {
   TRY(get_size(state, place, "epoch", &checkpoint->epoch));
@@ -89,15 +133,12 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
   if (!json_is_null(json_object_get(state, "loss_sum")))
     TRY(json_need_number(state, "loss_sum", place, &checkpoint->loss_sum));
   TRY(json_need_number(state, "test_accuracy", place, &checkpoint->test_accuracy));
-  TRY(get_text(state, place, "weights", sizeof checkpoint->weights, checkpoint->weights));
-  RETURN_IF(strchr(checkpoint->weights, '/') != NULL, NEAP_BAD_FORMAT,
-            "%s: field 'weights': '%s' is not a name in this folder", place->file, checkpoint->weights);
   checkpoint->command_sha256[0] = '\0';
   if (json_object_get(state, "command_sha256") != NULL)
     TRY(get_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
                  checkpoint->command_sha256));
-  return get_text(state, place, "weights_sha256", sizeof checkpoint->weights_sha256,
-                  checkpoint->weights_sha256);
+  TRY(get_best(state, place, &checkpoint->best));
+  return get_weights(state, place, checkpoint->weights, checkpoint->weights_sha256);
 }
 
 static neap_status check_digest(json_t *state, const struct json_place *place) {

@@ -30,8 +30,7 @@ static void remove_others(const char *folder, int64_t first, int64_t last) {
 
 void epochs_forget(const char *folder) { remove_others(folder, INT64_MAX, 0); }
 
-/* A second name for a file that is there already; where the file system has no such thing, the same again. */
-static neap_status keep(const char *weights, const char *path, neap_session *session) {
+neap_status weights_keep(const char *weights, const char *path, neap_session *session) {
   RETURN_IF(unlink(path) != 0 && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be replaced: %s", path,
             strerror(errno));
   return link(weights, path) == 0 ? NEAP_OK : neap_session_save(session, path);
@@ -44,7 +43,7 @@ neap_status epochs_keep(const char *folder, const char *weights, int64_t epoch, 
              *to = region_format(&region, "%s/epoch-%" PRId64 ".safetensors", folder, epoch);
   const neap_status status = from == NULL || to == NULL
                                  ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder)
-                                 : keep(from, to, session);
+                                 : weights_keep(from, to, session);
   region_free(&region);
   if (status == NEAP_OK) remove_others(folder, epoch - most + 1, epoch);
   return status;

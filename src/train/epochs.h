@@ -12,6 +12,10 @@
 neap_status epochs_keep(const char *folder, const char *weights, int64_t epoch, int64_t most,
                         neap_session *session);
 
+/* A second name for a file of the session's weights that is there already; where the file system has no such
+ * thing, the same again. What is there of that name gives way. */
+neap_status weights_keep(const char *weights, const char *path, neap_session *session);
+
 /* Removes all that were kept, as far as it can: of a run that gives way to another. */
 void epochs_forget(const char *folder);
 

@@ -105,6 +105,7 @@ static neap_status load_weights(struct generation *g) {
   const char *path = g->options->weights;
   if (path == NULL) {
     TRY(checkpoint_read_state(g->options->folder, NULL, &state));
+    if (g->options->best) TRY(checkpoint_take_best(g->options->folder, &state));
     path = region_format(&g->region, "%s/%s", g->options->folder, state.weights);
     RETURN_IF_NULL(path);
   }

@@ -7,6 +7,7 @@
 struct learning_rate {
   neap_schedule_kind kind;
   double base;
+  double last;         /* NEAP_LR_EXPONENTIAL: of the last step */
   int64_t steps;       /* of the whole run */
   double warmup_steps; /* 0: none */
   double drop_steps;   /* NEAP_LR_STEP: multiplied by drop_factor every so many steps */
@@ -23,6 +24,7 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
 /* Of the step, counted from 0:
  *   constant  base
  *   step      base * drop_factor ^ floor(step / drop_steps)
+ *   exponential  base * (last / base) ^ (step / (steps - 1))
  *   cosine    base * (1 + cos(pi * max(0, step - warmup_steps) / (steps - warmup_steps))) / 2
  * times min(1, (step + 1) / warmup_steps): the warm-up's last step has the base itself. Loshchilov and Hutter
  * 2017, equation 5, without restart; gradual warm-up: Goyal et al. 2017, section 2.2. */

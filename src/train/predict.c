@@ -53,6 +53,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   }
   if (o->weights != NULL) return NEAP_OK;
   TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
+  if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
   p->weights = region_format(&p->region, "%s/%s", o->checkpoint, state.weights);
   RETURN_IF_NULL(p->weights);
   return NEAP_OK;

@@ -171,6 +171,46 @@ static void fill_techniques(struct training *t, neap_train_result *result) {
   snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
 }
 
+/* Labels that are values or tokens have no accuracy that tells which weights are best. */
+static bool best_by_loss(const struct training *t) {
+  const enum task_kind kind = t->data.source.kind;
+  return loader_has_values(&t->data) || kind == TASK_TOKENS || kind == TASK_MASKED || kind == TASK_PAIRS;
+}
+
+static void compare_to_best(struct training *t) {
+  struct best *best = &t->state.best;
+  const bool by_loss = best_by_loss(t);
+  const double value = by_loss ? t->test_loss : t->state.test_accuracy;
+  const bool better = best->step == 0 || (by_loss ? value < best->value : value > best->value);
+  if (isfinite(value) && better)
+    *best = (struct best){.step = t->state.step, .epoch = t->state.epoch, .by_loss = by_loss, .value = value};
+}
+
+/* Whether the last epochs brought nothing better. */
+static bool is_out_of_patience(const struct training *t) {
+  const struct best *best = &t->state.best;
+  return t->options->patience > 0 && best->step > 0 && t->state.epoch - best->epoch >= t->options->patience;
+}
+
+static neap_status evaluate(struct training *t, neap_train_progress *progress) {
+  progress->test_accuracy = progress->test_loss = progress->test_mae = progress->bits_per_byte = -1;
+  const bool ends = t->state.step % t->epoch_steps == 0 || t->state.step == t->steps;
+  if (!ends || t->options->no_evaluation || !isfinite(progress->loss)) return NEAP_OK;
+  TRY(batches_evaluate(t));
+  compare_to_best(t);
+  progress->test_accuracy = t->state.test_accuracy;
+  progress->test_loss = t->test_loss;
+  progress->test_mae = t->test_mae;
+  progress->test_r2 = t->test_r2;
+  progress->bits_per_byte = batches_bits_per_byte(t);
+  return NEAP_OK;
+}
+
+static neap_status write_progress(struct training *t, const neap_train_progress *progress) {
+  TRY(metrics_write(&t->metrics, progress));
+  return event_file_write(&t->events, progress);
+}
+
 static neap_status run_steps(struct training *t, neap_train_result *result) {
   neap_train_progress progress = {.records = task_rows[t->data.source.kind].records,
                                   .epoch = t->state.epoch + 1,
@@ -185,30 +225,21 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
   TRY(report(t, &progress));
   TRY(warm_up(t));
   t->started = clock_seconds();
-  while (t->state.step < t->steps) {
+  while (t->state.step < t->steps && !is_out_of_patience(t)) {
     const neap_status stepped = run_step(t, &progress);
     if (stepped == NEAP_INTERRUPTED) return end_on_request(t, "in the step that follows");
     TRY(stepped);
     const int64_t step = t->state.step, every = t->options->checkpoint_steps;
-    const bool epoch_ends = step % t->epoch_steps == 0;
-    progress.test_accuracy = progress.test_loss = progress.test_mae = progress.bits_per_byte = -1;
-    if ((epoch_ends || step == t->steps) && !t->options->no_evaluation && isfinite(progress.loss)) {
-      const neap_status evaluated = batches_evaluate(t);
-      if (evaluated == NEAP_INTERRUPTED) {
-        TRY(metrics_write(&t->metrics, &progress));
-        return end_on_request(t, "in the evaluation after");
-      }
-      TRY(evaluated);
-      progress.test_accuracy = t->state.test_accuracy;
-      progress.test_loss = t->test_loss;
-      progress.test_mae = t->test_mae;
-      progress.test_r2 = t->test_r2;
-      progress.bits_per_byte = batches_bits_per_byte(t);
+    const neap_status evaluated = evaluate(t, &progress);
+    if (evaluated != NEAP_INTERRUPTED) TRY(evaluated);
+    const neap_status written = write_progress(t, &progress);
+    if (evaluated == NEAP_INTERRUPTED) {
+      TRY(written);
+      return end_on_request(t, "in the evaluation after");
     }
-    const neap_status written = metrics_write(&t->metrics, &progress);
     if (!isfinite(progress.loss)) return fail_diverged(t, "the loss is not finite");
     if (written != NEAP_OK) return end_with_checkpoint(t, written);
-    if (epoch_ends || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
+    if (step % t->epoch_steps == 0 || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
     progress.seconds_left =
         (clock_seconds() - t->started) / (double)t->steps_here * (double)(t->steps - step);
     const neap_status reported = report(t, &progress);
@@ -255,6 +286,10 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->test_mae = t->test_mae;
   result->test_r2 = t->test_r2;
   result->bits_per_byte = batches_bits_per_byte(t);
+  result->best_step = t->state.best.step;
+  result->best_value = t->state.best.value;
+  result->best_by_loss = t->state.best.by_loss;
+  result->stopped_early = t->state.step < t->steps && is_out_of_patience(t);
   result->steps = t->state.step;
   result->steps_here = t->steps_here;
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
@@ -279,6 +314,8 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(training_check(t->options));
   TRY(training_claim(t));
+  t->seconds = region_alloc(&t->region, TIMED_STEPS, sizeof *t->seconds);
+  RETURN_IF_NULL(t->seconds);
   t->process.code = memory_status_read().resident_bytes;
   TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
                 &t->data));
@@ -290,6 +327,8 @@ static neap_status run(struct training *t, neap_train_result *result) {
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(training_load(t));
   TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
+  TRY(event_file_open(t->options->tensorboard, t->options->resume != NULL ? t->state.step : -1, &t->region,
+                      &t->events));
   const volatile int *before = stop_listen(t->options->stop);
   const neap_status ran = run_steps(t, result);
   stop_listen(before);
@@ -310,10 +349,11 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
   ending_keep(&ending, run(&t, result));
-  const neap_status filled = fill_result(&t, result), closed = metrics_close(&t.metrics);
+  const neap_status filled = fill_result(&t, result), closed = metrics_close(&t.metrics),
+                    also_closed = event_file_close(&t.events);
   training_release(&t);
   TRY(ending_tell(&ending));
-  return filled != NEAP_OK ? filled : closed;
+  return filled != NEAP_OK ? filled : closed != NEAP_OK ? closed : also_closed;
 }
 
 /* ---- A checkpoint, without training ---------------------------------------------------------------------
@@ -335,11 +375,15 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
                 &t->data));
   TRY(training_build(t));
   TRY(checkpoint_read_state(folder, NULL, &t->state));
+  if (t->options->best) TRY(checkpoint_take_best(folder, &t->state));
   const neap_status made = training_open_session(t, unused);
   result->smallest_budget = unused->smallest_budget;
   TRY(made);
   TRY(load_for_evaluation(t, folder));
+  if (t->options->by_class && batches_have_a_class(t))
+    TRY(confusion_create(t->shape.classes, t->micro, &t->confusion));
   TRY(batches_evaluate(t));
+  TRY(confusion_give(&t->confusion, &t->data.source, result));
   result->loss = t->test_loss;
   result->mae = t->test_mae;
   result->r2 = t->test_r2;

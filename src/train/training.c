@@ -314,6 +314,7 @@ static neap_status check_places(const struct training *t) {
 neap_status training_claim(struct training *t) {
   if (t->options->out != NULL) TRY(folder_hold(t->options->out, &t->region, &t->lock));
   t->state.command = t->options->command;
+  t->state.keep_best = t->options->keep_best;
   return check_places(t);
 }
 
@@ -404,6 +405,7 @@ neap_status training_load(struct training *t) {
 }
 
 void training_release(struct training *t) {
+  confusion_free(&t->confusion);
   neap_session_free(t->session);
   neap_graph_free(t->graph);
   json_decref(t->settings);

@@ -5,6 +5,8 @@
 #include "data/loader.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
+#include "train/confusion.h"
+#include "train/event_file.h"
 #include "train/folder.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
@@ -23,6 +25,8 @@ struct training {
   neap_session *session;
   struct learning_rate rate;
   struct metrics metrics;
+  struct event_file events;
+  struct confusion confusion; /* of an evaluation by class */
   json_t *settings, *kernels; /* of its checkpoints */
   const char *other_kernels;  /* of neap_train_progress */
   neap_initialisation initialisation;
@@ -41,7 +45,7 @@ struct training {
   double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
   double test_loss;             /* -1: not evaluated here */
   double test_mae, test_r2;     /* where labels are values; mae -1: not evaluated, or there are classes */
-  double seconds[TIMED_STEPS];  /* a ring */
+  double *seconds;              /* [TIMED_STEPS], a ring; NULL: no step has run */
   int64_t steps_here;           /* by this process */
   double started;
   neap_process process;

@@ -91,6 +91,7 @@ static neap_status find_weights(struct translation *t) {
   t->weights[0] = o->weights;
   if (o->weights != NULL) return NEAP_OK;
   TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
+  if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
   t->weights[0] = region_format(&t->region, "%s/%s", o->checkpoint, state.weights);
   RETURN_IF_NULL(t->weights[0]);
   return NEAP_OK;

@@ -1,5 +1,5 @@
-/* Indexes of weights in several files. One that is taken has each of its tensors from a file beside it; a session
- * takes what fits, or refuses it and has not changed. Whatever is refused gives a message. */
+/* Indexes of weights in several files. One that is taken has each of its tensors from a file beside it; a
+ * session takes what fits, or refuses it and has not changed. Whatever is refused gives a message. */
 #include <string.h>
 
 #include "base/safetensors.h"
@@ -17,8 +17,8 @@ static void write_weights(const char *path) {
   const struct safetensors_tensor tensors[] = {
       {.name = "linear1.weight", .rank = 2, .dims = {2, 3}, .elements = 6},
       {.name = "linear1.bias", .rank = 1, .dims = {2}, .elements = 2}};
-  CHECK_OK(safetensors_save(path, &(struct safetensors_content){
-                                      .tensors = tensors, .tensor_count = 2, .read = read_ones}));
+  CHECK_OK(safetensors_save(
+      path, &(struct safetensors_content){.tensors = tensors, .tensor_count = 2, .read = read_ones}));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

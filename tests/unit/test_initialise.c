@@ -291,8 +291,7 @@ static void test_frozen(void **state) {
     for (int32_t k = 0; k < neap_session_variable_count(s); k++) {
       neap_variable v;
       ASSERT_OK(neap_session_variable(s, k, &v));
-      assert_int_equal(v.frozen,
-                       v.kind == NEAP_VARIABLE_PARAMETER && strncmp(v.name, "linear1", 7) != 0);
+      assert_int_equal(v.frozen, v.kind == NEAP_VARIABLE_PARAMETER && strncmp(v.name, "linear1", 7) != 0);
       assert_true(v.kind != NEAP_VARIABLE_STATE || strncmp(v.name, "linear1", 7) == 0);
     }
     neap_session_free(s);
@@ -321,10 +320,13 @@ static void test_frozen_norm_is_as_evaluated(void **state) {
 static void test_frozen_in_other_ways(void **state) {
   (void)state;
   struct neap_graph *graph = make_graph(3);
-  const neap_session_options ways[] = {
-      {.micro_batches = 2}, {.precision = NEAP_BF16}, {.precision = NEAP_F16, .master = true},
-      {.optimizer = NEAP_ADAMW, .clip_norm = 0.1f}, {.backend = NEAP_REFERENCE},
-      {.sparse_density = 0.5, .sparse_layers = "conv2.weight"}, {.dynamic_loss_scale = true}};
+  const neap_session_options ways[] = {{.micro_batches = 2},
+                                       {.precision = NEAP_BF16},
+                                       {.precision = NEAP_F16, .master = true},
+                                       {.optimizer = NEAP_ADAMW, .clip_norm = 0.1f},
+                                       {.backend = NEAP_REFERENCE},
+                                       {.sparse_density = 0.5, .sparse_layers = "conv2.weight"},
+                                       {.dynamic_loss_scale = true}};
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
     neap_session_options o = ways[i];
     o.seed = 1;
@@ -344,7 +346,9 @@ static void test_bad_patterns(void **state) {
   (void)state;
   static const struct {
     const char *patterns, *says;
-  } cases[] = {{"conv1.*,stem.*", "'stem.*'"}, {"*", "leaves no parameter"}, {"!", "pattern '!'"},
+  } cases[] = {{"conv1.*,stem.*", "'stem.*'"},
+               {"*", "leaves no parameter"},
+               {"!", "pattern '!'"},
                {"*,!norm9.*", "'norm9.*'"}};
   struct neap_graph *graph = make_graph(3);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -353,7 +357,8 @@ static void test_bad_patterns(void **state) {
     assert_int_equal(neap_session_create(graph, &options, NULL, &s), NEAP_INVALID_ARGUMENT);
     if (strstr(neap_error_message(), cases[i].says) == NULL) fail_msg("%s", neap_error_message());
     const neap_session_options predicting = {.freeze = cases[i].patterns, .predict = true};
-    assert_int_equal(neap_session_create(graph, &predicting, NULL, &s), NEAP_INVALID_ARGUMENT); /* no output */
+    assert_int_equal(neap_session_create(graph, &predicting, NULL, &s),
+                     NEAP_INVALID_ARGUMENT); /* no output */
   }
   neap_graph_free(graph);
 }

@@ -290,6 +290,7 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_train(NULL, &trained));
   REFUSED(neap_train(&(neap_train_options){0}, &trained));
   REFUSED(neap_train(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
+  neap_evaluation_free(NULL);
   REFUSED(neap_evaluate(NULL, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){0}, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));

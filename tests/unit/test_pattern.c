@@ -10,10 +10,18 @@ static void test_lists(void **state) {
     const char *list, *name;
     bool has;
   } cases[] = {
-      {"*", "a.weight", true},           {"a*", "a.weight", true},      {"a*", "b.a", false},
-      {"a*,b*", "b.a", true},            {" a* , b* ", "b.a", true},    {"*,!head.*", "head.x", false},
-      {"*,!head.*", "stem.x", true},     {"!head.*,*", "head.x", true}, {"*,!head.*,head.y", "head.y", true},
-      {"conv?.weight", "conv1.w", false}, {"conv?.*", "conv1.w", true},  {"", "a", false},
+      {"*", "a.weight", true},
+      {"a*", "a.weight", true},
+      {"a*", "b.a", false},
+      {"a*,b*", "b.a", true},
+      {" a* , b* ", "b.a", true},
+      {"*,!head.*", "head.x", false},
+      {"*,!head.*", "stem.x", true},
+      {"!head.*,*", "head.x", true},
+      {"*,!head.*,head.y", "head.y", true},
+      {"conv?.weight", "conv1.w", false},
+      {"conv?.*", "conv1.w", true},
+      {"", "a", false},
       {",,a", "a", true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -103,8 +111,9 @@ static void test_beside_fnmatch(void **state) {
 
 static void test_bad_maps(void **state) {
   (void)state;
-  static const char *const maps[] = {"a",      "=b",    "a=b=c", "*=a",  "a=*", "*?=?*",
-                                     "a=b,cd", "*a*=*", "?=*",   "*****************=*****************"};
+  static const char *const maps[] = {
+      "a",     "=b",     "a=b=c", "*=a", "a=*",
+      "*?=?*", "a=b,cd", "*a*=*", "?=*", "*****************=*****************"};
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
     assert_int_equal(name_map_check(maps[i]), NEAP_INVALID_ARGUMENT);
 }

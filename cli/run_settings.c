@@ -29,6 +29,8 @@ static json_t *kept_value(const neap_setting *setting, const char *given) {
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] == ':' &&
            access(given + source + 1, F_OK) == 0)
     text = from_anywhere(given, source + 1, given + source + 1);
+  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] != ':' && neap_model_is_file(given))
+    text = from_anywhere("", 0, given);
   json_t *value = json_string(text != NULL ? text : given);
   free(text);
   return value;

@@ -404,6 +404,9 @@ neap_status neap_session_digest(neap_session *session, char digest[65]);
  * be read to its end leaves what was read. */
 neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
+/* Gives the session of a model that is a file ("onnx:FILE", or "FILE.onnx"), built with these options, the
+ * values of that file; a ready-made model's begins as it was drawn. */
+neap_status neap_model_load(const char *name, const neap_model_options *options, neap_session *session);
 
 /* What neap_session_initialise has found. Texts live as long as the session. */
 typedef struct neap_initialisation {
@@ -820,6 +823,8 @@ bool neap_planner_at(int32_t index, neap_row *row);
 bool neap_operator_at(int32_t index, neap_row *row);
 bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_optimizer */
 bool neap_model_at(int32_t index, neap_row *row);
+/* Whether a model of this name is a file's: its parameters begin with what that has. */
+bool neap_model_is_file(const char *name);
 bool neap_data_at(int32_t index, neap_row *row); /* sources of data; name: how one is named, "cifar10:DIR" */
 
 /* What an operator is given besides tensors. */

@@ -57,6 +57,7 @@ neap_tensor neap_sigmoid(neap_builder *b, neap_tensor x);   /* 1 / (1 + e^-x) */
 neap_tensor neap_tanh(neap_builder *b, neap_tensor x);
 neap_tensor neap_exp(neap_builder *b, neap_tensor x);
 neap_tensor neap_log(neap_builder *b, neap_tensor x);
+neap_tensor neap_erf(neap_builder *b, neap_tensor x); /* error function */
 neap_tensor neap_sqrt(neap_builder *b, neap_tensor x);
 neap_tensor neap_power(neap_builder *b, neap_tensor x, float exponent);
 neap_tensor neap_clip(neap_builder *b, neap_tensor x, float lowest, float highest);

@@ -136,6 +136,7 @@ static inline neap_tensor apply_response_norm(neap_builder *b, neap_tensor x, co
   }
 APPLY(gelu)
 APPLY(gelu_tanh)
+APPLY(erf)
 APPLY(silu)
 APPLY(sigmoid)
 APPLY(tanh)
@@ -503,6 +504,8 @@ static const struct op_case op_cases[] = {
      .pool = {.size = 6}},
     {"gelu", apply_gelu, .dims = {2, 16, 5, 7}},
     {"gelu odd channels", apply_gelu, .dims = {2, 3, 5, 7}},
+    {"erf", apply_erf, .dims = {2, 16, 5, 7}},
+    {"erf odd channels", apply_erf, .dims = {2, 3, 5, 7}},
     {"gelu tanh", apply_gelu_tanh, .dims = {2, 16, 5, 7}},
     {"silu of a matrix", apply_silu, .dims = {5, 13}},
     {"sigmoid", apply_sigmoid, .dims = {2, 16, 5, 7}},

@@ -49,6 +49,19 @@ int32_t builder_stream(neap_builder *b);
 /* The same elements as `x` under another shape, whose dimensions are known to fit. */
 neap_tensor builder_view(neap_builder *b, neap_tensor x, int32_t rank, const int64_t *dims);
 
+/* What a batch norm has: parameters and running statistics [C] of f32. */
+struct batch_norm_variables {
+  neap_tensor gamma, beta, running_mean, running_variance;
+};
+
+/* Batch norm with variables that exist; NULL: it makes its own. */
+neap_tensor builder_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options,
+                               const struct batch_norm_variables *given);
+
+/* A norm of rows with gamma and beta that exist, or NO_TENSOR. */
+neap_tensor builder_row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes attributes,
+                             neap_tensor gamma, neap_tensor beta);
+
 struct neap_graph *builder_graph(neap_builder *b);
 
 #endif

@@ -57,6 +57,7 @@ SHORT_FORM(sigmoid, SIGMOID)
 SHORT_FORM(tanh, TANH)
 SHORT_FORM(exp, EXP)
 SHORT_FORM(log, LOG)
+SHORT_FORM(erf, ERF)
 SHORT_FORM(sqrt, SQRT)
 
 static neap_tensor with_numbers(neap_builder *b, enum op op, neap_tensor x, float first, float second) {

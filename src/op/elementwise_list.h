@@ -36,6 +36,7 @@ UNARY(SIGMOID, sigmoid, "Sigmoid", "1 / (1 + e^-x)", Y, SIGMOID(x), dy *y *(1 - 
 UNARY(TANH, tanh, "Tanh", "hyperbolic tangent", Y, TANH(x), dy *(1 - y * y))
 UNARY(EXP, exp, "Exp", "e^x", Y, EXP(x), dy *y)
 UNARY(LOG, log, "Log", "natural logarithm", X, LOG(x), dy / x)
+UNARY(ERF, erf, "Erf", "error function", X, ERF(x), dy *TWO_OVER_SQRT_PI *EXP(-x *x))
 UNARY(SQRT, sqrt, "Sqrt", "square root", Y, SQRT(x), dy / (2 * y))
 UNARY(POWER, power, "Power", "x^a", X, POWER(x, a), a == 0 ? 0 : dy * a * POWER(x, a - 1))
 UNARY(CLIP, clip, "Clip", "x cut to [a, b]", X, x < a ? a : (x > b ? b : x), x >= a && x <= b ? dy : 0)

@@ -2,8 +2,9 @@
  * functions EXP(x), LOG(x), TANH(x), ERF(x), SQRT(x) and POWER(x, a) first: as macros with arguments, since
  * rows have the same names. */
 
-#define HALF      ((real)0.5)
-#define SQRT_HALF ((real)0.70710678118654752)
+#define HALF             ((real)0.5)
+#define SQRT_HALF        ((real)0.70710678118654752)
+#define TWO_OVER_SQRT_PI ((real)1.1283791670955126)
 /* e^(-x^2 / 2) / sqrt(2 pi) */
 #define NORMAL_DENSITY(x) (EXP(-HALF * (x) * (x)) * (real)0.39894228040143268)
 /* sqrt(2 / pi) (x + 0.044715 x^3), and its slope (Hendrycks and Gimpel 2016) */

@@ -87,8 +87,19 @@ const struct op_row op_row_running_statistics = {"RunningStatistics",
                                                  "update: running mean and variance, once a step",
                                                  ROW_ATTRIBUTES(batch_norm_attributes), .statistics = 15};
 
+/* What a layer makes itself. */
+static struct batch_norm_variables own_variables(neap_builder *b, const char *name, int64_t channels) {
+  return (struct batch_norm_variables){
+      builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels),
+      builder_variable(b, name, "beta", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels),
+      builder_variable(b, name, "running_mean", NEAP_F32, NEAP_ROLE_STATE, NEAP_INITIAL_ZERO, 1, &channels),
+      builder_variable(b, name, "running_variance", NEAP_F32, NEAP_ROLE_STATE, NEAP_INITIAL_ONE, 1,
+                       &channels)};
+}
+
 /* Batch statistics, running ones that follow them, and the normalisation itself. */
-neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options o) {
+neap_tensor builder_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options o,
+                               const struct batch_norm_variables *given) {
   if (!builder_usable(b, x)) return FAILED;
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_BATCH_NORM, name);
@@ -101,17 +112,11 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
   int32_t statistics[2];
   if (builder_apply(b, OP_BATCH_NORM_STATISTICS, name, a, &x, 1, statistics) < 0) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
-  const int64_t channels = t->dims[1], count = t->elements / channels;
-  const int32_t gamma = builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1,
-                                         &channels),
-                beta = builder_variable(b, name, "beta", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1,
-                                        &channels),
-                running[] = {builder_variable(b, name, "running_mean", NEAP_F32, NEAP_ROLE_STATE,
-                                              NEAP_INITIAL_ZERO, 1, &channels),
-                             builder_variable(b, name, "running_variance", NEAP_F32, NEAP_ROLE_STATE,
-                                              NEAP_INITIAL_ONE, 1, &channels)};
+  const int64_t count = t->elements / t->dims[1];
+  const struct batch_norm_variables v = given != NULL ? *given : own_variables(b, name, t->dims[1]);
   if (!builder_ready(b)) return FAILED;
-  const int32_t inputs[] = {x, statistics[0], statistics[1], gamma, beta},
+  const int32_t inputs[] = {x, statistics[0], statistics[1], v.gamma, v.beta},
+                running[] = {v.running_mean, v.running_variance},
                 update[] = {statistics[0], statistics[1], running[0], running[1]};
   union attributes u = a;
   u.batch_norm.count = count; /* the unbiased variance needs it, and the update sees only [C] */
@@ -125,6 +130,10 @@ neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_opti
                                                                             .update_count = 2});
   if (status != NEAP_OK) return builder_fail(b, status);
   return builder_apply(b, OP_BATCH_NORM, name, a, inputs, 5, NULL);
+}
+
+neap_tensor neap_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options) {
+  return builder_batch_norm(b, x, options, NULL);
 }
 
 /* ---- Rows: layer, RMS and group norm ---- */
@@ -193,18 +202,25 @@ const struct op_row op_row_row_norm_backward = {
 static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, int64_t channels,
                             bool affine) {
   char name[2 * NAME_LIMIT];
+  builder_peek(b, OP_ROW_NORM, name);
+  int32_t gamma = NO_TENSOR, beta = NO_TENSOR;
+  if (affine)
+    gamma = builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels);
+  if (affine && a.centred)
+    beta = builder_variable(b, name, "beta", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels);
+  return builder_row_norm(b, x, a, gamma, beta);
+}
+
+neap_tensor builder_row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, neap_tensor gamma,
+                             neap_tensor beta) {
+  char name[2 * NAME_LIMIT];
+  if (!builder_usable(b, x)) return FAILED;
   builder_name(b, OP_ROW_NORM, name);
   if (!(a.epsilon >= 0 && a.epsilon < INFINITY))
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "norm '%s': epsilon %g must not be negative",
                                      name, (double)a.epsilon));
-  int32_t inputs[] = {x, NO_TENSOR, NO_TENSOR};
-  if (affine)
-    inputs[1] =
-        builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels);
-  if (affine && a.centred)
-    inputs[2] =
-        builder_variable(b, name, "beta", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ZERO, 1, &channels);
-  return builder_apply(b, OP_ROW_NORM, name, (union attributes){.row_norm = a}, inputs, 3, NULL);
+  return builder_apply(b, OP_ROW_NORM, name, (union attributes){.row_norm = a},
+                       (const int32_t[]){x, gamma, beta}, 3, NULL);
 }
 
 static neap_tensor last_axis_norm(neap_builder *b, neap_tensor x, float epsilon, bool centred) {

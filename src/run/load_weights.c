@@ -148,6 +148,37 @@ static neap_status find_all(const neap_session *s, const struct safetensors *fil
   return NEAP_OK;
 }
 
+/* Positions of sparse parameters, before their values. */
+static neap_status load_source_positions(neap_session *s, const struct value_source *source, float *buffer) {
+  sparse_clear(s);
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const struct session_variable *v = &s->variables[i];
+    if (v->kind != NEAP_VARIABLE_POSITIONS) continue;
+    const struct sparse_layer *layer = &s->sparse.layers[v->layer];
+    const int32_t index = source->find(source->context, layer->name);
+    RETURN_IF(index < 0, NEAP_UNSUPPORTED, "sparse parameter '%s': there are no values of this name",
+              layer->name);
+    TRY(source->read(source->context, index, buffer));
+    sparse_largest(layer->elements, sparse_count(layer->elements, s->options.sparse_density), buffer);
+    TRY(sparse_write_positions(s, v->layer, buffer));
+  }
+  return NEAP_OK;
+}
+
+neap_status session_load_values(neap_session *s, const struct value_source *source) {
+  float *buffer, *allocated;
+  TRY(session_scratch(s, &buffer, &allocated));
+  neap_status status = load_source_positions(s, source, buffer);
+  for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
+    const int32_t index = source->find(source->context, s->variables[i].name);
+    if (index < 0 || s->variables[i].kind == NEAP_VARIABLE_POSITIONS) continue;
+    status = source->read(source->context, index, buffer);
+    if (status == NEAP_OK) status = neap_session_write(s, i, buffer);
+  }
+  free(allocated);
+  return status;
+}
+
 neap_status neap_session_load(neap_session *s, const char *path) {
   NEED(s);
   NEED(path);

@@ -39,8 +39,8 @@ enum { IMAGES = NEAP_OF_IMAGES, SEQUENCES = NEAP_OF_TOKENS | NEAP_OF_VECTORS | N
 
 /* clang-format off */
 const neap_setting setting_rows[] = {
-    {"model", "NAME", NULL, "a ready-made model, one of `neap models`", FIELD(TEXT, model),
-     .flags = KEPT | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT, .key = "model"},
+    {"model", "NAME", NULL, "a ready-made model, one of `neap models`, or onnx:FILE", FIELD(TEXT, model),
+     .flags = KEPT | STEP | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | STEPS | BENCH | PREDICT, .key = "model"},
     {"data", "SET", NULL, "what it learns from or runs on, one of the sources of `neap data`", FIELD(TEXT, data),
      .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | PREDICT | EVALUATE | TRANSLATE, .key = "data"},
     {"budget", "B", "max", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max", FIELD(BUDGET, session.budget),

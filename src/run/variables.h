@@ -18,6 +18,17 @@ neap_status initialise_variable(struct neap_session *session, int32_t index, flo
 neap_status session_need_finite(struct neap_session *session, const char *path);
 /* Elements of the parameters that no step changes. */
 int64_t session_frozen(const struct neap_session *session);
+/* Values by the names of variables. `find` gives a number, -1: there are none of this name; `read` all of its
+ * elements, as many as the variable has. */
+struct value_source {
+  int32_t (*find)(const void *context, const char *name);
+  neap_status (*read)(const void *context, int32_t index, float *data);
+  const void *context;
+};
+
+/* Gives the variables that the source has those values; sparse parameters keep the largest. Others stay as
+ * they are. */
+neap_status session_load_values(struct neap_session *session, const struct value_source *source);
 /* Lists them in the order of the digest. */
 neap_status list_variables(struct neap_session *session);
 

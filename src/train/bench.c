@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "model/model.h"
 #include "run/session.h"
-#include "zoo/zoo.h"
 
 /* Real numbers in [-2, 2), integers that are classes or tokens: what is computed with them takes the time
  * that it takes with data. */
@@ -53,6 +53,7 @@ neap_status neap_bench(const neap_bench_options *options, const neap_speed *spee
   *result = (neap_bench_result){0};
   TRY(neap_model_build(options->model, &options->shape, &graph));
   neap_status status = neap_session_create(graph, &options->session, &result->smallest_budget, &session);
+  if (status == NEAP_OK) status = neap_model_load(options->model, &options->shape, session);
   if (status == NEAP_OK) status = bench(options, speed, graph, session, result);
   neap_session_free(session);
   neap_graph_free(graph);

@@ -71,6 +71,11 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
 /* Whether the settings of the checkpoint in a folder have this one. */
 neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has);
 
+/* Of a model that is a file, the setting that has the file's SHA-256. NEAP_INVALID_ARGUMENT: the checkpoint
+ * is of another file than this model's, or of none. */
+#define CHECKPOINT_MODEL "model_sha256"
+neap_status checkpoint_check_model(const char *folder, const char *model);
+
 /* The names of the kernels that computed the run's steps so far, to be freed with json_decref; NULL: they are
  * not known. */
 neap_status checkpoint_read_kernels(const char *folder, json_t **kernels);

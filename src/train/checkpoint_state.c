@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/region.h"
 #include "base/sha256.h"
+#include "model/model.h"
 #include "run/settings.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
@@ -247,6 +248,28 @@ neap_status checkpoint_has_setting(const char *folder, const char *name, bool *h
   TRY_DONE(read_whole(folder, &region, &place, &state));
   TRY_DONE(json_need(state, "settings", &place, &settings));
   *has = json_object_get(settings, name) != NULL;
+done:
+  json_decref(state);
+  region_free(&region);
+  return status;
+}
+
+neap_status checkpoint_check_model(const char *folder, const char *model) {
+  struct region region = {0};
+  neap_status status;
+  json_t *state = NULL, *settings;
+  struct json_place place = {0};
+  char digest[65];
+  TRY(model_digest(model, digest));
+  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(json_need(state, "settings", &place, &settings));
+  const char *kept = json_string_value(json_object_get(settings, CHECKPOINT_MODEL));
+  if (strcmp(kept != NULL ? kept : "", digest) != 0)
+    status =
+        neap_fail(NEAP_INVALID_ARGUMENT,
+                  "%s: was trained from a model file of SHA-256 %s, but %s has %s; give the file that it was "
+                  "trained from",
+                  place.file, kept != NULL ? kept : "(none)", model, digest[0] != '\0' ? digest : "(none)");
 done:
   json_decref(state);
   region_free(&region);

@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "model/model.h"
 #include "run/session.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
 #include "train/checkpoint.h"
-#include "zoo/zoo.h"
 
 struct candidate {
   int32_t id;

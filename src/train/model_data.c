@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "zoo/zoo.h"
+#include "model/model.h"
 
 neap_status open_data(const char *model, const char *name, const neap_model_options *asked, int threads,
                       const struct encoding *encoding, const neap_data_source *own, struct loader *loader) {

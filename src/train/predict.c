@@ -52,6 +52,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
     *encoding = &p->encoding;
   }
   if (o->weights != NULL) return NEAP_OK;
+  TRY(checkpoint_check_model(o->checkpoint, o->model));
   TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
   if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
   p->weights = region_format(&p->region, "%s/%s", o->checkpoint, state.weights);

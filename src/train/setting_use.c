@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "run/settings.h"
-#include "zoo/zoo.h"
 
 enum { TEXT_LIMIT = 4096, MESSAGE_LIMIT = 256 };
 

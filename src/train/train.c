@@ -319,7 +319,8 @@ static neap_status run(struct training *t, neap_train_result *result) {
   t->process.code = memory_status_read().resident_bytes;
   TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
                 &t->data));
-  t->process.data = memory_status_read().resident_bytes - t->process.code;
+  const uint64_t now = memory_status_read().resident_bytes; /* reading a model may give memory back */
+  t->process.data = now > t->process.code ? now - t->process.code : 0;
   TRY(training_build(t));
   TRY(training_settle(t));
   TRY(training_read_state(t));
@@ -374,6 +375,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
                 &t->data));
   TRY(training_build(t));
+  TRY(checkpoint_check_model(folder, t->options->model));
   TRY(checkpoint_read_state(folder, NULL, &t->state));
   if (t->options->best) TRY(checkpoint_take_best(folder, &t->state));
   const neap_status made = training_open_session(t, unused);

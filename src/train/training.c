@@ -10,13 +10,13 @@
 #include "base/parallel.h"
 #include "data/statistics.h"
 #include "grad/gradient.h"
+#include "model/model.h"
 #include "run/choose.h"
 #include "run/kernel_names.h"
 #include "run/settings.h"
 #include "run/variables.h"
 #include "train/combination.h"
 #include "train/model_data.h"
-#include "zoo/zoo.h"
 
 neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || (options->data == NULL && options->source == NULL),
@@ -164,6 +164,7 @@ static neap_train_options settled_options(const struct training *t) {
   o.shape.batch = t->batch;
   o.shape.length = loader_length(&t->data);
   o.data = t->data.source.name;
+  o.model = model_kept_name(o.model); /* its digest tells which file it is, wherever it lies */
   o.session.threads = t->threads;
   if (o.session.sparse_density == 0) o.session.sparse_layers = NULL;
   neap_train_options_resolve(&o);
@@ -195,6 +196,8 @@ static bool add_derived(json_t *settings, const struct training *t) {
       t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0);
   bool ok = derived != NULL && json_object_update(settings, derived) == 0;
   json_decref(derived);
+  if (t->model_digest[0] != '\0')
+    ok = ok && json_object_set_new(settings, CHECKPOINT_MODEL, json_string(t->model_digest)) == 0;
   if (o->session.sparse_density != 0)
     ok = ok && json_object_set_new(settings, "rewire_every", json_integer(training_rewire_every(o))) == 0;
   if (t->data.micro_batches > 1)
@@ -209,6 +212,7 @@ static bool add_derived(json_t *settings, const struct training *t) {
 /* All that the bits of the weights depend on. The budget, the planner and the folder of the data are not
  * among it; the length only where the learning rate depends on it. */
 neap_status training_settle(struct training *t) {
+  TRY(model_digest(t->options->model, t->model_digest));
   const neap_train_options settled = settled_options(t);
   t->settings = json_object();
   RETURN_IF(t->settings == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the settings");
@@ -322,6 +326,7 @@ neap_status training_claim(struct training *t) {
 neap_status training_read_state(struct training *t) {
   const char *resume = t->options->resume;
   if (resume == NULL) return NEAP_OK;
+  TRY(checkpoint_check_model(resume, t->options->model));
   if (json_object_get(t->settings, COSINE_AFTER_WARMUP) != NULL) {
     bool after;
     TRY(checkpoint_has_setting(resume, COSINE_AFTER_WARMUP, &after));
@@ -401,6 +406,7 @@ neap_status training_load(struct training *t) {
     TRY(compare_kernels(t));
     return checkpoint_load_weights(t->options->resume, &t->state, t->session);
   }
+  TRY(neap_model_load(t->options->model, &t->shape, t->session));
   return t->options->initial != NULL ? initialise(t) : NEAP_OK;
 }
 

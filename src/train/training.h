@@ -17,6 +17,7 @@ enum {
 };
 
 struct training {
+  char model_digest[65];             /* of its file; "": it is ready-made */
   const neap_train_options *options; /* `own` */
   neap_train_options own;            /* as they were given, with the combination that was chosen */
   struct loader data;

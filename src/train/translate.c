@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "model/model.h"
 #include "run/session.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
@@ -19,7 +20,6 @@
 #include "train/checkpoint.h"
 #include "train/epochs.h"
 #include "train/model_data.h"
-#include "zoo/zoo.h"
 
 enum {
   LENGTH_STEP = 8,   /* lengths of graphs are multiples of it */

@@ -329,8 +329,8 @@ static const struct family families[] = {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-bool neap_model_at(int32_t index, neap_row *row) {
-  if (row == NULL || index < 0 || index >= FAMILIES) return false;
+bool zoo_at(int32_t index, neap_row *row) {
+  if (index < 0 || index >= FAMILIES) return false;
   *row = (neap_row){
       .name = families[index].pattern, .summary = families[index].summary, .source = families[index].source};
   return true;
@@ -366,7 +366,7 @@ static int64_t places_of(const struct family *family, int64_t length) {
   return family->places == 0 || family->places > length ? family->places : length;
 }
 
-neap_status model_places(const char *name, int64_t length, int64_t *places) {
+neap_status zoo_places(const char *name, int64_t length, int64_t *places) {
   int64_t numbers[4];
   const struct family *family;
   TRY(find_family(name, numbers, &family));
@@ -374,7 +374,7 @@ neap_status model_places(const char *name, int64_t length, int64_t *places) {
   return NEAP_OK;
 }
 
-neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind) {
+neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kind *kind) {
   int64_t numbers[4];
   const struct family *family;
   TRY(find_family(name, numbers, &family));
@@ -488,12 +488,11 @@ static neap_status build_model(const char *name, const neap_model_options *o, in
   return build(name, family, &p, graph);
 }
 
-neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph) {
-  const neap_model_options none = {0};
-  return build_model(name, options != NULL ? options : &none, 0, graph);
+neap_status zoo_build(const char *name, const neap_model_options *options, neap_graph **graph) {
+  return build_model(name, options, 0, graph);
 }
 
-neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
-                                neap_graph **graph) {
+neap_status zoo_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+                              neap_graph **graph) {
   return build_model(name, options, beams, graph);
 }

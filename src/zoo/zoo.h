@@ -14,7 +14,7 @@ struct blueprint {
   int64_t decode;           /* above 0: one token a run, after so many at most; there is no loss then */
   int64_t window;           /* of attention; 0: none */
   float smoothing, dropout; /* of sequences' networks */
-  int64_t beams;            /* of pairs: see model_build_decoder; 0: a loss */
+  int64_t beams;            /* of pairs: see zoo_build_decoder; 0: a loss */
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
   bool regression; /* `classes` are values */
@@ -53,17 +53,23 @@ neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct b
     check_translation(const struct blueprint *p);
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
-neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
+neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
+
+/* The row of a family; false: there is none of this number. */
+bool zoo_at(int32_t index, neap_row *row);
+
+/* What neap_model_build does with such a name. */
+neap_status zoo_build(const char *name, const neap_model_options *options, neap_graph **graph);
 
 /* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
  * 0: any number. */
-neap_status model_places(const char *name, int64_t length, int64_t *places);
+neap_status zoo_places(const char *name, int64_t length, int64_t *places);
 /* The network of a model of pairs, and of no other, that tells how a translation goes on, with the parameters
  * of the model: of each "source" [N, S] it takes `beams` beginnings, "tokens" [N beams, T], and which of the
  * rows of all N beams T tokens are asked about, "row" [N beams]. Its output "logits" [N beams, classes] is of
  * the tokens behind those. */
-neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
-                                neap_graph **graph);
+neap_status zoo_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+                              neap_graph **graph);
 
 /* "stage2.block3" */
 void name_block(neap_builder *b, int64_t stage, int64_t block);

@@ -146,6 +146,7 @@ static void test_operators(void **state) {
   TAKEN(neap_relu6(NULL, x));
   TAKEN(neap_gelu(NULL, x));
   TAKEN(neap_gelu_tanh(NULL, x));
+  TAKEN(neap_erf(NULL, x));
   TAKEN(neap_silu(NULL, x));
   TAKEN(neap_sigmoid(NULL, x));
   TAKEN(neap_tanh(NULL, x));
@@ -266,6 +267,8 @@ static void test_sessions(void **state) {
   REFUSED(neap_session_save(session, NULL));
   REFUSED(neap_session_load(NULL, path));
   REFUSED(neap_session_load(session, NULL));
+  REFUSED(neap_model_load(NULL, NULL, session));
+  REFUSED(neap_model_load("mlp", NULL, NULL));
   REFUSED(neap_session_load_mean(NULL, &path, 1));
   REFUSED(neap_session_load_mean(session, NULL, 1));
   REFUSED(neap_session_load_mean(session, (const char *[]){NULL, path}, 2));
@@ -350,6 +353,7 @@ static void test_tables(void **state) {
   TAKEN(neap_operator_at(0, NULL));
   TAKEN(neap_optimizer_at(0, NULL));
   TAKEN(neap_model_at(0, NULL));
+  TAKEN(neap_model_is_file(NULL));
   TAKEN(neap_data_at(0, NULL));
   TAKEN(neap_attribute_at(0, 0, NULL));
   TAKEN(neap_attribute_at(-1, 0, &attribute));

@@ -2,8 +2,8 @@
  * as long as it is, so that there is no padding. Gradients are compared with central differences of them. */
 #include <math.h>
 
+#include "model/model.h"
 #include "session_help.h"
-#include "zoo/zoo.h"
 
 enum {
   PAIRS = 3,

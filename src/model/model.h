@@ -1,0 +1,25 @@
+/* Models by name: ready-made ones, and those of files. */
+#ifndef NEAP_MODEL_MODEL_H
+#define NEAP_MODEL_MODEL_H
+
+#include "graph/task.h"
+
+/* The shape that a model of this name has where nothing else is said, and what it learns from. */
+neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
+
+/* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
+ * 0: any number. */
+neap_status model_places(const char *name, int64_t length, int64_t *places);
+
+/* The network of a model of pairs, and of no other, that tells how a translation goes on: zoo_build_decoder.
+ */
+neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+                                neap_graph **graph);
+
+/* What a checkpoint calls it: the name, or of a file its kind, whose digest tells which one it is. */
+const char *model_kept_name(const char *name);
+
+/* The SHA-256 of a model's file, which has its structure; "" where it is ready-made. */
+neap_status model_digest(const char *name, char digest[65]);
+
+#endif

@@ -1,0 +1,100 @@
+/* ONNX files: the graph as plain structs, checked. What is in them is the file's; where it says how large
+ * something is, that is true. Weights are read when they are asked for: those that lie in other files
+ * ("external data") need not be there before. */
+#ifndef NEAP_MODEL_ONNX_FILE_H
+#define NEAP_MODEL_ONNX_FILE_H
+
+#include "base/region.h"
+#include "base/status.h"
+
+/* Types of elements, by the numbers of the format (TensorProto.DataType). */
+enum onnx_type {
+  ONNX_F32 = 1,
+  ONNX_U8 = 2,
+  ONNX_I8 = 3,
+  ONNX_U16 = 4,
+  ONNX_I16 = 5,
+  ONNX_I32 = 6,
+  ONNX_I64 = 7,
+  ONNX_BOOL = 9,
+  ONNX_F16 = 10,
+  ONNX_F64 = 11,
+  ONNX_U32 = 12,
+  ONNX_U64 = 13,
+  ONNX_BF16 = 16
+};
+bool onnx_type_is_real(int32_t type);
+const char *onnx_type_name(int32_t type); /* "float", "int64", ...; never NULL */
+
+struct onnx_tensor {
+  const char *name; /* "" where it has none */
+  int32_t type, rank;
+  int64_t dims[NEAP_MAX_RANK], elements; /* dimensions may be 0 */
+  int32_t stored;                        /* type of the elements at `data` */
+  const void *data;                      /* NULL: they lie in another file */
+  const char *location;                  /* of that: a path below the folder of this one */
+  uint64_t offset;
+};
+
+enum onnx_kind { /* by the numbers of the format (AttributeProto.AttributeType) */
+                 ONNX_FLOAT = 1,
+                 ONNX_INT = 2,
+                 ONNX_STRING = 3,
+                 ONNX_TENSOR = 4,
+                 ONNX_FLOATS = 6,
+                 ONNX_INTS = 7
+};
+
+struct onnx_attribute {
+  const char *name;
+  int32_t kind; /* another number: a kind that is not read */
+  float real;
+  int64_t integer;
+  const char *text;
+  const struct onnx_tensor *tensor;
+  const float *reals;
+  const int64_t *integers;
+  int32_t count; /* of reals or integers */
+};
+
+struct onnx_node {
+  const char *name, *op, *domain; /* domain "" is ONNX's own */
+  char **inputs, **outputs;       /* names; "": not given */
+  int32_t input_count, output_count, attribute_count;
+  const struct onnx_attribute *attributes;
+};
+
+/* An input or output of the graph. */
+struct onnx_value {
+  const char *name;
+  int32_t type, rank;          /* rank -1: not said */
+  int64_t dims[NEAP_MAX_RANK]; /* -1: open, a name in the file */
+};
+
+struct onnx_file {
+  struct region region;
+  const char *path;
+  int64_t opset;
+  int32_t node_count, tensor_count, input_count, output_count;
+  const struct onnx_node *nodes;
+  const struct onnx_tensor *tensors; /* initializers */
+  const struct onnx_value *inputs;   /* without those that are initializers */
+  const struct onnx_value *outputs;
+  void *proto; /* what the format's own reader has made */
+};
+
+/* Reads a file. Close with onnx_close, whatever the status. NEAP_BAD_FORMAT: it is no ONNX file, or is cut or
+ * damaged; NEAP_UNSUPPORTED: it has something that is not read. The message names the file and the thing. */
+neap_status onnx_open(const char *path, struct onnx_file *file);
+void onnx_close(struct onnx_file *file);
+
+/* Elements of a tensor as floats, or as integers of 64 bits. NEAP_BAD_FORMAT: the other file ends before
+ * them. */
+neap_status onnx_read_reals(const struct onnx_file *file, const struct onnx_tensor *tensor, float *reals);
+neap_status onnx_read_integers(const struct onnx_file *file, const struct onnx_tensor *tensor,
+                               int64_t *integers);
+
+/* The attribute of that name; NULL: the node has none. */
+const struct onnx_attribute *onnx_attribute(const struct onnx_node *node, const char *name);
+
+#endif

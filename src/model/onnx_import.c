@@ -1,0 +1,279 @@
+/* Values of an ONNX graph, and the walk over its nodes. */
+#include "model/onnx_import.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- Values by name ---- */
+
+static size_t hash_of(const char *name) {
+  uint64_t hash = 14695981039346656037u;
+  for (; *name != '\0'; name++) hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+  return (size_t)(hash ^ hash >> 29);
+}
+
+static struct value **slot_of(const struct import *m, const char *name) {
+  size_t at = hash_of(name) & (m->table_size - 1);
+  while (m->table[at] != NULL && strcmp(m->table[at]->name, name) != 0) at = (at + 1) & (m->table_size - 1);
+  return &m->table[at];
+}
+
+struct value *value_find(const struct import *m, const char *name) {
+  return *slot_of(m, name);
+}
+
+neap_status value_add(struct import *m, const char *name, struct value **out) {
+  struct value **slot = slot_of(m, name);
+  RETURN_IF(*slot != NULL, NEAP_BAD_FORMAT, "%s: two values are named '%.100s'", m->file.path, name);
+  *slot = region_alloc(&m->region, 1, sizeof **slot);
+  RETURN_IF_NULL(*slot);
+  **slot = (struct value){.name = name, .tensor = NO_TENSOR};
+  *out = *slot;
+  return NEAP_OK;
+}
+
+struct value *input_of(const struct import *m, const struct onnx_node *n, int32_t i) {
+  return i < n->input_count && n->inputs[i][0] != '\0' ? value_find(m, n->inputs[i]) : NULL;
+}
+
+neap_status need_inputs(struct import *m, const struct onnx_node *n, int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    if (input_of(m, n, i) == NULL) return node_fail(&m->file, n, NEAP_BAD_FORMAT, "input %d is missing", i);
+  return NEAP_OK;
+}
+
+/* ---- Weights and constants ---- */
+
+static neap_status add_parameter(struct import *m, const char *name, int32_t rank, const int64_t *dims,
+                                 bool frozen, struct first_values first, neap_tensor *x) {
+  static const int64_t one = 1;
+  *x = neap_parameter(m->builder, name, rank > 0 ? rank : 1, rank > 0 ? dims : &one,
+                      (neap_parameter_options){.frozen = frozen});
+  if (*x < 0) return refuse(m, "%s", neap_error_message());
+  first.name = name;
+  return vector_push(&m->first, first);
+}
+
+/* Infinity in a mask is the largest number: weights are finite. */
+neap_status constant_tensor(struct import *m, const char *name, const struct constant *c, neap_tensor *x) {
+  struct constant *finite;
+  const char *own = region_format(&m->region, "constant.%s", name);
+  RETURN_IF_NULL(own);
+  TRY(constant_create(&m->region, ONNX_F32, c->rank, c->dims, &finite));
+  for (int64_t i = 0; i < c->elements; i++) {
+    const double real = constant_real(c, i);
+    finite->reals[i] = real > (double)FLT_MAX    ? (double)FLT_MAX
+                       : real < -(double)FLT_MAX ? -(double)FLT_MAX
+                                                 : real;
+    if (real != real) return refuse(m, "a constant that it reads is not a number (NaN)");
+  }
+  return add_parameter(m, own, c->rank, c->dims, true, (struct first_values){.constant = finite}, x);
+}
+
+neap_status value_tensor(struct import *m, struct value *v, neap_tensor *x) {
+  *x = v->tensor;
+  if (v->in_graph) return NEAP_OK;
+  if (v->parts != NULL) return refuse(m, "'%.100s' is a sequence of tensors", v->name);
+  if (v->constant != NULL)
+    TRY(constant_tensor(m, v->name, v->constant, x));
+  else
+    TRY(add_parameter(m, v->name, v->rank, v->dims, false, (struct first_values){.weight = v->weight}, x));
+  v->tensor = *x;
+  v->in_graph = true;
+  return NEAP_OK;
+}
+
+neap_status tensor_of(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x) {
+  struct value *v = input_of(m, n, i);
+  TRY(need_inputs(m, n, i + 1));
+  if (v->integers)
+    return refuse(
+        m, "'%.100s' are integers that are not known before training; only rows of a table are read by them",
+        v->name);
+  return value_tensor(m, v, x);
+}
+
+enum { SMALL_WEIGHT = 64 }; /* elements of one that may say what an operator does */
+
+neap_status constant_of(struct import *m, const struct onnx_node *n, int32_t i, const struct constant **c) {
+  struct value *v = input_of(m, n, i);
+  struct constant *made;
+  *c = NULL;
+  if (v == NULL) return NEAP_OK;
+  *c = v->constant;
+  if (*c != NULL) return NEAP_OK;
+  int64_t elements = 1;
+  for (int32_t d = 0; d < v->rank; d++) elements *= v->dims[d];
+  if (v->weight == NULL || elements > SMALL_WEIGHT)
+    return refuse(m, "input %d, '%.100s', is to be known before training, but is computed", i, v->name);
+  TRY(constant_of_tensor(&m->region, &m->file, v->weight, &made));
+  *c = made;
+  return NEAP_OK;
+}
+
+bool number_of(struct import *m, const struct onnx_node *n, int32_t i, double *number) {
+  const struct value *v = input_of(m, n, i);
+  if (v == NULL || v->constant == NULL || v->constant->elements != 1) return false;
+  *number = constant_real(v->constant, 0);
+  return true;
+}
+
+neap_status integers_of(struct import *m, const struct onnx_node *n, const char *name, int32_t input,
+                        const struct constant **given) {
+  const struct constant *c;
+  TRY(constant_of(m, n, input, &c));
+  return node_integers(&m->region, n, name, c, given);
+}
+
+/* ---- Results ---- */
+
+static neap_status add_output(struct import *m, const struct onnx_node *n, int32_t i, struct value **out) {
+  RETURN_IF(i >= n->output_count, NEAP_BAD_FORMAT, "%s: node '%.100s' has no output %d", m->file.path,
+            n->name, i);
+  if (n->outputs[i][0] != '\0') return value_add(m, n->outputs[i], out);
+  *out = region_alloc(&m->region, 1, sizeof **out); /* nobody reads it */
+  RETURN_IF_NULL(*out);
+  return NEAP_OK;
+}
+
+neap_status set_output_rank(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x,
+                            int32_t rank) {
+  struct value *v;
+  if (x < 0) return refuse(m, "%s", neap_error_message());
+  TRY(add_output(m, n, i, &v));
+  *v = (struct value){.name = n->outputs[i], .tensor = x, .in_graph = true};
+  neap_shape(m->builder, x, v->dims);
+  v->rank = rank;
+  return NEAP_OK;
+}
+
+neap_status set_output(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x) {
+  if (i >= n->output_count) return NEAP_OK;
+  return set_output_rank(m, n, i, x, x < 0 ? 0 : neap_shape(m->builder, x, NULL));
+}
+
+neap_status set_constant(struct import *m, const struct onnx_node *n, int32_t i, const struct constant *c) {
+  struct value *v;
+  if (i >= n->output_count) return NEAP_OK;
+  TRY(add_output(m, n, i, &v));
+  *v = (struct value){.name = n->outputs[i], .constant = c, .tensor = NO_TENSOR, .rank = c->rank};
+  memcpy(v->dims, c->dims, sizeof v->dims);
+  return NEAP_OK;
+}
+
+neap_status same_value(struct import *m, const struct onnx_node *n, const struct value *from) {
+  struct value *v;
+  TRY(add_output(m, n, 0, &v));
+  const char *name = n->outputs[0];
+  *v = *from;
+  v->name = name;
+  return NEAP_OK;
+}
+
+/* ---- Another batch than the file's ---- */
+
+static int64_t product(int32_t first, int32_t end, const int64_t *dims) {
+  int64_t count = 1;
+  for (int32_t d = first; d < end; d++) count *= dims[d];
+  return count;
+}
+
+/* The axis of which the batch is the outer part: where this value differs from itself at the file's own
+ * batch. */
+static int32_t batch_axis(const struct import *m, const struct value *x) {
+  const struct value *made = m->as_made != NULL ? value_find(m->as_made, x->name) : NULL;
+  int32_t axis = -1;
+  if (made == NULL || made->rank != x->rank) return -1;
+  for (int32_t d = 0; d < x->rank; d++) {
+    if (made->dims[d] == x->dims[d]) continue;
+    if (axis >= 0 || made->dims[d] % m->file_batch != 0 ||
+        made->dims[d] / m->file_batch != x->dims[d] / m->batch)
+      return -1;
+    axis = d;
+  }
+  return axis;
+}
+
+/* Elements keep their order, so the axis of the new shape that has the batch begins where the old one does.
+ * Axes of 1 before it make that two places where the batch is 1: the one that is as long as the batch is it;
+ * two such are refused. */
+neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const struct value *x,
+                          const struct constant *wanted, int64_t *shape) {
+  const struct value *made = m->as_made != NULL ? value_find(m->as_made, x->name) : NULL;
+  const int32_t axis = batch_axis(m, x), rank = (int32_t)wanted->elements;
+  if (axis < 0) return reshape_dims(&m->file, n, x->rank, x->dims, wanted, shape);
+  TRY(reshape_dims(&m->file, n, made->rank, made->dims, wanted, shape));
+  const int64_t before = product(0, axis, made->dims);
+  int32_t best = -1, exact = 0;
+  for (int32_t d = 0; d < rank; d++) {
+    if (product(0, d, shape) != before || shape[d] % m->file_batch != 0) continue;
+    exact += shape[d] == m->file_batch;
+    if (best < 0 || (shape[best] != m->file_batch && shape[d] == m->file_batch)) best = d;
+  }
+  if (best < 0 || exact > 1 || shape[best] > INT64_MAX / m->batch)
+    return refuse(
+        m,
+        "the file is made for a batch of %lld, and which axis of this shape that is cannot be told; "
+        "export it with dynamic_shapes, or take --batch %lld",
+        (long long)m->file_batch, (long long)m->file_batch);
+  shape[best] = shape[best] / m->file_batch * m->batch;
+  return NEAP_OK;
+}
+
+/* ---- Nodes ---- */
+
+/* Computes a node whose inputs are all known. */
+static neap_status fold_node(struct import *m, const struct onnx_node *n, fold_function *fold, bool *folded) {
+  struct constant **out = region_alloc(&m->region, (size_t)n->output_count + 1, sizeof *out);
+  const struct constant **in = region_alloc(&m->region, (size_t)n->input_count + 1, sizeof *in);
+  RETURN_IF(out == NULL || in == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->file.path);
+  *folded = false;
+  for (int32_t i = 0; i < n->input_count; i++) {
+    const struct value *v = input_of(m, n, i);
+    in[i] = v != NULL ? v->constant : NULL;
+    if (v != NULL && in[i] == NULL) return NEAP_OK;
+  }
+  struct folding f = {.region = &m->region, .file = &m->file, .node = n, .in = in, .out = out};
+  if (n->output_count < 1) return NEAP_OK;
+  const neap_status status = fold(&f);
+  if (status == NEAP_UNSUPPORTED && strncmp(neap_error_message(), "a constant", 10) == 0)
+    return refuse(m, "%s", region_string(&m->region, neap_error_message()));
+  if (status != NEAP_OK) return status;
+  *folded = true;
+  return set_constant(m, n, 0, out[0]);
+}
+
+static const struct operator_row *find_operator(const char *op) {
+  for (int32_t i = 0; i < operator_count; i++)
+    if (strcmp(operator_rows[i].op, op) == 0) return &operator_rows[i];
+  return NULL;
+}
+
+static neap_status import_node(struct import *m, const struct onnx_node *n) {
+  const bool own = n->domain[0] == '\0';
+  const struct operator_row *row = own ? find_operator(n->op) : NULL;
+  fold_function *fold = own ? fold_find(n->op) : NULL;
+  bool folded = false;
+  m->node = n;
+  if (row == NULL && fold == NULL)
+    return refuse(m, "this operator is not read; leave it out of the model, or export another form of it");
+  for (int32_t i = 0; i < n->input_count; i++)
+    if (n->inputs[i][0] != '\0' && value_find(m, n->inputs[i]) == NULL)
+      return node_fail(
+          &m->file, n, NEAP_BAD_FORMAT,
+          "it reads '%.100s', which no node before it makes; nodes must be in order, without cycles",
+          n->inputs[i]);
+  if (fold != NULL) TRY(fold_node(m, n, fold, &folded));
+  if (folded) return NEAP_OK;
+  if (row == NULL) return refuse(m, "it is read only where its inputs are known before training");
+  if (m->file.opset < row->opset)
+    return refuse(m, "it is read from opset %lld on; export the model with that or a newer one",
+                  (long long)row->opset);
+  return row->read(m, n);
+}
+
+neap_status import_nodes(struct import *m) {
+  for (int32_t i = 0; i < m->file.node_count; i++) TRY(import_node(m, &m->file.nodes[i]));
+  return NEAP_OK;
+}

@@ -1,0 +1,105 @@
+/* An ONNX graph on its way into a graph of Neap. Values are found by name; each is known before training (a
+ * constant), a weight of the file, or made by the graph. */
+#ifndef NEAP_MODEL_ONNX_IMPORT_H
+#define NEAP_MODEL_ONNX_IMPORT_H
+
+#include "model/onnx_constant.h"
+#include "op/builder.h"
+
+struct value {
+  const char *name;
+  const struct constant *constant;  /* NULL: not known before training */
+  const struct onnx_tensor *weight; /* an initializer; NULL: it is none */
+  neap_tensor tensor;               /* in the graph; NO_TENSOR: not yet */
+  bool in_graph;                    /* `tensor` is set */
+  bool integers;                    /* of the graph: numbers of rows */
+  bool softmax;                     /* made by Softmax: never NaN where training is sound */
+  int32_t readers;                  /* norms that have a running statistic of its values */
+  int32_t rank;                     /* as ONNX has it: of one number 0, which is [1] in the graph */
+  int64_t dims[NEAP_MAX_RANK];
+  struct value *parts; /* of a sequence */
+  int32_t part_count;
+};
+
+/* The first values of a variable of the graph: a weight of the file, or a constant. */
+struct first_values {
+  const char *name;
+  const struct onnx_tensor *weight;
+  const struct constant *constant;
+};
+
+struct import {
+  struct region region;
+  struct onnx_file file;
+  neap_builder *builder;
+  struct value **table;           /* by name, hashed; the names of the file */
+  size_t table_size;              /* a power of 2 */
+  const struct onnx_node *node;   /* that is read */
+  const struct constant **inputs; /* of it, where they are known */
+  int64_t batch, file_batch;      /* of this graph; that the file is made for, 0: any */
+  const struct import *as_made;   /* the same file at its own batch; NULL: that is this one's */
+  VECTOR(struct first_values) first;
+};
+
+/* Reads a node: from input values to set outputs. */
+typedef neap_status import_function(struct import *m, const struct onnx_node *n);
+
+struct operator_row {
+  const char *op;
+  int64_t opset; /* the least that is read as this row does */
+  import_function *read;
+};
+extern const struct operator_row operator_rows[];
+extern const int32_t operator_count;
+
+/* What is wrong with the node that is read: refuse(m, "...", ...). */
+#define refuse(m, ...) node_fail(&(m)->file, (m)->node, NEAP_UNSUPPORTED, __VA_ARGS__)
+
+/* ---- Values ---- */
+
+struct value *value_find(const struct import *m, const char *name); /* NULL: there is none */
+
+/* Adds a value. NEAP_BAD_FORMAT: there is one of this name. */
+neap_status value_add(struct import *m, const char *name, struct value **out);
+
+/* Input `i` of a node; NULL: it is not given. Names are checked before. */
+struct value *input_of(const struct import *m, const struct onnx_node *n, int32_t i);
+
+/* Fails where there are fewer inputs. */
+neap_status need_inputs(struct import *m, const struct onnx_node *n, int32_t count);
+
+/* The tensor of input `i`: weights become parameters, constants frozen ones. */
+neap_status tensor_of(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x);
+neap_status value_tensor(struct import *m, struct value *v, neap_tensor *x);
+/* A constant as a frozen parameter. */
+neap_status constant_tensor(struct import *m, const char *name, const struct constant *c, neap_tensor *x);
+
+/* Input `i` as a constant: a small weight, too. NULL: it is not given. Fails where it is made by the graph.
+ */
+neap_status constant_of(struct import *m, const struct onnx_node *n, int32_t i, const struct constant **c);
+/* Whether input `i` is one number that is known. */
+bool number_of(struct import *m, const struct onnx_node *n, int32_t i, double *number);
+
+/* What an attribute says in older opsets, an input in newer ones. */
+neap_status integers_of(struct import *m, const struct onnx_node *n, const char *name, int32_t input,
+                        const struct constant **given);
+
+/* Makes output `i` of the node a value of the graph, of that rank in ONNX; or what input 0 is. A failed
+ * tensor fails with what the builder said. */
+neap_status set_output(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x);
+neap_status set_output_rank(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x,
+                            int32_t rank);
+neap_status set_constant(struct import *m, const struct onnx_node *n, int32_t i, const struct constant *c);
+neap_status same_value(struct import *m, const struct onnx_node *n, const struct value *from);
+
+/* The shape that a constant asks for, where the file's fixed batch is not the one that is asked for: the part
+ * of it that is the batch becomes it. `dims`: of what is reshaped. */
+neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const struct value *x,
+                          const struct constant *wanted, int64_t *shape);
+
+/* ---- The file ---- */
+
+/* Reads the nodes of a file whose inputs are values already. */
+neap_status import_nodes(struct import *m);
+
+#endif

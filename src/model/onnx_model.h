@@ -1,0 +1,31 @@
+/* ONNX files as models that train: an inference graph of one input and one output, with a label and a loss.
+ */
+#ifndef NEAP_MODEL_ONNX_MODEL_H
+#define NEAP_MODEL_ONNX_MODEL_H
+
+#include "graph/task.h"
+#include "model/onnx_import.h"
+
+/* The shape that the file is made for, or where that is open a usual one. `masked`: of tokens, see model.c.
+ */
+neap_status onnx_usual(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind);
+
+/* The training graph. Initializers of real numbers are parameters by their names; but what is one number, or
+ * has numbers beyond 1e30 (a mask), is a constant. */
+neap_status onnx_build(const char *path, bool masked, const neap_model_options *options, neap_graph **graph);
+
+/* Gives the session of such a graph, built with the same options, the file's values. */
+neap_status onnx_load(const char *path, bool masked, const neap_model_options *options,
+                      neap_session *session);
+
+/* SHA-256 of the file, without its external data. */
+neap_status onnx_digest(const char *path, char digest[65]);
+
+/* The graph as it is: inputs and outputs by their names, no loss. `dims` of open axes: 2. For tests. */
+neap_status onnx_build_plain(const char *path, neap_graph **graph, struct import *import);
+void import_end(struct import *m);
+
+/* Writes the first values of a graph's variables into its session. */
+neap_status import_load(struct import *m, neap_session *session);
+
+#endif

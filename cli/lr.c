@@ -28,7 +28,8 @@ const neap_setting lr_options[] = {
 struct test {
   struct rate_point *points; /* with room for all steps */
   int64_t count;
-  double mean, least; /* of the losses: weighted, the last ones most, not yet divided; the smallest smoothed */
+  double mean,
+      least; /* of the losses: weighted, the last ones most, not yet divided; the smallest smoothed */
 };
 
 static const double kept = 0.9;           /* of the mean of earlier losses, at each step */
@@ -46,12 +47,13 @@ static int on_step(void *context, const neap_train_progress *p) {
   return t->count >= first_to_trust && smoothed > enough * t->least;
 }
 
-/* The place of the least smoothed loss before it first goes up by more than a tenth: behind that, weights that
- * a high rate has thrown far away may come back. */
+/* The place of the least smoothed loss before it first goes up by more than a tenth: behind that, weights
+ * that a high rate has thrown far away may come back. */
 static int64_t least_at(const struct test *t) {
   static const double gone_up = 1.1;
   int64_t least = t->count > first_to_trust ? first_to_trust : 0;
-  for (int64_t i = least + 1; i < t->count && t->points[i].smoothed <= gone_up * t->points[least].smoothed; i++)
+  for (int64_t i = least + 1; i < t->count && t->points[i].smoothed <= gone_up * t->points[least].smoothed;
+       i++)
     if (t->points[i].smoothed < t->points[least].smoothed) least = i;
   return least;
 }
@@ -88,8 +90,8 @@ static void print_result(const neap_train_options *o, const struct test *t, neap
   static const int64_t rows = 20;
   const int64_t every = (t->count + rows - 1) / rows;
   printf("%s on %s, batch %lld: %lld steps%s\n\n%-14s %10s %10s\n", o->model, o->data,
-         (long long)o->shape.batch, (long long)t->count, ended != NEAP_OK ? ", until the loss had gone up" : "",
-         "learning rate", "loss", "smoothed");
+         (long long)o->shape.batch, (long long)t->count,
+         ended != NEAP_OK ? ", until the loss had gone up" : "", "learning rate", "loss", "smoothed");
   for (int64_t i = 0; i < t->count; i += every)
     printf("%-14.4g %10.4f %10.4f\n", t->points[i].rate, t->points[i].loss, t->points[i].smoothed);
   const double suggested = suggested_rate(t);
@@ -136,13 +138,13 @@ static int check_needed(const struct verb *verb, struct settings *s) {
   return result == EXIT_DONE ? complete_run(verb, &s->a) : result;
 }
 
-static int finish(const struct verb *verb, const struct settings *s, const struct test *t,
-                  neap_status status, const neap_train_result *result) {
+static int finish(const struct verb *verb, const struct settings *s, const struct test *t, neap_status status,
+                  const neap_train_result *result) {
   const neap_train_options *o = &s->a.options;
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED || status == NEAP_DIVERGED;
   if (status == NEAP_OVER_BUDGET && result->smallest_budget > 0)
-    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n", (unsigned long long)result->smallest_budget,
-            bytes_text(result->smallest_budget).text);
+    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
+            (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
   if (!ended || t->count < 2) return report_failure(verb, status);
   char title[200];
   snprintf(title, sizeof title, "%s: loss against the learning rate", o->model);

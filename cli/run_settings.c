@@ -20,11 +20,19 @@ static char *from_anywhere(const char *before, size_t length, const char *path) 
   return text;
 }
 
+/* Whether a text is one of the words that a row has beside a file: "balanced|FILE". */
+static bool is_word(const neap_setting *setting, const char *text) {
+  const size_t length = strlen(text);
+  const char *words = setting->value;
+  return words != NULL && strchr(words, '|') != NULL && strncmp(words, text, length) == 0 &&
+         words[length] == '|';
+}
+
 /* A setting's text as it is kept: a run may be gone on with from another folder. */
 static json_t *kept_value(const neap_setting *setting, const char *given) {
   const size_t source = strcspn(given, ":");
   char *text = NULL;
-  if (setting->flags & NEAP_SETTING_PATH)
+  if (setting->flags & NEAP_SETTING_PATH && !is_word(setting, given))
     text = from_anywhere("", 0, given);
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] == ':' &&
            access(given + source + 1, F_OK) == 0)

@@ -263,6 +263,13 @@ typedef struct neap_session_options {
   float beta1, beta2, epsilon;
   float clip_value; /* not 0: gradients are cut to [-clip_value, clip_value]; then */
   float clip_norm;  /* not 0: the norm of all together is cut to this; all live until it is known */
+  /* Steps tell the norm of all gradients together (neap_step_result). Where sums of gradients would lie in
+   * the momentum, they lie apart then, which takes memory and changes the last bits. */
+  bool gradient_norm;
+  /* The loss of each label is multiplied by the weight of its class, and the sum divided by that of the
+   * weights. The session has an input "class_weights", f32 [classes], to be filled before the first step.
+   * Evaluations do without. NEAP_INVALID_ARGUMENT: the graph has no cross-entropy of logits. */
+  bool class_weights;
   const neap_parameter_group *groups; /* borrowed until the session is made */
   int group_count;
   neap_convolution convolution;
@@ -310,8 +317,10 @@ void neap_session_free(neap_session *session);
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {
-  double loss;     /* of the batch, before the update; with label smoothing, where it is not held out */
-  bool skipped;    /* a dynamic loss scale was too large: the update was left out */
+  double loss;          /* of the batch, before the update; with label smoothing, where it is not held out */
+  double gradient_norm; /* with that option, of the step that ends here: after clip_value, before clip_norm;
+                           else -1 */
+  bool skipped;         /* a dynamic loss scale was too large: the update was left out */
   int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
   int64_t counted; /* of it, labels that are one of its classes and not ignored: the loss is their mean; the
                       others count for nothing. -1: the graph has no cross-entropy, or its labels are not an
@@ -454,6 +463,7 @@ typedef struct neap_train_progress {
   double loss, accuracy; /* of this step; the loss with label smoothing; the accuracy in [0, 1]; -1: labels
                             are values */
   double learning_rate, seconds; /* of this step */
+  double gradient_norm;          /* of this step; -1: it was not asked for, or the step was skipped */
   double images_per_second, seconds_left;
   double test_accuracy, test_loss; /* after an epoch that ends here, or the run; -1: not evaluated */
   double test_mae, test_r2; /* where labels are values: mean absolute error, R2; mae -1: not evaluated */
@@ -513,6 +523,10 @@ typedef struct neap_train_options {
    * costs least (allow_by_time); for the least budget the smallest. */
   unsigned allow;
   bool allow_by_time;
+  /* Weights of the classes in the training loss: "balanced", records / (classes * records of the class), of
+   * the training part; or a file with a line "NAME WEIGHT" or "NAME,WEIGHT" for each class. NULL: all
+   * weigh 1. */
+  const char *class_weights;
   int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
                            is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
   /* One of the two; 0 and 0: one epoch. An epoch has as many steps as there are whole batches of training
@@ -538,7 +552,7 @@ typedef struct neap_train_options {
   /* The weights that were best in an evaluation stay in `out`, too. Best is the largest held-out accuracy;
    * where labels are values or tokens, the least held-out loss. Of equals the first. */
   bool keep_best;
-  int64_t patience; /* so many epochs without a better evaluation end the run; 0: none do */
+  int64_t patience; /* epochs without a better evaluation that end the run; 0: it has no such end */
   bool best;        /* of neap_evaluate: the weights that keep_best kept are evaluated */
   bool by_class;    /* of neap_evaluate: the result has figures of each class */
   /* What neap_session_initialise takes weights from, or the folder of a run; and its map. */

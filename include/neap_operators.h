@@ -247,6 +247,12 @@ neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap
 neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 float smoothing, int32_t ignored);
 
+/* The same with weights of the classes, an input or parameter of f32 [C] without a gradient: the sum of
+ * weight_c q_c log softmax(logits)_c over the sum of the labels' weights, as PyTorch's. An evaluation takes 1
+ * for all. */
+neap_tensor neap_softmax_cross_entropy_weighted(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                                neap_tensor weights, float smoothing);
+
 /* The loss of a linear layer's logits x weight^T (+ bias), in blocks of classes, so that the logits of a
  * large vocabulary are never whole: x [..., K], weight [C, K], bias [C] or negative, a label in `labels` for
  * each row of x. For rows that come in parts: `labels` are those of all rows, `first` is the label of the

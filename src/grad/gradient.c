@@ -183,7 +183,7 @@ bool step_in_parts(const struct optimizer *o) { return o->micro_batches > 1 || o
 /* SGD with momentum adds gradients to the momentum itself: it is scaled before and read after them. */
 static bool sums_in_momentum(const struct optimizer *o) {
   return o->kind == NEAP_SGD && o->momentum != 0 && !o->nesterov && o->clip_value == 0 && o->clip_norm == 0 &&
-         !o->tentative;
+         !o->tentative && !o->norm;
 }
 
 static neap_status add_sum(struct neap_graph *graph, int32_t parameter, int32_t *sum) {
@@ -231,20 +231,27 @@ struct pending_update {
   int32_t parameter, gradient;
 };
 
+/* Adds the squares of a gradient to a sum; NO_TENSOR: there is none yet. */
+static neap_status add_squares(struct neap_graph *graph, int32_t parameter, int32_t gradient,
+                               int32_t *total) {
+  const struct tensor like = {.dtype = NEAP_F32, .rank = 1, .dims = {1}};
+  const char *name = graph->tensors.data[parameter].name;
+  int32_t norm;
+  TRY(add_node(graph, OP_SQUARED_NORM, name, (union attributes){0}, &gradient, 1, like, &norm));
+  if (*total != NO_TENSOR)
+    TRY(add_node(graph, OP_ADD, name, (union attributes){0}, (int32_t[]){*total, norm}, 2, like, &norm));
+  *total = norm;
+  return NEAP_OK;
+}
+
 /* The updates of all parameters, with gradients scaled by min(1, norm / (their norm + 1e-6)), as PyTorch's
  * clip_grad_norm_. */
 static neap_status add_clipped_updates(struct neap_graph *graph, const struct optimizer *o,
                                        const struct pending_update *updates, size_t count) {
   int32_t total = NO_TENSOR;
-  for (size_t i = 0; i < count; i++) {
-    const struct tensor like = {.dtype = NEAP_F32, .rank = 1, .dims = {1}};
-    const char *name = graph->tensors.data[updates[i].parameter].name;
-    int32_t norm;
-    TRY(add_node(graph, OP_SQUARED_NORM, name, (union attributes){0}, &updates[i].gradient, 1, like, &norm));
-    if (total != NO_TENSOR)
-      TRY(add_node(graph, OP_ADD, name, (union attributes){0}, (int32_t[]){total, norm}, 2, like, &norm));
-    total = norm;
-  }
+  for (size_t i = 0; i < count; i++)
+    TRY(add_squares(graph, updates[i].parameter, updates[i].gradient, &total));
+  if (o->norm && total != NO_TENSOR) graph->norm = total;
   if (total == NO_TENSOR) return NEAP_OK;
   const struct tensor like = graph->tensors.data[total];
   TRY(add_node(graph, OP_CLIP_COEFFICIENT, "clip", (union attributes){.scalar = {.a = o->clip_norm}}, &total,
@@ -301,10 +308,12 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
         continue;
       }
       if (optimizer->clip_value != 0) TRY(clip(graph, optimizer->clip_value, NO_TENSOR, &g->of[t]));
-      if (optimizer->clip_norm != 0)
+      if (optimizer->clip_norm != 0) {
         updates[complete++] = (struct pending_update){t, g->of[t]};
-      else
-        TRY(add_update(graph, optimizer, t, g->of[t]));
+        continue;
+      }
+      if (optimizer->norm) TRY(add_squares(graph, t, g->of[t], &graph->norm));
+      TRY(add_update(graph, optimizer, t, g->of[t]));
     }
   }
   return add_clipped_updates(graph, optimizer, updates, complete);
@@ -417,7 +426,7 @@ static neap_status make_around(const struct neap_graph *training, const struct o
                                add_for_sum *add, struct neap_graph **out) {
   struct neap_graph *graph;
   TRY(graph_create(training->name, &graph));
-  graph->loss = graph->correct = -1;
+  graph->loss = graph->correct = graph->norm = -1;
   int32_t *map = malloc((training->tensors.count + 1) * sizeof *map);
   struct pending_update *updates = calloc(training->tensors.count + 1, sizeof *updates);
   const neap_status status = map != NULL && updates != NULL
@@ -446,6 +455,7 @@ static neap_status add_end(struct neap_graph *graph, const struct optimizer *o, 
   if (sums_in_momentum(o))
     return add_update_node(graph, OP_MOMENTUM_END, o, (int32_t[]){parameter, sum}, 2, &parameter, 1);
   if (o->clip_value != 0) TRY(clip(graph, o->clip_value, NO_TENSOR, &sum));
+  if (o->clip_norm == 0 && o->norm) TRY(add_squares(graph, parameter, sum, &graph->norm));
   if (o->clip_norm == 0) return add_update(graph, o, parameter, sum);
   updates[(*count)++] = (struct pending_update){parameter, sum};
   return NEAP_OK;

@@ -14,6 +14,7 @@ struct optimizer {
   int32_t micro_batches; /* that a step has; 0: 1 */
   bool scaled;           /* gradients are larger by a loss scale */
   bool tentative;        /* an update may be left out: nothing but sums of gradients changes before it */
+  bool norm;             /* the squares of all gradients are added up: graph.norm */
   bool sparse;           /* some parameters are: a step is in three parts, whatever their number */
 };
 

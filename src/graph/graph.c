@@ -6,7 +6,7 @@
 neap_status graph_create(const char *name, struct neap_graph **out) {
   struct neap_graph *graph = calloc(1, sizeof *graph);
   RETURN_IF_NULL(graph);
-  graph->loss = graph->correct = -1;
+  graph->loss = graph->correct = graph->norm = -1;
   graph->name = region_string(&graph->region, name);
   if (graph->name == NULL) {
     neap_graph_free(graph);

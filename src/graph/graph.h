@@ -61,6 +61,7 @@ struct neap_graph {
   VECTOR(struct node) nodes; /* in an order that is valid as it is */
   VECTOR(struct graph_output) outputs;
   int32_t loss, correct; /* scalars, of one element: real and i32; -1: none */
+  int32_t norm;          /* a scalar, f32: the sum of the squares of all gradients; -1: it is not made */
 };
 
 neap_status graph_create(const char *name, struct neap_graph **out);

@@ -234,6 +234,7 @@ static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
   }
   l->to->graph->loss = l->from->loss < 0 ? -1 : l->map[l->from->loss];
   l->to->graph->correct = l->from->correct < 0 ? -1 : l->map[l->from->correct];
+  l->to->graph->norm = l->from->norm < 0 ? -1 : l->map[l->from->norm];
   return NEAP_OK;
 }
 
@@ -311,15 +312,16 @@ static void add_step_output(struct neap_step *draft, int32_t *outputs, int32_t t
   outputs[draft->output_count++] = tensor;
 }
 
-/* Loss and right answers; and, where they are kept, the named outputs that are no resident tensors. */
+/* Loss, right answers and norm; and, where they are kept, the named outputs that are no resident tensors. */
 static neap_status step_outputs(struct lowering *l, struct region *region, const int32_t *map,
                                 struct neap_step *draft) {
   const struct neap_graph *graph = l->to->graph;
-  int32_t *outputs = region_alloc(region, graph->outputs.count + 2, sizeof *outputs);
+  int32_t *outputs = region_alloc(region, graph->outputs.count + 3, sizeof *outputs);
   RETURN_IF_NULL(outputs);
   draft->outputs = outputs;
   if (graph->loss >= 0) add_step_output(draft, outputs, map[graph->loss]);
   if (graph->correct >= 0) add_step_output(draft, outputs, map[graph->correct]);
+  if (graph->norm >= 0) add_step_output(draft, outputs, map[graph->norm]);
   for (size_t i = 0; i < graph->outputs.count; i++) {
     const int32_t tensor = map[graph_storage(graph, graph->outputs.data[i].tensor)];
     if (graph->tensors.data[graph->outputs.data[i].tensor].elements > l->options->outputs) continue;

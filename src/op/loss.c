@@ -29,6 +29,13 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
             "SoftmaxCrossEntropy '%s': the labels of '%s' %s must be %s of i32, but '%s' is %s of %s",
             node->name, x->name, shape_text(x).text, shape_text(&labels).text, y->name, shape_text(y).text,
             dtype_rows[y->dtype].name);
+  const struct tensor *weights = node_input(graph, node, 2);
+  RETURN_IF(weights != NULL && (weights->dtype != NEAP_F32 || weights->elements != x->dims[1]),
+            NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': the weights of its %lld classes must be [%lld] of f32, but '%s' is %s "
+            "of %s",
+            node->name, (long long)x->dims[1], (long long)x->dims[1], weights->name, shape_text(weights).text,
+            dtype_rows[weights->dtype].name);
   TRY(check_smoothing(node));
   outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   outputs[1] = value_of(NEAP_I32, 1, 1, 0);
@@ -37,7 +44,7 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
 
 static neap_status gradient_cross_entropy(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, n, n->inputs[0], n->inputs[0], n->inputs[1],
-                       g->of[n->outputs[0]]);
+                       g->of[n->outputs[0]], n->inputs[2]);
 }
 
 const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
@@ -48,19 +55,23 @@ const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
                                                     gradient_cross_entropy,
                                                     ROW_ATTRIBUTES(entropy_attributes),
                                                     .evaluated = without_smoothing,
-                                                    .seeds = true};
+                                                    .seeds = true,
+                                                    .slots = 3,
+                                                    .statistics = 1 << 2};
 const struct op_row op_row_softmax_cross_entropy_backward = {
     "SoftmaxCrossEntropyBackward", "gradient of the loss by the logits", .output_count = 1,
-    ROW_INPLACE(inplace_first), ROW_ATTRIBUTES(entropy_attributes)};
+    ROW_INPLACE(inplace_first),    ROW_ATTRIBUTES(entropy_attributes),   .statistics = 1 << 3};
 
-static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
+/* `weights` NO_TENSOR: all classes weigh 1. */
+static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels, neap_tensor weights,
                                  struct loss_attributes a) {
   if (!builder_usable(b, logits) || !builder_usable(b, labels)) return FAILED;
+  if (weights != NO_TENSOR && !builder_usable(b, weights)) return FAILED;
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_SOFTMAX_CROSS_ENTROPY, name);
   int32_t outputs[2];
   if (builder_apply(b, OP_SOFTMAX_CROSS_ENTROPY, name, (union attributes){.loss = a},
-                    (int32_t[]){logits, labels}, 2, outputs) < 0)
+                    (int32_t[]){logits, labels, weights}, 3, outputs) < 0)
     return FAILED;
   builder_graph(b)->correct = outputs[1];
   return outputs[0];
@@ -68,13 +79,21 @@ static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tenso
 
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing) {
-  return cross_entropy(b, logits, labels, (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
+  return cross_entropy(b, logits, labels, NO_TENSOR,
+                       (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
 }
 
 neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 float smoothing, int32_t ignored) {
-  return cross_entropy(b, logits, labels,
+  return cross_entropy(b, logits, labels, NO_TENSOR,
                        (struct loss_attributes){.smoothing = smoothing, .ignored = ignored});
+}
+
+neap_tensor neap_softmax_cross_entropy_weighted(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                                neap_tensor weights, float smoothing) {
+  if (!builder_usable(b, weights)) return FAILED;
+  return cross_entropy(b, logits, labels, weights,
+                       (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
 }
 
 /* ---- A linear layer and cross-entropy behind it ---- */

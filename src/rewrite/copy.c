@@ -77,6 +77,7 @@ neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **
   if (status == NEAP_OK) {
     copy->to->loss = copy->from->loss < 0 ? -1 : copy->map[copy->from->loss];
     copy->to->correct = copy->from->correct < 0 ? -1 : copy->map[copy->from->correct];
+    copy->to->norm = copy->from->norm < 0 ? -1 : copy->map[copy->from->norm];
     for (size_t i = 0; status == NEAP_OK && i < copy->from->outputs.count; i++) {
       int32_t tensor = copy->from->outputs.data[i].tensor;
       if (copy->map[graph_storage(copy->from, tensor)] < 0) continue; /* it is not made any more */

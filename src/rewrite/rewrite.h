@@ -48,6 +48,11 @@ neap_status rewrite_accumulate(const struct neap_graph *graph, struct neap_graph
  * parameter, or no parameter is left to train. */
 neap_status rewrite_freeze(const struct neap_graph *graph, const char *patterns, struct neap_graph **out);
 
+/* Cross-entropies of logits take the weights of their classes from an input CLASS_WEIGHTS, f32 [classes]. On
+ * a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such loss, or several of different classes. */
+neap_status rewrite_class_weights(const struct neap_graph *graph, struct neap_graph **out);
+#define CLASS_WEIGHTS "class_weights"
+
 /* Trained parameters of two dimensions or more whose names match `pattern` keep a share `density` of their
  * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of positions
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node

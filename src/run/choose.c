@@ -41,6 +41,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .micro_batches = o->micro_batches,
                             .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
                             .tentative = o->dynamic_loss_scale,
+                            .norm = o->gradient_norm,
                             .sparse = is_sparse(o)};
 }
 
@@ -83,21 +84,33 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
   return o->predict || graph->loss < 0;
 }
 
-/* Before anything is fused: fusions look at what nodes read. */
-static neap_status freeze_and_fuse(const struct neap_graph *graph, const char *patterns,
-                                   struct neap_graph **out) {
-  struct neap_graph *frozen;
-  if (patterns == NULL) return rewrite_fuse(graph, out);
-  TRY(rewrite_freeze(graph, patterns, &frozen));
-  const neap_status status = rewrite_fuse(frozen, out);
-  neap_graph_free(frozen);
+/* Replaces a graph by what was made of it. */
+static neap_status replace_graph(neap_status status, struct neap_graph **graph, struct neap_graph **made) {
+  if (status != NEAP_OK) return status;
+  neap_graph_free(*graph);
+  *graph = *made;
+  return NEAP_OK;
+}
+
+/* What changes nodes that fusions look at: what is frozen, and the loss. */
+static neap_status make_plain_graph(const struct neap_graph *graph,
+                                    const struct neap_session_options *options, struct neap_graph **out) {
+  const bool predicts = predicts_only(graph, options);
+  struct neap_graph *plain = NULL, *next = NULL;
+  neap_status status = NEAP_OK;
+  if (options->freeze != NULL && !predicts)
+    status = replace_graph(rewrite_freeze(graph, options->freeze, &next), &plain, &next);
+  if (status == NEAP_OK && options->class_weights && !predicts)
+    status = replace_graph(rewrite_class_weights(plain != NULL ? plain : graph, &next), &plain, &next);
+  if (status == NEAP_OK) status = rewrite_fuse(plain != NULL ? plain : graph, out);
+  neap_graph_free(plain);
   return status;
 }
 
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out) {
   struct neap_graph *made, *next;
-  TRY(freeze_and_fuse(graph, predicts_only(graph, options) ? NULL : options->freeze, &made));
+  TRY(make_plain_graph(graph, options, &made));
   if (options->precision != NEAP_F32) {
     const neap_status status = rewrite_precision(made, options->precision, options->master, &next);
     neap_graph_free(made);

@@ -139,6 +139,7 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   if (lowered->graph->loss >= 0) program.loss = b.address[lowered->step_tensor[lowered->graph->loss]];
   if (lowered->graph->correct >= 0)
     program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];
+  if (lowered->graph->norm >= 0) program.norm = b.address[lowered->step_tensor[lowered->graph->norm]];
   find_labels(&b, &program);
 #if NEAP_DEBUG
   TRY(find_dead_ranges(&b, &program));

@@ -35,6 +35,7 @@ struct program {
   double *seconds;  /* [length], to which each run adds what its calls take; NULL: it is not asked for */
   const void *loss; /* where the outputs stand when it has run, in their own types; NULL: there is no loss */
   const int32_t *correct; /* NULL: not counted */
+  const void *norm;       /* of gradients, squared; NULL: it is not made */
   const int32_t *labels;  /* of the node that counts them; NULL: they are no input */
   int64_t label_count, classes, ignored;
   const void **outputs; /* by output of the graph, in the format of its tensor; NULL: not kept to the end */

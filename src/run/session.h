@@ -85,6 +85,7 @@ struct neap_session {
   uint64_t steps;            /* done */
   float loss_scale;          /* of the next step */
   uint64_t good_steps;       /* since it changed last */
+  double gradient_norm;      /* of the last step; -1: its update was left out */
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
   enum change changed;       /* by the current step */

@@ -381,10 +381,13 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   if (ran == NEAP_INTERRUPTED) give_up(s);
   TRY(ran);
   s->ran = kind;
+  if (program->norm != NULL)
+    s->gradient_norm = sqrt(read_scalar(s, program->norm, graph->tensors.data[graph->norm].dtype));
   if (result == NULL) return NEAP_OK;
   int32_t correct = 0;
   if (program->correct != NULL) s->main->backend->device->read(program->correct, &correct, sizeof correct);
   *result = (neap_step_result){.loss = read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype),
+                               .gradient_norm = -1,
                                .correct = correct,
                                .counted = count_labels(program)};
   return NEAP_OK;
@@ -419,7 +422,9 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
   if (parts && ++s->micro_batch < s->options.micro_batches) return NEAP_OK;
   s->micro_batch = 0;
+  s->gradient_norm = parts ? -1 : s->gradient_norm;
   if (parts) TRY(end_step(s, learning_rate, share, result));
+  if (result != NULL && s->options.gradient_norm) result->gradient_norm = s->gradient_norm;
   s->steps++;
   return NEAP_OK;
 }

@@ -24,12 +24,12 @@ struct weight_files {
  * is a list as name_map_check has it; NULL: names stay.
  *
  * Errors name the file and the place. NEAP_IO_FAILED: something cannot be read. NEAP_BAD_FORMAT: a file is
- * none of these, or lacks a tensor of the index. NEAP_INVALID_ARGUMENT: the map is none, or two tensors have
- * one name by it. Close with weight_files_close, whatever the status. */
+ * damaged or of another kind, or lacks a tensor of the index. NEAP_INVALID_ARGUMENT: the map is invalid, or
+ * two tensors have one name by it. Close with weight_files_close, whatever the status. */
 neap_status weight_files_open(const char *path, const char *map, struct weight_files *files);
 void weight_files_close(struct weight_files *files);
 
-/* The tensor of that name; NULL: there is none. */
+/* The tensor of that name; NULL: no tensor has it. */
 struct weight_tensor *weight_files_find(const struct weight_files *files, const char *name);
 
 #endif

@@ -34,26 +34,55 @@ static neap_status count_all_labels(struct training *t, int bucket, double *coun
   return NEAP_OK;
 }
 
+/* Of the classes of the labels of the micro-batch that was filled, together. */
+static double weigh_labels(const struct training *t, int bucket) {
+  const int64_t count = t->data.buckets[bucket].micro * labels_each(t);
+  const int32_t *labels = loader_labels(&t->data);
+  double weight = 0;
+  for (int64_t i = 0; i < count; i++)
+    if (labels[i] >= 0 && labels[i] < t->shape.classes) weight += (double)t->class_weights[labels[i]];
+  return weight;
+}
+
+/* What each micro-batch's loss, a weighted mean, counts by in that of the whole batch. */
+static neap_status weigh_all_labels(struct training *t, int bucket, double *weight) {
+  *weight = 0;
+  if (t->class_weights == NULL || t->data.micro_batches == 1) return NEAP_OK;
+  for (int32_t part = 0; part < t->data.micro_batches; part++) {
+    TRY(loader_fill(&t->data, t->state.step, part, true));
+    *weight += weigh_labels(t, bucket);
+  }
+  return NEAP_OK;
+}
+
+/* The share of the micro-batch that was filled in the loss of its step. */
+static double share_of(const struct training *t, int bucket, double counted, double weight) {
+  const int32_t parts = t->data.micro_batches;
+  if (parts == 1) return 1;
+  if (t->class_weights != NULL) return weight > 0 ? weigh_labels(t, bucket) / weight : 0;
+  if (labels_each(t) == 1 || loader_has_values(&t->data)) return 1 / (double)parts;
+  return counted > 0 ? count_labels(t, bucket) / counted : 0;
+}
+
 /* One step, micro-batch by micro-batch: its loss and right answers. */
 neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
                          double *counted) {
   const int bucket = loader_bucket(&t->data, t->state.step);
   const int32_t parts = t->data.micro_batches;
-  const bool one_label = labels_each(t) == 1 || loader_has_values(&t->data);
+  double weight;
   TRY(neap_session_select(t->session, training_graph(t, bucket)));
   TRY(count_all_labels(t, bucket, counted));
+  TRY(weigh_all_labels(t, bucket, &weight));
   *records = t->data.buckets[bucket].micro * parts;
   *result = (neap_step_result){0};
   for (int32_t part = 0; part < parts; part++) {
     neap_step_result micro;
     TRY(loader_fill(&t->data, t->state.step, part, false));
-    const double share = parts == 1     ? 1
-                         : one_label    ? 1 / (double)parts
-                         : *counted > 0 ? count_labels(t, bucket) / *counted
-                                        : 0;
+    const double share = share_of(t, bucket, *counted, weight);
     TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
     result->loss += share * micro.loss;
     result->skipped = micro.skipped;
+    result->gradient_norm = micro.gradient_norm;
     result->correct += micro.correct;
     result->counted += micro.counted;
   }

@@ -5,7 +5,8 @@
 neap_status confusion_create(int64_t classes, int64_t batch, struct confusion *c) {
   *c = (struct confusion){0};
   int64_t cells, logits;
-  RETURN_IF(__builtin_mul_overflow(classes, classes, &cells) || __builtin_mul_overflow(classes, batch, &logits),
+  RETURN_IF(__builtin_mul_overflow(classes, classes, &cells) ||
+                __builtin_mul_overflow(classes, batch, &logits),
             NEAP_TOO_LARGE, "%lld classes are too many to count their confusions", (long long)classes);
   c->counts = region_alloc(&c->region, (size_t)cells, sizeof *c->counts);
   c->logits = region_alloc(&c->region, (size_t)logits, sizeof *c->logits);

@@ -71,10 +71,10 @@ static neap_status write_event(struct event_file *events, const struct message *
   const uint64_t length = event->count;
   const uint32_t of_length = masked_crc(&length, sizeof length), of_data = masked_crc(event->bytes, length);
   FILE *file = events->file;
-  const bool written =
-      fwrite(&length, sizeof length, 1, file) == 1 && fwrite(&of_length, sizeof of_length, 1, file) == 1 &&
-      fwrite(event->bytes, 1, length, file) == length && fwrite(&of_data, sizeof of_data, 1, file) == 1 &&
-      fflush(file) == 0;
+  const bool written = fwrite(&length, sizeof length, 1, file) == 1 &&
+                       fwrite(&of_length, sizeof of_length, 1, file) == 1 &&
+                       fwrite(event->bytes, 1, length, file) == length &&
+                       fwrite(&of_data, sizeof of_data, 1, file) == 1 && fflush(file) == 0;
   RETURN_IF(!written, NEAP_IO_FAILED, "%s: cannot be written: %s", events->path, strerror(errno));
   return NEAP_OK;
 }
@@ -153,6 +153,7 @@ neap_status event_file_write(struct event_file *events, const neap_train_progres
       {"bits_per_byte/test", p->bits_per_byte >= 0, p->bits_per_byte},
       {"learning_rate", true, p->learning_rate},
       {"seconds", true, p->seconds},
+      {"gradient_norm", p->gradient_norm >= 0, p->gradient_norm},
       {"loss_scale", p->loss_scale > 0, p->loss_scale},
   };
   struct message event = {.count = 0}, summary = {.count = 0};

@@ -18,13 +18,13 @@ struct event_file {
 uint32_t crc32c(const void *bytes, size_t count);
 
 /* Begins a file in `folder`, which is made where it is missing; NULL: none is kept. A `resumed_step` of 0 or
- * more says that what other files there have of later steps is void. The region owns the path. NEAP_IO_FAILED:
- * it cannot be written. */
+ * more says that what other files there have of later steps is void. The region owns the path.
+ * NEAP_IO_FAILED: it cannot be written. */
 neap_status event_file_open(const char *folder, int64_t resumed_step, struct region *region,
                             struct event_file *events);
 
-/* Writes a step's numbers as scalars: loss/train, loss/test, accuracy/train, accuracy/test, mae/test, r2/test,
- * bits_per_byte/test, learning_rate, seconds, loss_scale; those that there are. */
+/* Writes a step's numbers as scalars: loss/train, loss/test, accuracy/train, accuracy/test, mae/test,
+ * r2/test, bits_per_byte/test, learning_rate, seconds, gradient_norm, loss_scale; those that there are. */
 neap_status event_file_write(struct event_file *events, const neap_train_progress *progress);
 
 neap_status event_file_close(struct event_file *events);

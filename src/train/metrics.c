@@ -91,6 +91,8 @@ neap_status metrics_write(struct metrics *metrics, const neap_train_progress *pr
             json_object_set_new(line, "test_r2", json_number(progress->test_r2)) == 0;
   if (whole && progress->bits_per_byte >= 0)
     whole = json_object_set_new(line, "bits_per_byte", json_number(progress->bits_per_byte)) == 0;
+  if (whole && progress->gradient_norm >= 0)
+    whole = json_object_set_new(line, "gradient_norm", json_number(progress->gradient_norm)) == 0;
   if (whole && progress->loss_scale > 0)
     whole = json_object_set_new(line, "loss_scale", json_real(progress->loss_scale)) == 0 &&
             json_object_set_new(line, "skipped", json_integer((json_int_t)progress->skipped)) == 0;

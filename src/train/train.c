@@ -61,6 +61,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   t->counted += counted;
   t->correct_here += (double)result.correct;
   progress->learning_rate = rate;
+  progress->gradient_norm = t->options->session.gradient_norm ? result.gradient_norm : -1;
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
   progress->skipped += result.skipped;

@@ -15,6 +15,7 @@
 #include "run/kernel_names.h"
 #include "run/settings.h"
 #include "run/variables.h"
+#include "train/class_weights.h"
 #include "train/combination.h"
 #include "train/model_data.h"
 
@@ -123,6 +124,10 @@ neap_status training_build(struct training *t) {
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   t->own.session.budget = budget_of(t);
   t->own.session.budget_fraction = 0;
+  t->own.session.class_weights = t->options->class_weights != NULL;
+  if (t->options->class_weights != NULL)
+    TRY(class_weights_make(t->options->class_weights, &t->data.source, t->shape.classes, &t->region,
+                           &t->class_weights));
   TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
   TRY(divide_data(t));
@@ -186,6 +191,17 @@ static bool add_groups(json_t *settings, const neap_session_options *s) {
   return ok;
 }
 
+/* NULL where memory is out. */
+static json_t *class_weights_json(const struct training *t) {
+  json_t *list = json_array();
+  for (int64_t c = 0; c < t->shape.classes; c++)
+    if (json_array_append_new(list, json_real((double)t->class_weights[c])) != 0) {
+      json_decref(list);
+      return NULL;
+    }
+  return list;
+}
+
 /* What follows from settings and data. What was not asked for leaves no trace: a checkpoint of before there
  * was such a thing stays what it was. */
 static bool add_derived(json_t *settings, const struct training *t) {
@@ -204,6 +220,8 @@ static bool add_derived(json_t *settings, const struct training *t) {
     ok = ok && json_object_set_new(settings, "micro_batches", json_integer(t->data.micro_batches)) == 0;
   if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
     ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
+  if (t->class_weights != NULL)
+    ok = ok && json_object_set_new(settings, "class_weights", class_weights_json(t)) == 0;
   if (learning_rate_depends_on_length(o) || training_rewires(o))
     ok = ok && json_object_set_new(settings, "steps", json_integer(t->steps)) == 0;
   return ok && add_groups(settings, &o->session);
@@ -295,6 +313,9 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
   TRY(add_graphs(t));
   loader_attach(&t->data, t->session);
+  if (t->class_weights != NULL)
+    memcpy(neap_session_input(t->session, "class_weights"), t->class_weights,
+           (size_t)t->shape.classes * sizeof *t->class_weights);
   return NEAP_OK;
 }
 

@@ -28,6 +28,7 @@ struct training {
   struct metrics metrics;
   struct event_file events;
   struct confusion confusion; /* of an evaluation by class */
+  float *class_weights;       /* [shape.classes]; NULL: all classes weigh 1 */
   json_t *settings, *kernels; /* of its checkpoints */
   const char *other_kernels;  /* of neap_train_progress */
   neap_initialisation initialisation;

@@ -1,4 +1,4 @@
-/* Weights of other files: what fits is taken, and what was left is told on either side; frozen parameters. */
+/* Weights of other files: what fits is taken, what was left is named on either side; frozen parameters. */
 #include <unistd.h>
 
 #include "base/safetensors.h"

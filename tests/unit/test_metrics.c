@@ -23,6 +23,7 @@ static void write_steps(int64_t resumed, int64_t from, int64_t to) {
                                           .epoch = (step + 3) / 4,
                                           .loss = step == 3 ? NAN : 2.0 / (double)step,
                                           .accuracy = 0.5,
+                                          .gradient_norm = -1,
                                           .learning_rate = 0.1,
                                           .seconds = 0.25,
                                           .test_accuracy = step % 4 == 0 ? 0.75 : -1,

@@ -142,6 +142,8 @@ class SessionOptions(ctypes.Structure):
         ("epsilon", c_float),
         ("clip_value", c_float),
         ("clip_norm", c_float),
+        ("gradient_norm", c_bool),
+        ("class_weights", c_bool),
         ("groups", POINTER(ParameterGroup)),
         ("group_count", c_int),
         ("convolution", c_int),
@@ -166,7 +168,7 @@ class SessionOptions(ctypes.Structure):
 
 
 class StepResult(ctypes.Structure):
-    _fields_ = [("loss", c_double), ("skipped", c_bool), ("correct", c_int64), ("counted", c_int64)]
+    _fields_ = [("loss", c_double), ("gradient_norm", c_double), ("skipped", c_bool), ("correct", c_int64), ("counted", c_int64)]
 
 
 class Variable(ctypes.Structure):
@@ -234,6 +236,7 @@ OPERATORS: dict[str, list[Any]] = {
     "dropout": [Tensor, c_float],
     "softmax_cross_entropy": [Tensor, Tensor, c_float],
     "softmax_cross_entropy_ignoring": [Tensor, Tensor, c_float, c_int32],
+    "softmax_cross_entropy_weighted": [Tensor, Tensor, Tensor, c_float],
     "linear_cross_entropy": [Tensor, Tensor, Tensor, Tensor, LinearCrossEntropyOptions],
     **{name: [Tensor, Tensor] for name in ("mse_loss", "l1_loss", "binary_cross_entropy")},
     "smooth_l1_loss": [Tensor, Tensor, c_float],

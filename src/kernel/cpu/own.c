@@ -319,10 +319,10 @@ PREPARE(prepare_adaptive_average_pool_backward) {
 
 /* ---- Loss ---- */
 
-static struct labelled labelled_of(const struct kernel *kernel) {
+static struct labelled labelled_of(const struct kernel *kernel, const float *weights) {
   const struct tensor *x = kernel_input(kernel, 0);
   const struct loss_attributes *a = &ATTRIBUTES.loss;
-  return (struct labelled){x->elements / x->dims[1], x->dims[1], a->ignored, a->smoothing};
+  return (struct labelled){x->elements / x->dims[1], x->dims[1], a->ignored, a->smoothing, weights};
 }
 
 /* Logits with their classes side by side, so that a row or a pixel is a run of memory. */
@@ -332,7 +332,7 @@ static struct memory_format classes_last(const struct tensor *logits) {
 
 RUN(run_softmax_cross_entropy) {
   (void)context;
-  K->softmax_cross_entropy(labelled_of(kernel), in[0], in[1], out[0], out[1], workspace);
+  K->softmax_cross_entropy(labelled_of(kernel, in[2]), in[0], in[1], out[0], out[1], workspace);
   return NEAP_OK;
 }
 PREPARE(prepare_softmax_cross_entropy) {
@@ -343,7 +343,7 @@ PREPARE(prepare_softmax_cross_entropy) {
 
 RUN(run_softmax_cross_entropy_backward) {
   (void)workspace, (void)context;
-  K->softmax_cross_entropy_backward(labelled_of(kernel), in[0], in[1], in[2], out[0]);
+  K->softmax_cross_entropy_backward(labelled_of(kernel, in[3]), in[0], in[1], in[2], out[0]);
   return NEAP_OK;
 }
 PREPARE(prepare_softmax_cross_entropy_backward) {

@@ -473,8 +473,11 @@ static double log_sum(struct row r) {
   return most + log(sum);
 }
 
-static double wanted(const struct loss_attributes *a, int64_t classes, int64_t c, int32_t label) {
-  return (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
+/* `weights` NULL: all classes weigh 1. */
+static double wanted(const struct loss_attributes *a, const double *weights, int64_t classes, int64_t c,
+                     int32_t label) {
+  const double share = (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
+  return weights != NULL ? weights[c] * share : share;
 }
 
 RUN(run_softmax_cross_entropy) {
@@ -482,6 +485,7 @@ RUN(run_softmax_cross_entropy) {
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const int32_t *labels = in[1];
   int32_t *correct = out[1];
+  const double *weights = in[2];
   double total = 0, rows = 0;
   *correct = 0;
   FOR(i, s.n * s.h * s.w) {
@@ -490,11 +494,11 @@ RUN(run_softmax_cross_entropy) {
     const double norm = log_sum(r);
     int64_t best = 0;
     FOR(c, s.c) {
-      total += wanted(&ATTRIBUTES->loss, s.c, c, labels[i]) * (norm - r.x[c * r.stride]);
+      total += wanted(&ATTRIBUTES->loss, weights, s.c, c, labels[i]) * (norm - r.x[c * r.stride]);
       if (r.x[c * r.stride] > r.x[best * r.stride]) best = c;
     }
     *correct += best == labels[i];
-    rows++;
+    rows += weights != NULL ? weights[labels[i]] : 1;
   }
   *(double *)out[0] = rows > 0 ? total / rows : 0;
   return NEAP_OK;
@@ -505,17 +509,24 @@ RUN(run_softmax_cross_entropy_backward) {
   const struct shape s = shape_of(kernel_input(kernel, 0));
   const int32_t *labels = in[1];
   const double dloss = in[2] != NULL ? *(const double *)in[2] : 1;
+  const double *weights = in[3];
   double rows = 0;
-  FOR(i, s.n * s.h * s.w) rows += counts(&ATTRIBUTES->loss, labels[i], s.c);
+  FOR(i, s.n * s.h * s.w) {
+    if (counts(&ATTRIBUTES->loss, labels[i], s.c)) rows += weights != NULL ? weights[labels[i]] : 1;
+  }
   FOR(i, s.n * s.h * s.w) {
     const struct row r = row_at(s, in[0], i);
     double *dx = (double *)out[0] + row_offset(s, i);
     const double norm = log_sum(r);
-    FOR(c, s.c)
-    dx[c * r.stride] =
-        counts(&ATTRIBUTES->loss, labels[i], s.c)
-            ? dloss * (exp(r.x[c * r.stride] - norm) - wanted(&ATTRIBUTES->loss, s.c, c, labels[i])) / rows
-            : 0;
+    const bool some = rows > 0 && counts(&ATTRIBUTES->loss, labels[i], s.c);
+    double all = weights != NULL ? 0 : 1; /* of what is wanted of the classes together */
+    for (int64_t c = 0; weights != NULL && some && c < s.c; c++)
+      all += wanted(&ATTRIBUTES->loss, weights, s.c, c, labels[i]);
+    FOR(c, s.c) {
+      const double is = exp(r.x[c * r.stride] - norm) * all;
+      dx[c * r.stride] =
+          some ? dloss * (is - wanted(&ATTRIBUTES->loss, weights, s.c, c, labels[i])) / rows : 0;
+    }
   }
   return NEAP_OK;
 }

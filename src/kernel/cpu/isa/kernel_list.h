@@ -110,7 +110,8 @@ KERNEL(void, adaptive_average_pool,
 KERNEL(void, adaptive_average_pool_backward,
        (struct activation x_shape, struct activation y_shape, const float *dy, float *dx))
 
-/* loss[0]: mean over rows whose label is one of the classes and not ignored (0 when there are none);
+/* loss[0]: mean over rows whose label is one of the classes and not ignored (0 when there are none), weighted
+ * by those of the labels' classes where there are such, which the loss of each class is then multiplied by;
  * correct[0]: rows whose label is the first largest logit. Stable (the maximum is subtracted). parts:
  * [LOSS_PARTS], workspace. */
 KERNEL(void, softmax_cross_entropy,
@@ -120,9 +121,10 @@ KERNEL(void, softmax_cross_entropy,
 KERNEL(void, softmax_cross_entropy_backward,
        (struct labelled l, const float *logits, const int32_t *labels, const float *dloss, float *dlogits))
 
-/* The same over logits [rows, classes] that come in blocks of `count` classes from `first` on, one after the
- * other. Each block is taken up into `state`; then loss_of_rows adds the mean, over `counted` labels, to
- * *before (NULL: 0), the right answers to *correct_before, and tells the log-sum of each row. */
+/* Without weights the same over logits [rows, classes] that come in blocks of `count` classes from `first`
+ * on, one after the other. Each block is taken up into `state`; then loss_of_rows adds the mean, over
+ * `counted` labels, to *before (NULL: 0), the right answers to *correct_before, and tells the log-sum of each
+ * row. */
 KERNEL(void, loss_block,
        (struct labelled l, int64_t first, int64_t count, const float *logits, const int32_t *labels,
         struct loss_row *state))

@@ -80,8 +80,8 @@ struct random_key {
 /* The loss over some of the rows. */
 enum { LOSS_PARTS = 64 };
 struct loss_part {
-  double loss;
-  int64_t counted, correct;
+  double loss, weight; /* weight: of the labels' classes together */
+  int64_t correct;
 };
 
 /* What is known of a row of logits after some of its classes. */
@@ -152,6 +152,7 @@ struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
 struct labelled { /* rows of logits that have labels */
   int64_t rows, classes, ignored;
   float smoothing;
+  const float *weights; /* of the classes; NULL: all are 1 */
 };
 
 struct sequence_conv { /* of x [sequences, times, channels] */

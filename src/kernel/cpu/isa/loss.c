@@ -39,6 +39,16 @@ static double loss_of_row(int64_t classes, const float *x, struct softmax_row ro
          (double)smoothing * mean;
 }
 
+/* The same where classes have weights: each term of the sum over the classes has that of its class. */
+static double weighted_loss_of_row(const struct labelled *l, const float *x, struct softmax_row row,
+                                   int32_t label) {
+  const double norm = (double)row.highest + log(row.sum), smoothing = (double)l->smoothing;
+  double even = 0;
+  for (int64_t c = 0; smoothing > 0 && c < l->classes; c++)
+    even += (double)l->weights[c] * (norm - (double)x[c]) / (double)l->classes;
+  return (1 - smoothing) * (double)l->weights[label] * (norm - (double)x[label]) + smoothing * even;
+}
+
 void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const int32_t *labels, float *loss,
                                 int32_t *correct, struct loss_part *parts) {
   const int64_t rows = l.rows, classes = l.classes;
@@ -52,9 +62,10 @@ void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const in
       if (!counts(labels[n], &l)) continue;
       const float *x = logits + n * classes;
       const struct softmax_row row = softmax_row(classes, x);
-      sum.loss += loss_of_row(classes, x, row, labels[n], smoothing);
+      sum.loss += l.weights != NULL ? weighted_loss_of_row(&l, x, row, labels[n])
+                                    : loss_of_row(classes, x, row, labels[n], smoothing);
+      sum.weight += l.weights != NULL ? (double)l.weights[labels[n]] : 1;
       sum.correct += is_answer(x, row.highest, labels[n]);
-      sum.counted++;
     }
     parts[part] = sum;
   }
@@ -62,9 +73,9 @@ void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const in
   for (int part = 0; part < LOSS_PARTS; part++) {
     total.loss += parts[part].loss;
     total.correct += parts[part].correct;
-    total.counted += parts[part].counted;
+    total.weight += parts[part].weight;
   }
-  *loss = total.counted > 0 ? (float)(total.loss / (double)total.counted) : 0;
+  *loss = total.weight > 0 ? (float)(total.loss / total.weight) : 0;
   *correct = (int32_t)total.correct;
 }
 
@@ -72,9 +83,12 @@ void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits,
                                          const float *dloss, float *dlogits) {
   const int64_t rows = l.rows, classes = l.classes;
   const float smoothing = l.smoothing;
-  int64_t counted = 0;
-  for (int64_t n = 0; n < rows; n++) counted += counts(labels[n], &l);
-  const float share = (dloss != NULL ? *dloss : 1) / (float)counted, even = smoothing / (float)classes;
+  double weight = 0, all = 0; /* of the labels' classes, of all classes */
+  for (int64_t n = 0; n < rows; n++)
+    if (counts(labels[n], &l)) weight += l.weights != NULL ? (double)l.weights[labels[n]] : 1;
+  for (int64_t c = 0; l.weights != NULL && c < classes; c++) all += (double)l.weights[c];
+  const float share = weight > 0 ? (dloss != NULL ? *dloss : 1) / (float)weight : 0,
+              even = smoothing / (float)classes;
 #pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
   for (int64_t n = 0; n < rows; n++) {
     const float *x = logits + n * classes;
@@ -85,6 +99,14 @@ void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits,
     }
     const struct softmax_row row = softmax_row(classes, x);
     const float scale = (float)(1 / row.sum);
+    if (l.weights != NULL) {
+      const float own = (1 - smoothing) * l.weights[labels[n]], together = own + even * (float)all;
+      for (int64_t c = 0; c < classes; c++) {
+        const float wanted = (c == labels[n] ? own : 0) + even * l.weights[c];
+        dx[c] = (exponential_of_negative(x[c] - row.highest) * scale * together - wanted) * share;
+      }
+      continue;
+    }
 #pragma omp simd
     for (int64_t c = 0; c < classes; c++) {
       const float wanted = c == labels[n] ? 1 - smoothing + even : even;

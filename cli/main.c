@@ -20,6 +20,8 @@ static const struct verb verbs[] = {
     {"predict", "(RUN | --model M --weights F) --data D -o OUT.csv|.jsonl|.npy [--budget B]",
      "Run a trained model over data and write its outputs.", NEAP_VERB_PREDICT, predict_options,
      .operands = 1, .run = run_predict, .usual = {{"budget", "min"}, {"classes", "those of the data"}}},
+    {"export", "RUN -o FILE.onnx", "Write the model of a run as an ONNX file, with its weights.", 0,
+     export_options, .operands = 1, .run = run_export},
     {"generate", "DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K]",
      "Write text with the language model of the checkpoint in a folder.", NEAP_VERB_GENERATE,
      generate_options, .operands = 1, .run = run_generate, .usual = {{"threads", "the run's"}}},

@@ -698,6 +698,23 @@ typedef struct neap_predict_result {
  * NEAP_BAD_FORMAT: the weights have NaN or infinity; so do neap_generate and neap_translate refuse them. */
 neap_status neap_predict(const neap_predict_options *options, neap_predict_result *result);
 
+/* A trained model as an ONNX file (ai.onnx 17): the network that predicts, with its weights. */
+typedef struct neap_export_options {
+  const char *model;
+  const char *checkpoint; /* the folder of a run; NULL: none */
+  const char *weights;    /* a file of weights, without a checkpoint */
+  const char *data; /* where the checkpoint does not say what the data are: their shape is taken; or NULL */
+  const char *out;  /* the file to write; weights of more than 1.9 GB go to OUT.data beside it */
+  neap_model_options shape;
+} neap_export_options;
+typedef struct neap_export_result {
+  int64_t nodes, opset;
+  int64_t batch;   /* that the file is for; 0: any */
+  bool normalised; /* the input is what the data have, bytes of images from 0 to 255 or numbers of a table:
+                      the file takes the data's mean off and divides by their deviation */
+} neap_export_result;
+neap_status neap_export(const neap_export_options *options, neap_export_result *result);
+
 /* What text to make. Zeroed but for model, folder and tokens it is usable: the most likely text. */
 typedef struct neap_generate_options {
   const char *model;        /* a language model */

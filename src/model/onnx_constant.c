@@ -135,13 +135,16 @@ neap_status constant_take(struct region *region, const struct constant *from, in
 
 bool broadcast_dims(int32_t rank_a, const int64_t *a, int32_t rank_b, const int64_t *b, int32_t *rank,
                     int64_t *dims) {
-  *rank = rank_a > rank_b ? rank_a : rank_b;
-  for (int32_t d = 0; d < *rank; d++) {
-    const int32_t at_a = d - (*rank - rank_a), at_b = d - (*rank - rank_b);
+  const int32_t longer = rank_a > rank_b ? rank_a : rank_b;
+  int64_t both[NEAP_MAX_RANK]; /* `dims` may be one of the two */
+  for (int32_t d = 0; d < longer; d++) {
+    const int32_t at_a = d - (longer - rank_a), at_b = d - (longer - rank_b);
     const int64_t of_a = at_a >= 0 ? a[at_a] : 1, of_b = at_b >= 0 ? b[at_b] : 1;
     if (of_a != of_b && of_a != 1 && of_b != 1) return false;
-    dims[d] = of_a == 1 ? of_b : of_a;
+    both[d] = of_a == 1 ? of_b : of_a;
   }
+  memcpy(dims, both, (size_t)longer * sizeof *dims);
+  *rank = longer;
   return true;
 }
 

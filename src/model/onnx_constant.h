@@ -75,7 +75,7 @@ struct slices {
 neap_status slices_of(const struct onnx_file *file, const struct onnx_node *node, int32_t rank,
                       const int64_t *dims, const struct constant *const parts[4], struct slices *slices);
 
-/* The shape that two are broadcast to; false: none. */
+/* The shape that two are broadcast to, which may take the place of one of them; false: none. */
 bool broadcast_dims(int32_t rank_a, const int64_t *a, int32_t rank_b, const int64_t *b, int32_t *rank,
                     int64_t *dims);
 

@@ -134,12 +134,17 @@ neap_status import_clip(struct import *m, const struct onnx_node *n) {
 
 typedef neap_tensor binary(neap_builder *b, neap_tensor x, neap_tensor y);
 
+/* Input `i` of what broadcasts. */
+static neap_status operand_of(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x) {
+  struct value *v = input_of(m, n, i);
+  return v == NULL || v->integers ? tensor_of(m, n, i, x) : broadcast_tensor(m, v, x);
+}
+
 static neap_status import_binary(struct import *m, const struct onnx_node *n, binary *make) {
   neap_tensor x, y;
-  TRY(tensor_of(m, n, 0, &x));
-  TRY(tensor_of(m, n, 1, &y));
-  const int32_t a = input_of(m, n, 0)->rank, b = input_of(m, n, 1)->rank;
-  return set_output_rank(m, n, 0, make(m->builder, x, y), a > b ? a : b);
+  TRY(operand_of(m, n, 0, &x));
+  TRY(operand_of(m, n, 1, &y));
+  return set_broadcast(m, n, 0, 2, make(m->builder, x, y));
 }
 
 /* Whether input `i` is a number that does not change the shape of the other. */
@@ -304,10 +309,8 @@ neap_status import_where(struct import *m, const struct onnx_node *n) {
   TRY(need_inputs(m, n, 3));
   const struct constant *mask = input_of(m, n, 0)->constant;
   if (mask == NULL || mask->integers == NULL) return refuse(m, "its condition is not known before training");
-  int32_t rank = mask->rank;
   for (int32_t i = 1; i < 3; i++) {
     const struct value *v = input_of(m, n, i);
-    if (v->rank > rank) rank = v->rank;
     if (all_are(mask, i == 1) && covers(v, mask->rank, mask->dims) && !v->integers &&
         covers(v, input_of(m, n, 3 - i)->rank, input_of(m, n, 3 - i)->dims))
       return same_value(m, n, v);
@@ -322,7 +325,7 @@ neap_status import_where(struct import *m, const struct onnx_node *n) {
     TRY(tensor_of(m, n, i, &x));
     TRY(masked(m, n, mask, i == 1, x, &parts[i - 1]));
   }
-  return set_output_rank(m, n, 0, neap_add(m->builder, parts[0], parts[1]), rank);
+  return set_broadcast(m, n, 0, 3, neap_add(m->builder, parts[0], parts[1]));
 }
 
 /* ---- Softmax ---- */

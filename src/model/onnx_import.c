@@ -55,30 +55,55 @@ static neap_status add_parameter(struct import *m, const char *name, int32_t ran
   return vector_push(&m->first, first);
 }
 
+/* Whether axis 0 is the batch and all records are equal. */
+static bool is_repeated(const struct import *m, const struct constant *c) {
+  if (c->rank < 2 || m->batch < 2 || c->dims[0] != m->batch || c->elements == 0) return false;
+  const int64_t each = c->elements / m->batch;
+  int64_t i = each;
+  while (i < c->elements && constant_real(c, i) == constant_real(c, i % each)) i++;
+  return i == c->elements;
+}
+
 /* Infinity in a mask is the largest number: weights are finite. */
 neap_status constant_tensor(struct import *m, const char *name, const struct constant *c, neap_tensor *x) {
   struct constant *finite;
+  int64_t dims[NEAP_MAX_RANK];
   const char *own = region_format(&m->region, "constant.%s", name);
   RETURN_IF_NULL(own);
-  TRY(constant_create(&m->region, ONNX_F32, c->rank, c->dims, &finite));
-  for (int64_t i = 0; i < c->elements; i++) {
+  memcpy(dims, c->dims, sizeof dims);
+  if (is_repeated(m, c)) dims[0] = 1;
+  TRY(constant_create(&m->region, ONNX_F32, c->rank, dims, &finite));
+  for (int64_t i = 0; i < finite->elements; i++) {
     const double real = constant_real(c, i);
     finite->reals[i] = real > (double)FLT_MAX    ? (double)FLT_MAX
                        : real < -(double)FLT_MAX ? -(double)FLT_MAX
                                                  : real;
     if (real != real) return refuse(m, "a constant that it reads is not a number (NaN)");
   }
-  return add_parameter(m, own, c->rank, c->dims, true, (struct first_values){.constant = finite}, x);
+  return add_parameter(m, own, finite->rank, dims, true, (struct first_values){.constant = finite}, x);
+}
+
+neap_status broadcast_tensor(struct import *m, struct value *v, neap_tensor *x) {
+  if (v->constant == NULL || v->in_graph) return value_tensor(m, v, x);
+  if (!v->has_once) TRY(constant_tensor(m, v->name, v->constant, &v->once));
+  v->has_once = true;
+  *x = v->once;
+  return NEAP_OK;
 }
 
 neap_status value_tensor(struct import *m, struct value *v, neap_tensor *x) {
+  int64_t dims[NEAP_MAX_RANK];
   *x = v->tensor;
   if (v->in_graph) return NEAP_OK;
   if (v->parts != NULL) return refuse(m, "'%.100s' is a sequence of tensors", v->name);
-  if (v->constant != NULL)
-    TRY(constant_tensor(m, v->name, v->constant, x));
-  else
+  if (v->constant != NULL) {
+    TRY(broadcast_tensor(m, v, x));
+    neap_shape(m->builder, *x, dims);
+    if (v->rank > 0 && dims[0] != v->dims[0]) *x = neap_expand(m->builder, *x, v->rank, v->dims);
+    if (*x < 0) return refuse(m, "%s", neap_error_message());
+  } else {
     TRY(add_parameter(m, v->name, v->rank, v->dims, false, (struct first_values){.weight = v->weight}, x));
+  }
   v->tensor = *x;
   v->in_graph = true;
   return NEAP_OK;
@@ -151,6 +176,21 @@ neap_status set_output_rank(struct import *m, const struct onnx_node *n, int32_t
 neap_status set_output(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x) {
   if (i >= n->output_count) return NEAP_OK;
   return set_output_rank(m, n, i, x, x < 0 ? 0 : neap_shape(m->builder, x, NULL));
+}
+
+neap_status set_broadcast(struct import *m, const struct onnx_node *n, int32_t first, int32_t end,
+                          neap_tensor x) {
+  int64_t dims[NEAP_MAX_RANK], own[NEAP_MAX_RANK];
+  int32_t rank = 0;
+  for (int32_t i = first; i < end; i++) {
+    const struct value *v = input_of(m, n, i);
+    if (!broadcast_dims(rank, dims, v->rank, v->dims, &rank, dims))
+      return refuse(m, "its inputs have shapes that do not go together");
+  }
+  if (x >= 0 && rank > 0 && neap_shape(m->builder, x, own) == rank &&
+      memcmp(own, dims, (size_t)rank * sizeof *own) != 0)
+    x = neap_expand(m->builder, x, rank, dims);
+  return set_output_rank(m, n, 0, x, rank);
 }
 
 neap_status set_constant(struct import *m, const struct onnx_node *n, int32_t i, const struct constant *c) {

@@ -12,6 +12,8 @@ struct value {
   const struct onnx_tensor *weight; /* an initializer; NULL: it is none */
   neap_tensor tensor;               /* in the graph; NO_TENSOR: not yet */
   bool in_graph;                    /* `tensor` is set */
+  neap_tensor once;                 /* of a constant that is the same for each record: that of one record */
+  bool has_once;                    /* `once` is set */
   bool integers;                    /* of the graph: numbers of rows */
   bool softmax;                     /* made by Softmax: never NaN where training is sound */
   int32_t readers;                  /* norms that have a running statistic of its values */
@@ -71,7 +73,10 @@ neap_status need_inputs(struct import *m, const struct onnx_node *n, int32_t cou
 /* The tensor of input `i`: weights become parameters, constants frozen ones. */
 neap_status tensor_of(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x);
 neap_status value_tensor(struct import *m, struct value *v, neap_tensor *x);
-/* A constant as a frozen parameter. */
+/* The same for an operator that broadcasts: of a constant that is the same for each record one record. */
+neap_status broadcast_tensor(struct import *m, struct value *v, neap_tensor *x);
+/* A constant as a frozen parameter; where it is the same for each record of the batch, of one record. So a
+ * checkpoint does not depend on the batch. */
 neap_status constant_tensor(struct import *m, const char *name, const struct constant *c, neap_tensor *x);
 
 /* Input `i` as a constant: a small weight, too. NULL: it is not given. Fails where it is made by the graph.
@@ -89,6 +94,9 @@ neap_status integers_of(struct import *m, const struct onnx_node *n, const char 
 neap_status set_output(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x);
 neap_status set_output_rank(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x,
                             int32_t rank);
+/* The same of what broadcasts inputs `first` to `end`, as long as these say. */
+neap_status set_broadcast(struct import *m, const struct onnx_node *n, int32_t first, int32_t end,
+                          neap_tensor x);
 neap_status set_constant(struct import *m, const struct onnx_node *n, int32_t i, const struct constant *c);
 neap_status same_value(struct import *m, const struct onnx_node *n, const struct value *from);
 

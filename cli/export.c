@@ -1,0 +1,48 @@
+/* neap export */
+#include <stddef.h>
+
+#include "run_settings.h"
+
+struct settings {
+  struct arguments a;
+  const char *out;
+};
+
+const neap_setting export_options[] = {
+    OWN_OPTION(struct settings, "o", "FILE.onnx", NULL, "the file to write", TEXT, out,
+               .flags = NEAP_SETTING_PATH),
+    {0},
+};
+
+int run_export(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {0};
+  struct arguments run;
+  neap_export_result result;
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  if (s.a.operands.count == 0) return report_usage(verb, "the folder of a run is missing");
+  if (s.out == NULL) return report_usage(verb, "-o is missing: the file to write");
+  if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
+  const char *folder = s.a.operands.values[0];
+  const int read = read_run(verb, folder, &s.a, &run);
+  if (read != EXIT_DONE) return read;
+  neap_export_options options = {.model = run.options.model,
+                                 .checkpoint = folder,
+                                 .data = run.options.data,
+                                 .out = s.out,
+                                 .shape = run.options.shape};
+  options.shape.smoothing = options.shape.dropout = 0;
+  const neap_status status = neap_export(&options, &result);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  if (s.a.json)
+    return print_json(json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "model", options.model, "file", s.out,
+                                "nodes", (json_int_t)result.nodes, "opset", (json_int_t)result.opset, "batch",
+                                result.batch > 0 ? json_integer(result.batch) : json_null(), "normalised",
+                                result.normalised));
+  printf("exported      %s into %s: %lld nodes, opset %lld\n", options.model, s.out, (long long)result.nodes,
+         (long long)result.opset);
+  printf("input         %s, batch %s",
+         result.normalised ? "as the data have it (images: bytes, 0 to 255)" : "as trained on",
+         result.batch > 0 ? "" : "open\n");
+  if (result.batch > 0) printf("%lld\n", (long long)result.batch);
+  return EXIT_DONE;
+}

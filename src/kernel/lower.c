@@ -266,6 +266,13 @@ static bool read_twice(const struct neap_graph *graph, const struct node *node, 
   return false;
 }
 
+/* What is broadcast is read again for elements behind those that are made: sizes that are padded to be equal
+ * do not make room for them. */
+static bool is_smaller(const struct neap_graph *graph, const struct node *node, struct inplace_pair pair) {
+  const struct tensor *output = &graph->tensors.data[node->outputs[pair.output]];
+  return node_input(graph, node, pair.input)->elements < output->elements;
+}
+
 /* The row's pairs that this node has, by position among the inputs that are given. */
 static struct inplace_pair *inplace_pairs(struct region *region, const struct neap_graph *graph,
                                           const struct node *node, int32_t *count) {
@@ -275,7 +282,7 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   for (int32_t i = 0; own != NULL && i < row->inplace_count; i++) {
     const struct inplace_pair pair = row->inplace[i];
     if (pair.output >= node->output_count || node_input(graph, node, pair.input) == NULL ||
-        read_twice(graph, node, pair.input) || adds_to_variable(graph, node))
+        is_smaller(graph, node, pair) || read_twice(graph, node, pair.input) || adds_to_variable(graph, node))
       continue;
     int32_t position = 0;
     for (int32_t k = 0; k < pair.input; k++) position += node->inputs[k] != NO_TENSOR;

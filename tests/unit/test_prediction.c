@@ -152,6 +152,33 @@ static void test_outputs_that_fit(void **state) {
   neap_graph_free(graph);
 }
 
+/* A column that is broadcast has as many bytes as the result, both padded: the result must not lie in it. */
+static void test_small_broadcasts(void **state) {
+  (void)state;
+  enum { ROWS = 3, COLUMNS = 4 };
+  neap_graph *graph = NULL;
+  neap_session *s = NULL;
+  neap_variable shape;
+  float y[ROWS * COLUMNS];
+  neap_builder *b = neap_builder_create("broadcast");
+  const neap_tensor x = neap_input(b, "x", NEAP_F32, 2, (int64_t[]){ROWS, COLUMNS});
+  neap_output(b, "y", neap_divide(b, x, neap_scale(b, neap_sum(b, x, (int[]){1}, 1, true), 2, 0)));
+  ASSERT_OK(neap_builder_finish(b, -1, &graph));
+  neap_builder_free(b);
+  ASSERT_OK(neap_session_create(graph, &(neap_session_options){.predict = true}, NULL, &s));
+  float *in = neap_session_input(s, "x");
+  for (int i = 0; i < ROWS * COLUMNS; i++) in[i] = (float)(i + 1);
+  ASSERT_OK(neap_session_predict(s));
+  ASSERT_OK(neap_session_output(s, "y", &shape, y));
+  for (int i = 0; i < ROWS * COLUMNS; i++) {
+    float sum = 0;
+    for (int k = 0; k < COLUMNS; k++) sum += in[i / COLUMNS * COLUMNS + k];
+    assert_true(fabsf(y[i] - in[i] / (2 * sum)) < 1e-6f);
+  }
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
 static void test_what_is_refused(void **state) {
   (void)state;
   neap_graph *graph = NULL;
@@ -168,6 +195,7 @@ static void test_what_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_prediction), cmocka_unit_test(test_missing_statistics),
-      cmocka_unit_test(test_outputs_that_fit), cmocka_unit_test(test_what_is_refused)};
+      cmocka_unit_test(test_outputs_that_fit), cmocka_unit_test(test_small_broadcasts),
+      cmocka_unit_test(test_what_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

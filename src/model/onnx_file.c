@@ -310,7 +310,10 @@ static neap_status read_value(const struct onnx_file *file, const Onnx__ValueInf
   for (int32_t d = 0; d < v->rank; d++) {
     const Onnx__TensorShapeProto__Dimension *dim = tensor->shape->dim[d];
     const bool known = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-    v->dims[d] = known && dim->dim_value > 0 ? dim->dim_value : -1;
+    RETURN_IF(known && dim->dim_value < 1, NEAP_UNSUPPORTED,
+              "%s: dimension %d of '%s' is %lld; at least 1 is read", file->path, d, v->name,
+              (long long)dim->dim_value);
+    v->dims[d] = known ? dim->dim_value : -1;
   }
   return NEAP_OK;
 }

@@ -403,8 +403,10 @@ neap_status import_resize(struct import *m, const struct onnx_node *n) {
     if (!(size >= 1 && size < 1e6) || (d < 2 && (int64_t)size != v->dims[d] && !(d == 0 && by_size)))
       return refuse(m, "its sizes or scales do not fit an image");
     dims[d] = (int64_t)size;
-    if (by_scale && !by_size && half && d > 1 && (double)dims[d] != size)
+    if (by_scale && !by_size && d > 1 && (double)dims[d] != size)
       return refuse(m, "a scale that makes no whole number of pixels is not read");
+    if (strcmp(place, "pytorch_half_pixel") == 0 && d > 1 && dims[d] == 1)
+      return refuse(m, "pytorch_half_pixel to one pixel is not read");
   }
   return set_output(m, n, 0, neap_resize(m->builder, x, dims[2], dims[3], corners));
 }

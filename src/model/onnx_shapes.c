@@ -409,6 +409,8 @@ neap_status import_space_to_depth(struct import *m, const struct onnx_node *n) {
   const int64_t b = node_integer(n, "blocksize", 0), *d = v->dims;
   if (v->rank != 4 || b < 1 || b > 4096 || d[2] % b != 0 || d[3] % b != 0)
     return refuse(m, "its blocksize does not fit its input");
+  if (strcmp(node_text(n, "mode", "DCR"), "DCR") != 0)
+    return refuse(m, "mode %s is not read", node_text(n, "mode", ""));
   return blocks(m, n, (int64_t[]){d[0], d[1], d[2] / b, b, d[3] / b, b}, (int[]){0, 3, 5, 1, 2, 4},
                 (int64_t[]){d[0], d[1] * b * b, d[2] / b, d[3] / b});
 }

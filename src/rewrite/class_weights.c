@@ -38,7 +38,8 @@ static neap_status find_classes(const struct neap_graph *graph, int64_t *classes
 
 neap_status rewrite_class_weights(const struct neap_graph *graph, struct neap_graph **out) {
   struct copy copy;
-  struct tensor weights = {.name = CLASS_WEIGHTS, .dtype = NEAP_F32, .role = NEAP_ROLE_INPUT, .rank = 1, .view_of = -1};
+  struct tensor weights = {
+      .name = CLASS_WEIGHTS, .dtype = NEAP_F32, .role = NEAP_ROLE_INPUT, .rank = 1, .view_of = -1};
   int32_t id = NO_TENSOR;
   TRY(find_classes(graph, &weights.dims[0]));
   TRY(copy_begin(&copy, graph, NULL));

@@ -41,6 +41,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .micro_batches = o->micro_batches,
                             .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
                             .tentative = o->dynamic_loss_scale,
+                            .averages = o->ema != 0,
                             .norm = o->gradient_norm,
                             .sparse = is_sparse(o)};
 }
@@ -75,6 +76,8 @@ neap_status check_session_options(const struct neap_session_options *o) {
                   !in_range((double)o->groups[i].weight_decay, 0, FLT_MAX),
               NEAP_INVALID_ARGUMENT,
               "group %d of parameters: it needs a pattern, and a rate and decay that are not negative", i);
+  RETURN_IF(o->ema != 0 && is_sparse(o), NEAP_UNSUPPORTED,
+            "an average of the weights: sparse parameters have none, because they change places");
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
             "Nesterov's method needs a momentum above 0");
   return NEAP_OK;

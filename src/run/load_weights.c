@@ -1,9 +1,12 @@
 /* Reading the variables of a session: all of them, or those that fit. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grad/gradient.h"
 #include "rewrite/rewrite.h"
+#include "run/averages.h"
 #include "run/positions.h"
 #include "run/sparse.h"
 #include "run/variables.h"
@@ -94,6 +97,8 @@ static neap_status load_variables(neap_session *s, const struct place *places, f
       TRY(initialise_variable(s, i, buffer));
     }
   }
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (places[i].file == NULL && averages_parameter(s, i) >= 0) averages_begin(s, i);
   return NEAP_OK;
 }
 
@@ -126,15 +131,24 @@ static bool has_shape(const struct safetensors_tensor *tensor, const neap_variab
   return same;
 }
 
+/* The average of a parameter; -1: the file has none. */
+static int32_t find_average(const struct safetensors *file, const char *name) {
+  char average[512];
+  const int length = snprintf(average, sizeof average, "%s." AVERAGE_SUFFIX, name);
+  return length < (int)sizeof average ? safetensors_find(file, average) : -1;
+}
+
 /* The places of all variables in a file, which must have what is needed, and all as the session has it. */
 static neap_status find_all(const neap_session *s, const struct safetensors *file, struct place *places) {
   for (int32_t i = 0; i < s->variable_count; i++) {
     neap_variable variable;
     TRY(neap_session_variable(s, i, &variable));
-    const int32_t index = safetensors_find(file, variable.name);
-    const bool needed =
-        variable.kind == NEAP_VARIABLE_PARAMETER ||
-        (variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC && s->programs[PROGRAM_STEP].lowered == NULL);
+    const bool predicts = s->programs[PROGRAM_STEP].lowered == NULL,
+               needed = variable.kind == NEAP_VARIABLE_PARAMETER ||
+                        (variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC && predicts);
+    int32_t index =
+        predicts && variable.kind == NEAP_VARIABLE_PARAMETER ? find_average(file, variable.name) : -1;
+    if (index < 0) index = safetensors_find(file, variable.name);
     RETURN_IF(index < 0 && needed, NEAP_BAD_FORMAT,
               "%s: has no tensor '%s', a parameter or statistic of this model", file->path, variable.name);
     if (index < 0) continue;

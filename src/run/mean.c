@@ -72,6 +72,8 @@ neap_status neap_session_load_mean(neap_session *s, const char *const *paths, in
   for (int32_t i = 0; i < count; i++) NEED(paths[i]);
   RETURN_IF(s->sparse.layer_count > 0, NEAP_UNSUPPORTED,
             "sparse parameters have no mean: they have values at other places in each file");
+  RETURN_IF(s->average_count > 0, NEAP_UNSUPPORTED,
+            "a mean of files: parameters have an average already (ema)");
   struct mean m = {.session = s, .count = count};
   float *values, *allocated = NULL;
   neap_status status = neap_session_load(s, paths[0]);

@@ -82,10 +82,12 @@ struct neap_session {
   uint64_t *resident;                  /* step tensor of `main` -> offset of a resident tensor */
   uint64_t measured;                   /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
-  uint64_t steps;            /* done */
-  float loss_scale;          /* of the next step */
-  uint64_t good_steps;       /* since it changed last */
-  double gradient_norm;      /* of the last step; -1: its update was left out */
+  uint64_t steps;           /* done */
+  float loss_scale;         /* of the next step */
+  uint64_t good_steps;      /* since it changed last */
+  double gradient_norm;     /* of the last step; -1: its update was left out */
+  struct average *averages; /* run/averages.h */
+  int32_t average_count;
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
   enum change changed;       /* by the current step */

@@ -6,6 +6,7 @@
 #include "base/memory_status.h"
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
+#include "run/averages.h"
 #include "run/choose.h"
 #include "run/give_up.h"
 #include "run/variables.h"
@@ -295,6 +296,7 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   TRY(map_memory(s));
   TRY(make_programs(s));
   TRY(list_variables(s));
+  TRY(averages_find(s));
   TRY(give_up_prepare(s));
   return initialise_variables(s);
 }
@@ -425,6 +427,7 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   s->gradient_norm = parts ? -1 : s->gradient_norm;
   if (parts) TRY(end_step(s, learning_rate, share, result));
   if (result != NULL && s->options.gradient_norm) result->gradient_norm = s->gradient_norm;
+  averages_move(s);
   s->steps++;
   return NEAP_OK;
 }
@@ -434,14 +437,21 @@ neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_re
   return neap_session_micro_step(s, learning_rate, 1 / (float)count, result);
 }
 
-neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) {
-  return run(s, PROGRAM_EVALUATE, 0, 1, result);
+/* By the averages of the parameters, where there are such. */
+static neap_status evaluate(neap_session *s, neap_step_result *result) {
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
+  averages_swap(s);
+  const neap_status status = run(s, PROGRAM_EVALUATE, 0, 1, result);
+  averages_swap(s);
+  return status;
 }
+
+neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) { return evaluate(s, result); }
 
 neap_status neap_session_predict(neap_session *s) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  return run(s, s->programs[PROGRAM_PREDICT].lowered != NULL ? PROGRAM_PREDICT : PROGRAM_EVALUATE, 0, 1,
-             NULL);
+  return s->programs[PROGRAM_PREDICT].lowered != NULL ? run(s, PROGRAM_PREDICT, 0, 1, NULL)
+                                                      : evaluate(s, NULL);
 }
 
 neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {

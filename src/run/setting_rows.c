@@ -97,6 +97,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "clip_value"},
     {"clip-norm", "X", "0: not", "scale all gradients down to this norm; all of them live at once", FIELD(FLOAT, session.clip_norm),
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "clip_norm"},
+    {"ema", "DECAY", "0: none", "keep an exponential average of the weights, to evaluate and predict with; 0.999", FIELD(FLOAT, session.ema), 0, 1,
+     .flags = BITS | STEP, .verbs = TRAIN | STEPS, .key = "ema"},
     {"label-smoothing", "X", "0", "share of the label that all classes get, in the training loss alone", FIELD(FLOAT, shape.smoothing), 0, 1,
      .flags = KEPT, .verbs = LEARN, .key = "label_smoothing"},
     {"class-weights", "balanced|FILE", NULL, "weights of the classes in the training loss: by their records, or from lines of NAME,WEIGHT", FIELD(TEXT, class_weights),

@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "rewrite/rewrite.h"
+#include "run/averages.h"
 #include "run/sparse.h"
 
 static neap_variable_kind kind_of(const struct tensor *tensor) {
@@ -197,6 +198,7 @@ neap_status initialise_variables(struct neap_session *s) {
     if (s->variables[i].layer >= 0 && s->variables[i].pool != 0) continue; /* 0, but for positions */
     status = initialise_variable(s, i, data);
   }
+  if (status == NEAP_OK) averages_begin(s, -1);
   free(allocated);
   return status;
 }

@@ -69,8 +69,8 @@ static neap_status take_line(struct reading *r, char *line) {
   for (size_t length = strlen(line); length > 0 && strchr(" \t", line[length - 1]) != NULL;)
     line[--length] = '\0';
   const double value = strtod(weight, &end);
-  RETURN_IF(end == weight || end[strspn(end, " \t")] != '\0' || !(value >= 0 && value < 1e30), NEAP_BAD_FORMAT,
-            "%s: line %lld: '%.60s' is no weight; a number of 0 or more is needed", r->path,
+  RETURN_IF(end == weight || end[strspn(end, " \t")] != '\0' || !(value >= 0 && value < 1e30),
+            NEAP_BAD_FORMAT, "%s: line %lld: '%.60s' is no weight; a number of 0 or more is needed", r->path,
             (long long)r->line, weight);
   const int64_t class = find_class(r, line);
   RETURN_IF(class < 0, NEAP_BAD_FORMAT, "%s: line %lld: the data have no class '%.60s'", r->path,
@@ -105,8 +105,8 @@ neap_status class_weights_read(const char *path, const char *const *names, int64
   for (ssize_t length; status == NEAP_OK && (length = getline(&line, &size, file)) >= 0;) {
     r.line++;
     if (strlen(line) != (size_t)length)
-      status = neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has a byte 0, and is no text", path,
-                         (long long)r.line);
+      status =
+          neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has a byte 0, and is no text", path, (long long)r.line);
     else
       status = take_line(&r, line);
   }
@@ -127,6 +127,6 @@ neap_status class_weights_make(const char *asked, const struct source *source, i
   *weights = region_alloc(region, (size_t)classes, sizeof **weights);
   RETURN_IF_NULL(*weights);
   if (strcmp(asked, "balanced") == 0) return balance(source, field, classes, *weights);
-  return class_weights_read(asked, source->class_names,
-                            source->classes < classes ? source->classes : classes, *weights);
+  return class_weights_read(asked, source->class_names, source->classes < classes ? source->classes : classes,
+                            *weights);
 }

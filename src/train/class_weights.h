@@ -6,9 +6,10 @@
 #include "data/source.h"
 
 /* The weights [classes] that are asked for, in the region. "balanced": records / (classes * records of the
- * class), over the classes that the training part has; a class without records weighs 0. Of pixels they count in
- * place of records. Anything else is the path of a file: a line "NAME,WEIGHT", or with blanks between the two, for
- * each class of the source, by its name or number; empty lines, and those that begin with #, do not matter.
+ * class), over the classes that the training part has; a class without records weighs 0. Of pixels they count
+ * in place of records. Anything else is the path of a file: a line "NAME,WEIGHT", or with blanks between the
+ * two, for each class of the source, by its name or number; empty lines, and those that begin with #, do not
+ * matter.
  *
  * NEAP_BAD_FORMAT names the file and the line. NEAP_INVALID_ARGUMENT: the labels are no classes. */
 neap_status class_weights_make(const char *asked, const struct source *source, int64_t classes,

@@ -1,5 +1,6 @@
-/* Files of the weights of classes. One that is taken gives each of three classes a finite weight of 0 or more, not
- * all 0, and is the same file with a line at its end that does not matter. Whatever is refused names the file. */
+/* Files of the weights of classes. One that is taken gives each of three classes a finite weight of 0 or
+ * more, not all 0, and is the same file with a line at its end that does not matter. Whatever is refused
+ * names the file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -144,6 +144,7 @@ class SessionOptions(ctypes.Structure):
         ("clip_norm", c_float),
         ("gradient_norm", c_bool),
         ("class_weights", c_bool),
+        ("ema", c_float),
         ("groups", POINTER(ParameterGroup)),
         ("group_count", c_int),
         ("convolution", c_int),

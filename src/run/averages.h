@@ -1,0 +1,23 @@
+/* Exponential averages of a session's trained parameters: states of their shape, in its memory, that lie as
+ * they do. A session without them takes every call, and does nothing. */
+#ifndef NEAP_RUN_AVERAGES_H
+#define NEAP_RUN_AVERAGES_H
+
+#include "run/session.h"
+
+/* Finds them, where the memory is mapped and variables are listed. */
+neap_status averages_find(struct neap_session *s);
+
+/* The parameter whose average variable `index` is; -1: it is no average. */
+int32_t averages_parameter(const struct neap_session *s, int32_t index);
+
+/* Makes an average what its parameter is; -1: makes all of them so. */
+void averages_begin(struct neap_session *s, int32_t index);
+
+/* After a step: average = ema average + (1 - ema) parameter, element by element. */
+void averages_move(struct neap_session *s);
+
+/* Parameters and averages change places: before and after an evaluation. */
+void averages_swap(struct neap_session *s);
+
+#endif

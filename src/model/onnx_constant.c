@@ -37,34 +37,36 @@ int32_t axis_of(int64_t axis, int32_t rank) {
   return (int32_t)(axis < 0 ? axis + rank : axis);
 }
 
-neap_status node_integers(struct region *region, const struct onnx_node *node, const char *name,
+neap_status node_integers(struct pool *pool, const struct onnx_node *node, const char *name,
                           const struct constant *input, const struct constant **given) {
   const struct onnx_attribute *a = onnx_attribute(node, name);
   struct constant *made = NULL;
   *given = input;
   if (input != NULL || a == NULL || a->kind != ONNX_INTS) return NEAP_OK;
-  TRY(constant_of_integers(region, a->count, a->integers, &made));
+  TRY(constant_of_integers(pool, a->count, a->integers, &made));
   *given = made;
   return NEAP_OK;
 }
 
 /* ---- Constants ---- */
 
-enum { ELEMENTS_LIMIT = 1 << 26 };
+enum { ELEMENTS_LIMIT = 1 << 27 }; /* 1 GiB */
 
-neap_status constant_create(struct region *region, int32_t type, int32_t rank, const int64_t *dims,
+neap_status constant_create(struct pool *pool, int32_t type, int32_t rank, const int64_t *dims,
                             struct constant **out) {
-  struct constant *c = region_alloc(region, 1, sizeof *c);
+  struct constant *c = region_alloc(&pool->region, 1, sizeof *c);
   RETURN_IF_NULL(c);
   *c = (struct constant){.type = type, .rank = rank, .elements = 1};
   for (int32_t d = 0; d < rank; d++) {
     c->dims[d] = dims[d];
     RETURN_IF(dims[d] < 0 || __builtin_mul_overflow(c->elements, dims[d], &c->elements) ||
-                  c->elements > ELEMENTS_LIMIT,
-              NEAP_UNSUPPORTED, "a constant with a dimension of %lld has more than %d elements",
+                  c->elements > ELEMENTS_LIMIT - pool->elements,
+              NEAP_UNSUPPORTED,
+              "a constant with a dimension of %lld: with it constants have more than %d elements",
               (long long)dims[d], ELEMENTS_LIMIT);
   }
-  void *data = region_alloc(region, (size_t)c->elements + 1, sizeof(int64_t));
+  pool->elements += c->elements;
+  void *data = region_alloc(&pool->region, (size_t)c->elements + 1, sizeof(int64_t));
   RETURN_IF_NULL(data);
   if (onnx_type_is_real(type))
     c->reals = data;
@@ -74,19 +76,19 @@ neap_status constant_create(struct region *region, int32_t type, int32_t rank, c
   return NEAP_OK;
 }
 
-neap_status constant_of_integers(struct region *region, int64_t count, const int64_t *integers,
+neap_status constant_of_integers(struct pool *pool, int64_t count, const int64_t *integers,
                                  struct constant **out) {
-  TRY(constant_create(region, ONNX_I64, 1, &count, out));
+  TRY(constant_create(pool, ONNX_I64, 1, &count, out));
   if (count > 0) memcpy((*out)->integers, integers, (size_t)count * sizeof *integers);
   return NEAP_OK;
 }
 
-neap_status constant_of_tensor(struct region *region, const struct onnx_file *file,
+neap_status constant_of_tensor(struct pool *pool, const struct onnx_file *file,
                                const struct onnx_tensor *tensor, struct constant **out) {
-  TRY(constant_create(region, tensor->type, tensor->rank, tensor->dims, out));
+  TRY(constant_create(pool, tensor->type, tensor->rank, tensor->dims, out));
   struct constant *c = *out;
   if (c->integers != NULL) return onnx_read_integers(file, tensor, c->integers);
-  float *reals = region_alloc(region, (size_t)c->elements + 1, sizeof *reals);
+  float *reals = region_alloc(&pool->region, (size_t)c->elements + 1, sizeof *reals);
   RETURN_IF_NULL(reals);
   TRY(onnx_read_reals(file, tensor, reals));
   for (int64_t i = 0; i < c->elements; i++) c->reals[i] = (double)reals[i];
@@ -114,10 +116,10 @@ void strides_of(int32_t rank, const int64_t *dims, int64_t *strides) {
   }
 }
 
-neap_status constant_take(struct region *region, const struct constant *from, int32_t rank,
-                          const int64_t *dims, int64_t first, const int64_t *strides, struct constant **out) {
+neap_status constant_take(struct pool *pool, const struct constant *from, int32_t rank, const int64_t *dims,
+                          int64_t first, const int64_t *strides, struct constant **out) {
   int64_t index[NEAP_MAX_RANK] = {0}, at = first;
-  TRY(constant_create(region, from->type, rank, dims, out));
+  TRY(constant_create(pool, from->type, rank, dims, out));
   for (int64_t i = 0; i < (*out)->elements; i++) {
     if (from->reals != NULL)
       (*out)->reals[i] = from->reals[at];

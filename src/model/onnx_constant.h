@@ -13,9 +13,16 @@ struct constant {
   double *reals;
 };
 
+/* Where constants lie. How many elements they have in all is limited: a small file could ask for any memory.
+ */
+struct pool {
+  struct region region;
+  int64_t elements;
+};
+
 /* A node that is computed, and where its results lie. */
 struct folding {
-  struct region *region;
+  struct pool *pool;
   const struct onnx_file *file;
   const struct onnx_node *node;
   const struct constant *const *in; /* [input_count]; NULL: not given */
@@ -27,21 +34,22 @@ typedef neap_status fold_function(struct folding *f);
 /* The function that computes nodes of an operator; NULL: there is none. */
 fold_function *fold_find(const char *op);
 
-/* A constant of that shape, with zeros. NEAP_UNSUPPORTED: it is too large to be computed before training. */
-neap_status constant_create(struct region *region, int32_t type, int32_t rank, const int64_t *dims,
+/* A constant of that shape, with zeros. NEAP_UNSUPPORTED: they are too many to be computed before training.
+ */
+neap_status constant_create(struct pool *pool, int32_t type, int32_t rank, const int64_t *dims,
                             struct constant **out);
 /* Integers [count]. */
-neap_status constant_of_integers(struct region *region, int64_t count, const int64_t *integers,
+neap_status constant_of_integers(struct pool *pool, int64_t count, const int64_t *integers,
                                  struct constant **out);
-neap_status constant_of_tensor(struct region *region, const struct onnx_file *file,
+neap_status constant_of_tensor(struct pool *pool, const struct onnx_file *file,
                                const struct onnx_tensor *tensor, struct constant **out);
 double constant_real(const struct constant *c, int64_t i);
 /* A real number is cut to an integer. */
 int64_t constant_integer(const struct constant *c, int64_t i);
 
 /* Elements of `from` by strides: out[i...] is from[first + the sum of i_d strides_d]. */
-neap_status constant_take(struct region *region, const struct constant *from, int32_t rank,
-                          const int64_t *dims, int64_t first, const int64_t *strides, struct constant **out);
+neap_status constant_take(struct pool *pool, const struct constant *from, int32_t rank, const int64_t *dims,
+                          int64_t first, const int64_t *strides, struct constant **out);
 void strides_of(int32_t rank, const int64_t *dims, int64_t *strides);
 
 /* "FILE: node 'NAME' (OP, opset N): ...": what is wrong with a node. */
@@ -60,7 +68,7 @@ int32_t axis_of(int64_t axis, int32_t rank);
 
 /* What a node is told by an input since some opset, by an attribute before: integers. `*given` is NULL where
  * it has neither. */
-neap_status node_integers(struct region *region, const struct onnx_node *node, const char *name,
+neap_status node_integers(struct pool *pool, const struct onnx_node *node, const char *name,
                           const struct constant *input, const struct constant **given);
 
 /* The shape that Reshape, with `allowzero`, makes of one; -1 and 0 resolved. */

@@ -88,7 +88,7 @@ static neap_status cast_constant(struct import *m, const struct onnx_node *n, co
                                  .attribute_count = 1,
                                  .attributes = &type};
   struct constant *out = NULL;
-  struct folding f = {.region = &m->region, .file = &m->file, .node = &cast, .in = &c, .out = &out};
+  struct folding f = {.pool = &m->pool, .file = &m->file, .node = &cast, .in = &c, .out = &out};
   TRY(fold_find("Cast")(&f));
   return set_constant(m, n, 0, out);
 }
@@ -257,7 +257,7 @@ neap_status import_is_nan(struct import *m, const struct onnx_node *n) {
   struct constant *no;
   TRY(need_inputs(m, n, 1));
   if (!input_of(m, n, 0)->softmax) return refuse(m, "it is read behind Softmax alone");
-  TRY(constant_create(&m->region, ONNX_BOOL, 0, NULL, &no));
+  TRY(constant_create(&m->pool, ONNX_BOOL, 0, NULL, &no));
   return set_constant(m, n, 0, no);
 }
 
@@ -282,7 +282,7 @@ static neap_status masked(struct import *m, const struct onnx_node *n, const str
   neap_tensor t;
   const char *name = region_format(&m->region, "%s.%s", n->name, kept ? "mask" : "contrary");
   RETURN_IF_NULL(name);
-  TRY(constant_create(&m->region, ONNX_F32, mask->rank, mask->dims, &factor));
+  TRY(constant_create(&m->pool, ONNX_F32, mask->rank, mask->dims, &factor));
   for (int64_t i = 0; i < mask->elements; i++) factor->reals[i] = (mask->integers[i] != 0) == kept;
   TRY(constant_tensor(m, name, factor, &t));
   *y = neap_multiply(m->builder, x, t);
@@ -297,9 +297,9 @@ static neap_status masked_constant(struct import *m, const struct onnx_node *n, 
   struct constant *zero, *out = NULL;
   const char *name = region_format(&m->region, "%s.filling", n->name);
   RETURN_IF_NULL(name);
-  TRY(constant_create(&m->region, c->type, 0, NULL, &zero));
+  TRY(constant_create(&m->pool, c->type, 0, NULL, &zero));
   const struct constant *in[] = {mask, kept ? c : zero, kept ? zero : c};
-  struct folding f = {.region = &m->region, .file = &m->file, .node = &where, .in = in, .out = &out};
+  struct folding f = {.pool = &m->pool, .file = &m->file, .node = &where, .in = in, .out = &out};
   TRY(fold_find("Where")(&f));
   return constant_tensor(m, name, out, y);
 }

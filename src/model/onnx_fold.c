@@ -46,8 +46,9 @@ REAL(add, a + b)
 INTEGER(add, WRAP(a, +, b))
 REAL(sub, a - b)
 INTEGER(sub, WRAP(a, -, b))
-REAL(mul, a *b) INTEGER(mul, WRAP(a, *, b)) REAL(div, a / b)
-    INTEGER(div, b == 0 || (b == -1 && a == INT64_MIN) ? 0 : a / b) REAL(mod, a - b * floor(a / b))
+REAL(mul, a *b)
+INTEGER(mul, WRAP(a, *, b)) REAL(div, a / b) INTEGER(div, b == 0 || (b == -1 && a == INT64_MIN) ? 0 : a / b)
+    REAL(mod, a - b * floor(a / b))
         INTEGER(mod, b == 0 || b == -1 ? 0 : (a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b))
             REAL(pow, pow(a, b)) static int64_t integer_pow(int64_t a, int64_t b) {
   int64_t y = 1;
@@ -121,7 +122,7 @@ static neap_status spread(const struct folding *f, const struct constant *c, int
   strides_of(c->rank, c->dims, own);
   for (int32_t d = 0; d < c->rank; d++)
     if (c->dims[d] != 1) strides[rank - c->rank + d] = own[d];
-  return constant_take(f->region, c, rank, dims, 0, strides, out);
+  return constant_take(f->pool, c, rank, dims, 0, strides, out);
 }
 
 static int64_t to_type(int32_t type, int64_t x) {
@@ -146,7 +147,7 @@ static neap_status fold_scalar_of(struct folding *f, const struct scalar_row *ro
     return refuse(f, "this type of elements is not read");
   TRY(spread(f, x, rank, dims, &a));
   TRY(spread(f, y, rank, dims, &b));
-  TRY(constant_create(f->region, row->truth ? ONNX_BOOL : x->type, rank, dims, &z));
+  TRY(constant_create(f->pool, row->truth ? ONNX_BOOL : x->type, rank, dims, &z));
   for (int64_t i = 0; i < z->elements; i++) {
     if (a->integers != NULL)
       z->integers[i] = to_type(z->type, row->integer(a->integers[i], b->integers[i]));
@@ -180,7 +181,7 @@ static neap_status convert(struct folding *f, int32_t type) {
   const struct constant *x = input(f, 0);
   if (strcmp(onnx_type_name(type), onnx_type_name(0)) == 0)
     return refuse(f, "it casts to a type that is not read");
-  TRY(constant_create(f->region, type, x->rank, x->dims, &f->out[0]));
+  TRY(constant_create(f->pool, type, x->rank, x->dims, &f->out[0]));
   for (int64_t i = 0; i < x->elements; i++)
     if (f->out[0]->reals != NULL)
       f->out[0]->reals[i] = to_float(type, constant_real(x, i));
@@ -229,7 +230,7 @@ static neap_status fold_where(struct folding *f) {
 static neap_status reshaped(struct folding *f, int32_t rank, const int64_t *dims) {
   int64_t strides[NEAP_MAX_RANK];
   strides_of(rank, dims, strides);
-  return constant_take(f->region, input(f, 0), rank, dims, 0, strides, &f->out[0]);
+  return constant_take(f->pool, input(f, 0), rank, dims, 0, strides, &f->out[0]);
 }
 
 static neap_status fold_identity(struct folding *f) {
@@ -241,7 +242,7 @@ static neap_status fold_reshape(struct folding *f) {
   int64_t dims[NEAP_MAX_RANK];
   const struct constant *wanted;
   TRY(need(f, 1));
-  TRY(node_integers(f->region, f->node, "shape", input(f, 1), &wanted));
+  TRY(node_integers(f->pool, f->node, "shape", input(f, 1), &wanted));
   if (wanted == NULL) return refuse(f, "its shape is missing");
   TRY(reshape_dims(f->file, f->node, input(f, 0)->rank, input(f, 0)->dims, wanted, dims));
   return reshaped(f, (int32_t)wanted->elements, dims);
@@ -253,7 +254,7 @@ static neap_status fold_squeeze(struct folding *f) {
   int32_t rank = 0;
   unsigned gone = 0;
   TRY(need(f, 1));
-  TRY(node_integers(f->region, f->node, "axes", input(f, 1), &axes));
+  TRY(node_integers(f->pool, f->node, "axes", input(f, 1), &axes));
   for (int64_t i = 0; axes != NULL && i < axes->elements; i++) {
     const int32_t axis = axis_of(constant_integer(axes, i), x->rank);
     if (axis < 0 || x->dims[axis] != 1) return refuse(f, "one of its axes is not of 1 element");
@@ -269,7 +270,7 @@ static neap_status fold_unsqueeze(struct folding *f) {
   int64_t dims[NEAP_MAX_RANK];
   unsigned made = 0;
   TRY(need(f, 1));
-  TRY(node_integers(f->region, f->node, "axes", input(f, 1), &axes));
+  TRY(node_integers(f->pool, f->node, "axes", input(f, 1), &axes));
   const int64_t rank = x->rank + (axes != NULL ? axes->elements : 0);
   if (axes == NULL || rank > NEAP_MAX_RANK) return refuse(f, "its axes are missing or too many");
   for (int64_t i = 0; i < axes->elements; i++) {
@@ -294,7 +295,7 @@ static neap_status fold_transpose(struct folding *f) {
     dims[d] = x->dims[from];
     strides[d] = own[from];
   }
-  return constant_take(f->region, x, x->rank, dims, 0, strides, &f->out[0]);
+  return constant_take(f->pool, x, x->rank, dims, 0, strides, &f->out[0]);
 }
 
 static neap_status fold_expand(struct folding *f) {
@@ -314,15 +315,14 @@ static neap_status fold_slice(struct folding *f) {
   struct slices s;
   int64_t strides[NEAP_MAX_RANK], first = 0;
   TRY(need(f, 1));
-  for (int32_t i = 0; i < 4; i++)
-    TRY(node_integers(f->region, f->node, names[i], input(f, i + 1), &parts[i]));
+  for (int32_t i = 0; i < 4; i++) TRY(node_integers(f->pool, f->node, names[i], input(f, i + 1), &parts[i]));
   TRY(slices_of(f->file, f->node, x->rank, x->dims, parts, &s));
   strides_of(x->rank, x->dims, strides);
   for (int32_t d = 0; d < x->rank; d++) {
     first += s.first[d] * strides[d];
     strides[d] *= s.step[d];
   }
-  return constant_take(f->region, x, x->rank, s.count, first, strides, &f->out[0]);
+  return constant_take(f->pool, x, x->rank, s.count, first, strides, &f->out[0]);
 }
 
 static void copy_elements(struct constant *to, int64_t at, const struct constant *from, int64_t first,
@@ -355,7 +355,7 @@ static neap_status fold_concat(struct folding *f) {
     if (!fits) return refuse(f, "its inputs do not go together");
     dims[axis] += part->dims[axis];
   }
-  TRY(constant_create(f->region, x->type, x->rank, dims, &f->out[0]));
+  TRY(constant_create(f->pool, x->type, x->rank, dims, &f->out[0]));
   const int64_t outer = product(0, axis, dims);
   int64_t at = 0;
   for (int64_t o = 0; o < outer; o++)
@@ -378,7 +378,7 @@ static neap_status fold_gather(struct folding *f) {
   for (int32_t d = 0; d < axis; d++) dims[rank++] = x->dims[d];
   for (int32_t d = 0; d < ids->rank; d++) dims[rank++] = ids->dims[d];
   for (int32_t d = axis + 1; d < x->rank; d++) dims[rank++] = x->dims[d];
-  TRY(constant_create(f->region, x->type, rank, dims, &f->out[0]));
+  TRY(constant_create(f->pool, x->type, rank, dims, &f->out[0]));
   const int64_t outer = product(0, axis, x->dims), inner = product(axis + 1, x->rank, x->dims);
   for (int64_t o = 0, at = 0; o < outer; o++)
     for (int64_t i = 0; i < ids->elements; i++, at += inner) {
@@ -402,7 +402,7 @@ static neap_status fold_gather_nd(struct folding *f) {
     return refuse(f, "its indices do not fit its input");
   for (int32_t d = 0; d + 1 < ids->rank; d++) dims[rank++] = ids->dims[d];
   for (int32_t d = (int32_t)depth; d < x->rank; d++) dims[rank++] = x->dims[d];
-  TRY(constant_create(f->region, x->type, rank, dims, &f->out[0]));
+  TRY(constant_create(f->pool, x->type, rank, dims, &f->out[0]));
   strides_of(x->rank, x->dims, strides);
   const int64_t inner = product((int32_t)depth, x->rank, x->dims), count = ids->elements / depth;
   for (int64_t i = 0; i < count; i++) {
@@ -426,7 +426,7 @@ static neap_status fold_gather_elements(struct folding *f) {
   bool fits = axis >= 0 && ids->integers != NULL && ids->rank == x->rank;
   for (int32_t d = 0; fits && d < x->rank; d++) fits = d == axis || ids->dims[d] <= x->dims[d];
   if (!fits) return refuse(f, "its axis or indices do not fit its input");
-  TRY(constant_create(f->region, x->type, ids->rank, ids->dims, &f->out[0]));
+  TRY(constant_create(f->pool, x->type, ids->rank, ids->dims, &f->out[0]));
   strides_of(x->rank, x->dims, strides);
   for (int64_t i = 0; i < ids->elements; i++) {
     const int64_t id = ids->integers[i] < 0 ? ids->integers[i] + x->dims[axis] : ids->integers[i];
@@ -447,10 +447,10 @@ static neap_status fold_constant(struct folding *f) {
   if (f->node->attribute_count != 1) return refuse(f, "it has no single value");
   const bool real = a->kind == ONNX_FLOAT || a->kind == ONNX_FLOATS,
              list = a->kind == ONNX_FLOATS || a->kind == ONNX_INTS;
-  if (a->kind == ONNX_TENSOR) return constant_of_tensor(f->region, f->file, a->tensor, &f->out[0]);
+  if (a->kind == ONNX_TENSOR) return constant_of_tensor(f->pool, f->file, a->tensor, &f->out[0]);
   if (!real && a->kind != ONNX_INT && a->kind != ONNX_INTS) return refuse(f, "its kind of value is not read");
   if (list) one = a->count;
-  TRY(constant_create(f->region, real ? ONNX_F32 : ONNX_I64, list ? 1 : 0, &one, &f->out[0]));
+  TRY(constant_create(f->pool, real ? ONNX_F32 : ONNX_I64, list ? 1 : 0, &one, &f->out[0]));
   for (int64_t i = 0; i < one; i++)
     if (real)
       f->out[0]->reals[i] = (double)(list ? a->reals[i] : a->real);
@@ -466,9 +466,9 @@ static neap_status fold_constant_of_shape(struct folding *f) {
   const struct constant *shape = input(f, 0);
   if (shape->integers == NULL || shape->elements > NEAP_MAX_RANK)
     return refuse(f, "its shape is not possible");
-  if (a != NULL && a->kind == ONNX_TENSOR) TRY(constant_of_tensor(f->region, f->file, a->tensor, &value));
+  if (a != NULL && a->kind == ONNX_TENSOR) TRY(constant_of_tensor(f->pool, f->file, a->tensor, &value));
   if (value != NULL && value->elements != 1) return refuse(f, "its value is not one number");
-  TRY(constant_create(f->region, value != NULL ? value->type : ONNX_F32, (int32_t)shape->elements,
+  TRY(constant_create(f->pool, value != NULL ? value->type : ONNX_F32, (int32_t)shape->elements,
                       shape->integers, &f->out[0]));
   for (int64_t i = 0; value != NULL && i < f->out[0]->elements; i++) copy_elements(f->out[0], i, value, 0, 1);
   return NEAP_OK;
@@ -483,7 +483,7 @@ static neap_status fold_range(struct folding *f) {
   const double span = ceil((end - first) / step);
   if (step == 0 || !(span < 1e9)) return refuse(f, "its range has no end");
   const int64_t count = span > 0 ? (int64_t)span : 0;
-  TRY(constant_create(f->region, a->type, 1, &count, &f->out[0]));
+  TRY(constant_create(f->pool, a->type, 1, &count, &f->out[0]));
   for (int64_t i = 0; i < count; i++)
     if (f->out[0]->reals != NULL)
       f->out[0]->reals[i] = to_float(a->type, first + (double)i * step);
@@ -534,12 +534,12 @@ static neap_status fold_cum_sum(struct folding *f) {
 static neap_status fold_reduce(struct folding *f) {
   TRY(need(f, 1));
   const struct constant *x = input(f, 0), *axes;
-  TRY(node_integers(f->region, f->node, "axes", input(f, 1), &axes));
+  TRY(node_integers(f->pool, f->node, "axes", input(f, 1), &axes));
   const bool all = axes == NULL || axes->elements == x->rank || x->rank == 1;
   if (!all) return refuse(f, "of a constant only the reduction over all axes is computed");
   const bool keep = node_integer(f->node, "keepdims", 1) != 0, times = strcmp(f->node->op, "ReduceProd") == 0;
   const int64_t ones[NEAP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-  TRY(constant_create(f->region, x->type, keep ? x->rank : 0, ones, &f->out[0]));
+  TRY(constant_create(f->pool, x->type, keep ? x->rank : 0, ones, &f->out[0]));
   double real = times;
   int64_t integer = times;
   for (int64_t i = 0; i < x->elements; i++) {

@@ -72,7 +72,7 @@ neap_status constant_tensor(struct import *m, const char *name, const struct con
   RETURN_IF_NULL(own);
   memcpy(dims, c->dims, sizeof dims);
   if (is_repeated(m, c)) dims[0] = 1;
-  TRY(constant_create(&m->region, ONNX_F32, c->rank, dims, &finite));
+  TRY(constant_create(&m->pool, ONNX_F32, c->rank, dims, &finite));
   for (int64_t i = 0; i < finite->elements; i++) {
     const double real = constant_real(c, i);
     finite->reals[i] = real > (double)FLT_MAX    ? (double)FLT_MAX
@@ -132,7 +132,7 @@ neap_status constant_of(struct import *m, const struct onnx_node *n, int32_t i, 
   for (int32_t d = 0; d < v->rank; d++) elements *= v->dims[d];
   if (v->weight == NULL || elements > SMALL_WEIGHT)
     return refuse(m, "input %d, '%.100s', is to be known before training, but is computed", i, v->name);
-  TRY(constant_of_tensor(&m->region, &m->file, v->weight, &made));
+  TRY(constant_of_tensor(&m->pool, &m->file, v->weight, &made));
   *c = made;
   return NEAP_OK;
 }
@@ -148,7 +148,7 @@ neap_status integers_of(struct import *m, const struct onnx_node *n, const char 
                         const struct constant **given) {
   const struct constant *c;
   TRY(constant_of(m, n, input, &c));
-  return node_integers(&m->region, n, name, c, given);
+  return node_integers(&m->pool, n, name, c, given);
 }
 
 /* ---- Results ---- */
@@ -274,7 +274,7 @@ static neap_status fold_node(struct import *m, const struct onnx_node *n, fold_f
     in[i] = v != NULL ? v->constant : NULL;
     if (v != NULL && in[i] == NULL) return NEAP_OK;
   }
-  struct folding f = {.region = &m->region, .file = &m->file, .node = n, .in = in, .out = out};
+  struct folding f = {.pool = &m->pool, .file = &m->file, .node = n, .in = in, .out = out};
   if (n->output_count < 1) return NEAP_OK;
   const neap_status status = fold(&f);
   if (status == NEAP_UNSUPPORTED && strncmp(neap_error_message(), "a constant", 10) == 0)

@@ -32,6 +32,7 @@ struct first_values {
 
 struct import {
   struct region region;
+  struct pool pool;
   struct onnx_file file;
   neap_builder *builder;
   struct value **table;           /* by name, hashed; the names of the file */

@@ -39,7 +39,7 @@ static neap_status add_weight(struct import *m, const struct onnx_tensor *t) {
     v->weight = t;
     return NEAP_OK;
   }
-  TRY(constant_of_tensor(&m->region, &m->file, t, &c));
+  TRY(constant_of_tensor(&m->pool, &m->file, t, &c));
   v->constant = c;
   return NEAP_OK;
 }
@@ -68,6 +68,7 @@ void import_end(struct import *m) {
   onnx_close(&m->file);
   vector_free(&m->first);
   region_free(&m->region);
+  region_free(&m->pool.region);
 }
 
 /* ---- What goes in ---- */
@@ -178,7 +179,7 @@ static neap_status add_known(struct model *model, const struct onnx_value *input
   RETURN_IF(input->rank != 2, NEAP_UNSUPPORTED, "%s: its input '%s' is not [N, T]", m->file.path,
             input->name);
   TRY(value_add(m, input->name, &v));
-  TRY(constant_create(&m->region, input->type, 2, model->dims, &c));
+  TRY(constant_create(&m->pool, input->type, 2, model->dims, &c));
   for (int64_t i = 0; i < c->elements; i++)
     c->integers[i] = known->first + known->step * (i % model->dims[1]);
   v->constant = c;

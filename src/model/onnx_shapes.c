@@ -14,7 +14,7 @@ neap_status import_shape(struct import *m, const struct onnx_node *n) {
   if (first < 0) first = first + v->rank < 0 ? 0 : first + v->rank;
   if (end < 0) end += v->rank;
   if (end > v->rank) end = v->rank;
-  TRY(constant_of_integers(&m->region, end > first ? end - first : 0, v->dims + (end > first ? first : 0),
+  TRY(constant_of_integers(&m->pool, end > first ? end - first : 0, v->dims + (end > first ? first : 0),
                            &shape));
   return set_constant(m, n, 0, shape);
 }
@@ -22,7 +22,7 @@ neap_status import_shape(struct import *m, const struct onnx_node *n) {
 neap_status import_size(struct import *m, const struct onnx_node *n) {
   struct constant *size;
   TRY(need_inputs(m, n, 1));
-  TRY(constant_create(&m->region, ONNX_I64, 0, NULL, &size));
+  TRY(constant_create(&m->pool, ONNX_I64, 0, NULL, &size));
   size->integers[0] = 1;
   for (int32_t d = 0; d < input_of(m, n, 0)->rank; d++) size->integers[0] *= input_of(m, n, 0)->dims[d];
   return set_constant(m, n, 0, size);

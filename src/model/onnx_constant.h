@@ -9,7 +9,7 @@ struct constant {
   int32_t type; /* of ONNX */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK], elements;
-  int64_t *integers; /* NULL: it is of real numbers */
+  int64_t *integers; /* NULL: its elements are real numbers */
   double *reals;
 };
 
@@ -66,8 +66,8 @@ const char *node_text(const struct onnx_node *node, const char *name, const char
 /* An axis counted from the front; -1: there is no such axis. */
 int32_t axis_of(int64_t axis, int32_t rank);
 
-/* What a node is told by an input since some opset, by an attribute before: integers. `*given` is NULL where
- * it has neither. */
+/* Integers that are an input since some opset and were an attribute before. `*given` is NULL where the node
+ * has neither. */
 neap_status node_integers(struct pool *pool, const struct onnx_node *node, const char *name,
                           const struct constant *input, const struct constant **given);
 

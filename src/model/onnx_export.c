@@ -22,8 +22,7 @@ static const struct tensor *tensor_at(const struct exporter *e, int32_t id) {
   return &e->task->graph->tensors.data[id];
 }
 
-/* The axis that is another one for another batch; -1: none is. Several: the first, and the caller is not
- * told. */
+/* The first axis that differs for another batch; -1: none does. */
 static int32_t open_axis(const struct exporter *e, int32_t id) {
   const struct tensor *t = tensor_at(e, id),
                       *o = e->task->other != NULL ? &e->task->other->tensors.data[id] : t;
@@ -374,13 +373,13 @@ static const char *batch_of(struct exporter *e) {
   return e->batch;
 }
 
-/* `other` is of one record more: an axis that grows by 1 is the batch. */
+/* `other` has one record more: an axis that grows by 1 is the batch. */
 static const char *open_shape(struct exporter *e, const struct node *n, int32_t open) {
   const struct tensor *t = tensor_at(e, n->outputs[0]);
   const char *parts[3];
   int32_t count = 0;
   if (e->task->other->tensors.data[n->outputs[0]].dims[open] != t->dims[open] + 1)
-    refuse(e, n, "its shape is not told by the batch");
+    refuse(e, n, "its shape does not follow from the batch");
   if (open > 0) parts[count++] = writer_integers_tensor(e->w, open, t->dims);
   parts[count++] = batch_of(e);
   if (open + 1 < t->rank)

@@ -15,7 +15,7 @@ struct normalisation {
 struct export_task {
   const struct neap_graph *graph; /* that predicts */
   const struct neap_graph *other; /* the same for one record more: the batch becomes open; NULL: it stays */
-  const char *input;              /* what the normalisation is of */
+  const char *input;              /* the input that is normalised */
   struct normalisation of_input, of_output;
   /* All elements of a variable, or a failure. */
   neap_status (*read)(void *context, const char *name, int64_t elements, float *values);

@@ -246,17 +246,18 @@ neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const str
   TRY(reshape_dims(&m->file, n, made->rank, made->dims, wanted, shape));
   const int64_t before = product(0, axis, made->dims);
   int32_t best = -1, exact = 0;
+  bool other = false; /* an axis behind the batch that is as long as a batch of 1: it may be the batch */
   for (int32_t d = 0; d < rank; d++) {
+    other = other || (best >= 0 && shape[best] != 1 && shape[d] == 1);
     if (product(0, d, shape) != before || shape[d] % m->file_batch != 0) continue;
     exact += shape[d] == m->file_batch;
     if (best < 0 || (shape[best] != m->file_batch && shape[d] == m->file_batch)) best = d;
   }
-  if (best < 0 || exact > 1 || shape[best] > INT64_MAX / m->batch)
-    return refuse(
-        m,
-        "the file is made for a batch of %lld, and which axis of this shape that is cannot be told; "
-        "export it with dynamic_shapes, or take --batch %lld",
-        (long long)m->file_batch, (long long)m->file_batch);
+  if (best < 0 || exact > 1 || (other && m->file_batch == 1) || shape[best] > INT64_MAX / m->batch)
+    return refuse(m,
+                  "the file is made for a batch of %lld, which may be one of several axes of this shape; "
+                  "export it with dynamic_shapes, or take --batch %lld",
+                  (long long)m->file_batch, (long long)m->file_batch);
   shape[best] = shape[best] / m->file_batch * m->batch;
   return NEAP_OK;
 }

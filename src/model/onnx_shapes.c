@@ -117,7 +117,7 @@ neap_status import_transpose(struct import *m, const struct onnx_node *n) {
   return set_output(m, n, 0, neap_transpose(m->builder, x, order));
 }
 
-/* What is of the file's batch of 1 becomes of this one's. */
+/* Where the file has its own batch, the shape gets the one that is asked for. */
 neap_status import_expand(struct import *m, const struct onnx_node *n) {
   const struct constant *wanted;
   neap_tensor x;

@@ -31,7 +31,7 @@ struct folding {
 
 typedef neap_status fold_function(struct folding *f);
 
-/* The function that computes nodes of an operator; NULL: there is none. */
+/* The function that computes nodes of an operator; NULL: no such operator. */
 fold_function *fold_find(const char *op);
 
 /* A constant of that shape, with zeros. NEAP_UNSUPPORTED: they are too many to be computed before training.

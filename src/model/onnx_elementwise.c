@@ -113,7 +113,7 @@ neap_status import_cast(struct import *m, const struct onnx_node *n) {
   return same_value(m, n, x);
 }
 
-/* A bound that is not given is none. */
+/* A bound that is not given does not exist. */
 neap_status import_clip(struct import *m, const struct onnx_node *n) {
   const struct constant *low, *high;
   neap_tensor x;

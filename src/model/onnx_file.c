@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "model/onnx_nesting.h"
-#include "onnx.pb-c.h"
+#include <onnx.pb-c.h>
 #include "text/utf8.h"
 
 /* ---- Types ---- */

@@ -101,7 +101,7 @@ static neap_status optional_tensor(struct import *m, const struct onnx_node *n, 
   return input_of(m, n, i) != NULL ? tensor_of(m, n, i, x) : NEAP_OK;
 }
 
-/* A bias of zeros that the exporter has written out is none. */
+/* Drops a bias of zeros that the exporter has written out. */
 static bool is_zero(const struct value *v) {
   if (v == NULL || v->constant == NULL) return false;
   for (int64_t i = 0; i < v->constant->elements; i++)

@@ -1,10 +1,10 @@
 #include "model/onnx_nesting.h"
 
-#include "onnx.pb-c.h"
+#include <onnx.pb-c.h>
 
 enum { DEPTH_LIMIT = 48, LENGTH_DELIMITED = 2 };
 
-/* Reads a number of 7 bits a byte; 0 bytes: there is none. */
+/* Reads a number of 7 bits a byte; 0 bytes: no number. */
 static size_t read_number(const unsigned char *at, const unsigned char *end, uint64_t *value) {
   *value = 0;
   for (size_t i = 0; at + i < end && i < 10; i++) {

@@ -6,7 +6,7 @@
 #include "base/region.h"
 #include "base/vector.h"
 #include "model/onnx_file.h"
-#include "onnx.pb-c.h"
+#include <onnx.pb-c.h>
 
 enum { WRITER_OPSET = 17 };
 

@@ -12,7 +12,7 @@ struct confusion {
   float *logits;   /* room for a batch */
 };
 
-/* Begins to count batches of so many records. Free with confusion_free, whatever the status. */
+/* Begins to count batches of at most `batch` records. Free with confusion_free, whatever the status. */
 neap_status confusion_create(int64_t classes, int64_t batch, struct confusion *confusion);
 void confusion_free(struct confusion *confusion);
 

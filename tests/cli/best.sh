@@ -50,7 +50,7 @@ grep -q "^best          step $step, test accuracy" out || fail "$(cat out)"
 expect 0 "$neap" evaluate patient --best --json
 same "$(field weights_sha256)" "$weights" "the best weights"
 
-# Of values the least loss is the best; so it is of text.
+# The least loss is the best, for values and for text.
 python3 -c '
 import random
 random.seed(3)

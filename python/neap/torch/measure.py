@@ -450,7 +450,7 @@ def _usual_scratch(call: Call, graph: Graph) -> int:
 
 
 def estimate(graph: Graph) -> list[Cost]:
-    """Costs from FLOPs and bytes alone, for tensors that are not there; of calls that were measured on this machine's CPU, what
+    """Costs from FLOPs and bytes alone, for tensors without memory; of calls that were measured on this machine's CPU, what
     they take beside operands and results."""
     from torch.utils.flop_counter import flop_registry
 

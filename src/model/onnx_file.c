@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "model/onnx_nesting.h"
-#include <onnx.pb-c.h>
 #include "text/utf8.h"
+#include <onnx.pb-c.h>
 
 /* ---- Types ---- */
 

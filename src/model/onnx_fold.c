@@ -48,10 +48,10 @@ REAL(sub, a - b)
 INTEGER(sub, WRAP(a, -, b))
 REAL(mul, a *b)
 INTEGER(mul, WRAP(a, *, b))
-REAL(div, a / b) INTEGER(div, b == 0 || (b == -1 && a == INT64_MIN) ? 0 : a / b)
-    REAL(mod, a - b * floor(a / b))
-        INTEGER(mod, b == 0 || b == -1 ? 0 : (a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b))
-            REAL(pow, pow(a, b)) static int64_t integer_pow(int64_t a, int64_t b) {
+REAL(div, a / b)
+INTEGER(div, b == 0 || (b == -1 && a == INT64_MIN) ? 0 : a / b) REAL(mod, a - b * floor(a / b))
+    INTEGER(mod, b == 0 || b == -1 ? 0 : (a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b))
+        REAL(pow, pow(a, b)) static int64_t integer_pow(int64_t a, int64_t b) {
   int64_t y = 1;
   if (b < 0 || b > 64) return b < 0 ? (a == 1) : (int64_t)pow((double)a, (double)b);
   while (b-- > 0) y = WRAP(y, *, a);

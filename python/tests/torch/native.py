@@ -197,7 +197,7 @@ OPERATORS: dict[str, list[Any]] = {
     "group_norm": [Tensor, c_int64, c_float],
     **{
         name: [Tensor]
-        for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt")
+        for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "erf", "sqrt")
     },
     "power": [Tensor, c_float],
     "clip": [Tensor, c_float, c_float],

@@ -42,21 +42,7 @@ struct scalar_row {
 #define BOTH(name, value) REAL(name, value) INTEGER(name, value)
 #define WRAP(a, op, b)    ((int64_t)((uint64_t)(a)op(uint64_t)(b)))
 
-REAL(add, a + b)
-INTEGER(add, WRAP(a, +, b))
-REAL(sub, a - b)
-INTEGER(sub, WRAP(a, -, b))
-REAL(mul, a *b)
-INTEGER(mul, WRAP(a, *, b))
-REAL(div, a / b)
-INTEGER(div, b == 0 || (b == -1 && a == INT64_MIN) ? 0 : a / b) REAL(mod, a - b * floor(a / b))
-    INTEGER(mod, b == 0 || b == -1 ? 0 : (a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b))
-        REAL(pow, pow(a, b)) static int64_t integer_pow(int64_t a, int64_t b) {
-  int64_t y = 1;
-  if (b < 0 || b > 64) return b < 0 ? (a == 1) : (int64_t)pow((double)a, (double)b);
-  while (b-- > 0) y = WRAP(y, *, a);
-  return y;
-}
+/* clang-format off */
 BOTH(max, a > b ? a : b)
 BOTH(min, a < b ? a : b)
 BOTH(equal, a == b)
@@ -64,50 +50,80 @@ BOTH(less, a < b)
 BOTH(less_equal, a <= b)
 BOTH(greater, a > b)
 BOTH(greater_equal, a >= b)
+BOTH(sign, a > 0 ? 1 : a < 0 ? -1 : 0)
+REAL(add, a + b)
+REAL(sub, a - b)
+REAL(mul, a * b)
+REAL(div, a / b)
+REAL(mod, a - b * floor(a / b))
+REAL(pow, pow(a, b))
+REAL(neg, -a)
+REAL(abs, fabs(a))
+REAL(sqrt, sqrt(a))
+REAL(reciprocal, 1 / a)
+REAL(floor, floor(a))
+REAL(ceil, ceil(a))
+REAL(exp, exp(a))
+REAL(log, log(a))
+REAL(sin, sin(a))
+REAL(cos, cos(a))
+REAL(erf, erf(a))
+REAL(tanh, tanh(a))
+REAL(is_nan, a != a)
+INTEGER(add, WRAP(a, +, b))
+INTEGER(sub, WRAP(a, -, b))
+INTEGER(mul, WRAP(a, *, b))
+INTEGER(div, b == 0 || (b == -1 && a == INT64_MIN) ? 0 : a / b)
+INTEGER(mod, b == 0 || b == -1 ? 0 : a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b)
 INTEGER(and, a != 0 && b != 0)
 INTEGER(or, a != 0 || b != 0)
-INTEGER(xor, (a != 0) != (b != 0)) INTEGER(not, a == 0) REAL(neg, -a) INTEGER(neg, WRAP(0, -, a))
-    REAL(abs, fabs(a)) INTEGER(abs, a < 0 ? WRAP(0, -, a) : a) REAL(sqrt, sqrt(a)) REAL(reciprocal, 1 / a)
-        REAL(floor, floor(a)) REAL(ceil, ceil(a)) REAL(exp, exp(a)) REAL(log, log(a)) REAL(sin, sin(a))
-            REAL(cos, cos(a)) REAL(erf, erf(a)) REAL(tanh, tanh(a)) REAL(is_nan, a != a)
-                REAL(sign, a > 0   ? 1
-                           : a < 0 ? -1
-                                   : 0) INTEGER(sign, a > 0   ? 1
-                                                      : a < 0 ? -1
-                                                              : 0)
+INTEGER(xor, (a != 0) != (b != 0))
+INTEGER(not, a == 0)
+INTEGER(neg, WRAP(0, -, a))
+INTEGER(abs, a < 0 ? WRAP(0, -, a) : a)
+/* clang-format on */
 
-                    static const struct scalar_row scalar_rows[] = {
-                        {"Add", 2, false, real_add, integer_add},
-                        {"Sub", 2, false, real_sub, integer_sub},
-                        {"Mul", 2, false, real_mul, integer_mul},
-                        {"Div", 2, false, real_div, integer_div},
-                        {"Mod", 2, false, real_mod, integer_mod},
-                        {"Pow", 2, false, real_pow, integer_pow},
-                        {"Max", 2, false, real_max, integer_max},
-                        {"Min", 2, false, real_min, integer_min},
-                        {"Equal", 2, true, real_equal, integer_equal},
-                        {"Less", 2, true, real_less, integer_less},
-                        {"LessOrEqual", 2, true, real_less_equal, integer_less_equal},
-                        {"Greater", 2, true, real_greater, integer_greater},
-                        {"GreaterOrEqual", 2, true, real_greater_equal, integer_greater_equal},
-                        {"And", 2, true, NULL, integer_and},
-                        {"Or", 2, true, NULL, integer_or},
-                        {"Xor", 2, true, NULL, integer_xor},
-                        {"Not", 1, true, NULL, integer_not},
-                        {"Neg", 1, false, real_neg, integer_neg},
-                        {"Abs", 1, false, real_abs, integer_abs},
-                        {"Sqrt", 1, false, real_sqrt, NULL},
-                        {"Reciprocal", 1, false, real_reciprocal, NULL},
-                        {"Floor", 1, false, real_floor, NULL},
-                        {"Ceil", 1, false, real_ceil, NULL},
-                        {"Exp", 1, false, real_exp, NULL},
-                        {"Log", 1, false, real_log, NULL},
-                        {"Sin", 1, false, real_sin, NULL},
-                        {"Cos", 1, false, real_cos, NULL},
-                        {"Erf", 1, false, real_erf, NULL},
-                        {"Tanh", 1, false, real_tanh, NULL},
-                        {"IsNaN", 1, true, real_is_nan, NULL},
-                        {"Sign", 1, false, real_sign, integer_sign},
+/* A negative power of an integer is 0, but of 1. */
+static int64_t integer_pow(int64_t a, int64_t b) {
+  int64_t y = 1;
+  if (b < 0) return a == 1;
+  for (; b > 0; b >>= 1, a = WRAP(a, *, a))
+    if (b & 1) y = WRAP(y, *, a);
+  return y;
+}
+
+static const struct scalar_row scalar_rows[] = {
+    {"Add", 2, false, real_add, integer_add},
+    {"Sub", 2, false, real_sub, integer_sub},
+    {"Mul", 2, false, real_mul, integer_mul},
+    {"Div", 2, false, real_div, integer_div},
+    {"Mod", 2, false, real_mod, integer_mod},
+    {"Pow", 2, false, real_pow, integer_pow},
+    {"Max", 2, false, real_max, integer_max},
+    {"Min", 2, false, real_min, integer_min},
+    {"Equal", 2, true, real_equal, integer_equal},
+    {"Less", 2, true, real_less, integer_less},
+    {"LessOrEqual", 2, true, real_less_equal, integer_less_equal},
+    {"Greater", 2, true, real_greater, integer_greater},
+    {"GreaterOrEqual", 2, true, real_greater_equal, integer_greater_equal},
+    {"And", 2, true, NULL, integer_and},
+    {"Or", 2, true, NULL, integer_or},
+    {"Xor", 2, true, NULL, integer_xor},
+    {"Not", 1, true, NULL, integer_not},
+    {"Neg", 1, false, real_neg, integer_neg},
+    {"Abs", 1, false, real_abs, integer_abs},
+    {"Sqrt", 1, false, real_sqrt, NULL},
+    {"Reciprocal", 1, false, real_reciprocal, NULL},
+    {"Floor", 1, false, real_floor, NULL},
+    {"Ceil", 1, false, real_ceil, NULL},
+    {"Exp", 1, false, real_exp, NULL},
+    {"Log", 1, false, real_log, NULL},
+    {"Sin", 1, false, real_sin, NULL},
+    {"Cos", 1, false, real_cos, NULL},
+    {"Erf", 1, false, real_erf, NULL},
+    {"Tanh", 1, false, real_tanh, NULL},
+    {"IsNaN", 1, true, real_is_nan, NULL},
+    {"Sign", 1, false, real_sign, integer_sign},
 };
 
 static const struct scalar_row *find_scalar(const char *op) {

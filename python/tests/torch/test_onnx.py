@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -44,7 +44,9 @@ class Classifier(nn.Module):
 class Features(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(5, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 16), nn.SiLU(), nn.Linear(16, 3))
+        self.layers = nn.Sequential(
+            nn.Linear(5, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 16), nn.SiLU(), nn.Linear(16, 3)
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -75,7 +77,11 @@ MODELS = {
     "features": (Features, lambda n: torch.randn(n, 5), {0: "batch"}),
     "language": (Language, lambda n: torch.randint(0, 32, (n, 12)), {0: "batch", 1: "length"}),
 }
-FORMS = {"folded": (20, True, True), "plain": (18, False, True), "fixed": (18, False, False)}  # opset, optimize, dynamic
+FORMS = {
+    "folded": (20, True, True),
+    "plain": (18, False, True),
+    "fixed": (18, False, False),
+}  # opset, optimize, dynamic
 
 
 def export(folder: Path, name: str, form: str, external: bool = False) -> tuple[nn.Module, Path]:
@@ -114,7 +120,11 @@ def test_outputs_are_those_of_onnx_runtime(tmp_path, name, form):
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     given = session.get_inputs()[0]
     shape = [size if isinstance(size, int) else 2 for size in given.shape]
-    feed = np.random.default_rng(1).integers(0, 32, shape) if name == "language" else np.float32(np.random.default_rng(1).normal(size=shape))
+    feed = (
+        np.random.default_rng(1).integers(0, 32, shape)
+        if name == "language"
+        else np.float32(np.random.default_rng(1).normal(size=shape))
+    )
     done = run_plain(path, tmp_path, [feed])
     assert done.returncode == 0, done.stderr
     wanted = session.run(None, {given.name: feed})[0]
@@ -194,12 +204,18 @@ def test_exported_predictions_are_those_of_onnx_runtime(tmp_path, model):
     if kind == "table":
         x = random.normal(size=(12, 5)) * 3 + 2
         lines = [",".join(map(repr, map(float, row))) + f",{2 * row[0] + 1!r}" for row in x]
-        (tmp_path / "t.csv").write_text("a,b,c,d,e,label\n" + "\n".join(lines).replace("np.float64(", "").replace(")", ""))
+        (tmp_path / "t.csv").write_text(
+            "a,b,c,d,e,label\n" + "\n".join(lines).replace("np.float64(", "").replace(")", "")
+        )
         data, feed = f"csv:{tmp_path}/t.csv,test={tmp_path}/t.csv,task=regression", x.astype(np.float32)
     elif kind == "tokens":
         ids = random.integers(0, 32, 12 * 8 + 1).astype(np.int32)
         np.save(tmp_path / "ids.npy", ids)
-        data, feed, more = f"tokens:{tmp_path}/ids.npy,test={tmp_path}/ids.npy", ids[:-1].reshape(12, 8).astype(np.int64), ["--length", 8]
+        data, feed, more = (
+            f"tokens:{tmp_path}/ids.npy,test={tmp_path}/ids.npy",
+            ids[:-1].reshape(12, 8).astype(np.int64),
+            ["--length", 8],
+        )
     else:
         x = random.integers(0, 256, (12, *kind)).astype(np.uint8)
         rows = x.transpose(0, 2, 3, 1) if kind[0] == 3 else x[:, 0]
@@ -220,7 +236,7 @@ def known_inputs(case, feeds: list[np.ndarray]) -> tuple[onnx.ModelProto, list[n
     """The model with all but its first real inputs as constants, as exporters write what says how an operator works."""
     model, left = onnx.ModelProto(), []
     model.CopyFrom(case.model)
-    for i, (feed, given) in enumerate(zip(feeds, case.model.graph.input)):
+    for i, (feed, given) in enumerate(zip(feeds, case.model.graph.input, strict=True)):
         if feed.dtype == np.float32 and feed.ndim > 0 and (i == 0 or not left):
             left.append(feed)
         elif feed.dtype.kind in "fiub":
@@ -244,7 +260,9 @@ def outcome(case, folder: Path) -> str:
             return f"wrong: {done.stderr}"
         for i, value in enumerate(wanted):
             got = np.fromfile(folder / f"output_{i}.bin", np.float32)
-            if got.size != value.size or not np.allclose(got, value.astype(np.float32).ravel(), rtol=1e-3, atol=1e-5, equal_nan=True):
+            if got.size != value.size or not np.allclose(
+                got, value.astype(np.float32).ravel(), rtol=1e-3, atol=1e-5, equal_nan=True
+            ):
                 return f"wrong: output {i}"
         return "passed"
     return "refused"

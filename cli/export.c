@@ -27,6 +27,7 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   if (read != EXIT_DONE) return read;
   neap_export_options options = {.model = run.options.model,
                                  .checkpoint = folder,
+                                 .best = s.a.options.best,
                                  .data = run.options.data,
                                  .out = s.out,
                                  .shape = run.options.shape};

@@ -271,7 +271,8 @@ typedef struct neap_session_options {
    * Evaluations do without. NEAP_INVALID_ARGUMENT: the graph has no cross-entropy of logits. */
   bool class_weights;
   /* Not 0: each trained parameter has an exponential average beside it, a state NAME.average in the session's
-   * memory: after each step average = ema average + (1 - ema) parameter, from the first values on.
+   * memory: after each step average = ema average + (1 - ema) parameter. Before the first step it is what the
+   * parameter is, however that came.
    * Evaluations take the averages, and so does a session that only predicts, of a file that has them. In [0,
    * 1). NEAP_UNSUPPORTED: parameters are of 16 bits, or sparse. */
   float ema;
@@ -710,6 +711,7 @@ typedef struct neap_export_options {
   const char *checkpoint; /* the folder of a run; NULL: none */
   const char *weights;    /* a file of weights, without a checkpoint */
   const char *data; /* where the checkpoint does not say what the data are: their shape is taken; or NULL */
+  bool best;        /* of the checkpoint's weights those that keep_best kept */
   const char *out;  /* the file to write; weights of more than 1.9 GB go to OUT.data beside it */
   neap_model_options shape;
 } neap_export_options;

@@ -54,7 +54,8 @@ enum {
   NEAP_VERB_SHOW = 128,
   NEAP_VERB_GRAPH = 256,
   NEAP_VERB_BENCH = 512,
-  NEAP_VERB_LR = 1024
+  NEAP_VERB_LR = 1024,
+  NEAP_VERB_EXPORT = 2048
 };
 
 /* Kinds of models. */

@@ -1,5 +1,6 @@
 #include "run/averages.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "grad/gradient.h"
@@ -57,10 +58,17 @@ int32_t averages_parameter(const struct neap_session *s, int32_t index) {
   return -1;
 }
 
+int32_t averages_tensor(const struct safetensors *file, const char *name) {
+  char average[512];
+  const int length = snprintf(average, sizeof average, "%s." AVERAGE_SUFFIX, name);
+  const int32_t index = length < (int)sizeof average ? safetensors_find(file, average) : -1;
+  return index >= 0 ? index : safetensors_find(file, name);
+}
+
 void averages_begin(struct neap_session *s, int32_t index) {
   for (int32_t i = 0; i < s->average_count; i++) {
     const struct average *a = &s->averages[i];
-    if (index < 0 || a->variable == index)
+    if (index < 0 || a->variable == index || a->parameter == index)
       memcpy(a->to, a->from, (size_t)a->count * (a->wide ? sizeof(double) : sizeof(float)));
   }
 }

@@ -1,10 +1,8 @@
 /* Reading the variables of a session: all of them, or those that fit. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "grad/gradient.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
 #include "run/positions.h"
@@ -131,13 +129,6 @@ static bool has_shape(const struct safetensors_tensor *tensor, const neap_variab
   return same;
 }
 
-/* The average of a parameter; -1: the file has none. */
-static int32_t find_average(const struct safetensors *file, const char *name) {
-  char average[512];
-  const int length = snprintf(average, sizeof average, "%s." AVERAGE_SUFFIX, name);
-  return length < (int)sizeof average ? safetensors_find(file, average) : -1;
-}
-
 /* The places of all variables in a file, which must have what is needed, and all as the session has it. */
 static neap_status find_all(const neap_session *s, const struct safetensors *file, struct place *places) {
   for (int32_t i = 0; i < s->variable_count; i++) {
@@ -146,9 +137,9 @@ static neap_status find_all(const neap_session *s, const struct safetensors *fil
     const bool predicts = s->programs[PROGRAM_STEP].lowered == NULL,
                needed = variable.kind == NEAP_VARIABLE_PARAMETER ||
                         (variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC && predicts);
-    int32_t index =
-        predicts && variable.kind == NEAP_VARIABLE_PARAMETER ? find_average(file, variable.name) : -1;
-    if (index < 0) index = safetensors_find(file, variable.name);
+    const int32_t index = predicts && variable.kind == NEAP_VARIABLE_PARAMETER
+                              ? averages_tensor(file, variable.name)
+                              : safetensors_find(file, variable.name);
     RETURN_IF(index < 0 && needed, NEAP_BAD_FORMAT,
               "%s: has no tensor '%s', a parameter or statistic of this model", file->path, variable.name);
     if (index < 0) continue;

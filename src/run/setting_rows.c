@@ -132,7 +132,7 @@ const neap_setting setting_rows[] = {
     {"patience", "EPOCHS", NULL, "epochs without a better evaluation after which the run ends", FIELD(INTEGER, patience), 1, COUNT_LIMIT,
      .verbs = TRAIN, .unless = "evaluate"},
     {"best", NULL, NULL, "take the weights that --keep-best kept", FIELD(SWITCH, best),
-     .verbs = EVALUATE | PREDICT | GENERATE | TRANSLATE, .unless = "average"},
+     .verbs = EVALUATE | PREDICT | GENERATE | TRANSLATE | NEAP_VERB_EXPORT, .unless = "average"},
     {"average", "N", NULL, "take the mean of the last epochs' ends, as --keep-epochs N kept them", FIELD(INT, average), 1, SIZE_LIMIT,
      .verbs = EVALUATE | TRANSLATE},
     {"metrics", "FILE", NULL, "write a JSON line a step", FIELD(TEXT, metrics),

@@ -113,8 +113,10 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_write_positions(s, v->layer, data) : sparse_write(s, v->layer, v->pool, data);
-  return s->main->backend->import_variable(s->main->state, tensor_of(s, index), s->main->formats[v->tensor],
-                                           data, address(s, index));
+  TRY(s->main->backend->import_variable(s->main->state, tensor_of(s, index), s->main->formats[v->tensor],
+                                        data, address(s, index)));
+  if (s->steps == 0 && v->kind == NEAP_VARIABLE_PARAMETER) averages_begin(s, index);
+  return NEAP_OK;
 }
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {

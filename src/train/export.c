@@ -6,6 +6,7 @@
 #include "data/encoding.h"
 #include "model/onnx_export.h"
 #include "rewrite/rewrite.h"
+#include "run/averages.h"
 #include "train/checkpoint.h"
 #include "train/model_data.h"
 
@@ -29,6 +30,7 @@ static neap_status open_weights(struct exporting *x) {
   if (o->checkpoint != NULL) TRY(checkpoint_check_model(o->checkpoint, o->model));
   if (path == NULL) {
     TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
+    if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
     path = region_format(&x->region, "%s/%s", o->checkpoint, state.weights);
     RETURN_IF_NULL(path);
   }
@@ -84,7 +86,7 @@ static neap_status build_both(struct exporting *x) {
 
 static neap_status read_weight(void *context, const char *name, int64_t elements, float *values) {
   struct exporting *x = context;
-  const int32_t index = safetensors_find(&x->weights, name);
+  const int32_t index = averages_tensor(&x->weights, name);
   RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', a parameter or statistic of this model",
             x->weights.path, name);
   TRY(safetensors_need_real(&x->weights, index));

@@ -30,8 +30,13 @@ same "$(field step)" "$step" "the step of the best weights"
 accuracy=$(field test_accuracy) weights=$(field weights_sha256)
 expect 0 "$neap" predict whole --best --data synthetic:images=320 -o best.npy --json
 same "$(field accuracy)" "$accuracy" "the accuracy of predictions"
-expect 0 "${run[@]}" --steps "$step" --json
+expect 0 "$neap" export whole --best -o best.onnx
+expect 0 "$neap" export whole -o last.onnx
+! cmp -s best.onnx last.onnx || fail "--best exports the last weights"
+expect 0 "${run[@]}" --steps "$step" --out short --json
 same "$(field weights_sha256)" "$weights" "the best weights, and those of a run that ends there"
+expect 0 "$neap" export short -o short.onnx
+cmp short.onnx best.onnx || fail "the best weights are exported as others"
 
 # A run that was stopped knows the best before; one that has lost its patience ends, and goes on with more of it.
 expect 0 "${run[@]}" --epochs 5 --out part --keep-best

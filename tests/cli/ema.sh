@@ -9,6 +9,20 @@ same "$(field test_accuracy)" "$accuracy" "the accuracy of the averages"
 same "$(field weights_sha256)" "$weights" "the weights of the checkpoint"
 expect 0 "$neap" predict run --data synthetic:images=320 -o run.npy --json
 same "$(field accuracy)" "$accuracy" "the accuracy of predictions"
+expect 0 "$neap" export run -o run.onnx
+if command -v python3 >/dev/null; then
+  python3 - run/weights-*.safetensors run.onnx <<'PY' || fail "what was exported is not the average"
+import json, struct, sys
+data, onnx = open(sys.argv[1], "rb").read(), open(sys.argv[2], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8 : 8 + size])
+names = [n for n in header if n + ".average" in header]
+def values(name):
+    begin, end = header[name]["data_offsets"]
+    return data[8 + size + begin : 8 + size + end]
+assert names and all(values(n + ".average") in onnx and values(n) not in onnx for n in names), names
+PY
+fi
 expect 0 "${run[@]}" --epochs 4 --json "${tight[@]}"
 same "$(field weights_sha256)" "$weights" "the weights within the least budget"
 expect 0 "${run[@]}" --epochs 2 --out part

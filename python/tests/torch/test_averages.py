@@ -58,7 +58,9 @@ def test_averages(library: native.Library, option: str, backend: str) -> None:
     trained = []
     for entry in session.of_kind(native.PARAMETER):
         parameter = net.get_parameter(NAMES.get(entry.name, entry.name))
-        parameter.data.copy_(torch.from_numpy(session.read(entry.name)))
+        values = session.read(entry.name) + rng.uniform(0, 0.1, entry.dims).astype(np.float32)
+        session.write(entry.name, values)
+        parameter.data.copy_(torch.from_numpy(values))
         parameter.requires_grad_(not (option == "frozen in part" and entry.name.startswith("conv1")))
         if parameter.requires_grad:
             trained.append(entry.name)

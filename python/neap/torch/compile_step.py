@@ -284,13 +284,13 @@ class CompiledStep:
         leaves = structure.leaves
         parts = self._cut(leaves)
         settings = held(self.model, self.loss_fn)
-        key = (
-            structure.form, tuple(map(_leaf, leaves)), tuple(m.training for m in self.model.modules()),
-            tuple(p.requires_grad for p in self.model.parameters()), tuple(settings), _modes(),
-        )  # fmt: skip
+        self._look()
+        trains = tuple(p.requires_grad for p in self.parameters)
+        key = structure.form, tuple(map(_leaf, leaves)), trains, tuple(settings), _modes()
         kind = self.kinds.get(key)
-        self._look(kind)
-        if kind is None:
+        if kind is not None:
+            self._compare(kind.signature)
+        else:
             kind = Kind(self._signature(), settings)
             self._tell_kinds(kind)
             self.kinds[key] = kind
@@ -495,7 +495,7 @@ class CompiledStep:
             for n, t in zip((*self.names, *self.buffer_names), (*self.parameters, *self.buffers), strict=True)
         ]
 
-    def _look(self, kind: Kind | None) -> None:
+    def _look(self) -> None:
         """Takes the model's tensors as they are now; tensors of the same shapes in other places are bound anew."""
         named, _ = plain_named(self.model.named_parameters())
         named_buffers, _ = plain_named(self.model.named_buffers())
@@ -508,8 +508,6 @@ class CompiledStep:
         if addresses != self.addresses:
             self._unbind()
             self.addresses = addresses
-        if kind is not None:
-            self._compare(kind.signature)
 
     def _compare(self, before: list[Any]) -> None:
         now = self._signature()

@@ -17,7 +17,7 @@ from .graph import PACKAGES
 SIMPLE = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.device)
 DEPTH = 4  # of containers and objects inside each other
 MOST = 2000  # items of a container that are looked at
-# Of a module: what is looked at elsewhere, or is about hooks.
+# Of a module: what is taken by itself, or is about hooks.
 NOT_SETTINGS = {
     "training",
     "_parameters",
@@ -97,6 +97,7 @@ def held(model: nn.Module, loss_fn: Callable[..., Any]) -> list[Item]:
     walk = _Walk()
     for name, module in model.named_modules():
         walk.note((name,), id(module))
+        walk.note((name, "training"), module.training)
         for key, value in list(module.__dict__.items()):
             if key not in NOT_SETTINGS and not key.endswith("_hooks") and not key.endswith("_hooks_with_kwargs"):
                 walk.take((name, key), value)

@@ -310,9 +310,6 @@ static neap_status read_value(const struct onnx_file *file, const Onnx__ValueInf
   for (int32_t d = 0; d < v->rank; d++) {
     const Onnx__TensorShapeProto__Dimension *dim = tensor->shape->dim[d];
     const bool known = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-    RETURN_IF(known && dim->dim_value < 1, NEAP_UNSUPPORTED,
-              "%s: dimension %d of '%s' is %lld; at least 1 is read", file->path, d, v->name,
-              (long long)dim->dim_value);
     v->dims[d] = known ? dim->dim_value : -1;
   }
   return NEAP_OK;
@@ -334,6 +331,14 @@ static bool is_tensor(const struct onnx_file *file, const char *name) {
   return false;
 }
 
+static neap_status check_dims(const struct onnx_file *file, const struct onnx_value *v) {
+  for (int32_t d = 0; d < v->rank; d++)
+    RETURN_IF(v->dims[d] < 1 && v->dims[d] != -1, NEAP_UNSUPPORTED,
+              "%s: dimension %d of '%s' is %lld; at least 1 is read", file->path, d, v->name,
+              (long long)v->dims[d]);
+  return NEAP_OK;
+}
+
 /* Older files list initializers among the inputs, too. */
 static neap_status read_values(struct onnx_file *file, const Onnx__GraphProto *graph) {
   struct onnx_value *inputs = region_alloc(&file->region, graph->n_input, sizeof *inputs),
@@ -343,7 +348,8 @@ static neap_status read_values(struct onnx_file *file, const Onnx__GraphProto *g
   file->outputs = outputs;
   for (size_t i = 0; i < graph->n_input; i++) {
     TRY(read_value(file, graph->input[i], &inputs[file->input_count]));
-    file->input_count += !is_tensor(file, inputs[file->input_count].name);
+    if (is_tensor(file, inputs[file->input_count].name)) continue;
+    TRY(check_dims(file, &inputs[file->input_count++]));
   }
   for (size_t i = 0; i < graph->n_output; i++)
     TRY(read_value(file, graph->output[i], &outputs[file->output_count++]));

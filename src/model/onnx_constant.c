@@ -211,6 +211,7 @@ neap_status slices_of(const struct onnx_file *file, const struct onnx_node *node
     if (fits) s->step[axis] = steps != NULL ? constant_integer(steps, i) : 1;
     fits = fits && slice_axis(dims[axis], constant_integer(starts, i), constant_integer(ends, i),
                               s->step[axis], &s->first[axis], &s->count[axis]);
+    if (fits && s->count[axis] < 2) s->step[axis] = 1;
   }
   return fits ? NEAP_OK
               : node_fail(file, node, NEAP_BAD_FORMAT,

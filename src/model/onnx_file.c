@@ -98,12 +98,21 @@ static struct stored stored_in(const Onnx__TensorProto *p) {
   return (struct stored){NULL, p->data_type, 0, 0};
 }
 
+/* Fields of numbers have elements of their type; smaller ones stand in integers of 32 bits, U32 in U64. */
+static bool may_store(int32_t stored, int32_t type) {
+  const size_t bytes = find_type(type)->bytes;
+  return stored == type || (stored == ONNX_U64 && type == ONNX_U32) || (stored == ONNX_I32 && bytes < 4);
+}
+
 static neap_status read_data(const struct onnx_file *file, const Onnx__TensorProto *proto,
                              struct onnx_tensor *t, size_t width) {
   if (proto->has_data_location && proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
     return read_location(file, proto, t);
   const struct stored s = stored_in(proto);
   const bool raw = s.count == 0;
+  RETURN_IF(!raw && !may_store(s.type, t->type), NEAP_BAD_FORMAT,
+            "%s: tensor '%s' of %s has its elements as %s; the file is damaged", file->path, t->name,
+            onnx_type_name(t->type), onnx_type_name(s.type));
   const uint64_t has = raw ? s.bytes / width : s.count;
   RETURN_IF(has != (uint64_t)t->elements || (raw && s.bytes % width != 0), NEAP_BAD_FORMAT,
             "%s: tensor '%s' has %llu elements, its shape has %lld; the file is damaged", file->path, t->name,

@@ -505,7 +505,7 @@ static neap_status fold_range(struct folding *f) {
     if (f->out[0]->reals != NULL)
       f->out[0]->reals[i] = to_float(a->type, first + (double)i * step);
     else
-      f->out[0]->integers[i] = constant_integer(a, 0) + i * constant_integer(c, 0);
+      f->out[0]->integers[i] = WRAP(constant_integer(a, 0), +, WRAP(i, *, constant_integer(c, 0)));
   return NEAP_OK;
 }
 

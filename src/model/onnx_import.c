@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Values by name ---- */
@@ -264,6 +265,14 @@ neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const str
 
 /* ---- Nodes ---- */
 
+/* A failure to make a constant, with the node's name. */
+static neap_status with_node(struct import *m, neap_status status) {
+  if (status != NEAP_UNSUPPORTED || strncmp(neap_error_message(), "a constant", 10) != 0) return status;
+  char message[256];
+  snprintf(message, sizeof message, "%s", neap_error_message());
+  return refuse(m, "%s", message);
+}
+
 /* Computes a node whose inputs are all known. */
 static neap_status fold_node(struct import *m, const struct onnx_node *n, fold_function *fold, bool *folded) {
   struct constant **out = region_alloc(&m->region, (size_t)n->output_count + 1, sizeof *out);
@@ -278,9 +287,7 @@ static neap_status fold_node(struct import *m, const struct onnx_node *n, fold_f
   struct folding f = {.pool = &m->pool, .file = &m->file, .node = n, .in = in, .out = out};
   if (n->output_count < 1) return NEAP_OK;
   const neap_status status = fold(&f);
-  if (status == NEAP_UNSUPPORTED && strncmp(neap_error_message(), "a constant", 10) == 0)
-    return refuse(m, "%s", region_string(&m->region, neap_error_message()));
-  if (status != NEAP_OK) return status;
+  TRY(with_node(m, status));
   *folded = true;
   return set_constant(m, n, 0, out[0]);
 }
@@ -311,7 +318,7 @@ static neap_status import_node(struct import *m, const struct onnx_node *n) {
   if (m->file.opset < row->opset)
     return refuse(m, "it is read from opset %lld on; export the model with that or a newer one",
                   (long long)row->opset);
-  return row->read(m, n);
+  return with_node(m, row->read(m, n));
 }
 
 neap_status import_nodes(struct import *m) {

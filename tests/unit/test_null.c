@@ -286,6 +286,7 @@ static void test_whole_runs(void **state) {
   neap_train_result trained;
   neap_evaluation evaluated;
   neap_predict_result predicted;
+  neap_export_result exported;
   neap_generate_result generated;
   neap_translate_result translated;
   neap_bench_result bench;
@@ -305,6 +306,9 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_predict(NULL, &predicted));
   REFUSED(neap_predict(&(neap_predict_options){0}, &predicted));
   REFUSED(neap_predict(&(neap_predict_options){.model = "mlp"}, NULL));
+  REFUSED(neap_export(NULL, &exported));
+  REFUSED(neap_export(&(neap_export_options){0}, &exported));
+  REFUSED(neap_export(&(neap_export_options){.model = "mlp"}, NULL));
   REFUSED(neap_generate(NULL, &generated));
   REFUSED(neap_generate(&(neap_generate_options){0}, &generated));
   REFUSED(neap_generate(&(neap_generate_options){.model = "gpt2"}, NULL));

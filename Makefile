@@ -27,10 +27,11 @@ check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@cd $(BUILD) && NEAP_QUICK=1 ctest -j $(JOBS) --output-on-failure --no-tests=error
 	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
 
-check-all: all ## the tests that a quick pass shortens at their full length; then all under the sanitizers, in build-asan
+check-all: all ## the tests that a quick pass shortens at their full length; all under the sanitizers, in build-asan; 500 random programs of PyTorch
 	@cd $(BUILD) && ctest -j $(JOBS) -L shortened --output-on-failure --no-tests=error
 	@NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=2 \
 	  $(MAKE) check BUILD=build-asan CMAKE_FLAGS="-DNEAP_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug"
+	@NEAP_FUZZ_PROGRAMS=500 scripts/check-torch $(BUILD)
 
 check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
 	@scripts/check-python $(BUILD)

@@ -236,6 +236,16 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
 
 /* ---- After it ---- */
 
+static void print_best(const struct train_report *r, const neap_train_result *result) {
+  const neap_train_options *o = &r->arguments->options;
+  const bool by_loss = result->best_by_loss;
+  if (result->stopped_early) fprintf(r->file, ", no better for %lld epochs", (long long)o->patience);
+  if (o->keep_best && result->best_step > 0)
+    fprintf(r->file, "\nbest          step %lld, test %s %.4g%s: neap evaluate %s --best",
+            (long long)result->best_step, by_loss ? "loss" : "accuracy",
+            by_loss ? result->best_value : 100 * result->best_value, by_loss ? "" : " %", o->out);
+}
+
 void print_summary(const struct train_report *r, const neap_train_result *result) {
   const neap_memory *m = &result->memory;
   FILE *f = r->file;
@@ -257,13 +267,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     put_loss(loss, sizeof loss, result->test_loss, result->bits_per_byte);
     fprintf(f, "\ntest text     %s", loss);
   }
-  const neap_train_options *o = &r->arguments->options;
-  if (result->stopped_early) fprintf(f, ", no better for %lld epochs", (long long)o->patience);
-  if (o->keep_best && result->best_step > 0)
-    fprintf(f, "\nbest          step %lld, test %s %.4g%s: neap evaluate %s --best",
-            (long long)result->best_step, result->best_by_loss ? "loss" : "accuracy",
-            result->best_by_loss ? result->best_value : 100 * result->best_value,
-            result->best_by_loss ? "" : " %", o->out);
+  print_best(r, result);
   if (strcmp(result->combination, "none") != 0) fprintf(f, "\ntechniques    %s", result->combination);
   fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
@@ -286,6 +290,14 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (result->weights_sha256[0] != '\0') fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
   const char *out = r->arguments->options.out;
   if (out != NULL) fprintf(f, "checkpoint    %s\n", out);
+}
+
+static void add_best(json_t *object, const neap_train_result *r) {
+  if (r->best_step == 0) return;
+  json_object_set_new(object, "best_step", json_integer((json_int_t)r->best_step));
+  json_object_set_new(object, r->best_by_loss ? "best_test_loss" : "best_test_accuracy",
+                      json_real(r->best_value));
+  json_object_set_new(object, "stopped_early", json_boolean(r->stopped_early));
 }
 
 json_t *train_json(const struct train_report *report, const neap_train_result *r) {
@@ -313,12 +325,7 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                 (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
                 (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
                 "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
-  if (r->best_step > 0) {
-    json_object_set_new(memory, "best_step", json_integer((json_int_t)r->best_step));
-    json_object_set_new(memory, r->best_by_loss ? "best_test_loss" : "best_test_accuracy",
-                        json_real(r->best_value));
-    json_object_set_new(memory, "stopped_early", json_boolean(r->stopped_early));
-  }
+  add_best(memory, r);
   json_object_set_new(memory, "combination", json_string(r->combination));
   json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
   json_object_set_new(memory, "precision", json_string(r->precision));

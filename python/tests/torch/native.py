@@ -169,7 +169,13 @@ class SessionOptions(ctypes.Structure):
 
 
 class StepResult(ctypes.Structure):
-    _fields_ = [("loss", c_double), ("gradient_norm", c_double), ("skipped", c_bool), ("correct", c_int64), ("counted", c_int64)]
+    _fields_ = [
+        ("loss", c_double),
+        ("gradient_norm", c_double),
+        ("skipped", c_bool),
+        ("correct", c_int64),
+        ("counted", c_int64),
+    ]
 
 
 class Variable(ctypes.Structure):

@@ -16,7 +16,10 @@ STEPS, RATE, TOLERANCE = 4, 2.0**-4, 3e-5
 BACKENDS = {"cpu": native.CPU, "reference": native.REFERENCE}
 OPTIMIZERS = {
     "SGD": ({"momentum": 0.5}, lambda p: torch.optim.SGD(p, lr=RATE, momentum=0.5)),
-    "AdamW": ({"optimizer": 1, "epsilon": 2.0**-7}, lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=0, eps=2.0**-7)),
+    "AdamW": (
+        {"optimizer": 1, "epsilon": 2.0**-7},
+        lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=0, eps=2.0**-7),
+    ),
 }
 # Patterns, and the layers of PyTorch that have all their parameters frozen. A batch norm in the middle is frozen with
 # trained layers on both sides; one of which a half alone is frozen goes on by the batch.

@@ -220,7 +220,9 @@ class CompiledStep:
 
     def plan_of(self, step: neap.Step, budget: int | str) -> neap.Plan:
         try:
-            return cached_plan(step, budget, self.planner, self.seconds, True if self.progress is None else self.progress)
+            return cached_plan(
+                step, budget, self.planner, self.seconds, True if self.progress is None else self.progress
+            )
         except neap.OverBudget as error:
             raise over_budget(error, step, self) from None
 
@@ -371,9 +373,7 @@ class CompiledStep:
         self.bound.move_to_end(key)
         return ready
 
-    def _capture(
-        self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool
-    ) -> None:
+    def _capture(self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool) -> None:
         try:
             self._captured(structure, leaves, kind, place, prepared)
         except measure.FakeIsWrong as wrong:
@@ -382,11 +382,14 @@ class CompiledStep:
             known_results[wrong.key] = wrong.real
             self._capture(structure, leaves, kind, place, prepared)
 
-    def _captured(
-        self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool
-    ) -> None:
+    def _captured(self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool) -> None:
         cut = self.micro_batches > 1
-        options = {"weight": place.weight, "cut": cut, "clip_norm": None if cut else self.clip_norm, "chunk_head": self.chunk_head}
+        options = {
+            "weight": place.weight,
+            "cut": cut,
+            "clip_norm": None if cut else self.clip_norm,
+            "chunk_head": self.chunk_head,
+        }
         with shown(f"capturing the step of {self.name}"):
             capture = checked_trace(self.model, self.loss_fn, structure, leaves, **options)
         skeleton = numbers_of(capture.graph).skeleton

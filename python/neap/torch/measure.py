@@ -246,7 +246,9 @@ def measured(
 def _own_bytes(result: Any, own: list[int]) -> int:
     """Of the results at the addresses `own`, in blocks of CUDA's caching allocator. A storage that several results share is none of
     their own: they are copied out of it, and until then it is scratch."""
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result_tensors(result) if t is not None}
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result_tensors(result) if t is not None
+    }
     return sum((storages[address] + 511) // 512 * 512 for address in {a for a in own if a in storages})
 
 

@@ -203,7 +203,9 @@ class ArenaProgram(Program):
 
                 anew = []  # in each step
 
-                def leaf(x: Any, changed: Any = changed, reads: Any = reads, makes: Any = makes, anew: Any = anew) -> Any:
+                def leaf(
+                    x: Any, changed: Any = changed, reads: Any = reads, makes: Any = makes, anew: Any = anew
+                ) -> Any:
                     if isinstance(x, Given):
                         anew.append(x)
                         return x

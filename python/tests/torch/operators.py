@@ -638,7 +638,9 @@ def linear_entropy(name: str, x: Operand, classes: int, labels: Operand, bias: b
     def build(n: Any, x: int, labels: int, w: int, b: int = -1) -> int:
         return n.linear_cross_entropy(x, w, b, labels, smoothing=smoothing)
 
-    def held_out(x: torch.Tensor, labels: torch.Tensor, w: torch.Tensor, b: Any = None, smooth: float = 0) -> torch.Tensor:
+    def held_out(
+        x: torch.Tensor, labels: torch.Tensor, w: torch.Tensor, b: Any = None, smooth: float = 0
+    ) -> torch.Tensor:
         return entropy(F.linear(x, w, b).flatten(0, -2), labels.flatten(), smooth)
 
     function = functools.partial(held_out, smooth=smoothing)

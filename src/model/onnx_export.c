@@ -565,6 +565,13 @@ static void open_dims(const struct exporter *e, int32_t id, int64_t dims[NEAP_MA
   if (open >= 0) dims[open] = -1;
 }
 
+/* Adds a node that stands for what Neap does to data itself. */
+static const char *data_node(struct exporter *e, const char *op, const char *x, const char *by) {
+  const char *y = NODE(e->w, op, x, by);
+  writer_prefix(e->w, ONNX_DATA_NODE);
+  return y;
+}
+
 static void add_inputs(struct exporter *e) {
   const struct normalisation *s = &e->task->of_input;
   for (size_t t = 0; t < e->task->graph->tensors.count; t++) {
@@ -576,8 +583,8 @@ static void add_inputs(struct exporter *e) {
     e->names[t] = x->name;
     if (e->input == NULL) e->input = x->name;
     if (s->count == 0 || strcmp(x->name, e->task->input) != 0) continue;
-    const char *y = NODE(e->w, "Sub", x->name, numbers(e, s->mean, s->count, x->rank));
-    e->names[t] = NODE(e->w, "Div", y, numbers(e, s->deviation, s->count, x->rank));
+    const char *y = data_node(e, "Sub", x->name, numbers(e, s->mean, s->count, x->rank));
+    e->names[t] = data_node(e, "Div", y, numbers(e, s->deviation, s->count, x->rank));
   }
 }
 
@@ -589,8 +596,8 @@ static void add_outputs(struct exporter *e) {
     int64_t dims[NEAP_MAX_RANK];
     const char *x = name_of(e, o->tensor);
     if (s->count > 0) {
-      x = NODE(e->w, "Mul", x, numbers(e, s->deviation, s->count, 2));
-      x = NODE(e->w, "Add", x, numbers(e, s->mean, s->count, 2));
+      x = data_node(e, "Mul", x, numbers(e, s->deviation, s->count, 2));
+      x = data_node(e, "Add", x, numbers(e, s->mean, s->count, 2));
     }
     writer_node(e->w, "Identity", o->name, 1, &x);
     open_dims(e, o->tensor, dims);

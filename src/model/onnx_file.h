@@ -64,6 +64,10 @@ struct onnx_node {
   const struct onnx_attribute *attributes;
 };
 
+/* Names of nodes that `neap export` adds for the data begin so: they normalise the input and undo that of the
+ * output. Neap does both itself, by the data that it is given, and reads such a node as its first input. */
+#define ONNX_DATA_NODE "neap.data:"
+
 /* An input or output of the graph. */
 struct onnx_value {
   const char *name;

@@ -51,6 +51,14 @@ const char *writer_node(struct onnx_writer *w, const char *op, const char *outpu
   return name;
 }
 
+void writer_prefix(struct onnx_writer *w, const char *prefix) {
+  if (w->status != NEAP_OK) return;
+  Onnx__NodeProto *node = w->nodes.data[w->nodes.count - 1];
+  char *name = region_format(&w->region, "%s%s", prefix, node->output[0]);
+  if (name == NULL) writer_fail(w, neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for an ONNX file"));
+  if (name != NULL) node->name = name;
+}
+
 static Onnx__AttributeProto *add_attribute(struct onnx_writer *w, const char *name,
                                            Onnx__AttributeProto__AttributeType type) {
   Onnx__AttributeProto *a = allocate(w, 1, sizeof *a);

@@ -36,6 +36,8 @@ const char *writer_node(struct onnx_writer *w, const char *op, const char *outpu
   writer_node(w, op, NULL, (int32_t)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)),           \
               (const char *const[]){__VA_ARGS__})
 
+/* The name of the node that was added last becomes PREFIX and its output. */
+void writer_prefix(struct onnx_writer *w, const char *prefix);
 /* Attributes of the node that was added last. */
 void writer_integer(struct onnx_writer *w, const char *name, int64_t value);
 void writer_real(struct onnx_writer *w, const char *name, float value);

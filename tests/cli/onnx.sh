@@ -29,6 +29,18 @@ same "$(field batch)" null "batch"
 same "$(field normalised)" true "normalised"
 [ -s run.onnx ] || fail "run.onnx is empty"
 
+# What an export does to the data, Neap does itself: a file that comes back gives the same predictions.
+expect 0 "$neap" train --model run.onnx "${still[@]}" --out back
+expect 0 "$neap" predict back "${table[@]}" -o back.npy
+cmp -s run.npy back.npy || fail "an exported file predicts something else when it comes back"
+values=(--data csv:table.csv,label=c,task=regression)
+expect 0 "$neap" train --model mlp-8 "${values[@]}" --batch 10 --epochs 3 --out values
+expect 0 "$neap" predict values "${values[@]}" -o values.npy
+expect 0 "$neap" export values -o values.onnx
+expect 0 "$neap" train --model values.onnx "${values[@]}" --batch 10 --steps 3 --lr 0 --weight-decay 0 --out values-back
+expect 0 "$neap" predict values-back "${values[@]}" -o values-back.npy
+cmp -s values.npy values-back.npy || fail "an exported file of values predicts something else when it comes back"
+
 # A run goes on from anywhere, with the file where it was; and with the same bytes elsewhere.
 (mkdir far && cd far && expect 0 "$neap" train --resume ../run --steps 5)
 expect 0 "$neap" evaluate run --json

@@ -1,11 +1,13 @@
-"""Writes picture_cases.h: small files of pictures, and what Pillow makes of them.
+"""Writes picture_cases.h, small files of pictures and what Pillow makes of them, and resize_cases.h, pictures in other sizes.
 
-    python3 picture_cases.py >picture_cases.h      # needs Pillow and NumPy
+python3 picture_cases.py FOLDER      # needs Pillow and NumPy
 """
 
 import io
 import struct
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -17,7 +19,9 @@ def texture(height: int, width: int, channels: int) -> np.ndarray:
     """Slopes under noise."""
     y, x, c = np.mgrid[0:height, 0:width, 0:channels]
     slopes = 40 + 150 * y / height + 50 * np.sin(x / 2 + c)
-    return np.clip(slopes + rng.integers(-30, 31, slopes.shape), 0, 255).astype(np.uint8)
+    return np.clip(slopes + rng.integers(-30, 31, slopes.shape), 0, 255).astype(
+        np.uint8
+    )
 
 
 def saved(image: Image.Image, kind: str, **options: object) -> bytes:
@@ -27,26 +31,59 @@ def saved(image: Image.Image, kind: str, **options: object) -> bytes:
     return out.getvalue()
 
 
-def raw_png(width: int, height: int, depth: int, color: int, rows: list[bytes], interlace: int = 0) -> bytes:
+def raw_png(
+    width: int,
+    height: int,
+    depth: int,
+    color: int,
+    rows: list[bytes],
+    interlace: int = 0,
+) -> bytes:
     """A PNG of unfiltered rows, for forms that Pillow does not write."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data))
+            + name
+            + data
+            + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlace)
     data = zlib.compress(b"".join(b"\0" + row for row in rows))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", data)
+        + chunk(b"IEND", b"")
+    )
 
 
 def adam7(pixels: np.ndarray) -> list[bytes]:
     """Rows of an interlaced picture."""
-    passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
-    return [row.tobytes() for y, x, dy, dx in passes for row in pixels[y::dy, x::dx] if row.size]
+    passes = [
+        (0, 0, 8, 8),
+        (0, 4, 8, 8),
+        (4, 0, 8, 4),
+        (0, 2, 4, 4),
+        (2, 0, 4, 2),
+        (0, 1, 2, 2),
+        (1, 0, 2, 1),
+    ]
+    return [
+        row.tobytes()
+        for y, x, dy, dx in passes
+        for row in pixels[y::dy, x::dx]
+        if row.size
+    ]
 
 
 def files() -> dict[str, tuple[bytes, int]]:
     """Files by name, and how far from Pillow's values they may be: versions of libjpeg differ by 1."""
-    rgb, grey = Image.fromarray(texture(11, 13, 3)), Image.fromarray(texture(11, 13, 1)[:, :, 0])
+    rgb, grey = (
+        Image.fromarray(texture(11, 13, 3)),
+        Image.fromarray(texture(11, 13, 1)[:, :, 0]),
+    )
     alpha = Image.fromarray(texture(11, 13, 1)[:, :, 0])
     rgba, la, colours = rgb.copy(), grey.copy(), rgb.quantize(12)
     rgba.putalpha(alpha)
@@ -63,14 +100,20 @@ def files() -> dict[str, tuple[bytes, int]]:
         "grey of 2 bits": (raw_png(12, 5, 2, 0, [row.tobytes() for row in deep]), 0),
         "rgba": (saved(rgba, "png"), 0),
         "grey and alpha": (saved(la, "png"), 0),
-        "palette": (saved(colours, "png"), 0),
-        "palette of 4 bits": (saved(colours, "png", bits=4), 0),
+        "palette": (saved(rgb.quantize(140), "png"), 0),
+        "palette of 4 bits": (saved(colours, "png"), 0),
         "palette with transparency": (saved(colours, "png", transparency=3), 0),
         "rgb with transparency": (saved(rgb, "png", transparency=(1, 2, 3)), 0),
         "rgb of 16 bits": (raw_png(6, 5, 16, 2, [row.tobytes() for row in wide]), 0),
-        "grey and alpha of 16 bits": (raw_png(6, 5, 16, 4, [row.tobytes() for row in wide_la]), 0),
+        "grey and alpha of 16 bits": (
+            raw_png(6, 5, 16, 4, [row.tobytes() for row in wide_la]),
+            0,
+        ),
         "interlaced": (raw_png(13, 11, 8, 2, adam7(np.asarray(rgb)), 1), 0),
-        "animated": (saved(frames[0], "png", save_all=True, append_images=frames[1:]), 0),
+        "animated": (
+            saved(frames[0], "png", save_all=True, append_images=frames[1:]),
+            0,
+        ),
         "jpeg": (saved(rgb, "jpeg", quality=95, subsampling=0), 1),
         "jpeg of half colours": (saved(rgb, "jpeg", quality=80), 1),
         "progressive jpeg": (saved(rgb, "jpeg", quality=90, progressive=True), 1),
@@ -79,38 +122,94 @@ def files() -> dict[str, tuple[bytes, int]]:
     }
 
 
-def put_bytes(name: str, data: bytes) -> None:
-    """An array of C."""
-    print(f"static const uint8_t {name}[] = {{")
-    for at in range(0, len(data), 32):
-        print("    " + "".join(f"{b}, " for b in data[at : at + 32]).rstrip())
-    print("};")
+class Header:
+    """A file of C arrays; equal ones are written once."""
+
+    def __init__(self) -> None:
+        self.lines = [
+            "/* Made by picture_cases.py: do not edit. */",
+            "/* clang-format off */",
+        ]
+        self.arrays: dict[bytes, str] = {}
+
+    def array(self, name: str, data: bytes) -> str:
+        """The name of the array that has these bytes."""
+        if data not in self.arrays:
+            self.arrays[data] = name
+            rows = [
+                "    " + "".join(f"{b}, " for b in data[at : at + 32]).rstrip()
+                for at in range(0, len(data), 32)
+            ]
+            self.lines += [f"static const uint8_t {name}[] = {{", *rows, "};"]
+        return self.arrays[data]
+
+    def write(self, path: Path) -> None:
+        """With what it needs."""
+        body = [
+            *self.lines[:2],
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "",
+            *self.lines[2:],
+            "/* clang-format on */",
+            "",
+        ]
+        path.write_text("\n".join(body))
 
 
-def main() -> None:
-    """Prints the header."""
-    print("/* Made by picture_cases.py: do not edit. */\n/* clang-format off */\n#include <stdint.h>\n")
-    rows, sizes = [], []
+def pictures() -> Header:
+    """Files, and their pixels."""
+    header, rows = Header(), []
     for i, (name, (data, slack)) in enumerate(files().items()):
         image = Image.open(io.BytesIO(data))
-        put_bytes(f"picture_{i}", data)
-        put_bytes(f"pixels_{i}", np.asarray(image.convert("RGB")).tobytes())
-        rows.append(f'{{"{name}", picture_{i}, sizeof picture_{i}, pixels_{i}, {image.width}, {image.height}, {slack}}},')
+        file = header.array(f"picture_{i}", data)
+        assert file == f"picture_{i}", f"{name} is the same file as another one"
+        pixels = header.array(f"pixels_{i}", np.asarray(image.convert("RGB")).tobytes())
+        rows.append(
+            f'  {{"{name}", {file}, sizeof {file}, {pixels}, {image.width}, {image.height}, {slack}}},'
+        )
+    header.lines += [
+        "static const struct picture_case {", "  const char *name;", "  const uint8_t *file;", "  size_t size;",
+        "  const uint8_t *pixels; /* [height, width, 3], as Pillow converts them */", "  int width, height, slack;",
+        "} picture_cases[] = {", *rows, "};",
+    ]  # fmt: skip
+    return header
+
+
+def resizes() -> Header:
+    """A picture, and boxes of it in other sizes."""
+    header, rows = Header(), []
     source = Image.fromarray(texture(21, 29, 3))
-    put_bytes("resize_source", source.tobytes())
-    boxes = [(0, 0, 29, 21, 10, 10), (0, 0, 29, 21, 29, 9), (0, 0, 29, 21, 40, 33), (3, 5, 20, 16, 12, 13)]
-    boxes += [(22, 1, 7, 2, 3, 9), (0, 0, 29, 21, 1, 1), (10, 11, 1, 1, 4, 4), (0, 0, 29, 21, 28, 20)]
+    header.array("resize_source", source.tobytes())
+    boxes = [
+        (0, 0, 29, 21, 10, 10),
+        (0, 0, 29, 21, 29, 9),
+        (0, 0, 29, 21, 40, 33),
+        (3, 5, 20, 16, 12, 13),
+    ]
+    boxes += [
+        (22, 1, 7, 2, 3, 9),
+        (0, 0, 29, 21, 1, 1),
+        (10, 11, 1, 1, 4, 4),
+        (0, 0, 29, 21, 28, 20),
+    ]
     for i, (left, top, width, height, to_width, to_height) in enumerate(boxes):
         box = source.crop((left, top, left + width, top + height))
-        put_bytes(f"resized_{i}", box.resize((to_width, to_height), Image.Resampling.BILINEAR).tobytes())
-        sizes.append(f"{{{left}, {top}, {width}, {height}, {to_width}, {to_height}, resized_{i}}},")
-    print("static const struct picture_case {\n  const char *name;\n  const uint8_t *file;\n  size_t size;")
-    print("  const uint8_t *pixels; /* [height, width, 3], as Pillow converts them */\n  int width, height, slack;")
-    print("} picture_cases[] = {\n  " + "\n  ".join(rows) + "\n};")
-    print("enum { RESIZE_WIDTH = 29, RESIZE_HEIGHT = 21 };")
-    print("static const struct resize_case {\n  int left, top, width, height, to_width, to_height;\n  const uint8_t *pixels;")
-    print("} resize_cases[] = {\n  " + "\n  ".join(sizes) + "\n};\n/* clang-format on */")
+        resized = header.array(
+            f"resized_{i}",
+            box.resize((to_width, to_height), Image.Resampling.BILINEAR).tobytes(),
+        )
+        rows.append(
+            f"  {{{left}, {top}, {width}, {height}, {to_width}, {to_height}, {resized}}},"
+        )
+    header.lines += [
+        "enum { RESIZE_WIDTH = 29, RESIZE_HEIGHT = 21 };", "static const struct resize_case {",
+        "  int left, top, width, height, to_width, to_height;", "  const uint8_t *pixels;", "} resize_cases[] = {", *rows, "};",
+    ]  # fmt: skip
+    return header
 
 
 if __name__ == "__main__":
-    main()
+    folder = Path(sys.argv[1])
+    pictures().write(folder / "picture_cases.h")
+    resizes().write(folder / "resize_cases.h")

@@ -15,7 +15,7 @@
 #include "data/zip.h"
 
 struct words {
-  const char *file, *test, *task, *standardise, *holdout, *seed; /* NULL: it is not there */
+  const char *file, *test, *task, *standardise, *holdout, *seed; /* NULL: not given */
 };
 static const char *const keys[] = {"", "test", "task", "standardise", "holdout", "seed", NULL};
 #define VALUES(words)                                                                                        \

@@ -46,7 +46,7 @@ neap_status cifar10_open(const char *argument, struct source *source) {
     TRY(add_file(source, path, SPLIT_TRAIN));
   }
   RETURN_IF(source->records[SPLIT_TRAIN] == 0, NEAP_IO_FAILED,
-            "%s: is not there; the binary version of CIFAR-10 has data_batch_1.bin to data_batch_5.bin and "
+            "%s: is missing; the binary version of CIFAR-10 has data_batch_1.bin to data_batch_5.bin and "
             "test_batch.bin in one folder",
             absent);
   const char *test = region_format(&source->region, "%s/test_batch.bin", argument);

@@ -21,7 +21,7 @@ struct csv {
 neap_status csv_open(const char *path, struct csv *csv);
 void csv_close(struct csv *csv);
 
-/* Reads the next record that is no blank line; *any false: there is none. Messages name file and line.
+/* Reads the next record that is no blank line; *any false: the file has ended. Messages name file and line.
  * NEAP_BAD_FORMAT: a quote has no end, or something follows it; a byte is 0 or not UTF-8.
  * NEAP_TOO_LARGE: the record has more than 64 MiB. */
 neap_status csv_next(struct csv *csv, bool *any);

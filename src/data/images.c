@@ -18,7 +18,7 @@
 
 /* What the name says. */
 struct words {
-  const char *folder, *size, *test, *holdout, *seed; /* NULL: it is not there */
+  const char *folder, *size, *test, *holdout, *seed; /* NULL: not given */
 };
 
 struct images {
@@ -237,7 +237,7 @@ static neap_status check_test_classes(struct source *source, const char *folder)
   return status;
 }
 
-/* The folder to test with: that of the name, else val, else test. NULL: there is none. */
+/* The folder to test with: that of the name, else val, else test. NULL: no such folder. */
 static neap_status find_test(struct source *source, const struct words *words, const char **folder) {
   const char *const names[] = {words->test != NULL ? words->test : "val", "test"};
   *folder = NULL;

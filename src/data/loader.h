@@ -110,7 +110,7 @@ bool loader_has_values(const struct loader *loader);
 /* The labels of the batch that was filled: i32, or f32 where they are values. */
 const void *loader_labels(const struct loader *loader);
 
-/* Labels of the batch that was filled that are those of one of so many classes. */
+/* Counts the labels of the batch that was filled which are one of `classes` classes. */
 double loader_count_labels(const struct loader *loader, int bucket, int64_t classes);
 
 /* The order of `count` records in an epoch: a permutation (Fisher and Yates), a function of seed and epoch

@@ -122,7 +122,7 @@ static neap_status open_idx(struct source *source, const char *folder, const cha
   const char *plain = idx->path;
   idx->path = region_format(&source->region, "%s.gz", plain);
   RETURN_IF_NULL(idx->path);
-  RETURN_IF(!source_file_exists(idx->path), NEAP_IO_FAILED, "%s: is not there, nor is %s.gz", plain, name);
+  RETURN_IF(!source_file_exists(idx->path), NEAP_IO_FAILED, "%s: is missing, and so is %s.gz", plain, name);
   return open_gzip(source, magic, idx);
 }
 

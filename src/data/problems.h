@@ -19,7 +19,7 @@ struct problems {
  * region. A failure to keep it, and NEAP_OUT_OF_MEMORY and NEAP_INTERRUPTED, come back; NEAP_OK else. */
 neap_status problems_add(struct problems *problems, struct region *region, int64_t place, neap_status status);
 
-/* NEAP_OK where there are none; else the status of the first, and a message with some of them and how many
+/* NEAP_OK without problems; else the status of the first, and a message with some of them and how many
  * there are in all. */
 neap_status problems_tell(struct problems *problems, const char *source);
 

@@ -29,7 +29,7 @@ neap_status resize_box(struct resizer *resizer, const struct picture *picture, s
 /* Bytes that resizing a picture to that size needs at most. */
 size_t resize_bytes(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
 
-/* Makes room for so many bytes. */
+/* Makes room for `bytes` bytes. */
 neap_status resize_reserve(struct resizer *resizer, size_t bytes);
 
 void resize_free(struct resizer *resizer);

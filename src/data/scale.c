@@ -22,7 +22,7 @@ static neap_status add_records(struct source *source, int field, float *values, 
       sums->deviation[k] += distance * distance;
     }
   }
-  for (int64_t i = 0; i < source->records[SPLIT_TEST]; i++) /* a bad one is told of before training */
+  for (int64_t i = 0; i < source->records[SPLIT_TEST]; i++) /* a bad one is reported before training */
     TRY(source->read(source, SPLIT_TEST, i, &plain, fields, lengths));
   return NEAP_OK;
 }

@@ -54,7 +54,7 @@ struct source {
   bool augment_asked;      /* augmentation is only where the user asks for it */
   bool slow;               /* reading a record takes long: they are read ahead */
   bool whole_check;        /* every record is read before training, so that damaged ones are all named */
-  int64_t crop_padding;    /* augmentation of images: shift by up to so many pixels, zeros come in; */
+  int64_t crop_padding;    /* augmentation of images: shift by at most this number of pixels, zeros come in; */
   bool flip;               /* mirror half of them */
   double mean[SOURCE_MAX_CHANNELS], deviation[SOURCE_MAX_CHANNELS]; /* of bytes of images, in training */
   int64_t tokens[SPLITS], bytes[SPLITS]; /* of text: how many, in how many bytes; 0: not known */
@@ -87,7 +87,7 @@ void source_close(struct source *source);
 /* Adds a field; `rank` dims follow as an array. NEAP_UNSUPPORTED: there are FIELD_LIMIT already. */
 neap_status source_add_field(struct source *source, struct field field);
 
-/* The field of that name; -1: there is none. */
+/* The field of that name; -1: no such field. */
 int source_find_field(const struct source *source, const char *name);
 
 /* Elements of a record's field, of the longest one where it is ragged. */

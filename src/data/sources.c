@@ -46,7 +46,7 @@ static const char *list_rows(char *text, size_t size) {
   return text;
 }
 
-/* The row of a name of that length; NULL: there is none. */
+/* The row of a name of that length; NULL: no such row. */
 static const struct source_row *find_row(const char *text, size_t length) {
   for (int i = 0; i < ROWS; i++)
     if (strcspn(rows[i].usage, ":") == length && strncmp(rows[i].usage, text, length) == 0) return &rows[i];

@@ -118,7 +118,7 @@ static neap_status read_record(const struct source *source, enum split split, in
   return NEAP_OK;
 }
 
-/* The numbers of the name; 0: it is not there. */
+/* The numbers of the name; 0: not given. */
 struct words {
   int64_t side, classes, images, seed;
 };

@@ -20,7 +20,7 @@ struct table {
 };
 
 /* The place of a word of a column, whose words are sorted; that of a class, whose words may be in the order
- * of numbers. -1: it is none. */
+ * of numbers. -1: no such word. */
 int64_t table_find_word(const struct table_column *column, const char *word);
 int64_t table_find_class(const struct table_column *label, const char *word);
 

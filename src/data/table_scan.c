@@ -124,7 +124,7 @@ static neap_status read_rows(struct source *source, struct csv *csv, seen_column
 
 /* ---- Describing ---- */
 
-/* The column of that name; seen->count: there is none. */
+/* The column of that name; seen->count: no such column. */
 static size_t find_column(const seen_columns *seen, const char *name) {
   size_t i = 0;
   while (i < seen->count && strcmp(seen->data[i].name, name) != 0) i++;
@@ -153,7 +153,7 @@ static neap_status take_words(struct source *source, const struct seen *c, struc
   return NEAP_OK;
 }
 
-/* A column of numbers has nothing else but gaps, which are told of when records are written. */
+/* A column of numbers has nothing else but gaps, which are reported when records are written. */
 static neap_status describe_column(struct source *source, const char *path, const struct seen *c,
                                    struct table_column *column) {
   *column = (struct table_column){.name = c->name};

@@ -8,7 +8,7 @@
 
 /* As the name says. */
 struct table_words {
-  const char *file, *label, *task, *test, *ignore, *holdout, *seed; /* NULL: it is not there */
+  const char *file, *label, *task, *test, *ignore, *holdout, *seed; /* NULL: not given */
 };
 
 /* Reads the whole file and describes it; what is kept lies in the source's region. `*rows`: records. Rows of

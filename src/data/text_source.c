@@ -19,7 +19,7 @@ static const double training_share = 0.9;
 /* ---- What stands in the name ---- */
 
 struct words {
-  const char *file, *test, *tokens, *type; /* NULL: it is not there */
+  const char *file, *test, *tokens, *type; /* NULL: not given */
 };
 
 /* ---- Tokens in files ---- */

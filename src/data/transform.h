@@ -19,7 +19,7 @@ struct slot {
 /* A record on its way. */
 struct sample {
   const struct draw *draw;
-  int64_t record;              /* of its part; negative: it is none, which fills up a batch */
+  int64_t record;              /* of its part; negative: no record, which fills up a batch */
   int64_t length;              /* of ragged values, in this batch */
   void *values[SLOT_LIMIT];    /* NULL: not wanted */
   int64_t lengths[SLOT_LIMIT]; /* dims[0] of ragged values */
@@ -52,10 +52,10 @@ struct stage {
 /* Adds a slot; `*slot` is its number. */
 neap_status stage_add_slot(struct stage *stage, struct field field, int *slot);
 
-/* The last slot of that name; -1: there is none. */
+/* The last slot of that name; -1: no such slot. */
 int stage_find_slot(const struct stage *stage, const char *name);
 
-/* The wanted field of that name; NULL: there is none. */
+/* The wanted field of that name; NULL: no such field. */
 const struct field *find_wanted(const struct field *wanted, int count, const char *name);
 
 /* Bytes of a record's value in a batch whose ragged values have `length`. */

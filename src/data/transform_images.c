@@ -14,7 +14,7 @@ static int find_image(const struct stage *stage) {
   return image != NULL ? stage_find_slot(stage, image->name) : -1;
 }
 
-/* The map of labels; -1: there is none. */
+/* The map of labels; -1: no such map. */
 static int find_map(const struct stage *stage) {
   const int slot = stage_find_slot(stage, task_rows[stage->source->task.kind].label);
   return slot >= 0 && stage->slots[slot].field.rank == 2 && stage->slots[slot].field.dtype == NEAP_I32 &&

@@ -155,7 +155,7 @@ static neap_status inflate_entry(const struct zip *zip, const struct zip_entry *
 
 neap_status zip_open_entry(struct source *source, const struct zip *zip, const struct zip_entry *entry,
                            int *descriptor, uint64_t *offset) {
-  enum { RATIO = 1032 }; /* deflate makes bytes at most so much smaller */
+  enum { RATIO = 1032 }; /* the most by which deflate makes bytes fewer */
   uint8_t local[LOCAL_BYTES];
   TRY(read_at(zip, entry->offset, local, sizeof local));
   if (memcmp(local, "PK\3\4", 4) != 0) return bad(zip, "an entry is damaged");

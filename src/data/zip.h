@@ -23,7 +23,7 @@ struct zip {
 neap_status zip_open(struct source *source, const char *path, struct zip *zip);
 void zip_free(struct zip *zip);
 
-/* The entry of that name; NULL: there is none. */
+/* The entry of that name; NULL: no such entry. */
 const struct zip_entry *zip_find(const struct zip *zip, const char *name);
 
 /* The bytes of an entry in an open file, from *offset on: the zip file itself, or where it is deflated a

@@ -147,7 +147,7 @@ static neap_status run_values(struct training *t, float *predicted) {
   return NEAP_OK;
 }
 
-/* The last batch is filled up with records that are none, so errors are taken from the predictions. */
+/* The last batch is filled up with empty records, so errors are taken from the predictions. */
 static neap_status evaluate_values(struct training *t) {
   float *predicted = malloc((size_t)(t->data.buckets[0].micro * labels_each(t)) * sizeof *predicted);
   RETURN_IF_NULL(predicted);

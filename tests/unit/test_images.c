@@ -239,7 +239,7 @@ static void test_ahead(void **state) {
     assert_int_equal(count[0], count[1]);
     assert_memory_equal(ahead, now, sizeof ahead);
   }
-  /* A file that goes away is told of when its batch is taken. */
+  /* A file that goes away is reported when its batch is taken. */
   clear(NULL);
   neap_status status = NEAP_OK;
   for (int step = 1; step < 6 && status == NEAP_OK; step++) status = loader_fill(&l[0], step, 0, false);

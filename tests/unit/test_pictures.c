@@ -13,6 +13,7 @@
 #include "data/picture_crop.h"
 #include "data/resize.h"
 #include "picture_cases.h"
+#include "resize_cases.h"
 
 enum { CASES = sizeof picture_cases / sizeof *picture_cases };
 

@@ -54,8 +54,8 @@ struct source {
   bool augment_asked;      /* augmentation is only where the user asks for it */
   bool slow;               /* reading a record takes long: they are read ahead */
   bool whole_check;        /* every record is read before training, so that damaged ones are all named */
-  int64_t crop_padding;    /* augmentation of images: shift by at most this number of pixels, zeros come in; */
-  bool flip;               /* mirror half of them */
+  int64_t crop_padding; /* augmentation of images: shift by at most this number of pixels, zeros come in; */
+  bool flip;            /* mirror half of them */
   double mean[SOURCE_MAX_CHANNELS], deviation[SOURCE_MAX_CHANNELS]; /* of bytes of images, in training */
   int64_t tokens[SPLITS], bytes[SPLITS]; /* of text: how many, in how many bytes; 0: not known */
   struct tokenizer *tokenizer;           /* of text; NULL: ids stand for nothing that is known */

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/onnx_operators.h"
-
 /* ---- Values by name ---- */
 
 static size_t hash_of(const char *name) {
@@ -314,8 +312,10 @@ static neap_status import_node(struct import *m, const struct onnx_node *n) {
           &m->file, n, NEAP_BAD_FORMAT,
           "it reads '%.100s', which no node before it makes; nodes must be in order, without cycles",
           n->inputs[i]);
-  if (strncmp(n->name, ONNX_DATA_NODE, strlen(ONNX_DATA_NODE)) == 0)
-    return with_node(m, import_identity(m, n));
+  if (strncmp(n->name, ONNX_DATA_NODE, strlen(ONNX_DATA_NODE)) == 0) {
+    TRY(need_inputs(m, n, 1));
+    return same_value(m, n, input_of(m, n, 0));
+  }
   if (fold != NULL) TRY(fold_node(m, n, fold, &folded));
   if (folded) return NEAP_OK;
   if (row == NULL) return refuse(m, "it is read only where its inputs are known before training");

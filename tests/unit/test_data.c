@@ -470,7 +470,7 @@ static void test_bad_cifar(void **state) {
   expect_failure("cifar10", NEAP_IO_FAILED, "test_batch.bin", "No such file");
   unlink(in_folder("data_batch_1.bin"));
   unlink(in_folder("data_batch_2.bin"));
-  expect_failure("cifar10", NEAP_IO_FAILED, "data_batch_1.bin", "not there");
+  expect_failure("cifar10", NEAP_IO_FAILED, "data_batch_1.bin", "is missing");
   write_cifar();
 }
 
@@ -544,7 +544,7 @@ static void test_bad_gzip(void **state) {
   write_gzip(name, bytes, IMAGE_BYTES);
   expect_failure("mnist", NEAP_BAD_FORMAT, name, "cannot hold");
   unlink(in_folder(name));
-  expect_failure("mnist", NEAP_IO_FAILED, "train-images-idx3-ubyte", "not there");
+  expect_failure("mnist", NEAP_IO_FAILED, "train-images-idx3-ubyte", "is missing");
   write_mnist();
 }
 

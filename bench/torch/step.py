@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times one training step of a net, in eager PyTorch or by Neap, and prints one JSON line.
 
-    step.py --nets FOLDER --net NAME --how eager|eager-nhwc|ckpt=K|step=BUDGET|backend=BUDGET|abudget=X [--steps N | --paced]
+    step.py --nets FOLDER --net NAME --how eager|eager-nhwc|ckpt=K|step=BUDGET|fuse=BUDGET|backend=BUDGET|abudget=X [--steps N | --paced]
 
 FOLDER has a nets.py with NETS: name -> (net, batch, data), where net().loss(x, y, segments) is the loss. BUDGET is Neap's
 ("300MiB", "min", "max"); X is PyTorch's activation_memory_budget. --paced: prints "ready", runs as many steps as each line of
@@ -53,8 +53,8 @@ def main():
 
     began = time.perf_counter()
     compiled = None
-    if kind == "step":
-        compiled = neap.torch.compile_step(net, loss_of, optimizer, budget=value)
+    if kind in ("step", "fuse"):
+        compiled = neap.torch.compile_step(net, loss_of, optimizer, budget=value, fuse=kind == "fuse")
         compiled.prepare(x, y)
     elif kind == "backend":
         loss_of = torch.compile(loss_of, backend="neap", options={"budget": value}, dynamic=False)

@@ -149,11 +149,9 @@ class _Assembler:
                     for i in call.statistics
                     if isinstance(call.args[i], View)
                 ]
-                for s in storages[:1]:
-                    if s in tokens:
-                        inputs.append(tokens[s])
-                    tokens[s] = self.tensor(ALIGNMENT, "value", f"{call.name} done")
-                    outputs.append(tokens[s])
+                inputs += dict.fromkeys(tokens[s] for s in storages if s in tokens)
+                outputs.append(self.tensor(ALIGNMENT, "value", f"{call.name} done"))
+                tokens.update(dict.fromkeys(storages, outputs[-1]))
             if call.random:
                 device = graph.device_of(call)
                 state = self.tensor(aligned(generator_state_bytes(device)), "value", f"{call.name} generator")

@@ -19,6 +19,7 @@ from . import measure
 from .advice import shown
 from .assemble import Assembly, Gradient, Work, assemble
 from .family import Template, numbers_of, places_of
+from .fuse import Group, fuse
 from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
 from .memory import view_bytes
 from .program import ArenaProgram, DropProgram, Program, Resident
@@ -144,7 +145,11 @@ class Steps:
         costs = self._costs(capture.graph, None, self.crooked)
         self.numbers = numbers_of(capture.graph)
         self.template = Template(capture.graph, self.numbers)
-        self.plans.append(self._plan(capture.graph, self.numbers.vector, costs))
+        self.groups: list[Group] | None = None  # of calls that are fused
+        graph = self._fused(capture.graph)
+        if graph is not capture.graph:
+            costs = self._costs(graph)
+        self.plans.append(self._plan(graph, self.numbers.vector, costs))
 
     # ---- What there is ----
 
@@ -195,6 +200,14 @@ class Steps:
         self.owner.heap.note({measure.call_key(c): cost for c, cost in zip(graph.calls, costs, strict=True)})
         return costs
 
+    def _fused(self, graph: Graph) -> Graph:
+        """The graph of a shape with groups of calls as one each, where that is asked for."""
+        if not self.owner.fuse:
+            return graph
+        with shown(f"compiling groups of calls of {self.owner.name}"):
+            fused, self.groups = fuse(graph, self.groups)
+        return fused
+
     def outputs_of(self, graph: Graph) -> Outputs:
         out = graph.outputs
         first = 2 if self.has_count else 1
@@ -227,7 +240,7 @@ class Steps:
     def prove_numbers(self, points: list[tuple[tuple[int | float, ...], list[Any]]]) -> bool:
         """points: numbers of the batch and the vector of a capture with them. Whether other numbers make no difference but for
         themselves, in the arguments of calls: from now on they come with each step."""
-        places = places_of(points, self.template.plain_numbers())
+        places = places_of(points, self.template.plain_numbers()) if not self.owner.fuse else None
         self.given = places or []
         return places is not None
 
@@ -246,7 +259,7 @@ class Steps:
         serving = [p for p in self.plans if all(a <= b for a, b in zip(sizes, p.sizes, strict=True))]
         least = min(serving, key=lambda p: sum(p.sizes), default=None)
         if least is None or (sum(sizes) < self.owner.replan * sum(least.sizes) and least.plan.overhead > CHEAP):
-            graph = self.template.at(vector, share=False)
+            graph = self._fused(self.template.at(vector, share=False))
             largest = max(self.plans, key=lambda p: p.keep_all, default=None)
             least = self._plan(graph, vector, self._costs(graph, largest))
             self.plans.append(least)
@@ -254,6 +267,8 @@ class Steps:
             graph = self.template.at(self.with_numbers(vector, map(Given, range(len(self.given)))))
         elif least.vector == vector:
             graph = least.graph
+        else:
+            graph = self._fused(graph)
         return Ready(self, least, graph, vector)
 
     def _plan(self, graph: Graph, vector: list[Any], costs: list[measure.Cost]) -> Planned:
@@ -448,12 +463,14 @@ class Steps:
                 stacklevel=6,
             )
         else:  # a shape that was run by a larger one's plan: by its own from here on
-            costs = self._costs(self.template.at(ready.vector))
+            costs = self._costs(self._fused(self.template.at(ready.vector)))
         if over:
             self.plans.clear()
         elif ready.graph is planned.graph:
             self.plans.remove(planned)
-        graph = planned.graph if ready.graph is planned.graph else self.template.at(ready.vector, share=False)
+        graph = (
+            planned.graph if ready.graph is planned.graph else self._fused(self.template.at(ready.vector, share=False))
+        )
         self.plans.append(self._plan(graph, ready.vector, costs))
         return True
 

@@ -169,7 +169,7 @@ class CompiledStep:
     def __init__(
         self, model: nn.Module, loss_fn: Callable[..., Any], optimizer: torch.optim.Optimizer, budget: int | str, micro_batches: int,
         batch_dim: int, clip_norm: float | None, clip_value: float | None, planner: str, seconds: float, progress: Any, replan: float,
-        chunk_head: bool | int | str | None,
+        chunk_head: bool | int | str | None, fuse: bool,
     ):  # fmt: skip
         if isinstance(optimizer, torch.amp.GradScaler) or hasattr(optimizer, "unscale_"):
             raise TypeError(
@@ -190,7 +190,7 @@ class CompiledStep:
         self.micro_batches, self.batch_dim = micro_batches, batch_dim
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.planner, self.seconds, self.progress, self.replan = planner, seconds, progress, replan
-        self.chunk_head = chunk_head
+        self.chunk_head, self.fuse = chunk_head, fuse
         if chunk_head is not None and chunk_head is not False:
             find_head(model, chunk_head if isinstance(chunk_head, str) else None)  # there is one
         self.name = type(model).__name__
@@ -744,6 +744,7 @@ def compile_step(
     progress: Any = None,
     replan: float = 0.7,
     chunk_head: bool | int | str | None = None,
+    fuse: bool = False,
 ) -> CompiledStep:
     """A whole training step inside `budget` bytes, with the bits of eager PyTorch.
 
@@ -763,7 +764,9 @@ def compile_step(
     replan: a shape that needs less than this share of a planned larger one gets a plan of its own, where the larger one's
     recomputes; 0: the plans of larger shapes serve all smaller ones. chunk_head: True, a number of rows, or the name of the
     last linear layer: its logits and their cross entropy are computed in chunks of rows and never whole, with the bits of
-    neap.torch.chunked_cross_entropy.
+    neap.torch.chunked_cross_entropy. fuse: groups of pointwise calls, reductions and norms run as loops that Inductor compiles,
+    planned as one call each; on the CPU, with Inductor's bits instead of eager's, the same at every budget. The compiler takes
+    seconds a group, once a shape.
 
     The optimizer, its states, rates and schedulers stay PyTorch's own and may be read, saved and loaded between steps; so may
     the model's. `.grad` is None after a step.
@@ -771,5 +774,6 @@ def compile_step(
     Raises neap.OverBudget (`.smallest`) where the budget cannot be met, neap.torch.CannotTrace where the step cannot be
     captured, ModelChanged where the model's parameters have other shapes than when it was compiled. Nothing is changed then."""
     return CompiledStep(
-        model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress, replan, chunk_head
+        model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress, replan, chunk_head,
+        fuse,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Random programs beside eager PyTorch, bit for bit.
 
-    python fuzz.py --seeds 0:10000 [--door step|backend|both] [--seconds N] [--jobs N] [--save FOLDER] [--without REGEX]
+    python fuzz.py --seeds 0:10000 [--door step|backend|both|fuse] [--seconds N] [--jobs N] [--save FOLDER] [--without REGEX]
     python fuzz.py --show SEED
 
 Each program runs in a process of its own making, so that a crash is a finding too. A line says each fault: the seed, the door, what is
@@ -253,7 +253,7 @@ class Campaign:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:100", help="FIRST:BEHIND_LAST")
-    parser.add_argument("--door", choices=["step", "backend", "both"], default="both")
+    parser.add_argument("--door", choices=["step", "backend", "both", "fuse"], default="both")
     parser.add_argument("--seconds", type=float, default=0, help="stop after these")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--shrink", type=float, default=60, help="seconds that a fault may take to shrink; 0: none")

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-DOORS = ("step", "backend")
+DOORS = ("step", "backend", "fuse")
 
 # What a program's SETTINGS say: rows and steps, and these. `more`: rows more than `rows`, each in a step of its own; `lengths`: they
 # are prepared together. `evaluate`: "between" steps, or all later ones in that "mode". `schedule`: rates halve. `whole`: the backend
@@ -37,7 +37,7 @@ def load(source: str) -> dict[str, Any]:
     _count += 1
     name = f"<program {_count}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    scope: dict[str, Any] = {"__name__": f"program_{_count}"}
+    scope: dict[str, Any] = {"__name__": f"program_{_count}", "HALF": "bfloat16" in source or "float16" in source}
     exec(compile(source, name, "exec"), scope)
     return scope
 
@@ -224,13 +224,13 @@ def _refusal(error: BaseException) -> str:
     return f"{type(error).__name__}: " + re.sub(r"\b[vmpb]\d+\b|\d+", "N", text)[:160]
 
 
-def _by_step(scope: dict[str, Any], notes: dict[str, Any]) -> list[dict[str, Any]]:
+def _by_step(scope: dict[str, Any], notes: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
     import neap
     import neap.torch
 
     run = Trained(scope)
-    s = run.settings
-    options = {k: s[k] for k in ("micro_batches", "clip_norm", "clip_value")}
+    s = run.settings | {k: settings[k] for k in settings.keys() & {"budget"}}
+    options = {k: s[k] for k in ("micro_batches", "clip_norm", "clip_value")} | {"fuse": settings.get("fuse", False)}
 
     def made(budget: Any) -> Any:
         return neap.torch.compile_step(run.model, scope["loss_fn"], run.optimizer, budget=budget, **options)
@@ -266,6 +266,26 @@ def _by_step(scope: dict[str, Any], notes: dict[str, Any]) -> list[dict[str, Any
         _check_memory(step.memory, notes)
         run.between(number, batch)
     return run.record
+
+
+def _by_fused_step(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) -> str:
+    """Inductor's bits are the same at every budget; they are near eager's after the first step."""
+    whole = _by_step(scope, notes, fuse=True, budget="max")
+    text = _differs(_by_step(scope, notes, fuse=True), whole)
+    if text:
+        return f"{text} beside keeping everything"
+    first, wanted = whole[0], eager.record[0]
+    for name, b in wanted.items():
+        a = first[name]
+        if torch.is_tensor(b) and b.is_floating_point() and not _near(a, b, 0.2 if scope["HALF"] else 1e-3):
+            return f"step 0: {name}: by {(a.double() - b.double()).abs().max().item():.3g}"
+    return ""
+
+
+def _near(a: torch.Tensor, b: torch.Tensor, coarse: float) -> bool:
+    """Whether nearly all of the values are: a comparison or a rounding may fall to the other side."""
+    gap = (a.double() - b.double()).norm()
+    return bool(gap <= coarse * b.double().norm() + 1e-5 * b.numel() ** 0.5 or not gap.isfinite())
 
 
 def _with_budget(made: Any, budget: Any, batch: Any) -> Any:
@@ -364,6 +384,12 @@ def _by_backend(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) ->
     return f"{text}; aot_eager's: {apart}"
 
 
+def _by_door(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) -> str:
+    if notes["door"] == "step":
+        return _differs(_by_step(scope, notes), eager.record)
+    return (_by_backend if notes["door"] == "backend" else _by_fused_step)(scope, notes, eager)
+
+
 def examine(source: str, door: str) -> dict[str, Any]:
     """{"outcome": "equal" | "refused" | "fault", ...} of a program's source by one door."""
     scope = load(source)
@@ -375,9 +401,7 @@ def examine(source: str, door: str) -> dict[str, Any]:
         except Exception as error:
             return {**notes, "outcome": "invalid", "kind": "eager fails", "detail": f"{type(error).__name__}: {error}"}
         try:
-            text = (
-                _differs(_by_step(scope, notes), eager.record) if door == "step" else _by_backend(scope, notes, eager)
-            )
+            text = _by_door(scope, notes, eager)
             found = {"outcome": "fault", "kind": "other bits", "detail": text} if text else {"outcome": "equal"}
         except RefusedByName as error:
             found = {"outcome": "refused", "kind": str(error)}

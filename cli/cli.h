@@ -56,8 +56,9 @@ struct arguments {
   bool json;
 };
 
-/* Where its unit is a letter that means two things, how it was read. */
-void tell_budget(const char *text, uint64_t bytes);
+/* Says how a budget was read, where its unit is a letter that means two things; or what is available now.
+ * Returns it: in bytes where it is what is available. */
+uint64_t tell_budget(const char *text, uint64_t bytes);
 
 /* Verb `index`, from 0, in the order of the help; NULL past the last. */
 const struct verb *verb_at(int index);

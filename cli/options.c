@@ -32,12 +32,19 @@ int check_output(const struct verb *verb, const char *out, bool json) {
   return report_usage(verb, "-o - and --json: only one of them can have standard output");
 }
 
-void tell_budget(const char *text, uint64_t bytes) {
+uint64_t tell_budget(const char *text, uint64_t bytes) {
   const size_t length = text != NULL ? strlen(text) : 0;
-  if (length < 2 || strchr("KMGTkmgt", text[length - 1]) == NULL) return;
+  neap_available found;
+  if (bytes == NEAP_BUDGET_AVAILABLE && neap_memory_available(&found) == NEAP_OK) {
+    fprintf(stderr, "neap: --budget available: %s of the %s that %s has free; a tenth is left to others\n",
+            bytes_text(found.bytes).text, bytes_text(found.free_bytes).text, found.limit);
+    return found.bytes;
+  }
+  if (length < 2 || strchr("KMGTkmgt", text[length - 1]) == NULL) return bytes;
   const char unit = (char)toupper((unsigned char)text[length - 1]);
   fprintf(stderr, "neap: a budget of %s is read as %.*s %ciB (%llu bytes)\n", text, (int)length - 1, text,
           unit, (unsigned long long)bytes);
+  return bytes;
 }
 
 /* ---- Texts that settings point to ---- */

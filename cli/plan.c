@@ -214,7 +214,7 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   if (!all && !planner_exists(planner))
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
-  tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
+  s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   if (s.profile) return plan_profile(verb, &s);
   if (given_text(&s.a, "allow") != NULL) return plan_combinations(verb, &s);
   neap_step *step;

@@ -213,7 +213,7 @@ int run_show(const struct verb *verb, int count, char **arguments) {
   if (s.out != NULL && !has_ending(s.out, ".svg") && !has_ending(s.out, ".html"))
     return report_usage(verb, "-o %s: the name must end in .svg or .html", s.out);
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
-  tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
+  s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   neap_step *step;
   int result = source_open(verb, &s.a, graph_file, &step);
   if (result != EXIT_DONE) return result;

@@ -186,8 +186,22 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
 /* Budgets. A number of bytes; or one of these. */
 #define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
 #define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
+/* A process budget: what the process takes when the session is made, and what neap_memory_available says
+ * then. */
+#define NEAP_BUDGET_AVAILABLE (UINT64_MAX - 1)
 
-/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min" (-> bytes), "80%" (-> fraction 0.8, bytes 0). */
+/* How much memory a process may still take. */
+typedef struct neap_available {
+  uint64_t free_bytes;   /* the least that the machine, the control groups and the process's limits leave */
+  uint64_t margin_bytes; /* a tenth of it, which is left to others */
+  uint64_t bytes;        /* the rest */
+  char limit[128];       /* which of them it is: "the machine", "the control group /x", "ulimit -v" */
+} neap_available;
+/* NEAP_UNSUPPORTED: the system does not say (Linux does). */
+neap_status neap_memory_available(neap_available *out);
+
+/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min", "available" (-> bytes), "80%" (-> fraction 0.8,
+ * bytes 0). */
 neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
 /* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */
 uint64_t neap_budget_share(double fraction, uint64_t everything);
@@ -245,7 +259,7 @@ typedef struct neap_byte_input {
 
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
 typedef struct neap_session_options {
-  uint64_t budget;        /* bytes, NEAP_BUDGET_MIN or NEAP_BUDGET_MAX */
+  uint64_t budget;        /* bytes, or one of NEAP_BUDGET_MIN, MAX, AVAILABLE */
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
   /* Not 0: instead of these, bytes that the whole process may take, code, libraries and planning included
    * (the system's VmHWM). What is smallest is then such a number too. */

@@ -11,6 +11,8 @@ from ._errors import InvalidArgument
 Budget = int | str
 """Bytes; or "96MiB", "0.5GB", "60%" of what keeping everything takes, "min" (the least that can be met), "max"."""
 
+AVAILABLE = 2**64 - 2  # NEAP_BUDGET_AVAILABLE
+
 
 def parse(budget: Budget) -> tuple[int | None, float | None]:
     """Bytes, or else a fraction of what keeping everything takes.
@@ -20,6 +22,10 @@ def parse(budget: Budget) -> tuple[int | None, float | None]:
     if isinstance(budget, str):
         size, fraction = ctypes.c_uint64(), ctypes.c_double()
         c.check_status(c.lib.neap_budget_parse(budget.encode(errors="replace"), size, fraction))
+        if size.value == AVAILABLE:
+            raise InvalidArgument(
+                "budget: 'available' is for the command, which trains in a process of its own; give a size"
+            )
         return (size.value, None) if fraction.value == 0 else (None, fraction.value)
     try:
         number = operator.index(budget)

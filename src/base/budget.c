@@ -15,12 +15,17 @@ static neap_status parse(const char *text, locale_t plain, uint64_t *bytes, doub
   } units[] = {{"", 1},         {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
                {"TiB", 0x1p40}, {"K", 0x1p10}, {"M", 0x1p20},   {"G", 0x1p30},   {"T", 0x1p40},
                {"kB", 1e3},     {"MB", 1e6},   {"GB", 1e9},     {"TB", 1e12}};
+  static const struct {
+    const char *name;
+    uint64_t bytes;
+  } words[] = {{"max", NEAP_BUDGET_MAX}, {"min", NEAP_BUDGET_MIN}, {"available", NEAP_BUDGET_AVAILABLE}};
   static const char *const hint =
-      "'%s': must be a size such as 96MiB, 0.5GB or 100663296, a share such as 80%%, min or max";
+      "'%s': must be a size such as 96MiB, 0.5GB or 100663296, a share such as 80%%, min, max or "
+      "available";
   RETURN_IF(text == NULL, NEAP_INVALID_ARGUMENT, hint, "");
-  const bool most = strcasecmp_l(text, "max", plain) == 0;
-  if (most || strcasecmp_l(text, "min", plain) == 0) {
-    *bytes = most ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    if (strcasecmp_l(text, words[i].name, plain) != 0) continue;
+    *bytes = words[i].bytes;
     *fraction = 0;
     return NEAP_OK;
   }

@@ -24,6 +24,7 @@ struct memory_status memory_status_read(void) {
   text[bytes] = '\0';
   status.resident_bytes = field_bytes(text, "\nVmRSS:");
   status.peak_resident_bytes = field_bytes(text, "\nVmHWM:");
+  status.swapped_bytes = field_bytes(text, "\nVmSwap:");
   return status;
 }
 

@@ -7,6 +7,7 @@
 struct memory_status {
   uint64_t resident_bytes;      /* in memory now: VmRSS */
   uint64_t peak_resident_bytes; /* the most since the process began, or since it was forgotten: VmHWM */
+  uint64_t swapped_bytes;       /* swapped out now: VmSwap */
 };
 
 /* Zeros where the system does not say (no /proc). Allocates nothing. */

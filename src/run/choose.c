@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/available_memory.h"
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "grad/gradient.h"
@@ -493,7 +494,9 @@ neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options 
   NEED(plan);
   struct choice choice;
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs options and a graph");
-  TRY(choose_plan(graph, options, PROCESS_RESERVE, smallest, &choice));
+  neap_session_options settled = *options;
+  TRY(available_memory_settle(&settled, NULL));
+  TRY(choose_plan(graph, &settled, PROCESS_RESERVE, smallest, &choice));
   *step = choice.lowered->step;
   *plan = choice.plan;
   choice.lowered->step = NULL;

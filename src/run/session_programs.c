@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/available_memory.h"
 #include "base/memory_status.h"
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
@@ -312,7 +313,8 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
     RETURN_IF_NULL(s);
     s->options = *options;
     beyond = 0;
-    const neap_status status = create(s, graph, reserve, smallest, &beyond);
+    neap_status status = available_memory_settle(&s->options, NULL);
+    if (status == NEAP_OK) status = create(s, graph, reserve, smallest, &beyond);
     if (status == NEAP_OK) {
       *session = s;
       return NEAP_OK;

@@ -43,7 +43,7 @@ const neap_setting setting_rows[] = {
      .flags = KEPT | STEP | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | STEPS | BENCH | PREDICT, .key = "model"},
     {"data", "SET", NULL, "what it learns from or runs on, one of the sources of `neap data`", FIELD(TEXT, data),
      .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | PREDICT | EVALUATE | TRANSLATE, .key = "data"},
-    {"budget", "B", "max", "bytes: 96MiB, 0.5GB, 100663296, 80%, min or max", FIELD(BUDGET, session.budget),
+    {"budget", "B", "max", "bytes: 96MiB, 0.5GB, 100663296, 80%, min, max or available", FIELD(BUDGET, session.budget),
      .verbs = LEARN | PLAN | SHOW | PREDICT | EVALUATE | GENERATE | TRANSLATE, .instead_of = "process-budget"},
     {"process-budget", "B", NULL, "bytes that the whole process may take, code and data too", FIELD(BYTES, session.process_budget),
      .verbs = TRAIN, .instead_of = "budget"},

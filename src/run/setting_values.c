@@ -195,7 +195,7 @@ static neap_status read_bytes(const neap_setting *s, const char *text, uint64_t 
   uint64_t bytes;
   double fraction;
   TRY(read_budget(s, text, &bytes, &fraction));
-  RETURN_IF(fraction > 0 || bytes == NEAP_BUDGET_MIN || bytes == NEAP_BUDGET_MAX, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(fraction > 0 || bytes == NEAP_BUDGET_MIN || bytes >= NEAP_BUDGET_AVAILABLE, NEAP_INVALID_ARGUMENT,
             "%s %s: a number of bytes is needed", s->name, text);
   *field = bytes;
   return NEAP_OK;
@@ -322,9 +322,10 @@ static int print_budget(uint64_t bytes, double fraction, char *text, size_t size
   double back = -1;
   int length = 0;
   if (fraction <= 0)
-    return bytes == NEAP_BUDGET_MAX   ? snprintf(text, size, "max")
-           : bytes == NEAP_BUDGET_MIN ? snprintf(text, size, "min")
-                                      : snprintf(text, size, "%llu", (unsigned long long)bytes);
+    return bytes == NEAP_BUDGET_MAX         ? snprintf(text, size, "max")
+           : bytes == NEAP_BUDGET_MIN       ? snprintf(text, size, "min")
+           : bytes == NEAP_BUDGET_AVAILABLE ? snprintf(text, size, "available")
+                                            : snprintf(text, size, "%llu", (unsigned long long)bytes);
   for (int digits = 3; digits <= 17 && back != fraction; digits++) {
     length = snprintf(text, size, "%.*g%%", digits, 100 * fraction);
     if (neap_budget_parse(text, &unused, &back) != NEAP_OK) back = -1;

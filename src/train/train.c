@@ -249,6 +249,8 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
       TRY(training_check_process(t, result));
     }
     if (reported != NEAP_OK) return reported;
+    const neap_status short_of = memory_watch_check(&t->watch);
+    if (short_of != NEAP_OK) return end_with_checkpoint(t, short_of);
   }
   return NEAP_OK;
 }

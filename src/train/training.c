@@ -118,6 +118,9 @@ static neap_status divide_data(struct training *t) {
 }
 
 neap_status training_build(struct training *t) {
+  neap_available available;
+  TRY(available_memory_settle(&t->own.session, &available));
+  memory_watch_begin(&t->watch, &available);
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   t->own.session.byte_input = statistics_byte_input(&t->data.source);
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));

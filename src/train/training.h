@@ -2,6 +2,7 @@
 #ifndef NEAP_TRAIN_TRAINING_H
 #define NEAP_TRAIN_TRAINING_H
 
+#include "base/available_memory.h"
 #include "data/loader.h"
 #include "run/session.h"
 #include "train/checkpoint.h"
@@ -20,6 +21,7 @@ struct training {
   char model_digest[65];             /* of its file; "": it is ready-made */
   const neap_train_options *options; /* `own` */
   neap_train_options own;            /* as they were given, with the combination that was chosen */
+  struct memory_watch watch;         /* where the budget is what was available */
   struct loader data;
   neap_model_options shape;
   neap_graph *graph;

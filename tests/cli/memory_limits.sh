@@ -26,3 +26,10 @@ under -s 64 80 96 128 192 256 1024
 # The stacks of OpenMP's threads, too.
 expect 1 env OMP_STACKSIZE=16k "${train[@]}" --threads 2 --steps 1
 says "OMP_STACKSIZE"
+
+# A budget of what is available is what such a limit leaves, less a tenth; the process keeps it.
+limited() { (ulimit -d "$1" && shift && exec "$@"); }
+expect 0 limited 400000 "${train[@]}" --threads 2 --steps 1 --budget available
+says "that ulimit -d has free; a tenth is left to others"
+expect 3 limited 300000 "$neap" plan --model resnet50 --image 3x224x224 --batch 256 --budget available
+says "the smallest that can"

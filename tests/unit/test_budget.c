@@ -24,6 +24,7 @@ static void test_budgets_that_are_read(void **state) {
                  {"4611686018427389069", 4611686018427389069, 0}, /* no double is that */
                  {"min", NEAP_BUDGET_MIN, 0},
                  {"MAX", NEAP_BUDGET_MAX, 0},
+                 {"Available", NEAP_BUDGET_AVAILABLE, 0},
                  {"80%", 0, 0.8},
                  {"12.5 %", 0, 0.125}};
   for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {

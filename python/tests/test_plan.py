@@ -134,6 +134,7 @@ def test_other_threads() -> None:
         ("lots", "size"),
         ("-3GiB", "size"),
         ("0%", "size"),
+        ("available", "command"),
     ],
 )
 def test_bad_budget(budget: object, word: str) -> None:

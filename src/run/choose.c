@@ -233,6 +233,19 @@ neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_opt
   return NEAP_OK;
 }
 
+neap_status settle_share(const struct neap_graph *graph, struct neap_session_options *options) {
+  neap_step *step;
+  uint64_t everything = 0;
+  if (options->budget_fraction <= 0) return NEAP_OK;
+  TRY(neap_step_from_graph(graph, options, &step));
+  const neap_status status = neap_step_keep_all_bytes(step, &everything);
+  neap_step_free(step);
+  if (status != NEAP_OK) return status;
+  options->budget = neap_budget_share(options->budget_fraction, everything);
+  options->budget_fraction = 0;
+  return NEAP_OK;
+}
+
 /* ---- One variant's plan ---- */
 
 /* With a budget for the process: what the rest of it takes, now that graphs and kernels are there, and what

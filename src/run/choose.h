@@ -33,6 +33,10 @@ neap_status check_session_options(const struct neap_session_options *options);
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out);
 
+/* Replaces a budget that is a share by its bytes: of what keeping everything of the graph's step needs, with
+ * these options. Leaves others as they are. */
+neap_status settle_share(const struct neap_graph *graph, struct neap_session_options *options);
+
 /* The same in a variant, for a session that has `like`: its variables lie as they do there. */
 neap_status lower_training_like(const struct neap_graph *graph, const struct neap_session_options *options,
                                 neap_variant variant, const struct lowered *like, struct lowered **out);

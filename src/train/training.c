@@ -9,6 +9,8 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "data/statistics.h"
+#include "fit/combination.h"
+#include "fit/fit.h"
 #include "grad/gradient.h"
 #include "model/model.h"
 #include "run/choose.h"
@@ -16,7 +18,6 @@
 #include "run/settings.h"
 #include "run/variables.h"
 #include "train/class_weights.h"
-#include "train/combination.h"
 #include "train/model_data.h"
 
 neap_status training_check(const neap_train_options *options) {
@@ -32,19 +33,16 @@ neap_status training_check(const neap_train_options *options) {
   return check_session_options(&options->session);
 }
 
-/* In bytes; a share is one of what the whole, dense batch needs in f32. 0: not known. */
-static uint64_t budget_of(const struct training *t) {
-  neap_session_options session = t->options->session;
-  neap_step *step = NULL;
-  uint64_t everything = 0;
-  if (session.budget_fraction <= 0) return session.budget;
+/* A share is one of what the whole, dense batch needs in f32. */
+static neap_status settle_budget(struct training *t) {
+  neap_session_options session = t->own.session;
   session.threads = t->threads;
   session.precision = NEAP_F32;
   session.sparse_density = 0;
-  const bool known = neap_step_from_graph(t->graph, &session, &step) == NEAP_OK &&
-                     neap_step_keep_all_bytes(step, &everything) == NEAP_OK;
-  neap_step_free(step);
-  return known ? neap_budget_share(session.budget_fraction, everything) : 0;
+  TRY(settle_share(t->graph, &session));
+  t->own.session.budget = session.budget;
+  t->own.session.budget_fraction = 0;
+  return NEAP_OK;
 }
 
 /* Returns the combination with the least peak. */
@@ -125,8 +123,7 @@ neap_status training_build(struct training *t) {
   t->own.session.byte_input = statistics_byte_input(&t->data.source);
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
-  t->own.session.budget = budget_of(t);
-  t->own.session.budget_fraction = 0;
+  TRY(settle_budget(t));
   t->own.session.class_weights = t->options->class_weights != NULL;
   if (t->options->class_weights != NULL)
     TRY(class_weights_make(t->options->class_weights, &t->data.source, t->shape.classes, &t->region,
@@ -243,23 +240,6 @@ neap_status training_settle(struct training *t) {
   return NEAP_OK;
 }
 
-/* A quick look may miss what is just met. */
-static bool direct_fits(const struct training *t, const neap_session_options *asked) {
-  neap_session_options session = *asked;
-  bool fits = false;
-  if (asked->convolution == NEAP_CONV_DIRECT || asked->plan_file != NULL) return false;
-  session.convolution = NEAP_CONV_DIRECT;
-  for (int quick = 1; quick >= 0 && !fits; quick--) {
-    neap_step *step = NULL;
-    neap_plan *plan = NULL;
-    session.plan_quick = quick;
-    fits = neap_plan_graph(t->graph, &session, NULL, &step, &plan) == NEAP_OK;
-    neap_plan_free(plan);
-    neap_step_free(step);
-  }
-  return fits;
-}
-
 /* Where a budget for the process was kept so far; else its run ends. */
 neap_status training_check_process(const struct training *t, neap_train_result *result) {
   const uint64_t peak = memory_status_read().peak_resident_bytes, planning = t->process.planning,
@@ -304,7 +284,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     if (session.plan_file == NULL &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
-    result->direct_fits = direct_fits(t, &session);
+    result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
     if (t->refused[0] == '\0') return ending_tell(&ending);
     return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
                      t->refused, ending.message);

@@ -1,6 +1,6 @@
 /* Which techniques a step takes, where several may be. */
-#ifndef NEAP_TRAIN_COMBINATION_H
-#define NEAP_TRAIN_COMBINATION_H
+#ifndef NEAP_FIT_COMBINATION_H
+#define NEAP_FIT_COMBINATION_H
 
 #include <stdbool.h>
 

@@ -1,11 +1,12 @@
 /* Techniques together: which combinations there are, and what each needs. */
-#include "train/combination.h"
+#include "fit/combination.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "fit/fit.h"
 #include "step/step.h"
 
 /* Precisions in the order in which they are tried, by the bit that allows them. */
@@ -19,17 +20,6 @@ struct search {
   const neap_model_options *shape;
   neap_session_options session; /* with the budget in bytes */
 };
-
-static neap_status keep_all_bytes(const struct search *s, uint64_t *bytes) {
-  neap_graph *graph = NULL;
-  neap_step *step = NULL;
-  TRY(neap_model_build(s->model, s->shape, &graph));
-  neap_status status = neap_step_from_graph(graph, &s->session, &step);
-  if (status == NEAP_OK) status = neap_step_keep_all_bytes(step, bytes);
-  neap_step_free(step);
-  neap_graph_free(graph);
-  return status;
-}
 
 /* Appends a technique to the name. */
 static void name_with(neap_combination *c, const char *technique) {
@@ -126,12 +116,7 @@ neap_status combinations_until(bool fits, const char *model, const neap_model_op
             "combinations: sparse parameters are allowed, but their density is not given");
   struct search s = {model, shape, *options};
   s.session.sparse_density = 0;
-  if (options->budget_fraction > 0) {
-    uint64_t everything = 0;
-    TRY(keep_all_bytes(&s, &everything));
-    s.session.budget = neap_budget_share(options->budget_fraction, everything);
-    s.session.budget_fraction = 0;
-  }
+  TRY(fit_settle_share(model, shape, &s.session));
   *count = 0;
   for (int i = 0; i < NEAP_COMBINATIONS; i++) {
     if ((needs(combinations[i]) & ~allowed) != 0) continue;

@@ -1,13 +1,13 @@
 /* The answer to a budget that cannot be met: with which batch could it be? */
 #include "base/status.h"
+#include "fit/fit.h"
 #include "plan/memory_bound.h"
 #include "step/step.h"
 
 struct batch_search {
   const char *model;
   neap_model_options shape;
-  const neap_session_options *session;
-  uint64_t budget;
+  const neap_session_options *session; /* with the budget in bytes */
 };
 
 /* One batch: whether it fits; bytes that it needs at least, and what of them does not grow with the batch. */
@@ -42,8 +42,6 @@ static neap_status try_batch(const struct batch_search *search, int64_t batch, b
   neap_model_options shape = search->shape;
   neap_session_options session = *search->session;
   shape.batch = batch;
-  session.budget = search->budget;
-  session.budget_fraction = 0;
   session.plan_quick = quick;
   TRY(neap_model_build(search->model, &shape, &graph));
   neap_status status = neap_plan_graph(graph, &session, NULL, &step, &plan);
@@ -58,16 +56,6 @@ static neap_status try_batch(const struct batch_search *search, int64_t batch, b
 static neap_status look_at(const struct batch_search *search, int64_t batch, struct probe *probe) {
   TRY(find_bound(search, batch, probe));
   return try_batch(search, batch, true, &probe->fits);
-}
-
-static neap_status resolve_fraction(struct batch_search *search) {
-  neap_step *step = NULL;
-  uint64_t everything = 0;
-  TRY(make_step(search, search->shape.batch, &step));
-  const neap_status status = neap_step_keep_all_bytes(step, &everything);
-  search->budget = neap_budget_share(search->session->budget_fraction, everything);
-  neap_step_free(step);
-  return status;
 }
 
 /* Memory is nearly linear in the batch: where the line from the resident bytes through what a batch that does
@@ -85,13 +73,13 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   NEED(largest);
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
             (long long)shape->batch);
-  struct batch_search search = {
-      .model = model, .shape = *shape, .session = session, .budget = session->budget};
-  if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
+  neap_session_options settled = *session;
+  TRY(fit_settle_share(model, shape, &settled));
+  const struct batch_search search = {.model = model, .shape = *shape, .session = &settled};
   struct probe probe;
   TRY(look_at(&search, shape->batch, &probe));
   int64_t fits = probe.fits ? shape->batch : 0, too_large = shape->batch, stride = 1, failures = 0;
-  int64_t next = interpolate(search.budget, too_large, &probe);
+  int64_t next = interpolate(search.session->budget, too_large, &probe);
   /* A guess from the line, then outwards from what fits, halving when a guess does not settle it: two or
    * three plans as a rule, and never more than a few times the logarithm of the batch. */
   while (fits + 1 < too_large) {
@@ -104,8 +92,8 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
       stride *= 2;
     } else {
       too_large = next;
-      next =
-          failures++ % 2 == 0 ? interpolate(search.budget, too_large, &probe) : fits + (too_large - fits) / 2;
+      next = failures++ % 2 == 0 ? interpolate(search.session->budget, too_large, &probe)
+                                 : fits + (too_large - fits) / 2;
       stride = 1;
     }
   }
@@ -125,10 +113,8 @@ neap_status neap_largest_micro_batch(const char *model, const neap_model_options
   const int64_t batch = shape->batch;
   RETURN_IF(batch < 1, NEAP_INVALID_ARGUMENT, "micro-batches of %lld images cannot be", (long long)batch);
   neap_session_options parts = *session;
-  struct batch_search search = {
-      .model = model, .shape = *shape, .session = session, .budget = session->budget};
-  if (session->budget_fraction > 0) TRY(resolve_fraction(&search));
-  search.session = &parts;
+  TRY(fit_settle_share(model, shape, &parts));
+  const struct batch_search search = {.model = model, .shape = *shape, .session = &parts};
   for (int64_t count = 1; count < batch; count++) {
     bool fits = false;
     if (batch % count != 0) continue;

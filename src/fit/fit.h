@@ -1,0 +1,15 @@
+/* Whether a model's step fits: budgets that are shares, and other ways to make it. */
+#ifndef NEAP_FIT_FIT_H
+#define NEAP_FIT_FIT_H
+
+#include "neap.h"
+
+/* settle_share() of the model's graph at a shape. */
+neap_status fit_settle_share(const char *model, const neap_model_options *shape,
+                             neap_session_options *session);
+
+/* Whether a graph's step meets the budget where every convolution is a direct one; false where they are
+ * already, and with a saved plan. */
+bool fit_with_direct_convolutions(const neap_graph *graph, const neap_session_options *session);
+
+#endif

@@ -59,11 +59,7 @@ class Fused:
         return list(results[: -self.moved])
 
 
-@dataclasses.dataclass
-class Group:
-    """Calls of a graph, by their numbers, that become one."""
-
-    calls: list[int]
+Group = list[int]  # calls of a graph, by their numbers, that become one
 
 
 def is_fusible(graph: Graph, call: Call) -> bool:
@@ -72,7 +68,7 @@ def is_fusible(graph: Graph, call: Call) -> bool:
         return False
     leaves = pytree.tree_leaves((call.args, call.kwargs), is_leaf=is_view)
     views = [x for x in (*leaves, *call.results) if isinstance(x, View)]
-    plain = all(v.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.bool, torch.int64) for v in views)
+    plain = all(not v.dtype.is_complex for v in views)
     here = all(graph.storage_of(v.tensor).device.type == "cpu" for v in views)
     return plain and here and not any(isinstance(x, Given) for x in leaves)
 
@@ -88,7 +84,7 @@ def groups_of(graph: Graph) -> list[Group]:
     made: dict[int, View] = {}
 
     def end() -> None:
-        found.extend(Group(g) for g in _connected(graph, interval) if len(g) > 1)
+        found.extend(g for g in _connected(graph, interval) if len(g) > 1)
         interval.clear()
         made.clear()
 
@@ -182,8 +178,8 @@ class _Code:
 
 def _code(graph: Graph, group: Group, outside: set[int]) -> _Code:
     """The function of a group. outside: tensors that others read."""
-    calls = [graph.calls[n] for n in group.calls]
-    made = _result_views(graph, group.calls)
+    calls = [graph.calls[n] for n in group]
+    made = _result_views(graph, group)
     results = [r for r in made.values() if r.tensor in outside]
     held = [call.args[i] for call in calls for i in call.statistics if is_view(call.args[i])]
     skipped = set(map(id, held))
@@ -231,7 +227,11 @@ def _compile(code: _Code) -> Fused | None:
         if key not in _compiled:
             name = f"neap.fused.{hashlib.sha256(' '.join(map(str, key)).encode()).hexdigest()[:16]}"
             statistics = [torch.zeros(v.size, dtype=v.dtype) for v in code.operands[len(code.operands) - code.moved :]]
-            fused = Fused(name, torch._inductor.compile(module, fakes), statistics)
+            try:
+                compiled = torch._inductor.compile(module, fakes)
+            except Exception as error:
+                raise CannotTrace(f"fuse=True: Inductor does not compile a group of calls: {error}") from error
+            fused = Fused(name, compiled, statistics)
             given = fused(*(stand_in(v, torch.device("cpu")) for v in code.operands))
             fits = all(
                 (tuple(t.shape), tuple(t.stride()), t.dtype) == (v.size, v.stride, v.dtype)
@@ -255,8 +255,8 @@ def fuse(graph: Graph, groups: list[Group] | None = None) -> tuple[Graph, list[G
     becomes: dict[int, Call] = {}
     left: set[int] = set()
     for group in wanted:
-        own = set(group.calls)
-        made = [t for n in group.calls for t in graph.calls[n].makes]
+        own = set(group)
+        made = [t for n in group for t in graph.calls[n].makes]
         code = _code(graph, group, {t for t in made if t in kept or readers.get(t, set()) - own})
         target = _compile(code) if code.results else None
         if target is None:
@@ -267,14 +267,14 @@ def fuse(graph: Graph, groups: list[Group] | None = None) -> tuple[Graph, list[G
             continue
         done.append(group)
         left |= own
-        becomes[group.calls[-1]] = _call(graph, group, code, target)
+        becomes[group[-1]] = _call(graph, group, code, target)
     calls = [becomes.get(n, call) for n, call in enumerate(graph.calls) if n in becomes or n not in left]
     return dataclasses.replace(graph, calls=calls), done
 
 
 def _call(graph: Graph, group: Group, code: _Code, target: Fused) -> Call:
     """A group's call: its operands are positional, its results those that others read."""
-    calls = [graph.calls[n] for n in group.calls]
+    calls = [graph.calls[n] for n in group]
     plain = code.operands[: len(code.operands) - code.moved]
     name = f"{calls[0].name} to {calls[-1].name}"
     return Call(

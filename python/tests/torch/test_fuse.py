@@ -103,8 +103,18 @@ def test_groups_do_not_mix_passes_and_leave_random_calls_alone():
     groups = groups_of(graph)
     assert groups
     for group in groups:
-        calls = [graph.calls[n] for n in group.calls]
+        calls = [graph.calls[n] for n in group]
         assert len({c.backward for c in calls}) == 1
         assert not any(c.random or c.changes for c in calls)
         made = {t for c in calls for t in c.makes}
         assert all(isinstance(r, View) and r.tensor in made for c in calls for r in c.results if r is not None)
+
+
+def test_without_a_compiler_the_step_is_refused_and_nothing_changed(monkeypatch):
+    net, loss_fn, batch = turned(6)
+    before = copy.deepcopy(net.state_dict())
+    step = neap.torch.compile_step(net, loss_fn, torch.optim.SGD(net.parameters(), lr=0.05), budget="max", fuse=True)
+    monkeypatch.setattr("torch._inductor.compile", lambda *_, **__: 1 / 0)
+    with pytest.raises(neap.torch.CannotTrace, match="fuse=True: Inductor does not compile"):
+        step(*batch)
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())

@@ -406,8 +406,8 @@ def test_lightning_refuses_by_name_and_finds_the_largest_batch(pl):
             trainer.fit(kind(), torch.utils.data.DataLoader([(x, y) for x, y in zip(*batch, strict=True)], 2))
     module = Module()
     step = lambda m, b: m.training_step(b, 0)  # noqa: E731
-    expected = neap.torch.plan(module, step, (batch,), optimizer=module.configure_optimizers()).largest_batch("100KiB")
-    assert neap.torch.LightningBudget("100KiB").largest_batch(module, batch) == expected > 4
+    expected = neap.torch.plan(module, step, (batch,), optimizer=module.configure_optimizers()).largest_batch("4MiB")
+    assert neap.torch.LightningBudget("4MiB").largest_batch(module, batch) == expected > 4
 
 
 # ---- accelerate, and plain loops ----

@@ -80,7 +80,8 @@ _sessions: dict[int, Session] = {}
 
 
 def last_plans() -> list[Memory]:
-    """The memory of each graph that the backend compiled last, in the order of compilation."""
+    """The memory of each graph that the backend compiled last, in the order of compilation: an earlier model's, where torch.compile
+    left the latest to eager."""
     return [g.memory for g in _last.graphs] if _last is not None else []
 
 

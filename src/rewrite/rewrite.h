@@ -31,7 +31,7 @@ neap_status rewrite_prune(const struct neap_graph *graph, int64_t outputs, struc
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Values and variables are stored in `dtype` (bf16 or f16), but for inputs, which are cast where they are
- * read, for losses, and for what an operator needs in f32, such as statistics (op_row.statistics).
+ * read, for losses, and for what an operator takes in f32 alone, such as statistics (op_row.takes).
  * `master`: variables stay f32 and are cast where they are read. On a forward graph. */
 neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, bool master,
                               struct neap_graph **out);

@@ -477,8 +477,8 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   const struct tensor *tensor = &graph->tensors.data[id];
   RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
             "output '%s' is not there: evaluate or predict first", name);
-  RETURN_IF(!dtype_rows[tensor->dtype].real, NEAP_UNSUPPORTED,
-            "output '%s' is of %s, which is not read as f32", name, dtype_rows[tensor->dtype].name);
+  RETURN_IF(!dtype_is_real(tensor->dtype), NEAP_UNSUPPORTED, "output '%s' is of %s, which is not read as f32",
+            name, dtype_rows[tensor->dtype].name);
   const int32_t storage =
       graph_storage(graph, id); /* a view has its storage's order in row-major memory alone */
   return p->lowered->backend->export_variable(p->lowered->state, &graph->tensors.data[storage],

@@ -25,7 +25,7 @@ static const struct tensor *tensor_of(const struct neap_session *s, int32_t inde
 /* Whether a tensor of the graph is a variable as it is, and not what sparse ones are made of. */
 static bool stands_alone(const struct tensor *t) {
   return (t->role == NEAP_ROLE_PARAMETER || t->role == NEAP_ROLE_STATE) && t->view_of < 0 && !t->sum &&
-         dtype_rows[t->dtype].real && strcmp(t->name, SPARSE_POOL) != 0 &&
+         dtype_is_real(t->dtype) && strcmp(t->name, SPARSE_POOL) != 0 &&
          (t->state_of == NULL || strcmp(t->state_of, SPARSE_POOL) != 0);
 }
 

@@ -27,11 +27,7 @@ double dtype_real(neap_dtype dtype, const void *data, int64_t i) {
     return (double)f16_to_float(((const uint16_t *)data)[i]);
   case NEAP_F32:
     return (double)((const float *)data)[i];
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
+  CASES_NOT_REAL:
     break;
   }
   return NAN;
@@ -51,11 +47,7 @@ void dtype_set_real(neap_dtype dtype, void *data, int64_t i, double value) {
   case NEAP_F32:
     ((float *)data)[i] = (float)value;
     break;
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
+  CASES_NOT_REAL:
     break;
   }
 }

@@ -15,6 +15,16 @@ enum dtype_kind {
   DTYPE_INDEX    /* where other elements are */
 };
 
+/* Types by kind, as cases of a switch. A switch over types has no default: it has cases of its own for the
+ * types that it works on, and these for the rest, so that the compiler names each switch that a new type
+ * misses. */
+#define CASES_NOT_REAL                                                                                       \
+  case NEAP_I32:                                                                                             \
+  case NEAP_U8:                                                                                              \
+  case NEAP_BIT:                                                                                             \
+  case NEAP_U16:                                                                                             \
+  case NEAP_BLOCK
+
 struct dtype_row {
   const char *name;
   enum dtype_kind kind;

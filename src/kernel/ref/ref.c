@@ -297,11 +297,7 @@ static double rounded(double x, neap_dtype dtype) {
   case NEAP_F32:
   case NEAP_F64:
     return x;
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
+  CASES_NOT_REAL:
     break;
   }
   return NAN;

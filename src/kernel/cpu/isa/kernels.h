@@ -14,18 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "base/status.h"
 
-/* The types whose elements are no numbers to these kernels, as cases of a switch: a new type is one of them
- * or has its own case in each switch. Here they have no bytes; read as floats they are NaN, and nothing is
- * written to them. All arithmetic is in f32. */
+/* The types whose elements are no numbers to these kernels, as cases of a switch. Here they have no bytes;
+ * read as floats they are NaN, and nothing is written to them. All arithmetic is in f32. */
 #define CASES_WITHOUT_FLOATS                                                                                 \
-  case NEAP_I32:                                                                                             \
-  case NEAP_U8:                                                                                              \
-  case NEAP_F64:                                                                                             \
-  case NEAP_BIT:                                                                                             \
-  case NEAP_U16:                                                                                             \
-  case NEAP_BLOCK
+  CASES_NOT_REAL:                                                                                            \
+  case NEAP_F64
 
 /* Of an element. */
 static inline size_t bytes_of(neap_dtype storage) {

@@ -83,7 +83,8 @@ typedef struct neap_builder neap_builder; /* makes a graph */
 typedef int32_t neap_tensor;
 
 /* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
- * for every 65536 elements, are what sparse parameters are found by. */
+ * for every 65536 elements, are what sparse parameters are found by. Q8_0 is GGUF's: 32 numbers of 8 bits and
+ * an f16 that they are multiplied by; frozen parameters can be stored so. */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -93,7 +94,8 @@ typedef enum neap_dtype {
   NEAP_BF16,
   NEAP_F16,
   NEAP_U16,
-  NEAP_BLOCK
+  NEAP_BLOCK,
+  NEAP_Q8_0
 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };

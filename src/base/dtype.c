@@ -14,6 +14,7 @@ const struct dtype_row dtype_rows[] = {
     [NEAP_F16] = {"f16", DTYPE_REAL, 1, 2, "F16"},
     [NEAP_U16] = {"u16", DTYPE_INTEGER, 1, 2, "U16"},
     [NEAP_BLOCK] = {"block", DTYPE_INDEX, INDEX_BLOCK, 4, NULL},
+    [NEAP_Q8_0] = {"q8_0", DTYPE_QUANTISED, 32, 34, "Q8_0"},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
 

@@ -506,6 +506,7 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .base_cost = s->plan->base_cost,
                           .planner = constant_planner_name(s->plan->planner),
                           .variant = graph_variants[s->variant].name};
+  memory->stored_saved = session_stored_saved(s);
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const struct step_tensor *tensor = &step->tensors[t];
     if (tensor->role == NEAP_ROLE_PARAMETER) memory->parameters += tensor->bytes;

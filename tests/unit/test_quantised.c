@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/quantised.h"
+#include "kernel/cpu/isa/kernels.h"
 
 enum { BLOCKS = 200, COUNT = 32 * BLOCKS, BYTES = 34 * BLOCKS };
 
@@ -107,8 +108,30 @@ static void test_out_of_range(void **state) {
   assert_int_equal(quantise(NEAP_BF16, "w", 32, x, block), NEAP_INTERNAL);
 }
 
+/* Each instruction set gives the numbers, in f32 and rounded to 16 bits. */
+static void test_kernels(void **state) {
+  (void)state;
+  _Alignas(64) static float x[COUNT], y[COUNT], made[COUNT];
+  _Alignas(64) static uint16_t half[COUNT], wanted[COUNT];
+  _Alignas(64) static unsigned char blocks[BYTES];
+  draw(x);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, x, blocks), NEAP_OK);
+  dequantise(NEAP_Q8_0, COUNT, blocks, y);
+  for (int i = 0; cpu_kernels_at(i) != NULL; i++) {
+    const struct cpu_kernels *k = cpu_kernels_at(i);
+    for (int64_t count = 32; count <= COUNT; count += COUNT - 32) {
+      k->dequantise(NEAP_Q8_0, count, blocks, (struct stored){NEAP_F32, made});
+      assert_memory_equal(made, y, (size_t)count * sizeof *y);
+      k->dequantise(NEAP_Q8_0, count, blocks, (struct stored){NEAP_BF16, half});
+      for (int64_t e = 0; e < count; e++) wanted[e] = bf16_from_float(y[e]);
+      assert_memory_equal(half, wanted, (size_t)count * sizeof *half);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition), cmocka_unit_test(test_known_block),
-                                     cmocka_unit_test(test_again), cmocka_unit_test(test_out_of_range)};
+                                     cmocka_unit_test(test_again), cmocka_unit_test(test_out_of_range),
+                                     cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

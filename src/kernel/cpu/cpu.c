@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/quantised.h"
 #include "kernel/cpu/winograd.h"
 
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
@@ -192,6 +193,10 @@ static neap_status export_variable(void *state, const struct tensor *tensor, str
   struct cpu *cpu = state;
   float *f32;
   int64_t elements;
+  if (dtype_is_quantised(tensor->dtype)) {
+    cpu->kernels->dequantise(tensor->dtype, tensor->elements, data, (struct stored){NEAP_F32, plain});
+    return NEAP_OK;
+  }
   TRY(as_f32(tensor, format, (void *)data, &f32, &elements));
   if (f32 != data) cpu->kernels->widen(tensor->dtype, elements, data, f32);
   const neap_status status = convert(cpu, tensor, format, f32, plain, true);
@@ -204,6 +209,8 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
   struct cpu *cpu = state;
   float *f32;
   int64_t elements;
+  if (dtype_is_quantised(tensor->dtype))
+    return quantise(tensor->dtype, tensor->name, tensor->elements, plain, data);
   TRY(as_f32(tensor, format, data, &f32, &elements));
   const neap_status status = convert(cpu, tensor, format, plain, f32, false);
   if (f32 == data) return status;

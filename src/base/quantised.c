@@ -1,11 +1,13 @@
 #include "base/quantised.h"
 
+#include <float.h>
 #include <math.h>
 
 static const float q8_0_largest = 127 * 65504.0f; /* the largest f16 */
 
 /* As quantize_row_q8_0_ref of ggml: the scale is the largest size over 127, rounded to f16; numbers are
- * rounded, halves away from 0, by the scale before that was rounded. False: a number does not fit. */
+ * rounded, halves away from 0, by the scale before that was rounded. Below FLT_MIN, where ggml's inverse may
+ * be infinite, they are 0, as the scale is. False: a number does not fit. */
 static bool q8_0_from_floats(const float *x, void *block) {
   struct q8_0 b;
   float most = 0;
@@ -14,7 +16,7 @@ static bool q8_0_from_floats(const float *x, void *block) {
     if (!(size <= q8_0_largest)) return false;
     most = size > most ? size : most;
   }
-  const float scale = most / 127, inverse = scale != 0 ? 1 / scale : 0;
+  const float scale = most / 127, inverse = scale >= FLT_MIN ? 1 / scale : 0;
   for (int i = 0; i < Q8_0_ELEMENTS; i++) b.q[i] = (int8_t)roundf(x[i] * inverse);
   b.scale = f16_from_float(scale);
   memcpy(block, &b, sizeof b);

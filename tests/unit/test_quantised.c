@@ -92,6 +92,16 @@ static void test_again(void **state) {
   assert_memory_equal(z, y, sizeof y);
 }
 
+/* Numbers that no scale of f16 reaches become 0. */
+static void test_tiny(void **state) {
+  (void)state;
+  float x[64] = {0x1p-149f, -0x1p-130f, [32] = 0x1p-100f, -0x1p-101f}, y[64];
+  unsigned char blocks[68];
+  assert_int_equal(quantise(NEAP_Q8_0, "x", 64, x, blocks), NEAP_OK);
+  dequantise(NEAP_Q8_0, 64, blocks, y);
+  for (int i = 0; i < 64; i++) assert_true(y[i] == 0 && !signbit(y[i]));
+}
+
 static void test_out_of_range(void **state) {
   (void)state;
   static const float bad[] = {NAN, INFINITY, -INFINITY, 8.4e6f};
@@ -130,8 +140,8 @@ static void test_kernels(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition), cmocka_unit_test(test_known_block),
-                                     cmocka_unit_test(test_again), cmocka_unit_test(test_out_of_range),
-                                     cmocka_unit_test(test_kernels)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition),   cmocka_unit_test(test_known_block),
+                                     cmocka_unit_test(test_again),        cmocka_unit_test(test_tiny),
+                                     cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "kernel/cpu/onednn.h"
 #include "kernel/cpu/winograd.h"
 #include "kernel/device.h"
@@ -37,7 +38,7 @@ struct bench {
   const struct cpu_kernels *kernels;
   struct dnn *dnn;
   int threads;
-  enum storage storage;
+  neap_dtype storage;
   enum dnn_pass pass;
   float *x, *w, *y, *workspace; /* x, w, y of that storage */
   struct winograd winograd;
@@ -55,7 +56,7 @@ static float *numbers(const struct bench *b, int64_t count) {
     values[i] = (float)(state >> 8) * 0x1p-23f - 1;
   }
   enum { PART = 1 << 10 };
-  for (int64_t i = 0; b->storage != STORAGE_F32 && i < count; i += PART) { /* into the first half */
+  for (int64_t i = 0; b->storage != NEAP_F32 && i < count; i += PART) { /* into the first half */
     float part[PART];
     const int64_t length = count - i < PART ? count - i : PART;
     memcpy(part, values + i, (size_t)length * sizeof *part);
@@ -81,8 +82,8 @@ static bool make(struct bench *b, const struct shape *s, int way, int64_t lanes)
                               .source_lanes = lanes > 0 ? lanes : s->inputs,
                               .destination_lanes = lanes > 0 ? lanes : s->outputs,
                               .blocks = lanes > 0,
-                              .bf16 = b->storage == STORAGE_BF16};
-  if (b->storage == STORAGE_F16) return false;
+                              .bf16 = b->storage == NEAP_BF16};
+  if (b->storage == NEAP_F16) return false;
   return dnn_make_convolution(b->dnn, &c, NULL, &b->primitive[way]) == NEAP_OK;
 }
 
@@ -124,7 +125,7 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       if (round > 0 && seconds < best[way]) best[way] = seconds; /* the first one is not counted */
     }
   release(b->workspace, words);
-  const double speed = dnn_convolution_speed(b->storage == STORAGE_BF16);
+  const double speed = dnn_convolution_speed(b->storage == NEAP_BF16);
   printf("%-9s %3lld %3lld->%-3lld %3lldx%-3lld %-8s", s->name, (long long)s->images, (long long)s->inputs,
          (long long)s->outputs, (long long)s->side, (long long)s->side, passes[b->pass]);
   for (int way = 0; way < WAYS; way++)
@@ -158,9 +159,8 @@ int main(int count, char **arguments) {
   const char *set = count > 3 ? arguments[3] : b.kernels->name;
   const int64_t lanes = count > 4 ? atoi(arguments[4]) : 16;
   const char *type = count > 5 ? arguments[5] : "f32";
-  static const char *const types[] = {"f32", "bf16", "f16"}; /* in the order of enum storage */
-  while (b.storage <= STORAGE_F16 && strcmp(type, types[b.storage]) != 0) b.storage++;
-  if (b.storage > STORAGE_F16) {
+  while ((int32_t)b.storage < dtype_count && strcmp(type, dtype_rows[b.storage].name) != 0) b.storage++;
+  if (bytes_of(b.storage) == 0) {
     fprintf(stderr, "convolution: '%s' is no type: f32, bf16, f16\n", type);
     return 2;
   }

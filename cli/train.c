@@ -107,6 +107,7 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   report.watch = NULL;
   const int exit_status = finish(verb, &report, status, &result);
   json_decref(report.initialisation);
+  json_decref(report.unstored);
   return exit_status;
 }
 

@@ -37,6 +37,14 @@ static void print_initialisation(FILE *f, const char *from, const neap_initialis
   print_names(f, "not used", i->unused, i->unused_count);
 }
 
+/* What weights in blocks save, and those that the option names and that are in none. */
+static void print_stored(FILE *f, const char *store, const neap_train_progress *progress) {
+  fprintf(f, "stored        %s: %s less", store, bytes_text(progress->memory->stored_saved).text);
+  for (int32_t i = 0; i < progress->unstored_count; i++)
+    fprintf(f, "%s%s", i == 0 ? "; no whole blocks: " : ", ", progress->unstored[i]);
+  fputc('\n', f);
+}
+
 static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
   static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root",
                                           "exponential"};
@@ -69,6 +77,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
   if (progress->frozen > 0)
     fprintf(f, "frozen        %s: %lld parameters\n", session->freeze, (long long)progress->frozen);
+  if (session->store != NULL) print_stored(f, session->store, progress);
   if (session->ema > 0)
     fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
@@ -188,6 +197,8 @@ static json_t *names_json(const char *const *names, int32_t count) {
 static void keep_beginning(struct train_report *r, const neap_train_progress *p) {
   const neap_initialisation *i = p->initialisation;
   r->frozen = p->frozen;
+  if (r->arguments->json && p->memory->stored_saved > 0)
+    r->unstored = names_json(p->unstored, p->unstored_count);
   if (i == NULL || !r->arguments->json) return;
   r->initialisation =
       json_pack("{s:i, s:o, s:o, s:o}", "taken", i->taken, "missing",
@@ -338,6 +349,10 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                                 "planning_bytes", (json_int_t)r->process.planning));
   if (report->frozen > 0)
     json_object_set_new(memory, "frozen_parameters", json_integer((json_int_t)report->frozen));
+  if (report->unstored != NULL) {
+    json_object_set_new(memory, "stored_saved_bytes", json_integer((json_int_t)m->stored_saved));
+    json_object_set(memory, "unstored", report->unstored);
+  }
   if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",

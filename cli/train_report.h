@@ -25,6 +25,7 @@ struct train_report {
   double loss_sum, accuracy_sum, test_accuracy;
   int64_t frozen;         /* parameters that no step changes */
   json_t *initialisation; /* what came of --init, for --json; NULL: there is none */
+  json_t *unstored;       /* weights that --store names and that are in no blocks; NULL: none are in blocks */
 };
 
 struct train_report make_report(const struct arguments *arguments);

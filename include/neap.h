@@ -83,7 +83,8 @@ typedef struct neap_builder neap_builder; /* makes a graph */
 typedef int32_t neap_tensor;
 
 /* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
- * for every 65536 elements, are what sparse parameters are found by. */
+ * for every 65536 elements, are what sparse parameters are found by. Q8_0 is GGUF's: 32 numbers of 8 bits and
+ * an f16 that they are multiplied by; frozen parameters can be stored so. */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -93,7 +94,8 @@ typedef enum neap_dtype {
   NEAP_BF16,
   NEAP_F16,
   NEAP_U16,
-  NEAP_BLOCK
+  NEAP_BLOCK,
+  NEAP_Q8_0
 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };
@@ -320,6 +322,12 @@ typedef struct neap_session_options {
    * running statistics, as in an evaluation, and these stay as they are. Borrowed until the session is made.
    */
   const char *freeze;
+  /* Frozen parameters (of a session that only predicts: any) whose names are in this list are stored in a
+   * quantised type, and read as the numbers that it stands for; which of these are kept, the plan decides.
+   * Entries with commas between them: PATTERN=TYPE, or !PATTERN, which takes out what it matches; the last
+   * one that matches decides: "*=q8_0,!head.*". Parameters of one dimension, and those whose elements by
+   * their first index are no multiple of 32, stay as they are. Borrowed until the session is made. */
+  const char *store;
   bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
   neap_byte_input byte_input;
 } neap_session_options;
@@ -393,6 +401,8 @@ typedef struct neap_memory {
   double cost, base_cost;              /* of the plan, and without any recomputation */
   const char *planner;                 /* the row that made the plan; a constant */
   const char *variant;                 /* of the graph, "base" or another; a constant */
+  uint64_t stored_saved; /* bytes that parameters in quantised types (store) take less than in that of the
+                            others */
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 

@@ -43,6 +43,9 @@ typedef struct neap_train_progress {
   const char *marked_file;
   const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
   int64_t frozen;                            /* elements of parameters that no step changes */
+  const char *const
+      *unstored; /* of two dimensions or more, that session.store names and that cannot be in blocks */
+  int32_t unstored_count;
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };

@@ -101,7 +101,7 @@ static inline void interpreter_write_packed(const struct interpreter *m, int32_t
 static inline void interpreter_write(const struct interpreter *m, int32_t id, const double *values) {
   const struct tensor *t = &m->lowered->graph->tensors.data[id];
   const struct memory_format format = m->lowered->formats[id];
-  if (format.packed != NULL) {
+  if (format.packed != NULL || dtype_is_quantised(t->dtype)) {
     interpreter_write_packed(m, id, values);
     return;
   }
@@ -132,11 +132,12 @@ static inline double *interpreter_read(const struct interpreter *m, int32_t id) 
   double *values = malloc((size_t)t->elements * sizeof *values);
   float *plain = malloc((size_t)t->elements * sizeof *plain);
   assert_true(values != NULL && plain != NULL);
-  if (format.packed != NULL)
+  const bool exported = format.packed != NULL || dtype_is_quantised(t->dtype);
+  if (exported)
     assert_ok(m->lowered->backend->export_variable(m->lowered->state, t, format, m->data[id], plain));
   for (int64_t i = 0; i < t->elements; i++) {
     const int64_t at = element_position(t, format, i);
-    values[i] = format.packed != NULL   ? (double)plain[i]
+    values[i] = exported                ? (double)plain[i]
                 : t->dtype == NEAP_I32  ? ((const int32_t *)m->data[id])[at]
                 : t->dtype == NEAP_BIT  ? ((const uint8_t *)m->data[id])[at / 8] >> at % 8 & 1
                 : t->dtype == NEAP_U8   ? ((const uint8_t *)m->data[id])[at]

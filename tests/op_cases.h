@@ -28,8 +28,9 @@ struct op_case {
   neap_conv_transposed_options transposed;
   neap_crop_options crop; /* of a resize: the output's height and width */
   bool align;
-  bool rounds; /* to few bits: no derivative, and sums that differ in the last bit differ by more */
-  bool dense;  /* a label for each pixel: the head is a 1x1 convolution */
+  bool rounds;       /* to few bits: no derivative, and sums that differ in the last bit differ by more */
+  bool dense;        /* a label for each pixel: the head is a 1x1 convolution */
+  const char *store; /* which parameters, that are frozen then, are stored in which quantised type */
 };
 
 #include "op_cases_images.h"
@@ -37,6 +38,25 @@ struct op_case {
 
 static inline neap_tensor apply_linear(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_linear(b, x, c->outputs, c->bias);
+}
+
+/* Layers whose weights are stored in blocks; two of them read one weight. */
+static inline neap_tensor apply_frozen(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const int64_t dims[] = {c->dims[1], c->dims[1]};
+  neap_freeze(b, true);
+  const neap_tensor w =
+      neap_parameter(b, "op.w", 2, dims, (neap_parameter_options){NEAP_INITIAL_HE, 0, true, NEAP_F32});
+  x = neap_matmul(b, neap_tanh(b, neap_matmul(b, x, w, false, false)), w, false, true);
+  x = neap_linear(b, x, c->outputs, true);
+  neap_freeze(b, false);
+  return x;
+}
+
+static inline neap_tensor apply_frozen_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  neap_freeze(b, true);
+  x = neap_conv(b, x, c->conv);
+  neap_freeze(b, false);
+  return x;
 }
 
 static inline neap_tensor apply_dropout(neap_builder *b, neap_tensor x, const struct op_case *c) {
@@ -635,6 +655,9 @@ static const struct op_case op_cases[] = {
      .align = true},
     {"gru in parts with states", apply_recurrent_parts, .dims = {12, 5}, .count = 4, .first = 1, .outputs = 9,
      .align = true, .bias = true},
+    {"dequantise", apply_frozen, .dims = {6, 64}, .outputs = 96, .store = "op.*weight=q8_0,op.w=q8_0"},
+    {"dequantise kernels", apply_frozen_conv, .dims = {2, 32, 5, 4},
+     .conv = {.filters = 21, .size = 3, .padding = 1}, .scope = "op.conv1.weight", .store = "op.*=q8_0"},
     {"adaptive average pool to 1", apply_adaptive_pool, .dims = {3, 80, 5, 4}, .pool = {.size = 1}},
 };
 
@@ -676,10 +699,19 @@ static inline bool op_case_fuses(const struct op_case *c) {
   return fuses;
 }
 
+/* With parameters in blocks, where the case has such. Frees the graph. */
+static inline struct neap_graph *op_case_quantised(const struct op_case *c, struct neap_graph *graph) {
+  struct neap_graph *quantised = NULL;
+  if (c->store == NULL) return graph;
+  assert_ok(rewrite_quantise(graph, c->store, false, &quantised));
+  neap_graph_free(graph);
+  return quantised;
+}
+
 /* The same with gradients and updates. */
 static inline struct neap_graph *op_case_training(const struct op_case *c, bool fuse,
                                                   const struct optimizer *optimizer) {
-  struct neap_graph *graph = op_case_graph(c, fuse);
+  struct neap_graph *graph = op_case_quantised(c, op_case_graph(c, fuse));
   assert_ok(graph_add_training(graph, optimizer));
   return graph;
 }
@@ -690,6 +722,7 @@ static inline struct neap_graph *op_case_stored(const struct op_case *c, bool fu
   struct neap_graph *graph = op_case_graph(c, fuse), *stored = NULL;
   assert_ok(rewrite_precision(graph, dtype, false, &stored));
   neap_graph_free(graph);
+  stored = op_case_quantised(c, stored);
   assert_ok(graph_add_training(stored, optimizer));
   return stored;
 }

@@ -5,15 +5,16 @@
 #include "base/half.h"
 
 const struct dtype_row dtype_rows[] = {
-    [NEAP_F32] = {"f32", 1, 4, "F32", true},
-    [NEAP_I32] = {"i32", 1, 4, "I32", false},
-    [NEAP_U8] = {"u8", 1, 1, "U8", false},
-    [NEAP_F64] = {"f64", 1, 8, "F64", true},
-    [NEAP_BIT] = {"bit", 8, 1, NULL, false},
-    [NEAP_BF16] = {"bf16", 1, 2, "BF16", true},
-    [NEAP_F16] = {"f16", 1, 2, "F16", true},
-    [NEAP_U16] = {"u16", 1, 2, "U16", false},
-    [NEAP_BLOCK] = {"block", INDEX_BLOCK, 4, NULL, false},
+    [NEAP_F32] = {"f32", DTYPE_REAL, 1, 4, "F32"},
+    [NEAP_I32] = {"i32", DTYPE_INTEGER, 1, 4, "I32"},
+    [NEAP_U8] = {"u8", DTYPE_INTEGER, 1, 1, "U8"},
+    [NEAP_F64] = {"f64", DTYPE_REAL, 1, 8, "F64"},
+    [NEAP_BIT] = {"bit", DTYPE_INDEX, 8, 1, NULL},
+    [NEAP_BF16] = {"bf16", DTYPE_REAL, 1, 2, "BF16"},
+    [NEAP_F16] = {"f16", DTYPE_REAL, 1, 2, "F16"},
+    [NEAP_U16] = {"u16", DTYPE_INTEGER, 1, 2, "U16"},
+    [NEAP_BLOCK] = {"block", DTYPE_INDEX, INDEX_BLOCK, 4, NULL},
+    [NEAP_Q8_0] = {"q8_0", DTYPE_QUANTISED, 32, 34, "Q8_0"},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
 
@@ -27,11 +28,7 @@ double dtype_real(neap_dtype dtype, const void *data, int64_t i) {
     return (double)f16_to_float(((const uint16_t *)data)[i]);
   case NEAP_F32:
     return (double)((const float *)data)[i];
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
+  CASES_NOT_REAL:
     break;
   }
   return NAN;
@@ -51,11 +48,7 @@ void dtype_set_real(neap_dtype dtype, void *data, int64_t i, double value) {
   case NEAP_F32:
     ((float *)data)[i] = (float)value;
     break;
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
+  CASES_NOT_REAL:
     break;
   }
 }

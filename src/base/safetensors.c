@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/half.h"
+#include "base/quantised.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the format is little-endian and data is copied as it is");
@@ -21,52 +21,118 @@ static const struct {
               {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
               {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
+/* ---- Types ---- */
+
+/* Types that elements can be read in, as floats; and written in. */
+enum {
+  READ_TYPES = TYPES_FLOAT | TYPE_U8 | TYPES_QUANTISED,
+  WRITTEN_TYPES = READ_TYPES | TYPE_I32,
+  NEEDED_TYPES = TYPES_FLOAT | TYPES_QUANTISED /* those of real numbers */
+};
+
+/* Whether `dtype` (NULL: F32) is the name of a type of that set; and which. */
+static bool find_type(const char *dtype, type_set set, neap_dtype *type) {
+  *type = NEAP_F32;
+  if (dtype == NULL) return true;
+  for (neap_dtype d = 0; (int32_t)d < dtype_count; d++)
+    if (type_set_has(set, d) && dtype_rows[d].safetensors != NULL &&
+        strcmp(dtype_rows[d].safetensors, dtype) == 0) {
+      *type = d;
+      return true;
+    }
+  return false;
+}
+
+static bool has_type(const char *dtype, type_set set) {
+  neap_dtype unused;
+  return find_type(dtype, set, &unused);
+}
+
+/* Of elements, as many as whole blocks have. */
+static bool bytes_of(neap_dtype type, int64_t elements, uint64_t *bytes) {
+  const struct dtype_row *row = &dtype_rows[type];
+  return elements % row->block_elements == 0 &&
+         !__builtin_mul_overflow((uint64_t)(elements / row->block_elements), (uint64_t)row->block_bytes,
+                                 bytes);
+}
+
 /* ---- Writing --------------------------------------------------------------------------------------------
  */
 
+static json_t *dims_json(int rank, const int64_t *dims) {
+  json_t *list = json_array();
+  for (int i = 0; i < rank && list != NULL; i++)
+    if (json_array_append_new(list, json_integer(dims[i])) != 0) {
+      json_decref(list);
+      list = NULL;
+    }
+  return list;
+}
+
+/* What SAFETENSORS_QUANTISED says, as text for the caller to free; NULL: out of memory, or no name is UTF-8.
+ * Without a quantised tensor an empty one. */
+static char *describe_quantised(const struct safetensors_content *content) {
+  json_t *list = json_object();
+  bool ok = list != NULL, any = false;
+  for (int32_t i = 0; i < content->tensor_count && ok; i++) {
+    const struct safetensors_tensor *tensor = &content->tensors[i];
+    neap_dtype type;
+    if (tensor->dtype == NULL || !find_type(tensor->dtype, TYPES_QUANTISED, &type)) continue;
+    any = true;
+    ok = json_object_set_new(list, tensor->name,
+                             json_pack("{s:s, s:o}", "type", dtype_rows[type].name, "shape",
+                                       dims_json(tensor->rank, tensor->dims))) == 0;
+  }
+  char *text = !ok ? NULL : any ? json_dumps(list, JSON_COMPACT) : strdup("");
+  json_decref(list);
+  return text;
+}
+
 static neap_status add_metadata(json_t *header, const char *path, const struct safetensors_content *content) {
-  if (content->metadata_count == 0) return NEAP_OK;
+  char *quantised = describe_quantised(content);
   json_t *texts = json_object();
-  bool ok = texts != NULL;
+  bool ok = texts != NULL && quantised != NULL;
   for (int32_t i = 0; i < content->metadata_count && ok; i++)
     ok = json_object_set_new(texts, content->metadata[i].key, json_string(content->metadata[i].value)) == 0;
-  if (!ok) json_decref(texts);
-  RETURN_IF(!ok || json_object_set_new(header, "__metadata__", texts) != 0, NEAP_OUT_OF_MEMORY,
+  if (ok && quantised[0] != '\0')
+    ok = json_object_set_new(texts, SAFETENSORS_QUANTISED, json_string(quantised)) == 0;
+  const bool empty = ok && json_object_size(texts) == 0;
+  if (!ok || empty)
+    json_decref(texts);
+  else
+    ok = json_object_set_new(header, "__metadata__", texts) == 0;
+  free(quantised);
+  RETURN_IF(!ok, NEAP_OUT_OF_MEMORY,
             "%s: the metadata cannot be written: out of memory, or a text is not UTF-8", path);
   return NEAP_OK;
 }
 
-/* Types that elements can be read and written in, as floats: those of real numbers first. And indices. */
-enum real { REAL_F32, REAL_BF16, REAL_F16, REALS, REAL_U8 = REALS, READABLE, INDEX_I32 = READABLE, WRITABLE };
-static const char *const real_names[WRITABLE] = {"F32", "BF16", "F16", "U8", "I32"};
-static const size_t real_sizes[WRITABLE] = {4, 2, 2, 1, 4};
-
-static enum real real_of(const char *dtype) {
-  enum real r = REAL_F32;
-  if (dtype == NULL) return REAL_F32;
-  while (r < WRITABLE && strcmp(dtype, real_names[r]) != 0) r++;
-  return r;
+/* The type and shape that a tensor has in the file: of a quantised one its blocks are bytes, by rows. */
+static json_t *stored_shape(const struct safetensors_tensor *tensor, neap_dtype type, uint64_t bytes) {
+  if (!type_set_has(TYPES_QUANTISED, type)) return dims_json(tensor->rank, tensor->dims);
+  const int64_t first = tensor->rank > 1 ? tensor->dims[0] : 0,
+                rows = first > 0 && bytes % (uint64_t)first == 0 ? first : 1,
+                dims[] = {rows, (int64_t)(bytes / (uint64_t)rows)};
+  return dims_json(2, dims);
 }
 
 static neap_status add_tensor(json_t *header, const char *path, const struct safetensors_tensor *tensor,
                               uint64_t *offset) {
   const uint64_t begin = *offset;
+  uint64_t bytes;
+  neap_dtype type;
   RETURN_IF(json_object_get(header, tensor->name) != NULL, NEAP_INVALID_ARGUMENT,
             "%s: two tensors are named '%s'", path, tensor->name);
-  RETURN_IF(real_of(tensor->dtype) == WRITABLE, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(!find_type(tensor->dtype, WRITTEN_TYPES, &type), NEAP_INVALID_ARGUMENT,
             "%s: tensor '%s' cannot be written as %s", path, tensor->name, tensor->dtype);
-  RETURN_IF(__builtin_add_overflow(begin, (uint64_t)tensor->elements * real_sizes[real_of(tensor->dtype)],
-                                   offset) ||
+  RETURN_IF(!bytes_of(type, tensor->elements, &bytes) || __builtin_add_overflow(begin, bytes, offset) ||
                 *offset > INT64_MAX,
-            NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes", path);
-  json_t *shape = json_array();
-  for (int i = 0; i < tensor->rank; i++)
-    if (json_array_append_new(shape, json_integer(tensor->dims[i])) != 0) {
-      json_decref(shape);
-      shape = NULL;
-    }
-  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", real_names[real_of(tensor->dtype)], "shape",
-                            shape, "data_offsets", (json_int_t)begin, (json_int_t)*offset);
+            NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes, or '%s' is no whole blocks", path,
+            tensor->name);
+  const neap_dtype stored = type_set_has(TYPES_QUANTISED, type) ? NEAP_U8 : type;
+  json_t *entry =
+      json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_rows[stored].safetensors, "shape",
+                stored_shape(tensor, type, bytes), "data_offsets", (json_int_t)begin, (json_int_t)*offset);
   RETURN_IF(entry == NULL || json_object_set_new(header, tensor->name, entry) != 0, NEAP_OUT_OF_MEMORY,
             "%s: tensor '%s' cannot be written: out of memory, or its name is not UTF-8", path, tensor->name);
   return NEAP_OK;
@@ -111,18 +177,29 @@ static int64_t largest_elements(const struct safetensors_content *content) {
   return largest;
 }
 
-/* To a type of fewer bits, in place. */
-static void narrow(const char *dtype, int64_t elements, float *data) {
-  uint16_t *half = (void *)data;
+/* To the type that a tensor is written in, in place. */
+static neap_status narrow(const struct safetensors_tensor *tensor, neap_dtype type, float *data) {
   uint8_t *byte = (void *)data;
-  const enum real real = real_of(dtype);
-  for (int64_t i = 0; i < elements && real != REAL_F32 && real != INDEX_I32; i++) {
+  const int64_t elements = type == NEAP_F32 || type == NEAP_I32 ? 0 : tensor->elements;
+  if (type_set_has(TYPES_QUANTISED, type)) return quantise(type, tensor->name, elements, data, data);
+  for (int64_t i = 0; i < elements; i++) {
     const float value = data[i];
-    if (real == REAL_U8)
+    if (type == NEAP_U8)
       byte[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
     else
-      half[i] = real == REAL_BF16 ? bf16_from_float(value) : f16_from_float(value);
+      dtype_set_real(type, data, i, (double)value);
   }
+  return NEAP_OK;
+}
+
+static neap_status write_tensor(FILE *file, const char *path, const struct safetensors_tensor *tensor,
+                                float *data) {
+  neap_dtype type;
+  uint64_t bytes;
+  RETURN_IF(!find_type(tensor->dtype, WRITTEN_TYPES, &type) || !bytes_of(type, tensor->elements, &bytes),
+            NEAP_INTERNAL, "%s: tensor '%s' has another type than in the header", path, tensor->name);
+  TRY(narrow(tensor, type, data));
+  return write_bytes(file, path, data, (size_t)bytes);
 }
 
 neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content) {
@@ -141,9 +218,7 @@ neap_status safetensors_write(FILE *file, const char *path, const struct safeten
   }
   for (int32_t i = 0; i < content->tensor_count; i++) {
     TRY_DONE(content->read(content->context, i, data));
-    const struct safetensors_tensor *tensor = &content->tensors[i];
-    narrow(tensor->dtype, tensor->elements, data);
-    TRY_DONE(write_bytes(file, path, data, (size_t)tensor->elements * real_sizes[real_of(tensor->dtype)]));
+    TRY_DONE(write_tensor(file, path, &content->tensors[i], data));
   }
 done:
   free(allocated);
@@ -337,7 +412,7 @@ static neap_status read_sparse_tensor(struct safetensors *tensors, const char *n
   struct safetensors_tensor *tensor = &tensors->tensors[at];
   const struct safetensors_tensor *where = &tensors->tensors[other];
   RETURN_IF(
-      real_of(tensor->dtype) >= REALS || real_of(where->dtype) != INDEX_I32 || tensor->rank != 1 ||
+      !has_type(tensor->dtype, TYPES_FLOAT) || !has_type(where->dtype, TYPE_I32) || tensor->rank != 1 ||
           where->rank != 1 || tensor->dims[0] != where->dims[0],
       NEAP_BAD_FORMAT,
       "%s: tensors '%s' and '%s': a sparse tensor has values [N] of F32, BF16 or F16 and indices [N] of "
@@ -348,8 +423,35 @@ static neap_status read_sparse_tensor(struct safetensors *tensors, const char *n
   return check_indices(tensors, tensor);
 }
 
-static neap_status read_sparse_tensors(struct safetensors *tensors) {
-  const char *text = safetensors_metadata(tensors, SAFETENSORS_SPARSE), *name;
+/* Blocks of bytes become elements of the shape that the metadata names. */
+static neap_status read_quantised_tensor(struct safetensors *tensors, const char *name, const json_t *entry) {
+  const int32_t at = safetensors_find(tensors, name);
+  const char *text = json_string_value(json_object_get(entry, "type"));
+  uint64_t bytes;
+  neap_dtype type = NEAP_F32;
+  RETURN_IF(at < 0, NEAP_BAD_FORMAT, "%s: __metadata__ '" SAFETENSORS_QUANTISED "': there is no tensor '%s'",
+            tensors->path, name);
+  for (neap_dtype d = 0; text != NULL && (int32_t)d < dtype_count; d++)
+    if (type_set_has(TYPES_QUANTISED, d) && strcmp(dtype_rows[d].name, text) == 0) type = d;
+  struct safetensors_tensor *tensor = &tensors->tensors[at];
+  RETURN_IF(type == NEAP_F32, NEAP_BAD_FORMAT,
+            "%s: __metadata__ '" SAFETENSORS_QUANTISED "': '%s' is of type '%s', which is not known",
+            tensors->path, name, text != NULL ? text : "(none)");
+  RETURN_IF(!has_type(tensor->dtype, TYPE_U8) || tensor->indices != NULL, NEAP_BAD_FORMAT,
+            "%s: tensor '%s': dtype is %s; blocks of %s are U8", tensors->path, name, tensor->dtype, text);
+  TRY(read_dims(tensors->path, json_object_get(entry, "shape"), tensor));
+  RETURN_IF(!bytes_of(type, tensor->elements, &bytes) || bytes != tensor->bytes, NEAP_BAD_FORMAT,
+            "%s: tensor '%s': its %llu bytes are no blocks of %s for its shape", tensors->path, name,
+            (unsigned long long)tensor->bytes, text);
+  tensor->dtype = dtype_rows[type].safetensors;
+  return NEAP_OK;
+}
+
+/* Reads one entry of a list in the metadata: {NAME: ENTRY, ...}. */
+typedef neap_status read_entry(struct safetensors *tensors, const char *name, const json_t *entry);
+
+static neap_status read_list(struct safetensors *tensors, const char *key, read_entry *read) {
+  const char *text = safetensors_metadata(tensors, key), *name;
   json_error_t error;
   json_t *list, *entry;
   neap_status status = NEAP_OK;
@@ -358,10 +460,9 @@ static neap_status read_sparse_tensors(struct safetensors *tensors) {
   RETURN_IF(list == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
             "%s: out of memory", tensors->path);
   if (!json_is_object(list))
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: __metadata__ '" SAFETENSORS_SPARSE "' is no JSON object",
-                       tensors->path);
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: __metadata__ '%s' is no JSON object", tensors->path, key);
   json_object_foreach(list, name, entry) {
-    if (status == NEAP_OK) status = read_sparse_tensor(tensors, name, entry);
+    if (status == NEAP_OK) status = read(tensors, name, entry);
   }
   json_decref(list);
   return status;
@@ -426,7 +527,8 @@ neap_status safetensors_open(const char *path, struct safetensors *tensors) {
             PREFIX_BYTES + error.position, error.text);
   neap_status status = read_header(tensors, header, PREFIX_BYTES + length, size - PREFIX_BYTES - length);
   json_decref(header);
-  if (status == NEAP_OK) status = read_sparse_tensors(tensors);
+  if (status == NEAP_OK) status = read_list(tensors, SAFETENSORS_SPARSE, read_sparse_tensor);
+  if (status == NEAP_OK) status = read_list(tensors, SAFETENSORS_QUANTISED, read_quantised_tensor);
   return status;
 }
 
@@ -450,7 +552,7 @@ const char *safetensors_metadata(const struct safetensors *tensors, const char *
 
 neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  RETURN_IF(real_of(tensor->dtype) >= REALS, NEAP_UNSUPPORTED,
+  RETURN_IF(!has_type(tensor->dtype, NEEDED_TYPES), NEAP_UNSUPPORTED,
             "%s: tensor '%s': dtype is %s, expected F32, BF16 or F16", tensors->path, tensor->name,
             tensor->dtype);
   return NEAP_OK;
@@ -459,22 +561,26 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
 /* The elements that are in the file. */
 static neap_status read_stored(const struct safetensors *tensors, const struct safetensors_tensor *tensor,
                                float *data) {
-  const enum real real = real_of(tensor->dtype);
-  const int64_t stored = (int64_t)(tensor->bytes / real_sizes[real]);
+  neap_dtype type;
+  RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL, "%s: tensor '%s' is of another type",
+            tensors->path, tensor->name);
+  const struct dtype_row *row = &dtype_rows[type];
+  const int64_t stored = (int64_t)(tensor->bytes / (uint64_t)row->block_bytes) * row->block_elements;
   /* The end of `data` is read into; the elements spread from there over the whole. */
-  const unsigned char *from = (unsigned char *)data + (size_t)stored * (sizeof *data - real_sizes[real]);
+  const unsigned char *from = (unsigned char *)data + (size_t)stored * sizeof *data - (size_t)tensor->bytes;
   TRY(read_at(tensors, tensor->offset, (void *)from, tensor->bytes));
-  for (int64_t i = 0; i < stored && real != REAL_F32; i++) {
+  if (type_set_has(TYPES_QUANTISED, type)) dequantise(type, stored, from, data);
+  for (int64_t i = 0; i < stored && !type_set_has(TYPES_QUANTISED | TYPE_F32, type); i++) {
     uint16_t bits = 0;
-    memcpy(&bits, from + (size_t)i * real_sizes[real], real_sizes[real]);
-    data[i] = real == REAL_U8 ? (float)bits : real == REAL_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
+    memcpy(&bits, from + (size_t)i * (size_t)row->block_bytes, (size_t)row->block_bytes);
+    data[i] = type == NEAP_U8 ? (float)bits : (float)dtype_real(type, &bits, 0);
   }
   return NEAP_OK;
 }
 
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  if (real_of(tensor->dtype) != REAL_U8) TRY(safetensors_need_real(tensors, index));
+  if (!has_type(tensor->dtype, TYPE_U8)) TRY(safetensors_need_real(tensors, index));
   TRY(read_stored(tensors, tensor, data));
   return tensor->indices != NULL ? spread(tensors, tensor, data) : NEAP_OK;
 }

@@ -2,7 +2,8 @@
  * tensor's dtype, shape and place, then the data, without a gap. The JSON may have texts under
  * "__metadata__". One of them, SAFETENSORS_SPARSE, says which tensors are values of a sparse one: JSON of
  * {"NAME": {"shape": [...], "indices": "OTHER"}, ...}, where OTHER, of I32, has the values' elements in
- * row-major order, rising; the rest is 0. */
+ * row-major order, rising; the rest is 0. Another, SAFETENSORS_QUANTISED, names the tensors of U8 that are
+ * blocks of a quantised type, and their shapes: {"NAME": {"type": "q8_0", "shape": [...]}, ...}. */
 #ifndef NEAP_BASE_SAFETENSORS_H
 #define NEAP_BASE_SAFETENSORS_H
 
@@ -11,16 +12,18 @@
 #include "base/region.h"
 #include "base/status.h"
 
-#define SAFETENSORS_SPARSE "sparse_tensors"
+#define SAFETENSORS_SPARSE    "sparse_tensors"
+#define SAFETENSORS_QUANTISED "quantised_tensors"
 
 struct safetensors_text {
   const char *key, *value;
 };
 
 struct safetensors_tensor {
-  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16", "U8" or "I32" */
+  const char *name,
+      *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16", "U8", "I32" or "Q8_0" */
   int rank;
-  int64_t dims[NEAP_MAX_RANK], elements;    /* of a sparse tensor those of the dense one */
+  int64_t dims[NEAP_MAX_RANK], elements;    /* of a sparse or quantised tensor those of the dense one */
   uint64_t offset, bytes;                   /* in the file; ignored in writing */
   const struct safetensors_tensor *indices; /* of a sparse tensor; NULL: it is dense. Ignored in writing */
 };
@@ -64,7 +67,7 @@ void safetensors_close(struct safetensors *tensors);
 int32_t safetensors_find(const struct safetensors *tensors, const char *name);
 const char *safetensors_metadata(const struct safetensors *tensors, const char *key);
 
-/* NEAP_UNSUPPORTED: the tensor is not of F32, BF16 or F16. */
+/* NEAP_UNSUPPORTED: the tensor is not of F32, BF16, F16 or a quantised type. */
 neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index);
 
 /* Reads the elements of a tensor of one of these types, or of U8, as floats; a sparse one as a dense one. */

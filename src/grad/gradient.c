@@ -379,7 +379,7 @@ struct position_inputs {
   VECTOR(int32_t) ids;
 };
 
-static bool is_16_bit(neap_dtype dtype) { return dtype == NEAP_BF16 || dtype == NEAP_F16; }
+static bool is_16_bit(neap_dtype dtype) { return type_set_has(TYPES_HALF, dtype); }
 
 static neap_status list_positions(const struct neap_graph *training, const int32_t *map,
                                   struct position_inputs *list) {

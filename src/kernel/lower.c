@@ -64,6 +64,7 @@ static neap_status add_prepared(struct lowering *l, struct node node, const stru
 
 static neap_status prepare(struct lowering *l, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
+  TRY(node_check_types(graph, node));
   const neap_status status = l->to->backend->prepare(l->to->state, graph, node, p);
   RETURN_IF(status != NEAP_OK && status != NEAP_OUT_OF_MEMORY, status, "%s '%s': %s", node_row(node)->name,
             node->name, neap_error_message());

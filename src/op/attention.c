@@ -160,12 +160,16 @@ const struct op_row op_row_attention = {"Attention",
                                         ROW_ATTRIBUTES(attention_attributes),
                                         .evaluated = without_dropout,
                                         .slots = 4,
+                                        .takes = {[3] = TYPE_I32},
                                         .split = {15, 3, 0}};
-const struct op_row op_row_attention_backward = {
-    "AttentionBackward",      "gradients of attention, whose scores are computed again",
-    .output_count = 3,        ROW_INPLACE(attention_backward_pairs),
-    .flops = flops_attention, ROW_ATTRIBUTES(attention_attributes),
-    .split = {127, 7, 0}};
+const struct op_row op_row_attention_backward = {"AttentionBackward",
+                                                 "gradients of attention, whose scores are computed again",
+                                                 .output_count = 3,
+                                                 ROW_INPLACE(attention_backward_pairs),
+                                                 .flops = flops_attention,
+                                                 ROW_ATTRIBUTES(attention_attributes),
+                                                 .takes = {[3] = TYPE_I32, [5] = TYPE_F32},
+                                                 .split = {127, 7, 0}};
 
 neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,
                            neap_attention_options o) {
@@ -221,6 +225,7 @@ const struct op_row op_row_rotary = {"Rotary",
                                      ROW_INPLACE(inplace_first),
                                      ROW_ATTRIBUTES(rotary_attributes),
                                      .slots = ROTARY_INPUTS,
+                                     .takes = {[ROTARY_POSITION] = TYPE_I32},
                                      .split = {1 << ROTARY_X, 1, 0}};
 
 neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first) {

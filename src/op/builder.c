@@ -155,9 +155,7 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
   return add_tensor(b, name, "", tensor);
 }
 
-static bool is_storage(neap_dtype dtype) {
-  return dtype == NEAP_F32 || dtype == NEAP_BF16 || dtype == NEAP_F16;
-}
+static bool is_storage(neap_dtype dtype) { return dtype_is_known(dtype) && type_set_has(TYPES_FLOAT, dtype); }
 
 neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const int64_t *dims,
                            neap_parameter_options o) {
@@ -248,7 +246,7 @@ neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **
   if (loss >= 0) {
     const int32_t storage = graph_storage(g, loss);
     const struct tensor *t = &g->tensors.data[storage];
-    RETURN_IF(t->elements != 1 || t->producer < 0 || !dtype_rows[t->dtype].real, NEAP_INVALID_ARGUMENT,
+    RETURN_IF(t->elements != 1 || t->producer < 0 || !dtype_is_real(t->dtype), NEAP_INVALID_ARGUMENT,
               "graph '%s': '%s' %s is not a loss, which is one real number that an operator makes; a mean or "
               "neap_softmax_cross_entropy gives one",
               g->name, t->name, shape_text(t).text);

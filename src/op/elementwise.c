@@ -84,9 +84,9 @@ neap_tensor neap_scale(neap_builder *b, neap_tensor x, float factor, float offse
 
 const struct op_row op_row_relu_mask = {"ReluMask", "max(0, x), and a bit an element for its gradient",
                                         .output_count = 2, ROW_INPLACE(inplace_first), .split = {1, 3, 0}};
-const struct op_row op_row_relu_mask_backward = {"ReluMaskBackward", "gradient of ReLU from its bits",
-                                                 .output_count = 1, ROW_INPLACE(inplace_second),
-                                                 .split = {3, 1, 0}};
+const struct op_row op_row_relu_mask_backward = {"ReluMaskBackward",  "gradient of ReLU from its bits",
+                                                 .output_count = 1,   ROW_INPLACE(inplace_second),
+                                                 .takes = {TYPE_BIT}, .split = {3, 1, 0}};
 
 /* ---- Two tensors ---- */
 
@@ -206,6 +206,7 @@ const struct op_row op_row_where = {"Where",
                                     .attributes = scalar_attributes,
                                     .attribute_count = 1, /* the number */
                                     .slots = 3,
+                                    .takes = {TYPE_U8},
                                     .split = {7, 1, 0},
                                     .split_of = split_broadcast};
 
@@ -225,7 +226,7 @@ static const struct attribute_row cast_attributes[] = {ATTRIBUTE(dtype, INT32)};
 static neap_status infer_cast(const struct neap_graph *graph, const struct node *node,
                               struct tensor *outputs) {
   const int32_t dtype = node->attributes.dtype;
-  RETURN_IF(dtype < 0 || dtype >= dtype_count || !dtype_rows[dtype].real, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(!dtype_is_known(dtype) || !dtype_is_real(dtype), NEAP_INVALID_ARGUMENT,
             "Cast '%s': type %d is not one of real numbers", node->name, dtype);
   outputs[0] = value_like(node_input(graph, node, 0));
   outputs[0].dtype = (neap_dtype)dtype;
@@ -243,7 +244,7 @@ const struct op_row op_row_cast = {"Cast",        "the same elements in another 
                                    gradient_cast, ROW_ATTRIBUTES(cast_attributes)};
 
 neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
-  if (builder_ready(b) && dtype != NEAP_F32 && dtype != NEAP_BF16 && dtype != NEAP_F16)
+  if (builder_ready(b) && !(dtype_is_known(dtype) && type_set_has(TYPES_FLOAT, dtype)))
     return builder_fail(
         b, neap_fail(NEAP_INVALID_ARGUMENT, "Cast: f32, bf16 and f16 are possible, not type %d", (int)dtype));
   return builder_next(b, OP_CAST, (union attributes){.dtype = (int32_t)dtype}, &x, 1);

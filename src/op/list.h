@@ -110,6 +110,8 @@ OP(MOMENTUM_END, momentum_end)         /* w, m; updates w: what it ends with */
 OP(SQUARED_NORM, squared_norm)         /* dw -> [1] */
 OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */
+/* quantised.c */
+OP(DEQUANTISE, dequantise) /* a parameter in a quantised type -> its numbers; made by a rewrite */
 /* sparse.c */
 OP(DENSIFY, densify)                     /* pool, offset, positions, indices -> w */
 OP(ACCUMULATE_SPARSE, accumulate_sparse) /* pool, dw, its sums, offset, positions, indices; updates offset */

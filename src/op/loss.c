@@ -57,10 +57,13 @@ const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
                                                     .evaluated = without_smoothing,
                                                     .seeds = true,
                                                     .slots = 3,
-                                                    .statistics = 1 << 2};
-const struct op_row op_row_softmax_cross_entropy_backward = {
-    "SoftmaxCrossEntropyBackward", "gradient of the loss by the logits", .output_count = 1,
-    ROW_INPLACE(inplace_first),    ROW_ATTRIBUTES(entropy_attributes),   .statistics = 1 << 3};
+                                                    .takes = {[1] = TYPE_I32, TYPE_F32}};
+const struct op_row op_row_softmax_cross_entropy_backward = {"SoftmaxCrossEntropyBackward",
+                                                             "gradient of the loss by the logits",
+                                                             .output_count = 1,
+                                                             ROW_INPLACE(inplace_first),
+                                                             ROW_ATTRIBUTES(entropy_attributes),
+                                                             .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32}};
 
 /* `weights` NO_TENSOR: all classes weigh 1. */
 static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels, neap_tensor weights,
@@ -188,10 +191,14 @@ const struct op_row op_row_linear_cross_entropy = {
     .evaluated = without_smoothing,
     .seeds = true,
     .slots = 6,
-    .statistics = 1 << LOSS_BEFORE};
+    .takes = {[LOSS_LABELS] = TYPE_I32, [LOSS_BEFORE] = TYPE_F32, [LOSS_CORRECT_BEFORE] = TYPE_I32}};
 const struct op_row op_row_linear_cross_entropy_backward = {
-    "LinearCrossEntropyBackward", "gradients of that loss by the rows, the weights and the bias",
-    .output_count = 3, .flops = flops_linear_entropy, ROW_ATTRIBUTES(linear_entropy_attributes)};
+    "LinearCrossEntropyBackward",
+    "gradients of that loss by the rows, the weights and the bias",
+    .output_count = 3,
+    .flops = flops_linear_entropy,
+    ROW_ATTRIBUTES(linear_entropy_attributes),
+    .takes = {[LOSS_LABELS] = TYPE_I32, [LOSS_BACK_LOG_SUM] = TYPE_F32, [LOSS_BACK_GRADIENT] = TYPE_F32}};
 
 neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                                       neap_tensor labels, neap_linear_cross_entropy_options o) {

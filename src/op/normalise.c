@@ -79,13 +79,17 @@ const struct op_row op_row_batch_norm = {"BatchNorm",
                                          ROW_ATTRIBUTES(batch_norm_attributes),
                                          .slots = NORM_INPUTS,
                                          .evaluation = EVALUATION_RUNNING,
-                                         .statistics = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4};
+                                         .takes = {[NORM_MEAN] = TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
 const struct op_row op_row_batch_norm_backward = {
-    "BatchNormBackward", "gradients of batch norm and its ReLU, added to what is there", .output_count = 3,
-    ROW_INPLACE(norm_backward), ROW_ATTRIBUTES(batch_norm_attributes)};
-const struct op_row op_row_running_statistics = {"RunningStatistics",
-                                                 "update: running mean and variance, once a step",
-                                                 ROW_ATTRIBUTES(batch_norm_attributes), .statistics = 15};
+    "BatchNormBackward",
+    "gradients of batch norm and its ReLU, added to what is there",
+    .output_count = 3,
+    ROW_INPLACE(norm_backward),
+    ROW_ATTRIBUTES(batch_norm_attributes),
+    .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
+const struct op_row op_row_running_statistics = {
+    "RunningStatistics", "update: running mean and variance, once a step",
+    ROW_ATTRIBUTES(batch_norm_attributes), .takes = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
 
 /* What a layer makes itself. */
 static struct batch_norm_variables own_variables(neap_builder *b, const char *name, int64_t channels) {
@@ -190,13 +194,17 @@ const struct op_row op_row_row_norm = {"RowNorm",
                                        ROW_INPLACE(inplace_first),
                                        ROW_ATTRIBUTES(row_norm_attributes),
                                        .slots = 3,
-                                       .statistics = 6,
+                                       .takes = {[1] = TYPE_F32, TYPE_F32},
                                        .split = {1, 7, 0},
                                        .split_of = split_row_norm};
-const struct op_row op_row_row_norm_backward = {
-    "RowNormBackward",          "gradients of a norm of rows",       .output_count = 3,
-    ROW_INPLACE(inplace_later), ROW_ATTRIBUTES(row_norm_attributes), .split = {15, 1, 6},
-    .split_of = split_row_norm};
+const struct op_row op_row_row_norm_backward = {"RowNormBackward",
+                                                "gradients of a norm of rows",
+                                                .output_count = 3,
+                                                ROW_INPLACE(inplace_later),
+                                                ROW_ATTRIBUTES(row_norm_attributes),
+                                                .split = {15, 1, 6},
+                                                .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32},
+                                                .split_of = split_row_norm};
 
 /* With gamma and beta (where rows are centred) of `channels` elements. */
 static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, int64_t channels,

@@ -17,11 +17,14 @@ const struct inplace_pair inplace_first[1] = {{0, 0}}, inplace_second[1] = {{0, 
 /* Of the types of real numbers those that a graph can have (neap_cast). */
 static const char *const any_real[] = {"f32", "bf16", "f16", NULL}, *const f32_alone[] = {"f32", NULL};
 
+/* Whether the first operand is f32 whatever the type of the rest. */
+static bool takes_f32_alone(const struct op_row *row) { return row->takes[0] == TYPE_F32; }
+
 bool neap_operator_at(int32_t index, neap_row *row) {
   if (row == NULL || index < 0 || index >= OP_COUNT) return false;
   const struct op_row *op = op_rows[index];
   *row = (neap_row){
-      .name = op->name, .summary = op->summary, .types = op->statistics & 1 ? f32_alone : any_real};
+      .name = op->name, .summary = op->summary, .types = takes_f32_alone(op) ? f32_alone : any_real};
   return true;
 }
 
@@ -72,6 +75,7 @@ static neap_status apply(struct neap_graph *graph, enum op op, neap_pass pass, c
                       .output_count = row->output_count};
   struct tensor shapes[NODE_MAX_OUTPUTS];
   TRY(row->infer(graph, &node, shapes));
+  TRY(node_check_types(graph, &node));
   for (int32_t i = 0; i < row->output_count; i++) {
     char text[160];
     snprintf(text, sizeof text, i == 0 ? "%s" : "%s.%d", name, i);
@@ -85,6 +89,31 @@ neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
                         const union attributes *attributes, const int32_t *inputs, int32_t input_count,
                         int32_t *outputs) {
   return apply(graph, op, NEAP_PASS_FORWARD, name, attributes, inputs, input_count, outputs);
+}
+
+/* ---- Types ---- */
+
+type_set node_takes(const struct node *node, int32_t slot) {
+  const type_set takes = node_row(node)->takes[slot < MAX_SLOTS ? slot : MAX_SLOTS - 2 + slot % 2];
+  return takes != 0 ? takes : TYPES_FLOAT;
+}
+
+neap_status node_check_types(const struct neap_graph *graph, const struct node *node) {
+  for (int32_t i = 0; i < node->input_count; i++) {
+    const struct tensor *x = node_input(graph, node, i);
+    const type_set takes = node_takes(node, i);
+    if (x == NULL || type_set_has(takes, x->dtype) || (takes & TYPE_F32 && dtype_is_real(x->dtype))) continue;
+    char names[64] = "";
+    for (neap_dtype d = 0; (int32_t)d < dtype_count; d++) {
+      const size_t used = strlen(names);
+      if (type_set_has(takes, d))
+        snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", dtype_rows[d].name);
+    }
+    return neap_fail(NEAP_INVALID_ARGUMENT, "%s '%s': input %d is '%s' %s of %s; it must be of %s",
+                     node_row(node)->name, node->name, i + 1, x->name, shape_text(x).text,
+                     dtype_rows[x->dtype].name, names);
+  }
+  return NEAP_OK;
 }
 
 /* ---- Shapes ---- */
@@ -115,7 +144,7 @@ struct tensor value_of(neap_dtype dtype, int32_t rank, int64_t d0, int64_t d1) {
 neap_status need_real(const struct neap_graph *graph, const struct node *node, int32_t rank,
                       const char *shape) {
   const struct tensor *x = node_input(graph, node, 0);
-  RETURN_IF((rank >= 0 ? x->rank != rank : x->rank < -rank) || !dtype_rows[x->dtype].real,
+  RETURN_IF((rank >= 0 ? x->rank != rank : x->rank < -rank) || !dtype_is_real(x->dtype),
             NEAP_INVALID_ARGUMENT, "%s '%s' takes %s of real numbers, but '%s' is %s of %s",
             node_row(node)->name, node->name, shape, x->name, shape_text(x).text, dtype_rows[x->dtype].name);
   return NEAP_OK;

@@ -105,6 +105,8 @@ enum { ALL_OPERANDS = -1 };
 /* Where the split hangs on shapes and attributes: changes the row's, or zeroes it. */
 typedef void op_split(const struct neap_graph *graph, const struct node *node, struct row_split *split);
 
+enum { MAX_SLOTS = 8 };
+
 struct op_row {
   const char *name, *summary;
   const char
@@ -118,18 +120,16 @@ struct op_row {
   const struct attribute_row *attributes;
   int32_t attribute_count;
   enum evaluation evaluation;
-  op_evaluated *evaluated; /* NULL: its attributes stay */
-  bool any_place;          /* takes elements as they lie, packed weights too: each is worked on by itself */
-  bool seeds;          /* a loss: its gradient takes it that d loss / d loss = 1 where no gradient has come */
-  int32_t slots;       /* of inputs, where some are optional: graph_apply fills up what is not given */
-  uint32_t statistics; /* inputs, a bit each, that are f32 whatever the type of the rest */
+  op_evaluated *evaluated;   /* NULL: its attributes stay */
+  bool any_place;            /* takes elements as they lie, packed weights too: each is worked on by itself */
+  bool seeds;                /* a loss: its gradient assumes d loss / d loss = 1 where no gradient has come */
+  int32_t slots;             /* of inputs, where some are optional: graph_apply fills up what is not given */
+  type_set takes[MAX_SLOTS]; /* by slot: the types that a graph stores there; 0: TYPES_FLOAT (node_takes) */
   int32_t addend;  /* 1 + the slot of what the result is added to, where that is given; 0: there is none */
   int32_t lies_as; /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */
 };
-
-enum { MAX_SLOTS = 8 };
 
 /* For a row: its in-place pairs and its attributes, given as arrays. */
 #define ROW_INPLACE(pairs)   .inplace = pairs, .inplace_count = sizeof(pairs) / sizeof *(pairs)
@@ -152,6 +152,13 @@ static inline const struct op_row *node_row(const struct node *node) { return op
 neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
                         const union attributes *attributes, const int32_t *inputs, int32_t input_count,
                         int32_t *outputs);
+
+/* The types that a slot of a node takes. Slots beyond MAX_SLOTS come in pairs, as the last two do. */
+type_set node_takes(const struct node *node, int32_t slot);
+
+/* Whether the inputs of a node have types that their slots take. Real numbers of one type do for those of
+ * another: a backend converts them. NEAP_INVALID_ARGUMENT names operator, slot and tensor. */
+neap_status node_check_types(const struct neap_graph *graph, const struct node *node);
 
 /* How a node falls into parts. */
 struct row_split node_split(const struct neap_graph *graph, const struct node *node);

@@ -10,4 +10,5 @@ static const struct attribute_row pixels_attributes[] = {
 };
 
 const struct op_row op_row_pixels = {"Pixels", "bytes of images as numbers, normalised by channel",
-                                     .output_count = 1, ROW_ATTRIBUTES(pixels_attributes)};
+                                     .output_count = 1, ROW_ATTRIBUTES(pixels_attributes),
+                                     .takes = {TYPE_U8, TYPE_I32}};

@@ -48,9 +48,9 @@ const struct op_row op_row_max_pool = {"MaxPool",
                                        gradient_max_pool,
                                        ROW_ATTRIBUTES(attributes),
                                        .split = {1, 3, 0}};
-const struct op_row op_row_max_pool_backward = {"MaxPoolBackward", "gradient of a max pool from its indices",
-                                                .output_count = 1, ROW_ATTRIBUTES(attributes),
-                                                .split = {3, 1, 0}};
+const struct op_row op_row_max_pool_backward = {"MaxPoolBackward",  "gradient of a max pool from its indices",
+                                                .output_count = 1,  ROW_ATTRIBUTES(attributes),
+                                                .takes = {TYPE_U8}, .split = {3, 1, 0}};
 const struct op_row op_row_average_pool = {"AveragePool",
                                            "mean over windows, with or without padding",
                                            "average_pool",

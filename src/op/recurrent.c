@@ -179,10 +179,11 @@ const struct op_row op_row_lstm = {"Lstm",
                                    ROW_INPLACE(lstm_inplace),
                                    .flops = flops_forward,
                                    .slots = LSTM_INPUTS,
-                                   .statistics = 1 << LSTM_C0};
+                                   .takes = {[LSTM_C0] = TYPE_F32}};
 const struct op_row op_row_lstm_backward = {
-    "LstmBackward", "gradients of an LSTM by its input's product and its first state", .output_count = 3,
-    ROW_INPLACE(lstm_backward_inplace), .flops = flops_backward};
+    "LstmBackward",          "gradients of an LSTM by its input's product and its first state",
+    .output_count = 3,       ROW_INPLACE(lstm_backward_inplace),
+    .flops = flops_backward, .takes = {[2] = TYPE_F32, [4] = TYPE_F32}};
 const struct op_row op_row_gru = {"Gru",
                                   "gated recurrent units over some times, given their input's product",
                                   "gru",

@@ -57,6 +57,7 @@ const struct op_row op_row_sequence_mask = {"SequenceMask",
                                             infer_sequence_mask,
                                             gradient_sequence_mask,
                                             ROW_INPLACE(inplace_first),
+                                            .takes = {[1] = TYPE_I32},
                                             .split = {3, 1, 0}};
 
 neap_tensor neap_sequence_mask(neap_builder *b, neap_tensor x, neap_tensor lengths) {
@@ -76,7 +77,8 @@ static neap_status infer_sequence_lengths(const struct neap_graph *graph, const 
 const struct op_row op_row_sequence_lengths = {
     "SequenceLengths",      "ids of a sequence before the first negative one, which is padding",
     "sequence_lengths",     1,
-    infer_sequence_lengths, .split = {1, 1, 0}};
+    infer_sequence_lengths, .takes = {TYPE_I32},
+    .split = {1, 1, 0}};
 
 neap_tensor neap_sequence_lengths(neap_builder *b, neap_tensor ids) {
   return builder_next(b, OP_SEQUENCE_LENGTHS, (union attributes){0}, &ids, 1);

@@ -225,14 +225,19 @@ static neap_status gradient_gather(struct gradient *g, const struct node *n) {
 
 static const struct inplace_pair gather_backward_pairs[] = {{0, 2}};
 
-const struct op_row op_row_gather = {"Gather",          "rows of a table by their numbers: embedding",
-                                     "embedding",       1,
-                                     infer_gather,      .gradient = gradient_gather,
+const struct op_row op_row_gather = {"Gather",
+                                     "rows of a table by their numbers: embedding",
+                                     "embedding",
+                                     1,
+                                     infer_gather,
+                                     .gradient = gradient_gather,
+                                     .takes = {[1] = TYPE_I32},
                                      .split = {2, 1, 0}};
 const struct op_row op_row_gather_backward = {
-    "GatherBackward",  "gradient of gathered rows: sums by row, added to what is there",
-    .output_count = 1, ROW_INPLACE(gather_backward_pairs),
-    .slots = 3,        .addend = 1 + 2};
+    "GatherBackward",   "gradient of gathered rows: sums by row, added to what is there",
+    .output_count = 1,  ROW_INPLACE(gather_backward_pairs),
+    .slots = 3,         .addend = 1 + 2,
+    .takes = {TYPE_I32}};
 
 neap_tensor neap_gather(neap_builder *b, neap_tensor table, neap_tensor ids) {
   return builder_next(b, OP_GATHER, (union attributes){0}, (int32_t[]){table, ids}, 2);
@@ -264,8 +269,12 @@ const struct op_row op_row_loss_share = {"LossShare", "a micro-batch's share of 
 
 /* ---- Memory ---- */
 
-const struct op_row op_row_reorder = {"Reorder", "the same tensor in another memory layout",
-                                      .output_count = 1, .any_place = true, .split = {1, 1, 0}};
+const struct op_row op_row_reorder = {"Reorder",
+                                      "the same tensor in another memory layout",
+                                      .output_count = 1,
+                                      .any_place = true,
+                                      .takes = {TYPES_ANY},
+                                      .split = {1, 1, 0}};
 
 /* ---- Views ---- */
 

@@ -20,7 +20,8 @@ static neap_status infer_cache_write(const struct neap_graph *graph, const struc
 }
 
 const struct op_row op_row_cache_write = {"CacheWrite", "some rows of a state, after all that reads it",
-                                          .infer = infer_cache_write, .slots = CACHE_INPUTS};
+                                          .infer = infer_cache_write, .slots = CACHE_INPUTS,
+                                          .takes = {[CACHE_POSITION] = TYPE_I32}};
 
 neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int rank, const int64_t *dims) {
   const neap_tensor id = neap_parameter(b, name, rank, dims, (neap_parameter_options){.dtype = dtype});

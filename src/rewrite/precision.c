@@ -17,8 +17,9 @@ static neap_status store_variables(struct precision *p) {
   bool *exact = calloc(from->tensors.count + 1, sizeof *exact);
   RETURN_IF_NULL(exact);
   for (size_t v = 0; v < from->nodes.count; v++)
-    for (int32_t i = 0; i < from->nodes.data[v].input_count && i < 32; i++)
-      if (node_row(&from->nodes.data[v])->statistics >> i & 1 && from->nodes.data[v].inputs[i] != NO_TENSOR)
+    for (int32_t i = 0; i < from->nodes.data[v].input_count; i++)
+      if (from->nodes.data[v].inputs[i] != NO_TENSOR &&
+          !type_set_has(node_takes(&from->nodes.data[v], i), p->dtype))
         exact[graph_storage(from, from->nodes.data[v].inputs[i])] = true;
   for (size_t t = 0; t < from->tensors.count; t++) {
     const struct tensor *tensor = &from->tensors.data[t];
@@ -44,7 +45,7 @@ static neap_status cast(struct precision *p, int32_t id, neap_dtype dtype, int32
  * updated from has that, too. */
 static neap_dtype wanted_type(const struct precision *p, const struct node *node, int32_t slot) {
   if (node->update_count > 0) return p->copy.to->tensors.data[p->copy.map[node->updates[0]]].dtype;
-  return slot < 32 && node_row(node)->statistics >> slot & 1 ? NEAP_F32 : p->dtype;
+  return type_set_has(node_takes(node, slot), p->dtype) ? p->dtype : NEAP_F32;
 }
 
 /* The new tensor as the slot of a node wants it. A view has the type of what it is a view of. */

@@ -31,7 +31,7 @@ neap_status rewrite_prune(const struct neap_graph *graph, int64_t outputs, struc
 neap_status rewrite_widen(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Values and variables are stored in `dtype` (bf16 or f16), but for inputs, which are cast where they are
- * read, for losses, and for what an operator needs in f32, such as statistics (op_row.statistics).
+ * read, for losses, and for what an operator takes in f32 alone, such as statistics (op_row.takes).
  * `master`: variables stay f32 and are cast where they are read. On a forward graph. */
 neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, bool master,
                               struct neap_graph **out);
@@ -47,6 +47,17 @@ neap_status rewrite_accumulate(const struct neap_graph *graph, struct neap_graph
  * statistics, which stay as they are. On a forward graph. NEAP_INVALID_ARGUMENT: a pattern matches no
  * parameter, or no parameter is left to train. */
 neap_status rewrite_freeze(const struct neap_graph *graph, const char *patterns, struct neap_graph **out);
+
+/* Frozen parameters whose names are in `list` are stored in a quantised type and read through Dequantise
+ * (op/quantised.c). An entry of the list is PATTERN=TYPE or !PATTERN, which takes out what it matches; the
+ * last one that matches decides. What has one dimension, or rows that are no whole blocks, stays as it is.
+ * `all`: nothing is trained. On a forward graph. NEAP_INVALID_ARGUMENT: an entry is neither, a pattern
+ * matches no parameter or a trained one, or no parameter that the list has can be stored so. */
+neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, bool all,
+                             struct neap_graph **out);
+
+/* Whether such a list, which a rewrite has taken, has the name; and the type. */
+bool quantised_type(const char *list, const char *name, neap_dtype *dtype);
 
 /* Cross-entropies of logits take the weights of their classes from an input CLASS_WEIGHTS, f32 [classes]. On
  * a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such loss, or several of different classes. */

@@ -15,13 +15,13 @@ static neap_status widen_all(struct copy *copy) {
   const struct neap_graph *from = copy->from;
   for (size_t t = 0; t < from->tensors.count; t++) {
     const struct tensor *tensor = &from->tensors.data[t];
-    if (tensor->role == NEAP_ROLE_INPUT && tensor->view_of < 0 && dtype_rows[tensor->dtype].real)
+    if (tensor->role == NEAP_ROLE_INPUT && tensor->view_of < 0 && dtype_is_real(tensor->dtype))
       TRY(cast_input(copy, (int32_t)t));
   }
   for (size_t v = 0; v < from->nodes.count; v++) TRY(copy_node(copy, from->nodes.data[v]));
   for (size_t t = 0; t < copy->to->tensors.count; t++) {
     struct tensor *tensor = &copy->to->tensors.data[t];
-    if (dtype_rows[tensor->dtype].real && tensor->role != NEAP_ROLE_INPUT) tensor->dtype = NEAP_F64;
+    if (dtype_is_real(tensor->dtype) && tensor->role != NEAP_ROLE_INPUT) tensor->dtype = NEAP_F64;
   }
   return NEAP_OK;
 }

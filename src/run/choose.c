@@ -128,6 +128,12 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     if (status != NEAP_OK) return status;
     made = next;
   }
+  if (options->store != NULL) {
+    const neap_status status = rewrite_quantise(made, options->store, predicts_only(graph, options), &next);
+    neap_graph_free(made);
+    if (status != NEAP_OK) return status;
+    made = next;
+  }
   if (options->byte_input.name != NULL) {
     const neap_status status = rewrite_bytes(made, &options->byte_input, &next);
     neap_graph_free(made);

@@ -27,7 +27,7 @@ struct binding {
 
 bool is_running_statistic(const struct tensor *t) {
   return t->role == NEAP_ROLE_STATE && t->view_of < 0 && t->state_of == NULL && !t->carried && !t->sum &&
-         dtype_rows[t->dtype].real;
+         dtype_is_real(t->dtype);
 }
 
 /* What a node changes that outlives the step. */

@@ -97,6 +97,9 @@ struct neap_session {
   uint64_t planning_peak;    /* the most that it was until then */
   int32_t variable_count;
   const struct session_variable *variables;
+  const char *
+      *unstored; /* parameters of two dimensions or more that options.store names and that are in no blocks */
+  int32_t unstored_count;
   int32_t output_count;
   const neap_variable *outputs; /* that the graph names, whether they fit into the memory or not */
   struct sparse sparse;         /* without layers where there are none */
@@ -105,6 +108,11 @@ struct neap_session {
 /* The plan that a session runs; borrowed. */
 static inline const struct neap_plan *session_plan(const struct neap_session *session) {
   return session->plan;
+}
+/* Parameters that `store` names and that are in no blocks. */
+static inline const char *const *session_unstored(const struct neap_session *session, int32_t *count) {
+  *count = session->unstored_count;
+  return session->unstored;
 }
 /* VmRSS of the process just before the session's memory was mapped. Bytes. */
 static inline uint64_t session_resident_before(const struct neap_session *session) {

@@ -477,8 +477,8 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   const struct tensor *tensor = &graph->tensors.data[id];
   RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
             "output '%s' is not there: evaluate or predict first", name);
-  RETURN_IF(!dtype_rows[tensor->dtype].real, NEAP_UNSUPPORTED,
-            "output '%s' is of %s, which is not read as f32", name, dtype_rows[tensor->dtype].name);
+  RETURN_IF(!dtype_is_real(tensor->dtype), NEAP_UNSUPPORTED, "output '%s' is of %s, which is not read as f32",
+            name, dtype_rows[tensor->dtype].name);
   const int32_t storage =
       graph_storage(graph, id); /* a view has its storage's order in row-major memory alone */
   return p->lowered->backend->export_variable(p->lowered->state, &graph->tensors.data[storage],
@@ -506,6 +506,7 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .base_cost = s->plan->base_cost,
                           .planner = constant_planner_name(s->plan->planner),
                           .variant = graph_variants[s->variant].name};
+  memory->stored_saved = session_stored_saved(s);
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const struct step_tensor *tensor = &step->tensors[t];
     if (tensor->role == NEAP_ROLE_PARAMETER) memory->parameters += tensor->bytes;

@@ -117,6 +117,8 @@ const neap_setting setting_rows[] = {
      .flags = ONE_RUN | LIST, .verbs = LEARN, .with = "init"},
     {"freeze", "PATTERN", NULL, "parameters that stay as they are, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.freeze),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .key = "freeze"},
+    {"store", "PATTERN=TYPE", NULL, "frozen weights that are stored in blocks of few bits: q8_0; several; !PATTERN: not those", FIELD(TEXT, session.store),
+     .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze", .key = "store"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),

@@ -48,8 +48,7 @@ static neap_status check_field(const neap_setting *s, const void *options) {
     return check_word(s, options);
   case NEAP_SETTING_DTYPE: {
     const neap_dtype type = *(const neap_dtype *)field;
-    const bool known = type == NEAP_F32 || type == NEAP_BF16 || type == NEAP_F16;
-    return known ? NEAP_OK : fail_field(s, (double)type);
+    return dtype_is_known(type) && type_set_has(TYPES_FLOAT, type) ? NEAP_OK : fail_field(s, (double)type);
   }
   case NEAP_SETTING_INT:
     return check_number(s, (double)*(const int32_t *)field);

@@ -25,7 +25,7 @@ static const struct tensor *tensor_of(const struct neap_session *s, int32_t inde
 /* Whether a tensor of the graph is a variable as it is, and not what sparse ones are made of. */
 static bool stands_alone(const struct tensor *t) {
   return (t->role == NEAP_ROLE_PARAMETER || t->role == NEAP_ROLE_STATE) && t->view_of < 0 && !t->sum &&
-         dtype_rows[t->dtype].real && strcmp(t->name, SPARSE_POOL) != 0 &&
+         (dtype_is_real(t->dtype) || dtype_is_quantised(t->dtype)) && strcmp(t->name, SPARSE_POOL) != 0 &&
          (t->state_of == NULL || strcmp(t->state_of, SPARSE_POOL) != 0);
 }
 
@@ -42,6 +42,20 @@ static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, 
                                      kind, s->sparse.layers[k].dense, k, p};
       RETURN_IF_NULL(v->name);
     }
+  return NEAP_OK;
+}
+
+/* What options.store names and has no whole blocks, but for what has one dimension. */
+static neap_status list_unstored(struct neap_session *s) {
+  neap_dtype dtype;
+  if (s->options.store == NULL) return NEAP_OK;
+  s->unstored = region_alloc(&s->region, (size_t)s->variable_count, sizeof *s->unstored);
+  RETURN_IF_NULL(s->unstored);
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && tensor_of(s, i)->rank > 1 &&
+        !dtype_is_quantised(tensor_of(s, i)->dtype) &&
+        quantised_type(s->options.store, s->variables[i].name, &dtype))
+      s->unstored[s->unstored_count++] = s->variables[i].name;
   return NEAP_OK;
 }
 
@@ -63,7 +77,7 @@ neap_status list_variables(struct neap_session *s) {
   }
   s->variables = list;
   s->variable_count = count;
-  return NEAP_OK;
+  return list_unstored(s);
 }
 
 int32_t neap_session_variable_count(const neap_session *s) { return s != NULL ? s->variable_count : 0; }
@@ -149,6 +163,17 @@ int64_t session_frozen(const struct neap_session *s) {
     if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && tensor_of(s, i)->frozen)
       elements += tensor_of(s, i)->elements;
   return elements;
+}
+
+uint64_t session_stored_saved(const struct neap_session *s) {
+  const neap_dtype others = s->options.master ? NEAP_F32 : s->options.precision;
+  uint64_t saved = 0;
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const struct tensor *t = tensor_of(s, i);
+    if (s->variables[i].layer < 0 && dtype_is_quantised(t->dtype))
+      saved += dtype_bytes(others, (uint64_t)t->elements) - dtype_bytes(t->dtype, (uint64_t)t->elements);
+  }
+  return saved;
 }
 
 /* ---- First values ---- */

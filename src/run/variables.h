@@ -18,6 +18,8 @@ neap_status initialise_variable(struct neap_session *session, int32_t index, flo
 neap_status session_need_finite(struct neap_session *session, const char *path);
 /* Elements of the parameters that no step changes. */
 int64_t session_frozen(const struct neap_session *session);
+/* Bytes that the parameters in blocks take less than in the type of the others. */
+uint64_t session_stored_saved(const struct neap_session *session);
 /* Values by the names of variables. `find` gives a number, -1: there are none of this name; `read` all of its
  * elements, as many as the variable has. */
 struct value_source {

@@ -141,6 +141,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->marked_file = t->data.source.marked_file;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
     progress->frozen = session_frozen(t->session);
+    progress->unstored = session_unstored(t->session, &progress->unstored_count);
     stop = t->options->progress(t->options->context, progress) != 0 || stop;
   }
   return stop ? end_on_request(t, "after") : NEAP_OK;

@@ -1,11 +1,13 @@
 /* Files of safetensors. What can be opened gives every f32 tensor as the bytes of the file, a sparse one as
- * zeros but for its values, and is the same after its f32 tensors were written and opened again. A session
- * takes the file whole, and is then what it is after it was saved and loaded again; or it refuses it and has
- * not changed. Whatever is refused gives a message that names the file. Taken is what the session takes. */
+ * zeros but for its values, a quantised one as scales times numbers, and is the same after its f32 tensors
+ * were written and opened again. A session takes the file whole, and is then what it is after it was saved
+ * and loaded again; or it refuses it and has not changed. Whatever is refused gives a message that names the
+ * file. Taken is what the session takes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/safetensors.h"
 #include "run/session.h"
 #include "support.h"
@@ -50,6 +52,20 @@ static void check_sparse(const struct safetensors *file, int32_t index, const fl
   free(at);
 }
 
+/* Each element is its block's scale times its number. */
+static void check_quantised(const struct safetensors *file, int32_t index, const uint8_t *stored) {
+  const struct safetensors_tensor *tensor = &file->tensors[index];
+  float *read = read_tensor(file, index);
+  CHECK(tensor->elements % 32 == 0 && tensor->bytes == (uint64_t)tensor->elements / 32 * 34);
+  for (int64_t i = 0; i < tensor->elements; i++) {
+    const uint8_t *block = stored + i / 32 * 34;
+    const double scale = (double)f16_to_float((uint16_t)(block[0] | block[1] << 8)),
+                 wanted = scale * (int8_t)block[2 + i % 32];
+    CHECK((double)read[i] == wanted || (isnan(wanted) && isnan(read[i])));
+  }
+  free(read);
+}
+
 static void check_same(const struct safetensors *file, const char *path,
                        const struct safetensors_content *content, const int32_t *indices) {
   struct safetensors again;
@@ -86,6 +102,8 @@ static void check_file(const struct safetensors *file, const uint8_t *data, size
     CHECK(tensor->offset <= size && tensor->bytes <= size - tensor->offset);
     CHECK(safetensors_find(file, tensor->name) == i);
     bytes += tensor->bytes;
+    if (strcmp(tensor->dtype, "Q8_0") == 0 && tensor->elements <= ELEMENTS_LIMIT)
+      check_quantised(file, i, data + tensor->offset);
     if (strcmp(tensor->dtype, "F32") != 0 || tensor->elements > ELEMENTS_LIMIT) continue;
     float *read = read_tensor(file, i);
     if (tensor->indices != NULL)
@@ -97,8 +115,11 @@ static void check_file(const struct safetensors *file, const uint8_t *data, size
     indices[count++] = i;
   }
   CHECK(bytes < size && (file->tensor_count == 0 || bytes == size - file->tensors[0].offset));
-  for (int32_t i = 0; i < file->metadata_count; i++) /* sparse tensors are copied as dense ones */
-    if (strcmp(file->metadata[i].key, SAFETENSORS_SPARSE) != 0) metadata[texts++] = file->metadata[i];
+  for (int32_t i = 0; i < file->metadata_count;
+       i++) /* sparse tensors are copied as dense ones, quantised not */
+    if (strcmp(file->metadata[i].key, SAFETENSORS_SPARSE) != 0 &&
+        strcmp(file->metadata[i].key, SAFETENSORS_QUANTISED) != 0)
+      metadata[texts++] = file->metadata[i];
   struct copying copying = {file, indices};
   const struct safetensors_content content = {.tensors = tensors,
                                               .tensor_count = count,

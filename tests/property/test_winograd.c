@@ -33,14 +33,14 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* ---- The oracle ---- */
 
-static double rounded(enum storage storage, float value) {
-  return storage == STORAGE_BF16  ? (double)bf16_to_float(bf16_from_float(value))
-         : storage == STORAGE_F16 ? (double)f16_to_float(f16_from_float(value))
-                                  : (double)value;
+static double rounded(neap_dtype storage, float value) {
+  return storage == NEAP_BF16  ? (double)bf16_to_float(bf16_from_float(value))
+         : storage == NEAP_F16 ? (double)f16_to_float(f16_from_float(value))
+                               : (double)value;
 }
 
 /* That the type holds. */
-static double *numbers(enum storage storage, int64_t count, uint64_t seed) {
+static double *numbers(neap_dtype storage, int64_t count, uint64_t seed) {
   double *values = malloc((size_t)count * sizeof *values);
   assert_non_null(values);
   for (int64_t i = 0; i < count; i++) {
@@ -101,19 +101,19 @@ static float *room(int64_t count, int byte) {
 }
 
 /* Elements of any type of storage; they take the room of floats. */
-static void put(enum storage storage, void *data, int64_t i, double value) {
+static void put(neap_dtype storage, void *data, int64_t i, double value) {
   uint16_t *half = data;
-  if (storage == STORAGE_F32)
+  if (storage == NEAP_F32)
     ((float *)data)[i] = (float)value;
   else
-    half[i] = storage == STORAGE_BF16 ? bf16_from_float((float)value) : f16_from_float((float)value);
+    half[i] = storage == NEAP_BF16 ? bf16_from_float((float)value) : f16_from_float((float)value);
 }
 
-static double get(enum storage storage, const void *data, int64_t i) {
+static double get(neap_dtype storage, const void *data, int64_t i) {
   const uint16_t *half = data;
-  return storage == STORAGE_F32    ? (double)((const float *)data)[i]
-         : storage == STORAGE_BF16 ? (double)bf16_to_float(half[i])
-                                   : (double)f16_to_float(half[i]);
+  return storage == NEAP_F32    ? (double)((const float *)data)[i]
+         : storage == NEAP_BF16 ? (double)bf16_to_float(half[i])
+                                : (double)f16_to_float(half[i]);
 }
 
 static float *lay_out(struct activation a, const double *values) {
@@ -123,7 +123,7 @@ static float *lay_out(struct activation a, const double *values) {
   return data;
 }
 
-static float *row_major(enum storage storage, const double *values, int64_t count) {
+static float *row_major(neap_dtype storage, const double *values, int64_t count) {
   float *data = room(count, 0);
   for (int64_t i = 0; i < count; i++) put(storage, data, i, values[i]);
   return data;
@@ -132,7 +132,7 @@ static float *row_major(enum storage storage, const double *values, int64_t coun
 /* ---- Checks ---- */
 
 /* Root mean square error over that of the result. */
-static double error_of(const double *wanted, enum storage storage, const float *made,
+static double error_of(const double *wanted, neap_dtype storage, const float *made,
                        const struct activation *a, int64_t count) {
   double error = 0, size = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -204,10 +204,7 @@ static float *run(const struct check *c, int garbage, bool in_place) {
 /* The rims of a tile are the least accurate. Results of 16 bits are rounded once. */
 static double tolerance(struct activation to) {
   const bool whole_tiles = to.height >= WINOGRAD_TILE && to.width >= WINOGRAD_TILE;
-  return to.storage == STORAGE_BF16  ? 0x1p-9
-         : to.storage == STORAGE_F16 ? 0x1p-12
-         : whole_tiles               ? 1e-6
-                                     : 1.2e-6;
+  return to.storage == NEAP_BF16 ? 0x1p-9 : to.storage == NEAP_F16 ? 0x1p-12 : whole_tiles ? 1e-6 : 1.2e-6;
 }
 
 /* On one instruction set, in one format. */
@@ -228,12 +225,12 @@ static void check_format(struct check *c, const struct cpu_kernels *kernels, int
              (long long)s->width, (long long)lanes, (int)to.storage, error);
   assert_memory_equal(made, again,
                       (size_t)(sums ? weights : stored_elements(to)) *
-                          (to.storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
+                          (to.storage == NEAP_F32 ? sizeof(float) : sizeof(uint16_t)));
   free(made);
   free(again);
 }
 
-static void check_pass(const struct shape *s, enum winograd_pass pass, enum storage storage,
+static void check_pass(const struct shape *s, enum winograd_pass pass, neap_dtype storage,
                        double most_workspace) {
   struct check c = {
       .shape = s,
@@ -268,18 +265,18 @@ static void test_against_direct(void **state) {
   omp_set_num_threads(THREADS);
   for (int i = 0; i < SHAPES; i++)
     for (int pass = 0; pass < 3; pass++) {
-      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_F32, INFINITY);
+      check_pass(&shapes[i], (enum winograd_pass)pass, NEAP_F32, INFINITY);
       if (quick_pass() && shapes[i].inputs * shapes[i].outputs > 1 << 14) continue; /* these take most time */
-      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_F32, 0);
-      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_BF16, INFINITY);
-      check_pass(&shapes[i], (enum winograd_pass)pass, STORAGE_F16, 0);
+      check_pass(&shapes[i], (enum winograd_pass)pass, NEAP_F32, 0);
+      check_pass(&shapes[i], (enum winograd_pass)pass, NEAP_BF16, INFINITY);
+      check_pass(&shapes[i], (enum winograd_pass)pass, NEAP_F16, 0);
     }
 }
 
 /* What a plan may take it does not exceed, where the smallest blocks do not; those take little. */
 static void test_workspace(void **state) {
   (void)state;
-  const struct activation x = {100, 64, 32, 32, 16, STORAGE_F32};
+  const struct activation x = {100, 64, 32, 32, 16, NEAP_F32};
   struct winograd plans[WINOGRAD_PASSES];
   size_t before[WINOGRAD_PASSES] = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
   for (double most = 16e6; most >= 0.5e6; most /= 2) {
@@ -297,7 +294,9 @@ static void test_workspace(void **state) {
  * shapes pay. */
 static void test_pays(void **state) {
   (void)state;
-  for (enum storage storage = STORAGE_F32; storage <= STORAGE_F16; storage++) {
+  static const neap_dtype types[] = {NEAP_F32, NEAP_BF16, NEAP_F16};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    const neap_dtype storage = types[i];
     const struct activation small = {8, 512, 2, 2, 16, storage}, large = {8, 128, 28, 28, 16, storage};
     struct winograd plans[WINOGRAD_PASSES];
     winograd_plan(small, small, 1, 1, THREADS, INFINITY, plans);

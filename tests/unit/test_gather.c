@@ -43,7 +43,7 @@ static int32_t *row_numbers(const struct gather_case *c) {
 }
 
 /* What `values` are in a type of storage, and what is left of them. */
-static void *stored(const struct cpu_kernels *k, enum storage storage, int64_t count, float *values) {
+static void *stored(const struct cpu_kernels *k, neap_dtype storage, int64_t count, float *values) {
   void *data = allocate((size_t)count * sizeof(float));
   k->narrow(storage, count, values, data);
   k->widen(storage, count, data, values);
@@ -69,10 +69,10 @@ static float *expected(const struct gather_case *c, const int32_t *ids, const fl
 
 enum way { ALONE, ADDED, ADDED_IN_PLACE, WAYS };
 
-static void check(const struct cpu_kernels *k, const struct gather_case *c, enum storage storage,
+static void check(const struct cpu_kernels *k, const struct gather_case *c, neap_dtype storage,
                   enum way way) {
   const int64_t elements = c->rows * c->width;
-  const size_t bytes = (size_t)elements * (storage == STORAGE_F32 ? 4 : 2);
+  const size_t bytes = (size_t)elements * (storage == NEAP_F32 ? 4 : 2);
   int32_t *ids = row_numbers(c);
   float *dy = numbers(c->count * c->width, 1), *addend = numbers(elements, 2);
   void *given = stored(k, storage, c->count * c->width, dy), *there = stored(k, storage, elements, addend),
@@ -91,13 +91,15 @@ static void test_gather_backward(void **state) {
   (void)state;
   static const struct gather_case cases[] = {
       {1, 1, 5}, {4, 8, 9}, {300, 130, 500}, {70000, 3, 4000}, {2000, 256, 1}};
+  static const neap_dtype types[] = {NEAP_F32, NEAP_BF16, NEAP_F16};
+  enum { TYPES = sizeof types / sizeof *types };
   const struct cpu_kernels *k;
   for (int threads = 1; threads <= 3; threads += 2) {
     omp_set_num_threads(threads);
     for (int table = 0; (k = cpu_kernels_at(table)) != NULL; table++)
       for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int storage = STORAGE_F32; storage <= STORAGE_F16; storage++)
-          for (int way = ALONE; way < WAYS; way++) check(k, &cases[i], (enum storage)storage, (enum way)way);
+        for (int type = 0; type < TYPES; type++)
+          for (int way = ALONE; way < WAYS; way++) check(k, &cases[i], types[type], (enum way)way);
   }
 }
 

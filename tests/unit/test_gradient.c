@@ -37,7 +37,8 @@ static double difference(const struct interpreter *forward, double *parameter, d
   return (4 * slope[0] - slope[1]) / 3;
 }
 
-/* Gradients of all parameters, one after the other, by a step of SGD with rate 1. The caller frees them. */
+/* Gradients of all trained parameters, one after the other, by a step of SGD with rate 1. The caller frees
+ * them. */
 static double *training_gradients(const struct op_case *c, bool fuse, int64_t *count) {
   struct lowered *lowered = lower_for_reference(op_case_training(c, fuse, &plain_sgd));
   struct interpreter before = interpreter_create(lowered, 0, 0xFF),
@@ -50,7 +51,7 @@ static double *training_gradients(const struct op_case *c, bool fuse, int64_t *c
   assert_non_null(gradients);
   for (int32_t id = 0; id < (int32_t)lowered->graph->tensors.count; id++) {
     const struct tensor *t = &lowered->graph->tensors.data[id];
-    if (t->role != NEAP_ROLE_PARAMETER) continue;
+    if (t->role != NEAP_ROLE_PARAMETER || t->frozen) continue;
     const double *old = before.data[id], *new = after.data[id];
     for (int64_t i = 0; i < t->elements; i++) *next++ = old[i] - new[i];
   }
@@ -71,12 +72,12 @@ static void check_case(const struct op_case *c) {
   int64_t count;
   double *gradients = training_gradients(c, false, &count);
   const double *gradient = gradients;
-  struct lowered *lowered = lower_for_reference(op_case_graph(c, false));
+  struct lowered *lowered = lower_for_reference(op_case_quantised(c, op_case_graph(c, false)));
   struct interpreter forward = interpreter_create(lowered, 0, 0xFF);
   op_case_fill(&forward);
   for (int32_t id = 0; id < (int32_t)lowered->graph->tensors.count; id++) {
     const struct tensor *t = &lowered->graph->tensors.data[id];
-    if (t->role != NEAP_ROLE_PARAMETER) continue;
+    if (t->role != NEAP_ROLE_PARAMETER || t->frozen) continue;
     const double tolerance = 1e-6 * fmax(largest(gradient, t->elements), 1e-3);
     int checked = 0;
     for (int64_t k = 0; k < TRIED; k++) {

@@ -42,7 +42,7 @@ static struct buffers *make(void) {
 
 typedef void run_kernel(const struct cpu_kernels *k, struct buffers *b, int64_t size);
 
-static struct stored f32(float *data) { return (struct stored){STORAGE_F32, data}; }
+static struct stored f32(float *data) { return (struct stored){NEAP_F32, data}; }
 
 static void run_relu_mask(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->relu_mask(size, b->x, b->y, b->bytes);
@@ -82,11 +82,11 @@ static void run_sparse(const struct cpu_kernels *k, struct buffers *b, int64_t s
     float *y = b->y + form * (ELEMENTS / 2), *sums = y + ELEMENTS / 8;
     uint16_t *half = (void *)(y + ELEMENTS / 4);
     int64_t elements[ELEMENTS / 8];
-    k->densify(STORAGE_F32, s.count, forms[form], b->x, y);
+    k->densify(NEAP_F32, s.count, forms[form], b->x, y);
     memset(sums, 0, ELEMENTS / 8 * sizeof *sums);
-    k->accumulate_sparse(STORAGE_F32, STORAGE_F32, s.count, forms[form], b->x, 0.5f, sums, key);
+    k->accumulate_sparse(NEAP_F32, NEAP_F32, s.count, forms[form], b->x, 0.5f, sums, key);
     memset(half, 0, ELEMENTS / 8 * sizeof *half);
-    k->accumulate_sparse(STORAGE_BF16, STORAGE_F32, s.count, forms[form], b->x, 1, half, key);
+    k->accumulate_sparse(NEAP_BF16, NEAP_F32, s.count, forms[form], b->x, 1, half, key);
     k->sparse_elements(s.count, forms[form], 3, s.values, elements);
     assert_memory_equal(elements, s.elements + 3, (size_t)(s.values - 3) * sizeof *elements);
     assert_int_equal(elements[s.values - 1], s.count); /* there are no such values */
@@ -101,9 +101,9 @@ static void run_narrow_randomly_at(const struct cpu_kernels *k, struct buffers *
   static uint16_t all[ALL], some[ALL];
   static float values[ALL];
   make_sparse(&s, size);
-  k->narrow_randomly(STORAGE_F16, s.count, b->x, all, (struct random_key){7, 9}, 0);
+  k->narrow_randomly(NEAP_F16, s.count, b->x, all, (struct random_key){7, 9}, 0);
   for (int64_t i = 0; i < s.values; i++) values[i] = b->x[s.elements[i]];
-  k->narrow_randomly_at(STORAGE_F16, s.values, values, some, (struct random_key){7, 9}, s.elements);
+  k->narrow_randomly_at(NEAP_F16, s.values, values, some, (struct random_key){7, 9}, s.elements);
   for (int64_t i = 0; i < s.values; i++) assert_int_equal(some[i], all[s.elements[i]]);
   memcpy(b->bytes, some, (size_t)s.values * sizeof *some);
 }
@@ -113,14 +113,15 @@ static void run_pixels(const struct cpu_kernels *k, struct buffers *b, int64_t s
   static const int32_t windows[] = {0, 5, 0, 1000, 1, 4, 2, 9, 3, 3, 0, 5};
   static uint8_t x[ELEMENTS];
   for (int i = 0; i < ELEMENTS; i++) x[i] = (uint8_t)(i * 37 + i / 8);
-  for (int storage = 0; storage < 3; storage++)
-    k->pixels((struct activation){3, 3, 5, size, 1, (enum storage)storage}, x, windows, mean, deviation,
-              b->y + storage * (ELEMENTS / 4));
+  static const neap_dtype types[] = {NEAP_F32, NEAP_BF16, NEAP_F16};
+  for (int i = 0; i < 3; i++)
+    k->pixels((struct activation){3, 3, 5, size, 1, types[i]}, x, windows, mean, deviation,
+              b->y + i * (ELEMENTS / 4));
 }
 
 /* `size` lanes in these. */
 static struct activation shape(int64_t size, int64_t height, int64_t width) {
-  return (struct activation){2, size, height, width, size, STORAGE_F32};
+  return (struct activation){2, size, height, width, size, NEAP_F32};
 }
 
 static void run_crop(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
@@ -196,8 +197,8 @@ static void run_softmax(const struct cpu_kernels *k, struct buffers *b, int64_t 
 }
 
 static void run_row_norm(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  const struct row_norm layer = {6, size, 1, 1, 1e-5f, true, STORAGE_F32},
-                        group = {6, 3 * size, 2, size, 1e-5f, true, STORAGE_F32};
+  const struct row_norm layer = {6, size, 1, 1, 1e-5f, true, NEAP_F32},
+                        group = {6, 3 * size, 2, size, 1e-5f, true, NEAP_F32};
   k->row_norm(layer, b->x, b->x + 3000, b->x + 4000, b->y, b->y + 2000, b->y + 2100);
   k->row_norm(group, b->x, b->x + 3000, b->x + 4000, b->y + 3000, b->y + 6000, b->y + 6100);
 }
@@ -245,7 +246,7 @@ static void *work(size_t bytes) {
 }
 
 /* Heads of so many elements, in rows that leave rests of blocks. */
-static struct attention attention_of(int64_t size, enum storage storage) {
+static struct attention attention_of(int64_t size, neap_dtype storage) {
   return (struct attention){.sequences = 1,
                             .queries = 69,
                             .keys = 71,
@@ -263,7 +264,7 @@ static struct attention attention_of(int64_t size, enum storage storage) {
 }
 
 static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  const struct attention a = attention_of(size, STORAGE_F32);
+  const struct attention a = attention_of(size, NEAP_F32);
   const int64_t queries = a.queries * a.query_row, keys = a.keys * a.key_row, rows = a.heads * a.queries;
   const float *q = b->x, *key = q + queries, *v = key + keys, *dy = v + keys;
   float *y = b->y, *log_sum = y + queries, *dq = log_sum + rows, *dk = dq + queries, *dv = dk + keys;
@@ -276,7 +277,7 @@ static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_
 
 /* The results as floats, each as large as those of f32 may be. */
 static void run_attention_half(const struct cpu_kernels *k, struct buffers *b, int64_t size,
-                               enum storage storage) {
+                               neap_dtype storage) {
   const struct attention a = attention_of(size, storage);
   const int64_t queries = a.queries * a.query_row, keys = a.keys * a.key_row, rows = a.heads * a.queries,
                 all = 2 * (queries + keys);
@@ -295,8 +296,8 @@ static void run_attention_half(const struct cpu_kernels *k, struct buffers *b, i
 static void run_narrow_randomly(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   for (int i = 0; i < 3; i++) {
     const int64_t first = 8 * size + 3 * i, place = 8192 * i;
-    k->narrow_randomly(STORAGE_BF16, 70 * size, b->x, b->y + place, (struct random_key){3, 4}, first);
-    k->narrow_randomly(STORAGE_F16, 70 * size, b->x, b->y + place + 24576, (struct random_key){3, 4}, first);
+    k->narrow_randomly(NEAP_BF16, 70 * size, b->x, b->y + place, (struct random_key){3, 4}, first);
+    k->narrow_randomly(NEAP_F16, 70 * size, b->x, b->y + place + 24576, (struct random_key){3, 4}, first);
   }
 }
 
@@ -417,9 +418,9 @@ static void test_attention_of_16_bits(void **state) {
   (void)state;
   static const int64_t sizes[] = {1, 2, 7, 16, 21, 64, 71, 130};
   static const struct {
-    enum storage storage;
+    neap_dtype storage;
     float step;
-  } types[] = {{STORAGE_BF16, 0x1p-8f}, {STORAGE_F16, 0x1p-11f}};
+  } types[] = {{NEAP_BF16, 0x1p-8f}, {NEAP_F16, 0x1p-11f}};
   for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
     struct buffers *expected = make();
     float largest = 0;
@@ -449,15 +450,15 @@ static void test_narrow_randomly(void **state) {
   struct buffers *b = make();
   uint16_t whole[3000], part[3000];
   for (int t = 0; cpu_kernels_at(t) != NULL; t++) {
-    cpu_kernels_at(t)->narrow_randomly(STORAGE_BF16, 3000, b->x, whole, key, 40000);
+    cpu_kernels_at(t)->narrow_randomly(NEAP_BF16, 3000, b->x, whole, key, 40000);
     for (uint64_t i = 0; i < 3000; i++) {
       uint32_t word[4];
       random_philox(key.seed, key.stream, (40000 + i) / 8, word);
       assert_int_equal(whole[i], bf16_from_float_randomly(b->x[i], word[i % 8 / 2] >> 16 * (i % 2) & 0xFFFF));
     }
     for (int64_t first = 0, count = 1; first < 3000; first += count, count = 2 * count + 1)
-      cpu_kernels_at(t)->narrow_randomly(STORAGE_BF16, first + count < 3000 ? count : 3000 - first,
-                                         b->x + first, part + first, key, 40000 + first);
+      cpu_kernels_at(t)->narrow_randomly(NEAP_BF16, first + count < 3000 ? count : 3000 - first, b->x + first,
+                                         part + first, key, 40000 + first);
     assert_memory_equal(part, whole, sizeof part);
   }
   free(b);

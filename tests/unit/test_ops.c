@@ -70,7 +70,7 @@ static struct single cut(const struct op_case *c, const struct interpreter *whol
     assert_ok(graph_add_tensor(s.graph, tensor, &inputs[i]));
     double *values = interpreter_read(whole, graph_storage(from, node->inputs[i]));
     for (int64_t e = 0; e < tensor.elements; e++) {
-      if (quantum > 0 && dtype_rows[tensor.dtype].real) values[e] = quantum * round(values[e] / quantum);
+      if (quantum > 0 && dtype_is_real(tensor.dtype)) values[e] = quantum * round(values[e] / quantum);
       values[e] = (double)stored_as(tensor.dtype, (float)values[e]);
     }
     s.inputs[s.input_count++] = values;
@@ -106,7 +106,7 @@ static void results_free(struct results *r) {
 static void take(struct results *r, const struct interpreter *m, int32_t id) {
   r->values[r->count] = interpreter_read(m, id);
   r->elements[r->count] = m->lowered->graph->tensors.data[id].elements;
-  r->whole_numbers[r->count++] = !dtype_rows[m->lowered->graph->tensors.data[id].dtype].real;
+  r->whole_numbers[r->count++] = !dtype_is_real(m->lowered->graph->tensors.data[id].dtype);
 }
 
 /* The node itself among the reorderings and casts that lowering put around it; a cast itself comes last. */

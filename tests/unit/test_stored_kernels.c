@@ -23,7 +23,7 @@ struct numbers {
 };
 
 /* Numbers that both types have. */
-static struct numbers *draw(const struct cpu_kernels *k, enum storage storage) {
+static struct numbers *draw(const struct cpu_kernels *k, neap_dtype storage) {
   struct numbers *n = aligned_alloc(64, sizeof *n);
   assert_non_null(n);
   memset(n, 0xFF, sizeof *n);
@@ -42,10 +42,10 @@ static struct numbers *draw(const struct cpu_kernels *k, enum storage storage) {
   return n;
 }
 
-static struct stored of_floats(float *data) { return (struct stored){STORAGE_F32, data}; }
+static struct stored of_floats(float *data) { return (struct stored){NEAP_F32, data}; }
 
 /* What a kernel made of floats, to the nearest, is what it made of 16 bits. */
-static void assert_rounded(const struct cpu_kernels *k, enum storage storage, int64_t count,
+static void assert_rounded(const struct cpu_kernels *k, neap_dtype storage, int64_t count,
                            const float *floats, const uint16_t *halves) {
   uint16_t *wanted = malloc((size_t)count * sizeof *wanted);
   assert_non_null(wanted);
@@ -54,7 +54,7 @@ static void assert_rounded(const struct cpu_kernels *k, enum storage storage, in
   free(wanted);
 }
 
-static void check_elementwise(const struct cpu_kernels *k, enum storage storage) {
+static void check_elementwise(const struct cpu_kernels *k, neap_dtype storage) {
   struct numbers *n = draw(k, storage);
   const struct scalars none = {0};
   k->gelu(COUNT, none, of_floats(n->x), of_floats(n->made));
@@ -77,9 +77,9 @@ static void check_elementwise(const struct cpu_kernels *k, enum storage storage)
   free(n);
 }
 
-static void check_rows(const struct cpu_kernels *k, enum storage storage) {
+static void check_rows(const struct cpu_kernels *k, neap_dtype storage) {
   struct numbers *n = draw(k, storage);
-  struct row_norm norm = {ROWS, WIDTH, 1, 1, 1e-5f, true, STORAGE_F32};
+  struct row_norm norm = {ROWS, WIDTH, 1, 1, 1e-5f, true, NEAP_F32};
   const float *gamma = n->z, *beta = n->z + WIDTH;
   float mean[2][ROWS], inverse[2][ROWS], dgamma[2][WIDTH], dbeta[2][WIDTH];
   assert_true(k->row_norm_workspace(norm) <= sizeof n->workspace);
@@ -88,7 +88,7 @@ static void check_rows(const struct cpu_kernels *k, enum storage storage) {
   k->row_norm(norm, n->x16, gamma, beta, n->made16, mean[1], inverse[1]);
   assert_rounded(k, storage, ROWS * WIDTH, n->made, n->made16);
   assert_memory_equal(mean[0], mean[1], sizeof mean[0]);
-  norm.storage = STORAGE_F32;
+  norm.storage = NEAP_F32;
   k->row_norm_backward(norm, n->x, n->y, mean[0], inverse[0], gamma, n->made, dgamma[0], dbeta[0],
                        n->workspace);
   norm.storage = storage;
@@ -100,10 +100,10 @@ static void check_rows(const struct cpu_kernels *k, enum storage storage) {
   free(n);
 }
 
-static void check_bias(const struct cpu_kernels *k, enum storage storage) {
+static void check_bias(const struct cpu_kernels *k, neap_dtype storage) {
   struct numbers *n = draw(k, storage);
   float sums[2][WIDTH];
-  struct activation a = {ROWS, WIDTH, 1, 1, WIDTH, STORAGE_F32};
+  struct activation a = {ROWS, WIDTH, 1, 1, WIDTH, NEAP_F32};
   k->bias_backward(a, n->x, sums[0], n->workspace);
   a.storage = storage;
   k->bias_backward(a, n->x16, sums[1], n->workspace);
@@ -123,7 +123,7 @@ static uint32_t rounding_bits(struct random_key key, int64_t i) {
   return word[i % 8 / 2] >> 16 * (i & 1) & 0xFFFF;
 }
 
-static void check_rounding(const struct cpu_kernels *k, enum storage storage) {
+static void check_rounding(const struct cpu_kernels *k, neap_dtype storage) {
   static const struct {
     int64_t first, count;
   } cases[] = {{0, COUNT}, {128, 1024}, {5, 1}, {127, 2}, {1000003, 3000}, {((int64_t)1 << 35) - 60, 500}};
@@ -136,8 +136,8 @@ static void check_rounding(const struct cpu_kernels *k, enum storage storage) {
     k->narrow_randomly(storage, count, n->x, n->made16, key, first);
     for (int64_t i = 0; i < count; i++) {
       const uint32_t random = rounding_bits(key, first + i);
-      const uint16_t wanted = storage == STORAGE_BF16 ? bf16_from_float_randomly(n->x[i], random)
-                                                      : f16_from_float_randomly(n->x[i], random);
+      const uint16_t wanted = storage == NEAP_BF16 ? bf16_from_float_randomly(n->x[i], random)
+                                                   : f16_from_float_randomly(n->x[i], random);
       assert_int_equal(n->made16[i], wanted);
     }
     assert_true(count == COUNT || n->made16[count] == 0xFFFF);
@@ -145,11 +145,11 @@ static void check_rounding(const struct cpu_kernels *k, enum storage storage) {
   free(n);
 }
 
-static void check_update(const struct cpu_kernels *k, enum storage storage) {
+static void check_update(const struct cpu_kernels *k, neap_dtype storage) {
   struct numbers *n = draw(k, storage);
   const struct random_key keys[] = {{1, 2}, {3, 4}};
   const struct updated w16 = {storage, n->x16, keys[0]}, m16 = {storage, n->y16, keys[1]},
-                       w = {STORAGE_F32, n->x, {0}}, m = {STORAGE_F32, n->y, {0}};
+                       w = {NEAP_F32, n->x, {0}}, m = {NEAP_F32, n->y, {0}};
   k->sgd(COUNT, w16, m16, (struct stored){storage, n->z16}, 0.5f, 0.1f, 0.9f, 1e-3f, true);
   k->sgd(COUNT, w, m, of_floats(n->z), 0.5f, 0.1f, 0.9f, 1e-3f, true);
   k->narrow_randomly(storage, COUNT, n->x, n->made16, keys[0], 0);
@@ -161,11 +161,11 @@ static void check_update(const struct cpu_kernels *k, enum storage storage) {
   free(n);
 }
 
-static void check_all(void (*check)(const struct cpu_kernels *k, enum storage storage)) {
+static void check_all(void (*check)(const struct cpu_kernels *k, neap_dtype storage)) {
   const struct cpu_kernels *k;
   for (int table = 0; (k = cpu_kernels_at(table)) != NULL; table++) {
-    check(k, STORAGE_BF16);
-    check(k, STORAGE_F16);
+    check(k, NEAP_BF16);
+    check(k, NEAP_F16);
   }
 }
 
@@ -178,13 +178,13 @@ static void test_update(void **state) { (void)state, check_all(check_update); }
 /* Each element is kept or dropped by its place in row-major order, whatever the layout. */
 static void test_dropout(void **state) {
   (void)state;
-  static const struct activation cases[] = {{2, 21, 4, 5, 16, STORAGE_F32}, {2, 21, 3, 5, 16, STORAGE_F32},
-                                            {3, 40, 2, 4, 8, STORAGE_F32},  {2, 35, 6, 2, 35, STORAGE_F32},
-                                            {3, 7, 5, 3, 1, STORAGE_F32},   {9, 130, 1, 1, 130, STORAGE_F32}};
+  static const struct activation cases[] = {{2, 21, 4, 5, 16, NEAP_F32}, {2, 21, 3, 5, 16, NEAP_F32},
+                                            {3, 40, 2, 4, 8, NEAP_F32},  {2, 35, 6, 2, 35, NEAP_F32},
+                                            {3, 7, 5, 3, 1, NEAP_F32},   {9, 130, 1, 1, 130, NEAP_F32}};
   static const int64_t begins[] = {0, 4, 1001};
   const struct random_key key = {5, 6};
   const struct cpu_kernels *k;
-  struct numbers *n = draw(cpu_kernels_at(0), STORAGE_BF16);
+  struct numbers *n = draw(cpu_kernels_at(0), NEAP_BF16);
   for (int table = 0; (k = cpu_kernels_at(table)) != NULL; table++)
     for (size_t c = 0; c < 3 * sizeof cases / sizeof *cases; c++) {
       const struct activation a = cases[c / 3];

@@ -163,6 +163,7 @@ class SessionOptions(ctypes.Structure):
         ("sparse_layers", c_char_p),
         ("sparse_positions", c_int),
         ("freeze", c_char_p),
+        ("store", c_char_p),
         ("save_sparse", c_bool),
         ("byte_input", ByteInput),
     ]

@@ -23,7 +23,7 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
                             .causal = a->causal,
                             .window = a->window < most ? a->window : most,
                             .scale = s.scale,
-                            .storage = storage_of(node_input(graph, node, 0)->dtype),
+                            .storage = node_input(graph, node, 0)->dtype,
                             .probability = a->probability};
 }
 
@@ -68,8 +68,8 @@ static neap_status prepare_rows(struct cpu *cpu, const struct neap_graph *graph,
   return cpu_finish(cpu, p, run, (struct cpu_kernel){0});
 }
 
-PREPARE(prepare_attention) { return prepare_rows(state, graph, node, p, run_attention, false); }
-PREPARE(prepare_attention_backward) {
+CPU_OPERATOR(attention, TYPES_FLOAT) { return prepare_rows(state, graph, node, p, run_attention, false); }
+CPU_OPERATOR(attention_backward, TYPES_FLOAT) {
   return prepare_rows(state, graph, node, p, run_attention_backward, true);
 }
 
@@ -95,7 +95,7 @@ RUN(run_rotary) {
   K->rotary(r, in[ROTARY_X], out[0], workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_rotary) {
+CPU_OPERATOR(rotary, TYPE_F32) {
   const struct cpu *cpu = state;
   p->inputs[ROTARY_X] = p->inputs[ROTARY_POSITION] = ROW_MAJOR;
   p->workspace = cpu->kernels->rotary_workspace(rotary_of(graph, node), cpu->threads);

@@ -54,8 +54,7 @@ static neap_status run_concat(const struct kernel *kernel, void *const *in, void
 }
 
 /* All parts lie as the first does that is not row-major; row-major along another axis than the channels. */
-neap_status prepare_concat(void *state, const struct neap_graph *graph, const struct node *node,
-                           struct preparation *p) {
+CPU_OPERATOR(concat, TYPE_F32) {
   const struct tensor *y = &graph->tensors.data[node->outputs[0]];
   const int64_t axis = node->attributes.part.axis;
   struct memory_format kind = ROW_MAJOR;
@@ -117,13 +116,11 @@ static neap_status prepare_part(struct cpu *cpu, const struct neap_graph *graph,
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = parts_of(whole, a->axis, of_kind(kind, whole))});
 }
 
-neap_status prepare_slice(void *state, const struct neap_graph *graph, const struct node *node,
-                          struct preparation *p) {
+CPU_OPERATOR(slice, TYPE_F32) {
   return prepare_part(state, graph, node, p, node_input(graph, node, 0), run_slice);
 }
 
-neap_status prepare_slice_backward(void *state, const struct neap_graph *graph, const struct node *node,
-                                   struct preparation *p) {
+CPU_OPERATOR(slice_backward, TYPE_F32) {
   return prepare_part(state, graph, node, p, &graph->tensors.data[node->outputs[0]], run_slice_backward);
 }
 
@@ -162,12 +159,10 @@ static neap_status prepare_response(struct cpu *cpu, const struct neap_graph *gr
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
 }
 
-neap_status prepare_local_response_norm(void *state, const struct neap_graph *graph, const struct node *node,
-                                        struct preparation *p) {
+CPU_OPERATOR(local_response_norm, TYPE_F32) {
   return prepare_response(state, graph, node, p, run_local_response_norm);
 }
 
-neap_status prepare_local_response_norm_backward(void *state, const struct neap_graph *graph,
-                                                 const struct node *node, struct preparation *p) {
+CPU_OPERATOR(local_response_norm_backward, TYPE_F32) {
   return prepare_response(state, graph, node, p, run_local_response_norm_backward);
 }

@@ -6,18 +6,18 @@
 
 /* ---- Which algorithm ---- */
 
-static struct activation activation_in(const int64_t dims[4], int64_t lanes, enum storage storage) {
+static struct activation activation_in(const int64_t dims[4], int64_t lanes, neap_dtype storage) {
   return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, storage};
 }
 
-static double volume(const int64_t dims[4], enum storage storage) {
+static double volume(const int64_t dims[4], neap_dtype storage) {
   return (double)(dims[0] * dims[1]) * (double)(dims[2] * dims[3]) * (double)bytes_of(storage);
 }
 
 /* No budget below what the largest node needs can be met. A workspace may be a tenth of that, or a third of
  * what the convolution's tensors and kernels leave of it: with more, least budgets of micro-batches rise by a
  * tenth; with less, steps of WRN-28-2 in micro-batches of 10 take half as long again. */
-static double most_workspace(const struct cpu *cpu, const struct dnn_convolution *c, enum storage storage) {
+static double most_workspace(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage) {
   const double operands =
       volume(c->source, storage) + volume(c->destination, storage) + volume(c->kernel, storage);
   const double least = cpu->largest_node / 10, left = (cpu->largest_node - operands) / 3;
@@ -27,7 +27,7 @@ static double most_workspace(const struct cpu *cpu, const struct dnn_convolution
 /* For the three passes of a convolution alike, so that they have the kernels in one order. By the shapes of
  * the graph, the processor and the number of threads, not by plan, variant or budget: the last bits hang on
  * it. */
-static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, enum storage storage,
+static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
                            struct winograd *w) {
   static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
                                               [DNN_BACKWARD_DATA] = WINOGRAD_BACKWARD_DATA,
@@ -37,7 +37,7 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
     return false;
   const struct activation x = activation_in(c->source, c->source_lanes, storage),
                           y = activation_in(c->destination, c->destination_lanes, storage);
-  const double most = most_workspace(cpu, c, storage), speed = dnn_convolution_speed(storage == STORAGE_BF16);
+  const double most = most_workspace(cpu, c, storage), speed = dnn_convolution_speed(storage == NEAP_BF16);
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
   struct winograd plans[WINOGRAD_PASSES];
   const bool fit = winograd_plan(x, y, c->padding[0], c->padding[1], cpu->threads, most, plans);
@@ -46,7 +46,7 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
 }
 
 /* NEAP_UNSUPPORTED: only f32 piece by piece is left. */
-static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, enum storage storage,
+static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
                         struct preparation *p, struct cpu_kernel *kernel) {
   struct winograd winograd;
   if (wants_winograd(cpu, c, storage, &winograd)) {
@@ -56,7 +56,7 @@ static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, enum s
     p->seconds = winograd_flops(&winograd) / p->roofline->f32_flops;
     return NEAP_OK;
   }
-  RETURN_IF(storage == STORAGE_F16 || (storage == STORAGE_BF16 && !dnn_has_bf16()), NEAP_UNSUPPORTED,
+  RETURN_IF(storage == NEAP_F16 || (storage == NEAP_BF16 && !dnn_has_bf16()), NEAP_UNSUPPORTED,
             "oneDNN has no fast convolution for this type");
   TRY(dnn_make_convolution(cpu->dnn, c, NULL, &kernel->primitive));
   p->workspace = dnn_scratchpad_bytes(kernel->primitive);
@@ -73,13 +73,13 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
                                 struct preparation *p, struct cpu_kernel *kernel,
                                 struct memory_format *source, struct memory_format *destination) {
   const struct conv_attributes *a = &node->attributes.conv;
-  const enum storage storage = storage_of(x->dtype);
+  const neap_dtype storage = x->dtype;
   const bool forward = node->op == OP_CONV, exchanged = !forward && pass == DNN_FORWARD;
   struct dnn_convolution c = {.pass = pass,
                               .bias = forward && node->inputs[CONV_BIAS] != NO_TENSOR,
                               .addend = exchanged || (forward && node->inputs[CONV_ADDEND] != NO_TENSOR),
                               .exchanged = exchanged,
-                              .bf16 = storage == STORAGE_BF16,
+                              .bf16 = storage == NEAP_BF16,
                               .stride = a->stride,
                               .padding = {a->padding[0], a->padding[1]},
                               .dilation = a->dilation,
@@ -102,7 +102,7 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
       {last[0], last[1], true},
   };
   neap_status status = NEAP_UNSUPPORTED;
-  for (size_t i = 0; i < sizeof choices / sizeof *choices && !(storage != STORAGE_F32 && choices[i].plain);
+  for (size_t i = 0; i < sizeof choices / sizeof *choices && !(storage != NEAP_F32 && choices[i].plain);
        i++) {
     c.plain = choices[i].plain;
     c.source_lanes = choices[i].source.lanes;
@@ -133,7 +133,7 @@ static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
 
 /* oneDNN adds to what is there: the addend, where there is one. */
 static void begin_sum(const struct cpu_kernel *k, void *addend, void *sum) {
-  const enum storage storage = k->b.storage;
+  const neap_dtype storage = k->b.storage;
   if (addend != NULL && addend != sum)
     k->kernels->convert(stored_elements(k->b), (struct stored){storage, addend},
                         (struct stored){storage, sum});
@@ -156,8 +156,7 @@ static neap_status run_conv(const struct kernel *kernel, void *const *in, void *
                                                       .scratchpad = workspace});
 }
 
-neap_status prepare_conv(void *state, const struct neap_graph *graph, const struct node *node,
-                         struct preparation *p) {
+CPU_OPERATOR(conv, TYPE_F32, .alike = TYPES_HALF) {
   struct cpu *cpu = state;
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
@@ -195,8 +194,7 @@ static neap_status run_backward_data(const struct kernel *kernel, void *const *i
                  &(struct dnn_operands){.a = out[0], .b = in[0], .c = in[1], .scratchpad = workspace});
 }
 
-neap_status prepare_conv_backward_data(void *state, const struct neap_graph *graph, const struct node *node,
-                                       struct preparation *p) {
+CPU_OPERATOR(conv_backward_data, TYPE_F32, .alike = TYPES_HALF) {
   struct cpu *cpu = state;
   const struct tensor *w = tensor(graph, node->inputs[CONV_BACK_WEIGHTS]),
                       *dy = tensor(graph, node->inputs[CONV_BACK_GRADIENT]),
@@ -227,8 +225,7 @@ static neap_status run_backward_weights(const struct kernel *kernel, void *const
                  &(struct dnn_operands){.a = in[0], .b = out[0], .c = in[1], .scratchpad = workspace});
 }
 
-neap_status prepare_conv_backward_weights(void *state, const struct neap_graph *graph,
-                                          const struct node *node, struct preparation *p) {
+CPU_OPERATOR(conv_backward_weights, TYPE_F32, .alike = TYPES_HALF) {
   struct cpu *cpu = state;
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]),
                       *dw = tensor(graph, node->outputs[0]);
@@ -255,8 +252,7 @@ static neap_status run_conv_transposed(const struct kernel *kernel, void *const 
   return NEAP_OK;
 }
 
-neap_status prepare_conv_transposed(void *state, const struct neap_graph *graph, const struct node *node,
-                                    struct preparation *p) {
+CPU_OPERATOR(conv_transposed, TYPE_F32, .alike = TYPES_HALF) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
@@ -302,8 +298,7 @@ static neap_status prepare_product(struct cpu *cpu, const struct node *node, str
   return cpu_finish(cpu, p, run, kernel);
 }
 
-neap_status prepare_linear(void *state, const struct neap_graph *graph, const struct node *node,
-                           struct preparation *p) {
+CPU_OPERATOR(linear, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]);
   return prepare_product(state, node, p, run_linear,
                          (struct dnn_matmul){.m = x->dims[0],
@@ -314,8 +309,7 @@ neap_status prepare_linear(void *state, const struct neap_graph *graph, const st
                                              .bias = node->inputs[2] != NO_TENSOR});
 }
 
-neap_status prepare_linear_backward_data(void *state, const struct neap_graph *graph, const struct node *node,
-                                         struct preparation *p) {
+CPU_OPERATOR(linear_backward_data, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
   return prepare_product(
       state, node, p, run_product_swapped,
@@ -328,15 +322,14 @@ static neap_status run_linear_backward_weights(const struct kernel *kernel, void
   const struct cpu_kernel *k = cpu_kernel(kernel);
   const struct tensor *dw = kernel_output(kernel, 0);
   if (in[2] == NULL) return run_product_swapped(kernel, in, out, workspace, context);
-  const enum storage storage = storage_of(dw->dtype);
+  const neap_dtype storage = dw->dtype;
   if (in[2] != out[0])
     k->kernels->convert(dw->elements, (struct stored){storage, in[2]}, (struct stored){storage, out[0]});
   return dnn_run(k->adding,
                  &(struct dnn_operands){.a = in[1], .b = in[0], .c = out[0], .scratchpad = workspace});
 }
 
-neap_status prepare_linear_backward_weights(void *state, const struct neap_graph *graph,
-                                            const struct node *node, struct preparation *p) {
+CPU_OPERATOR(linear_backward_weights, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   struct cpu *cpu = state;
   struct cpu_kernel kernel = {0};
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
@@ -362,8 +355,7 @@ static int64_t batch_of(const struct tensor *t) {
 }
 
 /* Batches that are alike are one dimension; rows of one matrix each are rows of one. */
-neap_status prepare_matmul(void *state, const struct neap_graph *graph, const struct node *node,
-                           struct preparation *p) {
+CPU_OPERATOR(matmul, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   const struct tensor *a = tensor(graph, node->inputs[0]), *b = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   const struct matmul_attributes *flags = &node->attributes.matmul;
@@ -409,8 +401,13 @@ static neap_status run_reorder(const struct kernel *kernel, void *const *in, voi
   return NEAP_OK;
 }
 
-neap_status prepare_reorder(void *state, const struct neap_graph *graph, const struct node *node,
-                            struct preparation *p) {
+/* oneDNN packs floats, and bf16 where it multiplies them. */
+static bool is_packed(const struct neap_graph *graph, const struct node *node, const struct preparation *p) {
+  (void)graph, (void)node;
+  return p->inputs[0].packed != NULL || p->outputs[0].packed != NULL;
+}
+
+CPU_OPERATOR(reorder, TYPES_FLOAT, .alike = TYPE_BF16, .multiplies = true, .converts = is_packed) {
   struct cpu *cpu = state;
   struct cpu_kernel kernel = {0};
   const struct dnn_layout *from = p->inputs[0].packed, *to = p->outputs[0].packed;

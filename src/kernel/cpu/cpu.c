@@ -4,15 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/quantised.h"
 #include "kernel/cpu/winograd.h"
 
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
-  struct activation a = {.images = 1,
-                         .channels = 1,
-                         .height = 1,
-                         .width = 1,
-                         .lanes = format.lanes,
-                         .storage = storage_of(tensor->dtype)};
+  struct activation a = {
+      .images = 1, .channels = 1, .height = 1, .width = 1, .lanes = format.lanes, .storage = tensor->dtype};
   if (tensor->rank > 0) a.images = tensor->dims[0];
   if (tensor->rank > 1) a.channels = tensor->dims[1];
   if (tensor->rank > 2) a.height = tensor->dims[2];
@@ -196,8 +193,12 @@ static neap_status export_variable(void *state, const struct tensor *tensor, str
   struct cpu *cpu = state;
   float *f32;
   int64_t elements;
+  if (dtype_is_quantised(tensor->dtype)) {
+    cpu->kernels->dequantise(tensor->dtype, tensor->elements, data, (struct stored){NEAP_F32, plain});
+    return NEAP_OK;
+  }
   TRY(as_f32(tensor, format, (void *)data, &f32, &elements));
-  if (f32 != data) cpu->kernels->widen(storage_of(tensor->dtype), elements, data, f32);
+  if (f32 != data) cpu->kernels->widen(tensor->dtype, elements, data, f32);
   const neap_status status = convert(cpu, tensor, format, f32, plain, true);
   if (f32 != data) free(f32);
   return status;
@@ -208,58 +209,20 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
   struct cpu *cpu = state;
   float *f32;
   int64_t elements;
+  if (dtype_is_quantised(tensor->dtype))
+    return quantise(tensor->dtype, tensor->name, tensor->elements, plain, data);
   TRY(as_f32(tensor, format, data, &f32, &elements));
   const neap_status status = convert(cpu, tensor, format, plain, f32, false);
   if (f32 == data) return status;
-  if (status == NEAP_OK) cpu->kernels->narrow(storage_of(tensor->dtype), elements, f32, data);
+  if (status == NEAP_OK) cpu->kernels->narrow(tensor->dtype, elements, f32, data);
   free(f32);
   return status;
 }
 
-static cpu_prepare *const prepares[OP_COUNT] = {
-#define OP(NAME, id) [OP_##NAME] = prepare_##id,
+static const struct cpu_operator *const operators[OP_COUNT] = {
+#define OP(NAME, id) [OP_##NAME] = &cpu_operator_##id,
 #include "op/list.h"
 #undef OP
-};
-
-/* Kernels that take operands of 16 bits themselves. */
-static const bool takes_storage[OP_COUNT] = {
-#define UNARY(NAME, id, ...)  [OP_##NAME] = true, [OP_##NAME##_BACKWARD] = true,
-#define BINARY(NAME, id, ...) [OP_##NAME] = true,
-#include "op/elementwise_list.h"
-    [OP_CAST] = true,
-    [OP_PIXELS] = true,
-    [OP_REORDER] = true,
-    [OP_GATHER] = true,
-    [OP_GATHER_BACKWARD] = true,
-    [OP_SEQUENCE_MASK] = true,
-    [OP_CACHE_WRITE] = true,
-    [OP_BATCH_NORM_STATISTICS] = true,
-    [OP_BATCH_NORM] = true,
-    [OP_BATCH_NORM_BACKWARD] = true,
-    [OP_BIAS_BACKWARD] = true,
-    [OP_ROW_NORM] = true,
-    [OP_ROW_NORM_BACKWARD] = true,
-    [OP_SGD] = true,
-    [OP_ADAMW] = true,
-    [OP_ADAM] = true,
-    [OP_RMSPROP] = true,
-    [OP_LION] = true,
-    [OP_ACCUMULATE] = true,
-    [OP_CLEAR] = true,
-    [OP_MOMENTUM_BEGIN] = true,
-    [OP_MOMENTUM_END] = true,
-    [OP_DENSIFY] = true,
-    [OP_ACCUMULATE_SPARSE] = true,
-    [OP_LINEAR_CROSS_ENTROPY] = true,
-    [OP_LINEAR_CROSS_ENTROPY_BACKWARD] = true,
-    [OP_ATTENTION] = true,
-    [OP_ATTENTION_BACKWARD] = true,
-    [OP_LSTM] = true,
-    [OP_LSTM_BACKWARD] = true,
-    [OP_GRU] = true,
-    [OP_GRU_BACKWARD] = true,
-    [OP_RECURRENT_BACKWARD_WEIGHTS] = true,
 };
 
 static const struct tensor *operand(const struct neap_graph *graph, const struct node *node, int32_t i) {
@@ -267,61 +230,29 @@ static const struct tensor *operand(const struct neap_graph *graph, const struct
                                : &graph->tensors.data[node->outputs[i - node->input_count]];
 }
 
-/* Operators that have kernels for operands of one type of 16 bits, if not for all shapes: oneDNN's for bf16,
- * on processors that multiply it themselves; and Winograd's convolution. */
-enum half_kernels { NO_HALF_KERNELS, OF_BF16, OF_ANY };
-static const enum half_kernels half_kernels[OP_COUNT] = {
-    [OP_LINEAR] = OF_BF16,
-    [OP_LINEAR_BACKWARD_DATA] = OF_BF16,
-    [OP_LINEAR_BACKWARD_WEIGHTS] = OF_BF16,
-    [OP_MATMUL] = OF_BF16,
-    [OP_REORDER] = OF_BF16,
-    [OP_CONV] = OF_ANY,
-    [OP_CONV_BACKWARD_DATA] = OF_ANY,
-    [OP_CONV_BACKWARD_WEIGHTS] = OF_ANY,
-    [OP_CONV_TRANSPOSED] = OF_ANY,
-};
-
-static bool may_stay_half(const struct neap_graph *graph, const struct node *node) {
-  if (half_kernels[node->op] == NO_HALF_KERNELS) return false;
+/* Whether the kernel may take all operands in their one type. */
+static bool may_stay(const struct neap_graph *graph, const struct node *node) {
+  const struct cpu_operator *o = operators[node->op];
+  if (o->alike == 0 || (o->multiplies && !dnn_has_bf16())) return false;
   const neap_dtype type = operand(graph, node, node->input_count)->dtype;
-  bool all = half_kernels[node->op] == OF_ANY ? type == NEAP_BF16 || type == NEAP_F16
-                                              : type == NEAP_BF16 && dnn_has_bf16();
+  bool all = type_set_has(o->alike, type);
   for (int32_t i = 0; all && i < node->input_count; i++)
     all = operand(graph, node, i) == NULL || operand(graph, node, i)->dtype == type;
   return all;
 }
 
-/* Rows that a norm does not take in 16 bits: too long ones, and where x, y and their gradients differ in type
- * or gamma and beta are not f32. */
-static bool rows_need_split(const struct neap_graph *graph, const struct node *node) {
-  const struct tensor *x = node_input(graph, node, 0);
-  if (node->op != OP_ROW_NORM && node->op != OP_ROW_NORM_BACKWARD) return false;
-  bool differ = node->attributes.row_norm.length > HALF_ROW_LIMIT;
-  for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
-    const bool rows = i == 0 || i == node->input_count || (i == 1 && node->op == OP_ROW_NORM_BACKWARD);
-    const struct tensor *t = operand(graph, node, i);
-    differ = differ || (t != NULL && t->dtype != (rows ? x->dtype : NEAP_F32));
-  }
-  return differ;
-}
-
-/* Whether an operand is of 16 bits and the kernel does not take it so. NEAP_UNSUPPORTED: a type that no
- * kernel knows. */
+/* Whether the kernel is given operands as f32. NEAP_UNSUPPORTED: a type that no kernel knows. */
 static neap_status needs_split(const struct neap_graph *graph, const struct node *node,
                                const struct preparation *p, bool *needs) {
-  const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
-  const bool broadcast = node_row(node)->any_place && node->output_count == 1 && y != NULL &&
-                         node->input_count == 2 && !same_shape(x, y),
-             packed = node->op == OP_REORDER && (p->inputs[0].packed != NULL || p->outputs[0].packed != NULL);
+  const struct cpu_operator *o = operators[node->op];
   *needs = false;
   for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
     const struct tensor *t = operand(graph, node, i);
-    if (t == NULL || !dtype_rows[t->dtype].real || t->dtype == NEAP_F32) continue;
-    RETURN_IF(storage_of(t->dtype) == STORAGE_NONE, NEAP_UNSUPPORTED,
+    if (t == NULL || !dtype_is_real(t->dtype) || t->dtype == NEAP_F32) continue;
+    RETURN_IF(!type_set_has(TYPES_FLOAT, t->dtype), NEAP_UNSUPPORTED,
               "the cpu backend has no kernel for '%s' in %s", t->name, dtype_rows[t->dtype].name);
-    *needs = *needs || !takes_storage[node->op] || broadcast || packed || rows_need_split(graph, node) ||
-             updates_sparse_values(node);
+    *needs =
+        *needs || !type_set_has(o->stores, t->dtype) || (o->converts != NULL && o->converts(graph, node, p));
   }
   return NEAP_OK;
 }
@@ -336,18 +267,18 @@ static const struct tensor *cut_operand(const struct neap_graph *graph, const st
 static neap_status prepare_in_chunks(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                      struct preparation *p) {
   const struct tensor *cut = cut_operand(graph, node);
-  if (cut == NULL) return prepares[node->op](cpu, graph, node, p);
+  if (cut == NULL) return operators[node->op]->prepare(cpu, graph, node, p);
   struct memory_format lie[MAX_SLOTS];
   struct preparation whole = *p;
   memcpy(lie, p->inputs, (size_t)node->input_count * sizeof *lie);
-  TRY(prepares[node->op](cpu, graph, node, &whole));
+  TRY(operators[node->op]->prepare(cpu, graph, node, &whole));
   const int64_t rows = chunk_images(cut->dims[0], whole.workspace);
   if (rows == cut->dims[0]) {
     *p = whole;
     return NEAP_OK;
   }
   memcpy(p->inputs, lie, (size_t)node->input_count * sizeof *lie);
-  return prepare_split(cpu, graph, node, p, prepares[node->op], rows);
+  return prepare_split(cpu, graph, node, p, operators[node->op]->prepare, rows);
 }
 
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
@@ -356,11 +287,11 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
   TRY(needs_split(graph, node, p, &split));
   for (int32_t i = 0; i < node->input_count && !node_row(node)->any_place; i++)
     if (p->inputs[i].lanes == 0) p->inputs[i] = ROW_MAJOR;
-  if (may_stay_half(graph, node)) {
+  if (may_stay(graph, node)) {
     const neap_status status = prepare_in_chunks(state, graph, node, p);
     if (status != NEAP_UNSUPPORTED) return status;
   }
-  return split ? prepare_split(state, graph, node, p, prepares[node->op], 0)
+  return split ? prepare_split(state, graph, node, p, operators[node->op]->prepare, 0)
                : prepare_in_chunks(state, graph, node, p);
 }
 

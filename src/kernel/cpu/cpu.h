@@ -51,26 +51,6 @@ typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, con
 /* A tensor in a format, as our own kernels see it. Where there is one pixel, channels lie side by side. */
 struct activation activation_of(const struct tensor *tensor, struct memory_format format);
 
-/* How real numbers that kernels know are stored; of all other types STORAGE_NONE. */
-static inline enum storage storage_of(neap_dtype dtype) {
-  switch (dtype) {
-  case NEAP_F32:
-    return STORAGE_F32;
-  case NEAP_BF16:
-    return STORAGE_BF16;
-  case NEAP_F16:
-    return STORAGE_F16;
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_F64:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
-    break;
-  }
-  return STORAGE_NONE;
-}
-
 /* The format that convolutions of this graph like for a tensor. */
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor);
 
@@ -95,8 +75,27 @@ bool updates_sparse_values(const struct node *node);
 void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *const *inputs, int64_t first,
                           int64_t count, const float *x, const struct run_context *context);
 
-/* One for each operator: prepare_conv, ... */
-#define OP(NAME, id) cpu_prepare prepare_##id;
+/* An operator of this backend: what prepares its kernel, and the types of real numbers that the kernel takes
+ * as they are stored. It is given any other as f32, in parts (prepare_split). */
+struct cpu_operator {
+  cpu_prepare *prepare;
+  type_set stores; /* for each operand by itself */
+  type_set
+      alike; /* where all operands are of one of these, if not for all shapes: NEAP_UNSUPPORTED says so */
+  bool multiplies; /* `alike` is so on processors that multiply bf16 themselves alone */
+  /* Whether these operands are given as f32 although `stores` has their types. NULL: never. */
+  bool (*converts)(const struct neap_graph *graph, const struct node *node, const struct preparation *p);
+};
+
+/* Defines the row of an operator: CPU_OPERATOR(conv, TYPE_F32, ...) { prepares a kernel }. */
+#define CPU_OPERATOR(id, ...)                                                                                \
+  static cpu_prepare prepare_##id;                                                                           \
+  const struct cpu_operator cpu_operator_##id = {.prepare = prepare_##id, .stores = __VA_ARGS__};            \
+  static neap_status prepare_##id(void *state, const struct neap_graph *graph, const struct node *node,      \
+                                  struct preparation *p)
+
+/* One for each operator: cpu_operator_conv, ... */
+#define OP(NAME, id) extern const struct cpu_operator cpu_operator_##id;
 #include "op/list.h"
 #undef OP
 

@@ -15,7 +15,7 @@ struct loss_kernel {
   struct cpu_kernel shared; /* first: what cpu_kernel() sees */
   int64_t block, count;     /* classes of a block; blocks */
   struct block_products whole, last;
-  enum storage storage;
+  neap_dtype storage;
   bool bf16; /* so are the products */
   /* Where in the workspace: the logits, and their gradient in bf16; the rows and their gradient, the block's
    * weights, their gradient and bias in f32, where they are stored otherwise; the state of the rows, and
@@ -72,7 +72,7 @@ static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct prepara
                     int64_t width, bool bias, bool back) {
   const uint64_t real = sizeof(float), of_rows = (uint64_t)(rows * width) * real,
                  of_block = (uint64_t)(k->block * width) * real;
-  const bool stored = k->storage != STORAGE_F32, converts = stored && !k->bf16;
+  const bool stored = k->storage != NEAP_F32, converts = stored && !k->bf16;
   uint64_t scratch = largest_scratchpad(&k->whole), last = largest_scratchpad(&k->last),
            sums = bias && back ? cpu->kernels->reduction_workspace(k->block, cpu->threads) : 0;
   scratch = last > scratch ? last : scratch;
@@ -95,9 +95,9 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
   const struct tensor *x = node_input(graph, node, LOSS_X), *w = node_input(graph, node, LOSS_WEIGHTS);
   const int64_t rows = x->dims[0], width = x->dims[1], classes = w->dims[0];
   const bool bias = node->inputs[LOSS_BIAS] != NO_TENSOR;
-  struct loss_kernel k = {.shared.kernels = cpu->kernels, .storage = storage_of(x->dtype)};
-  k.bf16 = k.storage == STORAGE_BF16 && dnn_has_bf16();
-  k.block = block_of(rows, classes, k.bf16 ? rows / 2 : k.storage != STORAGE_F32 ? 2 * width : 0);
+  struct loss_kernel k = {.shared.kernels = cpu->kernels, .storage = x->dtype};
+  k.bf16 = k.storage == NEAP_BF16 && dnn_has_bf16();
+  k.block = block_of(rows, classes, k.bf16 ? rows / 2 : k.storage != NEAP_F32 ? 2 * width : 0);
   k.count = (classes + k.block - 1) / k.block;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   TRY(make_products(cpu, rows, width, k.block, bias, back, k.bf16, &k.whole));
@@ -126,8 +126,8 @@ static float *at(const struct running *r, uint64_t place) { return (float *)(voi
 
 /* Elements from `first` on as products take them: where they lie, or as f32 in `place`. */
 static void *as_factor(const struct running *r, void *data, int64_t first, int64_t count, uint64_t place) {
-  const enum storage storage = r->k->storage;
-  if (storage == STORAGE_F32) return (float *)data + first;
+  const neap_dtype storage = r->k->storage;
+  if (storage == NEAP_F32) return (float *)data + first;
   if (r->k->bf16) return (uint16_t *)data + first;
   r->k->shared.kernels->widen(storage, count, (const uint16_t *)data + first, at(r, place));
   return at(r, place);
@@ -135,10 +135,10 @@ static void *as_factor(const struct running *r, void *data, int64_t first, int64
 
 /* Where f32 elements are made that are to be stored from `first` on; and the storing. */
 static float *made_at(const struct running *r, void *data, int64_t first, uint64_t place) {
-  return r->k->storage == STORAGE_F32 ? (float *)data + first : at(r, place);
+  return r->k->storage == NEAP_F32 ? (float *)data + first : at(r, place);
 }
 static void store(const struct running *r, void *data, int64_t first, int64_t count, const float *made) {
-  if (r->k->storage != STORAGE_F32)
+  if (r->k->storage != NEAP_F32)
     r->k->shared.kernels->narrow(r->k->storage, count, made, (uint16_t *)data + first);
 }
 
@@ -200,7 +200,7 @@ RUN(run_linear_cross_entropy) {
   return NEAP_OK;
 }
 
-PREPARE(prepare_linear_cross_entropy) {
+CPU_OPERATOR(linear_cross_entropy, TYPES_FLOAT) {
   return prepare_loss(state, graph, node, p, run_linear_cross_entropy, false);
 }
 
@@ -223,7 +223,7 @@ static neap_status block_gradients(const struct running *r, const struct block *
               &(struct dnn_operands){.a = factor, .b = b->w, .c = dx, .scratchpad = scratch}));
   if (r->in[LOSS_BIAS] == NULL) return NEAP_OK;
   float *dbias = made_at(r, out[2], b->first, k->dbias);
-  const struct activation columns = {r->l.rows, b->count, 1, 1, b->count, STORAGE_F32};
+  const struct activation columns = {r->l.rows, b->count, 1, 1, b->count, NEAP_F32};
   k->shared.kernels->bias_backward(columns, dlogits, dbias, scratch);
   store(r, out[2], b->first, b->count, dbias);
   return NEAP_OK;
@@ -246,6 +246,6 @@ RUN(run_linear_cross_entropy_backward) {
   return NEAP_OK;
 }
 
-PREPARE(prepare_linear_cross_entropy_backward) {
+CPU_OPERATOR(linear_cross_entropy_backward, TYPES_FLOAT) {
   return prepare_loss(state, graph, node, p, run_linear_cross_entropy_backward, true);
 }

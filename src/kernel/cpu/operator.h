@@ -1,4 +1,4 @@
-/* How operators on our own kernels are written: RUN(run_x) { ... } and PREPARE(prepare_x) { ... }. */
+/* How operators on our own kernels are written: RUN(run_x) { ... } and CPU_OPERATOR(x, types) { ... }. */
 #ifndef NEAP_KERNEL_CPU_OPERATOR_H
 #define NEAP_KERNEL_CPU_OPERATOR_H
 
@@ -7,9 +7,6 @@
 #define RUN(name)                                                                                            \
   static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
                           const struct run_context *context)
-#define PREPARE(name)                                                                                        \
-  neap_status name(void *state, const struct neap_graph *graph, const struct node *node,                     \
-                   struct preparation *p)
 
 /* Inside of RUN. */
 #define UNUSED     (void)in, (void)out, (void)workspace, (void)context
@@ -17,7 +14,7 @@
 #define ATTRIBUTES kernel_node(kernel)->attributes
 
 /* For a gradient that is added up, as it lies in memory. */
-static inline void look_for_overflow(const struct kernel *kernel, enum storage storage, int64_t count,
+static inline void look_for_overflow(const struct kernel *kernel, neap_dtype storage, int64_t count,
                                      const void *gradient, const struct run_context *context) {
   if (context->largest > 0 && K->reaches(storage, count, gradient, context->largest))
     *context->overflowed = true;

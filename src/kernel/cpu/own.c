@@ -32,7 +32,7 @@ RUN(run_batch_norm_statistics) {
   K->batch_norm_statistics(A, in[0], out[0], out[1], workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_batch_norm_statistics) {
+CPU_OPERATOR(batch_norm_statistics, TYPES_FLOAT) {
   return prepare_alike(state, graph, node, p, run_batch_norm_statistics, 0, true);
 }
 
@@ -47,7 +47,7 @@ RUN(run_batch_norm) {
                 ATTRIBUTES.batch_norm.epsilon, in[NORM_ADDEND], ceiling_of(kernel), out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_batch_norm) {
+CPU_OPERATOR(batch_norm, TYPES_FLOAT) {
   return prepare_alike(state, graph, node, p, run_batch_norm, 1u << NORM_X | 1u << NORM_ADDEND, false);
 }
 
@@ -58,7 +58,7 @@ RUN(run_batch_norm_backward) {
                          workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_batch_norm_backward) {
+CPU_OPERATOR(batch_norm_backward, TYPES_FLOAT) {
   return prepare_alike(state, graph, node, p, run_batch_norm_backward, 1u << 0 | 1u << 1 | 1u << 6, true);
 }
 
@@ -69,7 +69,7 @@ RUN(run_running_statistics) {
                         context->micro_batches);
   return NEAP_OK;
 }
-PREPARE(prepare_running_statistics) {
+CPU_OPERATOR(running_statistics, TYPE_F32) {
   return prepare_alike(state, graph, node, p, run_running_statistics, 0, false);
 }
 
@@ -78,7 +78,7 @@ PREPARE(prepare_running_statistics) {
 /* What the gradient of one tensor's operator is given: what it keeps, if anything, and dy. */
 #define GIVEN_X       stored_input(kernel, in, 0), stored_input(kernel, in, 1)
 #define GIVEN_Y       GIVEN_X
-#define GIVEN_NOTHING (struct stored){STORAGE_F32, NULL}, stored_input(kernel, in, 0)
+#define GIVEN_NOTHING (struct stored){NEAP_F32, NULL}, stored_input(kernel, in, 0)
 
 static struct scalars scalars_of(const struct node *node) {
   return (struct scalars){node->attributes.scalar.a, node->attributes.scalar.b};
@@ -93,7 +93,7 @@ static void need_zeros_kept(const struct neap_graph *graph, const struct node *n
 }
 
 static const float zero;
-static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
+static const struct stored of_zeros = {NEAP_F32, (void *)&zero};
 
 #define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
   RUN(run_##id) {                                                                                            \
@@ -102,9 +102,9 @@ static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
           stored_output(kernel, out));                                                                       \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) {                                                                                    \
+  CPU_OPERATOR(id, TYPES_FLOAT) {                                                                            \
     float made;                                                                                              \
-    const struct stored to = {STORAGE_F32, &made};                                                           \
+    const struct stored to = {NEAP_F32, &made};                                                              \
     ((const struct cpu *)state)->kernels->id(1, scalars_of(node), of_zeros, to);                             \
     need_zeros_kept(graph, node, p, made);                                                                   \
     return prepare_alike(state, graph, node, p, run_##id, 1, false);                                         \
@@ -115,9 +115,9 @@ static const struct stored of_zeros = {STORAGE_F32, (void *)&zero};
                      stored_output(kernel, out));                                                            \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id##_backward) {                                                                         \
+  CPU_OPERATOR(id##_backward, TYPES_FLOAT) {                                                                 \
     float made;                                                                                              \
-    const struct stored to = {STORAGE_F32, &made};                                                           \
+    const struct stored to = {NEAP_F32, &made};                                                              \
     ((const struct cpu *)state)->kernels->id##_backward(1, scalars_of(node), of_zeros, of_zeros, to);        \
     need_zeros_kept(graph, node, p, made);                                                                   \
     return prepare_alike(state, graph, node, p, run_##id##_backward, 3, false);                              \
@@ -130,7 +130,7 @@ RUN(run_relu_mask) {
   K->relu_mask(stored_elements(A), in[0], out[0], out[1]);
   return NEAP_OK;
 }
-PREPARE(prepare_relu_mask) {
+CPU_OPERATOR(relu_mask, TYPE_F32) {
   p->outputs[1] = p->inputs[0];
   return prepare_alike(state, graph, node, p, run_relu_mask, 1, false);
 }
@@ -140,7 +140,7 @@ RUN(run_relu_mask_backward) {
   K->relu_mask_backward(stored_elements(A), in[0], in[1], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_relu_mask_backward) {
+CPU_OPERATOR(relu_mask_backward, TYPE_F32) {
   return prepare_alike(state, graph, node, p, run_relu_mask_backward, 3, false);
 }
 
@@ -149,7 +149,7 @@ RUN(run_cast) {
   K->convert(stored_elements(A), stored_input(kernel, in, 0), stored_output(kernel, out));
   return NEAP_OK;
 }
-PREPARE(prepare_cast) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }
+CPU_OPERATOR(cast, TYPES_FLOAT) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }
 
 RUN(run_dropout) {
   (void)workspace;
@@ -158,7 +158,7 @@ RUN(run_dropout) {
   K->dropout(A, key, context->first_row * row, ATTRIBUTES.dropout.probability, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_dropout) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }
+CPU_OPERATOR(dropout, TYPE_F32) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }
 
 /* In the workspace behind the sums, where the result is not f32. */
 static uint64_t bias_place(const struct cpu *cpu, struct activation a) {
@@ -167,14 +167,14 @@ static uint64_t bias_place(const struct cpu *cpu, struct activation a) {
 
 RUN(run_bias_backward) {
   (void)context;
-  const enum storage storage = storage_of(kernel_output(kernel, 0)->dtype);
+  const neap_dtype storage = kernel_output(kernel, 0)->dtype;
   float *sums =
-      storage == STORAGE_F32 ? out[0] : (void *)((unsigned char *)workspace + cpu_kernel(kernel)->sums);
+      storage == NEAP_F32 ? out[0] : (void *)((unsigned char *)workspace + cpu_kernel(kernel)->sums);
   K->bias_backward(A, in[0], sums, workspace);
-  if (storage != STORAGE_F32) K->narrow(storage, A.channels, sums, out[0]);
+  if (storage != NEAP_F32) K->narrow(storage, A.channels, sums, out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_bias_backward) {
+CPU_OPERATOR(bias_backward, TYPES_FLOAT) {
   const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);
   const bool f32 = graph->tensors.data[node->outputs[0]].dtype == NEAP_F32;
   const uint64_t place = bias_place(state, a);
@@ -206,7 +206,7 @@ RUN(run_max_pool) {
   K->max_pool(A, B, window_of(kernel), in[0], out[0], out[1]);
   return NEAP_OK;
 }
-PREPARE(prepare_max_pool) { return prepare_pool(state, graph, node, p, run_max_pool, false); }
+CPU_OPERATOR(max_pool, TYPE_F32) { return prepare_pool(state, graph, node, p, run_max_pool, false); }
 
 /* Inputs index, dy. */
 RUN(run_max_pool_backward) {
@@ -214,7 +214,7 @@ RUN(run_max_pool_backward) {
   K->max_pool_backward(A, B, window_of(kernel), in[0], in[1], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_max_pool_backward) {
+CPU_OPERATOR(max_pool_backward, TYPE_F32) {
   return prepare_pool(state, graph, node, p, run_max_pool_backward, true);
 }
 
@@ -223,14 +223,14 @@ RUN(run_average_pool) {
   K->average_pool(A, B, window_of(kernel), in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_average_pool) { return prepare_pool(state, graph, node, p, run_average_pool, false); }
+CPU_OPERATOR(average_pool, TYPE_F32) { return prepare_pool(state, graph, node, p, run_average_pool, false); }
 
 RUN(run_average_pool_backward) {
   (void)workspace, (void)context;
   K->average_pool_backward(A, B, window_of(kernel), in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_average_pool_backward) {
+CPU_OPERATOR(average_pool_backward, TYPE_F32) {
   return prepare_pool(state, graph, node, p, run_average_pool_backward, true);
 }
 
@@ -239,7 +239,7 @@ RUN(run_global_average_pool) {
   K->global_average_pool(A, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_global_average_pool) {
+CPU_OPERATOR(global_average_pool, TYPE_F32) {
   return prepare_alike(state, graph, node, p, run_global_average_pool, 0, false);
 }
 
@@ -248,7 +248,7 @@ RUN(run_global_average_pool_backward) {
   K->global_average_pool_backward(A, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_global_average_pool_backward) {
+CPU_OPERATOR(global_average_pool_backward, TYPE_F32) {
   const struct tensor *dx = &graph->tensors.data[node->outputs[0]];
   p->inputs[0] = ROW_MAJOR;
   p->outputs[0] = preferred_format(state, dx);
@@ -263,14 +263,14 @@ RUN(run_crop) {
   K->crop(A, B, ATTRIBUTES.crop.top, ATTRIBUTES.crop.left, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_crop) { return prepare_pool(state, graph, node, p, run_crop, false); }
+CPU_OPERATOR(crop, TYPE_F32) { return prepare_pool(state, graph, node, p, run_crop, false); }
 
 RUN(run_crop_backward) {
   (void)workspace, (void)context;
   K->crop_backward(A, B, ATTRIBUTES.crop.top, ATTRIBUTES.crop.left, in[0], in[1], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_crop_backward) { return prepare_pool(state, graph, node, p, run_crop_backward, true); }
+CPU_OPERATOR(crop_backward, TYPE_F32) { return prepare_pool(state, graph, node, p, run_crop_backward, true); }
 
 static uint64_t resize_workspace(const struct tensor *y) {
   return (uint64_t)(y->dims[2] + y->dims[3]) * sizeof(struct resize_tap);
@@ -282,7 +282,7 @@ RUN(run_resize) {
   return NEAP_OK;
 }
 /* Without lanes that hold no channel: there would be many more of them than before. */
-PREPARE(prepare_resize) {
+CPU_OPERATOR(resize, TYPE_F32) {
   const int64_t channels = node_input(graph, node, 0)->dims[1];
   if (channels % p->inputs[0].lanes != 0) p->inputs[0] = (struct memory_format){.lanes = channels};
   p->workspace = resize_workspace(&graph->tensors.data[node->outputs[0]]);
@@ -294,7 +294,7 @@ RUN(run_resize_backward) {
   K->resize_backward(A, B, ATTRIBUTES.resize.align_corners, in[0], out[0], workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_resize_backward) {
+CPU_OPERATOR(resize_backward, TYPE_F32) {
   p->workspace = resize_workspace(node_input(graph, node, 0));
   return prepare_pool(state, graph, node, p, run_resize_backward, true);
 }
@@ -304,7 +304,7 @@ RUN(run_adaptive_average_pool) {
   K->adaptive_average_pool(A, B, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_adaptive_average_pool) {
+CPU_OPERATOR(adaptive_average_pool, TYPE_F32) {
   return prepare_pool(state, graph, node, p, run_adaptive_average_pool, false);
 }
 
@@ -313,7 +313,7 @@ RUN(run_adaptive_average_pool_backward) {
   K->adaptive_average_pool_backward(A, B, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_adaptive_average_pool_backward) {
+CPU_OPERATOR(adaptive_average_pool_backward, TYPE_F32) {
   return prepare_pool(state, graph, node, p, run_adaptive_average_pool_backward, true);
 }
 
@@ -335,7 +335,7 @@ RUN(run_softmax_cross_entropy) {
   K->softmax_cross_entropy(labelled_of(kernel, in[2]), in[0], in[1], out[0], out[1], workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_softmax_cross_entropy) {
+CPU_OPERATOR(softmax_cross_entropy, TYPE_F32) {
   p->inputs[0] = classes_last(node_input(graph, node, 0));
   p->workspace = LOSS_PARTS * sizeof(struct loss_part);
   return prepare_alike(state, graph, node, p, run_softmax_cross_entropy, 0, false);
@@ -346,7 +346,7 @@ RUN(run_softmax_cross_entropy_backward) {
   K->softmax_cross_entropy_backward(labelled_of(kernel, in[3]), in[0], in[1], in[2], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_softmax_cross_entropy_backward) {
+CPU_OPERATOR(softmax_cross_entropy_backward, TYPE_F32) {
   p->inputs[0] = classes_last(node_input(graph, node, 0));
   return prepare_alike(state, graph, node, p, run_softmax_cross_entropy_backward, 1, false);
 }
@@ -367,6 +367,13 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
   TRY(prepare_flat(cpu, graph, node, p, run));
   for (int32_t i = 1; i < node->input_count && i < UPDATE_SLOTS; i++) p->inputs[i] = p->inputs[0];
   return NEAP_OK;
+}
+
+/* Values of sparse parameters round by where they are in the dense tensors: in parts. */
+static bool updates_sparse(const struct neap_graph *graph, const struct node *node,
+                           const struct preparation *p) {
+  (void)graph, (void)p;
+  return updates_sparse_values(node);
 }
 
 /* What an update changes. It is rounded the same whatever the plan: by step, name and operator. */
@@ -396,7 +403,9 @@ static struct updated updated_input(const struct kernel *kernel, void *const *in
     K->id((int64_t)cpu_kernel(kernel)->count, __VA_ARGS__);                                                  \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) { return prepare_update(state, graph, node, p, run_##id); }
+  CPU_OPERATOR(id, TYPES_FLOAT, .converts = updates_sparse) {                                                \
+    return prepare_update(state, graph, node, p, run_##id);                                                  \
+  }
 
 UPDATE(sgd, CHANGED(0), CHANGED(2), GIVEN(1), unit, rate, a->momentum, a->weight_decay, a->nesterov)
 UPDATE(adamw, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta1, a->beta2, a->epsilon,
@@ -414,7 +423,9 @@ RUN(run_accumulate) {
   K->accumulate(count, CHANGED(2), GIVEN(1), run_gradient_unit(context));
   return NEAP_OK;
 }
-PREPARE(prepare_accumulate) { return prepare_update(state, graph, node, p, run_accumulate); }
+CPU_OPERATOR(accumulate, TYPES_FLOAT, .converts = updates_sparse) {
+  return prepare_update(state, graph, node, p, run_accumulate);
+}
 
 UPDATE(clear, CHANGED(0))
 UPDATE(momentum_begin, GIVEN(0), CHANGED(1), a->momentum, a->weight_decay)
@@ -428,7 +439,7 @@ RUN(run_squared_norm) {
   *(float *)out[0] *= unit * unit;
   return NEAP_OK;
 }
-PREPARE(prepare_squared_norm) {
+CPU_OPERATOR(squared_norm, TYPE_F32) {
   p->workspace = LOSS_PARTS * sizeof(double);
   return prepare_flat(state, graph, node, p, run_squared_norm);
 }
@@ -439,7 +450,7 @@ RUN(run_clip_gradient) {
   K->clip_gradient((int64_t)cpu_kernel(kernel)->count, limit, in[1], in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_clip_gradient) {
+CPU_OPERATOR(clip_gradient, TYPE_F32) {
   TRY(prepare_flat(state, graph, node, p, run_clip_gradient));
   p->outputs[0] = p->inputs[0];
   p->inputs[1] = ROW_MAJOR;
@@ -453,4 +464,4 @@ RUN(run_clip_coefficient) {
   *(float *)out[0] = (float)(scale > 1 ? 1 : scale);
   return NEAP_OK;
 }
-PREPARE(prepare_clip_coefficient) { return prepare_flat(state, graph, node, p, run_clip_coefficient); }
+CPU_OPERATOR(clip_coefficient, TYPE_F32) { return prepare_flat(state, graph, node, p, run_clip_coefficient); }

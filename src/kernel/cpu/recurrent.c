@@ -16,7 +16,7 @@ struct recurrent_kernel {
   int64_t times, rows, width; /* of y [times, rows, width] */
   int64_t gates;              /* elements of a row that the recurrent weights give: 4 or 3 widths */
   int64_t weights;            /* elements of these, as they lie */
-  enum storage storage;       /* of all that is not always f32 */
+  neap_dtype storage;         /* of all that is not always f32 */
   bool initial;               /* there is a state before the first time */
   struct row_products later_rows, first_rows; /* of all times but the first; of the first */
 };
@@ -40,7 +40,7 @@ static float *take(struct cursor *c, int64_t elements) {
 
 /* Where 16 bits are converted; f32 is used where it is. */
 static float *take_converted(struct cursor *c, const struct recurrent_kernel *r, int64_t elements) {
-  return r->storage == STORAGE_F32 ? NULL : take(c, elements);
+  return r->storage == NEAP_F32 ? NULL : take(c, elements);
 }
 
 /* ---- Times in their own storage ---- */
@@ -51,7 +51,7 @@ static void *time_at(const struct recurrent_kernel *r, void *data, int64_t t, in
 
 /* `count` elements as f32: where they are, or in the buffer. */
 static float *read_elements(const struct kernel *kernel, void *data, int64_t count, float *buffer) {
-  if (R->storage == STORAGE_F32) return data;
+  if (R->storage == NEAP_F32) return data;
   K->widen(R->storage, count, data, buffer);
   return buffer;
 }
@@ -61,10 +61,10 @@ static float *read_time(const struct kernel *kernel, void *data, int64_t t, int6
 
 /* Where the f32 of a time is to be made; and how it then gets to where it is stored. */
 static float *place_time(const struct kernel *kernel, void *data, int64_t t, int64_t width, float *buffer) {
-  return R->storage == STORAGE_F32 ? time_at(R, data, t, width) : buffer;
+  return R->storage == NEAP_F32 ? time_at(R, data, t, width) : buffer;
 }
 static void write_time(const struct kernel *kernel, void *data, int64_t t, int64_t width, const float *made) {
-  if (R->storage != STORAGE_F32) K->narrow(R->storage, R->rows * width, made, time_at(R, data, t, width));
+  if (R->storage != NEAP_F32) K->narrow(R->storage, R->rows * width, made, time_at(R, data, t, width));
 }
 
 /* What is given, or zeros. */
@@ -91,7 +91,7 @@ static struct recurrent_kernel recurrent_of(const struct tensor *sequence, const
                                    .rows = sequence->dims[1],
                                    .width = w->dims[1],
                                    .gates = w->dims[0],
-                                   .storage = storage_of(sequence->dtype),
+                                   .storage = sequence->dtype,
                                    .initial = h0 != NULL};
 }
 
@@ -165,7 +165,7 @@ RUN(run_lstm) {
   return NEAP_OK;
 }
 
-PREPARE(prepare_lstm) {
+CPU_OPERATOR(lstm, TYPES_FLOAT) {
   struct recurrent_kernel r =
       recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 2));
   const struct dnn_primitive *primitive;
@@ -234,7 +234,7 @@ RUN(run_lstm_backward) {
   return NEAP_OK;
 }
 
-PREPARE(prepare_lstm_backward) {
+CPU_OPERATOR(lstm_backward, TYPES_FLOAT) {
   struct recurrent_kernel r = recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), NULL);
   const struct dnn_primitive *primitive;
   struct cursor c = {0};
@@ -288,7 +288,7 @@ RUN(run_gru) {
   return NEAP_OK;
 }
 
-PREPARE(prepare_gru) {
+CPU_OPERATOR(gru, TYPES_FLOAT) {
   struct recurrent_kernel r =
       recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 3));
   const struct dnn_primitive *primitive;
@@ -350,7 +350,7 @@ RUN(run_gru_backward) {
   return wants_first ? write_first(kernel, &at, out[2]) : NEAP_OK;
 }
 
-PREPARE(prepare_gru_backward) {
+CPU_OPERATOR(gru_backward, TYPES_FLOAT) {
   struct recurrent_kernel r =
       recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 3));
   const struct dnn_primitive *primitive;
@@ -368,7 +368,7 @@ static neap_status make_products(struct cpu *cpu, const struct recurrent_kernel 
   const uint64_t row = (uint64_t)(r->gates + r->width) * sizeof(float), rows = cpu->part_bytes / row;
   struct row_products *s = products;
   *s = (struct row_products){.count = count, .chunk = count};
-  if (r->storage != STORAGE_F32 && rows < (uint64_t)count) s->chunk = rows > 0 ? (int64_t)rows : 1;
+  if (r->storage != NEAP_F32 && rows < (uint64_t)count) s->chunk = rows > 0 ? (int64_t)rows : 1;
   if (count == 0) return NEAP_OK;
   struct dnn_matmul m = {.m = r->gates, .n = r->width, .k = s->chunk, .a_transposed = true, .addend = begun};
   TRY(dnn_make_matmul(cpu->dnn, &m, &s->first));
@@ -424,11 +424,11 @@ RUN(run_recurrent_backward_weights) {
     begin_with(kernel, addend != NULL ? read_elements(kernel, addend, count, sum) : NULL, count, sum);
   TRY(add_products(kernel, &R->later_rows, in[RECURRENT_Y], time_at(R, dgates, 1, R->gates), &at, sum));
   TRY(add_products(kernel, &R->first_rows, in[RECURRENT_H0], dgates, &at, sum));
-  if (R->storage != STORAGE_F32) K->narrow(R->storage, count, sum, out[0]);
+  if (R->storage != NEAP_F32) K->narrow(R->storage, count, sum, out[0]);
   return NEAP_OK;
 }
 
-PREPARE(prepare_recurrent_backward_weights) {
+CPU_OPERATOR(recurrent_backward_weights, TYPES_FLOAT) {
   struct cpu *cpu = state;
   const bool addend = node_input(graph, node, RECURRENT_ADDEND) != NULL;
   struct recurrent_kernel r =

@@ -7,7 +7,7 @@ RUN(run_positions) {
   K->positions(a->length, a->width / 2, a->first, out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_positions) {
+CPU_OPERATOR(positions, TYPE_F32) {
   (void)graph, (void)node;
   return cpu_finish(state, p, run_positions, (struct cpu_kernel){0});
 }
@@ -20,7 +20,7 @@ RUN(run_sequence_mask) {
                    in[1], in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_sequence_mask) {
+CPU_OPERATOR(sequence_mask, TYPES_FLOAT) {
   (void)graph;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   return cpu_finish(state, p, run_sequence_mask, (struct cpu_kernel){0});
@@ -32,7 +32,7 @@ RUN(run_sequence_lengths) {
   K->sequence_lengths(ids->dims[0], ids->dims[1], in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_sequence_lengths) {
+CPU_OPERATOR(sequence_lengths, TYPE_F32) {
   (void)graph, (void)node;
   p->inputs[0] = ROW_MAJOR;
   return cpu_finish(state, p, run_sequence_lengths, (struct cpu_kernel){0});

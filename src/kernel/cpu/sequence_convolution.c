@@ -18,7 +18,7 @@ RUN(run_sequence_conv) {
   K->sequence_conv(shape_in(kernel), in[0], in[1], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_sequence_conv) {
+CPU_OPERATOR(sequence_conv, TYPE_F32) {
   (void)graph;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   return cpu_finish(state, p, run_sequence_conv, (struct cpu_kernel){0});
@@ -30,7 +30,7 @@ RUN(run_sequence_conv_backward) {
                             kernel_node(kernel)->output_count > 1 ? out[1] : NULL, workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_sequence_conv_backward) {
+CPU_OPERATOR(sequence_conv_backward, TYPE_F32) {
   const struct cpu *cpu = state;
   const struct sequence_conv s = shape_of(node_input(graph, node, 0), node_input(graph, node, 1), node);
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;

@@ -26,14 +26,14 @@ RUN(run_densify) {
   (void)workspace, (void)context;
   const struct tensor *pool = kernel_input(kernel, DENSIFY_VALUES);
   const int64_t first = offset_in(pool, in[DENSIFY_OFFSET]);
-  K->densify(storage_of(pool->dtype), kernel_output(kernel, 0)->elements,
+  K->densify(pool->dtype, kernel_output(kernel, 0)->elements,
              positions_from(in[DENSIFY_POSITIONS], in[DENSIFY_INDICES], first),
              element(pool, in[DENSIFY_VALUES], first), out[0]);
   return NEAP_OK;
 }
 
 /* By the bytes of what it makes: of the pool it reads a part. */
-PREPARE(prepare_densify) {
+CPU_OPERATOR(densify, TYPES_FLOAT) {
   static const double share = 0.4; /* of a copy's bytes a second */
   p->inputs[DENSIFY_VALUES] = p->inputs[DENSIFY_OFFSET] = p->inputs[DENSIFY_INDICES] = ROW_MAJOR;
   p->outputs[0] = (struct memory_format){0};
@@ -56,13 +56,13 @@ RUN(run_accumulate_sparse) {
   const int64_t first = offset_in(sum, in[SPARSE_OFFSET]);
   const struct random_key key = {context->seed ^ dense_name(kernel_input(kernel, SPARSE_POSITIONS), sum),
                                  random_stream(run_draw(context), OP_ACCUMULATE)};
-  look_for_overflow(kernel, storage_of(g->dtype), g->elements, in[SPARSE_GRADIENT], context);
-  K->accumulate_sparse(storage_of(sum->dtype), storage_of(g->dtype), g->elements,
+  look_for_overflow(kernel, g->dtype, g->elements, in[SPARSE_GRADIENT], context);
+  K->accumulate_sparse(sum->dtype, g->dtype, g->elements,
                        positions_from(in[SPARSE_POSITIONS], in[SPARSE_INDICES], first), in[SPARSE_GRADIENT],
                        run_gradient_unit(context), element(sum, in[SPARSE_SUM], first), key);
   return NEAP_OK;
 }
-PREPARE(prepare_accumulate_sparse) {
+CPU_OPERATOR(accumulate_sparse, TYPES_FLOAT) {
   static const double share = 0.2; /* of a copy's bytes a second */
   const struct memory_format lies = p->inputs[SPARSE_POSITIONS];
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
@@ -105,7 +105,6 @@ void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *co
                        positions_from(in[OF_LAYERS + LAYER_INPUTS * layer + 1], in[OF_INDICES], begin),
                        value - begin, length, elements);
     const struct random_key key = {context->seed ^ dense_name(positions, pool), stream};
-    K->narrow_randomly_at(storage_of(pool->dtype), length, x, element(pool, in[operand], value), key,
-                          elements);
+    K->narrow_randomly_at(pool->dtype, length, x, element(pool, in[operand], value), key, elements);
   }
 }

@@ -63,12 +63,12 @@ static void *give(const struct running *r, const struct part_operand *o, void *d
 
 static void widen(const struct running *r, const struct part_operand *o, void *data) {
   const int64_t first = o->how == CUT ? r->part * o->stored[0] : 0;
-  r->kernels->widen(storage_of(o->dtype), o->stored[r->last], place(data, o->dtype, first), buffer_of(r, o));
+  r->kernels->widen(o->dtype, o->stored[r->last], place(data, o->dtype, first), buffer_of(r, o));
 }
 
 static void narrow(const struct running *r, const struct part_operand *o, void *data) {
   const int64_t first = o->how == CUT ? r->part * o->stored[0] : 0;
-  r->kernels->narrow(storage_of(o->dtype), o->stored[r->last], buffer_of(r, o), place(data, o->dtype, first));
+  r->kernels->narrow(o->dtype, o->stored[r->last], buffer_of(r, o), place(data, o->dtype, first));
 }
 
 /* Of variables an update runs in parts where it is of sparse parameters' values: those are rounded at random
@@ -181,7 +181,7 @@ static int64_t count_rows(const struct splitting *s) {
 static struct tensor part_of_operand(const struct splitting *s, int32_t i, int64_t rows) {
   struct tensor t = *operand_of(s, i);
   t.view_of = -1;
-  if (dtype_rows[t.dtype].real) t.dtype = NEAP_F32;
+  if (dtype_is_real(t.dtype)) t.dtype = NEAP_F32;
   if (how_of(s, i) != CUT) return t;
   if (s->flat) {
     t.rank = 1;
@@ -328,7 +328,7 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
     struct part_operand *o = &k->operands[i];
     *o = (struct part_operand){.how = how_of(&s, i),
                                .given = true,
-                               .converted = dtype_rows[t->dtype].real && t->dtype != NEAP_F32,
+                               .converted = dtype_is_real(t->dtype) && t->dtype != NEAP_F32,
                                .dtype = t->dtype};
     for (int last = 0; last < 2; last++) {
       const struct tensor part = part_of_operand(&s, i, last && k->rest ? s.count % k->rows : k->rows);

@@ -73,6 +73,12 @@ static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *grap
   return cpu_finish(cpu, p, alike, (struct cpu_kernel){.count = count});
 }
 
+static bool is_broadcast(const struct neap_graph *graph, const struct node *node,
+                         const struct preparation *p) {
+  (void)p;
+  return !same_shape(node_input(graph, node, 0), node_input(graph, node, 1));
+}
+
 #define BINARY(NAME, id, text, about, value)                                                                 \
   RUN(run_##id) {                                                                                            \
     UNUSED;                                                                                                  \
@@ -85,7 +91,7 @@ static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *grap
     K->id##_broadcast(cpu_kernel(kernel)->strides, in[0], in[1], out[0]);                                    \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) {                                                                                    \
+  CPU_OPERATOR(id, TYPES_FLOAT, .converts = is_broadcast) {                                                  \
     static const float zero = 0;                                                                             \
     float of_zeros;                                                                                          \
     ((const struct cpu *)state)->kernels->id(1, &zero, &zero, &of_zeros);                                    \
@@ -98,7 +104,7 @@ RUN(run_where) {
   K->where(cpu_kernel(kernel)->strides, in[0], in[1], in[2], ATTRIBUTES.scalar.a, out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_where) {
+CPU_OPERATOR(where, TYPE_F32) {
   const struct tensor *mask = node_input(graph, node, 0), *y = output(graph, node);
   return prepare_row_major(state, node, p, run_where,
                            (struct cpu_kernel){.strides = broadcast_strides(mask, y, y)});
@@ -114,7 +120,7 @@ PREPARE(prepare_where) {
     K->id(y->elements / width, width, in[0], out[0]);                                                        \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) {                                                                                    \
+  CPU_OPERATOR(id, TYPE_F32) {                                                                               \
     (void)graph;                                                                                             \
     return prepare_row_major(state, node, p, run_##id, (struct cpu_kernel){0});                              \
   }                                                                                                          \
@@ -125,7 +131,7 @@ PREPARE(prepare_where) {
     K->id##_backward(dy->elements / width, width, in[0], in[1], out[0]);                                     \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id##_backward) {                                                                         \
+  CPU_OPERATOR(id##_backward, TYPE_F32) {                                                                    \
     (void)graph;                                                                                             \
     return prepare_row_major(state, node, p, run_##id##_backward, (struct cpu_kernel){0});                   \
   }
@@ -138,7 +144,7 @@ RUN(run_transpose) {
   K->strided(cpu_kernel(kernel)->strides, 1, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_transpose) {
+CPU_OPERATOR(transpose, TYPE_F32) {
   const struct tensor *x = node_input(graph, node, 0), *y = output(graph, node);
   struct strides s = {0};
   for (int32_t i = 0; i < y->rank; i++)
@@ -152,7 +158,7 @@ RUN(run_expand) {
   K->strided(cpu_kernel(kernel)->strides, ATTRIBUTES.expand.scale, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_expand) {
+CPU_OPERATOR(expand, TYPE_F32) {
   const struct tensor *x = node_input(graph, node, 0), *y = output(graph, node);
   return prepare_row_major(state, node, p, run_expand,
                            (struct cpu_kernel){.strides = broadcast_strides(x, y, y)});
@@ -163,7 +169,7 @@ RUN(run_fill) {
   K->fill(kernel_output(kernel, 0)->elements, ATTRIBUTES.scalar.a, out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_fill) {
+CPU_OPERATOR(fill, TYPE_F32) {
   (void)graph;
   return prepare_row_major(state, node, p, run_fill, (struct cpu_kernel){0});
 }
@@ -174,7 +180,7 @@ RUN(run_loss_share) {
   *(float *)out[0] = run_loss_gradient(context);
   return NEAP_OK;
 }
-PREPARE(prepare_loss_share) {
+CPU_OPERATOR(loss_share, TYPE_F32) {
   (void)graph;
   return prepare_row_major(state, node, p, run_loss_share, (struct cpu_kernel){0});
 }
@@ -184,11 +190,11 @@ PREPARE(prepare_loss_share) {
 RUN(run_gather) {
   UNUSED;
   const struct tensor *table = kernel_input(kernel, 0);
-  K->gather(storage_of(table->dtype), table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements,
-            in[0], in[1], out[0]);
+  K->gather(table->dtype, table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements, in[0], in[1],
+            out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_gather) {
+CPU_OPERATOR(gather, TYPES_FLOAT) {
   (void)graph;
   return prepare_row_major(state, node, p, run_gather, (struct cpu_kernel){0});
 }
@@ -196,11 +202,11 @@ PREPARE(prepare_gather) {
 RUN(run_gather_backward) {
   UNUSED;
   const struct tensor *table = kernel_output(kernel, 0);
-  K->gather_backward(storage_of(table->dtype), table->dims[0], table->dims[1],
-                     kernel_input(kernel, 0)->elements, in[0], in[1], in[2], out[0], workspace);
+  K->gather_backward(table->dtype, table->dims[0], table->dims[1], kernel_input(kernel, 0)->elements, in[0],
+                     in[1], in[2], out[0], workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_gather_backward) {
+CPU_OPERATOR(gather_backward, TYPES_FLOAT) {
   const struct cpu *cpu = state;
   p->workspace = cpu->kernels->gather_workspace(node_input(graph, node, 0)->elements);
   return prepare_row_major(cpu, node, p, run_gather_backward, (struct cpu_kernel){0});
@@ -224,7 +230,7 @@ RUN(run_cache_write) {
 }
 
 /* By the bytes of the rows: the rest of the state is not touched. */
-PREPARE(prepare_cache_write) {
+CPU_OPERATOR(cache_write, TYPES_FLOAT) {
   static const double share = 0.4; /* of a copy's bytes a second */
   const struct tensor *rows = node_input(graph, node, CACHE_ROWS);
   p->seconds = (double)dtype_bytes(rows->dtype, (uint64_t)rows->elements) / (share * p->roofline->bytes);
@@ -241,7 +247,7 @@ RUN(run_sum) {
   K->sum(axes, ATTRIBUTES.axes.scale, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_sum) {
+CPU_OPERATOR(sum, TYPE_F32) {
   (void)graph;
   return prepare_row_major(state, node, p, run_sum, (struct cpu_kernel){0});
 }
@@ -266,7 +272,7 @@ RUN(run_softmax) {
   K->softmax(a.outer, a.count, a.inner, in[0], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_softmax) {
+CPU_OPERATOR(softmax, TYPE_F32) {
   (void)graph;
   return prepare_row_major(state, node, p, run_softmax, (struct cpu_kernel){0});
 }
@@ -277,7 +283,7 @@ RUN(run_softmax_backward) {
   K->softmax_backward(a.outer, a.count, a.inner, in[0], in[1], out[0]);
   return NEAP_OK;
 }
-PREPARE(prepare_softmax_backward) {
+CPU_OPERATOR(softmax_backward, TYPE_F32) {
   (void)graph;
   return prepare_row_major(state, node, p, run_softmax_backward, (struct cpu_kernel){0});
 }
@@ -290,7 +296,7 @@ static struct row_norm row_norm_of(const struct tensor *x, const struct node *no
                            .inner = a->inner,
                            .epsilon = a->epsilon,
                            .centred = a->centred,
-                           .storage = storage_of(x->dtype)};
+                           .storage = x->dtype};
 }
 
 RUN(run_row_norm) {
@@ -299,7 +305,24 @@ RUN(run_row_norm) {
               out[2]);
   return NEAP_OK;
 }
-PREPARE(prepare_row_norm) {
+/* Rows that a norm takes as f32 alone: too long ones, and where x, y and their gradients differ in type or
+ * gamma and beta are not f32. */
+static bool rows_differ(const struct neap_graph *graph, const struct node *node,
+                        const struct preparation *p) {
+  (void)p;
+  const struct tensor *x = node_input(graph, node, 0);
+  bool differ = node->attributes.row_norm.length > HALF_ROW_LIMIT;
+  for (int32_t i = 0; i < node->input_count + node->output_count; i++) {
+    const bool rows = i == 0 || i == node->input_count || (i == 1 && node->op == OP_ROW_NORM_BACKWARD);
+    const struct tensor *t = i < node->input_count
+                                 ? node_input(graph, node, i)
+                                 : &graph->tensors.data[node->outputs[i - node->input_count]];
+    differ = differ || (t != NULL && t->dtype != (rows ? x->dtype : NEAP_F32));
+  }
+  return differ;
+}
+
+CPU_OPERATOR(row_norm, TYPES_FLOAT, .converts = rows_differ) {
   (void)graph;
   return prepare_row_major(state, node, p, run_row_norm, (struct cpu_kernel){0});
 }
@@ -311,7 +334,7 @@ RUN(run_row_norm_backward) {
                        in[4], out[0], affine ? out[1] : NULL, affine ? out[2] : NULL, workspace);
   return NEAP_OK;
 }
-PREPARE(prepare_row_norm_backward) {
+CPU_OPERATOR(row_norm_backward, TYPES_FLOAT, .converts = rows_differ) {
   const struct cpu *cpu = state;
   p->workspace = cpu->kernels->row_norm_workspace(row_norm_of(node_input(graph, node, 0), node));
   return prepare_row_major(cpu, node, p, run_row_norm_backward, (struct cpu_kernel){0});
@@ -325,7 +348,7 @@ PREPARE(prepare_row_norm_backward) {
     K->id(kernel_input(kernel, 0)->elements, ATTRIBUTES.loss.beta, in[0], in[1], out[0], workspace);         \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id) {                                                                                    \
+  CPU_OPERATOR(id, TYPE_F32) {                                                                               \
     (void)graph;                                                                                             \
     p->workspace = LOSS_PARTS * sizeof(double);                                                              \
     return prepare_row_major(state, node, p, run_##id, (struct cpu_kernel){0});                              \
@@ -336,7 +359,7 @@ PREPARE(prepare_row_norm_backward) {
                      in[0], in[1], in[2], out[0]);                                                           \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
-  PREPARE(prepare_##id##_backward) {                                                                         \
+  CPU_OPERATOR(id##_backward, TYPE_F32) {                                                                    \
     (void)graph;                                                                                             \
     return prepare_row_major(state, node, p, run_##id##_backward, (struct cpu_kernel){0});                   \
   }

@@ -7,11 +7,11 @@
 /* Input `i`; without data where it is not given. */
 static inline struct stored stored_input(const struct kernel *kernel, void *const *in, int32_t i) {
   const struct tensor *x = kernel_input(kernel, i);
-  return x != NULL ? (struct stored){storage_of(x->dtype), in[i]} : (struct stored){STORAGE_F32, NULL};
+  return x != NULL ? (struct stored){x->dtype, in[i]} : (struct stored){NEAP_F32, NULL};
 }
 
 static inline struct stored stored_output(const struct kernel *kernel, void *const *out) {
-  return (struct stored){storage_of(kernel_output(kernel, 0)->dtype), out[0]};
+  return (struct stored){kernel_output(kernel, 0)->dtype, out[0]};
 }
 
 #endif

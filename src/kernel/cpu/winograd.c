@@ -196,13 +196,13 @@ static int64_t blocks_of_weights(const struct winograd *w) {
 /* Whether sums of the gradient by kernels are made block by block in a thread's room: it is of 16 bits and
  * has one part. */
 static bool sums_by_block(const struct winograd *w) {
-  return w->pass == WINOGRAD_BACKWARD_WEIGHTS && w->weights.storage != STORAGE_F32 && w->parts == 1;
+  return w->pass == WINOGRAD_BACKWARD_WEIGHTS && w->weights.storage != NEAP_F32 && w->parts == 1;
 }
 
 /* How many parts have sums of the whole gradient in the workspace: the first part of f32 sums in the gradient
  * itself. */
 static int parts_apart(const struct winograd *w) {
-  return sums_by_block(w) ? 0 : w->parts - (w->weights.storage == STORAGE_F32);
+  return sums_by_block(w) ? 0 : w->parts - (w->weights.storage == NEAP_F32);
 }
 static float *sums_of_part(const struct winograd *w, int part, void *dw, float *workspace) {
   const int behind = part - (w->parts - parts_apart(w));
@@ -394,5 +394,5 @@ void winograd_backward_weights(const struct winograd *w, const struct cpu_kernel
   const int64_t count = weight_elements(w);
   float *sums = sums_of_part(w, 0, dw, workspace);
   for (int part = 1; part < w->parts; part++) k->add(count, sums, sums_of_part(w, part, dw, workspace), sums);
-  if (w->weights.storage != STORAGE_F32) k->narrow(w->weights.storage, count, sums, dw);
+  if (w->weights.storage != NEAP_F32) k->narrow(w->weights.storage, count, sums, dw);
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/half.h"
+#include "base/quantised.h"
 #include "base/random.h"
 #include "kernel/random_stream.h"
 #include "kernel/ref/ref.h"
@@ -297,11 +297,7 @@ static double rounded(double x, neap_dtype dtype) {
   case NEAP_F32:
   case NEAP_F64:
     return x;
-  case NEAP_I32:
-  case NEAP_U8:
-  case NEAP_BIT:
-  case NEAP_U16:
-  case NEAP_BLOCK:
+  CASES_NOT_REAL:
     break;
   }
   return NAN;
@@ -728,14 +724,19 @@ static bool same_place(const struct tensor *tensor, struct memory_format a, stru
 static neap_status export_variable(void *state, const struct tensor *tensor, struct memory_format format,
                                    const void *data, float *plain) {
   (void)state, (void)format;
-  FOR(i, tensor->elements) plain[i] = (float)((const double *)data)[i];
+  if (dtype_is_quantised(tensor->dtype))
+    dequantise(tensor->dtype, tensor->elements, data, plain);
+  else
+    FOR(i, tensor->elements) plain[i] = (float)dtype_real(tensor->dtype, data, i);
   return NEAP_OK;
 }
 
 static neap_status import_variable(void *state, const struct tensor *tensor, struct memory_format format,
                                    const float *plain, void *data) {
   (void)state, (void)format;
-  FOR(i, tensor->elements)((double *)data)[i] = (double)plain[i];
+  if (dtype_is_quantised(tensor->dtype))
+    return quantise(tensor->dtype, tensor->name, tensor->elements, plain, data);
+  FOR(i, tensor->elements) dtype_set_real(tensor->dtype, data, i, (double)plain[i]);
   return NEAP_OK;
 }
 

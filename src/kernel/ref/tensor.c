@@ -1,6 +1,7 @@
 /* Operators on tensors of any shape: plain loops over indices. */
 #include <string.h>
 
+#include "base/quantised.h"
 #include "kernel/ref/real.h"
 #include "kernel/ref/ref.h"
 
@@ -298,6 +299,22 @@ RUN(run_matmul) {
     return NEAP_OK;                                                                                          \
   }
 #include "op/loss_list.h"
+
+/* ---- Quantised parameters ---- */
+
+RUN(run_dequantise) {
+  UNUSED;
+  enum { PART = 1024 }; /* whole blocks of any type */
+  const struct tensor *x = kernel_input(kernel, 0);
+  for (int64_t first = 0; first < x->elements; first += PART) {
+    const int64_t count = x->elements - first < PART ? x->elements - first : PART;
+    float numbers[PART];
+    dequantise(x->dtype, count, (const unsigned char *)in[0] + dtype_bytes(x->dtype, (uint64_t)first),
+               numbers);
+    FOR(i, count)((double *)out[0])[first + i] = (double)numbers[i];
+  }
+  return NEAP_OK;
+}
 
 /* ---- States ---- */
 

@@ -64,7 +64,7 @@ static struct factors take_factors(struct memory *m, bool pairs, int64_t element
 
 static struct block take_block(const struct attention *a, bool backward, struct memory *m) {
   const int64_t width = whole_vectors(a->depth), rows = QUERIES * width, pairs = KEYS * QUERIES;
-  struct block b = {.pairs = HAS_PAIRS && a->storage == STORAGE_BF16};
+  struct block b = {.pairs = HAS_PAIRS && a->storage == NEAP_BF16};
   b.queries = take_factors(m, b.pairs, rows, backward ? ACROSS | COLUMNS : COLUMNS);
   b.keys = take_factors(m, b.pairs, rows, backward ? ACROSS : ROWS);
   b.values = take_factors(m, b.pairs, rows, backward ? ROWS : ACROSS);
@@ -135,7 +135,7 @@ static void turn_pairs(int64_t count, int64_t depth, const float *rows, float *c
 static void pack(const struct attention *a, bool pairs, int64_t count, const void *from, int64_t row,
                  float scale, const struct factors *to) {
   const int64_t width = whole_vectors(a->depth);
-  const size_t element = bytes_of(pairs ? STORAGE_BF16 : STORAGE_F32), length = (size_t)width * element,
+  const size_t element = bytes_of(pairs ? NEAP_BF16 : NEAP_F32), length = (size_t)width * element,
                used = (size_t)a->depth * element;
   unsigned char *here = (unsigned char *)to->rows;
   for (int64_t i = 0; i < count; i++, here += length) {
@@ -162,7 +162,7 @@ static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float 
   const int64_t columns = whole_vectors(queries);
   uint16_t *rows = (uint16_t *)(void *)to->rows;
   for (int64_t j = 0; j < keys; j++) {
-    narrow_run(STORAGE_BF16, columns, weights + j * QUERIES, rows + j * QUERIES);
+    narrow_run(NEAP_BF16, columns, weights + j * QUERIES, rows + j * QUERIES);
     if (queries % 2 != 0) rows[j * QUERIES + queries] = 0;
   }
   for (int64_t j = keys; j < whole_tiles(keys); j++)

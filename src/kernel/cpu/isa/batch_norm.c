@@ -36,18 +36,18 @@ INLINE struct columns block_of(int64_t rows) { return (struct columns){rows, 16,
 /* Channels that fill vectors. */
 INLINE int64_t whole_vectors(struct columns at) { return at.width / FLOATS * FLOATS; }
 
-INLINE float element(enum storage storage, const void *x, int64_t i) {
+INLINE float element(neap_dtype storage, const void *x, int64_t i) {
   float value;
   widen_run(storage, 1, element_at(x, storage, i), &value);
   return value;
 }
-INLINE void set_element(enum storage storage, void *y, int64_t i, float value) {
+INLINE void set_element(neap_dtype storage, void *y, int64_t i, float value) {
   narrow_run(storage, 1, &value, (void *)element_at(y, storage, i));
 }
-INLINE floats elements(enum storage storage, const void *x, int64_t i) {
+INLINE floats elements(neap_dtype storage, const void *x, int64_t i) {
   return load_stored(storage, element_at(x, storage, i));
 }
-INLINE void set_elements(enum storage storage, void *y, int64_t i, floats values) {
+INLINE void set_elements(neap_dtype storage, void *y, int64_t i, floats values) {
   store_stored(storage, (void *)element_at(y, storage, i), values);
 }
 
@@ -100,7 +100,7 @@ static void affine_terms(const float *mean, const float *variance, const float *
 /* ---- Sums of some columns of a slice ---- */
 
 /* Adds the two sums over a slice's pixels, by channel. */
-typedef void column_sums(enum storage storage, const void *x, const void *dy, struct columns at,
+typedef void column_sums(neap_dtype storage, const void *x, const void *dy, struct columns at,
                          const struct channel_terms *t, double *first, double *second);
 
 static void add_to(floats sums, double *total) {
@@ -108,7 +108,7 @@ static void add_to(floats sums, double *total) {
 }
 
 /* sum (x - centre), sum (x - centre)^2 */
-INLINE void moments_of(enum storage storage, const void *x, struct columns at, const struct channel_terms *t,
+INLINE void moments_of(neap_dtype storage, const void *x, struct columns at, const struct channel_terms *t,
                        double *first, double *second) {
   const int64_t whole = whole_vectors(at);
   for (int64_t c = 0; c < whole; c += FLOATS) {
@@ -136,7 +136,7 @@ INLINE void moments_of(enum storage storage, const void *x, struct columns at, c
 }
 
 /* sum g, sum g (x - centre); g = dy, or dy where the forward result was not cut. */
-INLINE void gradients_of(enum storage storage, bool relu, const void *x, const void *dy, struct columns at,
+INLINE void gradients_of(neap_dtype storage, bool relu, const void *x, const void *dy, struct columns at,
                          const struct channel_terms *t, double *first, double *second) {
   const int64_t whole = whole_vectors(at);
   for (int64_t c = 0; c < whole; c += FLOATS) {
@@ -167,7 +167,7 @@ INLINE void gradients_of(enum storage storage, bool relu, const void *x, const v
   }
 }
 
-static void moments(enum storage storage, const void *x, const void *dy, struct columns at,
+static void moments(neap_dtype storage, const void *x, const void *dy, struct columns at,
                     const struct channel_terms *t, double *first, double *second) {
   (void)dy;
   if (is_block(at))
@@ -176,7 +176,7 @@ static void moments(enum storage storage, const void *x, const void *dy, struct 
     BY_STORAGE(storage, moments_of, x, at, t, first, second);
 }
 
-static void plain_gradients(enum storage storage, const void *x, const void *dy, struct columns at,
+static void plain_gradients(neap_dtype storage, const void *x, const void *dy, struct columns at,
                             const struct channel_terms *t, double *first, double *second) {
   if (is_block(at))
     BY_STORAGE(storage, gradients_of, false, x, dy, block_of(at.rows), t, first, second);
@@ -184,7 +184,7 @@ static void plain_gradients(enum storage storage, const void *x, const void *dy,
     BY_STORAGE(storage, gradients_of, false, x, dy, at, t, first, second);
 }
 
-static void relu_gradients(enum storage storage, const void *x, const void *dy, struct columns at,
+static void relu_gradients(neap_dtype storage, const void *x, const void *dy, struct columns at,
                            const struct channel_terms *t, double *first, double *second) {
   if (is_block(at))
     BY_STORAGE(storage, gradients_of, true, x, dy, block_of(at.rows), t, first, second);
@@ -290,7 +290,7 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
 /* ---- Forward ---- */
 
 /* What belongs to channels is read before the rows: the compiler cannot know that y does not lie over it. */
-INLINE void apply_rows(enum storage storage, bool relu, bool sum, const void *x, const void *addend, void *y,
+INLINE void apply_rows(neap_dtype storage, bool relu, bool sum, const void *x, const void *addend, void *y,
                        struct columns at, const struct channel_terms *t) {
   const int64_t whole = whole_vectors(at);
   const float ceiling = t->ceiling;
@@ -314,15 +314,15 @@ INLINE void apply_rows(enum storage storage, bool relu, bool sum, const void *x,
   }
 }
 
-INLINE void apply_columns(enum storage storage, bool relu, bool sum, const void *x, const void *addend,
-                          void *y, struct columns at, const struct channel_terms *t) {
+INLINE void apply_columns(neap_dtype storage, bool relu, bool sum, const void *x, const void *addend, void *y,
+                          struct columns at, const struct channel_terms *t) {
   if (is_block(at))
     apply_rows(storage, relu, sum, x, addend, y, block_of(at.rows), t);
   else
     apply_rows(storage, relu, sum, x, addend, y, at, t);
 }
 
-INLINE void apply_stored(enum storage storage, bool relu, const void *x, const void *addend, void *y,
+INLINE void apply_stored(neap_dtype storage, bool relu, const void *x, const void *addend, void *y,
                          struct columns at, const struct channel_terms *t) {
   if (relu && addend != NULL)
     apply_columns(storage, true, true, x, addend, y, at, t);
@@ -387,7 +387,7 @@ struct backward_terms {
   float average[TILE], tilt[TILE];
 };
 
-INLINE void backward_rows(enum storage storage, bool relu, bool sum, const void *x, const void *dy,
+INLINE void backward_rows(neap_dtype storage, bool relu, bool sum, const void *x, const void *dy,
                           const void *addend, void *dx, struct columns at, const struct backward_terms *b) {
   const int64_t whole = whole_vectors(at);
   const struct channel_terms *t = &b->norm;
@@ -419,7 +419,7 @@ INLINE void backward_rows(enum storage storage, bool relu, bool sum, const void 
   }
 }
 
-INLINE void backward_columns(enum storage storage, bool relu, bool sum, const void *x, const void *dy,
+INLINE void backward_columns(neap_dtype storage, bool relu, bool sum, const void *x, const void *dy,
                              const void *addend, void *dx, struct columns at,
                              const struct backward_terms *b) {
   if (is_block(at))
@@ -428,8 +428,8 @@ INLINE void backward_columns(enum storage storage, bool relu, bool sum, const vo
     backward_rows(storage, relu, sum, x, dy, addend, dx, at, b);
 }
 
-INLINE void backward_stored(enum storage storage, bool relu, const void *x, const void *dy,
-                            const void *addend, void *dx, struct columns at, const struct backward_terms *b) {
+INLINE void backward_stored(neap_dtype storage, bool relu, const void *x, const void *dy, const void *addend,
+                            void *dx, struct columns at, const struct backward_terms *b) {
   if (relu && addend != NULL)
     backward_columns(storage, true, true, x, dy, addend, dx, at, b);
   else if (relu)

@@ -136,7 +136,7 @@ static inline float *changed_floats(struct updated x, int64_t first, int64_t cou
   return x.data == NULL ? NULL : (float *)floats_at((struct stored){x.storage, x.data}, first, count, buffer);
 }
 static inline void store_changed(struct updated x, int64_t first, int64_t count, const float *buffer) {
-  if (x.data == NULL || x.storage == STORAGE_F32) return;
+  if (x.data == NULL || x.storage == NEAP_F32) return;
   narrow_run_randomly(x.storage, count, buffer, (void *)element_at(x.data, x.storage, first), x.key, first);
 }
 

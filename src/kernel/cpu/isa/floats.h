@@ -30,17 +30,15 @@ INLINE floats multiply_add_vector(floats a, floats b, floats c) {
 #endif
 }
 
-/* Elements of any type of storage. */
-INLINE floats load_stored(enum storage storage, const void *p) {
-  if (storage == STORAGE_F32) return load(p);
-  if (storage == STORAGE_NONE) return (floats){0} + __builtin_nanf("");
+/* Sixteen bits an element, as floats and back. */
+INLINE floats load_half(neap_dtype storage, const void *p) {
 #if defined(__AVX512F__)
   const __m256i half = _mm256_loadu_si256(p);
-  if (storage == STORAGE_F16) return (floats)_mm512_cvtph_ps(half);
+  if (storage == NEAP_F16) return (floats)_mm512_cvtph_ps(half);
   return (floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
 #elif defined(__F16C__) && defined(__AVX2__)
   const __m128i half = _mm_loadu_si128(p);
-  if (storage == STORAGE_F16) return (floats)_mm256_cvtph_ps(half);
+  if (storage == NEAP_F16) return (floats)_mm256_cvtph_ps(half);
   return (floats)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
 #else
   float buffer[FLOATS];
@@ -48,12 +46,7 @@ INLINE floats load_stored(enum storage storage, const void *p) {
   return load(buffer);
 #endif
 }
-INLINE void store_stored(enum storage storage, void *p, floats v) {
-  if (storage == STORAGE_F32) {
-    store(p, v);
-    return;
-  }
-  if (storage == STORAGE_NONE) return;
+INLINE void store_half(neap_dtype storage, void *p, floats v) {
 #if defined(__AVX512F__)
   _mm256_storeu_si256(p, narrow_vector(storage, (__m512)v));
 #else
@@ -63,20 +56,47 @@ INLINE void store_stored(enum storage storage, void *p, floats v) {
 #endif
 }
 
+/* Elements of any type. */
+INLINE floats load_stored(neap_dtype storage, const void *p) {
+  switch (storage) {
+  case NEAP_F32:
+    return load(p);
+  case NEAP_BF16:
+  case NEAP_F16:
+    return load_half(storage, p);
+  CASES_WITHOUT_FLOATS:
+    break;
+  }
+  return (floats){0} + __builtin_nanf("");
+}
+INLINE void store_stored(neap_dtype storage, void *p, floats v) {
+  switch (storage) {
+  case NEAP_F32:
+    store(p, v);
+    break;
+  case NEAP_BF16:
+  case NEAP_F16:
+    store_half(storage, p, v);
+    break;
+  CASES_WITHOUT_FLOATS:
+    break;
+  }
+}
+
 /* Calls a function whose first argument is the type of storage, with code of its own for each. */
 #define BY_STORAGE(storage, call, ...)                                                                       \
   do {                                                                                                       \
     switch (storage) {                                                                                       \
-    case STORAGE_F32:                                                                                        \
-      call(STORAGE_F32, __VA_ARGS__);                                                                        \
+    case NEAP_F32:                                                                                           \
+      call(NEAP_F32, __VA_ARGS__);                                                                           \
       break;                                                                                                 \
-    case STORAGE_BF16:                                                                                       \
-      call(STORAGE_BF16, __VA_ARGS__);                                                                       \
+    case NEAP_BF16:                                                                                          \
+      call(NEAP_BF16, __VA_ARGS__);                                                                          \
       break;                                                                                                 \
-    case STORAGE_F16:                                                                                        \
-      call(STORAGE_F16, __VA_ARGS__);                                                                        \
+    case NEAP_F16:                                                                                           \
+      call(NEAP_F16, __VA_ARGS__);                                                                           \
       break;                                                                                                 \
-    case STORAGE_NONE:                                                                                       \
+    CASES_WITHOUT_FLOATS:                                                                                    \
       break;                                                                                                 \
     }                                                                                                        \
   } while (0)

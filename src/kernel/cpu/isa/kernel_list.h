@@ -3,18 +3,17 @@
  * in kernels.h. */
 
 /* Elements of any type of storage to floats, and back to the nearest (base/half.h). */
-KERNEL(void, widen, (enum storage storage, int64_t count, const void *x, float *y))
-KERNEL(void, narrow, (enum storage storage, int64_t count, const float *x, void *y))
+KERNEL(void, widen, (neap_dtype storage, int64_t count, const void *x, float *y))
+KERNEL(void, narrow, (neap_dtype storage, int64_t count, const float *x, void *y))
 /* From any to any. */
 KERNEL(void, convert, (int64_t count, struct stored x, struct stored y))
 /* To one of the two neighbours, the nearer the likelier, so that the mean is x: by 16 random bits of the
  * counter that is the element's place, counted from `first`. */
 KERNEL(void, narrow_randomly,
-       (enum storage storage, int64_t count, const float *x, void *y, struct random_key key, int64_t first))
+       (neap_dtype storage, int64_t count, const float *x, void *y, struct random_key key, int64_t first))
 /* The same for elements that are not neighbours: at[] has the place of each. */
 KERNEL(void, narrow_randomly_at,
-       (enum storage storage, int64_t count, const float *x, void *y, struct random_key key,
-        const int64_t *at))
+       (neap_dtype storage, int64_t count, const float *x, void *y, struct random_key key, const int64_t *at))
 
 /* Operators of one tensor (op/elementwise_list.h): y of x; dx of dy and what the gradient keeps (unused where
  * it keeps nothing). In place; in place of dy and of what is kept. */
@@ -182,17 +181,19 @@ KERNEL(void, clear, (int64_t count, struct updated sum))
 KERNEL(void, momentum_begin,
        (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay))
 KERNEL(void, momentum_end, (int64_t count, struct updated w, struct stored m, float rate))
+/* y = `count` numbers of a quantised type, whole blocks. */
+KERNEL(void, dequantise, (neap_dtype dtype, int64_t count, const void *blocks, struct stored y))
 /* Sparse weights of `count` elements: x = the next value where there is one, else 0; sum += g * unit where
  * there is one. Sums of 16 bits are rounded at random by `key` and their elements' places in the tensor. */
-KERNEL(void, densify, (enum storage storage, int64_t count, struct positions at, const void *values, void *x))
+KERNEL(void, densify, (neap_dtype storage, int64_t count, struct positions at, const void *values, void *x))
 KERNEL(void, accumulate_sparse,
-       (enum storage storage, enum storage of_g, int64_t count, struct positions at, const void *g,
-        float unit, void *sum, struct random_key key))
+       (neap_dtype storage, neap_dtype of_g, int64_t count, struct positions at, const void *g, float unit,
+        void *sum, struct random_key key))
 /* The elements of `values` of its values from number `first` on; `count` for those that there are not. */
 KERNEL(void, sparse_elements,
        (int64_t count, struct positions at, int64_t first, int64_t values, int64_t *elements))
 /* Whether an element is as large as that, or no number. */
-KERNEL(bool, reaches, (enum storage storage, int64_t count, const void *x, float size))
+KERNEL(bool, reaches, (neap_dtype storage, int64_t count, const void *x, float size))
 /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). With
  * several micro-batches, of which this is number `micro_batch`, their mean stands for the batch. */
 KERNEL(void, running_statistics,
@@ -291,12 +292,12 @@ KERNEL(void, gru_cell_backward,
         float *dgates_h))
 /* y[i] = table[ids[i]], 0 where that is no row. */
 KERNEL(void, gather,
-       (enum storage storage, int64_t rows, int64_t width, int64_t count, const void *table,
-        const int32_t *ids, void *y))
+       (neap_dtype storage, int64_t rows, int64_t width, int64_t count, const void *table, const int32_t *ids,
+        void *y))
 /* dtable: sums of dy by row, in f32 in the order of ids, then added to the addend (NULL: 0) and stored; in
  * place of the addend. `workspace`: gather_workspace bytes. */
 KERNEL(void, gather_backward,
-       (enum storage storage, int64_t rows, int64_t width, int64_t count, const int32_t *ids, const void *dy,
+       (neap_dtype storage, int64_t rows, int64_t width, int64_t count, const int32_t *ids, const void *dy,
         const void *addend, void *dtable, void *workspace))
 KERNEL(size_t, gather_workspace, (int64_t count))
 /* Attention over blocks of keys: y [sequences, queries, heads, depth] and the logarithm of the sum of the

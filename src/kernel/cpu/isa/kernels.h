@@ -14,19 +14,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "base/status.h"
 
-/* How an element is stored; all arithmetic is in f32. NONE: elements that are no numbers to these kernels.
- * They have no bytes; read as floats they are NaN, and nothing is written to them. */
-enum storage { STORAGE_F32, STORAGE_BF16, STORAGE_F16, STORAGE_NONE };
-static inline size_t bytes_of(enum storage storage) {
+/* The types whose elements are no numbers to these kernels, as cases of a switch. Here they have no bytes;
+ * read as floats they are NaN, and nothing is written to them. All arithmetic is in f32. */
+#define CASES_WITHOUT_FLOATS                                                                                 \
+  CASES_NOT_REAL:                                                                                            \
+  case NEAP_F64
+
+/* Of an element. */
+static inline size_t bytes_of(neap_dtype storage) {
   switch (storage) {
-  case STORAGE_F32:
+  case NEAP_F32:
     return 4;
-  case STORAGE_BF16:
-  case STORAGE_F16:
+  case NEAP_BF16:
+  case NEAP_F16:
     return 2;
-  case STORAGE_NONE:
+  CASES_WITHOUT_FLOATS:
     break;
   }
   return 0;
@@ -34,7 +39,7 @@ static inline size_t bytes_of(enum storage storage) {
 
 /* Elements side by side. */
 struct stored {
-  enum storage storage;
+  neap_dtype storage;
   void *data;
 };
 
@@ -43,7 +48,7 @@ struct stored {
  * lanes = 1: row-major (NCHW); lanes = channels: channels last (NHWC); 8 or 16: channel blocks (nChw16c). */
 struct activation {
   int64_t images, channels, height, width, lanes; /* pixels = height * width */
-  enum storage storage;                           /* of kernels that take it as `void *` */
+  neap_dtype storage;                             /* of kernels that take it as `void *` */
 };
 
 /* Which elements of a sparse tensor, as it lies in memory, have values. A bit an element, the first of eight
@@ -100,7 +105,7 @@ struct resize_tap {
 /* Elements that an update changes. In 16 bits they are rounded at random, by `key` and their place: otherwise
  * what is smaller than half a step of the type would be lost each time. */
 struct updated {
-  enum storage storage;
+  neap_dtype storage;
   void *data;
   struct random_key key;
 };
@@ -127,7 +132,7 @@ struct row_norm { /* as struct row_norm_attributes (graph/attributes.h) */
   int64_t rows, length, groups, inner;
   float epsilon;
   bool centred;
-  enum storage storage; /* of x, y and their gradients; 16 bits: of rows of at most so many elements */
+  neap_dtype storage; /* of x, y and their gradients; 16 bits: of at most HALF_ROW_LIMIT elements a row */
 };
 enum { HALF_ROW_LIMIT = 4096 };
 
@@ -138,7 +143,7 @@ struct attention {
   bool causal;
   int64_t window; /* 0: none; at most queries + keys */
   float scale, probability;
-  enum storage storage; /* of all operands but the logarithms */
+  neap_dtype storage; /* of all operands but the logarithms */
   struct random_key key;
   int64_t first; /* of the sequences, among those that dropout counts */
 };
@@ -192,7 +197,7 @@ struct winograd_weights {
   bool turned;                     /* by half a turn, as in the gradient by data */
   int64_t output, output_count;    /* a multiple of WINOGRAD_LANES; a number of them from there on */
   int64_t input, input_count;
-  enum storage storage; /* of the kernels; not of their gradient, which is made in f32 */
+  neap_dtype storage; /* of the kernels; not of their gradient, which is made in f32 */
   struct winograd_matrix matrix;
 };
 

@@ -4,7 +4,7 @@
 enum { RUN = 256 };
 
 /* Columns of a row of one channel, from `range` on. */
-static void normalise(struct range range, const uint8_t *x, float mean, float deviation, enum storage storage,
+static void normalise(struct range range, const uint8_t *x, float mean, float deviation, neap_dtype storage,
                       void *y) {
   for (int64_t first = range.begin; first < range.end; first += RUN) {
     const int64_t count = range.end - first < RUN ? range.end - first : RUN;

@@ -1,7 +1,7 @@
 /* Whole tensors rounded at random. */
 #include "kernel/cpu/isa/rounding.h"
 
-void ISA(narrow_randomly)(enum storage storage, int64_t count, const float *x, void *y, struct random_key key,
+void ISA(narrow_randomly)(neap_dtype storage, int64_t count, const float *x, void *y, struct random_key key,
                           int64_t begin) {
   FOR_RUNS(count)
   narrow_run_randomly(storage, run_length(first, count), x + first, (void *)element_at(y, storage, first),
@@ -25,7 +25,7 @@ static void draw_at(struct random_key key, const int64_t *at, int64_t count, uin
   for (int64_t k = 0; k < count; k++) random[k] = words[at[k] % ELEMENTS / 2][k] >> 16 * (at[k] & 1) & 0xFFFF;
 }
 
-void ISA(narrow_randomly_at)(enum storage storage, int64_t count, const float *x, void *y,
+void ISA(narrow_randomly_at)(neap_dtype storage, int64_t count, const float *x, void *y,
                              struct random_key key, const int64_t *at) {
   uint16_t *half = y;
 #pragma omp parallel for if (count >= PARALLEL_FROM)

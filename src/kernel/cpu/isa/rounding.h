@@ -9,9 +9,9 @@
 enum { ROUNDED_BLOCK = 8 * COUNTERS };
 
 /* `storage`: one of 16 bits. */
-static inline __attribute__((always_inline)) uint16_t rounded_randomly(enum storage storage, float x,
+static inline __attribute__((always_inline)) uint16_t rounded_randomly(neap_dtype storage, float x,
                                                                        uint32_t random) {
-  return storage == STORAGE_BF16 ? bf16_from_float_randomly(x, random) : f16_from_float_randomly(x, random);
+  return storage == NEAP_BF16 ? bf16_from_float_randomly(x, random) : f16_from_float_randomly(x, random);
 }
 
 /* Of the words of a block, the 16 bits of element `i`: of a word the lower ones first. */
@@ -20,14 +20,14 @@ static inline uint16_t half_of(const uint16_t *halves, int i) {
 }
 
 /* A whole block, which begins a counter. */
-static inline __attribute__((always_inline)) void round_block(enum storage storage, const uint16_t *halves,
+static inline __attribute__((always_inline)) void round_block(neap_dtype storage, const uint16_t *halves,
                                                               const float *x, uint16_t *y) {
 #pragma omp simd
   for (int i = 0; i < ROUNDED_BLOCK; i++) y[i] = rounded_randomly(storage, x[i], half_of(halves, i));
 }
 
 /* Elements from number `first` on. */
-static inline void narrow_run_randomly(enum storage storage, int64_t count, const float *x, uint16_t *y,
+static inline void narrow_run_randomly(neap_dtype storage, int64_t count, const float *x, uint16_t *y,
                                        struct random_key key, int64_t first) {
   const int64_t end = (first + count + ROUNDED_BLOCK - 1) / ROUNDED_BLOCK;
   for (int64_t block = first / ROUNDED_BLOCK; block < end; block++) {
@@ -36,10 +36,10 @@ static inline void narrow_run_randomly(enum storage storage, int64_t count, cons
     uint16_t halves[ROUNDED_BLOCK];
     random_words(key, (uint64_t)block * COUNTERS, words);
     memcpy(halves, words, sizeof halves);
-    if (at >= 0 && at + ROUNDED_BLOCK <= count && storage == STORAGE_BF16)
-      round_block(STORAGE_BF16, halves, x + at, y + at);
+    if (at >= 0 && at + ROUNDED_BLOCK <= count && storage == NEAP_BF16)
+      round_block(NEAP_BF16, halves, x + at, y + at);
     else if (at >= 0 && at + ROUNDED_BLOCK <= count)
-      round_block(STORAGE_F16, halves, x + at, y + at);
+      round_block(NEAP_F16, halves, x + at, y + at);
     else
       for (int i = 0; i < ROUNDED_BLOCK; i++)
         if (at + i >= 0 && at + i < count)

@@ -137,7 +137,7 @@ void ISA(sum)(struct sum_axes a, float scale, const float *x, float *y) {
 
 /* ---- Rows by number ---- */
 
-void ISA(gather)(enum storage storage, int64_t rows, int64_t width, int64_t count, const void *table,
+void ISA(gather)(neap_dtype storage, int64_t rows, int64_t width, int64_t count, const void *table,
                  const int32_t *ids, void *y) {
   const size_t row = (size_t)width * bytes_of(storage);
 #pragma omp parallel for if (count * width >= PARALLEL_FROM)
@@ -183,15 +183,15 @@ static struct places sort_places(int64_t rows, int64_t count, const int32_t *ids
 }
 
 /* Elements [first, first + length) of the row that the places [begin, end) are of. */
-static void sum_row(enum storage storage, int64_t width, int64_t first, int64_t length, const int32_t *ids,
+static void sum_row(neap_dtype storage, int64_t width, int64_t first, int64_t length, const int32_t *ids,
                     const int64_t *begin, const int64_t *end, const void *dy, const void *addend,
                     void *dtable) {
   const int64_t row = ids[*begin] * width + first;
   float sums[GATHER_WIDTH] = {0}, one[GATHER_WIDTH];
   for (const int64_t *place = begin; place < end; place++) {
     const void *from = element_at(dy, storage, *place * width + first);
-    const float *values = storage == STORAGE_F32 ? from : one;
-    if (storage != STORAGE_F32) widen_run(storage, length, from, one);
+    const float *values = storage == NEAP_F32 ? from : one;
+    if (storage != NEAP_F32) widen_run(storage, length, from, one);
 #pragma omp simd
     for (int64_t k = 0; k < length; k++) sums[k] += values[k];
   }
@@ -204,7 +204,7 @@ static void sum_row(enum storage storage, int64_t width, int64_t first, int64_t 
 }
 
 /* A thread's part of what the table holds before any sum. */
-static void begin_table(enum storage storage, struct range mine, const void *addend, void *dtable) {
+static void begin_table(neap_dtype storage, struct range mine, const void *addend, void *dtable) {
   void *to = (void *)element_at(dtable, storage, mine.begin);
   const size_t length = (size_t)(mine.end - mine.begin) * bytes_of(storage);
   if (addend == NULL)
@@ -213,9 +213,8 @@ static void begin_table(enum storage storage, struct range mine, const void *add
     memcpy(to, element_at(addend, storage, mine.begin), length);
 }
 
-void ISA(gather_backward)(enum storage storage, int64_t rows, int64_t width, int64_t count,
-                          const int32_t *ids, const void *dy, const void *addend, void *dtable,
-                          void *workspace) {
+void ISA(gather_backward)(neap_dtype storage, int64_t rows, int64_t width, int64_t count, const int32_t *ids,
+                          const void *dy, const void *addend, void *dtable, void *workspace) {
   const struct places p = sort_places(rows, count, ids, workspace);
   const int64_t chunks = (width + GATHER_WIDTH - 1) / GATHER_WIDTH;
   int64_t occurring = 0, *begins = p.other; /* the first place of each row that occurs */

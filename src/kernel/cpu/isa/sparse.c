@@ -61,31 +61,30 @@ static struct range elements_of(int64_t count, struct range words) {
 SPREAD(spread_32, uint32_t)
 SPREAD(spread_16, uint16_t)
 
-static void spread_bits(enum storage storage, int64_t count, const uint8_t *bits, struct range words,
+static void spread_bits(neap_dtype storage, int64_t count, const uint8_t *bits, struct range words,
                         const void *values, void *x) {
   int64_t next = count_words(bits, count, (struct range){0, words.begin});
   for (int64_t i = words.begin; i < words.end; i++) {
     const uint64_t word = word_at(bits, count, i);
-    next += storage == STORAGE_F32
-                ? spread_32(word, (const uint32_t *)values + next, (uint32_t *)x + WORD * i)
-                : spread_16(word, (const uint16_t *)values + next, (uint16_t *)x + WORD * i);
+    next += storage == NEAP_F32 ? spread_32(word, (const uint32_t *)values + next, (uint32_t *)x + WORD * i)
+                                : spread_16(word, (const uint16_t *)values + next, (uint16_t *)x + WORD * i);
   }
 }
 
-static void spread_indices(enum storage storage, struct positions at, struct range elements,
-                           const void *values, void *x) {
+static void spread_indices(neap_dtype storage, struct positions at, struct range elements, const void *values,
+                           void *x) {
   for (int64_t b = elements.begin / INDEX_BLOCK; b * INDEX_BLOCK < elements.end; b++) {
     const struct range mine = values_of(at, b, elements);
     void *block = (void *)element_at(x, storage, b * INDEX_BLOCK);
     for (int64_t k = mine.begin; k < mine.end; k++)
-      if (storage == STORAGE_F32)
+      if (storage == NEAP_F32)
         ((uint32_t *)block)[at.indices[k]] = ((const uint32_t *)values)[k];
       else
         ((uint16_t *)block)[at.indices[k]] = ((const uint16_t *)values)[k];
   }
 }
 
-void ISA(densify)(enum storage storage, int64_t count, struct positions at, const void *values, void *x) {
+void ISA(densify)(neap_dtype storage, int64_t count, struct positions at, const void *values, void *x) {
   const int64_t words = (count + WORD - 1) / WORD;
 #pragma omp parallel for if (count >= PARALLEL_FROM)
   for (int part = 0; part < PARTS; part++) {
@@ -109,16 +108,16 @@ struct run {
 };
 
 struct addition {
-  enum storage storage, of_g;
+  neap_dtype storage, of_g;
   const void *g;
   float unit;
   void *sum;
   struct random_key key;
 };
 
-static void gather(enum storage storage, const struct run *r, const void *x, float *taken) {
+static void gather(neap_dtype storage, const struct run *r, const void *x, float *taken) {
   uint16_t half[WORD];
-  if (storage == STORAGE_F32) {
+  if (storage == NEAP_F32) {
     for (int64_t k = 0; k < r->count; k++) taken[k] = ((const float *)x)[r->elements[k]];
     return;
   }
@@ -133,7 +132,7 @@ static void add_run(const struct addition *a, const struct run *r) {
   widen_run(a->storage, r->count, out, sums);
   for (int64_t k = 0; k < r->count && a->unit != 1; k++) taken[k] *= a->unit;
   for (int64_t k = 0; k < r->count; k++) sums[k] += taken[k];
-  if (a->storage == STORAGE_F32)
+  if (a->storage == NEAP_F32)
     memcpy(out, sums, (size_t)r->count * sizeof *sums);
   else
     ISA(narrow_randomly_at)(a->storage, r->count, sums, out, a->key, r->elements);
@@ -161,7 +160,7 @@ static void add_at_indices(const struct addition *a, struct positions at, struct
   }
 }
 
-void ISA(accumulate_sparse)(enum storage storage, enum storage of_g, int64_t count, struct positions at,
+void ISA(accumulate_sparse)(neap_dtype storage, neap_dtype of_g, int64_t count, struct positions at,
                             const void *g, float unit, void *sum, struct random_key key) {
   const struct addition a = {storage, of_g, g, unit, sum, key};
   const int64_t words = (count + WORD - 1) / WORD;

@@ -7,13 +7,13 @@ static inline int64_t run_at(int64_t first, int64_t count) {
   return count - first < RUN ? count - first : RUN;
 }
 
-void ISA(widen)(enum storage storage, int64_t count, const void *x, float *y) {
+void ISA(widen)(neap_dtype storage, int64_t count, const void *x, float *y) {
 #pragma omp parallel for if (count >= PARALLEL_FROM)
   for (int64_t first = 0; first < count; first += RUN)
     widen_run(storage, run_at(first, count), element_at(x, storage, first), y + first);
 }
 
-void ISA(narrow)(enum storage storage, int64_t count, const float *x, void *y) {
+void ISA(narrow)(neap_dtype storage, int64_t count, const float *x, void *y) {
 #pragma omp parallel for if (count >= PARALLEL_FROM)
   for (int64_t first = 0; first < count; first += RUN)
     narrow_run(storage, run_at(first, count), x + first, (void *)element_at(y, storage, first));
@@ -26,7 +26,7 @@ void ISA(convert)(int64_t count, struct stored x, struct stored y) {
     if (x.storage == y.storage)
       memcpy((void *)element_at(y.data, y.storage, first), element_at(x.data, x.storage, first),
              (size_t)length * bytes_of(x.storage));
-    else if (y.storage == STORAGE_F32)
+    else if (y.storage == NEAP_F32)
       widen_run(x.storage, length, element_at(x.data, x.storage, first), (float *)y.data + first);
     else
       narrow_run(y.storage, length, floats_at(x, first, length, buffer),
@@ -34,7 +34,7 @@ void ISA(convert)(int64_t count, struct stored x, struct stored y) {
   }
 }
 
-bool ISA(reaches)(enum storage storage, int64_t count, const void *x, float size) {
+bool ISA(reaches)(neap_dtype storage, int64_t count, const void *x, float size) {
   bool any = false;
 #pragma omp parallel for reduction(|| : any) if (count >= PARALLEL_FROM)
   for (int64_t first = 0; first < count; first += RUN) {

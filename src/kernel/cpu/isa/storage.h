@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-static inline const void *element_at(const void *x, enum storage storage, int64_t i) {
+static inline const void *element_at(const void *x, neap_dtype storage, int64_t i) {
   return (const unsigned char *)x + (size_t)i * bytes_of(storage);
 }
 
@@ -46,8 +46,8 @@ static inline void narrow_f16(int64_t count, const float *x, uint16_t *y) {
 #if defined(__AVX512F__)
 /* To the nearest, to f16 or else bf16, as f16_from_float and bf16_from_float do; a NaN of f16 keeps some of
  * its bits. What is finite and too large for f16 is cut. */
-static inline __m256i narrow_vector(enum storage storage, __m512 x) {
-  if (storage == STORAGE_F16) {
+static inline __m256i narrow_vector(neap_dtype storage, __m512 x) {
+  if (storage == NEAP_F16) {
     const __m512 most = _mm512_set1_ps(65504);
     const __mmask16 finite =
         _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(__builtin_inff()), _CMP_LT_OQ);
@@ -64,39 +64,46 @@ static inline __m256i narrow_vector(enum storage storage, __m512 x) {
 #endif
 
 /* y = x. */
-static inline void widen_run(enum storage storage, int64_t count, const void *x, float *y) {
+static inline void widen_run(neap_dtype storage, int64_t count, const void *x, float *y) {
   const uint16_t *half = x;
   switch (storage) {
-  case STORAGE_F32:
+  case NEAP_F32:
     memcpy(y, x, (size_t)count * sizeof *y);
     break;
-  case STORAGE_F16:
+  case NEAP_F16:
     widen_f16(count, half, y);
     break;
-  case STORAGE_BF16:
+  case NEAP_BF16:
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) y[i] = bf16_to_float(half[i]);
     break;
-  case STORAGE_NONE:
+  CASES_WITHOUT_FLOATS:
     memset(y, 0xFF, (size_t)count * sizeof *y); /* NaN */
     break;
   }
 }
 
 /* y = x to the nearest. */
-static inline void narrow_run(enum storage storage, int64_t count, const float *x, void *y) {
+static inline void narrow_run(neap_dtype storage, int64_t count, const float *x, void *y) {
   uint16_t *half = y;
-  if (bytes_of(storage) != sizeof *half) {
-    memcpy(y, x, (size_t)count * bytes_of(storage));
-    return;
-  }
 #if defined(__AVX512F__)
-  for (; count >= 16; count -= 16, x += 16, half += 16)
+  for (; bytes_of(storage) == sizeof *half && count >= 16; count -= 16, x += 16, half += 16)
     _mm256_storeu_si256((__m256i *)(void *)half, narrow_vector(storage, _mm512_loadu_ps(x)));
 #endif
-  if (storage == STORAGE_F16) narrow_f16(count, x, half);
+  switch (storage) {
+  case NEAP_F32:
+    memcpy(y, x, (size_t)count * sizeof *x);
+    break;
+  case NEAP_F16:
+    narrow_f16(count, x, half);
+    break;
+  case NEAP_BF16:
 #pragma omp simd
-  for (int64_t i = 0; i < (storage == STORAGE_BF16 ? count : 0); i++) half[i] = bf16_from_float(x[i]);
+    for (int64_t i = 0; i < count; i++) half[i] = bf16_from_float(x[i]);
+    break;
+  CASES_WITHOUT_FLOATS:
+    break;
+  }
 }
 
 /* ---- Runs of elements as floats: where they lie, or converted in `buffer`; and back from there ---- */
@@ -112,15 +119,15 @@ static inline int64_t run_length(int64_t first, int64_t count) {
 }
 
 static inline const float *floats_at(struct stored x, int64_t first, int64_t count, float *buffer) {
-  if (x.storage == STORAGE_F32) return (const float *)x.data + first;
+  if (x.storage == NEAP_F32) return (const float *)x.data + first;
   widen_run(x.storage, count, element_at(x.data, x.storage, first), buffer);
   return buffer;
 }
 static inline float *made_floats(struct stored y, int64_t first, float *buffer) {
-  return y.storage == STORAGE_F32 ? (float *)y.data + first : buffer;
+  return y.storage == NEAP_F32 ? (float *)y.data + first : buffer;
 }
 static inline void store_floats(struct stored y, int64_t first, int64_t count, const float *buffer) {
-  if (y.storage == STORAGE_F32) return;
+  if (y.storage == NEAP_F32) return;
   narrow_run(y.storage, count, buffer, (void *)element_at(y.data, y.storage, first));
 }
 

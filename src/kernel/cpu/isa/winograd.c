@@ -146,15 +146,14 @@ static int64_t column_offset(const struct winograd_matrix *m, int64_t column) {
   return column / WINOGRAD_PANEL * m->panel + column % WINOGRAD_PANEL;
 }
 
-static const void *pixel_at(enum storage storage, const void *x, const struct place *p, int64_t i,
-                            int64_t j) {
+static const void *pixel_at(neap_dtype storage, const void *x, const struct place *p, int64_t i, int64_t j) {
   return element_at(x, storage, p->offset + i * p->row + j * p->pixel);
 }
 
 /* Asks for a tile's pixels, of a window for those that the window above does not have; at the top of an image
  * these are not all. They may lie beyond the tensor. Processors do not foresee them: rows of a small image
  * are short. */
-INLINE void fetch(enum storage storage, const void *x, const struct place *p, int size) {
+INLINE void fetch(neap_dtype storage, const void *x, const struct place *p, int size) {
   enum { LINE = 64 };
   const int64_t element = (int64_t)bytes_of(storage), pixel = p->pixel * element,
                 step = pixel < LINE ? LINE / pixel : 1;
@@ -165,7 +164,7 @@ INLINE void fetch(enum storage storage, const void *x, const struct place *p, in
 }
 
 /* size x size pixels as floats, zeros where there are none. */
-INLINE void copy_edge(enum storage storage, const void *x, const struct place *p, int size, int64_t lanes,
+INLINE void copy_edge(neap_dtype storage, const void *x, const struct place *p, int size, int64_t lanes,
                       floats *copy) {
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) {
@@ -178,7 +177,7 @@ INLINE void copy_edge(enum storage storage, const void *x, const struct place *p
         widen_run(storage, lanes, from, (float *)&copy[i * size + j]);
     }
 }
-INLINE void copy_whole(enum storage storage, const void *x, const struct place *p, int size, floats *copy) {
+INLINE void copy_whole(neap_dtype storage, const void *x, const struct place *p, int size, floats *copy) {
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) copy[i * size + j] = load_stored(storage, pixel_at(storage, x, p, i, j));
 }
@@ -218,7 +217,7 @@ static void gradient_at_points(const float *dy, int64_t row, int64_t pixel, int6
 typedef void at_points(const float *x, int64_t row, int64_t pixel, int64_t point, float *v);
 
 /* size: of the tiles, or of their windows. */
-INLINE void tiles_at_points(enum storage storage, const struct winograd_tiles *t, int size,
+INLINE void tiles_at_points(neap_dtype storage, const struct winograd_tiles *t, int size,
                             at_points *transform, const void *x, float *v) {
   for (int64_t c = 0; c < whole_lanes(t->channels); c += FLOATS) {
     const int64_t lanes = lanes_at(&t->a, t->channel + c);
@@ -229,7 +228,7 @@ INLINE void tiles_at_points(enum storage storage, const struct winograd_tiles *t
       const struct place p = place_of(t, at, size), below = place_of(t, tile_below(t, at), size);
       fetch(storage, from, &below, size);
       const bool whole = lanes == FLOATS && is_whole(&p, size);
-      if (whole && storage == STORAGE_F32) {
+      if (whole && storage == NEAP_F32) {
         transform((const float *)from + p.offset, p.row, p.pixel, t->matrix.point, to);
         continue;
       }
@@ -268,7 +267,7 @@ INLINE void result_of_points(const float *m, int64_t point, floats bias, floats 
 }
 
 /* The pixels of a tile that are there, from the first of the vector's channels on. */
-INLINE void store_tile(enum storage storage, const struct place *p, int64_t rows, int64_t columns,
+INLINE void store_tile(neap_dtype storage, const struct place *p, int64_t rows, int64_t columns,
                        const floats *results, const void *addend, void *y) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++) {
@@ -278,7 +277,7 @@ INLINE void store_tile(enum storage storage, const struct place *p, int64_t rows
     }
 }
 
-INLINE void store_lanes(enum storage storage, const struct place *p, int64_t lanes, const floats *results,
+INLINE void store_lanes(neap_dtype storage, const struct place *p, int64_t lanes, const floats *results,
                         const void *addend, void *y) {
   for (int64_t i = 0; i < p->bottom; i++)
     for (int64_t j = 0; j < p->right; j++) {
@@ -290,7 +289,7 @@ INLINE void store_lanes(enum storage storage, const struct place *p, int64_t lan
 }
 
 /* A vector of channels of all tiles. bias: of these channels; addend may be NULL. */
-INLINE void results_of_channels(enum storage storage, const struct winograd_tiles *t, int64_t lanes,
+INLINE void results_of_channels(neap_dtype storage, const struct winograd_tiles *t, int64_t lanes,
                                 const float *m, floats bias, const void *addend, void *y) {
   struct tile at = first_tile(t);
   for (int64_t i = 0; i < t->count; i++, next_tile(t, &at), m += t->matrix.row) {
@@ -310,7 +309,7 @@ INLINE void results_of_channels(enum storage storage, const struct winograd_tile
 
 void ISA(winograd_results)(const struct winograd_tiles *t, const float *m, const void *bias,
                            const void *addend, void *y) {
-  const enum storage storage = t->a.storage;
+  const neap_dtype storage = t->a.storage;
   for (int64_t c = 0; c < whole_lanes(t->channels); c += FLOATS) {
     const int64_t channel = t->channel + c, lanes = lanes_at(&t->a, channel),
                   at = channel_offset(&t->a, channel), biased = least(FLOATS, t->a.channels - channel);
@@ -330,7 +329,7 @@ static int64_t weight_at(const struct winograd_weights *w, int64_t input, int64_
 }
 
 /* The kernels of one input and a vector of outputs, weight by weight; zeros where there are none. */
-INLINE void load_kernels(enum storage storage, const struct winograd_weights *w, const void *weights,
+INLINE void load_kernels(neap_dtype storage, const struct winograd_weights *w, const void *weights,
                          int64_t input, int64_t output, float kernels[WEIGHTS][FLOATS]) {
   const int64_t count = input < w->inputs ? most(0, least(FLOATS, w->outputs - output)) : 0;
   if (count < FLOATS) memset(kernels, 0, sizeof(float) * WEIGHTS * FLOATS);
@@ -358,7 +357,7 @@ static void kernel_at_points(const float kernel[WEIGHTS][FLOATS], int64_t point,
 
 /* Some kernels are loaded before the first is transformed: its vectors were written one element at a time,
  * and are read faster when that is some time ago. */
-INLINE void weights_at_points(enum storage storage, const struct winograd_weights *w, const void *weights,
+INLINE void weights_at_points(neap_dtype storage, const struct winograd_weights *w, const void *weights,
                               float *u) {
   for (int64_t o = 0; o < whole_lanes(w->output_count); o += FLOATS)
     for (int64_t i = 0; i < whole_lanes(w->input_count); i += WINOGRAD_LANES) {

@@ -1,0 +1,146 @@
+/* Frozen parameters in quantised types. */
+#include <string.h>
+
+#include "base/pattern.h"
+#include "rewrite/copy.h"
+
+/* An entry of a list: PATTERN=TYPE, or !PATTERN. */
+struct entry {
+  struct pattern pattern;
+  neap_dtype dtype;
+};
+
+static neap_status next_entry(const char **list, struct entry *entry, bool *any) {
+  TRY(pattern_next(list, &entry->pattern, any));
+  if (!*any || entry->pattern.without) return NEAP_OK;
+  char *equals = strrchr(entry->pattern.text, '=');
+  for (neap_dtype d = 0; equals != NULL && (int32_t)d < dtype_count; d++)
+    if (dtype_is_quantised(d) && strcmp(equals + 1, dtype_rows[d].name) == 0) {
+      *equals = '\0';
+      entry->dtype = d;
+      return NEAP_OK;
+    }
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "store: '%s' is no PATTERN=TYPE; the types that weights can be stored in are %s",
+                   entry->pattern.text, dtype_rows[NEAP_Q8_0].name);
+}
+
+bool quantised_type(const char *list, const char *name, neap_dtype *dtype) {
+  struct entry entry;
+  bool any, wanted = false;
+  while (next_entry(&list, &entry, &any) == NEAP_OK && any)
+    if (pattern_matches(&entry.pattern, name)) {
+      wanted = !entry.pattern.without;
+      *dtype = entry.dtype;
+    }
+  return wanted;
+}
+
+static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0; }
+
+/* A pattern that matches nothing is a mistake. */
+static neap_status check_list(const struct neap_graph *graph, const char *list) {
+  struct entry entry;
+  bool any;
+  for (;;) {
+    TRY(next_entry(&list, &entry, &any));
+    if (!any) return NEAP_OK;
+    const char *first = "none";
+    bool matches = false;
+    for (size_t t = graph->tensors.count; t-- > 0 && !matches;) {
+      if (!is_parameter(&graph->tensors.data[t])) continue;
+      first = graph->tensors.data[t].name;
+      matches = pattern_matches(&entry.pattern, first);
+    }
+    RETURN_IF(!matches, NEAP_INVALID_ARGUMENT,
+              "store: '%s' has no parameter that '%s' matches; the first is '%s'", graph->name,
+              entry.pattern.text, first);
+  }
+}
+
+/* Elements that share a first index: they are whole blocks. */
+static int64_t row_of(const struct tensor *t) { return t->elements / t->dims[0]; }
+
+/* Whether a parameter can be in blocks: a matrix or kernels, of whole blocks a row, that nobody reads by name
+ * as an output. */
+static bool has_blocks(const struct neap_graph *graph, int32_t id, neap_dtype dtype) {
+  const struct tensor *t = &graph->tensors.data[id];
+  return t->rank >= 2 && row_of(t) % dtype_rows[dtype].block_elements == 0 && !graph_is_output(graph, id);
+}
+
+/* `types`: by tensor, that which a parameter becomes; its own where it stays. */
+static neap_status choose_types(const struct neap_graph *graph, const char *list, bool all,
+                                neap_dtype *types) {
+  const struct tensor *left = NULL;
+  neap_dtype dtype = NEAP_F32;
+  bool any = false;
+  TRY(check_list(graph, list));
+  for (size_t i = 0; i < graph->tensors.count; i++) {
+    const struct tensor *t = &graph->tensors.data[i];
+    types[i] = t->dtype;
+    if (!is_parameter(t) || !quantised_type(list, t->name, &dtype)) continue;
+    RETURN_IF(
+        !t->frozen && !all, NEAP_INVALID_ARGUMENT,
+        "store: '%s' is trained, and only frozen weights can be stored in %s; freeze it (--freeze '%s'), "
+        "or take it out with --store '!%s'",
+        t->name, dtype_rows[dtype].name, t->name, t->name);
+    if (has_blocks(graph, (int32_t)i, dtype)) {
+      types[i] = dtype;
+      any = true;
+    } else if (left == NULL || left->rank < t->rank) {
+      left = t;
+    }
+  }
+  RETURN_IF(!any && left != NULL, NEAP_INVALID_ARGUMENT,
+            "store: no weight of '%s' that '%s' matches can be in %s: it needs two dimensions or more and "
+            "rows of a "
+            "multiple of %d elements; '%s' is %s",
+            graph->name, list, dtype_rows[dtype].name, dtype_rows[dtype].block_elements, left->name,
+            shape_text(left).text);
+  return NEAP_OK;
+}
+
+/* Makes the numbers that a node reads first. `stored`: by tensor of the old graph, the parameter in blocks.
+ */
+static neap_status dequantise_for(struct copy *copy, const struct node *node, int32_t *stored) {
+  for (int32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == NO_TENSOR) continue;
+    const int32_t old = graph_storage(copy->from, node->inputs[i]);
+    if (stored[old] == NO_TENSOR || copy->map[old] != stored[old]) continue;
+    const struct tensor *t = &copy->from->tensors.data[old];
+    TRY(graph_apply(copy->to, OP_DEQUANTISE, t->name, &(union attributes){.dtype = (int32_t)t->dtype},
+                    &stored[old], 1, &copy->map[old]));
+  }
+  return NEAP_OK;
+}
+
+static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32_t *stored) {
+  const struct neap_graph *from = copy->from;
+  for (size_t t = 0; t < from->tensors.count; t++) {
+    stored[t] = NO_TENSOR;
+    if (types[t] == from->tensors.data[t].dtype) continue;
+    stored[t] = copy->map[t];
+    copy->to->tensors.data[stored[t]].dtype = types[t];
+  }
+  for (size_t v = 0; v < from->nodes.count; v++) {
+    TRY(dequantise_for(copy, &from->nodes.data[v], stored));
+    TRY(copy_node(copy, from->nodes.data[v]));
+  }
+  return NEAP_OK;
+}
+
+neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, bool all,
+                             struct neap_graph **out) {
+  struct copy copy;
+  neap_dtype *types = calloc(graph->tensors.count + 1, sizeof *types);
+  int32_t *stored = calloc(graph->tensors.count + 1, sizeof *stored);
+  neap_status status = NEAP_OK;
+  if (types == NULL || stored == NULL)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  if (status == NEAP_OK) status = choose_types(graph, list, all, types);
+  if (status == NEAP_OK) status = copy_begin(&copy, graph, NULL);
+  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, types, stored), out);
+  free(stored);
+  free(types);
+  return status;
+}

@@ -1,0 +1,214 @@
+/* Frozen weights in blocks (session options `store`): memory, bits at every budget, files, and what is
+ * refused. */
+#include <unistd.h>
+
+#include "base/quantised.h"
+#include "base/safetensors.h"
+#include "rewrite/rewrite.h"
+#include "session_help.h"
+
+enum { CLASSES = 5, BATCH = 6 };
+
+/* Kernels whose rows are 27 and 288 elements, then linear layers. */
+static struct neap_graph *make_graph(void) {
+  neap_builder *b = neap_builder_create("net");
+  struct neap_graph *graph;
+  neap_tensor x = neap_input(b, "image", NEAP_F32, 4, (int64_t[]){BATCH, 3, 6, 6});
+  const neap_tensor label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){BATCH});
+  const neap_conv_options conv = {.filters = 32, .size = 3, .padding = 1, .bias = true};
+  neap_scope(b, "trunk");
+  x = neap_relu(b, neap_conv(b, neap_relu(b, neap_conv(b, x, conv)), conv));
+  for (int i = 0; i < 3; i++) x = neap_gelu(b, neap_linear(b, i == 0 ? neap_flatten(b, x) : x, 128, true));
+  neap_scope(b, "head");
+  x = neap_linear(b, x, CLASSES, true);
+  ASSERT_OK(neap_builder_finish(b, neap_softmax_cross_entropy(b, x, label, 0), &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+static const neap_session_options stored = {.momentum = 0.9f,
+                                            .seed = 3,
+                                            .threads = 2,
+                                            .budget = NEAP_BUDGET_MAX,
+                                            .freeze = "trunk.*",
+                                            .store = "*=q8_0,!head.*"};
+
+static struct neap_session *make_session(const struct neap_graph *graph, neap_session_options o) {
+  struct neap_session *s = NULL;
+  ASSERT_OK(neap_session_create(graph, &o, NULL, &s));
+  return s;
+}
+
+/* By a planner that runs nodes again where the budget asks for it. */
+static struct run_result run_with(neap_session_options o, int steps, int *dequantised) {
+  struct neap_graph *graph = make_graph();
+  struct neap_session *s = make_session(graph, o);
+  const struct run_result r = run_steps(s, steps, 0.05f, CLASSES);
+  *dequantised = 0;
+  for (int32_t at = 0; at < s->plan->length; at++)
+    *dequantised += s->main->graph->nodes.data[s->plan->schedule[at]].op == OP_DEQUANTISE;
+  neap_session_free(s);
+  neap_graph_free(graph);
+  return r;
+}
+
+static void test_budgets(void **state) {
+  (void)state;
+  static const neap_dtype precisions[] = {NEAP_F32, NEAP_BF16, NEAP_F16};
+  for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
+    neap_session_options o = stored;
+    int most, least;
+    o.precision = precisions[p];
+    o.freeze = "trunk.*,!trunk.conv1.*"; /* gradients flow through the frozen layers */
+    o.store = "trunk.*=q8_0,!trunk.conv1.*";
+    const struct run_result max = run_with(o, 3, &most);
+    o.budget = NEAP_BUDGET_MIN;
+    o.planner = "evict";
+    const struct run_result min = run_with(o, 3, &least);
+    assert_string_equal(max.digest, min.digest);
+    assert_true(max.last.loss == min.last.loss);
+    assert_true(min.memory.planned_peak < max.memory.planned_peak);
+    assert_int_equal(most, 4);
+    assert_true(least > most); /* read again in the backward pass, and made again for it */
+  }
+}
+
+/* By blocks; the reference backend has the same numbers. */
+static void test_memory(void **state) {
+  (void)state;
+  const uint64_t elements = 32 * 32 * 9 + 1152 * 128 + 2 * 128 * 128;
+  int unused;
+  const struct run_result with = run_with(stored, 1, &unused);
+  neap_session_options o = stored;
+  o.store = NULL;
+  const struct run_result without = run_with(o, 1, &unused);
+  assert_int_equal(with.memory.stored_saved, elements * 4 - elements / 32 * 34);
+  assert_int_equal(without.memory.parameters - with.memory.parameters, with.memory.stored_saved);
+  assert_int_equal(without.memory.stored_saved, 0);
+  assert_true(fabs(with.last.loss - without.last.loss) <= 0.02 * without.last.loss);
+  assert_true(with.last.loss != without.last.loss);
+  o = stored;
+  o.backend = NEAP_REFERENCE;
+  const struct run_result reference = run_with(o, 1, &unused);
+  assert_true(fabs(reference.last.loss - with.last.loss) <= 1e-5 * with.last.loss);
+}
+
+/* Each weight is within half a step of its block: its largest over 127, and what f16 rounds of that. */
+static void test_error(void **state) {
+  (void)state;
+  struct neap_graph *graph = make_graph();
+  neap_session_options o = stored;
+  struct neap_session *s = make_session(graph, o);
+  o.store = NULL;
+  struct neap_session *exact = make_session(graph, o);
+  int blocks = 0;
+  assert_int_equal(neap_session_variable_count(s), neap_session_variable_count(exact));
+  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
+    neap_variable v;
+    ASSERT_OK(neap_session_variable(s, i, &v));
+    float *x = malloc((size_t)v.elements * sizeof *x), *y = malloc((size_t)v.elements * sizeof *y);
+    assert_true(x != NULL && y != NULL);
+    ASSERT_OK(neap_session_read(exact, i, x));
+    ASSERT_OK(neap_session_read(s, i, y));
+    if (v.dtype != NEAP_Q8_0) assert_memory_equal(x, y, (size_t)v.elements * sizeof *x);
+    for (int64_t first = 0; v.dtype == NEAP_Q8_0 && first < v.elements; first += 32, blocks++) {
+      double most = 0;
+      for (int64_t k = first; k < first + 32; k++) most = fmax(most, fabs((double)x[k]));
+      for (int64_t k = first; k < first + 32; k++)
+        assert_true(fabs((double)x[k] - (double)y[k]) <= most / 127 * (0.5 + 127 * 0x1p-11 + 1e-4));
+    }
+    free(x);
+    free(y);
+  }
+  assert_int_equal(blocks, (32 * 32 * 9 + 1152 * 128 + 2 * 128 * 128) / 32);
+  assert_int_equal(s->unstored_count, 1); /* of 27 elements a row */
+  assert_string_equal(s->unstored[0], "trunk.conv1.weight");
+  neap_session_free(exact);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
+/* A file has the blocks, and gives the same weights with and without the option. */
+static void test_files(void **state) {
+  (void)state;
+  char path[] = "/tmp/neap-store-XXXXXX", digest[65], again[65];
+  assert_true(mkstemp(path) >= 0);
+  struct neap_graph *graph = make_graph();
+  struct neap_session *s = make_session(graph, stored);
+  run_steps(s, 2, 0.05f, CLASSES);
+  ASSERT_OK(neap_session_save(s, path));
+  ASSERT_OK(neap_session_digest(s, digest));
+  neap_session_free(s);
+
+  struct safetensors file;
+  ASSERT_OK(safetensors_open(path, &file));
+  const struct safetensors_tensor *t = &file.tensors[safetensors_find(&file, "trunk.conv2.weight")];
+  assert_string_equal(t->dtype, "Q8_0");
+  assert_true(t->rank == 4 && t->dims[0] == 32 && t->dims[1] == 32 && t->dims[2] == 3 && t->dims[3] == 3);
+  assert_int_equal(t->bytes, 32 * 32 * 9 / 32 * 34);
+  safetensors_close(&file);
+
+  for (int with = 0; with < 2; with++) {
+    neap_session_options o = stored;
+    if (!with) o.store = NULL;
+    o.seed = 8;
+    s = make_session(graph, o);
+    ASSERT_OK(neap_session_load(s, path));
+    ASSERT_OK(neap_session_digest(s, again));
+    assert_string_equal(again, digest);
+    neap_session_free(s);
+  }
+  neap_graph_free(graph);
+  unlink(path);
+}
+
+static void expect_refused(const char *freeze, const char *store, const char *message) {
+  struct neap_graph *graph = make_graph();
+  struct neap_session *s = NULL;
+  neap_session_options o = stored;
+  o.freeze = freeze;
+  o.store = store;
+  assert_int_equal(neap_session_create(graph, &o, NULL, &s), NEAP_INVALID_ARGUMENT);
+  if (strstr(neap_error_message(), message) == NULL) fail_msg("'%s' says: %s", store, neap_error_message());
+  neap_graph_free(graph);
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  expect_refused("trunk.*", "*=q8_0", "'head.linear1.weight' is trained, and only frozen weights");
+  expect_refused(NULL, "trunk.conv2.weight=q8_0", "'trunk.conv2.weight' is trained");
+  expect_refused("trunk.*", "trunk.*=q3", "'trunk.*=q3' is no PATTERN=TYPE");
+  expect_refused("trunk.*", "trunk.*=bf16", "'trunk.*=bf16' is no PATTERN=TYPE");
+  expect_refused("trunk.*", "trunk.*", "'trunk.*' is no PATTERN=TYPE");
+  expect_refused("trunk.*", "stem.*=q8_0", "has no parameter that 'stem.*' matches");
+  expect_refused("trunk.*", "trunk.conv1.*=q8_0", "'trunk.conv1.weight' is [32, 3, 3, 3]");
+  expect_refused("trunk.*", "*.bias=q8_0,!head.*", "needs two dimensions or more");
+}
+
+/* What a block cannot hold is refused as it is written, and the weights stay. */
+static void test_values(void **state) {
+  (void)state;
+  struct neap_graph *graph = make_graph();
+  struct neap_session *s = make_session(graph, stored);
+  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
+    neap_variable v;
+    ASSERT_OK(neap_session_variable(s, i, &v));
+    if (strcmp(v.name, "trunk.linear2.weight") != 0) continue;
+    assert_true(v.dtype == NEAP_Q8_0 && v.frozen && v.rank == 2);
+    float *x = calloc((size_t)v.elements, sizeof *x);
+    assert_non_null(x);
+    x[77] = NAN;
+    assert_int_equal(neap_session_write(s, i, x), NEAP_INVALID_ARGUMENT);
+    assert_non_null(strstr(neap_error_message(), "'trunk.linear2.weight': element 77 is nan"));
+    free(x);
+  }
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets),  cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_error),    cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_values)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -92,6 +92,12 @@ typedef struct neap_train_options {
    * the training part; or a file with a line "NAME WEIGHT" or "NAME,WEIGHT" for each class. NULL: all
    * weigh 1. */
   const char *class_weights;
+  /* Not 0: in training each record is mixed with another one of the training part, and so are their labels
+   * in the loss: x = share x1 + (1 - share) x2, loss = share loss(y1) + (1 - share) loss(y2). Share and
+   * partner are drawn from counters by seed, epoch and record, the share from Beta(mixup, mixup), the partner
+   * evenly. An answer is right where it is the label of the larger share. Images lie in memory as f32, not as
+   * bytes. NEAP_INVALID_ARGUMENT: records have no class each. */
+  float mixup;
   int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
                            is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
   /* One of the two; 0 and 0: one epoch. An epoch has as many steps as there are whole batches of training

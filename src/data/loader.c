@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/ahead.h"
+#include "data/mixup.h"
 #include "data/scale.h"
 #include "data/sources.h"
 #include "data/statistics.h"
@@ -122,6 +123,8 @@ int loader_bucket(struct loader *loader, int64_t step) {
 
 static const char *label_name(const struct loader *l) { return task_rows[l->source.task.kind].label; }
 
+static bool mixes(const struct loader *l) { return l->division.mixup > 0; }
+
 neap_status loader_list_inputs(const struct loader *l, const struct neap_graph *graph, bool as_bytes,
                                struct field *wanted, int *count) {
   const struct field *image = source_image(&l->source);
@@ -138,6 +141,11 @@ neap_status loader_list_inputs(const struct loader *l, const struct neap_graph *
     field->dtype = NEAP_U8;
     wanted[(*count)++] = (struct field){"image.window", NEAP_I32, 1, {4}, false};
   }
+  if (!mixes(l)) return NEAP_OK;
+  RETURN_IF(*count + 2 > INPUT_LIMIT, NEAP_UNSUPPORTED, "%s: has more than %d inputs", graph->name,
+            INPUT_LIMIT - 2);
+  wanted[(*count)++] = (struct field){.name = OTHER_LABELS, .dtype = NEAP_I32};
+  wanted[(*count)++] = (struct field){.name = LABEL_SHARES, .dtype = NEAP_F32};
   return NEAP_OK;
 }
 
@@ -177,7 +185,8 @@ static neap_status allocate_scratch(struct loader *l) {
     stage->slots[i].offset = stage->scratch_bytes;
     stage->scratch_bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  l->scratch = region_alloc(&l->region, (size_t)l->threads * (l->source.slow ? 2 : 1), stage->scratch_bytes);
+  l->scratch_bytes = stage->scratch_bytes * (mixes(l) ? 2 : 1);
+  l->scratch = region_alloc(&l->region, (size_t)l->threads * (l->source.slow ? 2 : 1), l->scratch_bytes);
   RETURN_IF(l->scratch == NULL, NEAP_OUT_OF_MEMORY, "out of memory for a record a thread");
   return NEAP_OK;
 }
@@ -200,13 +209,17 @@ struct batch {
   enum split split;
   int bucket;
   struct draw draw;
-  bool labels_only;
+  bool labels_only, mixes;
   int64_t number; /* of the training micro-batches of all epochs, or of the first record; from 1 */
 };
 
+static bool is_of_labels(const struct loader *l, int slot) {
+  return slot == l->label || (mixes(l) && (slot == l->others || slot == l->shares));
+}
+
 /* Leads the record at a place through all transforms, into place `i` of memory [slots]. */
-static neap_status fill_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
-                               unsigned char *const *memory, unsigned char *scratch) {
+static neap_status lead_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
+                               unsigned char *const *memory, unsigned char *scratch, struct sample *sample) {
   const struct stage *stage = &l->stage;
   const int32_t *by_bucket = l->by_bucket[batch->split];
   struct sample s = {.draw = &batch->draw,
@@ -216,7 +229,7 @@ static neap_status fill_record(const struct loader *l, const struct batch *batch
     const struct slot *slot = &stage->slots[k];
     const size_t bytes = slot_bytes(slot, s.length);
     s.values[k] = memory[k] != NULL ? memory[k] + (size_t)i * bytes : scratch + slot->offset;
-    if (batch->labels_only && memory[k] != NULL && k != l->label) s.values[k] = NULL;
+    if (batch->labels_only && memory[k] != NULL && !is_of_labels(l, k)) s.values[k] = NULL;
     if (s.record >= 0 || k >= l->source.field_count || s.values[k] == NULL) continue;
     const bool label = slot->field.dtype == NEAP_I32 && strcmp(slot->field.name, label_name(l)) == 0;
     memset(s.values[k], label ? 0xFF : 0, bytes); /* labels of no record are -1 */
@@ -224,7 +237,53 @@ static neap_status fill_record(const struct loader *l, const struct batch *batch
   if (s.record >= 0) TRY(l->source.read(&l->source, batch->split, s.record, s.draw, s.values, s.lengths));
   for (int k = 0; k < stage->step_count; k++)
     stage->steps[k].transform->apply(stage, stage->steps[k].slots, &s);
+  *sample = s;
   return NEAP_OK;
+}
+
+/* x = share x + (1 - share) y, of all inputs that are numbers. */
+static void mix_inputs(const struct loader *l, const struct sample *own, const struct sample *partner,
+                       float share) {
+  for (int i = 0; i < l->input_count; i++) {
+    const int slot = l->inputs[i].slot;
+    const struct field *field = &l->stage.slots[slot].field;
+    float *x = own->values[slot];
+    const float *y = partner->values[slot];
+    if (field->dtype != NEAP_F32 || is_of_labels(l, slot) || x == NULL) continue;
+    for (int64_t k = 0, count = field_elements(field); k < count; k++)
+      x[k] = share * x[k] + (1 - share) * y[k];
+  }
+}
+
+/* Of the two labels the first is that of the larger share: right answers are counted by it. */
+static neap_status mix_record(const struct loader *l, const struct batch *batch, const struct sample *own,
+                              unsigned char *scratch) {
+  static unsigned char *const nowhere[SLOT_LIMIT];
+  const struct bucket *b = &l->buckets[batch->bucket];
+  int32_t *label = own->values[l->label], *other = own->values[l->others];
+  float *share = own->values[l->shares];
+  struct sample partner;
+  *other = -1, *share = 1;
+  if (own->record < 0) return NEAP_OK;
+  const struct mixing mixing =
+      mixup_draw(l->division.mixup, batch->draw.seed, batch->draw.epoch, own->record, b->count[SPLIT_TRAIN]);
+  const int32_t place = (int32_t)(b->first[SPLIT_TRAIN] + mixing.partner);
+  TRY(lead_record(l, batch, place, 0, nowhere, scratch, &partner));
+  mix_inputs(l, own, &partner, mixing.share);
+  *other = *(const int32_t *)partner.values[l->label];
+  *share = mixing.share;
+  if (mixing.share >= 0.5f) return NEAP_OK;
+  const int32_t smaller = *label;
+  *label = *other, *other = smaller;
+  *share = 1 - mixing.share;
+  return NEAP_OK;
+}
+
+static neap_status fill_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
+                               unsigned char *const *memory, unsigned char *scratch) {
+  struct sample own;
+  TRY(lead_record(l, batch, place, i, memory, scratch, &own));
+  return batch->mixes ? mix_record(l, batch, &own, scratch + l->stage.scratch_bytes) : NEAP_OK;
 }
 
 /* Fills the inputs with the records at places [micro]; negative: none. */
@@ -236,7 +295,7 @@ static neap_status fill_batch(const struct loader *l, const struct batch *batch,
   for (int k = 0; k < l->stage.slot_count; k++) memory[k] = l->stage.slots[k].memory;
 #pragma omp parallel for num_threads(l->threads)
   for (int64_t i = 0; i < count; i++) {
-    unsigned char *scratch = l->scratch + (size_t)omp_get_thread_num() * l->stage.scratch_bytes;
+    unsigned char *scratch = l->scratch + (size_t)omp_get_thread_num() * l->scratch_bytes;
     const neap_status status = fill_record(l, batch, places[i], i, memory, scratch);
     if (status == NEAP_OK) continue;
 #pragma omp critical
@@ -247,7 +306,7 @@ static neap_status fill_batch(const struct loader *l, const struct batch *batch,
 
 neap_status loader_fill_places(const struct loader *l, enum split split, int bucket, const int32_t *places,
                                const struct draw *draw, bool labels_only) {
-  const struct batch batch = {split, bucket, *draw, labels_only, 0};
+  const struct batch batch = {split, bucket, *draw, labels_only, false, 0};
   return fill_batch(l, &batch, places);
 }
 
@@ -263,7 +322,7 @@ static neap_status read_ahead(void *context, const void *batch, int64_t i, int t
   const struct loader *l = context;
   const struct job *job = l->job;
   return fill_record(l, batch, job->places[i], i, job->memory,
-                     l->scratch + (size_t)(l->threads + thread) * l->stage.scratch_bytes);
+                     l->scratch + (size_t)(l->threads + thread) * l->scratch_bytes);
 }
 
 static int64_t most_records(const struct loader *l) {
@@ -286,7 +345,7 @@ static neap_status create_ahead(struct loader *l) {
     RETURN_IF(l->job->memory[slot] == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the next batch");
     memset(l->job->memory[slot], 0, count * bytes);
   }
-  memset(l->scratch, 0, (size_t)l->threads * 2 * l->stage.scratch_bytes);
+  memset(l->scratch, 0, (size_t)l->threads * 2 * l->scratch_bytes);
   return ahead_create(l->threads, read_ahead, l, sizeof(struct batch), &l->ahead);
 }
 
@@ -298,6 +357,10 @@ neap_status loader_prepare(struct loader *l, const struct field *wanted, int cou
     TRY(stage_add_slot(&l->stage, l->source.fields[f], &slot));
   }
   TRY(add_transforms(l, wanted, count));
+  for (int i = 0; mixes(l) && i < count; i++) {
+    if (strcmp(wanted[i].name, OTHER_LABELS) == 0) TRY(stage_add_slot(&l->stage, wanted[i], &l->others));
+    if (strcmp(wanted[i].name, LABEL_SHARES) == 0) TRY(stage_add_slot(&l->stage, wanted[i], &l->shares));
+  }
   for (int i = 0; i < count; i++) {
     const int slot = stage_find_slot(&l->stage, wanted[i].name);
     if (slot < 0 || !is_same(&l->stage.slots[slot].field, &wanted[i])) return fail_input(l, &wanted[i]);
@@ -342,8 +405,9 @@ static const int32_t *training_batch(struct loader *l, int64_t step, int32_t par
   memset(batch, 0, sizeof *batch); /* batches are compared byte by byte */
   batch->bucket = k;
   batch->draw.augment = augment;
-  batch->draw.seed = augment ? l->division.seed : 0;
-  batch->draw.epoch = augment ? step / l->epoch_steps : 0;
+  batch->mixes = mixes(l);
+  batch->draw.seed = augment || batch->mixes ? l->division.seed : 0;
+  batch->draw.epoch = augment || batch->mixes ? step / l->epoch_steps : 0;
   batch->number = step * l->micro_batches + part + 1;
   if (first + b->micro <= count) return places;
   for (int64_t i = 0; i < b->micro; i++) l->records[i] = first + i < count ? places[i] : -1;
@@ -403,6 +467,14 @@ bool loader_has_values(const struct loader *l) {
 }
 
 const void *loader_labels(const struct loader *l) { return l->stage.slots[l->label].memory; }
+
+const int32_t *loader_other_labels(const struct loader *l) {
+  return mixes(l) ? (const int32_t *)(const void *)l->stage.slots[l->others].memory : NULL;
+}
+
+const float *loader_label_shares(const struct loader *l) {
+  return mixes(l) ? (const float *)(const void *)l->stage.slots[l->shares].memory : NULL;
+}
 
 double loader_count_labels(const struct loader *l, int bucket, int64_t classes) {
   const int64_t count = l->buckets[bucket].micro * loader_labels_each(l, bucket);

@@ -23,6 +23,7 @@ struct division {
   int64_t batch, micro; /* of the longest records; micro divides batch */
   uint64_t seed;
   bool shuffle, augment; /* of training records */
+  float mixup;           /* not 0: they are mixed in pairs, by shares from Beta(mixup, mixup) */
 };
 
 struct ahead;
@@ -41,7 +42,8 @@ struct loader {
     int slot;
   } inputs[INPUT_LIMIT]; /* of the graph */
   int input_count;
-  int label; /* the slot of labels; -1: the graph has none */
+  int label;          /* the slot of labels; -1: the graph has none */
+  int others, shares; /* slots of OTHER_LABELS and LABEL_SHARES, where records are mixed */
   int threads;
 
   /* Private. */
@@ -51,7 +53,8 @@ struct loader {
   int32_t *batches;           /* [epoch_steps] of that epoch, in their order; NULL: there is one bucket */
   int64_t ordered_epoch;      /* -1: none */
   int32_t *records;           /* [most of a micro-batch] */
-  unsigned char *scratch;     /* [threads][stage.scratch_bytes], and as many for `ahead` */
+  unsigned char *scratch;     /* [threads][scratch_bytes], and as many for `ahead` */
+  size_t scratch_bytes;       /* of a thread: of a record on its way, and of one that it is mixed with */
   struct ahead *ahead;        /* reads the next batch; NULL: records are quick to read */
   struct job *job;            /* that it reads, with its memory */
 };
@@ -69,7 +72,8 @@ int64_t loader_length(const struct loader *loader);
 neap_status loader_divide(struct loader *loader, const struct division *division);
 
 /* The inputs of a graph, whose dims[0] counts records, as fields [INPUT_LIMIT] of a record. Names are the
- * graph's. Images that are bytes go into it as bytes with a window (neap_byte_input) where `as_bytes`. */
+ * graph's. Images that are bytes go into it as bytes with a window (neap_byte_input) where `as_bytes`. Where
+ * records are mixed (loader_divide comes before), those of OTHER_LABELS and LABEL_SHARES are there, too. */
 neap_status loader_list_inputs(const struct loader *loader, const struct neap_graph *graph, bool as_bytes,
                                struct field *inputs, int *count);
 
@@ -109,6 +113,11 @@ bool loader_has_values(const struct loader *loader);
 
 /* The labels of the batch that was filled: i32, or f32 where they are values. */
 const void *loader_labels(const struct loader *loader);
+
+/* Where records are mixed: the second labels of the batch, and the shares of the first. NULL: they are not.
+ */
+const int32_t *loader_other_labels(const struct loader *loader);
+const float *loader_label_shares(const struct loader *loader);
 
 /* Counts the labels of the batch that was filled which are one of `classes` classes. */
 double loader_count_labels(const struct loader *loader, int bucket, int64_t classes);

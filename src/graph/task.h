@@ -15,6 +15,10 @@ enum task_kind {
   TASK_KINDS
 };
 
+/* Inputs of a graph whose records have two labels (neap_softmax_cross_entropy_mixed). */
+#define OTHER_LABELS "other_labels"
+#define LABEL_SHARES "label_shares"
+
 struct encoding;
 
 /* Of a kind of task. */

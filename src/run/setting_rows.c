@@ -103,6 +103,8 @@ const neap_setting setting_rows[] = {
      .flags = KEPT, .verbs = LEARN, .key = "label_smoothing"},
     {"class-weights", "balanced|FILE", NULL, "weights of the classes in the training loss: by their records, or from lines of NAME,WEIGHT", FIELD(TEXT, class_weights),
      .flags = PATH, .verbs = LEARN, .models = IMAGES | NEAP_OF_VECTORS},
+    {"mixup", "ALPHA", "0: not", "mix training records in pairs, and their labels, by shares from Beta(ALPHA, ALPHA); 0.2", FIELD(FLOAT, mixup),
+     .flags = BITS, .verbs = LEARN, .models = IMAGES, .key = "mixup"},
     {"shuffle", "on|off", "on", "a new order each epoch", FIELD(CHOICE, no_shuffle),
      .flags = KEPT, .verbs = LEARN, .key = "shuffle"},
     {"augment", "auto|on|off", "auto", "random crops and flips where the data have them; auto: not of images:", FIELD(WORD, augment),

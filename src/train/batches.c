@@ -37,10 +37,14 @@ static neap_status count_all_labels(struct training *t, int bucket, double *coun
 /* Of the classes of the labels of the micro-batch that was filled, together. */
 static double weigh_labels(const struct training *t, int bucket) {
   const int64_t count = t->data.buckets[bucket].micro * labels_each(t);
-  const int32_t *labels = loader_labels(&t->data);
+  const int32_t *labels = loader_labels(&t->data), *others = loader_other_labels(&t->data);
+  const float *shares = loader_label_shares(&t->data);
   double weight = 0;
-  for (int64_t i = 0; i < count; i++)
-    if (labels[i] >= 0 && labels[i] < t->shape.classes) weight += (double)t->class_weights[labels[i]];
+  for (int64_t i = 0; i < count; i++) {
+    if (labels[i] < 0 || labels[i] >= t->shape.classes) continue;
+    const double own = (double)t->class_weights[labels[i]], share = others != NULL ? (double)shares[i] : 1;
+    weight += share * own + (others != NULL ? (1 - share) * (double)t->class_weights[others[i]] : 0);
+  }
   return weight;
 }
 

@@ -99,11 +99,15 @@ static bool augments(const struct training *t) {
 /* Divides the data into steps. */
 static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;
+  RETURN_IF(o->mixup > 0 && (t->shape.regression || t->data.source.kind == TASK_PIXELS),
+            NEAP_INVALID_ARGUMENT, "--mixup: mixes records that have a class each; those of %s have %s",
+            t->data.source.name, t->shape.regression ? "values" : "a class for each pixel");
   const struct division division = {.batch = t->batch,
                                     .micro = t->micro,
                                     .seed = o->session.seed,
                                     .shuffle = !o->no_shuffle,
-                                    .augment = augments(t)};
+                                    .augment = augments(t),
+                                    .mixup = o->mixup};
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
@@ -120,7 +124,8 @@ neap_status training_build(struct training *t) {
   TRY(available_memory_settle(&t->own.session, &available));
   memory_watch_begin(&t->watch, &available);
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
-  t->own.session.byte_input = statistics_byte_input(&t->data.source);
+  if (t->options->mixup == 0) t->own.session.byte_input = statistics_byte_input(&t->data.source);
+  t->own.session.mixed_labels = t->options->mixup > 0;
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   TRY(settle_budget(t));

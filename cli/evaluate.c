@@ -88,6 +88,7 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
       (json_int_t)e->memory.planned_peak, "measured_peak_bytes", (json_int_t)e->memory.measured_peak,
       "weights_sha256", e->weights_sha256);
   if (e->mae >= 0) json_object_set_new(object, "test_mae", number_json(e->mae));
+  if (e->mae >= 0) json_object_set_new(object, "test_rmse", number_json(e->rmse));
   if (e->mae >= 0) json_object_set_new(object, "test_r2", number_json(e->r2));
   if (e->bits_per_byte >= 0) json_object_set_new(object, "bits_per_byte", number_json(e->bits_per_byte));
   if (e->class_rows != NULL && object != NULL && !add_classes(object, e)) {
@@ -101,7 +102,8 @@ static void print_evaluation(const char *folder, const neap_train_options *run, 
   printf("checkpoint    %s: %s after step %lld, %lld whole epoch%s\n", folder, run->model, (long long)e->step,
          (long long)e->epoch, e->epoch == 1 ? "" : "s");
   if (e->mae >= 0)
-    printf("test          mean absolute error %.5g, R2 %.4f", e->mae, e->r2);
+    printf("test          mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", e->mae, e->rmse,
+           e->r2);
   else
     printf("test          accuracy %.2f %%", 100 * e->accuracy);
   printf(", loss %.4f, over %lld %s of %s\n", e->loss, (long long)e->images, e->records, run->data);

@@ -125,7 +125,7 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   if (p->epochs > 0) PUT("epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
   PUT("step %lld/%lld  epoch's mean loss %.4f", (long long)p->step, (long long)p->steps, r->loss_sum / steps);
   if (p->accuracy >= 0) PUT("  accuracy %.1f %%", 100 * r->accuracy_sum / steps);
-  if (p->test_mae >= 0) PUT("  test MAE %.5g, R2 %.4f", p->test_mae, p->test_r2);
+  if (p->test_mae >= 0) PUT("  test MAE %.5g, RMSE %.5g, R2 %.4f", p->test_mae, p->test_rmse, p->test_r2);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   char loss[96];
   if (p->test_loss >= 0 && of_sequences(p->records)) {
@@ -271,7 +271,8 @@ void print_summary(const struct train_report *r, const neap_train_result *result
           r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)" : "");
   if (result->accuracy >= 0) fprintf(f, ", accuracy %.2f %%", 100 * result->accuracy);
   if (result->test_mae >= 0)
-    fprintf(f, ", test mean absolute error %.5g, R2 %.4f", result->test_mae, result->test_r2);
+    fprintf(f, ", test mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", result->test_mae,
+            result->test_rmse, result->test_r2);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
   if (result->test_loss >= 0 && of_sequences(result->records)) {
     char loss[96];
@@ -324,6 +325,7 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                               r->test_loss < 0 ? json_null() : number_json(r->test_loss));
   if (r->test_mae >= 0 && quality != NULL) {
     json_object_set_new(quality, "test_mae", number_json(r->test_mae));
+    json_object_set_new(quality, "test_rmse", number_json(r->test_rmse));
     json_object_set_new(quality, "test_r2", number_json(r->test_r2));
   }
   if (r->bits_per_byte >= 0 && quality != NULL)

@@ -107,6 +107,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS, .verbs = LEARN, .models = IMAGES, .key = "mixup"},
     {"shuffle", "on|off", "on", "a new order each epoch", FIELD(CHOICE, no_shuffle),
      .flags = KEPT, .verbs = LEARN, .key = "shuffle"},
+    {"drop-last", "on|off", "on", "leave out the records of an epoch that fill no batch; off: its last step is a short one", FIELD(CHOICE, keep_last),
+     .flags = BITS, .verbs = LEARN, .models = IMAGES | NEAP_OF_TOKENS | NEAP_OF_VECTORS, .key = "drop_last"},
     {"augment", "auto|on|off", "auto", "random crops and flips where the data have them; auto: not of images:", FIELD(WORD, augment),
      .verbs = LEARN},
     {"evaluate", "on|off", "on", "test accuracy after each epoch and the last step", FIELD(CHOICE, no_evaluation),

@@ -107,6 +107,7 @@ static neap_status divide_data(struct training *t) {
                                     .seed = o->session.seed,
                                     .shuffle = !o->no_shuffle,
                                     .augment = augments(t),
+                                    .keep_last = o->keep_last,
                                     .mixup = o->mixup};
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
@@ -276,6 +277,36 @@ static neap_status add_graphs(struct training *t) {
   return NEAP_OK;
 }
 
+int training_part_graph(const struct training *t, int bucket, int64_t records) {
+  for (int i = 0; i < 2; i++)
+    if (t->parts[i].records > 0 && t->parts[i].records == records) return t->parts[i].graph;
+  return training_graph(t, bucket);
+}
+
+/* Of the micro-batches of a short last step, which have one or two sizes. */
+static neap_status add_short_graphs(struct training *t) {
+  const int64_t last = t->epoch_steps - 1;
+  int sizes = 0;
+  for (int32_t part = 0; t->options->keep_last && part < loader_parts(&t->data, last); part++) {
+    const int64_t records = loader_part_records(&t->data, last, part);
+    neap_model_options shape = t->shape;
+    neap_graph *graph;
+    if (records == t->micro || (sizes > 0 && t->parts[sizes - 1].records == records)) continue;
+    shape.batch = records;
+    TRY(neap_model_build(t->options->model, &shape, &graph));
+    const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
+    neap_graph_free(graph);
+    RETURN_IF(
+        status == NEAP_OVER_BUDGET, status,
+        "the last step of an epoch, of %lld records, does not fit beside the rest; give more memory, or "
+        "leave it out (--drop-last on)",
+        (long long)records);
+    if (status != NEAP_OK) return status;
+    t->parts[sizes++].records = records;
+  }
+  return NEAP_OK;
+}
+
 neap_status training_open_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -300,6 +331,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   if (t->resident_before > t->process.code + t->process.data)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
   TRY(add_graphs(t));
+  TRY(add_short_graphs(t));
   loader_attach(&t->data, t->session);
   if (t->class_weights != NULL)
     memcpy(neap_session_input(t->session, "class_weights"), t->class_weights,

@@ -66,7 +66,7 @@ RUN(run_running_statistics) {
   (void)out, (void)workspace;
   K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1],
                         ATTRIBUTES.batch_norm.momentum, ATTRIBUTES.batch_norm.count, context->micro_batch,
-                        context->micro_batches);
+                        context->parts);
   return NEAP_OK;
 }
 CPU_OPERATOR(running_statistics, TYPE_F32) {

@@ -226,7 +226,7 @@ RUN(run_running_statistics) {
                count = (double)ATTRIBUTES->batch_norm.count;
   double *running_mean = in[2], *running_variance = in[3];
   const double kept = context->micro_batch > 0 ? 1 : 1 - momentum,
-               share = momentum / (context->micro_batches > 1 ? context->micro_batches : 1);
+               share = momentum / (context->parts > 1 ? context->parts : 1);
   FOR(c, kernel_input(kernel, 0)->elements) {
     running_mean[c] = kept * running_mean[c] + share * mean[c];
     running_variance[c] =

@@ -43,6 +43,11 @@ typedef struct neap_train_progress {
   const char *combination; /* the techniques that are taken, as in neap_train_result */
   /* Before the first step: a text of the data whose byte-order mark was skipped; NULL: no file has one. */
   const char *marked_file;
+  /* Of pairs of sequences: where the longest one is, which sets the memory, "FILE: line N, of M tokens"
+   * (NULL: there are no pairs); and how many longer ones than the length that was asked for are left out of
+   * the training part, and cut in the other one. */
+  const char *longest;
+  int64_t skipped_records, cut_records;
   const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
   int64_t frozen;                            /* elements of parameters that no step changes */
   const char *const

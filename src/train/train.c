@@ -140,6 +140,9 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->memory = &memory;
     progress->other_kernels = t->other_kernels;
     progress->marked_file = t->data.source.marked_file;
+    progress->longest = t->data.source.longest;
+    progress->skipped_records = t->data.source.skipped;
+    progress->cut_records = t->data.source.cut;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
     progress->frozen = session_frozen(t->session);
     progress->unstored = session_unstored(t->session, &progress->unstored_count);

@@ -109,6 +109,10 @@ static neap_status divide_data(struct training *t) {
                                     .augment = augments(t),
                                     .keep_last = o->keep_last,
                                     .mixup = o->mixup};
+  const enum task_kind kind = t->data.source.kind;
+  RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
+                (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS),
+            NEAP_INVALID_ARGUMENT, "--augment on: nothing of %s is changed at random; leave it out", o->data);
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
@@ -321,9 +325,13 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
     result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
-    if (t->refused[0] == '\0') return ending_tell(&ending);
-    return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
-                     t->refused, ending.message);
+    if (t->refused[0] != '\0')
+      return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
+                       t->refused, ending.message);
+    if (t->data.source.longest != NULL)
+      return neap_fail(status, "%s; the longest pair sets the memory (%s): --length N leaves longer ones out",
+                       ending.message, t->data.source.longest);
+    return ending_tell(&ending);
   }
   if (status != NEAP_OK) return status;
   t->resident_before = session_resident_before(t->session);

@@ -72,6 +72,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fputc('\n', f);
   fprintf(f, "data          %s, %s%s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
           augmentation(s, progress->records));
+  if (s->mixup > 0)
+    fprintf(f, "mixup         each record with another one, by shares from Beta(%g, %g)\n", (double)s->mixup,
+            (double)s->mixup);
   if (progress->longest != NULL) fprintf(f, "longest pair  %s\n", progress->longest);
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
@@ -288,7 +291,9 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median, result->records);
   fprintf(f, "\nresult        the epoch's mean loss %.4f%s", result->loss,
-          r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)" : "");
+          r->arguments->options.mixup > 0             ? " (of mixed records)"
+          : r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)"
+                                                      : "");
   if (result->accuracy >= 0) fprintf(f, ", accuracy %.2f %%", 100 * result->accuracy);
   if (result->test_mae >= 0)
     fprintf(f, ", test mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", result->test_mae,

@@ -156,12 +156,13 @@ static json_t *report_json(const struct report *r) {
   json_t *object = json_pack("{s:s, s:o}", "processor", r->processor, "machine", speeds);
   if (t == NULL || object == NULL) return object;
   json_t *model = json_pack(
-      "{s:s, s:I, s:I, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "model", source->model, "batch",
+      "{s:s, s:I, s:I, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "model", source->model, "batch",
       (json_int_t)r->model.batch, "parameters", (json_int_t)r->model.parameters, "precision",
       precision_name(source->session.precision), "threads", r->speeds[r->speed_count - 1].threads,
       "planned_peak_bytes", (json_int_t)r->model.memory.planned_peak, "steps", (json_int_t)t->steps,
-      "step_seconds", t->step_seconds, "kernel_seconds", t->kernel_seconds, "limit_seconds", t->limit_seconds,
-      "kinds", list_json(t->kinds, t->kind_count, t->step_seconds), "operators",
+      "step_seconds", t->step_seconds, "step_seconds_median", t->step_seconds, "kernel_seconds",
+      t->kernel_seconds, "limit_seconds", t->limit_seconds, "kinds",
+      list_json(t->kinds, t->kind_count, t->step_seconds), "operators",
       list_json(t->operators, t->operator_count, t->step_seconds));
   const bool whole = model != NULL && json_object_update(object, model) == 0;
   json_decref(model);

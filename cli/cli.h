@@ -164,8 +164,15 @@ double seconds_now(void); /* of a clock that only goes forward */
 /* Columns of the terminal that a line may fill; `otherwise` where the file is none. */
 int line_width(FILE *file, int otherwise);
 
+/* Whether a batch has sequences, whose labels are tokens or as many classes; by neap_train_progress. */
+bool of_sequences(const char *records);
+
 /* A number, or null for one that JSON does not have. */
 json_t *number_json(double value);
+
+/* Adds what all verbs that run a model tell by the same names, where the object lacks it: "checkpoint" and
+ * "data" (each may be NULL), "process_peak_bytes". Gives the object, which may be NULL. */
+json_t *add_run(json_t *object, const char *checkpoint, const char *data);
 
 /* Prints the object on standard output, a line, and frees it; NULL (out of memory) is a failure. Returns an
  * exit status. */

@@ -87,7 +87,10 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
       "test_loss", number_json(e->loss), "budget_bytes", (json_int_t)e->memory.budget, "planned_peak_bytes",
       (json_int_t)e->memory.planned_peak, "measured_peak_bytes", (json_int_t)e->memory.measured_peak,
       "weights_sha256", e->weights_sha256);
+  json_object_set_new(object, "records", json_integer((json_int_t)e->images));
+  if (of_sequences(e->records)) json_object_set_new(object, "perplexity", number_json(exp(e->loss)));
   if (e->mae >= 0) json_object_set_new(object, "test_mae", number_json(e->mae));
+  if (e->mae >= 0) json_object_set_new(object, "test_rmse", number_json(e->rmse));
   if (e->mae >= 0) json_object_set_new(object, "test_r2", number_json(e->r2));
   if (e->bits_per_byte >= 0) json_object_set_new(object, "bits_per_byte", number_json(e->bits_per_byte));
   if (e->class_rows != NULL && object != NULL && !add_classes(object, e)) {
@@ -101,11 +104,12 @@ static void print_evaluation(const char *folder, const neap_train_options *run, 
   printf("checkpoint    %s: %s after step %lld, %lld whole epoch%s\n", folder, run->model, (long long)e->step,
          (long long)e->epoch, e->epoch == 1 ? "" : "s");
   if (e->mae >= 0)
-    printf("test          mean absolute error %.5g, R2 %.4f", e->mae, e->r2);
+    printf("test          mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", e->mae, e->rmse,
+           e->r2);
   else
     printf("test          accuracy %.2f %%", 100 * e->accuracy);
   printf(", loss %.4f, over %lld %s of %s\n", e->loss, (long long)e->images, e->records, run->data);
-  if (strcmp(e->records, "images") != 0 && strcmp(e->records, "records") != 0) {
+  if (of_sequences(e->records)) {
     printf("text          perplexity %.2f", exp(e->loss));
     if (e->bits_per_byte >= 0) printf(", %.3f bits a byte", e->bits_per_byte);
     putchar('\n');
@@ -132,7 +136,7 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
               (unsigned long long)evaluation.smallest_budget, bytes_text(evaluation.smallest_budget).text);
   }
   if (result == EXIT_DONE && a.json)
-    result = print_json(evaluation_json(&run.options, &evaluation));
+    result = print_json(add_run(evaluation_json(&run.options, &evaluation), a.operands.values[0], NULL));
   else if (result == EXIT_DONE)
     print_evaluation(a.operands.values[0], &run.options, &evaluation);
   neap_evaluation_free(&evaluation);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,7 +77,29 @@ struct text overhead_text(double cost, double base_cost) {
   return text;
 }
 
+bool of_sequences(const char *records) {
+  return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0;
+}
+
 json_t *number_json(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static void add_missing(json_t *object, const char *name, json_t *value) {
+  if (json_object_get(object, name) == NULL)
+    json_object_set_new(object, name, value);
+  else
+    json_decref(value);
+}
+
+json_t *add_run(json_t *object, const char *checkpoint, const char *data) {
+  static const long long kibibyte = 1024; /* getrusage counts in these */
+  struct rusage usage;
+  if (object == NULL) return NULL;
+  if (checkpoint != NULL) add_missing(object, "checkpoint", json_string(checkpoint));
+  if (data != NULL) add_missing(object, "data", json_string(data));
+  if (getrusage(RUSAGE_SELF, &usage) == 0)
+    add_missing(object, "process_peak_bytes", json_integer(usage.ru_maxrss * kibibyte));
+  return object;
+}
 
 int print_json(json_t *object) {
   const bool good = object != NULL && json_dumpf(object, stdout, JSON_REAL_PRECISION(17)) == 0 &&

@@ -119,7 +119,7 @@ static int generate(const struct verb *verb, const struct settings *s, const cha
     fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
             (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (s->a.json) return print_json(result_json(run, s, &result, output));
+  if (s->a.json) return print_json(add_run(result_json(run, s, &result, output), folder, run->data));
   put_prompt(output);
   putchar('\n');
   print_result(&result);

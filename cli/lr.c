@@ -150,7 +150,7 @@ static int finish(const struct verb *verb, const struct settings *s, const struc
   snprintf(title, sizeof title, "%s: loss against the learning rate", o->model);
   const int written = s->out != NULL ? write_points(verb, s->out, title, t) : EXIT_DONE;
   if (written != EXIT_DONE) return written;
-  if (s->a.json) return print_json(result_json(o, t, status));
+  if (s->a.json) return print_json(add_run(result_json(o, t, status), NULL, o->data));
   if (s->out != standard_output) print_result(o, t, status);
   return EXIT_DONE;
 }

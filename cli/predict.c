@@ -91,7 +91,7 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
             (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
   if (status != NEAP_OK) return report_failure(verb, status);
   s->a.options.model = options.model;
-  if (s->a.json) return print_json(result_json(s, &result));
+  if (s->a.json) return print_json(add_run(result_json(s, &result), folder, NULL));
   print_result(s, &result);
   return EXIT_DONE;
 }

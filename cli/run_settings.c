@@ -20,6 +20,53 @@ static char *from_anywhere(const char *before, size_t length, const char *path) 
   return text;
 }
 
+static bool is_there(const char *path, size_t length) {
+  char *text = strndup(path, length);
+  const bool there = text != NULL && length > 0 && access(text, F_OK) == 0;
+  free(text);
+  return there;
+}
+
+/* How long the path is with which `text` begins: to its end, a comma or a colon; 0: nothing is there. */
+static size_t path_length(const char *text) {
+  for (size_t length = strlen(text); length > 0; length--) {
+    const char after = text[length];
+    if ((after == '\0' || after == ',' || after == ':') && is_there(text, length)) return length;
+  }
+  return 0;
+}
+
+/* The length of "test=" or "tokens=", whose values are paths, at the beginning; 0: another key. */
+static size_t path_key(const char *text) {
+  static const char *const keys[] = {"test=", "tokens="};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (strncmp(text, keys[i], strlen(keys[i])) == 0) return strlen(keys[i]);
+  return 0;
+}
+
+/* "csv:FILE,test=FILE", or "npy:FILE,FILE", with each path that is there as one that leads there from
+ * anywhere. NULL: out of memory. */
+static char *kept_source(const char *given) {
+  const char *from = given, *to = given + strcspn(given, ":") + 1;
+  char *kept = NULL;
+  for (bool first = true; *from != '\0'; first = false) {
+    const size_t key = path_key(to), word = strspn(to, "abcdefghijklmnopqrstuvwxyz"),
+                 length = first || key > 0 || to[word] != '=' ? path_length(to + key) : 0;
+    char *path = length > 0 ? strndup(to + key, length) : NULL, *far = NULL, *longer = NULL;
+    if (path != NULL) far = from_anywhere("", 0, path);
+    const char *rest = to + key + length, *next = rest + strcspn(rest, ",") + (strchr(rest, ',') != NULL);
+    const int written = asprintf(&longer, "%s%.*s%s%.*s", kept != NULL ? kept : "", (int)(to + key - from),
+                                 from, far != NULL ? far : "", (int)(next - rest), rest);
+    free(path);
+    free(far);
+    free(kept);
+    if (written < 0) return NULL;
+    kept = longer;
+    from = to = next;
+  }
+  return kept;
+}
+
 /* Whether a text is one of the words that a row has beside a file: "balanced|FILE". */
 static bool is_word(const neap_setting *setting, const char *text) {
   const size_t length = strlen(text);
@@ -34,9 +81,8 @@ static json_t *kept_value(const neap_setting *setting, const char *given) {
   char *text = NULL;
   if (setting->flags & NEAP_SETTING_PATH && !is_word(setting, given))
     text = from_anywhere("", 0, given);
-  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] == ':' &&
-           access(given + source + 1, F_OK) == 0)
-    text = from_anywhere(given, source + 1, given + source + 1);
+  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] == ':')
+    text = kept_source(given);
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] != ':' && neap_model_is_file(given))
     text = from_anywhere("", 0, given);
   json_t *value = json_string(text != NULL ? text : given);

@@ -84,7 +84,8 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   if (ended && !report->arguments->json) print_summary(report, result);
   if (!report->arguments->json) forget_lost_output(report->file);
   if ((ended || status == NEAP_DIVERGED) && report->arguments->json &&
-      print_json(train_json(report, result)) != EXIT_DONE)
+      print_json(add_run(train_json(report, result), report->arguments->options.out,
+                         report->arguments->options.data)) != EXIT_DONE)
     exit_status = EXIT_FAILED;
   return exit_status;
 }
@@ -108,6 +109,7 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   const int exit_status = finish(verb, &report, status, &result);
   json_decref(report.initialisation);
   json_decref(report.unstored);
+  json_decref(report.pairs);
   return exit_status;
 }
 

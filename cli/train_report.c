@@ -45,6 +45,18 @@ static void print_stored(FILE *f, const char *store, const neap_train_progress *
   fputc('\n', f);
 }
 
+/* What changes records at random, if anything does. */
+static const char *augmentation(const neap_train_options *s, const char *records) {
+  static const struct {
+    const char *records, *what;
+  } kinds[] = {{"images", ", crops and flips where the data have them"},
+               {"sequences", ", windows begin elsewhere in each epoch where they are of a text"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strcmp(kinds[i].records, records) == 0)
+      return s->augment == NEAP_AUGMENT_OFF ? ", not augmented" : kinds[i].what;
+  return "";
+}
+
 static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
   static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root",
                                           "exponential"};
@@ -58,8 +70,12 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (s->allow == 0 && session->sparse_density > 0)
     fprintf(f, ", sparse parameters with %g of their values", session->sparse_density);
   fputc('\n', f);
-  fprintf(f, "data          %s, %s, %s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
-          s->augment == NEAP_AUGMENT_OFF ? "not augmented" : "crops and flips where the data have them");
+  fprintf(f, "data          %s, %s%s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
+          augmentation(s, progress->records));
+  if (s->mixup > 0)
+    fprintf(f, "mixup         each record with another one, by shares from Beta(%g, %g)\n", (double)s->mixup,
+            (double)s->mixup);
+  if (progress->longest != NULL) fprintf(f, "longest pair  %s\n", progress->longest);
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
@@ -81,9 +97,11 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (session->ema > 0)
     fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
-  fprintf(f, "arithmetic    %s, stored in %s, convolutions %s, seed %lld\n",
+  const bool images = strcmp(progress->records, "images") == 0;
+  fprintf(f, "arithmetic    %s, stored in %s%s%s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),
-          convolutions[session->convolution], (long long)session->seed);
+          images ? ", convolutions " : "", images ? convolutions[session->convolution] : "",
+          (long long)session->seed);
 }
 
 static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
@@ -106,11 +124,6 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 
 /* ---- While it runs ---- */
 
-/* Whether a batch has sequences, whose labels are tokens or as many classes. */
-static bool of_sequences(const char *records) {
-  return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0;
-}
-
 /* ", loss 1.2, perplexity 3.3, 1.7 bits a byte" */
 static int put_loss(char *text, size_t size, double loss, double bits_per_byte) {
   if (bits_per_byte < 0) return snprintf(text, size, "loss %.4f, perplexity %.2f", loss, exp(loss));
@@ -125,7 +138,7 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   if (p->epochs > 0) PUT("epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
   PUT("step %lld/%lld  epoch's mean loss %.4f", (long long)p->step, (long long)p->steps, r->loss_sum / steps);
   if (p->accuracy >= 0) PUT("  accuracy %.1f %%", 100 * r->accuracy_sum / steps);
-  if (p->test_mae >= 0) PUT("  test MAE %.5g, R2 %.4f", p->test_mae, p->test_r2);
+  if (p->test_mae >= 0) PUT("  test MAE %.5g, RMSE %.5g, R2 %.4f", p->test_mae, p->test_rmse, p->test_r2);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   char loss[96];
   if (p->test_loss >= 0 && of_sequences(p->records)) {
@@ -199,6 +212,9 @@ static void keep_beginning(struct train_report *r, const neap_train_progress *p)
   r->frozen = p->frozen;
   if (r->arguments->json && p->memory->stored_saved > 0)
     r->unstored = names_json(p->unstored, p->unstored_count);
+  if (p->longest != NULL && r->arguments->json)
+    r->pairs = json_pack("{s:s, s:I, s:I}", "longest_record", p->longest, "skipped_records",
+                         (json_int_t)p->skipped_records, "cut_records", (json_int_t)p->cut_records);
   if (i == NULL || !r->arguments->json) return;
   r->initialisation =
       json_pack("{s:i, s:o, s:o, s:o}", "taken", i->taken, "missing",
@@ -219,6 +235,13 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
               p->other_kernels);
     if (p->marked_file != NULL)
       fprintf(stderr, "neap: %s: begins with a byte-order mark, which was skipped\n", p->marked_file);
+    if (p->skipped_records > 0 || p->cut_records > 0)
+      fprintf(
+          stderr,
+          "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
+          "other part are cut\n",
+          (long long)p->skipped_records, (long long)r->arguments->options.shape.length,
+          (long long)p->cut_records);
     if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
       tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);
     return;
@@ -268,10 +291,13 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median, result->records);
   fprintf(f, "\nresult        the epoch's mean loss %.4f%s", result->loss,
-          r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)" : "");
+          r->arguments->options.mixup > 0             ? " (of mixed records)"
+          : r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)"
+                                                      : "");
   if (result->accuracy >= 0) fprintf(f, ", accuracy %.2f %%", 100 * result->accuracy);
   if (result->test_mae >= 0)
-    fprintf(f, ", test mean absolute error %.5g, R2 %.4f", result->test_mae, result->test_r2);
+    fprintf(f, ", test mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", result->test_mae,
+            result->test_rmse, result->test_r2);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
   if (result->test_loss >= 0 && of_sequences(result->records)) {
     char loss[96];
@@ -324,8 +350,11 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                               r->test_loss < 0 ? json_null() : number_json(r->test_loss));
   if (r->test_mae >= 0 && quality != NULL) {
     json_object_set_new(quality, "test_mae", number_json(r->test_mae));
+    json_object_set_new(quality, "test_rmse", number_json(r->test_rmse));
     json_object_set_new(quality, "test_r2", number_json(r->test_r2));
   }
+  if (r->test_loss >= 0 && of_sequences(r->records) && quality != NULL)
+    json_object_set_new(quality, "perplexity", number_json(exp(r->test_loss)));
   if (r->bits_per_byte >= 0 && quality != NULL)
     json_object_set_new(quality, "bits_per_byte", number_json(r->bits_per_byte));
   json_t *memory =
@@ -353,6 +382,7 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
     json_object_set_new(memory, "stored_saved_bytes", json_integer((json_int_t)m->stored_saved));
     json_object_set(memory, "unstored", report->unstored);
   }
+  if (report->pairs != NULL) json_object_update(memory, report->pairs);
   if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",

@@ -24,6 +24,7 @@ struct train_report {
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;
   int64_t frozen;         /* parameters that no step changes */
+  json_t *pairs;          /* the longest pair, and those beyond --length, for --json; NULL: there are none */
   json_t *initialisation; /* what came of --init, for --json; NULL: there is none */
   json_t *unstored;       /* weights that --store names and that are in no blocks; NULL: none are in blocks */
 };

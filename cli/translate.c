@@ -185,12 +185,12 @@ static json_t *bleu_json(const neap_bleu *b) {
 static json_t *result_json(const struct settings *s, const neap_train_options *run,
                            const struct lines *output, const neap_translate_result *r, double seconds,
                            const neap_bleu *bleu) {
-  return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:o}", "model", run->model, "lines",
-                   (json_int_t)output->count, "tokens", (json_int_t)r->tokens, "steps", (json_int_t)r->steps,
-                   "seconds", seconds, "planned_peak_bytes", (json_int_t)r->memory.planned_peak,
-                   "measured_peak_bytes", (json_int_t)r->memory.measured_peak, "bleu",
-                   bleu != NULL ? bleu_json(bleu) : json_null(), "translations",
-                   s->output == NULL ? lines_json(output) : json_null());
+  return json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:o}", "model", run->model, "lines",
+                   (json_int_t)output->count, "records", (json_int_t)output->count, "tokens",
+                   (json_int_t)r->tokens, "steps", (json_int_t)r->steps, "seconds", seconds,
+                   "planned_peak_bytes", (json_int_t)r->memory.planned_peak, "measured_peak_bytes",
+                   (json_int_t)r->memory.measured_peak, "bleu", bleu != NULL ? bleu_json(bleu) : json_null(),
+                   "translations", s->output == NULL ? lines_json(output) : json_null());
 }
 
 static void print_bleu(const neap_bleu *b) {
@@ -215,7 +215,8 @@ static int tell(const struct verb *verb, const struct settings *s, const neap_tr
     if (!s->a.json) print_bleu(&bleu);
   }
   if (s->a.json)
-    result = print_json(result_json(s, run, output, r, seconds, s->reference != NULL ? &bleu : NULL));
+    result = print_json(add_run(result_json(s, run, output, r, seconds, s->reference != NULL ? &bleu : NULL),
+                                s->a.operands.values[0], run->data));
   return result;
 }
 

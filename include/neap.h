@@ -288,6 +288,10 @@ typedef struct neap_session_options {
    * weights. The session has an input "class_weights", f32 [classes], to be filled before the first step.
    * Evaluations do without. NEAP_INVALID_ARGUMENT: the graph has no cross-entropy of logits. */
   bool class_weights;
+  /* Each record has two labels (neap_softmax_cross_entropy_mixed): the session has inputs "other_labels",
+   * i32, and "label_shares", f32, of the labels' shape, to be filled before each step. Evaluations do
+   * without. NEAP_INVALID_ARGUMENT: the graph has no cross-entropy of logits. */
+  bool mixed_labels;
   /* Not 0: each trained parameter has an exponential average beside it, a state NAME.average in the session's
    * memory: after each step average = ema average + (1 - ema) parameter. Before the first step it is what the
    * parameter is, however that came.

@@ -253,6 +253,12 @@ neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor log
 neap_tensor neap_softmax_cross_entropy_weighted(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 neap_tensor weights, float smoothing);
 
+/* The same where each row has two labels: share_n of the loss by `labels` and 1 - share_n of that by
+ * `others`, i32 and f32 of the labels' shape, shares in [0, 1]. A row counts where both are classes; right is
+ * an answer that is in `labels`. An evaluation takes `labels` alone. */
+neap_tensor neap_softmax_cross_entropy_mixed(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                             neap_tensor others, neap_tensor shares, float smoothing);
+
 /* The loss of a linear layer's logits x weight^T (+ bias), in blocks of classes, so that the logits of a
  * large vocabulary are never whole: x [..., K], weight [C, K], bias [C] or negative, a label in `labels` for
  * each row of x. For rows that come in parts: `labels` are those of all rows, `first` is the label of the

@@ -28,10 +28,12 @@ typedef struct neap_train_progress {
   double gradient_norm;          /* of this step; -1: it was not asked for, or the step was skipped */
   double images_per_second, seconds_left;
   double test_accuracy, test_loss; /* after an epoch that ends here, or the run; -1: not evaluated */
-  double test_mae, test_r2; /* where labels are values: mean absolute error, R2; mae -1: not evaluated */
-  double bits_per_byte;     /* of test text, from the test loss; -1: of no text */
-  double loss_scale;        /* of the next step, where it is dynamic; else 0 */
-  int64_t skipped;          /* updates that it left out so far, in this process */
+  /* Where labels are values, in their units: mean absolute error, root of the mean squared error, R2; where
+   * a record has several, the mean over them. mae -1: not evaluated. */
+  double test_mae, test_rmse, test_r2;
+  double bits_per_byte; /* of test text, from the test loss; -1: of no text */
+  double loss_scale;    /* of the next step, where it is dynamic; else 0 */
+  int64_t skipped;      /* updates that it left out so far, in this process */
   int64_t uncounted; /* labels of this step that are none of the classes, where each record has one label */
   const neap_memory *memory;
   /* Before the first step of a resumed run whose steps were computed by other kernels before, on another
@@ -41,6 +43,11 @@ typedef struct neap_train_progress {
   const char *combination; /* the techniques that are taken, as in neap_train_result */
   /* Before the first step: a text of the data whose byte-order mark was skipped; NULL: no file has one. */
   const char *marked_file;
+  /* Of pairs of sequences: where the longest one is, which sets the memory, "FILE: line N, of M tokens"
+   * (NULL: there are no pairs); and how many longer ones than the length that was asked for are left out of
+   * the training part, and cut in the other one. */
+  const char *longest;
+  int64_t skipped_records, cut_records;
   const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
   int64_t frozen;                            /* elements of parameters that no step changes */
   const char *const
@@ -88,15 +95,22 @@ typedef struct neap_train_options {
    * costs least (allow_by_time); for the least budget the smallest. */
   unsigned allow;
   bool allow_by_time;
-  /* Weights of the classes in the training loss: "balanced", records / (classes * records of the class), of
-   * the training part; or a file with a line "NAME WEIGHT" or "NAME,WEIGHT" for each class. NULL: all
-   * weigh 1. */
+  /* Weights of the classes in the training loss: "balanced", records / (classes * records of the class), over
+   * the classes that the training part has; a class without records weighs 0; or a file with a line "NAME
+   * WEIGHT" or "NAME,WEIGHT" for each class. NULL: all weigh 1. */
   const char *class_weights;
+  /* Not 0: in training each record is mixed with another one of the training part, and so are their labels
+   * in the loss: x = share x1 + (1 - share) x2, loss = share loss(y1) + (1 - share) loss(y2). Share and
+   * partner are drawn from counters by seed, epoch and record, the share from Beta(mixup, mixup), the partner
+   * evenly. An answer is right where it is the label of the larger share. Images lie in memory as f32, not as
+   * bytes. NEAP_INVALID_ARGUMENT: records have no class each. */
+  float mixup;
   int64_t rewire_every; /* steps until sparse parameters first change places (neap_session_rewire); 0: 100. It
                            is doubled after 1/8, 2/5 and 7/10 of the run, whose last twentieth has none */
   /* One of the two; 0 and 0: one epoch. An epoch has as many steps as there are whole batches of training
-   * records: those that are left over, others in each epoch, are left out. Pairs of sequences fill their last
-   * batches up with records that do not count. Evaluation takes all records. */
+   * records: those that are left over, others in each epoch, are left out, or with keep_last make a step
+   * whose loss is the mean over them. Its micro-batches differ by at most one record. Pairs of sequences fill
+   * their last batches up with records that do not count. Evaluation takes all records. */
   int64_t steps, epochs;
   double learning_rate; /* 0: 0.1; NAN: the optimizer's usual; NEAP_ZERO: 0 */
   neap_schedule_kind schedule;
@@ -107,6 +121,7 @@ typedef struct neap_train_options {
   double step_epochs, step_factor;
   double final_learning_rate; /* of NEAP_LR_EXPONENTIAL; above 0 */
   bool no_shuffle, no_evaluation;
+  bool keep_last; /* the records of an epoch that fill no batch make a last, short step; see epochs */
   neap_augment augment;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
@@ -162,9 +177,9 @@ typedef struct neap_train_result {
   double best_value;
   bool best_by_loss, stopped_early;
   double seconds, step_seconds_median, loss, accuracy;
-  double test_accuracy, test_loss; /* -1: not evaluated here */
-  double test_mae, test_r2;        /* as in neap_train_progress */
-  double bits_per_byte;            /* of test text; -1: of no text, or not evaluated */
+  double test_accuracy, test_loss;     /* -1: not evaluated here */
+  double test_mae, test_rmse, test_r2; /* as in neap_train_progress */
+  double bits_per_byte;                /* of test text; -1: of no text, or not evaluated */
   neap_memory memory;
   /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
@@ -192,7 +207,7 @@ typedef struct neap_evaluation {
   const char *records;                /* as in neap_train_progress */
   int64_t batch, images, step, epoch; /* images: records of the test set; step and epoch: done so far */
   double loss, accuracy; /* means over the labels of the test set; accuracy -1: they are values */
-  double mae, r2;        /* where they are values; mae -1: they are none */
+  double mae, rmse, r2;  /* where they are values, as in neap_train_progress; mae -1: they are none */
   double bits_per_byte;  /* of its text; -1: of no text */
   neap_memory memory;
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */

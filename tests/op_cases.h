@@ -329,6 +329,14 @@ static inline neap_tensor apply_weighted_loss(neap_builder *b, neap_tensor x, co
   return neap_multiply(b, x, neap_reshape(b, loss, 2, (int64_t[]){1, 1}));
 }
 
+static inline neap_tensor apply_mixed_loss(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const neap_tensor ids = neap_input(b, "op.ids", NEAP_I32, 1, c->dims),
+                    others = neap_input(b, "op.ids.other", NEAP_I32, 1, c->dims),
+                    shares = neap_sigmoid(b, neap_input(b, "op.shares", NEAP_F32, 1, c->dims)),
+                    loss = neap_softmax_cross_entropy_mixed(b, x, ids, others, shares, c->smoothing);
+  return neap_multiply(b, x, neap_reshape(b, loss, 2, (int64_t[]){1, 1}));
+}
+
 static inline neap_tensor apply_nothing(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)b, (void)c;
   return x;
@@ -637,6 +645,8 @@ static const struct op_case op_cases[] = {
     {"smooth l1", apply_smooth_l1, .dims = {6, 9}},
     {"cross-entropy with class weights", apply_weighted_loss, .dims = {6, 9}},
     {"cross-entropy with class weights, smoothed", apply_weighted_loss, .dims = {40, 33}, .smoothing = 0.2f},
+    {"cross-entropy of two labels", apply_mixed_loss, .dims = {7, 9}},
+    {"cross-entropy of two labels, smoothed", apply_mixed_loss, .dims = {40, 33}, .smoothing = 0.2f},
     {"binary cross-entropy", apply_binary_cross_entropy, .dims = {6, 9}},
     {"cross-entropy that ignores a class", apply_loss_of_part, .dims = {12, 4}},
     {"linear cross-entropy", apply_linear_loss, .dims = {13, 9}, .outputs = 6},

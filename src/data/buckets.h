@@ -11,7 +11,8 @@ struct bucket {
   int64_t length;                       /* of sequences; 0: records have none */
   int64_t first[SPLITS], count[SPLITS]; /* of the records in the order of their buckets */
   int64_t micro;                        /* records of a micro-batch; the loader sets it and */
-  int64_t steps;                        /* steps of an epoch */
+  int64_t steps;                        /* steps of an epoch, */
+  int64_t rest;                         /* the last of which has this number of records; 0: it is whole */
 };
 
 /* Finds the lengths of a source's buckets, by its training records, and puts the records of each part in the

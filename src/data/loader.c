@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/ahead.h"
+#include "data/mixup.h"
 #include "data/scale.h"
 #include "data/sources.h"
 #include "data/statistics.h"
@@ -50,30 +51,6 @@ int64_t loader_length(const struct loader *loader) {
 
 /* ---- Division ---- */
 
-/* A batch of shorter sequences has as many tokens, nearly, as one of the longest. */
-neap_status loader_divide(struct loader *l, const struct division *division) {
-  const int64_t longest = loader_length(l), count = l->source.records[SPLIT_TRAIN];
-  int64_t most = 0;
-  l->division = *division;
-  l->micro_batches = (int32_t)(division->batch / division->micro);
-  l->epoch_steps = 0;
-  for (int k = 0; k < l->bucket_count; k++) {
-    struct bucket *b = &l->buckets[k];
-    b->micro = l->by_bucket[SPLIT_TRAIN] != NULL ? division->micro * longest / b->length : division->micro;
-    const int64_t batch = b->micro * l->micro_batches;
-    b->steps = b->count[SPLIT_TRAIN] / batch;
-    if (l->by_bucket[SPLIT_TRAIN] != NULL) b->steps = (b->count[SPLIT_TRAIN] + batch - 1) / batch;
-    l->epoch_steps += b->steps;
-    if (b->micro > most) most = b->micro;
-  }
-  l->order = region_alloc(&l->region, (size_t)count, sizeof *l->order);
-  l->records = region_alloc(&l->region, (size_t)most, sizeof *l->records);
-  if (l->bucket_count > 1) l->batches = region_alloc(&l->region, (size_t)l->epoch_steps, sizeof *l->batches);
-  RETURN_IF(l->order == NULL || l->records == NULL || (l->bucket_count > 1 && l->batches == NULL),
-            NEAP_OUT_OF_MEMORY, "out of memory for the order of %lld records", (long long)count);
-  return NEAP_OK;
-}
-
 void loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int32_t *order) {
   for (int64_t i = 0; i < count; i++) order[i] = (int32_t)i;
   if (!shuffle) return;
@@ -93,7 +70,7 @@ static void order_epoch(struct loader *l, int64_t epoch) {
   const uint64_t seed = l->division.seed;
   const bool shuffle = l->division.shuffle;
   if (epoch == l->ordered_epoch) return;
-  for (int k = 0; k < l->bucket_count; k++) {
+  for (int k = 0; l->order != NULL && k < l->bucket_count; k++) {
     const int64_t first = l->buckets[k].first[SPLIT_TRAIN], count = l->buckets[k].count[SPLIT_TRAIN];
     loader_order(seed, l->bucket_count > 1 ? epoch * BUCKET_LIMIT + k : epoch, shuffle, count,
                  l->order + first);
@@ -101,6 +78,35 @@ static void order_epoch(struct loader *l, int64_t epoch) {
   }
   if (l->batches != NULL) loader_order(seed, epoch + of_batches, shuffle, l->epoch_steps, l->batches);
   l->ordered_epoch = epoch;
+}
+
+/* A batch of shorter sequences has as many tokens, nearly, as one of the longest. */
+neap_status loader_divide(struct loader *l, const struct division *division) {
+  const int64_t longest = loader_length(l), count = l->source.records[SPLIT_TRAIN];
+  int64_t most = 0;
+  l->division = *division;
+  l->micro_batches = (int32_t)(division->batch / division->micro);
+  l->epoch_steps = 0;
+  for (int k = 0; k < l->bucket_count; k++) {
+    struct bucket *b = &l->buckets[k];
+    b->micro = l->by_bucket[SPLIT_TRAIN] != NULL ? division->micro * longest / b->length : division->micro;
+    const int64_t batch = b->micro * l->micro_batches;
+    b->steps = b->count[SPLIT_TRAIN] / batch;
+    const int64_t rest = b->count[SPLIT_TRAIN] % batch;
+    const bool fills_up = l->by_bucket[SPLIT_TRAIN] != NULL;
+    b->rest = division->keep_last && !fills_up ? rest : 0;
+    b->steps += rest > 0 && (fills_up || division->keep_last);
+    l->epoch_steps += b->steps;
+    if (b->micro > most) most = b->micro;
+  }
+  if (division->shuffle) l->order = region_alloc(&l->region, (size_t)count, sizeof *l->order);
+  l->records = region_alloc(&l->region, (size_t)most, sizeof *l->records);
+  if (l->bucket_count > 1) l->batches = region_alloc(&l->region, (size_t)l->epoch_steps, sizeof *l->batches);
+  RETURN_IF((division->shuffle && l->order == NULL) || l->records == NULL ||
+                (l->bucket_count > 1 && l->batches == NULL),
+            NEAP_OUT_OF_MEMORY, "out of memory for the order of %lld records", (long long)count);
+  order_epoch(l, 0); /* now: what the process has to have is known before its budget is divided */
+  return NEAP_OK;
 }
 
 /* The bucket of a step; `*batch`: which of its batches. */
@@ -118,9 +124,42 @@ int loader_bucket(struct loader *loader, int64_t step) {
   return bucket_of_step(loader, step, &batch);
 }
 
+/* ---- Micro-batches ---- */
+
+static int32_t parts_of(const struct loader *l, const struct bucket *b, int64_t number) {
+  const bool is_short = b->rest > 0 && number + 1 == b->steps;
+  return is_short ? (int32_t)((b->rest + b->micro - 1) / b->micro) : l->micro_batches;
+}
+
+/* The records of a part of batch `number` of a bucket, from the first one of the bucket on. */
+static int64_t part_at(const struct loader *l, const struct bucket *b, int64_t number, int32_t part,
+                       int64_t *count) {
+  const int64_t first = number * l->micro_batches * b->micro;
+  *count = b->micro;
+  if (b->rest == 0 || number + 1 < b->steps) return first + part * b->micro;
+  const int64_t parts = parts_of(l, b, number), each = b->rest / parts, larger = b->rest % parts;
+  *count = each + (part < larger);
+  return first + part * each + (part < larger ? part : larger);
+}
+
+int32_t loader_parts(struct loader *l, int64_t step) {
+  int64_t number;
+  const int k = bucket_of_step(l, step, &number);
+  return parts_of(l, &l->buckets[k], number);
+}
+
+int64_t loader_part_records(struct loader *l, int64_t step, int32_t part) {
+  int64_t number, count;
+  const int k = bucket_of_step(l, step, &number);
+  part_at(l, &l->buckets[k], number, part, &count);
+  return count;
+}
+
 /* ---- The way to the inputs of a graph ---- */
 
 static const char *label_name(const struct loader *l) { return task_rows[l->source.task.kind].label; }
+
+static bool mixes(const struct loader *l) { return l->division.mixup > 0; }
 
 neap_status loader_list_inputs(const struct loader *l, const struct neap_graph *graph, bool as_bytes,
                                struct field *wanted, int *count) {
@@ -138,6 +177,11 @@ neap_status loader_list_inputs(const struct loader *l, const struct neap_graph *
     field->dtype = NEAP_U8;
     wanted[(*count)++] = (struct field){"image.window", NEAP_I32, 1, {4}, false};
   }
+  if (!mixes(l)) return NEAP_OK;
+  RETURN_IF(*count + 2 > INPUT_LIMIT, NEAP_UNSUPPORTED, "%s: has more than %d inputs", graph->name,
+            INPUT_LIMIT - 2);
+  wanted[(*count)++] = (struct field){.name = OTHER_LABELS, .dtype = NEAP_I32};
+  wanted[(*count)++] = (struct field){.name = LABEL_SHARES, .dtype = NEAP_F32};
   return NEAP_OK;
 }
 
@@ -177,7 +221,8 @@ static neap_status allocate_scratch(struct loader *l) {
     stage->slots[i].offset = stage->scratch_bytes;
     stage->scratch_bytes += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  l->scratch = region_alloc(&l->region, (size_t)l->threads * (l->source.slow ? 2 : 1), stage->scratch_bytes);
+  l->scratch_bytes = stage->scratch_bytes * (mixes(l) ? 2 : 1);
+  l->scratch = region_alloc(&l->region, (size_t)l->threads * (l->source.slow ? 2 : 1), l->scratch_bytes);
   RETURN_IF(l->scratch == NULL, NEAP_OUT_OF_MEMORY, "out of memory for a record a thread");
   return NEAP_OK;
 }
@@ -200,13 +245,18 @@ struct batch {
   enum split split;
   int bucket;
   struct draw draw;
-  bool labels_only;
+  bool labels_only, mixes;
+  int64_t count;  /* of places */
   int64_t number; /* of the training micro-batches of all epochs, or of the first record; from 1 */
 };
 
+static bool is_of_labels(const struct loader *l, int slot) {
+  return slot == l->label || (mixes(l) && (slot == l->others || slot == l->shares));
+}
+
 /* Leads the record at a place through all transforms, into place `i` of memory [slots]. */
-static neap_status fill_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
-                               unsigned char *const *memory, unsigned char *scratch) {
+static neap_status lead_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
+                               unsigned char *const *memory, unsigned char *scratch, struct sample *sample) {
   const struct stage *stage = &l->stage;
   const int32_t *by_bucket = l->by_bucket[batch->split];
   struct sample s = {.draw = &batch->draw,
@@ -216,7 +266,7 @@ static neap_status fill_record(const struct loader *l, const struct batch *batch
     const struct slot *slot = &stage->slots[k];
     const size_t bytes = slot_bytes(slot, s.length);
     s.values[k] = memory[k] != NULL ? memory[k] + (size_t)i * bytes : scratch + slot->offset;
-    if (batch->labels_only && memory[k] != NULL && k != l->label) s.values[k] = NULL;
+    if (batch->labels_only && memory[k] != NULL && !is_of_labels(l, k)) s.values[k] = NULL;
     if (s.record >= 0 || k >= l->source.field_count || s.values[k] == NULL) continue;
     const bool label = slot->field.dtype == NEAP_I32 && strcmp(slot->field.name, label_name(l)) == 0;
     memset(s.values[k], label ? 0xFF : 0, bytes); /* labels of no record are -1 */
@@ -224,19 +274,65 @@ static neap_status fill_record(const struct loader *l, const struct batch *batch
   if (s.record >= 0) TRY(l->source.read(&l->source, batch->split, s.record, s.draw, s.values, s.lengths));
   for (int k = 0; k < stage->step_count; k++)
     stage->steps[k].transform->apply(stage, stage->steps[k].slots, &s);
+  *sample = s;
   return NEAP_OK;
 }
 
-/* Fills the inputs with the records at places [micro]; negative: none. */
+/* x = share x + (1 - share) y, of all inputs that are numbers. */
+static void mix_inputs(const struct loader *l, const struct sample *own, const struct sample *partner,
+                       float share) {
+  for (int i = 0; i < l->input_count; i++) {
+    const int slot = l->inputs[i].slot;
+    const struct field *field = &l->stage.slots[slot].field;
+    float *x = own->values[slot];
+    const float *y = partner->values[slot];
+    if (field->dtype != NEAP_F32 || is_of_labels(l, slot) || x == NULL) continue;
+    for (int64_t k = 0, count = field_elements(field); k < count; k++)
+      x[k] = share * x[k] + (1 - share) * y[k];
+  }
+}
+
+/* Of the two labels the first is that of the larger share: right answers are counted by it. */
+static neap_status mix_record(const struct loader *l, const struct batch *batch, const struct sample *own,
+                              unsigned char *scratch) {
+  static unsigned char *const nowhere[SLOT_LIMIT];
+  const struct bucket *b = &l->buckets[batch->bucket];
+  int32_t *label = own->values[l->label], *other = own->values[l->others];
+  float *share = own->values[l->shares];
+  struct sample partner;
+  *other = -1, *share = 1;
+  if (own->record < 0) return NEAP_OK;
+  const struct mixing mixing =
+      mixup_draw(l->division.mixup, batch->draw.seed, batch->draw.epoch, own->record, b->count[SPLIT_TRAIN]);
+  const int32_t place = (int32_t)(b->first[SPLIT_TRAIN] + mixing.partner);
+  TRY(lead_record(l, batch, place, 0, nowhere, scratch, &partner));
+  mix_inputs(l, own, &partner, mixing.share);
+  *other = *(const int32_t *)partner.values[l->label];
+  *share = mixing.share;
+  if (mixing.share >= 0.5f) return NEAP_OK;
+  const int32_t smaller = *label;
+  *label = *other, *other = smaller;
+  *share = 1 - mixing.share;
+  return NEAP_OK;
+}
+
+static neap_status fill_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
+                               unsigned char *const *memory, unsigned char *scratch) {
+  struct sample own;
+  TRY(lead_record(l, batch, place, i, memory, scratch, &own));
+  return batch->mixes ? mix_record(l, batch, &own, scratch + l->stage.scratch_bytes) : NEAP_OK;
+}
+
+/* Fills the inputs with the records at places [count]; negative: none. */
 static neap_status fill_batch(const struct loader *l, const struct batch *batch, const int32_t *places) {
-  const int64_t count = l->buckets[batch->bucket].micro;
+  const int64_t count = batch->count;
   unsigned char *memory[SLOT_LIMIT];
   struct ending ending = {0};
   int64_t failed = count; /* the first that did, and why */
   for (int k = 0; k < l->stage.slot_count; k++) memory[k] = l->stage.slots[k].memory;
 #pragma omp parallel for num_threads(l->threads)
   for (int64_t i = 0; i < count; i++) {
-    unsigned char *scratch = l->scratch + (size_t)omp_get_thread_num() * l->stage.scratch_bytes;
+    unsigned char *scratch = l->scratch + (size_t)omp_get_thread_num() * l->scratch_bytes;
     const neap_status status = fill_record(l, batch, places[i], i, memory, scratch);
     if (status == NEAP_OK) continue;
 #pragma omp critical
@@ -247,7 +343,7 @@ static neap_status fill_batch(const struct loader *l, const struct batch *batch,
 
 neap_status loader_fill_places(const struct loader *l, enum split split, int bucket, const int32_t *places,
                                const struct draw *draw, bool labels_only) {
-  const struct batch batch = {split, bucket, *draw, labels_only, 0};
+  const struct batch batch = {split, bucket, *draw, labels_only, false, l->buckets[bucket].micro, 0};
   return fill_batch(l, &batch, places);
 }
 
@@ -263,7 +359,7 @@ static neap_status read_ahead(void *context, const void *batch, int64_t i, int t
   const struct loader *l = context;
   const struct job *job = l->job;
   return fill_record(l, batch, job->places[i], i, job->memory,
-                     l->scratch + (size_t)(l->threads + thread) * l->stage.scratch_bytes);
+                     l->scratch + (size_t)(l->threads + thread) * l->scratch_bytes);
 }
 
 static int64_t most_records(const struct loader *l) {
@@ -286,7 +382,7 @@ static neap_status create_ahead(struct loader *l) {
     RETURN_IF(l->job->memory[slot] == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the next batch");
     memset(l->job->memory[slot], 0, count * bytes);
   }
-  memset(l->scratch, 0, (size_t)l->threads * 2 * l->stage.scratch_bytes);
+  memset(l->scratch, 0, (size_t)l->threads * 2 * l->scratch_bytes);
   return ahead_create(l->threads, read_ahead, l, sizeof(struct batch), &l->ahead);
 }
 
@@ -298,6 +394,10 @@ neap_status loader_prepare(struct loader *l, const struct field *wanted, int cou
     TRY(stage_add_slot(&l->stage, l->source.fields[f], &slot));
   }
   TRY(add_transforms(l, wanted, count));
+  for (int i = 0; mixes(l) && i < count; i++) {
+    if (strcmp(wanted[i].name, OTHER_LABELS) == 0) TRY(stage_add_slot(&l->stage, wanted[i], &l->others));
+    if (strcmp(wanted[i].name, LABEL_SHARES) == 0) TRY(stage_add_slot(&l->stage, wanted[i], &l->shares));
+  }
   for (int i = 0; i < count; i++) {
     const int slot = stage_find_slot(&l->stage, wanted[i].name);
     if (slot < 0 || !is_same(&l->stage.slots[slot].field, &wanted[i])) return fail_input(l, &wanted[i]);
@@ -312,41 +412,47 @@ neap_status loader_prepare(struct loader *l, const struct field *wanted, int cou
 /* From what was read ahead, where it is that batch; else now. */
 static neap_status fill_or_take(struct loader *l, const struct batch *batch, const int32_t *places) {
   neap_status status;
+  l->filled = batch->count;
   if (l->ahead == NULL || !ahead_take(l->ahead, batch, &status)) return fill_batch(l, batch, places);
   TRY(status);
   const struct bucket *b = &l->buckets[batch->bucket];
   for (int i = 0; i < l->input_count; i++) {
     const struct slot *slot = &l->stage.slots[l->inputs[i].slot];
     if (slot->memory != NULL)
-      memcpy(slot->memory, l->job->memory[l->inputs[i].slot], (size_t)b->micro * slot_bytes(slot, b->length));
+      memcpy(slot->memory, l->job->memory[l->inputs[i].slot],
+             (size_t)batch->count * slot_bytes(slot, b->length));
   }
   return NEAP_OK;
 }
 
 static void begin_ahead(struct loader *l, const struct batch *batch, const int32_t *places) {
-  const int64_t count = l->buckets[batch->bucket].micro;
-  memcpy(l->job->places, places, (size_t)count * sizeof *places);
-  ahead_begin(l->ahead, batch, count);
+  memcpy(l->job->places, places, (size_t)batch->count * sizeof *places);
+  ahead_begin(l->ahead, batch, batch->count);
 }
 
 /* ---- Batches ---- */
 
 /* The batch of a part of a step and the places of its records. */
 static const int32_t *training_batch(struct loader *l, int64_t step, int32_t part, struct batch *batch) {
-  int64_t number;
+  int64_t number, records;
   const int k = bucket_of_step(l, step, &number);
   const struct bucket *b = &l->buckets[k];
-  const int64_t first = (number * l->micro_batches + part) * b->micro, count = b->count[SPLIT_TRAIN];
-  const int32_t *places = l->order + b->first[SPLIT_TRAIN] + first;
+  const int64_t first = part_at(l, b, number, part, &records), count = b->count[SPLIT_TRAIN];
+  const int32_t *order = l->order != NULL ? l->order + b->first[SPLIT_TRAIN] : NULL;
   const bool augment = l->division.augment;
   memset(batch, 0, sizeof *batch); /* batches are compared byte by byte */
   batch->bucket = k;
+  batch->count = records;
   batch->draw.augment = augment;
-  batch->draw.seed = augment ? l->division.seed : 0;
-  batch->draw.epoch = augment ? step / l->epoch_steps : 0;
+  batch->mixes = mixes(l);
+  batch->draw.seed = augment || batch->mixes ? l->division.seed : 0;
+  batch->draw.epoch = augment || batch->mixes ? step / l->epoch_steps : 0;
   batch->number = step * l->micro_batches + part + 1;
-  if (first + b->micro <= count) return places;
-  for (int64_t i = 0; i < b->micro; i++) l->records[i] = first + i < count ? places[i] : -1;
+  if (order != NULL && first + records <= count) return order + first;
+  for (int64_t i = first; i < first + records; i++) {
+    const int32_t place = order != NULL && i < count ? order[i] : (int32_t)(b->first[SPLIT_TRAIN] + i);
+    l->records[i - first] = i < count ? place : -1;
+  }
   return l->records;
 }
 
@@ -355,7 +461,7 @@ neap_status loader_fill(struct loader *l, int64_t step, int32_t part, bool label
   const int32_t *places = training_batch(l, step, part, &batch);
   batch.labels_only = labels_only;
   TRY(fill_or_take(l, &batch, places));
-  const bool last_part = part + 1 == l->micro_batches;
+  const bool last_part = part + 1 == loader_parts(l, step);
   const int64_t next = step + last_part;
   if (l->ahead == NULL || next / l->epoch_steps != step / l->epoch_steps) return NEAP_OK;
   places = training_batch(l, next, last_part ? 0 : part + 1, &batch);
@@ -370,6 +476,7 @@ static const int32_t *plain_batch(struct loader *l, enum split split, int bucket
   memset(batch, 0, sizeof *batch);
   batch->split = split;
   batch->bucket = bucket;
+  batch->count = b->micro;
   batch->number = -1 - first;
   for (int64_t i = 0; i < b->micro; i++)
     l->records[i] = first + i < b->count[split] ? (int32_t)(b->first[split] + first + i) : -1;
@@ -404,8 +511,16 @@ bool loader_has_values(const struct loader *l) {
 
 const void *loader_labels(const struct loader *l) { return l->stage.slots[l->label].memory; }
 
+const int32_t *loader_other_labels(const struct loader *l) {
+  return mixes(l) ? (const int32_t *)(const void *)l->stage.slots[l->others].memory : NULL;
+}
+
+const float *loader_label_shares(const struct loader *l) {
+  return mixes(l) ? (const float *)(const void *)l->stage.slots[l->shares].memory : NULL;
+}
+
 double loader_count_labels(const struct loader *l, int bucket, int64_t classes) {
-  const int64_t count = l->buckets[bucket].micro * loader_labels_each(l, bucket);
+  const int64_t count = l->filled * loader_labels_each(l, bucket);
   const int32_t *labels = loader_labels(l);
   double counted = 0;
   for (int64_t i = 0; i < count; i++) counted += labels[i] >= 0 && labels[i] < classes;

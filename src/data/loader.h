@@ -23,6 +23,8 @@ struct division {
   int64_t batch, micro; /* of the longest records; micro divides batch */
   uint64_t seed;
   bool shuffle, augment; /* of training records */
+  bool keep_last;        /* those that are left over make a short last step; of pairs they always do */
+  float mixup;           /* not 0: they are mixed in pairs, by shares from Beta(mixup, mixup) */
 };
 
 struct ahead;
@@ -35,23 +37,26 @@ struct loader {
   struct bucket buckets[BUCKET_LIMIT]; /* rising lengths */
   int bucket_count;
   int64_t epoch_steps;
-  int32_t micro_batches;
+  int32_t micro_batches; /* of a whole step */
+  int64_t filled;        /* records of the micro-batch that was filled last, with those that fill it up */
   struct {
     const char *name;
     int slot;
   } inputs[INPUT_LIMIT]; /* of the graph */
   int input_count;
-  int label; /* the slot of labels; -1: the graph has none */
+  int label;          /* the slot of labels; -1: the graph has none */
+  int others, shares; /* slots of OTHER_LABELS and LABEL_SHARES, where records are mixed */
   int threads;
 
   /* Private. */
   struct region region;
   int32_t *by_bucket[SPLITS]; /* records in the order of their buckets; NULL: as they are */
-  int32_t *order;             /* places of training records, of ordered_epoch */
+  int32_t *order;             /* places of training records, of ordered_epoch; NULL: as they are */
   int32_t *batches;           /* [epoch_steps] of that epoch, in their order; NULL: there is one bucket */
   int64_t ordered_epoch;      /* -1: none */
   int32_t *records;           /* [most of a micro-batch] */
-  unsigned char *scratch;     /* [threads][stage.scratch_bytes], and as many for `ahead` */
+  unsigned char *scratch;     /* [threads][scratch_bytes], and as many for `ahead` */
+  size_t scratch_bytes;       /* of a thread: of a record on its way, and of one that it is mixed with */
   struct ahead *ahead;        /* reads the next batch; NULL: records are quick to read */
   struct job *job;            /* that it reads, with its memory */
 };
@@ -65,11 +70,13 @@ void loader_close(struct loader *loader);
 int64_t loader_length(const struct loader *loader);
 
 /* Divides the training records into steps: of each bucket whole batches, and where there are several buckets
- * also the rest, filled up. epoch_steps 0: there are fewer than a batch. */
+ * also the rest, filled up; with `keep_last` the rest is a short step, in micro-batches of nearly one size.
+ * epoch_steps 0: there are fewer than a batch. */
 neap_status loader_divide(struct loader *loader, const struct division *division);
 
 /* The inputs of a graph, whose dims[0] counts records, as fields [INPUT_LIMIT] of a record. Names are the
- * graph's. Images that are bytes go into it as bytes with a window (neap_byte_input) where `as_bytes`. */
+ * graph's. Images that are bytes go into it as bytes with a window (neap_byte_input) where `as_bytes`. Where
+ * records are mixed (loader_divide comes before), those of OTHER_LABELS and LABEL_SHARES are there, too. */
 neap_status loader_list_inputs(const struct loader *loader, const struct neap_graph *graph, bool as_bytes,
                                struct field *inputs, int *count);
 
@@ -85,6 +92,10 @@ void loader_attach(struct loader *loader, neap_session *session);
 
 /* The bucket of a step. */
 int loader_bucket(struct loader *loader, int64_t step);
+
+/* How many micro-batches a step has, and records one of them. */
+int32_t loader_parts(struct loader *loader, int64_t step);
+int64_t loader_part_records(struct loader *loader, int64_t step, int32_t part);
 
 /* Fills the inputs with part `part` of a step; the last batch of a bucket is filled up with records that are
  * none, whose labels are -1. `labels_only`: nothing else. A failure is that of the first record that has one.
@@ -110,7 +121,12 @@ bool loader_has_values(const struct loader *loader);
 /* The labels of the batch that was filled: i32, or f32 where they are values. */
 const void *loader_labels(const struct loader *loader);
 
-/* Counts the labels of the batch that was filled which are one of `classes` classes. */
+/* Where records are mixed: the second labels of the batch, and the shares of the first. NULL: they are not.
+ */
+const int32_t *loader_other_labels(const struct loader *loader);
+const float *loader_label_shares(const struct loader *loader);
+
+/* Counts the labels of the micro-batch that was filled which are one of `classes` classes. */
 double loader_count_labels(const struct loader *loader, int bucket, int64_t classes);
 
 /* The order of `count` records in an epoch: a permutation (Fisher and Yates), a function of seed and epoch

@@ -3,7 +3,8 @@
  * learned from the training part, which with the place of every pair is all that the process holds: the codes
  * are in a temporary file.
  *
- * A pair's length, by which it has a bucket, is that of the longer of its two sides, with </s>. */
+ * A pair's length, by which it has a bucket, is that of the longer of its two sides, with </s>. Where a
+ * length is asked for, longer pairs are left out of the training part, and cut in the other one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,9 +51,46 @@ static neap_status read_record(const struct source *source, enum split split, in
 
 /* ---- Opening ---- */
 
+/* Where the pairs' tokens go. */
+struct writing {
+  struct source *source;
+  int descriptor;
+  int64_t written;             /* tokens so far */
+  struct pair_record *records; /* the next one */
+  int64_t longest;             /* of those that are in */
+  const struct text *line;     /* of that one */
+};
+
+static int32_t at_most(int64_t count, int64_t limit) {
+  return (int32_t)(limit > 0 && count > limit - 1 ? limit - 1 : count); /* </s> follows */
+}
+
+/* A pair of `sources` tokens and those that follow them. */
+static neap_status write_pair(struct writing *w, const struct line_pair *pair, enum split split,
+                              const struct token_ids *ids, size_t sources) {
+  struct source *source = w->source;
+  const int64_t limit = source->task.asked_length;
+  const struct pair_record whole = {w->written, (int32_t)sources, (int32_t)(ids->count - sources)},
+                           kept = {w->written, at_most(whole.source, limit), at_most(whole.target, limit)};
+  const bool fits = kept.source == whole.source && kept.target == whole.target;
+  if (!fits && split == SPLIT_TRAIN) {
+    source->skipped++;
+    return NEAP_OK;
+  }
+  source->cut += !fits;
+  if (record_length(&kept) > w->longest) w->longest = record_length(&kept), w->line = &pair->source;
+  *w->records++ = kept;
+  w->written += kept.source + kept.target;
+  source->records[split]++;
+  TRY(source_write_file(pair->source.name, w->descriptor, ids->data,
+                        (size_t)kept.source * sizeof *ids->data));
+  return source_write_file(pair->source.name, w->descriptor, ids->data + sources,
+                           (size_t)kept.target * sizeof *ids->data);
+}
+
 /* Appends the tokens of all pairs to the file. */
-static neap_status write_pairs(const struct source *source, const struct parallel_text *text, int descriptor,
-                               int64_t *written, struct pair_record *records) {
+static neap_status write_pairs(struct writing *w, const struct parallel_text *text, enum split split) {
+  const struct source *source = w->source;
   struct token_ids ids = {0};
   neap_status status = NEAP_OK;
   for (size_t i = 0; i < text->pairs.count && status == NEAP_OK; i++) {
@@ -61,13 +99,14 @@ static neap_status write_pairs(const struct source *source, const struct paralle
     status = tokenizer_encode(source->tokenizer, &pair->source, &ids);
     const size_t sources = ids.count;
     if (status == NEAP_OK) status = tokenizer_encode(source->tokenizer, &pair->target, &ids);
-    if (status != NEAP_OK) break;
-    records[i] = (struct pair_record){*written, (int32_t)sources, (int32_t)(ids.count - sources)};
-    *written += (int64_t)ids.count;
-    status = source_write_file(pair->source.name, descriptor, ids.data, ids.count * sizeof *ids.data);
+    if (status == NEAP_OK) status = write_pair(w, pair, split, &ids, sources);
   }
   vector_free(&ids);
-  return status;
+  if (status != NEAP_OK) return status;
+  RETURN_IF(source->records[split] == 0, NEAP_INVALID_ARGUMENT,
+            "%s: all of its pairs have more than %lld tokens; ask for a larger --length",
+            text->pairs.data[0].source.name, (long long)source->task.asked_length);
+  return NEAP_OK;
 }
 
 static neap_status learn(struct source *source, const struct parallel_text *text, int64_t vocabulary) {
@@ -99,16 +138,6 @@ static neap_status make_tokenizer(struct source *source, const struct parallel_t
   return learn(source, text, vocabulary);
 }
 
-/* The most tokens of a side, with </s>. */
-static int64_t longest_record(const struct pair_source *p, size_t count) {
-  int64_t longest = 0;
-  for (size_t i = 0; i < count; i++) {
-    const int64_t length = record_length(&p->records[i]);
-    longest = length > longest ? length : longest;
-  }
-  return longest;
-}
-
 static neap_status open_pairs(struct source *source, const char *folder, const struct parallel_text *train,
                               const struct parallel_text *test, const char *tokens) {
   struct pair_source none = {.file = {.descriptor = -1}},
@@ -123,16 +152,19 @@ static neap_status open_pairs(struct source *source, const char *folder, const s
   source->end_token = tokenizer_special(source->tokenizer, "</s>");
   if (source->end_token < 0) TRY(tokenizer_add_special(source->tokenizer, "</s>", &source->end_token));
   TRY(source_temporary_file(source, folder, &descriptor));
-  p->file = (struct token_file){.path = folder, .descriptor = descriptor, .type = TOKEN_I32};
-  TRY(write_pairs(source, train, descriptor, &p->file.count, p->records));
-  TRY(write_pairs(source, test, descriptor, &p->file.count, p->records + train->pairs.count));
+  struct writing w = {.source = source, .descriptor = descriptor, .records = p->records};
+  TRY(write_pairs(&w, train, SPLIT_TRAIN));
+  TRY(write_pairs(&w, test, SPLIT_TEST));
+  p->file =
+      (struct token_file){.path = folder, .descriptor = descriptor, .type = TOKEN_I32, .count = w.written};
+  source->longest = region_format(&source->region, "%s: line %lld, of %lld tokens", w.line->name,
+                                  (long long)w.line->line, (long long)w.longest);
+  RETURN_IF_NULL(source->longest);
   source->kind = TASK_PAIRS;
-  source->records[SPLIT_TRAIN] = (int64_t)train->pairs.count;
-  source->records[SPLIT_TEST] = (int64_t)test->pairs.count;
   source->classes = tokenizer_size(source->tokenizer);
   source->read = read_record;
   source->length = length_of;
-  const int64_t longest = source->sequence_length = longest_record(p, count);
+  const int64_t longest = source->sequence_length = w.longest;
   TRY(source_add_field(source, (struct field){"source", NEAP_I32, 1, {longest}, true}));
   return source_add_field(source, (struct field){"target", NEAP_I32, 1, {longest}, true});
 }

@@ -13,7 +13,8 @@ enum data_stream {
   STREAM_COLOUR,
   STREAM_WINDOW,
   STREAM_MASK,
-  STREAM_HOLDOUT
+  STREAM_HOLDOUT,
+  STREAM_MIXUP
 };
 
 static inline void data_random(uint64_t seed, enum data_stream kind, uint64_t index, uint64_t counter,

@@ -54,18 +54,25 @@ static neap_status open_windows(struct source *source, const char *path, const s
 
 /* ---- Text ---- */
 
-/* Where the training part of a text ends: at the beginning of a character. */
-static size_t training_end(const struct text *text) {
-  size_t end = (size_t)((double)text->length * training_share);
-  while (end > 0 && ((unsigned char)text->bytes[end] & 0xC0) == 0x80) end--;
-  return end;
+static neap_status take_all(void *context, const struct text *window, bool last, size_t *used) {
+  (void)context, (void)last;
+  *used = window->length;
+  return NEAP_OK;
 }
 
-/* The line of a text that byte `at` is in, counted from the text's own. */
-static int64_t line_at(const struct text *text, size_t at) {
-  int64_t line = text->line > 0 ? text->line : 1;
-  for (size_t i = 0; i < at; i++) line += text->bytes[i] == '\n';
-  return line;
+/* Divides a text at the beginning of a character: the training part, and what is kept to test with. */
+static neap_status divide_text(struct text *train, struct text *test) {
+  size_t end = (size_t)((double)train->length * training_share);
+  for (unsigned char byte; end > 0; end--) {
+    TRY(text_byte(train, end, &byte));
+    if ((byte & 0xC0) != 0x80) break;
+  }
+  *test = *train;
+  test->marked = false;
+  test->first += end;
+  test->length -= end;
+  train->length = end;
+  return text_walk(train, take_all, NULL, &test->line);
 }
 
 static neap_status make_tokenizer(struct source *source, const struct words *words,
@@ -86,46 +93,63 @@ static neap_status make_tokenizer(struct source *source, const struct words *wor
   return tokenizer_learn(texts, 1, (int32_t)size, &source->tokenizer);
 }
 
-/* Makes a text tokens, behind those that are in the file. Piece by piece, each of some whole lines. */
+/* A text on its way to a file of tokens. Its pieces, which are encoded for themselves, end with the first
+ * line that makes them a MiB or more. */
+struct encoder {
+  const struct tokenizer *tokenizer;
+  int descriptor;
+  int64_t count; /* tokens */
+  size_t done;   /* bytes of the present piece that are tokens already: it is longer than a window */
+  struct token_ids ids;
+};
+
+enum { PIECE_BYTES = 1 << 20 };
+
+/* Where the present piece ends in the window; 0: behind it. */
+static size_t piece_end(const struct encoder *e, const struct text *window) {
+  const size_t from = e->done < PIECE_BYTES ? PIECE_BYTES - e->done : 1;
+  const char *line =
+      from <= window->length ? memchr(window->bytes + from - 1, '\n', window->length - from + 1) : NULL;
+  return line != NULL ? (size_t)(line - window->bytes) + 1 : 0;
+}
+
+static neap_status encode(void *context, const struct text *window, bool last, size_t *used) {
+  struct encoder *e = context;
+  for (*used = 0; *used < window->length;) {
+    struct text rest = *window;
+    text_skip(&rest, *used);
+    const size_t end = piece_end(e, &rest);
+    if (end == 0 && !last && rest.length < 2 * PIECE_BYTES) return NEAP_OK;
+    if (end > 0)
+      rest.length = end;
+    else if (e->tokenizer->kind != TOKENIZER_BYTES) /* which are tokens wherever they are cut */
+      rest.length = text_whole_words(&rest, last);
+    if (rest.length == 0) return NEAP_OK;
+    e->ids.count = 0;
+    TRY(tokenizer_encode(e->tokenizer, &rest, &e->ids));
+    TRY(source_write_file(window->name, e->descriptor, e->ids.data, e->ids.count * sizeof *e->ids.data));
+    e->count += (int64_t)e->ids.count;
+    e->done = end > 0 ? 0 : e->done + rest.length;
+    *used += rest.length;
+  }
+  return NEAP_OK;
+}
+
+/* Makes a text tokens, behind those that are in the file. */
 static neap_status write_tokens(const struct source *source, const struct text *text, int descriptor,
                                 int64_t *count) {
-  static const size_t piece_bytes = 1 << 20;
-  struct token_ids ids = {0};
-  neap_status status = NEAP_OK;
-  *count = 0;
-  for (size_t begin = 0; begin < text->length && status == NEAP_OK;) {
-    size_t end = begin + piece_bytes < text->length ? begin + piece_bytes : text->length;
-    while (end < text->length && text->bytes[end - 1] != '\n') end++;
-    const struct text piece = {.bytes = text->bytes + begin,
-                               .length = end - begin,
-                               .name = text->name,
-                               .line = line_at(text, begin)};
-    ids.count = 0;
-    status = tokenizer_encode(source->tokenizer, &piece, &ids);
-    if (status == NEAP_OK)
-      status = source_write_file(text->name, descriptor, ids.data, ids.count * sizeof *ids.data);
-    *count += (int64_t)ids.count;
-    begin = end;
-  }
-  vector_free(&ids);
+  struct encoder encoder = {.tokenizer = source->tokenizer, .descriptor = descriptor};
+  const neap_status status = text_walk(text, encode, &encoder, NULL);
+  vector_free(&encoder.ids);
+  *count = encoder.count;
   return status;
 }
 
-static neap_status open_texts(struct source *source, const struct words *words, struct region *region) {
+static neap_status open_texts(struct source *source, const struct words *words, struct text texts[2]) {
   struct token_source *files;
-  struct text texts[2];
   int descriptor;
-  TRY(text_read(words->file, false, region, &texts[0]));
-  if (words->test != NULL) {
-    TRY(text_read(words->test, false, region, &texts[1]));
-  } else {
-    const size_t end = training_end(&texts[0]);
-    texts[1] = (struct text){.bytes = texts[0].bytes + end,
-                             .length = texts[0].length - end,
-                             .name = texts[0].name,
-                             .line = line_at(&texts[0], end)};
-    texts[0].length = end;
-  }
+  TRY(text_file_open(words->file, &texts[0]));
+  TRY(words->test != NULL ? text_file_open(words->test, &texts[1]) : divide_text(&texts[0], &texts[1]));
   for (int i = 0; i < 2; i++)
     if (texts[i].marked) {
       source->marked_file = region_string(&source->region, texts[i].name);
@@ -155,11 +179,12 @@ static void settle_kind(struct source *source) {
 neap_status text_open(const char *argument, struct source *source) {
   static const char *const keys[] = {"", "test", "tokens", NULL};
   struct words words = {0};
-  struct region region = {0}; /* of the texts, which are tokens when it goes */
+  struct text texts[2] = {{.descriptor = -1}, {.descriptor = -1}};
   settle_kind(source);
   TRY(source_parse(source, argument, keys, (const char **const[]){&words.file, &words.test, &words.tokens}));
-  const neap_status status = open_texts(source, &words, &region);
-  region_free(&region);
+  const neap_status status = open_texts(source, &words, texts);
+  text_file_close(&texts[0]);
+  if (words.test != NULL) text_file_close(&texts[1]); /* else it has the first one's descriptor */
   return status;
 }
 

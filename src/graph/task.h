@@ -15,6 +15,10 @@ enum task_kind {
   TASK_KINDS
 };
 
+/* Inputs of a graph whose records have two labels (neap_softmax_cross_entropy_mixed). */
+#define OTHER_LABELS "other_labels"
+#define LABEL_SHARES "label_shares"
+
 struct encoding;
 
 /* Of a kind of task. */
@@ -32,6 +36,7 @@ struct task {
   int64_t asked_image[3], asked_classes; /* by the user */
   int64_t batch;                         /* there are some batches, whatever they take */
   int64_t length, width;                 /* of sequences, and of their vectors */
+  int64_t asked_length;                  /* by the user: the most that a pair may have */
   const struct encoding
       *encoding; /* by which records become what the model has learned from (data/encoding.h);
                     labels may be missing then; NULL: the data are learned from */

@@ -27,7 +27,8 @@ enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step
 struct run_context {
   uint64_t seed, step; /* step: from 0 */
   float learning_rate;
-  int32_t micro_batch, micro_batches; /* of the step, from 0; of so many (0: 1) */
+  int32_t micro_batch, micro_batches; /* of the step, from 0; of as many as a step has (0: 1) */
+  int32_t parts;                      /* micro-batches of this step, which may be a short one */
   float loss_share;                   /* of the whole step's loss, which this micro-batch's is */
   float loss_scale;                   /* what gradients are larger by; 0: 1 */
   float largest; /* above 0: a gradient of this size or more did not fit its type, which sets */

@@ -90,9 +90,11 @@ OP(CACHE_WRITE, cache_write) /* cache, rows, [position]; updates the cache: some
 #define PAIR_LOSS(NAME, id, ...)                                                                             \
   OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x, target -> loss; x, target, [dloss] -> dx */
 #include "op/loss_list.h"
-OP(SOFTMAX_CROSS_ENTROPY, softmax_cross_entropy) /* logits, labels, [class weights] -> loss, correct */
+OP(SOFTMAX_CROSS_ENTROPY,
+   softmax_cross_entropy) /* logits, labels, [class weights], [other labels], [shares] -> loss, correct */
 OP(SOFTMAX_CROSS_ENTROPY_BACKWARD,
-   softmax_cross_entropy_backward) /* logits, labels, [dloss], [class weights] -> dlogits */
+   softmax_cross_entropy_backward) /* logits, labels, [dloss], [class weights], [other labels], [shares] ->
+                                      dlogits */
 OP(LINEAR_CROSS_ENTROPY,
    linear_cross_entropy) /* x, w, labels, [bias], [loss], [correct] -> loss, correct, log-sum by row */
 OP(LINEAR_CROSS_ENTROPY_BACKWARD,

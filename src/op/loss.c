@@ -18,6 +18,22 @@ static neap_status check_smoothing(const struct node *node) {
 /* Held-out losses are plain: smoothing is a means of training. */
 static void without_smoothing(union attributes *attributes) { attributes->loss.smoothing = 0; }
 
+/* Labels that are mixed: others of the same shape, and the share of each label. */
+static neap_status need_other_labels(const struct node *node, const struct tensor *labels,
+                                     const struct tensor *others, const struct tensor *shares) {
+  RETURN_IF((others == NULL) != (shares == NULL), NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': other labels and shares need each other", node->name);
+  RETURN_IF(others != NULL && !same_shape(others, labels), NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': the other labels must be %s of i32, but '%s' is %s of %s", node->name,
+            shape_text(labels).text, others->name, shape_text(others).text, dtype_rows[others->dtype].name);
+  RETURN_IF(shares != NULL && (shares->dtype != NEAP_F32 || shares->elements != labels->elements),
+            NEAP_INVALID_ARGUMENT,
+            "SoftmaxCrossEntropy '%s': the shares of its labels must be %s of f32, but '%s' is %s of %s",
+            node->name, shape_text(labels).text, shares->name, shape_text(shares).text,
+            dtype_rows[shares->dtype].name);
+  return NEAP_OK;
+}
+
 /* Logits [N, classes, pixels...], a label for each [N, pixels...]. */
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
@@ -36,6 +52,7 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
             "of %s",
             node->name, (long long)x->dims[1], (long long)x->dims[1], weights->name, shape_text(weights).text,
             dtype_rows[weights->dtype].name);
+  TRY(need_other_labels(node, y, node_input(graph, node, 3), node_input(graph, node, 4)));
   TRY(check_smoothing(node));
   outputs[0] = value_of(NEAP_F32, 1, 1, 0);
   outputs[1] = value_of(NEAP_I32, 1, 1, 0);
@@ -44,7 +61,7 @@ static neap_status infer_cross_entropy(const struct neap_graph *graph, const str
 
 static neap_status gradient_cross_entropy(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, n, n->inputs[0], n->inputs[0], n->inputs[1],
-                       g->of[n->outputs[0]], n->inputs[2]);
+                       g->of[n->outputs[0]], n->inputs[2], n->inputs[3], n->inputs[4]);
 }
 
 const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
@@ -56,46 +73,59 @@ const struct op_row op_row_softmax_cross_entropy = {"SoftmaxCrossEntropy",
                                                     ROW_ATTRIBUTES(entropy_attributes),
                                                     .evaluated = without_smoothing,
                                                     .seeds = true,
-                                                    .slots = 3,
-                                                    .takes = {[1] = TYPE_I32, TYPE_F32}};
-const struct op_row op_row_softmax_cross_entropy_backward = {"SoftmaxCrossEntropyBackward",
-                                                             "gradient of the loss by the logits",
-                                                             .output_count = 1,
-                                                             ROW_INPLACE(inplace_first),
-                                                             ROW_ATTRIBUTES(entropy_attributes),
-                                                             .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32}};
+                                                    .slots = 5,
+                                                    .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_I32, TYPE_F32}};
+const struct op_row op_row_softmax_cross_entropy_backward = {
+    "SoftmaxCrossEntropyBackward",
+    "gradient of the loss by the logits",
+    .output_count = 1,
+    ROW_INPLACE(inplace_first),
+    ROW_ATTRIBUTES(entropy_attributes),
+    .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32, TYPE_I32, TYPE_F32}};
 
-/* `weights` NO_TENSOR: all classes weigh 1. */
-static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels, neap_tensor weights,
-                                 struct loss_attributes a) {
+/* What a loss may have besides logits and labels; NO_TENSOR: it has not. */
+struct loss_inputs {
+  neap_tensor weights, others, shares;
+};
+
+static neap_tensor cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                 struct loss_inputs more, struct loss_attributes a) {
   if (!builder_usable(b, logits) || !builder_usable(b, labels)) return FAILED;
-  if (weights != NO_TENSOR && !builder_usable(b, weights)) return FAILED;
   char name[2 * NAME_LIMIT];
   builder_name(b, OP_SOFTMAX_CROSS_ENTROPY, name);
   int32_t outputs[2];
   if (builder_apply(b, OP_SOFTMAX_CROSS_ENTROPY, name, (union attributes){.loss = a},
-                    (int32_t[]){logits, labels, weights}, 3, outputs) < 0)
+                    (int32_t[]){logits, labels, more.weights, more.others, more.shares}, 5, outputs) < 0)
     return FAILED;
   builder_graph(b)->correct = outputs[1];
   return outputs[0];
 }
 
+static const struct loss_inputs none = {NO_TENSOR, NO_TENSOR, NO_TENSOR};
+
 neap_tensor neap_softmax_cross_entropy(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                        float smoothing) {
-  return cross_entropy(b, logits, labels, NO_TENSOR,
+  return cross_entropy(b, logits, labels, none,
                        (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
 }
 
 neap_tensor neap_softmax_cross_entropy_ignoring(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 float smoothing, int32_t ignored) {
-  return cross_entropy(b, logits, labels, NO_TENSOR,
+  return cross_entropy(b, logits, labels, none,
                        (struct loss_attributes){.smoothing = smoothing, .ignored = ignored});
 }
 
 neap_tensor neap_softmax_cross_entropy_weighted(neap_builder *b, neap_tensor logits, neap_tensor labels,
                                                 neap_tensor weights, float smoothing) {
   if (!builder_usable(b, weights)) return FAILED;
-  return cross_entropy(b, logits, labels, weights,
+  return cross_entropy(b, logits, labels, (struct loss_inputs){weights, NO_TENSOR, NO_TENSOR},
+                       (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
+}
+
+neap_tensor neap_softmax_cross_entropy_mixed(neap_builder *b, neap_tensor logits, neap_tensor labels,
+                                             neap_tensor others, neap_tensor shares, float smoothing) {
+  if (!builder_usable(b, others) || !builder_usable(b, shares)) return FAILED;
+  return cross_entropy(b, logits, labels, (struct loss_inputs){NO_TENSOR, others, shares},
                        (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
 }
 

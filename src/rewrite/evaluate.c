@@ -6,8 +6,8 @@ static neap_status evaluate_node(struct copy *copy, const struct node *node, con
   if (how == EVALUATION_IDENTITY) return copy_tensor(copy, node->inputs[0], &copy->map[node->outputs[0]]);
   struct node changed = *node;
   if (node_row(node)->evaluated != NULL) node_row(node)->evaluated(&changed.attributes);
-  const int32_t without_weights[] = {node->inputs[0], node->inputs[1], NO_TENSOR};
-  if (node->op == OP_SOFTMAX_CROSS_ENTROPY) changed.inputs = without_weights; /* held-out losses are plain */
+  const int32_t plain[] = {node->inputs[0], node->inputs[1], NO_TENSOR, NO_TENSOR, NO_TENSOR};
+  if (node->op == OP_SOFTMAX_CROSS_ENTROPY) changed.inputs = plain; /* held-out losses are plain */
   if (how != EVALUATION_RUNNING || node->attributes.batch_norm.fixed) return copy_node(copy, changed);
   return copy_norm(copy, changed, running);
 }

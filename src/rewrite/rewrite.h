@@ -64,6 +64,11 @@ bool quantised_type(const char *list, const char *name, neap_dtype *dtype);
 neap_status rewrite_class_weights(const struct neap_graph *graph, struct neap_graph **out);
 #define CLASS_WEIGHTS "class_weights"
 
+/* Cross-entropies of logits take second labels and the shares of the first from inputs OTHER_LABELS, i32, and
+ * LABEL_SHARES, f32, of the labels' shape. On a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such
+ * loss, or several of different labels. */
+neap_status rewrite_mixed_labels(const struct neap_graph *graph, struct neap_graph **out);
+
 /* Trained parameters of two dimensions or more whose names match `pattern` keep a share `density` of their
  * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of positions
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node

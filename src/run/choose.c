@@ -106,6 +106,8 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
     status = replace_graph(rewrite_freeze(graph, options->freeze, &next), &plain, &next);
   if (status == NEAP_OK && options->class_weights && !predicts)
     status = replace_graph(rewrite_class_weights(plain != NULL ? plain : graph, &next), &plain, &next);
+  if (status == NEAP_OK && options->mixed_labels && !predicts)
+    status = replace_graph(rewrite_mixed_labels(plain != NULL ? plain : graph, &next), &plain, &next);
   if (status == NEAP_OK) status = rewrite_fuse(plain != NULL ? plain : graph, out);
   neap_graph_free(plain);
   return status;

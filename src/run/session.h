@@ -90,6 +90,7 @@ struct neap_session {
   int32_t average_count;
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
+  int32_t parts;             /* micro-batches of the step; 0: as many as the options say */
   enum change changed;       /* by the current step */
   unsigned char *statistics; /* running statistics as they were before it; NULL: there are none */
   bool may_tear, torn;       /* run/give_up.h */
@@ -104,6 +105,9 @@ struct neap_session {
   const neap_variable *outputs; /* that the graph names, whether they fit into the memory or not */
   struct sparse sparse;         /* without layers where there are none */
 };
+
+/* How many micro-batches the next steps have: at most as many as the options say. Between steps alone. */
+static inline void session_set_parts(struct neap_session *session, int32_t parts) { session->parts = parts; }
 
 /* The plan that a session runs; borrowed. */
 static inline const struct neap_plan *session_plan(const struct neap_session *session) {

@@ -363,6 +363,8 @@ static int64_t count_labels(const struct program *program) {
   return counted;
 }
 
+static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
+
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
                        neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
@@ -374,6 +376,7 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .learning_rate = learning_rate,
                                       .micro_batch = s->micro_batch,
                                       .micro_batches = s->options.micro_batches,
+                                      .parts = parts_of(s),
                                       .loss_share = share,
                                       .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
                                       .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
@@ -424,7 +427,7 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   if (s != NULL && s->micro_batch == 0) give_up_begin(s);
   if (parts && s->micro_batch == 0) TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
   TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
-  if (parts && ++s->micro_batch < s->options.micro_batches) return NEAP_OK;
+  if (parts && ++s->micro_batch < parts_of(s)) return NEAP_OK;
   s->micro_batch = 0;
   s->gradient_norm = parts ? -1 : s->gradient_norm;
   if (parts) TRY(end_step(s, learning_rate, share, result));

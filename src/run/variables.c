@@ -135,9 +135,9 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
   uint64_t most = 1;
+  const int32_t parts = s->parts > 0 ? s->parts : s->options.micro_batches;
   RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT,
-            "a step is in hand: %d of its %d micro-batches are still to come",
-            s->options.micro_batches - s->micro_batch, s->options.micro_batches);
+            "a step has begun: %d of its %d micro-batches are still to come", parts - s->micro_batch, parts);
   for (int32_t i = 0; i < s->variable_count; i++) {
     const uint64_t elements = (uint64_t)tensor_of(s, i)->elements;
     if (elements > most) most = elements;

@@ -1,7 +1,10 @@
 #include "text/bpe_learn.h"
 
+#include <string.h>
+
 #include "base/heap.h"
 #include "base/stop.h"
+#include "text/text_file.h"
 #include "text/word_table.h"
 #include "text/words.h"
 
@@ -35,6 +38,9 @@ struct learner {
   struct pair_table pairs;
   VECTOR(struct pair_places) pair_places; /* by the pair's number */
   VECTOR(struct candidate) candidates;    /* a heap */
+  struct region region;                   /* of the words' bytes: */
+  char *bytes;                            /* the next word's, */
+  size_t room;                            /* of at most this number of bytes */
 };
 
 static bool candidate_before(const struct learner *l, const struct candidate *a, const struct candidate *b) {
@@ -45,12 +51,32 @@ static bool candidate_before(const struct learner *l, const struct candidate *a,
 
 DEFINE_HEAP(candidate, struct learner, struct candidate)
 
-static neap_status count_words(struct learner *l, const struct text *text) {
-  for (size_t at = 0, size; at < text->length; at += size) {
+/* A word of its own memory: windows of texts go. */
+static neap_status keep_word(struct learner *l, struct word *word) {
+  static const size_t block = 1 << 16;
+  if (word->length > l->room) {
+    l->room = word->length > block ? word->length : block;
+    l->bytes = region_alloc(&l->region, l->room, 1);
+    if (l->bytes == NULL) l->room = 0;
+    RETURN_IF(l->bytes == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the words of the texts");
+  }
+  word->bytes = memcpy(l->bytes, word->bytes, word->length);
+  l->bytes += word->length;
+  l->room -= word->length;
+  return NEAP_OK;
+}
+
+static neap_status count_words(void *context, const struct text *text, bool last, size_t *used) {
+  struct learner *l = context;
+  *used = text_whole_words(text, last);
+  for (size_t at = 0, size; at < *used; at += size) {
     int32_t number;
     size = word_length(text->bytes + at, text->length - at);
     TRY(word_table_add(&l->words, text->bytes + at, size, &number));
-    if ((size_t)number == l->counts.count) TRY(vector_push(&l->counts, 0));
+    if ((size_t)number == l->counts.count) {
+      TRY(vector_push(&l->counts, 0));
+      TRY(keep_word(l, &l->words.words.data[number]));
+    }
     l->counts.data[number]++;
   }
   return NEAP_OK;
@@ -157,7 +183,7 @@ static int32_t take_best(struct learner *l) {
 
 static neap_status learn(struct learner *l, const struct text *texts, size_t count, int32_t size) {
   TRY(bpe_start(l->bpe));
-  for (size_t i = 0; i < count; i++) TRY(count_words(l, &texts[i]));
+  for (size_t i = 0; i < count; i++) TRY(text_walk(&texts[i], count_words, l, NULL));
   TRY(make_places(l));
   while (bpe_size(l->bpe) < size) {
     TRY(stop_check());
@@ -179,5 +205,6 @@ neap_status bpe_learn(const struct text *texts, size_t count, int32_t size, stru
   pair_table_free(&learner.pairs);
   vector_free(&learner.pair_places);
   vector_free(&learner.candidates);
+  region_free(&learner.region);
   return status;
 }

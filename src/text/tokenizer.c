@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/bpe_learn.h"
+#include "text/text_file.h"
 
 /* ---- Making ---- */
 
@@ -60,17 +61,26 @@ neap_status tokenizer_from_merges(const struct pair *merges, size_t count, size_
 
 /* ---- Characters ---- */
 
-static neap_status mark_code_points(const struct text *text, bool occurs[CODE_POINTS]) {
-  TRY(utf8_check(text));
+/* `context`: bool [CODE_POINTS], whether they occur. */
+static neap_status mark_code_points(void *context, const struct text *window, bool last, size_t *used) {
+  bool *occurs = context;
+  struct text text = *window;
+  /* A code point whose bytes may go on behind the window comes again. */
+  const size_t most = last ? 0 : UTF8_MAX_BYTES - 1;
+  text.length = window->length > most ? window->length - most : 0;
+  while (!last && text.length > 0 && ((unsigned char)window->bytes[text.length] & 0xC0) == 0x80)
+    text.length--;
+  *used = text.length;
+  TRY(utf8_check(&text));
   uint32_t code;
-  for (size_t at = 0; at < text->length; occurs[code] = true)
-    at += (size_t)utf8_decode(text->bytes + at, text->length - at, &code);
+  for (size_t at = 0; at < text.length; occurs[code] = true)
+    at += (size_t)utf8_decode(text.bytes + at, text.length - at, &code);
   return NEAP_OK;
 }
 
 static neap_status collect_characters(struct tokenizer *made, const struct text *texts, size_t count,
                                       bool occurs[CODE_POINTS]) {
-  for (size_t i = 0; i < count; i++) TRY(mark_code_points(&texts[i], occurs));
+  for (size_t i = 0; i < count; i++) TRY(text_walk(&texts[i], mark_code_points, occurs, NULL));
   for (uint32_t code = 0; code < CODE_POINTS; code++)
     if (occurs[code]) TRY(vector_push(&made->characters, code));
   RETURN_IF(made->characters.count == 0, NEAP_BAD_FORMAT, "%s: has no characters to make a vocabulary of",

@@ -27,9 +27,9 @@ struct tokenizer {
 
 /* Each makes a tokenizer, to be freed with tokenizer_free. On failure there is none.
  *
- * tokenizer_characters: all code points of the texts. NEAP_BAD_FORMAT: a text is not UTF-8 (the message names
- * file, line and column), or all are empty. tokenizer_learn: at most `vocabulary` ids; errors and rules are
- * those of bpe_learn. */
+ * Texts may lie in files. tokenizer_characters: all code points of the texts. NEAP_BAD_FORMAT: a text is not
+ * UTF-8 (the message names file, line and column), or all are empty. tokenizer_learn: at most `vocabulary`
+ * ids; errors and rules are those of bpe_learn. */
 neap_status tokenizer_bytes(struct tokenizer **out);
 neap_status tokenizer_characters(const struct text *texts, size_t count, struct tokenizer **out);
 neap_status tokenizer_learn(const struct text *texts, size_t count, int32_t vocabulary,
@@ -52,9 +52,9 @@ int32_t tokenizer_special(const struct tokenizer *tokenizer, const char *name);
 /* How many ids there are. */
 int32_t tokenizer_size(const struct tokenizer *tokenizer);
 
-/* Appends the ids of a text. They depend on nothing but tokenizer and text. On failure what was appended is
- * undone. NEAP_BAD_FORMAT, for characters: the text is not UTF-8, or it has a character that the vocabulary
- * does not have and there is no TOKENIZER_UNKNOWN; the message names file, line and column. */
+/* Appends the ids of a text in memory. They depend on nothing but tokenizer and text. On failure what was
+ * appended is undone. NEAP_BAD_FORMAT, for characters: the text is not UTF-8, or it has a character that the
+ * vocabulary does not have and there is no TOKENIZER_UNKNOWN; the message names file, line and column. */
 neap_status tokenizer_encode(const struct tokenizer *tokenizer, const struct text *text,
                              struct token_ids *ids);
 

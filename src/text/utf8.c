@@ -1,6 +1,7 @@
 #include "text/utf8.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool utf8_is_code_point(uint64_t code) { return code < CODE_POINTS && (code < 0xD800 || code > 0xDFFF); }
 
@@ -49,15 +50,27 @@ neap_status utf8_check(const struct text *text) {
   return NEAP_OK;
 }
 
-neap_status text_bad(const struct text *text, size_t offset, const char *message) {
-  int64_t line = text->line > 0 ? text->line : 1, column = 1;
-  for (size_t at = 0; at < offset;) {
+void text_skip(struct text *text, size_t bytes) {
+  size_t at = 0;
+  text->line = text->line > 0 ? text->line : 1;
+  for (const char *end; (end = memchr(text->bytes + at, '\n', bytes - at)) != NULL;) {
+    at = (size_t)(end - text->bytes) + 1;
+    text->line++;
+    text->column = 0;
+  }
+  while (at < bytes) {
     uint32_t code;
     const int size = utf8_decode(text->bytes + at, text->length - at, &code);
-    column++;
-    if (text->bytes[at] == '\n') line++, column = 1;
+    text->column++;
     at += size > 0 ? (size_t)size : 1;
   }
-  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld, column %lld: %s", text->name, (long long)line,
-                   (long long)column, message);
+  text->bytes += bytes;
+  text->length -= bytes;
+}
+
+neap_status text_bad(const struct text *text, size_t offset, const char *message) {
+  struct text place = *text;
+  text_skip(&place, offset);
+  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld, column %lld: %s", text->name, (long long)place.line,
+                   (long long)place.column + 1, message);
 }

@@ -8,13 +8,17 @@
 
 enum { UTF8_MAX_BYTES = 4, CODE_POINTS = 0x110000 };
 
-/* Bytes of a file, all of them or a line. They are borrowed, need no 0 at their end and may be any bytes. */
+/* Bytes of a file, all of them or a line. They are borrowed, need no 0 at their end and may be any bytes.
+ * Where `bytes` is NULL they lie in an open file (text_file.h). */
 struct text {
   const char *bytes;
   size_t length;
   const char *name; /* of the file, for messages */
   int64_t line;     /* of the file, where the text begins; the first is 1, and 0 means it too */
+  int64_t column;   /* code points of that line before it */
   bool marked;      /* a byte-order mark before it was skipped */
+  int descriptor;   /* of the file, where bytes is NULL; they begin at */
+  uint64_t first;
 };
 
 /* The code point that `length` bytes, 1 or more, begin with. Gives how many bytes it takes; 0: they do not
@@ -27,6 +31,9 @@ int utf8_encode(uint32_t code, char bytes[UTF8_MAX_BYTES]);
 
 /* NEAP_BAD_FORMAT: some byte is not UTF-8. The message names file, line and column of the first. */
 neap_status utf8_check(const struct text *text);
+
+/* Takes `bytes` bytes off the beginning of a text in memory, whose line and column go on. */
+void text_skip(struct text *text, size_t bytes);
 
 /* Fails with NEAP_BAD_FORMAT, "NAME: line L, column C: " and the message. Both count from 1; a column is a
  * code point, or a byte that belongs to none. */

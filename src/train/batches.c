@@ -5,6 +5,21 @@
 
 #include "train/values.h"
 
+/* How a step is divided. */
+struct shape_of_step {
+  int bucket;
+  int32_t parts;
+  int64_t records; /* with those that fill up a batch of pairs */
+};
+
+static struct shape_of_step shape_of_step(struct training *t) {
+  struct shape_of_step step = {.bucket = loader_bucket(&t->data, t->state.step),
+                               .parts = loader_parts(&t->data, t->state.step)};
+  for (int32_t part = 0; part < step.parts; part++)
+    step.records += loader_part_records(&t->data, t->state.step, part);
+  return step;
+}
+
 /* Labels of the micro-batch that was filled that count. */
 static double count_labels(const struct training *t, int bucket) {
   return loader_count_labels(&t->data, bucket, t->shape.classes);
@@ -20,10 +35,11 @@ bool batches_have_a_class(const struct training *t) {
 }
 
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
-static neap_status count_all_labels(struct training *t, int bucket, double *counted) {
+static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted) {
   const int64_t each = labels_each(t);
-  const int32_t parts = t->data.micro_batches;
-  *counted = loader_has_values(&t->data) ? (double)t->batch : (double)(t->batch * each);
+  const int32_t parts = step->parts;
+  const int bucket = step->bucket;
+  *counted = (double)(loader_has_values(&t->data) ? step->records : step->records * each);
   if (loader_has_values(&t->data)) return NEAP_OK;
   if (each == 1 || (t->data.source.kind == TASK_PIXELS && parts == 1)) return NEAP_OK;
   *counted = 0;
@@ -36,49 +52,54 @@ static neap_status count_all_labels(struct training *t, int bucket, double *coun
 
 /* Of the classes of the labels of the micro-batch that was filled, together. */
 static double weigh_labels(const struct training *t, int bucket) {
-  const int64_t count = t->data.buckets[bucket].micro * labels_each(t);
-  const int32_t *labels = loader_labels(&t->data);
+  const int64_t count = t->data.filled * loader_labels_each(&t->data, bucket);
+  const int32_t *labels = loader_labels(&t->data), *others = loader_other_labels(&t->data);
+  const float *shares = loader_label_shares(&t->data);
   double weight = 0;
-  for (int64_t i = 0; i < count; i++)
-    if (labels[i] >= 0 && labels[i] < t->shape.classes) weight += (double)t->class_weights[labels[i]];
+  for (int64_t i = 0; i < count; i++) {
+    if (labels[i] < 0 || labels[i] >= t->shape.classes) continue;
+    const double own = (double)t->class_weights[labels[i]], share = others != NULL ? (double)shares[i] : 1;
+    weight += share * own + (others != NULL ? (1 - share) * (double)t->class_weights[others[i]] : 0);
+  }
   return weight;
 }
 
 /* What each micro-batch's loss, a weighted mean, counts by in that of the whole batch. */
-static neap_status weigh_all_labels(struct training *t, int bucket, double *weight) {
+static neap_status weigh_all_labels(struct training *t, const struct shape_of_step *step, double *weight) {
   *weight = 0;
-  if (t->class_weights == NULL || t->data.micro_batches == 1) return NEAP_OK;
-  for (int32_t part = 0; part < t->data.micro_batches; part++) {
+  if (t->class_weights == NULL || step->parts == 1) return NEAP_OK;
+  for (int32_t part = 0; part < step->parts; part++) {
     TRY(loader_fill(&t->data, t->state.step, part, true));
-    *weight += weigh_labels(t, bucket);
+    *weight += weigh_labels(t, step->bucket);
   }
   return NEAP_OK;
 }
 
 /* The share of the micro-batch that was filled in the loss of its step. */
-static double share_of(const struct training *t, int bucket, double counted, double weight) {
-  const int32_t parts = t->data.micro_batches;
-  if (parts == 1) return 1;
-  if (t->class_weights != NULL) return weight > 0 ? weigh_labels(t, bucket) / weight : 0;
-  if (labels_each(t) == 1 || loader_has_values(&t->data)) return 1 / (double)parts;
-  return counted > 0 ? count_labels(t, bucket) / counted : 0;
+static double share_of(const struct training *t, const struct shape_of_step *step, double counted,
+                       double weight) {
+  if (step->parts == 1) return 1;
+  if (t->class_weights != NULL) return weight > 0 ? weigh_labels(t, step->bucket) / weight : 0;
+  if (labels_each(t) == 1 || loader_has_values(&t->data))
+    return (double)t->data.filled / (double)step->records;
+  return counted > 0 ? count_labels(t, step->bucket) / counted : 0;
 }
 
 /* One step, micro-batch by micro-batch: its loss and right answers. */
 neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
                          double *counted) {
-  const int bucket = loader_bucket(&t->data, t->state.step);
-  const int32_t parts = t->data.micro_batches;
+  const struct shape_of_step step = shape_of_step(t);
   double weight;
-  TRY(neap_session_select(t->session, training_graph(t, bucket)));
-  TRY(count_all_labels(t, bucket, counted));
-  TRY(weigh_all_labels(t, bucket, &weight));
-  *records = t->data.buckets[bucket].micro * parts;
+  TRY(count_all_labels(t, &step, counted));
+  TRY(weigh_all_labels(t, &step, &weight));
+  session_set_parts(t->session, step.parts);
+  *records = step.records;
   *result = (neap_step_result){0};
-  for (int32_t part = 0; part < parts; part++) {
+  for (int32_t part = 0; part < step.parts; part++) {
     neap_step_result micro;
     TRY(loader_fill(&t->data, t->state.step, part, false));
-    const double share = share_of(t, bucket, *counted, weight);
+    TRY(neap_session_select(t->session, training_part_graph(t, step.bucket, t->data.filled)));
+    const double share = share_of(t, &step, *counted, weight);
     TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
     result->loss += share * micro.loss;
     result->skipped = micro.skipped;
@@ -126,32 +147,39 @@ static neap_status add_values(struct training *t, int64_t count, float *predicte
   for (int64_t i = 0; i < count * each; i++) {
     const double error = (double)predicted[i] - (double)values[i];
     *squares += error * error;
-    values_add(sums, original(scale, i % each, values[i]), original(scale, i % each, predicted[i]));
+    values_add(&sums[i % each], original(scale, i % each, values[i]),
+               original(scale, i % each, predicted[i]));
   }
   return NEAP_OK;
 }
 
-static neap_status run_values(struct training *t, float *predicted) {
-  struct value_sums sums = {0};
+/* `sums` [values of a record], zeros. */
+static neap_status run_values(struct training *t, float *predicted, struct value_sums *sums) {
+  const int64_t each = labels_each(t);
   double squares = 0;
+  TRY(neap_session_select(t->session, training_graph(t, 0)));
   for (int64_t first = 0, count;; first += count) {
     neap_step_result unused;
     TRY(loader_fill_at(&t->data, SPLIT_TEST, 0, first, &count));
     if (count == 0) break;
     TRY(neap_session_evaluate(t->session, &unused));
-    TRY(add_values(t, count, predicted, &sums, &squares));
+    TRY(add_values(t, count, predicted, sums, &squares));
   }
-  t->test_loss = sums.count > 0 ? squares / sums.count : 0;
-  t->test_mae = values_mae(&sums);
-  t->test_r2 = values_r2(&sums);
+  t->test_loss = sums->count > 0 ? squares / (sums->count * (double)each) : 0;
+  t->test_mae = values_mae(sums, each);
+  t->test_rmse = values_rmse(sums, each);
+  t->test_r2 = values_r2(sums, each);
   return NEAP_OK;
 }
 
 /* The last batch is filled up with empty records, so errors are taken from the predictions. */
 static neap_status evaluate_values(struct training *t) {
   float *predicted = malloc((size_t)(t->data.buckets[0].micro * labels_each(t)) * sizeof *predicted);
-  RETURN_IF_NULL(predicted);
-  const neap_status status = run_values(t, predicted);
+  struct value_sums *sums = calloc((size_t)labels_each(t), sizeof *sums);
+  const neap_status status = predicted != NULL && sums != NULL
+                                 ? run_values(t, predicted, sums)
+                                 : neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for the errors of values");
+  free(sums);
   free(predicted);
   return status;
 }

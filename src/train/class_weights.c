@@ -99,7 +99,8 @@ neap_status class_weights_read(const char *path, const char *const *names, int64
   char *line = NULL;
   size_t size = 0;
   FILE *file = fopen(path, "rbe");
-  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  RETURN_IF(file == NULL, NEAP_IO_FAILED,
+            "class weights '%s': cannot be read: %s; give 'balanced', or a file", path, strerror(errno));
   for (int64_t c = 0; c < classes; c++) weights[c] = NAN;
   neap_status status = NEAP_OK;
   for (ssize_t length; status == NEAP_OK && (length = getline(&line, &size, file)) >= 0;) {

@@ -149,6 +149,7 @@ neap_status event_file_write(struct event_file *events, const neap_train_progres
       {"loss/test", p->test_accuracy >= 0 || p->test_mae >= 0, p->test_loss},
       {"accuracy/test", p->test_accuracy >= 0, p->test_accuracy},
       {"mae/test", p->test_mae >= 0, p->test_mae},
+      {"rmse/test", p->test_mae >= 0, p->test_rmse},
       {"r2/test", p->test_mae >= 0, p->test_r2},
       {"bits_per_byte/test", p->bits_per_byte >= 0, p->bits_per_byte},
       {"learning_rate", true, p->learning_rate},

@@ -24,7 +24,8 @@ neap_status event_file_open(const char *folder, int64_t resumed_step, struct reg
                             struct event_file *events);
 
 /* Writes a step's numbers as scalars: loss/train, loss/test, accuracy/train, accuracy/test, mae/test,
- * r2/test, bits_per_byte/test, learning_rate, seconds, gradient_norm, loss_scale; those that there are. */
+ * rmse/test, r2/test, bits_per_byte/test, learning_rate, seconds, gradient_norm, loss_scale; those that there
+ * are. */
 neap_status event_file_write(struct event_file *events, const neap_train_progress *progress);
 
 neap_status event_file_close(struct event_file *events);

@@ -88,6 +88,7 @@ neap_status metrics_write(struct metrics *metrics, const neap_train_progress *pr
   if (whole && progress->accuracy < 0 && progress->test_mae >= 0)
     whole = json_object_set_new(line, "test_loss", json_number(progress->test_loss)) == 0 &&
             json_object_set_new(line, "test_mae", json_number(progress->test_mae)) == 0 &&
+            json_object_set_new(line, "test_rmse", json_number(progress->test_rmse)) == 0 &&
             json_object_set_new(line, "test_r2", json_number(progress->test_r2)) == 0;
   if (whole && progress->bits_per_byte >= 0)
     whole = json_object_set_new(line, "bits_per_byte", json_number(progress->bits_per_byte)) == 0;

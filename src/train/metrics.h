@@ -22,7 +22,8 @@ neap_status metrics_check_new(const char *path);
 neap_status metrics_open(const char *path, int64_t resumed_step, struct metrics *metrics);
 
 /* Writes {"step", "epoch", "loss", "accuracy", "learning_rate", "seconds"} and, where there is one,
- * "test_accuracy", "test_loss", "bits_per_byte", "gradient_norm", "loss_scale" and "skipped". */
+ * "test_accuracy", "test_loss", "test_mae", "test_rmse", "test_r2", "bits_per_byte", "gradient_norm",
+ * "loss_scale" and "skipped". */
 neap_status metrics_write(struct metrics *metrics, const neap_train_progress *progress);
 
 /* What was written is on the disk when this returns. */

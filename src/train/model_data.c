@@ -12,6 +12,7 @@ neap_status open_data(const char *model, const char *name, const neap_model_opti
   task.classes = asked->classes > 0 ? asked->classes : usual.classes;
   task.asked_classes = asked->classes;
   task.batch = asked->batch > 0 ? asked->batch : usual.batch;
+  task.asked_length = asked->length;
   task.length = asked->length > 0 ? asked->length : usual.length;
   task.width = usual.image[0];
   for (int i = 0; i < 3; i++) {

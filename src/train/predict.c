@@ -17,7 +17,7 @@ struct prediction {
   struct region region;
   struct encoding encoding;
   const char *weights;
-  enum prediction_form form;
+  struct prediction_rows rows;
   const neap_predict_options *options;
   struct loader data;
   enum split split;
@@ -147,10 +147,9 @@ static void restore_values(const struct prediction *p, int64_t count) {
 
 static bool write_batch(struct prediction *p, FILE *file, int64_t first, int64_t count) {
   const size_t each = (size_t)(p->output.elements / p->batch), values = (size_t)count * each;
-  if (p->form == PREDICTION_NPY) return fwrite(p->values, sizeof *p->values, values, file) == values;
+  if (p->rows.form == PREDICTION_NPY) return fwrite(p->values, sizeof *p->values, values, file) == values;
   for (int64_t i = 0; i < count; i++)
-    if (!prediction_rows_add(file, p->form, &p->data.source, p->split, first + i, p->shape.regression,
-                             p->values + (size_t)i * each)) {
+    if (!prediction_rows_add(file, &p->rows, first + i, p->values + (size_t)i * each)) {
       p->status = NEAP_OUT_OF_MEMORY;
       snprintf(p->message, sizeof p->message, "prediction: out of memory for a line");
       return false;
@@ -165,8 +164,8 @@ static bool write_values(FILE *file, const void *context) {
                                                       p->output.dims[1] == p->shape.classes && !values &&
                                                       !p->data.source.unlabelled;
   int64_t right = 0;
-  if (p->form == PREDICTION_NPY && !write_header(file, p)) return false;
-  prediction_rows_begin(file, p->form, &p->data.source, values);
+  if (p->rows.form == PREDICTION_NPY && !write_header(file, p)) return false;
+  prediction_rows_begin(file, &p->rows);
   for (int64_t first = 0, count; first < p->count; first += count) {
     p->status = predict_batch(p, first, &count);
     if (p->status != NEAP_OK) {
@@ -182,9 +181,13 @@ static bool write_values(FILE *file, const void *context) {
 }
 
 static neap_status run(struct prediction *p) {
-  p->form = p->options->out != NULL ? prediction_form_of(p->options->out) : PREDICTION_NPY;
   TRY(open_all(p));
-  RETURN_IF(p->form != PREDICTION_NPY && (p->output.rank != 2 || p->output.dims[1] != p->data.source.classes),
+  p->rows = (struct prediction_rows){.form = prediction_form_of(p->options->out),
+                                     .source = &p->data.source,
+                                     .split = p->split,
+                                     .values = p->shape.regression,
+                                     .count = p->shape.classes};
+  RETURN_IF(p->rows.form != PREDICTION_NPY && (p->output.rank != 2 || p->output.dims[1] != p->rows.count),
             NEAP_UNSUPPORTED, "%s: output '%s' has no number for each class or value; write a .npy",
             p->options->out, p->output.name);
   struct prediction *const self = p;

@@ -16,7 +16,7 @@ struct name {
 
 /* That of a class, or its number. */
 static const char *class_name(const struct source *source, int64_t class, struct name *number) {
-  if (source->class_names != NULL) return source->class_names[class];
+  if (source->class_names != NULL && class < source->classes) return source->class_names[class];
   snprintf(number->text, sizeof number->text, "%lld", (long long)class);
   return number->text;
 }
@@ -54,32 +54,32 @@ static void put_field(FILE *file, const char *text) {
   putc('"', file);
 }
 
-void prediction_rows_begin(FILE *file, enum prediction_form form, const struct source *source, bool values) {
+void prediction_rows_begin(FILE *file, const struct prediction_rows *rows) {
   struct name number;
-  if (form != PREDICTION_CSV) return;
+  if (rows->form != PREDICTION_CSV) return;
   fputs("record,prediction", file);
-  if (values) {
-    for (int64_t k = 1; k < source->classes; k++) fprintf(file, ",prediction_%lld", (long long)k + 1);
+  if (rows->values) {
+    for (int64_t k = 1; k < rows->count; k++) fprintf(file, ",prediction_%lld", (long long)k + 1);
   } else {
     fputs(",probability", file);
-    for (int64_t c = 0; c < source->classes; c++)
-      putc(',', file), put_field(file, class_name(source, c, &number));
+    for (int64_t c = 0; c < rows->count; c++)
+      putc(',', file), put_field(file, class_name(rows->source, c, &number));
   }
   putc('\n', file);
 }
 
-static void put_csv(FILE *file, const struct source *source, const char *record, bool values,
+static void put_csv(FILE *file, const struct prediction_rows *rows, const char *record,
                     const float *outputs) {
   struct name number;
   double sum;
   put_field(file, record);
-  if (values) {
-    for (int64_t k = 0; k < source->classes; k++) fprintf(file, ",%.9g", (double)outputs[k]);
+  if (rows->values) {
+    for (int64_t k = 0; k < rows->count; k++) fprintf(file, ",%.9g", (double)outputs[k]);
   } else {
-    const int64_t best = best_class(outputs, source->classes, &sum);
-    putc(',', file), put_field(file, class_name(source, best, &number));
+    const int64_t best = best_class(outputs, rows->count, &sum);
+    putc(',', file), put_field(file, class_name(rows->source, best, &number));
     fprintf(file, ",%.9g", 1 / sum);
-    for (int64_t c = 0; c < source->classes; c++)
+    for (int64_t c = 0; c < rows->count; c++)
       fprintf(file, ",%.9g", exp((double)outputs[c] - (double)outputs[best]) / sum);
   }
   putc('\n', file);
@@ -94,29 +94,30 @@ static json_t *values_json(const float *values, int64_t count) {
   return array;
 }
 
-static json_t *row_json(const struct source *source, const char *record, bool values, const float *outputs) {
+static json_t *row_json(const struct prediction_rows *rows, const char *record, const float *outputs) {
   struct name number;
   double sum;
-  if (values)
-    return json_pack("{s:s, s:o}", "record", record, "prediction", values_json(outputs, source->classes));
-  const int64_t best = best_class(outputs, source->classes, &sum);
+  if (rows->values)
+    return json_pack("{s:s, s:o}", "record", record, "prediction", values_json(outputs, rows->count));
+  const int64_t best = best_class(outputs, rows->count, &sum);
   json_t *probabilities = json_object();
-  for (int64_t c = 0; c < source->classes; c++)
-    json_object_set_new(probabilities, class_name(source, c, &number),
+  for (int64_t c = 0; c < rows->count; c++)
+    json_object_set_new(probabilities, class_name(rows->source, c, &number),
                         json_real(exp((double)outputs[c] - (double)outputs[best]) / sum));
-  return json_pack("{s:s, s:s, s:f, s:o}", "record", record, "prediction", class_name(source, best, &number),
-                   "probability", 1 / sum, "probabilities", probabilities);
+  return json_pack("{s:s, s:s, s:f, s:o}", "record", record, "prediction",
+                   class_name(rows->source, best, &number), "probability", 1 / sum, "probabilities",
+                   probabilities);
 }
 
-bool prediction_rows_add(FILE *file, enum prediction_form form, const struct source *source, enum split split,
-                         int64_t record, bool values, const float *outputs) {
+bool prediction_rows_add(FILE *file, const struct prediction_rows *rows, int64_t record,
+                         const float *outputs) {
   struct name number;
-  const char *name = record_name(source, split, record, &number);
-  if (form == PREDICTION_CSV) {
-    put_csv(file, source, name, values, outputs);
+  const char *name = record_name(rows->source, rows->split, record, &number);
+  if (rows->form == PREDICTION_CSV) {
+    put_csv(file, rows, name, outputs);
     return true;
   }
-  json_t *row = row_json(source, name, values, outputs);
+  json_t *row = row_json(rows, name, outputs);
   const bool good = row != NULL && json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
   json_decref(row);
   putc('\n', file);

@@ -10,12 +10,19 @@
 enum prediction_form { PREDICTION_NPY, PREDICTION_CSV, PREDICTION_JSON_LINES };
 enum prediction_form prediction_form_of(const char *path);
 
-/* The first line of a CSV: record, prediction, and of classes their probability and one for each. */
-void prediction_rows_begin(FILE *file, enum prediction_form form, const struct source *source, bool values);
+struct prediction_rows {
+  enum prediction_form form;
+  const struct source *source;
+  enum split split;
+  bool values;   /* of the records; else logits of classes */
+  int64_t count; /* of them. Classes that the source does not have are named by their numbers */
+};
 
-/* A record's line, of logits [classes] or of values [classes]. False: out of memory, or a name is not UTF-8.
- */
-bool prediction_rows_add(FILE *file, enum prediction_form form, const struct source *source, enum split split,
-                         int64_t record, bool values, const float *outputs);
+/* The first line of a CSV: record, prediction, and of classes their probability and one for each. */
+void prediction_rows_begin(FILE *file, const struct prediction_rows *rows);
+
+/* A record's line, of outputs [count]. False: out of memory, or a name is not UTF-8. */
+bool prediction_rows_add(FILE *file, const struct prediction_rows *rows, int64_t record,
+                         const float *outputs);
 
 #endif

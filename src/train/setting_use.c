@@ -132,9 +132,12 @@ static neap_status check_model(const neap_setting *s, const neap_train_options *
   if (s->models & kinds[kind].bit) return NEAP_OK;
   char wanted[MESSAGE_LIMIT] = "";
   size_t at = 0;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (s->models & kinds[i].bit && (i == 0 || kinds[i].bit != kinds[i - 1].bit))
-      at += (size_t)snprintf(wanted + at, sizeof wanted - at, "%s%s", at > 0 ? " or " : "", kinds[i].name);
+  unsigned told = 0;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (!(s->models & kinds[i].bit & ~told)) continue;
+    told |= kinds[i].bit;
+    at += (size_t)snprintf(wanted + at, sizeof wanted - at, "%s%s", at > 0 ? " or " : "", kinds[i].name);
+  }
   return neap_fail(NEAP_INVALID_ARGUMENT,
                    "--%s does nothing with %s, which learns from %s: it is for models of %s", s->name,
                    options->model, kinds[kind].name, wanted);

@@ -51,9 +51,10 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   t->steps_here++;
   t->state.step++;
   t->state.epoch = t->state.step / t->epoch_steps;
-  t->state.loss_sum += result.loss;
+  const int64_t taken = records < t->batch && t->options->keep_last ? records : t->batch;
+  t->state.loss_sum += result.loss * ((double)taken / (double)t->batch);
   t->state.correct += result.correct;
-  t->state.images += t->batch;
+  t->state.images += taken;
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
@@ -139,6 +140,9 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->memory = &memory;
     progress->other_kernels = t->other_kernels;
     progress->marked_file = t->data.source.marked_file;
+    progress->longest = t->data.source.longest;
+    progress->skipped_records = t->data.source.skipped;
+    progress->cut_records = t->data.source.cut;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
     progress->frozen = session_frozen(t->session);
     progress->unstored = session_unstored(t->session, &progress->unstored_count);
@@ -203,6 +207,7 @@ static neap_status evaluate(struct training *t, neap_train_progress *progress) {
   progress->test_accuracy = t->state.test_accuracy;
   progress->test_loss = t->test_loss;
   progress->test_mae = t->test_mae;
+  progress->test_rmse = t->test_rmse;
   progress->test_r2 = t->test_r2;
   progress->bits_per_byte = batches_bits_per_byte(t);
   return NEAP_OK;
@@ -288,6 +293,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->test_accuracy = t->state.test_accuracy;
   result->test_loss = t->test_loss;
   result->test_mae = t->test_mae;
+  result->test_rmse = t->test_rmse;
   result->test_r2 = t->test_r2;
   result->bits_per_byte = batches_bits_per_byte(t);
   result->best_step = t->state.best.step;
@@ -298,7 +304,7 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   result->steps_here = t->steps_here;
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
-    result->loss = t->state.loss_sum / (double)(t->state.images / t->batch);
+    result->loss = t->state.loss_sum / ((double)t->state.images / (double)t->batch);
     result->accuracy = epoch_accuracy(t);
   }
   if (t->session == NULL) return NEAP_OK;
@@ -341,16 +347,22 @@ static neap_status run(struct training *t, neap_train_result *result) {
   return training_check_process(t, result);
 }
 
+/* Own records go by the name of their source. */
+static struct training training_of(const neap_train_options *options) {
+  struct training t = {
+      .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
+  if (options->data == NULL && options->source != NULL)
+    t.own.data = options->source->name != NULL ? options->source->name : "own";
+  return t;
+}
+
 neap_status neap_train(const neap_train_options *options, neap_train_result *result) {
   NEED(options);
   NEED(result);
-  struct training t = {
-      .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
+  struct training t = training_of(options);
   t.options = &t.own;
   *result = (neap_train_result){
       .accuracy = -1, .test_accuracy = -1, .test_loss = -1, .test_mae = -1, .bits_per_byte = -1};
-  if (t.own.data == NULL && options->source != NULL)
-    t.own.data = options->source->name != NULL ? options->source->name : "own";
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
   ending_keep(&ending, run(&t, result));
@@ -378,6 +390,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   TRY(training_check(t->options));
   TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
                 &t->data));
+  t->own.keep_last = false; /* nothing is trained */
   TRY(training_build(t));
   TRY(checkpoint_check_model(folder, t->options->model));
   TRY(checkpoint_read_state(folder, NULL, &t->state));
@@ -392,6 +405,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   TRY(confusion_give(&t->confusion, &t->data.source, result));
   result->loss = t->test_loss;
   result->mae = t->test_mae;
+  result->rmse = t->test_rmse;
   result->r2 = t->test_r2;
   result->bits_per_byte = batches_bits_per_byte(t);
   result->batch = t->batch;
@@ -408,8 +422,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result) {
   NEED(options);
   NEED(result);
-  struct training t = {
-      .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
+  struct training t = training_of(options);
   t.options = &t.own;
   neap_train_result unused = {0};
   *result = (neap_evaluation){0};

@@ -99,11 +99,20 @@ static bool augments(const struct training *t) {
 /* Divides the data into steps. */
 static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;
+  RETURN_IF(o->mixup > 0 && (t->shape.regression || t->data.source.kind == TASK_PIXELS),
+            NEAP_INVALID_ARGUMENT, "--mixup: mixes records that have a class each; those of %s have %s",
+            t->data.source.name, t->shape.regression ? "values" : "a class for each pixel");
   const struct division division = {.batch = t->batch,
                                     .micro = t->micro,
                                     .seed = o->session.seed,
                                     .shuffle = !o->no_shuffle,
-                                    .augment = augments(t)};
+                                    .augment = augments(t),
+                                    .keep_last = o->keep_last,
+                                    .mixup = o->mixup};
+  const enum task_kind kind = t->data.source.kind;
+  RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
+                (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS),
+            NEAP_INVALID_ARGUMENT, "--augment on: nothing of %s is changed at random; leave it out", o->data);
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
@@ -120,7 +129,8 @@ neap_status training_build(struct training *t) {
   TRY(available_memory_settle(&t->own.session, &available));
   memory_watch_begin(&t->watch, &available);
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
-  t->own.session.byte_input = statistics_byte_input(&t->data.source);
+  if (t->options->mixup == 0) t->own.session.byte_input = statistics_byte_input(&t->data.source);
+  t->own.session.mixed_labels = t->options->mixup > 0;
   TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   TRY(settle_budget(t));
@@ -271,6 +281,36 @@ static neap_status add_graphs(struct training *t) {
   return NEAP_OK;
 }
 
+int training_part_graph(const struct training *t, int bucket, int64_t records) {
+  for (int i = 0; i < 2; i++)
+    if (t->parts[i].records > 0 && t->parts[i].records == records) return t->parts[i].graph;
+  return training_graph(t, bucket);
+}
+
+/* Of the micro-batches of a short last step, which have one or two sizes. */
+static neap_status add_short_graphs(struct training *t) {
+  const int64_t last = t->epoch_steps - 1;
+  int sizes = 0;
+  for (int32_t part = 0; t->options->keep_last && part < loader_parts(&t->data, last); part++) {
+    const int64_t records = loader_part_records(&t->data, last, part);
+    neap_model_options shape = t->shape;
+    neap_graph *graph;
+    if (records == t->micro || (sizes > 0 && t->parts[sizes - 1].records == records)) continue;
+    shape.batch = records;
+    TRY(neap_model_build(t->options->model, &shape, &graph));
+    const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
+    neap_graph_free(graph);
+    RETURN_IF(
+        status == NEAP_OVER_BUDGET, status,
+        "the last step of an epoch, of %lld records, does not fit beside the rest; give more memory, or "
+        "leave it out (--drop-last on)",
+        (long long)records);
+    if (status != NEAP_OK) return status;
+    t->parts[sizes++].records = records;
+  }
+  return NEAP_OK;
+}
+
 neap_status training_open_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -285,9 +325,13 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
     result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
-    if (t->refused[0] == '\0') return ending_tell(&ending);
-    return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
-                     t->refused, ending.message);
+    if (t->refused[0] != '\0')
+      return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
+                       t->refused, ending.message);
+    if (t->data.source.longest != NULL)
+      return neap_fail(status, "%s; the longest pair sets the memory (%s): --length N leaves longer ones out",
+                       ending.message, t->data.source.longest);
+    return ending_tell(&ending);
   }
   if (status != NEAP_OK) return status;
   t->resident_before = session_resident_before(t->session);
@@ -295,6 +339,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   if (t->resident_before > t->process.code + t->process.data)
     t->process.kernels = t->resident_before - t->process.code - t->process.data;
   TRY(add_graphs(t));
+  TRY(add_short_graphs(t));
   loader_attach(&t->data, t->session);
   if (t->class_weights != NULL)
     memcpy(neap_session_input(t->session, "class_weights"), t->class_weights,

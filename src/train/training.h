@@ -44,13 +44,17 @@ struct training {
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;
-  int64_t micro;                /* records of a micro-batch, which is the batch of the graph */
-  int64_t saved_step;           /* of the last checkpoint written; -1: none */
+  int64_t micro; /* records of a micro-batch, which is the batch of the graph */
+  struct {
+    int64_t records;
+    int graph;
+  } parts[2];         /* micro-batches of a short last step, which have graphs of their own; 0: none */
+  int64_t saved_step; /* of the last checkpoint written; -1: none */
   double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
   double test_loss;             /* -1: not evaluated here */
-  double test_mae, test_r2;     /* where labels are values; mae -1: not evaluated, or there are classes */
-  double *seconds;              /* [TIMED_STEPS], a ring; NULL: no step has run */
-  int64_t steps_here;           /* by this process */
+  double test_mae, test_rmse, test_r2; /* of values; mae -1: not evaluated, or there are classes */
+  double *seconds;                     /* [TIMED_STEPS], a ring; NULL: no step has run */
+  int64_t steps_here;                  /* by this process */
   double started;
   neap_process process;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
@@ -79,6 +83,9 @@ neap_status training_check_process(const struct training *t, neap_train_result *
 
 /* The number of the session's graph for a bucket: that of the longest is the first. */
 int training_graph(const struct training *t, int bucket);
+
+/* That of a micro-batch of a bucket, which may be one of a short step. */
+int training_part_graph(const struct training *t, int bucket, int64_t records);
 
 /* Whether sparse parameters change places, and after how many steps first. */
 bool training_rewires(const neap_train_options *o);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Sums over values and their predictions; zeros: of none. */
+/* Sums over one value of each record and its predictions; zeros: of none. */
 struct value_sums {
   double count, distance, squares; /* |prediction - value|, and its square */
   double first, sum, sum_squares;  /* of value - first */
@@ -12,9 +12,11 @@ struct value_sums {
 
 void values_add(struct value_sums *sums, double value, double prediction);
 
-/* The mean absolute error; 1 less the squared error over that of the mean (R2): 0 where values do not differ.
- */
-double values_mae(const struct value_sums *sums);
-double values_r2(const struct value_sums *sums);
+/* Means over `each` values of a record, as scikit-learn takes them: of the mean absolute errors; of the roots
+ * of the mean squared errors; of 1 less the squared error over that of the mean (R2), 0 where a value is
+ * always the same. */
+double values_mae(const struct value_sums *sums, int64_t each);
+double values_rmse(const struct value_sums *sums, int64_t each);
+double values_r2(const struct value_sums *sums, int64_t each);
 
 #endif

@@ -69,3 +69,9 @@ says "--metrics"
 
 # Pixels have classes, too.
 expect 0 "$neap" train --model unet-4 --data synthetic:images=2 --batch 1 --image 1x188x188 --threads 1 --steps 2 --class-weights balanced --evaluate off --json
+
+# A missing file is told as what it was given for; a run with a second file goes on from another folder.
+expect 1 "${run[@]}" --steps 1 --class-weights none
+says "class weights 'none'"
+mkdir elsewhere
+(cd elsewhere && expect 0 "$neap" train --resume ../run --steps 24 && expect 0 "$neap" evaluate ../run)

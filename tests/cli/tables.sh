@@ -34,3 +34,24 @@ expect 0 "$neap" predict values --data csv:one.csv -o one_answer.csv
 awk -F, 'NR == 2 && $2 > 57000 && $2 < 63000 { good = 1 } END { exit !good }' one_answer.csv || fail "$(cat one_answer.csv)"
 expect 0 "$neap" evaluate values --json
 awk "BEGIN { exit !($(field test_r2) > 0.95) }" || fail "evaluate says R2 $(field test_r2)"
+
+# The errors are those of the predictions that are written.
+expect 0 "$neap" train --model mlp-8 --data csv:prices.csv,task=regression,test=prices.csv --batch 16 --epochs 2 --lr 0.02 --out errors --metrics errors.jsonl --json
+figures="$(field test_mae) $(field test_rmse) $(field test_r2)"
+expect 0 "$neap" predict errors --data csv:prices.csv -o errors.csv
+paste -d, errors.csv prices.csv | awk -F, -v figures="$figures" '
+  function near(a, b) { return a - b < 1e-4 * (b < 0 ? -b : b) && b - a < 1e-4 * (b < 0 ? -b : b) }
+  NR > 1 { error = $2 - $5; all += error < 0 ? -error : error; squares += error * error; sum += $5; sum_squares += $5 * $5; n++ }
+  END { split(figures, f, " "); spread = sum_squares - sum * sum / n
+    exit !(near(f[1], all / n) && near(f[2], sqrt(squares / n)) && near(f[3], 1 - squares / spread)) }' || fail "not the errors of the predictions: $figures"
+grep -q '"test_rmse"' errors.jsonl || fail "the metrics have no test_rmse"
+expect 0 "$neap" evaluate errors --json
+same "$(field test_mae) $(field test_rmse) $(field test_r2)" "$figures" "the errors of the evaluation"
+
+# A head that is larger than the data's classes: the rest have numbers as names, and probabilities too.
+expect 0 "$neap" train --model mlp-8 --data csv:homes.csv --classes 4 --batch 16 --steps 3 --out larger
+expect 0 "$neap" predict larger --data csv:asked.csv -o larger.csv
+[ "$(head -1 larger.csv)" = "record,prediction,probability,cheap,dear,2,3" ] || fail "$(head -1 larger.csv)"
+awk -F, 'NR > 1 { sum = $4 + $5 + $6 + $7; if (sum < 0.9999 || sum > 1.0001) bad = 1 } END { exit bad || NR != 4 }' larger.csv || fail "$(cat larger.csv)"
+expect 0 "$neap" predict larger --data csv:asked.csv -o larger.jsonl
+grep -q '"3":' larger.jsonl || fail "$(cat larger.jsonl)"

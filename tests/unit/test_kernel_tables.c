@@ -150,14 +150,16 @@ static void run_adaptive_pool_backward(const struct cpu_kernels *k, struct buffe
 
 static void run_loss(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   for (int i = 0; i < ELEMENTS; i++) b->x[i] *= 20;
-  k->softmax_cross_entropy((struct labelled){ELEMENTS / size, size, 3, 0.1f, NULL}, b->x, b->labels, &b->loss,
-                           &b->correct, (struct loss_part *)(void *)b->workspace);
+  k->softmax_cross_entropy(
+      (struct labelled){.rows = ELEMENTS / size, .classes = size, .ignored = 3, .smoothing = 0.1f}, b->x,
+      b->labels, &b->loss, &b->correct, (struct loss_part *)(void *)b->workspace);
 }
 
 static void run_loss_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   for (int i = 0; i < ELEMENTS; i++) b->x[i] *= 200; /* exponentials down to nothing */
-  k->softmax_cross_entropy_backward((struct labelled){ELEMENTS / size, size, -1, 0, NULL}, b->x, b->labels,
-                                    NULL, b->y);
+  k->softmax_cross_entropy_backward(
+      (struct labelled){.rows = ELEMENTS / size, .classes = size, .ignored = -1}, b->x, b->labels, NULL,
+      b->y);
 }
 
 /* Every operator of one tensor, forward and back, on numbers around 0 and, where it needs them so, above 0.

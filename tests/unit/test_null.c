@@ -216,6 +216,7 @@ static void test_operators(void **state) {
   TAKEN(neap_softmax_cross_entropy(NULL, x, x, 1));
   TAKEN(neap_softmax_cross_entropy_ignoring(NULL, x, x, 1, 1));
   TAKEN(neap_softmax_cross_entropy_weighted(NULL, x, x, x, 1));
+  TAKEN(neap_softmax_cross_entropy_mixed(NULL, x, x, x, x, 1));
   TAKEN(neap_linear_cross_entropy(NULL, x, x, x, x, (neap_linear_cross_entropy_options){0}));
   TAKEN(neap_mse_loss(NULL, x, x));
   TAKEN(neap_l1_loss(NULL, x, x));

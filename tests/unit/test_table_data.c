@@ -229,7 +229,7 @@ static void test_bad_arrays(void **state) {
 static void test_scores(void **state) {
   (void)state;
   enum { COUNT = 50 };
-  struct value_sums sums = {0};
+  struct value_sums sums = {0}, two[2] = {{0}};
   double mean = 0, spread = 0, squares = 0, distance = 0;
   for (int i = 0; i < COUNT; i++) mean += (1e6 + i * i % 17) / COUNT;
   for (int i = 0; i < COUNT; i++) {
@@ -238,9 +238,16 @@ static void test_scores(void **state) {
     squares += sin(i) * sin(i);
     distance += fabs(sin(i)) / COUNT;
     values_add(&sums, value, prediction);
+    values_add(&two[0], value, prediction);
+    values_add(&two[1], i, i + 2); /* its mean is another one: R2 is not that of all values together */
   }
-  assert_true(fabs(values_r2(&sums) - (1 - squares / spread)) < 1e-9);
-  assert_true(fabs(values_mae(&sums) - distance) < 1e-9);
+  assert_true(fabs(values_r2(&sums, 1) - (1 - squares / spread)) < 1e-9);
+  assert_true(fabs(values_mae(&sums, 1) - distance) < 1e-9);
+  assert_true(fabs(values_rmse(&sums, 1) - sqrt(squares / COUNT)) < 1e-9);
+  const double second = 1 - 4.0 * COUNT / (COUNT * (COUNT * COUNT - 1.0) / 12);
+  assert_true(fabs(values_r2(two, 2) - (values_r2(&sums, 1) + second) / 2) < 1e-9);
+  assert_true(fabs(values_mae(two, 2) - (distance + 2) / 2) < 1e-9);
+  assert_true(fabs(values_rmse(two, 2) - (sqrt(squares / COUNT) + 2) / 2) < 1e-9);
 }
 
 int main(void) {

@@ -84,6 +84,7 @@ ALLOWED = [
     call("linear", "matrix", 3, True), call("linear_with", "matrix", "matrix", "weights"), call("reshape", "image", [-1, 8]), call("flatten", "image"),
     call("dropout", "image", 0.5), call("softmax_cross_entropy", "matrix", "ids", 0), call("softmax_cross_entropy_ignoring", "matrix", "ids", 0, 1),
     call("softmax_cross_entropy_weighted", "wide", "ids", "line", 0.1),
+    call("softmax_cross_entropy_mixed", "matrix", "ids", "ids", "weights", 0.1),
     call("mse_loss", "image", "image"), call("l1_loss", "image", "image"), call("smooth_l1_loss", "image", "image", 1),
     call("binary_cross_entropy", "image", "image"),
     call("sequence_conv", "cube", "taps", 4), call("glu", "image"), call("swiglu", "image"), call("geglu", "image"),
@@ -226,6 +227,9 @@ REFUSED = [
     call("softmax_cross_entropy", "matrix", "mask", 0),
     call("softmax_cross_entropy_ignoring", "matrix", "line", 0, 1), call("softmax_cross_entropy_ignoring", "cube", "ids", 0, 1),
     call("softmax_cross_entropy_weighted", "matrix", "ids", "line", 0), call("softmax_cross_entropy_weighted", "matrix", "ids", "mask", 0),
+    call("softmax_cross_entropy_mixed", "matrix", "ids", "more ids", "weights", 0), call("softmax_cross_entropy_mixed", "matrix", "ids", "ids", "line", 0),
+    call("softmax_cross_entropy_mixed", "matrix", "ids", "weights", "weights", 0), call("softmax_cross_entropy_mixed", "matrix", "ids", "ids", "ids", 0),
+    call("softmax_cross_entropy_mixed", "matrix", "ids", -1, "weights", 0), call("softmax_cross_entropy_mixed", "matrix", "ids", "ids", -1, 0),
     call("smooth_l1_loss", "matrix", "image", 1), call("smooth_l1_loss", "matrix", "matrix", -1),
     call("smooth_l1_loss", "matrix", "matrix", NAN), call("smooth_l1_loss", "numbers", "image", 1),
 ]  # fmt: skip

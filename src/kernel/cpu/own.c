@@ -66,7 +66,7 @@ RUN(run_running_statistics) {
   (void)out, (void)workspace;
   K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1],
                         ATTRIBUTES.batch_norm.momentum, ATTRIBUTES.batch_norm.count, context->micro_batch,
-                        context->micro_batches);
+                        context->parts);
   return NEAP_OK;
 }
 CPU_OPERATOR(running_statistics, TYPE_F32) {
@@ -319,10 +319,12 @@ CPU_OPERATOR(adaptive_average_pool_backward, TYPE_F32) {
 
 /* ---- Loss ---- */
 
-static struct labelled labelled_of(const struct kernel *kernel, const float *weights) {
+/* `more`: class weights, other labels, shares; each may be NULL. */
+static struct labelled labelled_of(const struct kernel *kernel, void *const *more) {
   const struct tensor *x = kernel_input(kernel, 0);
   const struct loss_attributes *a = &ATTRIBUTES.loss;
-  return (struct labelled){x->elements / x->dims[1], x->dims[1], a->ignored, a->smoothing, weights};
+  return (struct labelled){
+      x->elements / x->dims[1], x->dims[1], a->ignored, a->smoothing, more[0], more[1], more[2]};
 }
 
 /* Logits with their classes side by side, so that a row or a pixel is a run of memory. */
@@ -332,7 +334,7 @@ static struct memory_format classes_last(const struct tensor *logits) {
 
 RUN(run_softmax_cross_entropy) {
   (void)context;
-  K->softmax_cross_entropy(labelled_of(kernel, in[2]), in[0], in[1], out[0], out[1], workspace);
+  K->softmax_cross_entropy(labelled_of(kernel, in + 2), in[0], in[1], out[0], out[1], workspace);
   return NEAP_OK;
 }
 CPU_OPERATOR(softmax_cross_entropy, TYPE_F32) {
@@ -343,7 +345,7 @@ CPU_OPERATOR(softmax_cross_entropy, TYPE_F32) {
 
 RUN(run_softmax_cross_entropy_backward) {
   (void)workspace, (void)context;
-  K->softmax_cross_entropy_backward(labelled_of(kernel, in[3]), in[0], in[1], in[2], out[0]);
+  K->softmax_cross_entropy_backward(labelled_of(kernel, in + 3), in[0], in[1], in[2], out[0]);
   return NEAP_OK;
 }
 CPU_OPERATOR(softmax_cross_entropy_backward, TYPE_F32) {

@@ -226,7 +226,7 @@ RUN(run_running_statistics) {
                count = (double)ATTRIBUTES->batch_norm.count;
   double *running_mean = in[2], *running_variance = in[3];
   const double kept = context->micro_batch > 0 ? 1 : 1 - momentum,
-               share = momentum / (context->micro_batches > 1 ? context->micro_batches : 1);
+               share = momentum / (context->parts > 1 ? context->parts : 1);
   FOR(c, kernel_input(kernel, 0)->elements) {
     running_mean[c] = kept * running_mean[c] + share * mean[c];
     running_variance[c] =
@@ -438,92 +438,6 @@ RUN(run_global_average_pool_backward) {
   const double *dy = in[0];
   double *dx = out[0];
   FOR(i, kernel_output(kernel, 0)->elements) dx[i] = dy[i / (s.h * s.w)] / (double)(s.h * s.w);
-  return NEAP_OK;
-}
-
-/* ---- Loss ---- */
-
-static bool counts(const struct loss_attributes *a, int32_t label, int64_t classes) {
-  return label >= 0 && label < classes && label != a->ignored;
-}
-
-/* Logits of one row or pixel: `classes` of them, `stride` apart. */
-struct row {
-  const double *x;
-  int64_t classes, stride;
-};
-
-/* Row i of logits [N, classes, pixels...]: pixel i % pixels of image i / pixels. */
-static int64_t row_offset(struct shape s, int64_t i) {
-  return i / (s.h * s.w) * s.c * s.h * s.w + i % (s.h * s.w);
-}
-
-static struct row row_at(struct shape s, const double *x, int64_t i) {
-  return (struct row){x + row_offset(s, i), s.c, s.h * s.w};
-}
-
-static double log_sum(struct row r) {
-  double most = r.x[0], sum = 0;
-  FOR(c, r.classes) most = r.x[c * r.stride] > most ? r.x[c * r.stride] : most;
-  FOR(c, r.classes) sum += exp(r.x[c * r.stride] - most);
-  return most + log(sum);
-}
-
-/* `weights` NULL: all classes weigh 1. */
-static double wanted(const struct loss_attributes *a, const double *weights, int64_t classes, int64_t c,
-                     int32_t label) {
-  const double share = (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
-  return weights != NULL ? weights[c] * share : share;
-}
-
-RUN(run_softmax_cross_entropy) {
-  UNUSED;
-  const struct shape s = shape_of(kernel_input(kernel, 0));
-  const int32_t *labels = in[1];
-  int32_t *correct = out[1];
-  const double *weights = in[2];
-  double total = 0, rows = 0;
-  *correct = 0;
-  FOR(i, s.n * s.h * s.w) {
-    if (!counts(&ATTRIBUTES->loss, labels[i], s.c)) continue;
-    const struct row r = row_at(s, in[0], i);
-    const double norm = log_sum(r);
-    int64_t best = 0;
-    FOR(c, s.c) {
-      total += wanted(&ATTRIBUTES->loss, weights, s.c, c, labels[i]) * (norm - r.x[c * r.stride]);
-      if (r.x[c * r.stride] > r.x[best * r.stride]) best = c;
-    }
-    *correct += best == labels[i];
-    rows += weights != NULL ? weights[labels[i]] : 1;
-  }
-  *(double *)out[0] = rows > 0 ? total / rows : 0;
-  return NEAP_OK;
-}
-
-RUN(run_softmax_cross_entropy_backward) {
-  UNUSED;
-  const struct shape s = shape_of(kernel_input(kernel, 0));
-  const int32_t *labels = in[1];
-  const double dloss = in[2] != NULL ? *(const double *)in[2] : 1;
-  const double *weights = in[3];
-  double rows = 0;
-  FOR(i, s.n * s.h * s.w) {
-    if (counts(&ATTRIBUTES->loss, labels[i], s.c)) rows += weights != NULL ? weights[labels[i]] : 1;
-  }
-  FOR(i, s.n * s.h * s.w) {
-    const struct row r = row_at(s, in[0], i);
-    double *dx = (double *)out[0] + row_offset(s, i);
-    const double norm = log_sum(r);
-    const bool some = rows > 0 && counts(&ATTRIBUTES->loss, labels[i], s.c);
-    double all = weights != NULL ? 0 : 1; /* of what is wanted of the classes together */
-    for (int64_t c = 0; weights != NULL && some && c < s.c; c++)
-      all += wanted(&ATTRIBUTES->loss, weights, s.c, c, labels[i]);
-    FOR(c, s.c) {
-      const double is = exp(r.x[c * r.stride] - norm) * all;
-      dx[c * r.stride] =
-          some ? dloss * (is - wanted(&ATTRIBUTES->loss, weights, s.c, c, labels[i])) / rows : 0;
-    }
-  }
   return NEAP_OK;
 }
 

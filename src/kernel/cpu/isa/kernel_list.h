@@ -111,8 +111,9 @@ KERNEL(void, adaptive_average_pool_backward,
 
 /* loss[0]: mean over rows whose label is one of the classes and not ignored; 0 without such rows. With
  * weights of the classes each class's term of the loss has its weight, and the mean is weighted by those of
- * the labels. correct[0]: rows whose label is the first largest logit. Stable (the maximum is subtracted).
- * parts: [LOSS_PARTS], workspace. */
+ * the labels. With second labels a row's loss and weight are those by both, by their shares. correct[0]: rows
+ * whose label is the first largest logit. Stable (the maximum is subtracted). parts: [LOSS_PARTS], workspace.
+ */
 KERNEL(void, softmax_cross_entropy,
        (struct labelled l, const float *logits, const int32_t *labels, float *loss, int32_t *correct,
         struct loss_part *parts))

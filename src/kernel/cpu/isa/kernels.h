@@ -157,7 +157,9 @@ struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
 struct labelled { /* rows of logits that have labels */
   int64_t rows, classes, ignored;
   float smoothing;
-  const float *weights; /* of the classes; NULL: all are 1 */
+  const float *weights;  /* of the classes; NULL: all are 1 */
+  const int32_t *others; /* a second label for each row; NULL: there is one */
+  const float *shares;   /* of the first label of each row; the second has the rest */
 };
 
 struct sequence_conv { /* of x [sequences, times, channels] */

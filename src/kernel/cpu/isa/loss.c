@@ -23,6 +23,23 @@ static bool counts(int32_t label, const struct labelled *l) {
   return label >= 0 && label < l->classes && label != l->ignored;
 }
 
+/* Whether row n has all its labels. */
+static bool row_counts(const struct labelled *l, const int32_t *labels, int64_t n) {
+  return counts(labels[n], l) && (l->others == NULL || counts(l->others[n], l));
+}
+
+static double class_weight(const struct labelled *l, int32_t label) {
+  return l->weights != NULL ? (double)l->weights[label] : 1;
+}
+
+/* What row n counts by in the mean. */
+static double row_weight(const struct labelled *l, const int32_t *labels, int64_t n) {
+  const double own = class_weight(l, labels[n]);
+  if (l->others == NULL) return own;
+  const double share = (double)l->shares[n];
+  return share * own + (1 - share) * class_weight(l, l->others[n]);
+}
+
 /* Is the label the first of the largest? */
 static bool is_answer(const float *x, float highest, int32_t label) {
   if (x[label] != highest) return false;
@@ -49,22 +66,34 @@ static double weighted_loss_of_row(const struct labelled *l, const float *x, str
   return (1 - smoothing) * (double)l->weights[label] * (norm - (double)x[label]) + smoothing * even;
 }
 
+static double loss_for(const struct labelled *l, const float *x, struct softmax_row row, int32_t label) {
+  return l->weights != NULL ? weighted_loss_of_row(l, x, row, label)
+                            : loss_of_row(l->classes, x, row, label, l->smoothing);
+}
+
+/* Of row n by both its labels, where it has two. */
+static double loss_of_labels(const struct labelled *l, const float *x, struct softmax_row row,
+                             const int32_t *labels, int64_t n) {
+  const double own = loss_for(l, x, row, labels[n]);
+  if (l->others == NULL) return own;
+  const double share = (double)l->shares[n];
+  return share * own + (1 - share) * loss_for(l, x, row, l->others[n]);
+}
+
 void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const int32_t *labels, float *loss,
                                 int32_t *correct, struct loss_part *parts) {
   const int64_t rows = l.rows, classes = l.classes;
-  const float smoothing = l.smoothing;
   /* Parts, not threads, are what is added up: their number is fixed. */
 #pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
   for (int part = 0; part < LOSS_PARTS; part++) {
     const struct range mine = part_of(rows, part, LOSS_PARTS);
     struct loss_part sum = {0};
     for (int64_t n = mine.begin; n < mine.end; n++) {
-      if (!counts(labels[n], &l)) continue;
+      if (!row_counts(&l, labels, n)) continue;
       const float *x = logits + n * classes;
       const struct softmax_row row = softmax_row(classes, x);
-      sum.loss += l.weights != NULL ? weighted_loss_of_row(&l, x, row, labels[n])
-                                    : loss_of_row(classes, x, row, labels[n], smoothing);
-      sum.weight += l.weights != NULL ? (double)l.weights[labels[n]] : 1;
+      sum.loss += loss_of_labels(&l, x, row, labels, n);
+      sum.weight += row_weight(&l, labels, n);
       sum.correct += is_answer(x, row.highest, labels[n]);
     }
     parts[part] = sum;
@@ -79,13 +108,30 @@ void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const in
   *correct = (int32_t)total.correct;
 }
 
+/* The gradient of row n where its classes have weights or it has two labels; `all`: the weights of all
+ * classes. */
+static void gradient_of_row(const struct labelled *l, const float *x, struct softmax_row row,
+                            const int32_t *labels, int64_t n, float all, float share, float *dx) {
+  const float even = l->smoothing / (float)l->classes, scale = (float)(1 / row.sum),
+              own = (1 - l->smoothing) * (float)row_weight(l, labels, n), together = own + even * all;
+  const int32_t other = l->others != NULL ? l->others[n] : -1;
+  const float part = other >= 0 ? l->shares[n] : 1, plain = 1 - l->smoothing;
+  for (int64_t c = 0; c < l->classes; c++) {
+    const float by = l->weights != NULL ? l->weights[c] : 1;
+    float wanted = even * by;
+    if (c == labels[n]) wanted += plain * by * part;
+    if (c == other) wanted += plain * by * (1 - part);
+    dx[c] = (exponential_of_negative(x[c] - row.highest) * scale * together - wanted) * share;
+  }
+}
+
 void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits, const int32_t *labels,
                                          const float *dloss, float *dlogits) {
   const int64_t rows = l.rows, classes = l.classes;
   const float smoothing = l.smoothing;
-  double weight = 0, all = 0; /* of the labels' classes, of all classes */
+  double weight = 0, all = l.weights != NULL ? 0 : (double)classes; /* of the labels' classes, of all */
   for (int64_t n = 0; n < rows; n++)
-    if (counts(labels[n], &l)) weight += l.weights != NULL ? (double)l.weights[labels[n]] : 1;
+    if (row_counts(&l, labels, n)) weight += row_weight(&l, labels, n);
   for (int64_t c = 0; l.weights != NULL && c < classes; c++) all += (double)l.weights[c];
   const float share = weight > 0 ? (dloss != NULL ? *dloss : 1) / (float)weight : 0,
               even = smoothing / (float)classes;
@@ -93,18 +139,14 @@ void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits,
   for (int64_t n = 0; n < rows; n++) {
     const float *x = logits + n * classes;
     float *dx = dlogits + n * classes;
-    if (!counts(labels[n], &l)) {
+    if (!row_counts(&l, labels, n)) {
       memset(dx, 0, (size_t)classes * sizeof *dx);
       continue;
     }
     const struct softmax_row row = softmax_row(classes, x);
     const float scale = (float)(1 / row.sum);
-    if (l.weights != NULL) {
-      const float own = (1 - smoothing) * l.weights[labels[n]], together = own + even * (float)all;
-      for (int64_t c = 0; c < classes; c++) {
-        const float wanted = (c == labels[n] ? own : 0) + even * l.weights[c];
-        dx[c] = (exponential_of_negative(x[c] - row.highest) * scale * together - wanted) * share;
-      }
+    if (l.weights != NULL || l.others != NULL) {
+      gradient_of_row(&l, x, row, labels, n, (float)all, share, dx);
       continue;
     }
 #pragma omp simd

@@ -127,6 +127,12 @@ static neap_status provide(struct lowering *l, int32_t id, struct memory_format 
       *out = v;
       return NEAP_OK;
     }
+  /* Between a packed format and another one that is not row-major there is no kernel: it goes by row-major.
+   */
+  const struct memory_format now = *format_of(l, id), unpacked = now.packed != NULL ? want : now;
+  if ((now.packed != NULL) != (want.packed != NULL) &&
+      !l->to->backend->same_place(&tensor, unpacked, ROW_MAJOR))
+    TRY(provide(l, id, ROW_MAJOR, &id));
   return reorder(l, id, want, out);
 }
 

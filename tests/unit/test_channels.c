@@ -133,6 +133,48 @@ static void test_axes_from_the_end(void **state) {
   }
 }
 
+/* ---- Kernels that are values ---- */
+
+/* The loss after two steps of a network whose second convolution has kernels that the first one makes of a
+ * parameter: [filters, 6, size, size], channels last where the backend likes them so. */
+static double loss_with_made_kernels(neap_backend backend, int64_t filters, int64_t size) {
+  enum { BATCH = 2, CHANNELS = 6, SIDE = 5 };
+  neap_builder *b = neap_builder_create("made kernels");
+  const neap_tensor x = neap_input(b, "x", NEAP_F32, 4, (int64_t[]){BATCH, CHANNELS, SIDE, SIDE}),
+                    label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){BATCH}),
+                    seeds = neap_parameter(b, "seeds", 4, (int64_t[]){filters, 3, size, size},
+                                           (neap_parameter_options){.initial = NEAP_INITIAL_HE}),
+                    kernels = neap_conv(b, seeds, (neap_conv_options){.filters = CHANNELS, .size = 1}),
+                    y = neap_conv_with(b, x, kernels, -1, (neap_conv_options){.padding = size / 2}),
+                    loss = neap_softmax_cross_entropy(b, neap_global_average_pool(b, y), label, 0);
+  neap_graph *graph;
+  neap_session *session;
+  neap_step_result result;
+  assert_ok(neap_builder_finish(b, loss, &graph));
+  const neap_session_options options = {
+      .budget = NEAP_BUDGET_MAX, .threads = 1, .backend = backend, .seed = 1};
+  assert_ok(neap_session_create(graph, &options, NULL, &session));
+  float *pixels = neap_session_input(session, "x");
+  int32_t *labels = neap_session_input(session, "label");
+  for (int i = 0; i < BATCH * CHANNELS * SIDE * SIDE; i++) pixels[i] = sinf((float)i);
+  for (int i = 0; i < BATCH; i++) labels[i] = i;
+  for (int i = 0; i < 2; i++) assert_ok(neap_session_step(session, 0.5F, &result));
+  neap_session_free(session);
+  neap_graph_free(graph);
+  return result.loss;
+}
+
+static void test_kernels_that_are_made(void **state) {
+  (void)state;
+  for (int64_t filters = 4; filters <= 16; filters *= 2)
+    for (int64_t size = 1; size <= 3; size += 2) {
+      const double loss = loss_with_made_kernels(NEAP_CPU, filters, size),
+                   expected = loss_with_made_kernels(NEAP_REFERENCE, filters, size);
+      if (!(fabs(loss - expected) < 1e-4))
+        fail_msg("%d kernels of %d: the loss is %.6f, not %.6f", (int)filters, (int)size, loss, expected);
+    }
+}
+
 /* ---- What is refused ---- */
 
 static neap_tensor wrong(neap_builder *b, neap_tensor x, int which) {
@@ -208,6 +250,7 @@ int main(void) {
                                      cmocka_unit_test(test_relu6),
                                      cmocka_unit_test(test_pooling_rules),
                                      cmocka_unit_test(test_axes_from_the_end),
+                                     cmocka_unit_test(test_kernels_that_are_made),
                                      cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ def ours(neap, folder, form, regression, epochs, seed, x, y, x_test, y_test):
         numpy.savez(folder / "all.npz", **{k: v.astype("f4" if k[0] == "x" or regression else "i8") for k, v in arrays.items()})
         data = f"npz:{folder}/all.npz"
     command = [neap, "train", "--model", "mlp-" + "x".join(map(str, WIDTHS)), "--data", data + (",task=regression" if regression else "")]
-    command += ["--batch", BATCH, "--epochs", epochs, "--optimizer", "adam", "--lr", RATE, "--schedule", "constant", "--weight-decay", 0]
+    command += ["--batch", BATCH, "--epochs", epochs, "--optimizer", "adam", "--lr", RATE, "--schedule", "constant", "--weight-decay", 0, "--drop-last", "off"]
     done = subprocess.run([*map(str, command), "--seed", str(seed), "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)

@@ -88,6 +88,7 @@ static void test_errors_and_files(void **state) {
   REFUSED(neap_budget_parse("1MiB", NULL, &fraction));
   REFUSED(neap_budget_parse("1MiB", &bytes, NULL));
   TAKEN(neap_budget_share(NAN, 1));
+  REFUSED(neap_memory_available(NULL));
   REFUSED(neap_write_file(NULL, "x", 1));
   REFUSED(neap_write_file("/tmp/neap-null", NULL, 1));
   REFUSED(neap_checkpoint_command(NULL, &(char *){0}));

@@ -109,6 +109,7 @@ class ModelOptions(ctypes.Structure):
         ("dropout", c_float),
         ("source_length", c_int64),
         ("decode", c_int64),
+        ("regression", c_bool),
         ("window", c_int64),
     ]
 

@@ -79,6 +79,7 @@ const struct op_row op_row_softmax_cross_entropy_backward = {
     "SoftmaxCrossEntropyBackward",
     "gradient of the loss by the logits",
     .output_count = 1,
+    .slots = 6,
     ROW_INPLACE(inplace_first),
     ROW_ATTRIBUTES(entropy_attributes),
     .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32, TYPE_I32, TYPE_F32}};

@@ -151,6 +151,7 @@ static double loss_with_made_kernels(neap_backend backend, int64_t filters, int6
   neap_session *session;
   neap_step_result result;
   assert_ok(neap_builder_finish(b, loss, &graph));
+  neap_builder_free(b);
   const neap_session_options options = {
       .budget = NEAP_BUDGET_MAX, .threads = 1, .backend = backend, .seed = 1};
   assert_ok(neap_session_create(graph, &options, NULL, &session));

@@ -408,14 +408,15 @@ static void run_loss(const struct backend *backend, const double *logits, const 
                            .view_of = -1};
   for (int pass = 0; pass < 2; pass++) {
     struct single s = {.input_count = 2, .inputs = {(double *)logits, (double *)labels}};
-    int32_t in[3] = {NO_TENSOR, NO_TENSOR, NO_TENSOR}, out[2];
+    enum { SLOTS = 6 };
+    int32_t in[SLOTS] = {NO_TENSOR, NO_TENSOR, NO_TENSOR, NO_TENSOR, NO_TENSOR, NO_TENSOR}, out[2];
     assert_ok(graph_create("loss", &s.graph));
     assert_ok(graph_add_tensor(s.graph, x, &in[0]));
     assert_ok(graph_add_tensor(s.graph, y, &in[1]));
     struct node node = {.name = "loss",
                         .attributes.loss = {.ignored = -1},
                         .inputs = in,
-                        .input_count = 3,
+                        .input_count = SLOTS,
                         .outputs = out,
                         .output_count = 1,
                         .op = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,

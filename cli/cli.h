@@ -60,6 +60,9 @@ struct arguments {
  * Returns it: in bytes where it is what is available. */
 uint64_t tell_budget(const char *text, uint64_t bytes);
 
+/* Says the smallest budget that can be met: of the whole process, where what was asked for is one. */
+void tell_smallest(const struct arguments *a, uint64_t smallest);
+
 /* Verb `index`, from 0, in the order of the help; NULL past the last. */
 const struct verb *verb_at(int index);
 

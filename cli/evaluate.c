@@ -132,8 +132,7 @@ int run_evaluate(const struct verb *verb, int count, char **arguments) {
     const neap_status status = evaluate(&run.options, &a.options, anew, &evaluation);
     if (status != NEAP_OK) result = report_failure(verb, status);
     if (status == NEAP_OVER_BUDGET && evaluation.smallest_budget > 0)
-      fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
-              (unsigned long long)evaluation.smallest_budget, bytes_text(evaluation.smallest_budget).text);
+      tell_smallest(&a, evaluation.smallest_budget);
   }
   if (result == EXIT_DONE && a.json)
     result = print_json(add_run(evaluation_json(&run.options, &evaluation), a.operands.values[0], NULL));

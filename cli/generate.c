@@ -115,9 +115,7 @@ static int generate(const struct verb *verb, const struct settings *s, const cha
   const neap_generate_options options = options_of(s, folder, run, output);
   const neap_status status = neap_generate(&options, &result);
   if (s->a.json && fclose(output->file) != 0) return report_failure(verb, no_memory());
-  if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)
-    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
-            (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
+  if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0) tell_smallest(&s->a, result.smallest_budget);
   if (status != NEAP_OK) return report_failure(verb, status);
   if (s->a.json) return print_json(add_run(result_json(run, s, &result, output), folder, run->data));
   put_prompt(output);

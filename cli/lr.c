@@ -143,8 +143,7 @@ static int finish(const struct verb *verb, const struct settings *s, const struc
   const neap_train_options *o = &s->a.options;
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED || status == NEAP_DIVERGED;
   if (status == NEAP_OVER_BUDGET && result->smallest_budget > 0)
-    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
-            (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
+    tell_smallest(&s->a, result->smallest_budget);
   if (!ended || t->count < 2) return report_failure(verb, status);
   char title[200];
   snprintf(title, sizeof title, "%s: loss against the learning rate", o->model);

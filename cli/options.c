@@ -47,6 +47,14 @@ uint64_t tell_budget(const char *text, uint64_t bytes) {
   return bytes;
 }
 
+void tell_smallest(const struct arguments *a, uint64_t smallest) {
+  const char *budget = given_text(a, "process-budget") != NULL              ? ": --process-budget"
+                       : a->options.session.budget == NEAP_BUDGET_AVAILABLE ? ", for the whole process:"
+                                                                            : ": --budget";
+  fprintf(stderr, "  the smallest that can%s %llu (%s)\n", budget, (unsigned long long)smallest,
+          bytes_text(smallest).text);
+}
+
 /* ---- Texts that settings point to ---- */
 
 static struct kept {

@@ -86,9 +86,7 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
   if (ready != EXIT_DONE) return ready;
   neap_predict_result result;
   const neap_status status = neap_predict(&options, &result);
-  if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0)
-    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
-            (unsigned long long)result.smallest_budget, bytes_text(result.smallest_budget).text);
+  if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0) tell_smallest(&s->a, result.smallest_budget);
   if (status != NEAP_OK) return report_failure(verb, status);
   s->a.options.model = options.model;
   if (s->a.json) return print_json(add_run(result_json(s, &result), folder, NULL));

@@ -415,8 +415,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
           : budget != NULL ? budget
                            : "max",
           neap_error_message());
-  fprintf(stderr, "  the smallest that can: %s %llu (%s)\n", option,
-          (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
+  tell_smallest(r->arguments, result->smallest_budget);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
   else if (s->session.plan_file == NULL)

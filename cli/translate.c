@@ -146,8 +146,7 @@ static int translate(const struct verb *verb, const char *folder, const struct s
   options.shape.batch = s->lines;
   const neap_status status = neap_translate(&options, (const char *const *)input->list, input->count, result);
   if (status == NEAP_OVER_BUDGET && result->smallest_budget > 0)
-    fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n",
-            (unsigned long long)result->smallest_budget, bytes_text(result->smallest_budget).text);
+    tell_smallest(&s->a, result->smallest_budget);
   if (status == NEAP_INTERRUPTED) return report_failure(verb, no_memory());
   return status != NEAP_OK ? report_failure(verb, status) : EXIT_DONE;
 }

@@ -86,7 +86,7 @@ typedef struct neap_train_options {
   const char *model, *data;       /* "wrn-28-2"; "cifar10:DIR", see neap_data_at */
   const neap_data_source *source; /* instead of `data`; NULL: that */
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
-                               usual. Images must be those of the data, classes at least so many */
+                               usual. Images must be those of the data, at least as many classes */
   neap_session_options session;
   /* Images of a micro-batch, which divide the batch; 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that fit.
    * The session's own number of micro-batches follows from it. */
@@ -124,10 +124,11 @@ typedef struct neap_train_options {
   bool keep_last; /* the records of an epoch that fill no batch make a last, short step; see epochs */
   neap_augment augment;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
-  int64_t checkpoint_steps; /* also every so many steps; 0: at the end of an epoch only */
-  /* The weights of the last so many epochs' ends stay in `out`, as epoch-NUMBER.safetensors; 0: none. */
+  int64_t checkpoint_steps; /* also after each of this number of steps; 0: at the end of an epoch only */
+  /* How many epochs' last weights stay in `out`, as epoch-NUMBER.safetensors; 0: none. */
   int64_t keep_epochs;
-  /* Of neap_evaluate: the mean of the last so many that were kept is evaluated; 0: the checkpoint itself. */
+  /* Of neap_evaluate: it takes the mean of this number of kept weights, the latest; 0: the checkpoint itself.
+   */
   int32_t average;
   /* The weights that were best in an evaluation stay in `out`, too. Best is the largest held-out accuracy;
    * where labels are values or tokens, the least held-out loss. Of equals the first. */
@@ -306,8 +307,8 @@ typedef struct neap_generate_options {
   const char *prompt;              /* what the text goes on from; NULL or "": the beginning of a line */
   int64_t tokens;                  /* to make at most; fewer where the model has no places for them */
   double temperature;              /* logits are divided by it; 0: always the most likely token */
-  int64_t top_k;                   /* only so many, the most likely, are chosen from; 0: all */
-  uint64_t seed;                   /* what is chosen hangs on it and the place in the text */
+  int64_t top_k;                   /* a token is chosen from this number of the most likely; 0: from all */
+  uint64_t seed;                   /* with the place in the text it decides what is chosen */
   bool special;                    /* special tokens may be chosen, too; they stand for no text */
   neap_session_options session;    /* budget, threads, backend, precision; the rest does not matter */
   /* Called with each piece of the text as it comes, prompt excluded: whole characters, where they are UTF-8.
@@ -330,13 +331,13 @@ neap_status neap_generate(const neap_generate_options *options, neap_generate_re
 /* What to translate with, by beam search. Zeroed but for model, checkpoint, beam and line it is usable. */
 enum { NEAP_MAX_BEAM = 256 };
 typedef struct neap_translate_options {
-  const char *model;      /* of pairs of sequences, as it was trained: "transformer-64" */
-  const char *checkpoint; /* the folder that training wrote */
-  const char *weights;    /* a file of safetensors in place of the checkpoint's; NULL: those */
-  int32_t average;        /* instead: the mean of the last so many epochs' ends that were kept; 0: no mean */
-  bool best;              /* instead: those that keep_best kept */
-  const char *data;       /* learned from where the folder has no tokenizer.json; NULL: it must have one */
-  neap_model_options shape;     /* as it was trained; batch: the most lines together, 0: by their length */
+  const char *model;        /* of pairs of sequences, as it was trained: "transformer-64" */
+  const char *checkpoint;   /* the folder that training wrote */
+  const char *weights;      /* a file of safetensors in place of the checkpoint's; NULL: those */
+  int32_t average;          /* instead: the mean of this number of kept weights, the latest; 0: no mean */
+  bool best;                /* instead: those that keep_best kept */
+  const char *data;         /* learned from where the folder has no tokenizer.json; NULL: it must have one */
+  neap_model_options shape; /* as it was trained; batch: the most lines together, 0: by their length */
   neap_session_options session; /* budget, threads, backend, precision; the rest does not matter */
   int32_t beam;                 /* hypotheses, 1 to NEAP_MAX_BEAM */
   double length_penalty;        /* scores are divided by tokens^this; 0: they are not */
@@ -354,9 +355,9 @@ typedef struct neap_translate_result {
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do for a line at a time */
 } neap_translate_result;
 
-/* Translates lines [count] of UTF-8; of blank ones the translation is empty. What stands beside a line does
- * not matter, nor what budget there is as long as as many lines fit together. NEAP_DIVERGED: a line has no
- * translation, since the model's numbers are not finite. */
+/* Translates lines [count] of UTF-8; of blank ones the translation is empty. The other lines of
+ * a batch do not change a line's translation, nor does the budget while as many lines fit together.
+ * NEAP_DIVERGED: a line has no translation, since the model's numbers are not finite. */
 neap_status neap_translate(const neap_translate_options *options, const char *const *lines, size_t count,
                            neap_translate_result *result);
 

@@ -59,11 +59,12 @@ static neap_status look_at(const struct batch_search *search, int64_t batch, str
 }
 
 /* Memory is nearly linear in the batch: where the line from the resident bytes through what a batch that does
- * not fit needs at least meets the budget. */
+ * not fit needs at least meets the budget; `batch` at most. */
 static int64_t interpolate(uint64_t budget, int64_t batch, const struct probe *probe) {
   if (budget <= probe->resident || probe->bound <= probe->resident) return 0;
-  return (int64_t)((double)batch * (double)(budget - probe->resident) /
-                   (double)(probe->bound - probe->resident));
+  const double guess =
+      (double)batch * (double)(budget - probe->resident) / (double)(probe->bound - probe->resident);
+  return guess < (double)batch ? (int64_t)guess : batch; /* a budget for the process has no bytes yet */
 }
 
 neap_status neap_largest_batch(const char *model, const neap_model_options *shape,

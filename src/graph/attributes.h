@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/rotary.h"
+
 enum { ATTRIBUTE_MAX_AXES = 8 };
 
 struct conv_attributes { /* both axes alike, but for the padding of rows and of columns */
@@ -82,6 +84,7 @@ struct rotary_attributes {
   int64_t heads; /* that are turned, the first ones; 0: all */
   int64_t first; /* position of the first row */
   float base;
+  struct rotary_scaling scaling;
   bool back; /* the other way, as the gradient is turned */
 };
 

@@ -474,7 +474,7 @@ static const char *turns(struct exporter *e, const struct rotary_attributes *a, 
   }
   for (int64_t t = 0; t < length; t++)
     for (int64_t d = 0; d < half; d++) {
-      const double angle = (double)(t + a->first) * pow((double)a->base, -(double)d / (double)half);
+      const double angle = (double)(t + a->first) * rotary_frequency(a->base, &a->scaling, 2 * half, d);
       table[t * half + d] = (float)(sine ? sin(angle) : cos(angle));
     }
   return writer_reals(e->w, 3, (int64_t[]){length, 1, half}, table);

@@ -191,7 +191,9 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
 
 static const struct attribute_row rotary_attributes[] = {
     ATTRIBUTE(rotary.heads, INTEGER), ATTRIBUTE(rotary.first, INTEGER),
-    ATTRIBUTE_USUAL(rotary.base, REAL, 10000), ATTRIBUTE(rotary.back, FLAG)};
+    ATTRIBUTE_USUAL(rotary.base, REAL, 10000),   ATTRIBUTE(rotary.back, FLAG),
+    ATTRIBUTE(rotary.scaling.factor, REAL),      ATTRIBUTE(rotary.scaling.low, REAL),
+    ATTRIBUTE(rotary.scaling.high, REAL),        ATTRIBUTE(rotary.scaling.places, INTEGER)};
 
 static neap_status infer_rotary(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
@@ -206,6 +208,13 @@ static neap_status infer_rotary(const struct neap_graph *graph, const struct nod
       node->name, (long long)a->heads, x->name, shape_text(x).text);
   RETURN_IF(!(a->base > 0 && a->base < INFINITY), NEAP_INVALID_ARGUMENT,
             "Rotary '%s': base %g must be positive", node->name, (double)a->base);
+  const struct rotary_scaling *s = &a->scaling;
+  RETURN_IF(!(s->factor >= 0 && s->factor < INFINITY) || s->places < 0 ||
+                (s->places > 0 && !(s->low > 0 && s->high > s->low && s->high < INFINITY)),
+            NEAP_INVALID_ARGUMENT,
+            "Rotary '%s': scaling by %g between %g and %g turns of %lld positions: the factor must not be "
+            "negative, and the second number of turns must be above the first",
+            node->name, (double)s->factor, (double)s->low, (double)s->high, (long long)s->places);
   return infer_same(graph, node, outputs);
 }
 
@@ -228,15 +237,17 @@ const struct op_row op_row_rotary = {"Rotary",
                                      .takes = {[ROTARY_POSITION] = TYPE_I32},
                                      .split = {1 << ROTARY_X, 1, 0}};
 
+neap_tensor builder_rotary(neap_builder *b, neap_tensor x, struct rotary_attributes a, neap_tensor position) {
+  return builder_next(b, OP_ROTARY, builder_attributes(OP_ROTARY, (union attributes){.rotary = a}),
+                      (int32_t[]){x, position}, ROTARY_INPUTS);
+}
+
 neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first) {
-  const union attributes a = builder_attributes(
-      OP_ROTARY, (union attributes){.rotary = {.heads = heads, .first = first, .base = base}});
-  return builder_next(b, OP_ROTARY, a, (int32_t[]){x, NO_TENSOR}, ROTARY_INPUTS);
+  return builder_rotary(b, x, (struct rotary_attributes){.heads = heads, .first = first, .base = base},
+                        NO_TENSOR);
 }
 
 neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float base, neap_tensor position) {
   if (!builder_usable(b, x) || !builder_usable(b, position)) return FAILED;
-  const union attributes a =
-      builder_attributes(OP_ROTARY, (union attributes){.rotary = {.heads = heads, .base = base}});
-  return builder_next(b, OP_ROTARY, a, (int32_t[]){x, position}, ROTARY_INPUTS);
+  return builder_rotary(b, x, (struct rotary_attributes){.heads = heads, .base = base}, position);
 }

@@ -62,6 +62,10 @@ neap_tensor builder_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_o
 neap_tensor builder_row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes attributes,
                              neap_tensor gamma, neap_tensor beta);
 
+/* Rows turned by their positions; `position` [1] or NO_TENSOR. */
+neap_tensor builder_rotary(neap_builder *b, neap_tensor x, struct rotary_attributes attributes,
+                           neap_tensor position);
+
 struct neap_graph *builder_graph(neap_builder *b);
 
 #endif

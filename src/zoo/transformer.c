@@ -1,91 +1,356 @@
-/* Transformers that are one stack of blocks: decoders that tell the next token (GPT, GPT-2, Llama) and an
- * encoder that tells masked ones (BERT). */
+#include "zoo/transformer.h"
+
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "zoo/sequence.h"
-
-/* What the members of the family differ in. */
-struct style {
-  bool causal;    /* a token sees those before it alone */
-  bool norm_last; /* norms stand behind the sums, as in the first Transformer */
-  bool llama;     /* RMS norm, rotary positions, SwiGLU, no biases */
-  bool tied;      /* the head has the embedding's weights */
-  bool tanh;      /* GELU by its approximation */
-  bool segments;  /* tokens have an embedding of their segment */
-  bool head;      /* a layer with GELU and norm before the head, whose bias is its own */
-  float epsilon;
-};
+#include "op/builder.h"
 
 struct stack {
   neap_builder *b;
-  const struct style *style;
-  int64_t batch, width, heads, key_heads, layers;
-  int64_t length;        /* of the sequences that it learns from */
-  int64_t places;        /* that have an embedding */
-  int64_t times;         /* that the graph has of them: all, or where it decodes one */
-  int64_t window;        /* of attention; 0: none */
-  int64_t decode;        /* the most tokens that go before that one; 0: it does not decode */
-  neap_tensor position;  /* [1]: how many do; where it decodes */
+  const struct transformer *t;
+  const struct blueprint *p;
+  int64_t head;          /* width of one */
+  int64_t times;         /* that the graph has of a sequence: all, or where it decodes one */
+  neap_tensor position;  /* [1]: how many tokens go before that one; where it decodes */
   neap_tensor key_count; /* [N]: one more, for attention */
-  double dropout;
 };
 
 static const double deviation = 0.02; /* Radford et al. 2019 */
 
 /* What a block adds to the sum is smaller the more blocks there are (Radford et al. 2019). */
-static double residual_deviation(const struct stack *s) { return deviation / sqrt(2 * (double)s->layers); }
+static double residual_deviation(const struct stack *s) { return deviation / sqrt(2 * (double)s->t->layers); }
 
-static neap_tensor norm(const struct stack *s, neap_tensor x) {
-  return s->style->llama ? neap_rms_norm(s->b, x, s->style->epsilon)
-                         : neap_layer_norm(s->b, x, s->style->epsilon);
+static bool has(const struct stack *s, enum part part) { return s->t->parts[part].name != NULL; }
+
+void transformer_name(const struct transformer *t, enum part part, int64_t block, char name[SEQUENCE_NAME]) {
+  const char *pattern = t->parts[part].name, *number = strstr(pattern, "%d");
+  if (number == NULL)
+    snprintf(name, SEQUENCE_NAME, "%s", pattern);
+  else
+    snprintf(name, SEQUENCE_NAME, "%.*s%lld%s", (int)(number - pattern), pattern,
+             (long long)(block + t->first_block), number + 2);
+}
+
+/* ---- Layers ---- */
+
+static neap_tensor linear(const struct stack *s, neap_tensor x, enum part part, int64_t block,
+                          int64_t outputs, double spread) {
+  char name[SEQUENCE_NAME];
+  transformer_name(s->t, part, block, name);
+  return sequence_linear(s->b, x, name, outputs, spread, s->t->parts[part].bias);
+}
+
+static neap_tensor ones(const struct stack *s, const char *owner, const char *part, neap_initial initial,
+                        int64_t width) {
+  char name[2 * SEQUENCE_NAME];
+  snprintf(name, sizeof name, "%s.%s", owner, part);
+  return neap_parameter(s->b, name, 1, &width, (neap_parameter_options){.initial = initial});
+}
+
+/* Over the last axis of x. A part that is not there leaves x as it is. */
+static neap_tensor norm(const struct stack *s, neap_tensor x, enum part part, int64_t block) {
+  const struct transformer *t = s->t;
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  char name[SEQUENCE_NAME];
+  if (!has(s, part)) return x;
+  transformer_name(t, part, block, name);
+  const int rank = neap_shape(s->b, x, dims);
+  const int64_t width = rank > 0 ? dims[rank - 1] : 1;
+  const neap_tensor gamma =
+      ones(s, name, t->norm_weight != NULL ? t->norm_weight : "weight", NEAP_INITIAL_ONE, width);
+  const neap_tensor beta =
+      t->rms ? NO_TENSOR
+             : ones(s, name, t->norm_bias != NULL ? t->norm_bias : "bias", NEAP_INITIAL_ZERO, width);
+  return builder_row_norm(s->b, x, (struct row_norm_attributes){width, 1, 1, t->epsilon, !t->rms}, gamma, beta);
+}
+
+static neap_tensor activate(const struct stack *s, neap_tensor x) {
+  switch (s->t->activation) {
+  case ACTIVATION_GELU:
+    return neap_gelu(s->b, x);
+  case ACTIVATION_GELU_TANH:
+    return neap_gelu_tanh(s->b, x);
+  case ACTIVATION_SILU:
+    return neap_silu(s->b, x);
+  case ACTIVATION_RELU:
+    return neap_relu(s->b, x);
+  }
+  return x;
+}
+
+/* ---- Attention ---- */
+
+/* Whether the tokens of a block see a window alone, and how long it is. */
+static int64_t window_of(const struct stack *s, int64_t block) {
+  const struct transformer *t = s->t;
+  const int64_t own = t->window_every > 0 && block % t->window_every == t->window_every - 1 ? 0 : t->window,
+                asked = s->p->window;
+  return asked > 0 && (own == 0 || asked < own) ? asked : own;
 }
 
 /* x [N, 1, G, D] before what earlier tokens gave, which it joins for the next one. */
-static neap_tensor add_to_cache(const struct stack *s, neap_tensor x, const char *scope, const char *part) {
+static neap_tensor add_to_cache(const struct stack *s, neap_tensor x, int64_t block, const char *part) {
   char name[SEQUENCE_NAME];
-  sequence_name(name, scope, part);
-  const neap_tensor cache = neap_state(s->b, name, NEAP_F32, 4,
-                                       (int64_t[]){s->batch, s->decode, s->key_heads, s->width / s->heads});
+  snprintf(name, sizeof name, "block%lld.%s", (long long)block + 1, part);
+  const neap_tensor cache =
+      neap_state(s->b, name, NEAP_F32, 4, (int64_t[]){s->p->batch, s->p->decode, s->t->key_heads, s->head});
   const neap_tensor all = neap_concat(s->b, (neap_tensor[]){x, cache}, 2, 1);
   neap_store(s->b, cache, x, s->position);
   return all;
 }
 
-/* Attention of packed queries, keys and values. Of a token that is decoded the keys and values are those of
- * all before it, too; its own come first, so that those that count are the first ones. */
-static neap_tensor attend(const struct stack *s, neap_tensor qkv, const char *scope) {
-  if (s->decode == 0)
-    return neap_attention(s->b, qkv, -1, -1, -1,
-                          (neap_attention_options){.key_heads = s->key_heads,
-                                                   .causal = s->style->causal,
-                                                   .window = s->window,
-                                                   .dropout = (float)s->dropout});
-  const neap_tensor q = neap_slice(s->b, qkv, 2, 0, s->heads),
-                    k = neap_slice(s->b, qkv, 2, s->heads, s->key_heads),
-                    v = neap_slice(s->b, qkv, 2, s->heads + s->key_heads, s->key_heads),
-                    keys = add_to_cache(s, k, scope, "key_cache"),
-                    values = add_to_cache(s, v, scope, "value_cache");
-  return neap_attention(s->b, q, keys, values, s->key_count, (neap_attention_options){0});
+/* Of a token that is decoded the keys and values are those of all before it, too; its own come first, so that
+ * those that count are the first ones. */
+static neap_tensor attend_cached(const struct stack *s, neap_tensor q, neap_tensor k, neap_tensor v,
+                                 int64_t block) {
+  const neap_tensor keys = add_to_cache(s, k, block, "key_cache"),
+                    values = add_to_cache(s, v, block, "value_cache");
+  return neap_attention(s->b, q, keys, values, s->key_count,
+                        (neap_attention_options){.scale = s->t->attention_scale});
 }
 
-/* The first so many heads of x turned by their positions. */
+/* The first heads of x turned by their positions. */
 static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
-  return s->decode > 0 ? neap_rotary_at(s->b, x, heads, 0, s->position) : neap_rotary(s->b, x, heads, 0, 0);
+  const struct rotary_attributes a = {
+      .heads = heads, .base = s->t->rotary_base, .scaling = s->t->scaling};
+  return has(s, PART_POSITION) ? x : builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR);
 }
 
-static neap_tensor attention(const struct stack *s, neap_tensor x, const char *scope) {
-  const int64_t head = s->width / s->heads, all = s->heads + 2 * s->key_heads;
-  const bool bias = !s->style->llama;
+static neap_attention_options attention_options(const struct stack *s, int64_t block) {
+  return (neap_attention_options){.causal = s->t->causal,
+                                  .window = window_of(s, block),
+                                  .scale = s->t->attention_scale,
+                                  .dropout = s->p->dropout};
+}
+
+static neap_tensor by_head(const struct stack *s, neap_tensor x, int64_t heads) {
+  return neap_reshape(s->b, x, 4, (int64_t[]){s->p->batch, s->times, heads, s->head});
+}
+
+/* Queries, keys and values of one layer. */
+static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t block) {
+  const struct transformer *t = s->t;
+  const int64_t all = t->heads + 2 * t->key_heads;
+  neap_tensor qkv = by_head(s, linear(s, x, PART_QKV, block, all * s->head, deviation), all);
+  qkv = turn(s, qkv, t->heads + t->key_heads);
+  if (s->p->decode > 0)
+    return attend_cached(s, neap_slice(s->b, qkv, 2, 0, t->heads),
+                         neap_slice(s->b, qkv, 2, t->heads, t->key_heads),
+                         neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
+  neap_attention_options options = attention_options(s, block);
+  options.key_heads = t->key_heads;
+  return neap_attention(s->b, qkv, -1, -1, -1, options);
+}
+
+static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t block) {
+  const struct transformer *t = s->t;
+  const int64_t width = t->heads * s->head, key_width = t->key_heads * s->head;
+  neap_tensor q = by_head(s, linear(s, x, PART_QUERY, block, width, deviation), t->heads),
+              k = by_head(s, linear(s, x, PART_KEY, block, key_width, deviation), t->key_heads),
+              v = by_head(s, linear(s, x, PART_VALUE, block, key_width, deviation), t->key_heads);
+  q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
+  k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
+  return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
+                          : neap_attention(s->b, q, k, v, -1, attention_options(s, block));
+}
+
+static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
+  const neap_tensor y = has(s, PART_QKV) ? attend_packed(s, x, block) : attend_apart(s, x, block);
+  const int64_t dims[] = {s->p->batch, s->times, s->t->heads * s->head};
+  return linear(s, neap_reshape(s->b, y, 3, dims), PART_ATTENTION_OUT, block, s->t->width,
+                residual_deviation(s));
+}
+
+/* ---- The rest of a block ---- */
+
+static neap_tensor feed_forward(const struct stack *s, neap_tensor x, int64_t block) {
+  const struct transformer *t = s->t;
+  neap_tensor y;
+  if (t->packed_gate) {
+    y = neap_swiglu(s->b, linear(s, x, PART_UP, block, 2 * t->hidden, deviation));
+  } else if (has(s, PART_GATE)) {
+    y = activate(s, linear(s, x, PART_GATE, block, t->hidden, deviation));
+    y = neap_multiply(s->b, y, linear(s, x, PART_UP, block, t->hidden, deviation));
+  } else {
+    y = activate(s, linear(s, x, PART_UP, block, t->hidden, deviation));
+  }
+  return linear(s, y, PART_DOWN, block, t->width, residual_deviation(s));
+}
+
+typedef neap_tensor layer(const struct stack *s, neap_tensor x, int64_t block);
+
+/* x + after(layer(before(x))), or before(x + layer(x)), where norms come last. */
+static neap_tensor add_layer(const struct stack *s, neap_tensor x, int64_t block, layer *made,
+                             enum part before, enum part after) {
+  const bool last = s->t->norm_last;
+  const neap_tensor y = norm(s, made(s, last ? x : norm(s, x, before, block), block), after, block);
+  x = neap_add(s->b, x, sequence_dropout(s->b, y, (double)s->p->dropout));
+  return last ? norm(s, x, before, block) : x;
+}
+
+static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
+  for (int64_t i = 0; i < s->t->layers; i++) {
+    char scope[SEQUENCE_NAME];
+    snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
+    neap_scope(s->b, scope);
+    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM, PART_ATTENTION_AFTER);
+    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM, PART_FEED_AFTER);
+  }
+  return x;
+}
+
+/* ---- Both ends ---- */
+
+static neap_tensor table_of(const struct stack *s, enum part part, int64_t rows) {
   char name[SEQUENCE_NAME];
-  sequence_name(name, scope, "qkv");
-  neap_tensor qkv = neap_reshape(s->b, sequence_linear(s->b, x, name, all * head, deviation, bias), 4,
-                                 (int64_t[]){s->batch, s->times, all, head});
-  if (s->style->llama) qkv = turn(s, qkv, s->heads + s->key_heads);
-  const neap_tensor y = attend(s, qkv, scope);
-  sequence_name(name, scope, "projection");
-  return sequence_linear(s->b, neap_reshape(s->b, y, 3, (int64_t[]){s->batch, s->times, s->width}), name,
-                         s->width, residual_deviation(s), bias);
+  transformer_name(s->t, part, 0, name);
+  return sequence_parameter(s->b, name, "weight", 2, (int64_t[]){rows, s->t->width}, deviation);
+}
+
+/* The rows of the table of places that the graph's times have. */
+static neap_tensor places_of(const struct stack *s, neap_tensor table) {
+  const int64_t first = s->t->first_place;
+  if (s->p->decode > 0) {
+    if (first > 0) table = neap_slice(s->b, table, 0, first, s->p->places);
+    return neap_gather(s->b, table, s->position);
+  }
+  return first > 0 || s->p->places > s->p->length ? neap_slice(s->b, table, 0, first, s->p->length) : table;
+}
+
+/* The embedding of the tokens, with that of their places. */
+static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor table) {
+  neap_tensor x = neap_gather(s->b, table, tokens);
+  neap_scope(s->b, "embedding");
+  if (s->t->embedding_scale != 0) x = neap_scale(s->b, x, s->t->embedding_scale, 0);
+  if (has(s, PART_POSITION))
+    x = neap_add(s->b, x, places_of(s, table_of(s, PART_POSITION, s->p->places + s->t->first_place)));
+  if (has(s, PART_SEGMENT))
+    x = neap_add(s->b, x, neap_slice(s->b, table_of(s, PART_SEGMENT, 2), 0, 0, 1));
+  x = norm(s, x, PART_EMBEDDING_NORM, 0);
+  return sequence_dropout(s->b, x, (double)s->p->dropout);
+}
+
+static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor table, int64_t rows) {
+  const struct transformer *t = s->t;
+  char name[SEQUENCE_NAME];
+  neap_scope(s->b, "head");
+  if (has(s, PART_HEAD_DENSE)) x = activate(s, linear(s, x, PART_HEAD_DENSE, 0, t->width, deviation));
+  x = norm(s, norm(s, x, PART_FINAL_NORM, 0), PART_HEAD_NORM, 0);
+  transformer_name(t, PART_HEAD, 0, name);
+  const neap_tensor bias =
+      t->parts[PART_HEAD].bias ? sequence_parameter(s->b, name, "bias", 1, &rows, 0) : -1;
+  const neap_tensor weight = t->tied ? table : table_of(s, PART_HEAD, rows);
+  return s->p->decode > 0 ? sequence_logits(s->b, x, weight, bias)
+                          : sequence_loss(s->b, x, weight, bias, s->p->smoothing);
+}
+
+neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  const bool decodes = p->decode > 0;
+  const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
+  struct stack s = {.b = b,
+                    .t = t,
+                    .p = p,
+                    .head = t->head_width > 0 ? t->head_width : t->width / t->heads,
+                    .times = times};
+  const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times});
+  s.position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1;
+  s.key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1;
+  const neap_tensor table = table_of(&s, PART_TOKEN, rows);
+  return finish(&s, add_blocks(&s, embed(&s, tokens, table)), table, rows);
+}
+
+neap_status transformer_check(const char *what, const struct transformer *t) {
+  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
+  RETURN_IF((t->head_width == 0 && t->width % t->heads != 0) || t->heads % t->key_heads != 0,
+            NEAP_INVALID_ARGUMENT,
+            "%s: a width of %lld in %lld heads with %lld key heads: the heads must divide the width, and the "
+            "key heads the heads",
+            what, (long long)t->width, (long long)t->heads, (long long)t->key_heads);
+  RETURN_IF(t->parts[PART_POSITION].name == NULL && head % 2 != 0, NEAP_INVALID_ARGUMENT,
+            "%s: heads of %lld elements: rotary positions turn pairs, so it must be even", what,
+            (long long)head);
+  return NEAP_OK;
+}
+
+/* ---- Ready-made ones ---- */
+
+#define READY_MADE                                                                                           \
+  .first_block = 1, .norm_weight = "gamma", .norm_bias = "beta"
+#define READY_MADE_BLOCK(with_bias)                                                                          \
+  [PART_TOKEN] = {"token"}, [PART_QKV] = {"block%d.qkv", with_bias},                                         \
+  [PART_ATTENTION_OUT] = {"block%d.projection", with_bias}, [PART_UP] = {"block%d.hidden", with_bias},       \
+  [PART_DOWN] = {"block%d.output", with_bias}, [PART_ATTENTION_NORM] = {"block%d.row_norm1"},                \
+  [PART_FEED_NORM] = {"block%d.row_norm2"}
+
+static const struct transformer gpt = {
+    READY_MADE,
+    .parts = {READY_MADE_BLOCK(true),
+              [PART_POSITION] = {"position"},
+              [PART_FINAL_NORM] = {"head.row_norm1"},
+              [PART_HEAD] = {"head"}},
+    .causal = true,
+    .epsilon = 1e-5f};
+static const struct transformer llama = {
+    READY_MADE,
+    .parts = {READY_MADE_BLOCK(false), [PART_FINAL_NORM] = {"head.row_norm1"}, [PART_HEAD] = {"head"}},
+    .causal = true,
+    .rms = true,
+    .packed_gate = true,
+    .epsilon = 1e-5f};
+static const struct transformer bert = {READY_MADE,
+                                        .parts = {READY_MADE_BLOCK(true),
+                                                  [PART_POSITION] = {"position"},
+                                                  [PART_SEGMENT] = {"segment"},
+                                                  [PART_EMBEDDING_NORM] = {"embedding.row_norm1"},
+                                                  [PART_HEAD_DENSE] = {"head.dense", true},
+                                                  [PART_HEAD_NORM] = {"head.row_norm1"},
+                                                  [PART_HEAD] = {"head", true}},
+                                        .norm_last = true,
+                                        .tied = true,
+                                        .epsilon = 1e-12f};
+
+static struct transformer sized(struct transformer t, int64_t layers, int64_t width, int64_t heads,
+                                int64_t key_heads) {
+  t.layers = layers;
+  t.width = width;
+  t.heads = heads;
+  t.key_heads = key_heads;
+  t.hidden = 4 * width;
+  return t;
+}
+
+static neap_tensor build(neap_builder *b, const struct blueprint *p, struct transformer t) {
+  return transformer_build(b, &t, p);
+}
+
+static struct transformer gpt_of(const struct blueprint *p) {
+  return sized(gpt, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2]);
+}
+
+neap_status check_gpt(const struct blueprint *p) {
+  const struct transformer t = gpt_of(p);
+  return transformer_check("gpt-LAYERSxWIDTHxHEADS", &t);
+}
+
+neap_tensor build_gpt(neap_builder *b, const struct blueprint *p) { return build(b, p, gpt_of(p)); }
+
+static struct transformer gpt2(int64_t layers, int64_t width, int64_t heads) {
+  struct transformer t = sized(gpt, layers, width, heads, heads);
+  t.tied = true;
+  t.activation = ACTIVATION_GELU_TANH;
+  return t;
+}
+
+neap_tensor build_gpt2(neap_builder *b, const struct blueprint *p) { return build(b, p, gpt2(12, 768, 12)); }
+neap_tensor build_gpt2_medium(neap_builder *b, const struct blueprint *p) {
+  return build(b, p, gpt2(24, 1024, 16));
+}
+neap_tensor build_gpt2_large(neap_builder *b, const struct blueprint *p) {
+  return build(b, p, gpt2(36, 1280, 20));
+}
+neap_tensor build_gpt2_xl(neap_builder *b, const struct blueprint *p) {
+  return build(b, p, gpt2(48, 1600, 25));
 }
 
 /* Llama's hidden layer: 8/3 of the width, in whole multiples. */
@@ -94,151 +359,26 @@ static int64_t gated_width(int64_t width) {
   return (8 * width / 3 + multiple - 1) / multiple * multiple;
 }
 
-static neap_tensor feed_forward(const struct stack *s, neap_tensor x, const char *scope) {
-  const bool llama = s->style->llama;
-  char name[SEQUENCE_NAME];
-  sequence_name(name, scope, "hidden");
-  x = sequence_linear(s->b, x, name, llama ? 2 * gated_width(s->width) : 4 * s->width, deviation, !llama);
-  x = llama ? neap_swiglu(s->b, x) : s->style->tanh ? neap_gelu_tanh(s->b, x) : neap_gelu(s->b, x);
-  sequence_name(name, scope, "output");
-  return sequence_linear(s->b, x, name, s->width, residual_deviation(s), !llama);
-}
-
-typedef neap_tensor layer(const struct stack *s, neap_tensor x, const char *scope);
-
-/* x + layer(norm(x)), or norm(x + layer(x)). */
-static neap_tensor add_layer(const struct stack *s, neap_tensor x, const char *scope, layer *made) {
-  const neap_tensor y = made(s, s->style->norm_last ? x : norm(s, x), scope);
-  x = neap_add(s->b, x, sequence_dropout(s->b, y, s->dropout));
-  return s->style->norm_last ? norm(s, x) : x;
-}
-
-static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
-  for (int64_t i = 0; i < s->layers; i++) {
-    char scope[SEQUENCE_NAME];
-    snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
-    neap_scope(s->b, scope);
-    x = add_layer(s, x, scope, attention);
-    x = add_layer(s, x, scope, feed_forward);
-  }
-  return x;
-}
-
-/* The rows of the table of places that the graph's times have. */
-static neap_tensor places_of(const struct stack *s, neap_tensor table) {
-  if (s->decode > 0) return neap_gather(s->b, table, s->position);
-  return s->places > s->length ? neap_slice(s->b, table, 0, 0, s->length) : table;
-}
-
-/* The embedding of the tokens, with that of their places. */
-static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor table) {
-  const int64_t places[] = {s->places, s->width}, segments[] = {2, s->width};
-  neap_tensor x = neap_gather(s->b, table, tokens);
-  neap_scope(s->b, "embedding");
-  if (!s->style->llama) {
-    const neap_tensor position = sequence_parameter(s->b, "position", "weight", 2, places, deviation);
-    x = neap_add(s->b, x, places_of(s, position));
-  }
-  if (s->style->segments) { /* all tokens are of the first */
-    const neap_tensor segment = sequence_parameter(s->b, "segment", "weight", 2, segments, deviation);
-    x = neap_add(s->b, x, neap_slice(s->b, segment, 0, 0, 1));
-  }
-  if (s->style->norm_last) x = norm(s, x);
-  return sequence_dropout(s->b, x, s->dropout);
-}
-
-static neap_tensor build(neap_builder *b, const struct blueprint *p, int64_t layers, int64_t width,
-                         int64_t heads, int64_t key_heads, const struct style *style) {
-  const bool decodes = p->decode > 0;
-  const int64_t table_dims[] = {p->classes, width}, times = decodes ? 1 : p->length;
-  const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times}),
-                    position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1,
-                    key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1,
-                    table = sequence_parameter(b, "token", "weight", 2, table_dims, deviation);
-  const struct stack s = {.b = b,
-                          .style = style,
-                          .batch = p->batch,
-                          .width = width,
-                          .heads = heads,
-                          .key_heads = key_heads,
-                          .layers = layers,
-                          .length = p->length,
-                          .places = p->places,
-                          .times = times,
-                          .window = p->window,
-                          .decode = p->decode,
-                          .position = position,
-                          .key_count = key_count,
-                          .dropout = p->dropout};
-  neap_tensor x = add_blocks(&s, embed(&s, tokens, table));
-  neap_scope(b, "head");
-  if (style->head) {
-    x = neap_gelu(b, sequence_linear(b, x, "head.dense", width, deviation, true));
-    x = norm(&s, x);
-  } else {
-    x = norm(&s, x);
-  }
-  const neap_tensor bias = style->head ? sequence_parameter(b, "head", "bias", 1, table_dims, 0) : -1,
-                    weight = style->tied ? table
-                                         : sequence_parameter(b, "head", "weight", 2, table_dims, deviation);
-  return decodes ? sequence_logits(b, x, weight, bias) : sequence_loss(b, x, weight, bias, p->smoothing);
-}
-
-static neap_status check_heads(const char *what, int64_t width, int64_t heads, int64_t key_heads) {
-  RETURN_IF(width % heads != 0 || heads % key_heads != 0, NEAP_INVALID_ARGUMENT,
-            "%s: a width of %lld in %lld heads with %lld key heads: the heads must divide the width, and the "
-            "key heads the heads",
-            what, (long long)width, (long long)heads, (long long)key_heads);
-  return NEAP_OK;
-}
-
-/* ---- Decoders ---- */
-
-static const struct style gpt = {.causal = true, .epsilon = 1e-5f},
-                          gpt2 = {.causal = true, .tied = true, .tanh = true, .epsilon = 1e-5f};
-
-neap_status check_gpt(const struct blueprint *p) {
-  return check_heads("gpt-LAYERSxWIDTHxHEADS", p->numbers[1], p->numbers[2], p->numbers[2]);
-}
-
-neap_tensor build_gpt(neap_builder *b, const struct blueprint *p) {
-  return build(b, p, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2], &gpt);
-}
-
-neap_tensor build_gpt2(neap_builder *b, const struct blueprint *p) {
-  return build(b, p, 12, 768, 12, 12, &gpt2);
-}
-neap_tensor build_gpt2_medium(neap_builder *b, const struct blueprint *p) {
-  return build(b, p, 24, 1024, 16, 16, &gpt2);
-}
-neap_tensor build_gpt2_large(neap_builder *b, const struct blueprint *p) {
-  return build(b, p, 36, 1280, 20, 20, &gpt2);
-}
-neap_tensor build_gpt2_xl(neap_builder *b, const struct blueprint *p) {
-  return build(b, p, 48, 1600, 25, 25, &gpt2);
+static struct transformer llama_of(const struct blueprint *p) {
+  struct transformer t = sized(llama, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[3]);
+  t.hidden = gated_width(t.width);
+  return t;
 }
 
 neap_status check_llama(const struct blueprint *p) {
-  TRY(check_heads("llama-LAYERSxWIDTHxHEADSxKEYHEADS", p->numbers[1], p->numbers[2], p->numbers[3]));
-  RETURN_IF(p->numbers[1] / p->numbers[2] % 2 != 0, NEAP_INVALID_ARGUMENT,
-            "llama: heads of %lld elements: rotary positions turn pairs, so it must be even",
-            (long long)(p->numbers[1] / p->numbers[2]));
-  return NEAP_OK;
+  const struct transformer t = llama_of(p);
+  return transformer_check("llama-LAYERSxWIDTHxHEADSxKEYHEADS", &t);
 }
 
-neap_tensor build_llama(neap_builder *b, const struct blueprint *p) {
-  static const struct style style = {.causal = true, .llama = true, .epsilon = 1e-5f};
-  return build(b, p, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[3], &style);
-}
+neap_tensor build_llama(neap_builder *b, const struct blueprint *p) { return build(b, p, llama_of(p)); }
 
-/* ---- BERT ---- */
+static struct transformer bert_of(const struct blueprint *p) {
+  return sized(bert, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2]);
+}
 
 neap_status check_bert(const struct blueprint *p) {
-  return check_heads("bert-LAYERSxWIDTHxHEADS", p->numbers[1], p->numbers[2], p->numbers[2]);
+  const struct transformer t = bert_of(p);
+  return transformer_check("bert-LAYERSxWIDTHxHEADS", &t);
 }
 
-neap_tensor build_bert(neap_builder *b, const struct blueprint *p) {
-  static const struct style style = {
-      .norm_last = true, .tied = true, .segments = true, .head = true, .epsilon = 1e-12f};
-  return build(b, p, p->numbers[0], p->numbers[1], p->numbers[2], p->numbers[2], &style);
-}
+neap_tensor build_bert(neap_builder *b, const struct blueprint *p) { return build(b, p, bert_of(p)); }

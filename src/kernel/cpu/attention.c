@@ -85,6 +85,7 @@ static struct rotary rotary_of(const struct neap_graph *graph, const struct node
                          .turned = a->heads != 0 ? a->heads : x->dims[2],
                          .first = a->first,
                          .base = a->base,
+                         .scaling = a->scaling,
                          .back = a->back};
 }
 

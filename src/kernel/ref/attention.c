@@ -145,7 +145,7 @@ RUN(run_rotary) {
   memmove(out[0], in[0], (size_t)x->elements * sizeof(double));
   FOR(row, x->dims[0] * x->dims[1]) FOR(h, turned) FOR(d, depth / 2) {
     const double angle = ((double)(row % x->dims[1]) + (double)(before + a->first)) *
-                         pow((double)a->base, -2 * (double)d / (double)depth),
+                         rotary_frequency(a->base, &a->scaling, depth, d),
                  c = cos(angle), s = a->back ? -sin(angle) : sin(angle);
     double *one = (double *)out[0] + (row * heads + h) * depth + d, *two = one + depth / 2;
     const double first = *one, second = *two;

@@ -499,7 +499,7 @@ static void make_angles(const struct rotary *r, int64_t row, float *angles) {
   const int64_t half = r->depth / 2;
   for (int64_t d = 0; d < half; d++) {
     const double angle =
-        ((double)row + (double)r->first) * pow((double)r->base, -2 * (double)d / (double)r->depth);
+        ((double)row + (double)r->first) * rotary_frequency(r->base, &r->scaling, r->depth, d);
     angles[d] = (float)cos(angle);
     angles[half + d] = (float)(r->back ? -sin(angle) : sin(angle));
   }

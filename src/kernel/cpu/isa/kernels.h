@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/rotary.h"
 #include "base/status.h"
 
 /* The types whose elements are no numbers to these kernels, as cases of a switch. Here they have no bytes;
@@ -152,6 +153,7 @@ struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
   int64_t sequences, rows, heads, depth, turned, first;
   float base;
   bool back;
+  struct rotary_scaling scaling;
 };
 
 struct labelled { /* rows of logits that have labels */

@@ -1,0 +1,80 @@
+/* Transformers that are one stack of blocks, by what they are made of: ready-made ones (transformer.c has
+ * rows of these) and those of files (model/families.c). */
+#ifndef NEAP_ZOO_TRANSFORMER_H
+#define NEAP_ZOO_TRANSFORMER_H
+
+#include "base/rotary.h"
+#include "zoo/sequence.h"
+
+/* Layers that a stack may have. Which ones are there says what is computed. */
+enum part {
+  PART_TOKEN,           /* embedding [vocabulary, width] */
+  PART_POSITION,        /* embedding [places, width]; without it positions are rotary */
+  PART_SEGMENT,         /* embedding [2, width]: all tokens are of the first segment */
+  PART_EMBEDDING_NORM,  /* of the sum of these */
+  PART_ATTENTION_NORM,  /* before attention; where norms come last behind the sum with it */
+  PART_QKV,             /* queries, keys and values in one layer, or */
+  PART_QUERY,           /* each in its own */
+  PART_KEY,             /**/
+  PART_VALUE,           /**/
+  PART_QUERY_NORM,      /* of each head, before its positions */
+  PART_KEY_NORM,        /**/
+  PART_ATTENTION_OUT,   /* from the heads to the width */
+  PART_ATTENTION_AFTER, /* norm of what attention gives, before the sum */
+  PART_FEED_NORM,       /* as PART_ATTENTION_NORM */
+  PART_GATE,            /* where it is there: activation(gate x) * (up x); else activation(up x) */
+  PART_UP,              /**/
+  PART_DOWN,            /**/
+  PART_FEED_AFTER,      /* as PART_ATTENTION_AFTER */
+  PART_FINAL_NORM,      /* behind the last block */
+  PART_HEAD_DENSE,      /* a layer with the activation before the head, and */
+  PART_HEAD_NORM,       /* its norm */
+  PART_HEAD,            /* to the vocabulary; its weight may be the embedding's */
+  PARTS
+};
+
+enum activation { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU };
+
+/* The name of a layer, in which %d stands for the number of the block; NULL: it is not there. Parameters are
+ * "NAME.weight" and "NAME.bias"; those of norms may be called otherwise. */
+struct part_row {
+  const char *name;
+  bool bias;
+};
+
+struct transformer {
+  struct part_row parts[PARTS];
+  int64_t layers, width, heads, key_heads, hidden;
+  int64_t head_width;   /* 0: width / heads */
+  int64_t vocabulary;   /* 0: as many as there are classes */
+  int64_t places;       /* tokens that it can tell apart by their places; 0: any number */
+  int64_t first_place;  /* the row of the table that the first token has */
+  int64_t first_block;  /* number of the first block in names */
+  int64_t window;       /* of attention; 0: none */
+  int64_t window_every; /* of this number of layers the last has no window; 0: all have it */
+  enum activation activation;
+  bool causal;          /* a token sees those before it alone */
+  bool norm_last;       /* norms stand behind the sums, as in the first Transformer */
+  bool rms;             /* norms do not subtract the mean */
+  bool packed_gate;     /* PART_UP gives gate and up, one behind the other */
+  bool tied;            /* the head has the embedding's weights */
+  float epsilon;        /* of norms */
+  float attention_scale; /* 0: 1 / sqrt(head_width) */
+  float embedding_scale; /* what embeddings of tokens are multiplied with; 0: 1 */
+  const char *norm_weight, *norm_bias; /* NULL: "weight", "bias" */
+  struct rotary_scaling scaling;
+  float rotary_base; /* 0: 10000 */
+};
+
+/* The loss of the stack, or where it decodes its logits, as sequence_network says; `p` has the shape, dropout
+ * and smoothing. What cannot be built fails in the builder. */
+neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p);
+
+/* Fails with NEAP_INVALID_ARGUMENT where heads, key heads and widths do not fit one another; `what` names the
+ * model. */
+neap_status transformer_check(const char *what, const struct transformer *t);
+
+/* The name of a part's layer in block `block` of the stack, counted from 0. */
+void transformer_name(const struct transformer *t, enum part part, int64_t block, char name[SEQUENCE_NAME]);
+
+#endif

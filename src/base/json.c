@@ -85,12 +85,12 @@ static neap_status check_header(const json_t *root, const char *format, const st
   return NEAP_OK;
 }
 
-neap_status json_read(const char *path, const char *format, json_t **out) {
+static neap_status load(const char *path, size_t flags, json_t **out) {
   json_error_t error;
   FILE *file = fopen(path, "rb");
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   errno = 0;
-  json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+  json_t *root = json_loadf(file, flags, &error);
   const int failure = ferror(file) ? errno : 0;
   fclose(file);
   if (failure != 0) {
@@ -101,6 +101,15 @@ neap_status json_read(const char *path, const char *format, json_t **out) {
     return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   RETURN_IF(root == NULL, NEAP_BAD_FORMAT, "%s: line %d, column %d (byte %d): %s", path, error.line,
             error.column, error.position, error.text);
+  *out = root;
+  return NEAP_OK;
+}
+
+neap_status json_read_any(const char *path, json_t **out) { return load(path, 0, out); }
+
+neap_status json_read(const char *path, const char *format, json_t **out) {
+  json_t *root;
+  TRY(load(path, JSON_REJECT_DUPLICATES, &root));
   const struct json_place place = {.file = path};
   const neap_status status = check_header(root, format, &place);
   if (status != NEAP_OK) {

@@ -16,6 +16,11 @@ struct json_place {
  * refused). The caller frees it with json_decref. */
 neap_status json_read(const char *path, const char *format, json_t **out);
 
+/* Reads a file of any JSON, of which an object is what others write: of a name that it has twice the last
+ * counts.
+ */
+neap_status json_read_any(const char *path, json_t **out);
+
 /* Fails with "FILE: field 'PATH': " and the message. */
 neap_status json_bad(const struct json_place *place, const char *message);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/bpe_learn.h"
+#include "text/pipeline.h"
 #include "text/text_file.h"
 
 /* ---- Making ---- */
@@ -30,6 +31,7 @@ void tokenizer_free(struct tokenizer *tokenizer) {
   vector_free(&tokenizer->characters);
   for (size_t i = 0; i < tokenizer->special.count; i++) free(tokenizer->special.data[i]);
   vector_free(&tokenizer->special);
+  pipeline_free(tokenizer->pipeline);
   free(tokenizer);
 }
 
@@ -57,6 +59,15 @@ neap_status tokenizer_from_merges(const struct pair *merges, size_t count, size_
   struct tokenizer *made;
   TRY(create(TOKENIZER_BYTE_PAIRS, &made));
   return finish(merge_all(&made->bpe, merges, count, bad), made, out);
+}
+
+neap_status tokenizer_from_pipeline(struct pipeline *pipeline, struct tokenizer **out) {
+  const neap_status status = create(TOKENIZER_PIPELINE, out);
+  if (status == NEAP_OK)
+    (*out)->pipeline = pipeline;
+  else
+    pipeline_free(pipeline);
+  return status;
 }
 
 /* ---- Characters ---- */
@@ -154,9 +165,16 @@ static neap_status encode_characters(const struct tokenizer *tokenizer, const st
 
 /* ---- Ids ---- */
 
+/* Special tokens that were added here follow. */
 static size_t size_without_special(const struct tokenizer *tokenizer) {
-  return tokenizer->kind == TOKENIZER_CHARACTERS ? tokenizer->characters.count
-                                                 : (size_t)bpe_size(&tokenizer->bpe);
+  switch (tokenizer->kind) {
+  case TOKENIZER_CHARACTERS:
+    return tokenizer->characters.count;
+  case TOKENIZER_PIPELINE:
+    return (size_t)tokenizer->pipeline->size;
+  default:
+    return (size_t)bpe_size(&tokenizer->bpe);
+  }
 }
 
 int32_t tokenizer_size(const struct tokenizer *tokenizer) {
@@ -164,9 +182,41 @@ int32_t tokenizer_size(const struct tokenizer *tokenizer) {
 }
 
 int32_t tokenizer_special(const struct tokenizer *tokenizer, const char *name) {
+  if (tokenizer->kind == TOKENIZER_PIPELINE) {
+    const struct added_token *token = added_token_of_text(&tokenizer->pipeline->added, name, strlen(name));
+    if (token != NULL && token->special) return token->id;
+  }
   for (size_t i = 0; i < tokenizer->special.count; i++)
     if (strcmp(tokenizer->special.data[i], name) == 0) return (int32_t)(size_without_special(tokenizer) + i);
   return -1;
+}
+
+int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece) {
+  const size_t length = strlen(piece);
+  const int32_t special = tokenizer_special(tokenizer, piece);
+  uint32_t code;
+  if (special >= 0 || length == 0) return special;
+  switch (tokenizer->kind) {
+  case TOKENIZER_PIPELINE:
+    return pipeline_find(tokenizer->pipeline, piece);
+  case TOKENIZER_CHARACTERS:
+    return (size_t)utf8_decode(piece, length, &code) == length ? find_character(tokenizer, code) : -1;
+  default:
+    for (int32_t id = 0; id < bpe_size(&tokenizer->bpe); id++) {
+      size_t size;
+      const char *bytes = bpe_token(&tokenizer->bpe, id, &size);
+      if (size == length && memcmp(bytes, piece, length) == 0) return id;
+    }
+    return -1;
+  }
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer) {
+  return tokenizer->kind == TOKENIZER_PIPELINE ? tokenizer->pipeline->bos : -1;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *tokenizer) {
+  return tokenizer->kind == TOKENIZER_PIPELINE ? tokenizer->pipeline->eos : -1;
 }
 
 neap_status tokenizer_add_special(struct tokenizer *tokenizer, const char *name, int32_t *id) {
@@ -209,8 +259,11 @@ neap_status tokenizer_encode(const struct tokenizer *tokenizer, const struct tex
     return bpe_encode(&tokenizer->bpe, text->bytes, text->length, ids);
   case TOKENIZER_CHARACTERS:
     status = encode_characters(tokenizer, text, ids);
-    if (status != NEAP_OK) ids->count = before;
+    break;
+  case TOKENIZER_PIPELINE:
+    status = pipeline_encode(tokenizer->pipeline, text, false, ids, NULL);
   }
+  if (status != NEAP_OK) ids->count = before;
   return status;
 }
 
@@ -224,13 +277,54 @@ static const char *spell(const struct tokenizer *tokenizer, int32_t id, char cha
   return character;
 }
 
+/* Where the tokens end that a text became by a tokenizer of ours: one after the other they spell the text. */
+static neap_status find_places(const struct tokenizer *tokenizer, const struct text *text, const int32_t *ids,
+                               size_t count, struct places *ends) {
+  char character[UTF8_MAX_BYTES];
+  uint32_t code;
+  for (size_t i = 0, at = 0, size; i < count; i++, at += size) {
+    if (tokenizer->kind == TOKENIZER_CHARACTERS) /* some may be unknown */
+      size = (size_t)utf8_decode(text->bytes + at, text->length - at, &code);
+    else
+      spell(tokenizer, ids[i], character, &size);
+    TRY(vector_push(ends, at + size));
+  }
+  return NEAP_OK;
+}
+
+neap_status tokenizer_encode_places(const struct tokenizer *tokenizer, const struct text *text, bool whole,
+                                    struct token_ids *ids, struct places *ends) {
+  const size_t count = ids->count, places = ends != NULL ? ends->count : 0;
+  neap_status status;
+  if (tokenizer->kind == TOKENIZER_PIPELINE) {
+    status = pipeline_encode(tokenizer->pipeline, text, whole, ids, ends);
+  } else {
+    status = tokenizer_encode(tokenizer, text, ids);
+    if (status == NEAP_OK && ends != NULL)
+      status = find_places(tokenizer, text, ids->data + count, ids->count - count, ends);
+  }
+  if (status == NEAP_OK) return NEAP_OK;
+  ids->count = count;
+  if (ends != NULL) ends->count = places;
+  return status;
+}
+
+static neap_status check_ids(const struct tokenizer *tokenizer, const int32_t *ids, size_t count) {
+  const int32_t size = tokenizer_size(tokenizer);
+  for (size_t i = 0; i < count; i++)
+    RETURN_IF(ids[i] < 0 || ids[i] >= size, NEAP_INVALID_ARGUMENT,
+              "%d at place %zu is no id of a vocabulary of %d", ids[i], i, size);
+  return NEAP_OK;
+}
+
 neap_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, char **text,
                              size_t *length) {
   char character[UTF8_MAX_BYTES];
   size_t size, total = 1;
+  TRY(check_ids(tokenizer, ids, count));
+  if (tokenizer->kind == TOKENIZER_PIPELINE)
+    return pipeline_decode(tokenizer->pipeline, ids, count, text, length);
   for (size_t i = 0; i < count; i++) {
-    RETURN_IF(ids[i] < 0 || ids[i] >= tokenizer_size(tokenizer), NEAP_INVALID_ARGUMENT,
-              "%d at place %zu is no id of a vocabulary of %d", ids[i], i, tokenizer_size(tokenizer));
     spell(tokenizer, ids[i], character, &size);
     RETURN_IF(__builtin_add_overflow(total, size, &total), NEAP_TOO_LARGE, "the text of %zu ids is too long",
               count);

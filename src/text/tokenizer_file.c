@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "text/pipeline.h"
 
 static const char format[] = "neap-tokenizer";
 static const char *const kinds[] = {[TOKENIZER_BYTES] = "bytes",
                                     [TOKENIZER_BYTE_PAIRS] = "byte-pairs",
-                                    [TOKENIZER_CHARACTERS] = "characters"};
+                                    [TOKENIZER_CHARACTERS] = "characters",
+                                    [TOKENIZER_PIPELINE] = "tokenizer.json"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ---- Writing ---- */
@@ -40,9 +42,21 @@ static bool add_content(const struct tokenizer *tokenizer, json_t *object) {
   return good;
 }
 
+/* Adds what a tokenizer of others was made of, and the tokens that begin and end a text. */
+static neap_status add_pipeline(const struct pipeline *pipeline, json_t *object) {
+  json_t *content;
+  TRY(pipeline_to_json(pipeline, &content));
+  bool good = json_object_set_new(object, "content", content) == 0;
+  if (pipeline->bos >= 0) good = good && json_object_set_new(object, "bos", json_integer(pipeline->bos)) == 0;
+  if (pipeline->eos >= 0) good = good && json_object_set_new(object, "eos", json_integer(pipeline->eos)) == 0;
+  RETURN_IF(!good, NEAP_OUT_OF_MEMORY, "out of memory for a tokenizer");
+  return NEAP_OK;
+}
+
 neap_status tokenizer_to_json(const struct tokenizer *tokenizer, json_t **out) {
   json_t *object = json_object();
-  if (object != NULL && add_content(tokenizer, object)) {
+  const bool good = object != NULL && add_content(tokenizer, object);
+  if (good && (tokenizer->pipeline == NULL || add_pipeline(tokenizer->pipeline, object) == NEAP_OK)) {
     *out = object;
     return NEAP_OK;
   }
@@ -115,6 +129,29 @@ done:
   return status;
 }
 
+static neap_status read_end(const json_t *object, const char *name, const struct json_place *place,
+                            int32_t size, int32_t *id) {
+  uint64_t number;
+  if (json_object_get(object, name) == NULL) return NEAP_OK;
+  TRY(json_need_size(object, name, place, &number));
+  if (number >= (uint64_t)size) return json_bad_field(place, name, "must be an id of the vocabulary");
+  *id = (int32_t)number;
+  return NEAP_OK;
+}
+
+static neap_status read_pipeline(const json_t *object, const struct json_place *place,
+                                 struct tokenizer **out) {
+  json_t *content;
+  struct pipeline *pipeline;
+  TRY(json_need(object, "content", place, &content));
+  TRY(pipeline_create(content, place->file, &pipeline));
+  neap_status status = read_end(object, "bos", place, pipeline->size, &pipeline->bos);
+  if (status == NEAP_OK) status = read_end(object, "eos", place, pipeline->size, &pipeline->eos);
+  if (status == NEAP_OK) return tokenizer_from_pipeline(pipeline, out);
+  pipeline_free(pipeline);
+  return status;
+}
+
 static neap_status read_special(const json_t *object, const struct json_place *place,
                                 struct tokenizer *tokenizer) {
   json_t *list, *name;
@@ -137,14 +174,17 @@ neap_status tokenizer_from_json(const json_t *object, const char *file, struct t
   RETURN_IF(!json_is_object(object), NEAP_BAD_FORMAT, "%s: a tokenizer must be a JSON object", file);
   TRY(json_need_string(object, "kind", &place, &word));
   while (kind < KINDS && strcmp(kinds[kind], word) != 0) kind++;
-  if (kind == KINDS) return json_bad_field(&place, "kind", "must be bytes, byte-pairs or characters");
+  if (kind == KINDS)
+    return json_bad_field(&place, "kind", "must be bytes, byte-pairs, characters or tokenizer.json");
   struct tokenizer *made;
   if (kind == TOKENIZER_BYTES)
     TRY(tokenizer_bytes(&made));
   else if (kind == TOKENIZER_BYTE_PAIRS)
     TRY(read_merges(object, &place, &made));
-  else
+  else if (kind == TOKENIZER_CHARACTERS)
     TRY(read_characters(object, &place, &made));
+  else
+    TRY(read_pipeline(object, &place, &made));
   const neap_status status = read_special(object, &place, made);
   if (status == NEAP_OK)
     *out = made;

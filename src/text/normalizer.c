@@ -1,0 +1,201 @@
+#include "text/normalizer.h"
+
+#include <string.h>
+
+#include "text/byte_letters.h"
+#include "text/unicode.h"
+#include "text/unicode_form.h"
+#include "text/utf8.h"
+
+/* ---- Characters ---- */
+
+static size_t map_lower(uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  return unicode_lower_case(code, out);
+}
+
+static size_t keep_if(bool kept, uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  out[0] = code;
+  return kept ? 1 : 0;
+}
+
+static size_t map_mark(uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  return keep_if(!unicode_is_mark(code), code, out);
+}
+
+static size_t map_nonspacing_mark(uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  return keep_if(!unicode_is_nonspacing_mark(code), code, out);
+}
+
+static size_t map_clean(uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  const bool kept = code != 0 && code != 0xFFFD && !unicode_is_control(code);
+  return keep_if(kept, unicode_is_space(code) ? ' ' : code, out);
+}
+
+static size_t map_ideograph(uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  if (!unicode_is_ideograph(code)) return keep_if(true, code, out);
+  out[0] = out[2] = ' ';
+  out[1] = code;
+  return 3;
+}
+
+static neap_status run_map(const struct step *step, struct matcher *matcher, const struct passage *in,
+                           struct passage_buffer *out) {
+  (void)matcher;
+  uint32_t code, made[STEP_CODES_MOST];
+  for (size_t at = 0; at < in->length;) {
+    at += (size_t)utf8_decode(in->bytes + at, in->length - at, &code);
+    const size_t count = step->map(code, made), end = passage_place(in, at);
+    for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, made[i], end));
+  }
+  return NEAP_OK;
+}
+
+static neap_status run_form(const struct step *step, struct matcher *matcher, const struct passage *in,
+                            struct passage_buffer *out) {
+  (void)matcher;
+  return unicode_normalise((enum unicode_form)step->left, in, out);
+}
+
+static neap_status run_letters(const struct step *step, struct matcher *matcher, const struct passage *in,
+                               struct passage_buffer *out) {
+  (void)step, (void)matcher;
+  for (size_t i = 0; i < in->length; i++)
+    TRY(passage_append_code(out, letter_of_byte((unsigned char)in->bytes[i]), passage_place(in, i + 1)));
+  return NEAP_OK;
+}
+
+/* ---- Texts ---- */
+
+static neap_status run_prepend(const struct step *step, struct matcher *matcher, const struct passage *in,
+                               struct passage_buffer *out) {
+  (void)matcher;
+  if (in->length == 0) return NEAP_OK;
+  TRY(passage_append(out, step->text, step->length, in->start));
+  return passage_append_part(out, in, 0, in->length);
+}
+
+static neap_status run_replace(const struct step *step, struct matcher *matcher, const struct passage *in,
+                               struct passage_buffer *out) {
+  struct expression_walk walk = {
+      .pattern = step->pattern, .matcher = matcher, .bytes = in->bytes, .length = in->length};
+  size_t done = 0, start, end;
+  bool found = in->length > 0;
+  while (found) {
+    TRY(expression_next(&walk, &start, &end, &found));
+    if (!found) break;
+    TRY(passage_append_part(out, in, done, start));
+    TRY(passage_append(out, step->text, step->length, passage_place(in, end)));
+    done = end;
+  }
+  return passage_append_part(out, in, done, in->length);
+}
+
+static neap_status run_strip(const struct step *step, struct matcher *matcher, const struct passage *in,
+                             struct passage_buffer *out) {
+  (void)matcher;
+  size_t from = 0, to = in->length;
+  uint32_t code;
+  while (step->left && from < to) {
+    const size_t size = (size_t)utf8_decode(in->bytes + from, to - from, &code);
+    if (!unicode_is_space(code)) break;
+    from += size;
+  }
+  while (step->right && from < to) {
+    size_t last = to - 1;
+    while (((unsigned char)in->bytes[last] & 0xC0) == 0x80) last--;
+    utf8_decode(in->bytes + last, to - last, &code);
+    if (!unicode_is_space(code)) break;
+    to = last;
+  }
+  return passage_append_part(out, in, from, to);
+}
+
+/* ---- Components ---- */
+
+static neap_status add_map(struct steps *steps, step_map *map) {
+  return steps_add(steps, (struct step){.normalise = run_map, .map = map});
+}
+
+static neap_status add_form(struct steps *steps, enum unicode_form form) {
+  return steps_add(steps, (struct step){.normalise = run_form, .left = (int)form});
+}
+
+static neap_status parse_bert(const json_t *object, const struct json_place *place, struct steps *steps) {
+  bool clean = true, ideographs = true, lower = true;
+  TRY(step_flag(object, "clean_text", place, &clean));
+  TRY(step_flag(object, "handle_chinese_chars", place, &ideographs));
+  TRY(step_flag(object, "lowercase", place, &lower));
+  bool strip = lower;
+  TRY(step_flag(object, "strip_accents", place, &strip));
+  if (clean) TRY(add_map(steps, map_clean));
+  if (ideographs) TRY(add_map(steps, map_ideograph));
+  if (strip) {
+    TRY(add_form(steps, FORM_NFD));
+    TRY(add_map(steps, map_nonspacing_mark));
+  }
+  return lower ? add_map(steps, map_lower) : NEAP_OK;
+}
+
+#define SIMPLE(name, call)                                                                                   \
+  static neap_status name(const json_t *object, const struct json_place *place, struct steps *steps) {       \
+    (void)object, (void)place;                                                                               \
+    return call;                                                                                             \
+  }
+SIMPLE(parse_letters, steps_add(steps, (struct step){.normalise = run_letters}))
+SIMPLE(parse_lower, add_map(steps, map_lower))
+SIMPLE(parse_accents, add_map(steps, map_mark))
+SIMPLE(parse_nfc, add_form(steps, FORM_NFC))
+SIMPLE(parse_nfd, add_form(steps, FORM_NFD))
+SIMPLE(parse_nfkc, add_form(steps, FORM_NFKC))
+SIMPLE(parse_nfkd, add_form(steps, FORM_NFKD))
+
+static neap_status parse_prepend(const json_t *object, const struct json_place *place, struct steps *steps) {
+  struct step step = {.normalise = run_prepend};
+  TRY(step_text(object, "prepend", place, false, &step.text, &step.length));
+  return steps_add(steps, step);
+}
+
+static neap_status parse_replace(const json_t *object, const struct json_place *place, struct steps *steps) {
+  struct step step = {.normalise = run_replace};
+  TRY(step_text(object, "content", place, false, &step.text, &step.length));
+  const neap_status status = step_pattern(object, place, &step.pattern);
+  if (status == NEAP_OK) return steps_add(steps, step);
+  free(step.text);
+  return status;
+}
+
+static neap_status parse_strip(const json_t *object, const struct json_place *place, struct steps *steps) {
+  bool left = true, right = true;
+  TRY(step_flag(object, "strip_left", place, &left));
+  TRY(step_flag(object, "strip_right", place, &right));
+  return steps_add(steps, (struct step){.normalise = run_strip, .left = left, .right = right});
+}
+
+static const struct step_row rows[] = {
+    {"BertNormalizer", parse_bert},
+    {"ByteLevel", parse_letters},
+    {"Lowercase", parse_lower},
+    {"NFC", parse_nfc},
+    {"NFD", parse_nfd},
+    {"NFKC", parse_nfkc},
+    {"NFKD", parse_nfkd},
+    {"Prepend", parse_prepend},
+    {"Replace", parse_replace},
+    {"Strip", parse_strip},
+    {"StripAccents", parse_accents},
+};
+
+const struct step_family normalizers = {"normalizers", rows, sizeof rows / sizeof *rows};
+
+neap_status normalise(const struct steps *steps, struct matcher *matcher, const struct passage *in,
+                      struct passage_buffer buffers[2], struct passage *out) {
+  struct passage passage = *in;
+  for (size_t i = 0; i < steps->list.count; i++) {
+    struct passage_buffer *buffer = &buffers[i % 2];
+    passage_clear(buffer);
+    TRY(steps->list.data[i].normalise(&steps->list.data[i], matcher, &passage, buffer));
+    passage = passage_of(buffer, in);
+  }
+  *out = passage;
+  return NEAP_OK;
+}

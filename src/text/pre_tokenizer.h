@@ -1,0 +1,23 @@
+/* Pre-tokenizers: how a text is split into the words that a model gets. */
+#ifndef NEAP_TEXT_PRE_TOKENIZER_H
+#define NEAP_TEXT_PRE_TOKENIZER_H
+
+#include "text/step.h"
+
+/* BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Split, Whitespace,
+ * WhitespaceSplit. */
+extern const struct step_family pre_tokenizers;
+
+/* What one run of the steps needs. */
+struct splitting {
+  const struct steps *steps;
+  struct passage_buffer *buffers; /* [steps], the caller's */
+  struct matcher *matcher;
+  neap_status (*take)(void *context, const struct passage *word); /* gets the words in their order */
+  void *context;
+};
+
+/* Splits a text by the steps from `stage` on: 0 is the first. Words that are empty are left out. */
+neap_status pre_tokenize(struct splitting *splitting, size_t stage, const struct passage *in);
+
+#endif

@@ -1,0 +1,26 @@
+/* Decoders: how the pieces that tokens stand for become text. */
+#ifndef NEAP_TEXT_TOKEN_DECODER_H
+#define NEAP_TEXT_TOKEN_DECODER_H
+
+#include "text/step.h"
+
+/* Texts, one after the other. */
+struct pieces {
+  VECTOR(char) bytes;
+  VECTOR(size_t) ends; /* of each text in them */
+};
+
+/* BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Strip, WordPiece. */
+extern const struct step_family token_decoders;
+
+/* Appends a text. */
+neap_status pieces_add(struct pieces *pieces, const char *bytes, size_t length);
+void pieces_clear(struct pieces *pieces);
+void pieces_free(struct pieces *pieces);
+
+/* Runs all steps; what came in lies in pieces[0], and `*made` is where the result is. Without steps pieces
+ * are joined by spaces. */
+neap_status decode_pieces(const struct steps *steps, struct matcher *matcher, struct pieces pieces[2],
+                          const struct pieces **made);
+
+#endif

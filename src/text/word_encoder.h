@@ -1,0 +1,51 @@
+/* From words to ids, by a model (token_model.h). */
+#ifndef NEAP_TEXT_WORD_ENCODER_H
+#define NEAP_TEXT_WORD_ENCODER_H
+
+#include "base/region.h"
+#include "text/token_model.h"
+#include "text/word_table.h"
+
+/* An id, and of how many bytes of a word. */
+struct word_token {
+  int32_t id;
+  uint32_t length;
+};
+
+/* A token that may be merged with those beside it. */
+struct word_symbol {
+  int32_t id;
+  int32_t before, behind; /* places of its neighbours; -1: none */
+  uint32_t length;        /* bytes; 0: it was merged into the one before it */
+};
+
+/* Two neighbours that may be merged. */
+struct word_merge {
+  int32_t rank, place, id;
+};
+
+/* What a word that was encoded became, for when it comes again. */
+struct known_word {
+  uint32_t first, count; /* of tokens */
+};
+
+/* What encoding one text needs: zeroed but for the model, for one thread. */
+struct word_encoder {
+  const struct token_model *model;
+  VECTOR(struct word_token) made; /* of the last word */
+  VECTOR(struct word_symbol) symbols;
+  VECTOR(struct word_merge) heap;
+  VECTOR(char) spelling; /* of a piece that is looked for */
+  struct word_table words;
+  struct region region; /* owns the bytes of words */
+  VECTOR(struct known_word) known;
+  VECTOR(struct word_token) tokens;
+};
+
+/* Sets `made` to the tokens of a word of UTF-8. Takes O(n log n) steps. NEAP_TOO_LARGE: the word has 2^31
+ * bytes. */
+neap_status word_encode(struct word_encoder *encoder, const char *word, size_t length);
+
+void word_encoder_free(struct word_encoder *encoder);
+
+#endif

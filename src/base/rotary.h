@@ -17,7 +17,8 @@ struct rotary_scaling {
 /* How far elements d and d + depth / 2 of a head are turned from one position to the next, in radians. */
 static inline double rotary_frequency(float base, const struct rotary_scaling *scaling, int64_t depth,
                                       int64_t d) {
-  const double frequency = pow((double)base, -2 * (double)d / (double)depth), factor = (double)scaling->factor;
+  const double frequency = pow((double)base, -2 * (double)d / (double)depth),
+               factor = (double)scaling->factor;
   if (factor == 0) return frequency;
   if (scaling->places == 0) return frequency / factor;
   const double turns = (double)scaling->places * frequency / 6.283185307179586, low = (double)scaling->low,

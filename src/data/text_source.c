@@ -78,6 +78,10 @@ static neap_status divide_text(struct text *train, struct text *test) {
 static neap_status make_tokenizer(struct source *source, const struct words *words,
                                   const struct text *texts) {
   const char *kind = words->tokens != NULL ? words->tokens : "bytes";
+  if (words->tokens == NULL && source->task.read_tokenizer != NULL) {
+    TRY(source->task.read_tokenizer(source->task.model, &source->tokenizer));
+    if (source->tokenizer != NULL) return NEAP_OK;
+  }
   if (strcmp(kind, "bytes") == 0) return tokenizer_bytes(&source->tokenizer);
   if (source_is_tokenizer(kind)) return tokenizer_read(kind, &source->tokenizer);
   if (strcmp(kind, "characters") == 0) return tokenizer_characters(texts, 2, &source->tokenizer);
@@ -145,6 +149,16 @@ static neap_status write_tokens(const struct source *source, const struct text *
   return status;
 }
 
+/* The token that stands for a masked one: that of a tokenizer of others, or one more. */
+static neap_status find_mask(struct tokenizer *tokenizer, int32_t *mask) {
+  static const char *const names[] = {"[MASK]", "<mask>"};
+  for (int i = 0; i < 2 && tokenizer->kind == TOKENIZER_PIPELINE; i++) {
+    *mask = tokenizer_find(tokenizer, names[i]);
+    if (*mask >= 0) return NEAP_OK;
+  }
+  return tokenizer_add_special(tokenizer, "<mask>", mask);
+}
+
 static neap_status open_texts(struct source *source, const struct words *words, struct text texts[2]) {
   struct token_source *files;
   int descriptor;
@@ -157,7 +171,7 @@ static neap_status open_texts(struct source *source, const struct words *words, 
     }
   TRY(make_tokenizer(source, words, texts));
   int32_t mask = -1;
-  if (source->task.kind == TASK_MASKED) TRY(tokenizer_add_special(source->tokenizer, "<mask>", &mask));
+  if (source->task.kind == TASK_MASKED) TRY(find_mask(source->tokenizer, &mask));
   TRY(add_files(source, &files));
   TRY(source_temporary_file(source, words->file, &descriptor));
   TRY(write_tokens(source, &texts[0], descriptor, &source->tokens[SPLIT_TRAIN]));

@@ -20,6 +20,7 @@ enum task_kind {
 #define LABEL_SHARES "label_shares"
 
 struct encoding;
+struct tokenizer;
 
 /* Of a kind of task. */
 struct task_row {
@@ -40,7 +41,11 @@ struct task {
   const struct encoding
       *encoding; /* by which records become what the model has learned from (data/encoding.h);
                     labels may be missing then; NULL: the data are learned from */
-  int threads;   /* that read records; 0: as many as there are processors */
+  /* Gives the tokenizer that comes with the model of this name, to be freed with tokenizer_free; NULL: it has
+   * none of its own. A source of text takes it where nothing else is asked for. */
+  neap_status (*read_tokenizer)(const char *model, struct tokenizer **tokenizer);
+  const char *model;
+  int threads; /* that read records; 0: as many as there are processors */
 };
 
 #endif

@@ -3,19 +3,44 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "model/language_model.h"
 #include "model/onnx_model.h"
 #include "zoo/zoo.h"
 
+/* What a model of a file can be asked for; model.h has what each does. `masked`: of tokens: it is to learn
+ * those that are masked, not the next ones. */
+struct file_reader {
+  neap_status (*usual)(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind);
+  neap_status (*build)(const char *path, bool masked, const neap_model_options *options, neap_graph **graph);
+  neap_status (*load)(const char *path, bool masked, const neap_model_options *options,
+                      neap_session *session);
+  neap_status (*places)(const char *path, int64_t length, int64_t *places);
+  neap_status (*digest)(const char *path, char digest[65]);
+  neap_status (*tokenizer)(const char *path, struct tokenizer **tokenizer); /* NULL: it has none */
+};
+
+static const struct file_reader onnx = {onnx_usual, onnx_build, onnx_load, onnx_places, onnx_digest, NULL},
+                                language = {language_model_usual,  language_model_build,
+                                            language_model_load,   language_model_places,
+                                            language_model_digest, language_model_tokenizer};
+
 /* Models that files are. */
 static const struct file_format {
-  const char *prefix, *suffix, *kept; /* what a name begins or ends with; how checkpoints call it */
+  const char *prefix, *suffix, *kept; /* what a name begins or ends with (NULL: with anything, where it is a
+                                         folder with config.json); how checkpoints call it */
   const char *listed, *summary;
-  bool masked; /* of tokens: it learns those that are masked, not the next ones */
-} formats[] = {
-    {"onnx:", ".onnx", "onnx", "onnx:FILE", "the network of an ONNX file, with its weights; FILE.onnx, too",
-     false},
-    {"onnx-masked:", NULL, "onnx-masked", "onnx-masked:FILE", "the same, of tokens that are masked", true}};
-enum { FORMATS = sizeof formats / sizeof *formats };
+  bool masked;
+  const struct file_reader *reader;
+} formats[] = {{"onnx:", ".onnx", "onnx", "onnx:FILE",
+                "the network of an ONNX file, with its weights; FILE.onnx, too", false, &onnx},
+               {"onnx-masked:", NULL, "onnx-masked", "onnx-masked:FILE",
+                "the same, of tokens that are masked", true, &onnx},
+               {"gguf:", ".gguf", "gguf", "gguf:FILE", "the language model of a GGUF file; FILE.gguf, too",
+                false, &language},
+               {"huggingface:", NULL, "huggingface", "huggingface:DIR",
+                "the language model of a folder with config.json and safetensors; DIR, too", false,
+                &language}};
+enum { FORMATS = sizeof formats / sizeof *formats, FOLDER = FORMATS - 1 };
 
 static bool ends_with(const char *name, const char *suffix) {
   const size_t length = strlen(name), end = strlen(suffix);
@@ -29,12 +54,10 @@ static const struct file_format *find_format(const char *name, const char **path
       *path = name + strlen(formats[i].prefix);
       return &formats[i];
     }
+  *path = name;
   for (int i = 0; name != NULL && i < FORMATS; i++)
-    if (formats[i].suffix != NULL && ends_with(name, formats[i].suffix)) {
-      *path = name;
-      return &formats[i];
-    }
-  return NULL;
+    if (formats[i].suffix != NULL && ends_with(name, formats[i].suffix)) return &formats[i];
+  return name != NULL && language_model_is_folder(name) ? &formats[FOLDER] : NULL;
 }
 
 bool neap_model_at(int32_t index, neap_row *row) {
@@ -51,7 +74,8 @@ bool neap_model_at(int32_t index, neap_row *row) {
 neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind) {
   const char *path;
   const struct file_format *format = find_format(name, &path);
-  return format != NULL ? onnx_usual(path, format->masked, usual, kind) : zoo_usual(name, usual, kind);
+  return format != NULL ? format->reader->usual(path, format->masked, usual, kind)
+                        : zoo_usual(name, usual, kind);
 }
 
 neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph) {
@@ -60,7 +84,8 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
   const struct file_format *format = find_format(name, &path);
   if (options == NULL) options = &none;
   RETURN_IF(graph == NULL, NEAP_INVALID_ARGUMENT, "%s: 'graph' is NULL", __func__);
-  return format != NULL ? onnx_build(path, format->masked, options, graph) : zoo_build(name, options, graph);
+  return format != NULL ? format->reader->build(path, format->masked, options, graph)
+                        : zoo_build(name, options, graph);
 }
 
 neap_status neap_model_load(const char *name, const neap_model_options *options, neap_session *session) {
@@ -70,18 +95,19 @@ neap_status neap_model_load(const char *name, const neap_model_options *options,
   NEED(name);
   NEED(session);
   if (format == NULL) return NEAP_OK;
-  return onnx_load(path, format->masked, options != NULL ? options : &none, session);
+  return format->reader->load(path, format->masked, options != NULL ? options : &none, session);
 }
 
 neap_status model_places(const char *name, int64_t length, int64_t *places) {
-  if (!neap_model_is_file(name)) return zoo_places(name, length, places);
-  *places = length; /* what the file was read for */
-  return NEAP_OK;
+  const char *path;
+  const struct file_format *format = find_format(name, &path);
+  return format != NULL ? format->reader->places(path, length, places) : zoo_places(name, length, places);
 }
 
 neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
                                 neap_graph **graph) {
-  RETURN_IF(neap_model_is_file(name), NEAP_INVALID_ARGUMENT, "%s: an ONNX file does not translate", name);
+  RETURN_IF(neap_model_is_file(name), NEAP_INVALID_ARGUMENT, "%s: a model of a file does not translate",
+            name);
   return zoo_build_decoder(name, options, beams, graph);
 }
 
@@ -98,6 +124,15 @@ const char *model_kept_name(const char *name) {
 
 neap_status model_digest(const char *name, char digest[65]) {
   const char *path;
+  const struct file_format *format = find_format(name, &path);
   digest[0] = '\0';
-  return find_format(name, &path) != NULL ? onnx_digest(path, digest) : NEAP_OK;
+  return format != NULL ? format->reader->digest(path, digest) : NEAP_OK;
+}
+
+neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer) {
+  const char *path;
+  const struct file_format *format = find_format(name, &path);
+  *tokenizer = NULL;
+  return format != NULL && format->reader->tokenizer != NULL ? format->reader->tokenizer(path, tokenizer)
+                                                             : NEAP_OK;
 }

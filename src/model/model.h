@@ -3,6 +3,7 @@
 #define NEAP_MODEL_MODEL_H
 
 #include "graph/task.h"
+#include "text/tokenizer.h"
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
 neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
@@ -18,6 +19,9 @@ neap_status model_build_decoder(const char *name, const neap_model_options *opti
 
 /* What a checkpoint calls it: the name, or of a file its kind, whose digest tells which one it is. */
 const char *model_kept_name(const char *name);
+
+/* The tokenizer of a model that has one of its own, to be freed with tokenizer_free; else NULL. */
+neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer);
 
 /* The SHA-256 of a model's file, which has its structure; "" where it is ready-made. */
 neap_status model_digest(const char *name, char digest[65]);

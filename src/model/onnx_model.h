@@ -18,6 +18,9 @@ neap_status onnx_build(const char *path, bool masked, const neap_model_options *
 neap_status onnx_load(const char *path, bool masked, const neap_model_options *options,
                       neap_session *session);
 
+/* Those that it was built for. */
+neap_status onnx_places(const char *path, int64_t length, int64_t *places);
+
 /* SHA-256 of the file, without its external data. */
 neap_status onnx_digest(const char *path, char digest[65]);
 

@@ -190,10 +190,10 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
 /* ---- Rotary position embedding ---- */
 
 static const struct attribute_row rotary_attributes[] = {
-    ATTRIBUTE(rotary.heads, INTEGER), ATTRIBUTE(rotary.first, INTEGER),
-    ATTRIBUTE_USUAL(rotary.base, REAL, 10000),   ATTRIBUTE(rotary.back, FLAG),
-    ATTRIBUTE(rotary.scaling.factor, REAL),      ATTRIBUTE(rotary.scaling.low, REAL),
-    ATTRIBUTE(rotary.scaling.high, REAL),        ATTRIBUTE(rotary.scaling.places, INTEGER)};
+    ATTRIBUTE(rotary.heads, INTEGER),          ATTRIBUTE(rotary.first, INTEGER),
+    ATTRIBUTE_USUAL(rotary.base, REAL, 10000), ATTRIBUTE(rotary.back, FLAG),
+    ATTRIBUTE(rotary.scaling.factor, REAL),    ATTRIBUTE(rotary.scaling.low, REAL),
+    ATTRIBUTE(rotary.scaling.high, REAL),      ATTRIBUTE(rotary.scaling.places, INTEGER)};
 
 static neap_status infer_rotary(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {

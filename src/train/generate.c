@@ -30,6 +30,7 @@ struct generation {
   float *logits;                /* [shape.classes] */
   struct candidate *candidates; /* [choices] */
   int64_t choices;              /* ids that may be made: from 0 on */
+  size_t decoded;               /* bytes of what was made that were given out, of a tokenizer of others */
   VECTOR(char) text;            /* what was made and not given out: part of a character */
 };
 
@@ -38,9 +39,15 @@ struct generation {
 static neap_status read_tokenizer(struct generation *g) {
   const neap_generate_options *o = g->options;
   const char *path = o->tokenizer;
-  if (path == NULL) path = region_format(&g->region, "%s/%s", o->folder, CHECKPOINT_TOKENIZER);
-  RETURN_IF_NULL(path);
-  TRY(tokenizer_read(path, &g->tokenizer));
+  if (path == NULL && o->folder == NULL) {
+    TRY(model_tokenizer(o->model, &g->tokenizer));
+  } else {
+    if (path == NULL) path = region_format(&g->region, "%s/%s", o->folder, CHECKPOINT_TOKENIZER);
+    RETURN_IF_NULL(path);
+    TRY(tokenizer_read(path, &g->tokenizer));
+  }
+  RETURN_IF(g->tokenizer == NULL, NEAP_INVALID_ARGUMENT,
+            "model '%s' has no tokenizer of its own; name a file (--tokenizer)", o->model);
   g->choices = tokenizer_size(g->tokenizer);
   if (!o->special) g->choices -= (int64_t)g->tokenizer->special.count;
   return NEAP_OK;
@@ -103,6 +110,8 @@ static neap_status settle_length(struct generation *g) {
 static neap_status load_weights(struct generation *g) {
   struct checkpoint state = {0};
   const char *path = g->options->weights;
+  if (path == NULL && g->options->folder == NULL)
+    return neap_model_load(g->options->model, &g->shape, g->session);
   if (path == NULL) {
     TRY(checkpoint_read_state(g->options->folder, NULL, &state));
     if (g->options->best) TRY(checkpoint_take_best(g->options->folder, &state));
@@ -213,13 +222,40 @@ static neap_status give_out(struct generation *g, size_t kept) {
   return goes_on ? NEAP_OK : neap_fail(NEAP_INTERRUPTED, "stopped on request");
 }
 
+static neap_status append(struct generation *g, const char *bytes, size_t length) {
+  TRY(vector_reserve(&g->text, g->text.count + length + 1));
+  memcpy(g->text.data + g->text.count, bytes, length);
+  g->text.count += length;
+  return NEAP_OK;
+}
+
+/* What a tokenizer of others makes of a token depends on those before it: all that were made are decoded
+ * again. A text that ends with what stands for a broken character waits for the rest of it, unless it is the
+ * last. */
+static neap_status add_decoded(struct generation *g, bool last) {
+  static const char broken[] = "\xEF\xBF\xBD";
+  const size_t end = sizeof broken - 1;
+  char *all;
+  size_t length;
+  TRY(tokenizer_decode(g->tokenizer, g->ids.data + g->prompt_count, g->ids.count - g->prompt_count, &all,
+                       &length));
+  const bool waits = !last && length >= end && memcmp(all + length - end, broken, end) == 0;
+  neap_status status = NEAP_OK;
+  if (!waits && length > g->decoded) {
+    status = append(g, all + g->decoded, length - g->decoded);
+    g->decoded = length;
+  }
+  free(all);
+  TRY(status);
+  return give_out(g, 0);
+}
+
 static neap_status add_text(struct generation *g, int32_t id) {
   char *piece;
   size_t length;
+  if (g->tokenizer->kind == TOKENIZER_PIPELINE) return add_decoded(g, false);
   TRY(tokenizer_decode(g->tokenizer, &id, 1, &piece, &length));
-  const neap_status status = vector_reserve(&g->text, g->text.count + length + 1);
-  if (status == NEAP_OK) memcpy(g->text.data + g->text.count, piece, length);
-  if (status == NEAP_OK) g->text.count += length;
+  const neap_status status = append(g, piece, length);
   free(piece);
   TRY(status);
   return give_out(g, open_bytes(g->text.data, g->text.count));
@@ -235,20 +271,22 @@ static neap_status make_tokens(struct generation *g) {
     if (position + 1 < g->prompt_count) continue;
     TRY(neap_session_output(g->session, "logits", NULL, g->logits));
     TRY(choose(g, &id));
+    if (id == tokenizer_eos(g->tokenizer)) break;
     TRY(vector_push(&g->ids, id));
     g->result->tokens++;
     g->result->seconds = clock_seconds() - begin;
     TRY(add_text(g, id));
   }
-  return give_out(g, 0);
+  return g->tokenizer->kind == TOKENIZER_PIPELINE ? add_decoded(g, true) : give_out(g, 0);
 }
 
 /* ---- The whole ---- */
 
 static neap_status check_options(const neap_generate_options *o) {
-  RETURN_IF(o->model == NULL || (o->folder == NULL && (o->weights == NULL || o->tokenizer == NULL)),
+  RETURN_IF(o->model == NULL || (o->folder == NULL && !neap_model_is_file(o->model) &&
+                                 (o->weights == NULL || o->tokenizer == NULL)),
             NEAP_INVALID_ARGUMENT,
-            "text needs a model, weights and a tokenizer, or the folder of a checkpoint");
+            "text needs a model, weights and a tokenizer, the folder of a checkpoint, or a model of a file");
   RETURN_IF(o->tokens < 0 || o->top_k < 0, NEAP_INVALID_ARGUMENT,
             "%lld tokens of the %lld most likely: neither may be negative", (long long)o->tokens,
             (long long)o->top_k);

@@ -19,6 +19,8 @@ neap_status open_data(const char *model, const char *name, const neap_model_opti
     task.asked_image[i] = asked->image[i];
     task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
   }
+  task.model = model;
+  task.read_tokenizer = model_tokenizer;
   return own != NULL ? loader_open_own(loader, own, &task) : loader_open(loader, name, &task);
 }
 

@@ -62,7 +62,8 @@ static neap_tensor norm(const struct stack *s, neap_tensor x, enum part part, in
   const neap_tensor beta =
       t->rms ? NO_TENSOR
              : ones(s, name, t->norm_bias != NULL ? t->norm_bias : "bias", NEAP_INITIAL_ZERO, width);
-  return builder_row_norm(s->b, x, (struct row_norm_attributes){width, 1, 1, t->epsilon, !t->rms}, gamma, beta);
+  return builder_row_norm(s->b, x, (struct row_norm_attributes){width, 1, 1, t->epsilon, !t->rms}, gamma,
+                          beta);
 }
 
 static neap_tensor activate(const struct stack *s, neap_tensor x) {
@@ -112,8 +113,7 @@ static neap_tensor attend_cached(const struct stack *s, neap_tensor q, neap_tens
 
 /* The first heads of x turned by their positions. */
 static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
-  const struct rotary_attributes a = {
-      .heads = heads, .base = s->t->rotary_base, .scaling = s->t->scaling};
+  const struct rotary_attributes a = {.heads = heads, .base = s->t->rotary_base, .scaling = s->t->scaling};
   return has(s, PART_POSITION) ? x : builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR);
 }
 
@@ -225,8 +225,7 @@ static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor 
   if (s->t->embedding_scale != 0) x = neap_scale(s->b, x, s->t->embedding_scale, 0);
   if (has(s, PART_POSITION))
     x = neap_add(s->b, x, places_of(s, table_of(s, PART_POSITION, s->p->places + s->t->first_place)));
-  if (has(s, PART_SEGMENT))
-    x = neap_add(s->b, x, neap_slice(s->b, table_of(s, PART_SEGMENT, 2), 0, 0, 1));
+  if (has(s, PART_SEGMENT)) x = neap_add(s->b, x, neap_slice(s->b, table_of(s, PART_SEGMENT, 2), 0, 0, 1));
   x = norm(s, x, PART_EMBEDDING_NORM, 0);
   return sequence_dropout(s->b, x, (double)s->p->dropout);
 }
@@ -275,8 +274,7 @@ neap_status transformer_check(const char *what, const struct transformer *t) {
 
 /* ---- Ready-made ones ---- */
 
-#define READY_MADE                                                                                           \
-  .first_block = 1, .norm_weight = "gamma", .norm_bias = "beta"
+#define READY_MADE .first_block = 1, .norm_weight = "gamma", .norm_bias = "beta"
 #define READY_MADE_BLOCK(with_bias)                                                                          \
   [PART_TOKEN] = {"token"}, [PART_QKV] = {"block%d.qkv", with_bias},                                         \
   [PART_ATTENTION_OUT] = {"block%d.projection", with_bias}, [PART_UP] = {"block%d.hidden", with_bias},       \
@@ -285,12 +283,9 @@ neap_status transformer_check(const char *what, const struct transformer *t) {
 
 static const struct transformer gpt = {
     READY_MADE,
-    .parts = {READY_MADE_BLOCK(true),
-              [PART_POSITION] = {"position"},
-              [PART_FINAL_NORM] = {"head.row_norm1"},
+    .parts = {READY_MADE_BLOCK(true), [PART_POSITION] = {"position"}, [PART_FINAL_NORM] = {"head.row_norm1"},
               [PART_HEAD] = {"head"}},
-    .causal = true,
-    .epsilon = 1e-5f};
+    .causal = true, .epsilon = 1e-5f};
 static const struct transformer llama = {
     READY_MADE,
     .parts = {READY_MADE_BLOCK(false), [PART_FINAL_NORM] = {"head.row_norm1"}, [PART_HEAD] = {"head"}},
@@ -298,17 +293,12 @@ static const struct transformer llama = {
     .rms = true,
     .packed_gate = true,
     .epsilon = 1e-5f};
-static const struct transformer bert = {READY_MADE,
-                                        .parts = {READY_MADE_BLOCK(true),
-                                                  [PART_POSITION] = {"position"},
-                                                  [PART_SEGMENT] = {"segment"},
-                                                  [PART_EMBEDDING_NORM] = {"embedding.row_norm1"},
-                                                  [PART_HEAD_DENSE] = {"head.dense", true},
-                                                  [PART_HEAD_NORM] = {"head.row_norm1"},
-                                                  [PART_HEAD] = {"head", true}},
-                                        .norm_last = true,
-                                        .tied = true,
-                                        .epsilon = 1e-12f};
+static const struct transformer bert = {
+    READY_MADE,
+    .parts = {READY_MADE_BLOCK(true), [PART_POSITION] = {"position"}, [PART_SEGMENT] = {"segment"},
+              [PART_EMBEDDING_NORM] = {"embedding.row_norm1"}, [PART_HEAD_DENSE] = {"head.dense", true},
+              [PART_HEAD_NORM] = {"head.row_norm1"}, [PART_HEAD] = {"head", true}},
+    .norm_last = true, .tied = true, .epsilon = 1e-12f};
 
 static struct transformer sized(struct transformer t, int64_t layers, int64_t width, int64_t heads,
                                 int64_t key_heads) {

@@ -53,14 +53,14 @@ struct transformer {
   int64_t window;       /* of attention; 0: none */
   int64_t window_every; /* of this number of layers the last has no window; 0: all have it */
   enum activation activation;
-  bool causal;          /* a token sees those before it alone */
-  bool norm_last;       /* norms stand behind the sums, as in the first Transformer */
-  bool rms;             /* norms do not subtract the mean */
-  bool packed_gate;     /* PART_UP gives gate and up, one behind the other */
-  bool tied;            /* the head has the embedding's weights */
-  float epsilon;        /* of norms */
-  float attention_scale; /* 0: 1 / sqrt(head_width) */
-  float embedding_scale; /* what embeddings of tokens are multiplied with; 0: 1 */
+  bool causal;                         /* a token sees those before it alone */
+  bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
+  bool rms;                            /* norms do not subtract the mean */
+  bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
+  bool tied;                           /* the head has the embedding's weights */
+  float epsilon;                       /* of norms */
+  float attention_scale;               /* 0: 1 / sqrt(head_width) */
+  float embedding_scale;               /* what embeddings of tokens are multiplied with; 0: 1 */
   const char *norm_weight, *norm_bias; /* NULL: "weight", "bias" */
   struct rotary_scaling scaling;
   float rotary_base; /* 0: 10000 */

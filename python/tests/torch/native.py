@@ -267,6 +267,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "split": (None, [c_void_p, Tensor, c_int, c_int, Tensors]),
     **{name: (None, [c_void_p, Tensors, c_int, RecurrentOptions, Tensors]) for name in ("lstm", "gru")},
     "model_build": (c_int, [c_char_p, POINTER(ModelOptions), POINTER(c_void_p)]),
+    "model_load": (c_int, [c_char_p, POINTER(ModelOptions), c_void_p]),
     "session_create": (c_int, [c_void_p, POINTER(SessionOptions), POINTER(c_uint64), POINTER(c_void_p)]),
     "session_free": (None, [c_void_p]),
     "session_input": (c_void_p, [c_void_p, c_char_p]),

@@ -1,0 +1,183 @@
+"""Language models of others: small ones of every family, saved by transformers and read by Neap, give its logits and gradients."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import native
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+
+VOCABULARY, LENGTH, BATCH = 97, 20, 2
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SMALL = {**SHAPE, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "tie_word_embeddings": False}
+SCALED = {
+    "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}  # fmt: skip
+OPT = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 48, "vocab_size": VOCABULARY,
+    "max_position_embeddings": 64, "word_embed_proj_dim": 32, "dropout": 0.0,
+}  # fmt: skip
+NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "llama": ("Llama", "CausalLM", {**SMALL, "num_key_value_heads": 2}),
+    "llama with biases": ("Llama", "CausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True}),
+    "llama 3": ("Llama", "CausalLM", {**SMALL, "tie_word_embeddings": True, "head_dim": 16, "rope_parameters": SCALED}),
+    "llama, linear": (
+        "Llama", "CausalLM", {**SMALL, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
+    ),  # fmt: skip
+    "mistral": ("Mistral", "CausalLM", {**SMALL, "num_key_value_heads": 2, "sliding_window": 5}),
+    "qwen2": ("Qwen2", "CausalLM", {**SMALL, "num_key_value_heads": 2}),
+    "qwen3": ("Qwen3", "CausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 12}),
+    "gemma": ("Gemma", "CausalLM", {**SMALL, "tie_word_embeddings": True, "num_key_value_heads": 1, "head_dim": 16}),
+    "gpt2": ("GPT2", "LMHeadModel", {
+        "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "n_positions": 64, **NO_DROPOUT,
+    }),  # fmt: skip
+    "opt": ("OPT", "ForCausalLM", OPT),
+    "opt, norms last": ("OPT", "ForCausalLM", {**OPT, "do_layer_norm_before": False}),
+    "bert": ("Bert", "ForMaskedLM", {
+        **SMALL, "tie_word_embeddings": True, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    }),  # fmt: skip
+}  # fmt: skip
+
+
+def make(family: str, folder: Path) -> torch.nn.Module:
+    """A model whose weights, norms and biases too, are drawn: none is at its first value."""
+    stem, suffix, options = FAMILIES[family]
+    suffix = suffix if suffix.startswith(("For", "LM")) else f"For{suffix}"
+    torch.manual_seed(1)
+    model = getattr(transformers, stem + suffix)(getattr(transformers, f"{stem}Config")(**options)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            one = 1.0 if parameter.dim() == 1 and name.endswith("weight") and stem != "Gemma" else 0.0
+            parameter.copy_(one + 0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    return model
+
+
+def tokens() -> torch.Tensor:
+    return torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=torch.Generator().manual_seed(2))
+
+
+def load(library: native.Library, path: Path, session: native.Session, **options: Any) -> None:
+    shape = native.ModelOptions(**options)
+    library.check(library.model_load(str(path).encode(), ctypes.byref(shape), ctypes.c_void_p(session.handle)))
+
+
+def relative(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.abs(a - b).max() / np.abs(b).max())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_and_a_step_are_those_of_transformers(library, tmp_path, family):
+    model, ids = make(family, tmp_path), tokens()
+    labels = torch.roll(ids, -1, 1)
+    labels[:, -1] = -1
+    shape = {"batch": BATCH, "length": LENGTH}
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, tmp_path, s, **shape)
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.predict()
+        assert relative(s.output("logits"), model(ids).logits.detach().numpy()) < 2e-5
+    model.train()
+    loss = F.cross_entropy(model(ids).logits.flatten(0, 1), labels.flatten(), ignore_index=-1)
+    loss.backward()
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, momentum=0) as s:
+        load(library, tmp_path, s, **shape)
+        before = {name: s.read(name) for name in s.variables}
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.fill("label", labels.numpy().astype(np.int32))
+        assert abs(s.step(1.0).loss - loss.item()) < 1e-5 * loss.item()
+        gradients = dict(model.named_parameters())
+        assert set(before) == set(gradients)
+        for name, was in before.items():
+            expected = gradients[name].grad.numpy()
+            expected = expected.T if expected.shape != was.shape or "c_attn.w" in name or "c_proj.w" in name else expected
+            most = max(np.abs(expected).max(), 1e-3)  # keys' biases move no softmax: theirs are zeros but for rounding
+            assert np.abs(was - s.read(name) - expected).max() < 2e-3 * most, name
+
+
+@pytest.mark.parametrize("family", ["llama 3", "qwen3", "gemma", "gpt2", "opt"])
+def test_tokens_one_by_one_give_the_same_logits(library, tmp_path, family):
+    model, ids = make(family, tmp_path), tokens()[:1]
+    expected = model(ids).logits.detach().numpy()[0]
+    shape = {"batch": 1, "decode": LENGTH}
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, tmp_path, s, **shape)
+        for place in range(LENGTH):
+            s.fill("tokens", ids[:, place : place + 1].numpy().astype(np.int32))
+            s.fill("position", np.array([place], np.int32))
+            s.fill("length", np.array([place + 1], np.int32))
+            s.predict()
+            assert relative(s.output("logits")[0, 0], expected[place]) < 5e-5, place
+
+
+def test_weights_in_shards_and_in_sixteen_bits(library, tmp_path):
+    model, ids = make("llama", tmp_path / "whole"), tokens()
+    model.half().save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 2
+    shape = {"batch": BATCH, "length": LENGTH}
+    path = tmp_path / "shards"
+    with native.model(library, str(path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, path, s, **shape)
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.predict()
+        again = transformers.LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        assert relative(s.output("logits"), again(ids).logits.detach().numpy()) < 2e-5
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model_type": "mamba"}, ["mamba", "llama"]),
+        ({"model_type": None}, ["model_type"]),
+        ({"hidden_size": "wide"}, ["hidden_size", "whole number"]),
+        ({"num_hidden_layers": 0}, ["num_hidden_layers", "0"]),
+        ({"num_hidden_layers": 3}, ["model.layers.2"]),
+        ({"intermediate_size": 47}, ["mlp.gate_proj.weight", "[48, 32]", "[47, 32]"]),
+        ({"num_attention_heads": 5}, ["heads"]),
+        ({"hidden_act": "swoosh"}, ["swoosh", "silu"]),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, ["yarn", "llama3"]),
+        ({"rope_parameters": {"rope_theta": -1.0}}, ["-1", "positive"]),
+        ({"partial_rotary_factor": 0.5}, ["part of each head"]),
+        ({"max_position_embeddings": None}, ["context length"]),
+        ({"quantization_config": {"load_in_4bit": True}}, ["quantization_config"]),
+    ],
+)
+def test_bad_descriptions_are_told(library, tmp_path, fields, words):
+    make("llama", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **fields}))
+    with pytest.raises(native.Failed) as failed, native.model(library, str(tmp_path), batch=1, length=8):
+        pass
+    for word in [str(tmp_path), *words]:
+        assert word in str(failed.value)
+
+
+def test_folders_without_weights_that_are_read(library, tmp_path):
+    make("llama", tmp_path)
+    weights = tmp_path / "model.safetensors"
+    whole = weights.read_bytes()
+    for change, words in [
+        (lambda: weights.unlink(), ["model.safetensors"]),
+        (lambda: (tmp_path / "pytorch_model.bin").write_bytes(b"x"), ["pickle", "save_pretrained"]),
+        (lambda: weights.write_bytes(whole[: len(whole) // 2]), ["model.safetensors"]),
+        (lambda: (tmp_path / "config.json").write_text("{"), ["config.json", "line"]),
+        (lambda: (tmp_path / "config.json").write_text("[]"), ["config.json", "object"]),
+    ]:
+        change()
+        with pytest.raises(native.Failed) as failed, native.model(library, str(tmp_path), batch=1, length=8):
+            pass
+        for word in words:
+            assert word in str(failed.value)
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,435 @@
+#include "model/families.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Fields ---- */
+
+/* A field of config.json by one of its names, "a|b|object.c"; NULL: it has none, or it is null. */
+static const json_t *find_in_config(const json_t *config, const char *names) {
+  char name[64];
+  while (*names != '\0') {
+    const size_t length = strcspn(names, "|"), dot = strcspn(names, ".|");
+    const json_t *object = config, *value;
+    if (dot < length) {
+      snprintf(name, sizeof name, "%.*s", (int)dot, names);
+      object = json_object_get(config, name);
+    }
+    const size_t from = dot < length ? dot + 1 : 0;
+    snprintf(name, sizeof name, "%.*s", (int)(length - from), names + from);
+    value = json_object_get(object, name);
+    if (value != NULL && !json_is_null(value)) return value;
+    names += length;
+    names += *names == '|';
+  }
+  return NULL;
+}
+
+/* A field by its names in config.json, and its key in a GGUF file behind the architecture (NULL: none). */
+struct key {
+  const char *config, *gguf;
+};
+
+static const char *key_text(const struct model_keys *keys, struct key key, char text[128]) {
+  if (keys->config != NULL)
+    snprintf(text, 128, "config.json: '%s'", key.config);
+  else
+    snprintf(text, 128, "'%s.%s'", keys->architecture, key.gguf);
+  return text;
+}
+
+static bool get_integer(const struct model_keys *keys, struct key key, int64_t *value) {
+  char name[128];
+  if (keys->config != NULL) {
+    const json_t *field = key.config != NULL ? find_in_config(keys->config, key.config) : NULL;
+    if (!json_is_integer(field)) return false;
+    *value = json_integer_value(field);
+    return true;
+  }
+  if (key.gguf == NULL) return false;
+  snprintf(name, sizeof name, "%s.%s", keys->architecture, key.gguf);
+  return gguf_integer(keys->gguf, name, value);
+}
+
+static bool get_real(const struct model_keys *keys, struct key key, double *value) {
+  char name[128];
+  if (keys->config != NULL) {
+    const json_t *field = key.config != NULL ? find_in_config(keys->config, key.config) : NULL;
+    if (!json_is_number(field)) return false;
+    *value = json_number_value(field);
+    return true;
+  }
+  if (key.gguf == NULL) return false;
+  snprintf(name, sizeof name, "%s.%s", keys->architecture, key.gguf);
+  return gguf_real(keys->gguf, name, value);
+}
+
+static const char *get_text(const struct model_keys *keys, struct key key) {
+  char name[128];
+  if (keys->config != NULL)
+    return key.config != NULL ? json_string_value(find_in_config(keys->config, key.config)) : NULL;
+  if (key.gguf == NULL) return NULL;
+  snprintf(name, sizeof name, "%s.%s", keys->architecture, key.gguf);
+  return gguf_text(keys->gguf, name);
+}
+
+static bool get_flag(const struct model_keys *keys, const char *name, bool usual) {
+  const json_t *field = keys->config != NULL ? find_in_config(keys->config, name) : NULL;
+  return field == NULL ? usual : json_is_true(field);
+}
+
+/* ---- What every family has ---- */
+
+static const struct field_row {
+  struct key key;
+  size_t place; /* in struct transformer */
+  int64_t most;
+  bool needed;
+} sizes[] = {
+    {{"num_hidden_layers|n_layer", "block_count"}, offsetof(struct transformer, layers), 1 << 12, true},
+    {{"hidden_size|n_embd", "embedding_length"}, offsetof(struct transformer, width), 1 << 20, true},
+    {{"num_attention_heads|n_head", "attention.head_count"},
+     offsetof(struct transformer, heads), 1 << 14, true},
+    {{"num_key_value_heads", "attention.head_count_kv"},
+     offsetof(struct transformer, key_heads), 1 << 14, false},
+    {{"head_dim", "attention.key_length"}, offsetof(struct transformer, head_width), 1 << 16, false},
+    {{"intermediate_size|n_inner|ffn_dim", "feed_forward_length"},
+     offsetof(struct transformer, hidden), 1 << 22, false},
+    {{"vocab_size", "vocab_size"}, offsetof(struct transformer, vocabulary), 1 << 24, false},
+};
+
+static neap_status read_sizes(const struct model_keys *keys, struct transformer *t) {
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const struct field_row *row = &sizes[i];
+    char name[128];
+    int64_t value;
+    if (!get_integer(keys, row->key, &value)) {
+      RETURN_IF(row->needed, NEAP_BAD_FORMAT, "%s: %s is missing, or is no whole number", keys->path,
+                key_text(keys, row->key, name));
+      continue;
+    }
+    RETURN_IF(value < 1 || value > row->most, NEAP_BAD_FORMAT, "%s: %s is %lld; it must be 1 to %lld",
+              keys->path, key_text(keys, row->key, name), (long long)value, (long long)row->most);
+    memcpy((char *)t + row->place, &value, sizeof value);
+  }
+  if (t->key_heads == 0) t->key_heads = t->heads;
+  if (t->hidden == 0) t->hidden = 4 * t->width;
+  return NEAP_OK;
+}
+
+/* The activation that the file names; families that name none have their own. */
+static neap_status read_activation(const struct model_keys *keys, struct transformer *t) {
+  static const struct {
+    const char *name;
+    enum activation activation;
+  } rows[] = {{"silu", ACTIVATION_SILU},
+              {"swish", ACTIVATION_SILU},
+              {"gelu", ACTIVATION_GELU},
+              {"gelu_new", ACTIVATION_GELU_TANH},
+              {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+              {"relu", ACTIVATION_RELU}};
+  const char *name =
+      get_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
+  if (name == NULL) return NEAP_OK;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (strcmp(rows[i].name, name) == 0) {
+      t->activation = rows[i].activation;
+      return NEAP_OK;
+    }
+  return neap_fail(NEAP_UNSUPPORTED,
+                   "%s: config.json: the activation is '%s'; silu, gelu, gelu_new, gelu_pytorch_tanh and "
+                   "relu are computed",
+                   keys->path, name);
+}
+
+static float real_or(const struct model_keys *keys, struct key key, float usual) {
+  double value;
+  return get_real(keys, key, &value) ? (float)value : usual;
+}
+
+/* How far rotary positions reach: config.json has it under one of two names, and in one of them the base, too.
+ */
+static neap_status read_rotary(const struct model_keys *keys, struct transformer *t) {
+  int64_t turned;
+  const float share = real_or(
+      keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
+  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
+  RETURN_IF(share != 1 ||
+                (get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned) && turned != head),
+            NEAP_UNSUPPORTED,
+            "%s: rotary positions turn a part of each head alone; heads that are turned whole are computed",
+            keys->path);
+  t->rotary_base = real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
+  const char *kind = get_text(
+      keys, (struct key){"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type", "rope.scaling.type"});
+  RETURN_IF(!(t->rotary_base > 0 && isfinite(t->rotary_base)), NEAP_BAD_FORMAT,
+            "%s: the base of rotary positions is %g; it must be positive", keys->path, (double)t->rotary_base);
+  if (kind == NULL || strcmp(kind, "default") == 0 || strcmp(kind, "none") == 0) return NEAP_OK;
+  RETURN_IF(strcmp(kind, "linear") != 0 && strcmp(kind, "llama3") != 0, NEAP_UNSUPPORTED,
+            "%s: rotary positions are scaled by '%s'; linear and llama3 are computed", keys->path, kind);
+  t->scaling.factor = real_or(
+      keys, (struct key){"rope_scaling.factor|rope_parameters.factor", "rope.scaling.factor"}, 0);
+  RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT,
+            "%s: rotary positions are scaled by a factor of %g; it must be positive", keys->path,
+            (double)t->scaling.factor);
+  if (strcmp(kind, "linear") == 0) return NEAP_OK;
+  t->scaling.low =
+      real_or(keys, (struct key){"rope_scaling.low_freq_factor|rope_parameters.low_freq_factor", NULL}, 1);
+  t->scaling.high =
+      real_or(keys, (struct key){"rope_scaling.high_freq_factor|rope_parameters.high_freq_factor", NULL}, 4);
+  t->scaling.places = 8192;
+  get_integer(keys,
+              (struct key){"rope_scaling.original_max_position_embeddings|rope_parameters."
+                           "original_max_position_embeddings",
+                           "rope.scaling.original_context_length"},
+              &t->scaling.places);
+  RETURN_IF(!(t->scaling.low > 0 && t->scaling.high > t->scaling.low) || t->scaling.places < 1, NEAP_BAD_FORMAT,
+            "%s: rotary positions are scaled between %g and %g turns of %lld positions; the second number "
+            "must be above the first",
+            keys->path, (double)t->scaling.low, (double)t->scaling.high, (long long)t->scaling.places);
+  return NEAP_OK;
+}
+
+/* ---- Families ---- */
+
+/* A window that only some configurations use. */
+static neap_status settle_window(const struct model_keys *keys, struct transformer *t) {
+  int64_t window;
+  if (!get_flag(keys, "use_sliding_window", true)) return NEAP_OK;
+  if (get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &window) && window > 0)
+    t->window = window;
+  return NEAP_OK;
+}
+
+static neap_status settle_llama(const struct model_keys *keys, struct transformer *t) {
+  const bool bias = get_flag(keys, "attention_bias", false);
+  for (enum part part = PART_QUERY; part <= PART_VALUE; part++) t->parts[part].bias = bias;
+  t->parts[PART_ATTENTION_OUT].bias = bias;
+  for (enum part part = PART_GATE; part <= PART_DOWN; part++)
+    t->parts[part].bias = get_flag(keys, "mlp_bias", false);
+  return settle_window(keys, t);
+}
+
+/* Qwen 2 says in which of its layers a window is used; no published model does. */
+static neap_status settle_qwen(const struct model_keys *keys, struct transformer *t) {
+  return get_flag(keys, "use_sliding_window", false) ? settle_window(keys, t) : NEAP_OK;
+}
+
+static neap_status settle_qwen2(const struct model_keys *keys, struct transformer *t) {
+  for (enum part part = PART_QUERY; part <= PART_VALUE; part++) t->parts[part].bias = true;
+  return settle_qwen(keys, t);
+}
+
+static neap_status settle_gemma(const struct model_keys *keys, struct transformer *t) {
+  (void)keys;
+  t->embedding_scale = (float)sqrt((double)t->width);
+  return NEAP_OK;
+}
+
+static neap_status settle_bert(const struct model_keys *keys, struct transformer *t) {
+  RETURN_IF(!t->tied, NEAP_UNSUPPORTED,
+            "%s: config.json: 'tie_word_embeddings' is false; a BERT whose head has weights of its own is not "
+            "read",
+            keys->path);
+  return NEAP_OK;
+}
+
+static neap_status settle_gpt2(const struct model_keys *keys, struct transformer *t) {
+  (void)t;
+  RETURN_IF(get_flag(keys, "scale_attn_by_inverse_layer_idx", false), NEAP_UNSUPPORTED,
+            "%s: config.json: 'scale_attn_by_inverse_layer_idx' is true; it is not computed", keys->path);
+  return NEAP_OK;
+}
+
+/* The 350m has its norms behind the sums, and embeddings of another width. */
+static neap_status settle_opt(const struct model_keys *keys, struct transformer *t) {
+  int64_t width;
+  RETURN_IF(get_integer(keys, (struct key){"word_embed_proj_dim", NULL}, &width) && width != t->width,
+            NEAP_UNSUPPORTED,
+            "%s: config.json: 'word_embed_proj_dim' is %lld, but the width is %lld; embeddings of another "
+            "width are not computed",
+            keys->path, (long long)width, (long long)t->width);
+  t->norm_last = !get_flag(keys, "do_layer_norm_before", true);
+  if (t->norm_last || get_flag(keys, "_remove_final_layer_norm", false))
+    t->parts[PART_FINAL_NORM].name = NULL;
+  return NEAP_OK;
+}
+
+#define LLAMA_NAMES                                                                                          \
+  [PART_TOKEN] = {"model.embed_tokens"}, [PART_ATTENTION_NORM] = {"model.layers.%d.input_layernorm"},        \
+  [PART_QUERY] = {"model.layers.%d.self_attn.q_proj"}, [PART_KEY] = {"model.layers.%d.self_attn.k_proj"},    \
+  [PART_VALUE] = {"model.layers.%d.self_attn.v_proj"},                                                       \
+  [PART_ATTENTION_OUT] = {"model.layers.%d.self_attn.o_proj"},                                               \
+  [PART_FEED_NORM] = {"model.layers.%d.post_attention_layernorm"},                                           \
+  [PART_GATE] = {"model.layers.%d.mlp.gate_proj"}, [PART_UP] = {"model.layers.%d.mlp.up_proj"},              \
+  [PART_DOWN] = {"model.layers.%d.mlp.down_proj"}, [PART_FINAL_NORM] = {"model.norm"},                       \
+  [PART_HEAD] = {"lm_head"}
+
+#define LLAMA_GGUF_NAMES                                                                                     \
+  [PART_TOKEN] = "token_embd", [PART_ATTENTION_NORM] = "blk.%d.attn_norm", [PART_QUERY] = "blk.%d.attn_q",   \
+  [PART_KEY] = "blk.%d.attn_k", [PART_VALUE] = "blk.%d.attn_v",                                              \
+  [PART_ATTENTION_OUT] = "blk.%d.attn_output", [PART_FEED_NORM] = "blk.%d.ffn_norm",                         \
+  [PART_GATE] = "blk.%d.ffn_gate", [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down",             \
+  [PART_FINAL_NORM] = "output_norm", [PART_HEAD] = "output"
+
+#define GATED_DECODER .causal = true, .rms = true, .activation = ACTIVATION_SILU, .epsilon = 1e-6f
+
+static const struct family families[] = {
+    {.model_type = "llama",
+     .architecture = "llama",
+     .kind = TASK_TOKENS,
+     .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
+     .gguf_names = {LLAMA_GGUF_NAMES},
+     .permuted = true,
+     .settle = settle_llama},
+    {.model_type = "mistral",
+     .kind = TASK_TOKENS,
+     .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
+     .settle = settle_llama},
+    {.model_type = "qwen2",
+     .architecture = "qwen2",
+     .kind = TASK_TOKENS,
+     .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
+     .gguf_names = {LLAMA_GGUF_NAMES},
+     .settle = settle_qwen2},
+    {.model_type = "qwen3",
+     .architecture = "qwen3",
+     .kind = TASK_TOKENS,
+     .layers = {GATED_DECODER,
+                .parts = {LLAMA_NAMES,
+                          [PART_QUERY_NORM] = {"model.layers.%d.self_attn.q_norm"},
+                          [PART_KEY_NORM] = {"model.layers.%d.self_attn.k_norm"}}},
+     .gguf_names = {LLAMA_GGUF_NAMES,
+                    [PART_QUERY_NORM] = "blk.%d.attn_q_norm",
+                    [PART_KEY_NORM] = "blk.%d.attn_k_norm"},
+     .settle = settle_qwen},
+    {.model_type = "gemma",
+     .architecture = "gemma",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_GELU_TANH,
+                .epsilon = 1e-6f,
+                .tied = true,
+                .parts = {LLAMA_NAMES}},
+     .gguf_names = {LLAMA_GGUF_NAMES},
+     .norm_less = true,
+     .settle = settle_gemma},
+    {.model_type = "gpt2",
+     .architecture = "gpt2",
+     .kind = TASK_TOKENS,
+     .prefix = "transformer.",
+     .layers = {.causal = true,
+                .activation = ACTIVATION_GELU_TANH,
+                .epsilon = 1e-5f,
+                .tied = true,
+                .parts = {[PART_TOKEN] = {"transformer.wte"},
+                          [PART_POSITION] = {"transformer.wpe"},
+                          [PART_ATTENTION_NORM] = {"transformer.h.%d.ln_1"},
+                          [PART_QKV] = {"transformer.h.%d.attn.c_attn", true},
+                          [PART_ATTENTION_OUT] = {"transformer.h.%d.attn.c_proj", true},
+                          [PART_FEED_NORM] = {"transformer.h.%d.ln_2"},
+                          [PART_UP] = {"transformer.h.%d.mlp.c_fc", true},
+                          [PART_DOWN] = {"transformer.h.%d.mlp.c_proj", true},
+                          [PART_FINAL_NORM] = {"transformer.ln_f"},
+                          [PART_HEAD] = {"lm_head"}}},
+     .gguf_names = {[PART_TOKEN] = "token_embd",
+                    [PART_POSITION] = "position_embd",
+                    [PART_ATTENTION_NORM] = "blk.%d.attn_norm",
+                    [PART_QKV] = "blk.%d.attn_qkv",
+                    [PART_ATTENTION_OUT] = "blk.%d.attn_output",
+                    [PART_FEED_NORM] = "blk.%d.ffn_norm",
+                    [PART_UP] = "blk.%d.ffn_up",
+                    [PART_DOWN] = "blk.%d.ffn_down",
+                    [PART_FINAL_NORM] = "output_norm",
+                    [PART_HEAD] = "output"},
+     .transposed = true,
+     .settle = settle_gpt2},
+    {.model_type = "opt",
+     .kind = TASK_TOKENS,
+     .prefix = "model.",
+     .layers = {.causal = true,
+                .activation = ACTIVATION_RELU,
+                .epsilon = 1e-5f,
+                .tied = true,
+                .first_place = 2,
+                .parts = {[PART_TOKEN] = {"model.decoder.embed_tokens"},
+                          [PART_POSITION] = {"model.decoder.embed_positions"},
+                          [PART_ATTENTION_NORM] = {"model.decoder.layers.%d.self_attn_layer_norm"},
+                          [PART_QUERY] = {"model.decoder.layers.%d.self_attn.q_proj", true},
+                          [PART_KEY] = {"model.decoder.layers.%d.self_attn.k_proj", true},
+                          [PART_VALUE] = {"model.decoder.layers.%d.self_attn.v_proj", true},
+                          [PART_ATTENTION_OUT] = {"model.decoder.layers.%d.self_attn.out_proj", true},
+                          [PART_FEED_NORM] = {"model.decoder.layers.%d.final_layer_norm"},
+                          [PART_UP] = {"model.decoder.layers.%d.fc1", true},
+                          [PART_DOWN] = {"model.decoder.layers.%d.fc2", true},
+                          [PART_FINAL_NORM] = {"model.decoder.final_layer_norm"},
+                          [PART_HEAD] = {"lm_head"}}},
+     .settle = settle_opt},
+    {.model_type = "bert",
+     .kind = TASK_MASKED,
+     .prefix = "bert.",
+     .layers = {.activation = ACTIVATION_GELU,
+                .epsilon = 1e-12f,
+                .tied = true,
+                .norm_last = true,
+                .parts = {[PART_TOKEN] = {"bert.embeddings.word_embeddings"},
+                          [PART_POSITION] = {"bert.embeddings.position_embeddings"},
+                          [PART_SEGMENT] = {"bert.embeddings.token_type_embeddings"},
+                          [PART_EMBEDDING_NORM] = {"bert.embeddings.LayerNorm"},
+                          [PART_ATTENTION_NORM] = {"bert.encoder.layer.%d.attention.output.LayerNorm"},
+                          [PART_QUERY] = {"bert.encoder.layer.%d.attention.self.query", true},
+                          [PART_KEY] = {"bert.encoder.layer.%d.attention.self.key", true},
+                          [PART_VALUE] = {"bert.encoder.layer.%d.attention.self.value", true},
+                          [PART_ATTENTION_OUT] = {"bert.encoder.layer.%d.attention.output.dense", true},
+                          [PART_FEED_NORM] = {"bert.encoder.layer.%d.output.LayerNorm"},
+                          [PART_UP] = {"bert.encoder.layer.%d.intermediate.dense", true},
+                          [PART_DOWN] = {"bert.encoder.layer.%d.output.dense", true},
+                          [PART_HEAD_DENSE] = {"cls.predictions.transform.dense", true},
+                          [PART_HEAD_NORM] = {"cls.predictions.transform.LayerNorm"},
+                          [PART_HEAD] = {"cls.predictions", true}}},
+     .settle = settle_bert},
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+static neap_status find_family(const struct model_keys *keys, const struct family **family) {
+  const bool folder = keys->config != NULL;
+  const char *name = folder ? get_text(keys, (struct key){"model_type", NULL}) : keys->architecture;
+  char read[256] = "";
+  RETURN_IF(name == NULL, NEAP_BAD_FORMAT, "%s: %s is missing", keys->path,
+            folder ? "config.json: 'model_type'" : "the key 'general.architecture'");
+  for (int i = 0; i < FAMILIES; i++) {
+    const char *own = folder ? families[i].model_type : families[i].architecture;
+    if (own == NULL) continue;
+    *family = &families[i];
+    if (strcmp(own, name) == 0) return NEAP_OK;
+    snprintf(read + strlen(read), sizeof read - strlen(read), "%s%s", read[0] != '\0' ? ", " : "", own);
+  }
+  return neap_fail(NEAP_UNSUPPORTED, "%s: is a model of the family '%s'; families that are read are %s",
+                   keys->path, name, read);
+}
+
+neap_status family_describe(const struct model_keys *keys, const struct family **family,
+                            struct transformer *t, int64_t *context) {
+  TRY(find_family(keys, family));
+  *t = (*family)->layers;
+  TRY(read_sizes(keys, t));
+  TRY(read_activation(keys, t));
+  t->epsilon = real_or(keys,
+                       (struct key){"rms_norm_eps|layer_norm_epsilon|layer_norm_eps",
+                                    t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"},
+                       t->epsilon);
+  *context = 0;
+  get_integer(keys, (struct key){"max_position_embeddings|n_positions", "context_length"}, context);
+  if (t->parts[PART_POSITION].name != NULL)
+    t->places = *context;
+  else
+    TRY(read_rotary(keys, t));
+  RETURN_IF(*context < 1 || *context > INT32_MAX, NEAP_BAD_FORMAT,
+            "%s: the context length is missing, or is no number from 1 on", keys->path);
+  t->tied = get_flag(keys, "tie_word_embeddings", t->tied);
+  if ((*family)->settle != NULL) TRY((*family)->settle(keys, t));
+  return transformer_check(keys->path, t);
+}

@@ -1,0 +1,546 @@
+#include "model/language_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "model/families.h"
+#include "run/variables.h"
+#include "run/weight_files.h"
+#include "text/tokenizer_import.h"
+
+/* A variable, and the tensor of the file that it begins with. */
+struct origin {
+  const char *name;                 /* of the variable */
+  const struct weight_tensor *file; /* of a folder */
+  int32_t tensor;                   /* of a GGUF file */
+  int rank;
+  int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
+  bool transposed;             /* in the file */
+  int64_t permuted_heads;      /* whose rows are to be put back into order; 0: none */
+  float plus;                  /* what is added to the numbers of the file */
+};
+
+struct language_model {
+  struct region region;
+  const char *path;
+  json_t *config; /* NULL: a GGUF file */
+  struct weight_files weights;
+  struct gguf gguf;
+  const struct family *family;
+  struct transformer transformer;
+  int64_t context;
+  struct origin *origins; /* by name */
+  int32_t origin_count;
+};
+
+/* ---- What the file has ---- */
+
+static bool is_folder(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool language_model_is_folder(const char *path) {
+  char config[4096];
+  struct stat status;
+  const int length = snprintf(config, sizeof config, "%s/config.json", path);
+  return length > 0 && (size_t)length < sizeof config && is_folder(path) && stat(config, &status) == 0;
+}
+
+/* The tensor of a folder by the name that a variable has; some files leave out the family's prefix, and old
+ * ones call the weights of norms gamma and beta. NULL: there is none. */
+static const struct weight_tensor *find_weight(const struct language_model *m, const char *name) {
+  const char *prefix = m->family->prefix;
+  const size_t length = prefix != NULL ? strlen(prefix) : 0;
+  const struct weight_tensor *found = weight_files_find(&m->weights, name);
+  if (found == NULL && length > 0 && strncmp(name, prefix, length) == 0)
+    found = weight_files_find(&m->weights, name + length);
+  return found;
+}
+
+static neap_status find_tensor(const struct language_model *m, const char *name, struct origin *o,
+                               bool *found) {
+  if (m->config != NULL) {
+    o->file = find_weight(m, name);
+    *found = o->file != NULL;
+    if (!*found) return NEAP_OK;
+    const struct safetensors_tensor *t = &o->file->file->tensors[o->file->index];
+    o->rank = t->rank;
+    memcpy(o->dims, t->dims, sizeof o->dims);
+    return safetensors_need_real(o->file->file, o->file->index);
+  }
+  o->tensor = gguf_find(&m->gguf, name);
+  *found = o->tensor >= 0;
+  if (!*found) return NEAP_OK;
+  const struct gguf_tensor *t = &m->gguf.tensors[o->tensor];
+  o->rank = t->rank;
+  memcpy(o->dims, t->dims, sizeof o->dims);
+  RETURN_IF(!t->known, NEAP_UNSUPPORTED, "%s: tensor '%s' is stored as %s, which is not read", m->path, name,
+            gguf_type_name(t->type) != NULL ? gguf_type_name(t->type) : "a type without a name");
+  return NEAP_OK;
+}
+
+/* The names that "OWNER.PART" has as a variable and in the file. */
+static neap_status names_of(struct language_model *m, enum part part, int64_t block, const char *suffix,
+                            const char **variable, const char **in_file) {
+  char owner[SEQUENCE_NAME], stored[SEQUENCE_NAME];
+  transformer_name(&m->transformer, part, block, owner);
+  *variable = region_format(&m->region, "%s.%s", owner, suffix);
+  if (m->config != NULL) {
+    *in_file = *variable;
+  } else {
+    struct transformer as_stored = m->transformer;
+    as_stored.parts[part].name = m->family->gguf_names[part];
+    transformer_name(&as_stored, part, block, stored);
+    *in_file = region_format(&m->region, "%s.%s", stored, suffix);
+  }
+  RETURN_IF(*variable == NULL || *in_file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
+  return NEAP_OK;
+}
+
+static bool is_norm(enum part part) {
+  return part == PART_EMBEDDING_NORM || part == PART_ATTENTION_NORM || part == PART_QUERY_NORM ||
+         part == PART_KEY_NORM || part == PART_ATTENTION_AFTER || part == PART_FEED_NORM ||
+         part == PART_FEED_AFTER || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
+}
+
+static bool is_in_block(const struct language_model *m, enum part part) {
+  return strstr(m->transformer.parts[part].name, "%d") != NULL;
+}
+
+static neap_status add_origin(struct language_model *m, enum part part, int64_t block, const char *suffix) {
+  const bool weight = strcmp(suffix, "weight") == 0;
+  const struct transformer *t = &m->transformer;
+  struct origin *o = &m->origins[m->origin_count];
+  const char *stored;
+  bool found;
+  TRY(names_of(m, part, block, suffix, &o->name, &stored));
+  TRY(find_tensor(m, stored, o, &found));
+  RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which a model of the family '%s' has", m->path,
+            stored, m->family->model_type);
+  m->origin_count++;
+  if (m->config != NULL && m->family->norm_less && weight && is_norm(part)) o->plus = 1;
+  if (m->config == NULL && m->family->permuted && (part == PART_QUERY || part == PART_KEY)) {
+    RETURN_IF(!weight, NEAP_UNSUPPORTED, "%s: '%s': biases of queries and keys of this family are not read",
+              m->path, stored);
+    o->permuted_heads = part == PART_QUERY ? t->heads : t->key_heads;
+  }
+  o->transposed = m->config != NULL && m->family->transposed && weight && o->rank == 2 &&
+                  is_in_block(m, part) && !is_norm(part);
+  if (o->transposed) {
+    const int64_t rows = o->dims[0];
+    o->dims[0] = o->dims[1];
+    o->dims[1] = rows;
+  }
+  return NEAP_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const struct origin *)a)->name, ((const struct origin *)b)->name);
+}
+
+static neap_status add_part(struct language_model *m, enum part part) {
+  const struct transformer *t = &m->transformer;
+  const int64_t blocks = is_in_block(m, part) ? t->layers : 1;
+  const bool norm = is_norm(part);
+  for (int64_t i = 0; i < blocks; i++) {
+    if (part != PART_HEAD || !t->tied) TRY(add_origin(m, part, i, "weight"));
+    if (norm ? !t->rms : t->parts[part].bias) TRY(add_origin(m, part, i, "bias"));
+  }
+  return NEAP_OK;
+}
+
+/* A file without a head has its weights in the embedding. */
+static neap_status settle_head(struct language_model *m) {
+  struct origin head;
+  const char *variable, *stored;
+  bool found;
+  TRY(names_of(m, PART_HEAD, 0, "weight", &variable, &stored));
+  TRY(find_tensor(m, stored, &head, &found));
+  const bool said = m->config != NULL && json_object_get(m->config, "tie_word_embeddings") != NULL;
+  if (!said) m->transformer.tied = !found;
+  return NEAP_OK;
+}
+
+static neap_status find_origins(struct language_model *m) {
+  const size_t most = (size_t)(m->transformer.layers + 1) * PARTS * 2;
+  TRY(settle_head(m));
+  m->origins = region_alloc(&m->region, most, sizeof *m->origins);
+  RETURN_IF(m->origins == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %zu names", m->path, most);
+  for (enum part part = 0; part < PARTS; part++)
+    if (m->transformer.parts[part].name != NULL) TRY(add_part(m, part));
+  qsort(m->origins, (size_t)m->origin_count, sizeof *m->origins, by_name);
+  return NEAP_OK;
+}
+
+/* ---- Opening ---- */
+
+static neap_status open_folder(struct language_model *m, struct model_keys *keys) {
+  json_error_t error;
+  const char *config = region_format(&m->region, "%s/config.json", m->path);
+  RETURN_IF(config == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  m->config = json_load_file(config, JSON_REJECT_DUPLICATES, &error);
+  RETURN_IF(m->config == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
+            "%s: line %d: is no JSON: %s", config, error.line, error.text);
+  RETURN_IF(!json_is_object(m->config), NEAP_BAD_FORMAT, "%s: is no JSON object", config);
+  RETURN_IF(json_object_get(m->config, "quantization_config") != NULL, NEAP_UNSUPPORTED,
+            "%s: has 'quantization_config'; weights of F32, F16 and BF16 are read, or a GGUF file", config);
+  keys->config = m->config;
+  const char *pickled = region_format(&m->region, "%s/pytorch_model.bin", m->path),
+             *index = region_format(&m->region, "%s/model.safetensors.index.json", m->path),
+             *whole = region_format(&m->region, "%s/model.safetensors", m->path);
+  RETURN_IF(pickled == NULL || index == NULL || whole == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory",
+            m->path);
+  RETURN_IF(access(pickled, F_OK) == 0 && access(index, F_OK) != 0 && access(whole, F_OK) != 0,
+            NEAP_UNSUPPORTED,
+            "%s: is a file of Python's pickle, which is not read; convert it: python3 -c \"from transformers "
+            "import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
+            pickled, m->path, m->path);
+  return weight_files_open(m->path, NULL, &m->weights);
+}
+
+static neap_status open_gguf(struct language_model *m, struct model_keys *keys) {
+  TRY(gguf_open(m->path, &m->gguf));
+  keys->gguf = &m->gguf;
+  keys->architecture = gguf_text(&m->gguf, "general.architecture");
+  return NEAP_OK;
+}
+
+/* Llama 3 in a GGUF file: the factors by which frequencies are divided are a tensor. All published ones follow
+ * from the largest and from 8192 places. */
+static neap_status read_rope_factors(struct language_model *m) {
+  enum { MOST = 1 << 12 };
+  struct transformer *t = &m->transformer;
+  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
+  const int32_t tensor = m->config == NULL ? gguf_find(&m->gguf, "rope_freqs.weight") : -1;
+  if (tensor < 0) return NEAP_OK;
+  RETURN_IF(m->gguf.tensors[tensor].elements != head / 2 || head / 2 > MOST, NEAP_BAD_FORMAT,
+            "%s: tensor 'rope_freqs.weight' has %lld numbers; heads of %lld have %lld pairs", m->path,
+            (long long)m->gguf.tensors[tensor].elements, (long long)head, (long long)head / 2);
+  float *factors = region_alloc(&m->region, (size_t)head / 2, sizeof *factors);
+  RETURN_IF(factors == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  TRY(gguf_read(&m->gguf, tensor, 0, 1, factors));
+  t->scaling = (struct rotary_scaling){.factor = factors[head / 2 - 1], .low = 1, .high = 4, .places = 8192};
+  RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT, "%s: tensor 'rope_freqs.weight' ends with %g", m->path,
+            (double)t->scaling.factor);
+  static const struct rotary_scaling none = {0};
+  for (int64_t d = 0; d < head / 2; d++) {
+    const double factor = rotary_frequency(t->rotary_base, &none, head, d) /
+                          rotary_frequency(t->rotary_base, &t->scaling, head, d);
+    RETURN_IF(!(fabs(factor - (double)factors[d]) <= 1e-3 * factor), NEAP_UNSUPPORTED,
+              "%s: tensor 'rope_freqs.weight' has %g at %lld, where Llama 3's scaling has %g", m->path,
+              (double)factors[d], (long long)d, factor);
+  }
+  return NEAP_OK;
+}
+
+/* The rows of the embedding are the vocabulary, where the file does not say it. */
+static neap_status settle_vocabulary(struct language_model *m) {
+  struct origin token;
+  const char *variable, *stored;
+  bool found;
+  TRY(names_of(m, PART_TOKEN, 0, "weight", &variable, &stored));
+  TRY(find_tensor(m, stored, &token, &found));
+  RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
+            "%s: has no matrix '%s', the embedding of a model of the family '%s'", m->path, stored,
+            m->family->model_type);
+  if (m->transformer.vocabulary == 0 || m->config == NULL) m->transformer.vocabulary = token.dims[0];
+  return NEAP_OK;
+}
+
+/* Reads all but the weights. Close with close_model, whatever the status. */
+static neap_status open_model(struct language_model *m, const char *path) {
+  *m = (struct language_model){.path = path};
+  struct model_keys keys = {.path = path};
+  TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys));
+  TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
+  TRY(read_rope_factors(m));
+  TRY(settle_vocabulary(m));
+  return find_origins(m);
+}
+
+static void close_model(struct language_model *m) {
+  weight_files_close(&m->weights);
+  gguf_close(&m->gguf);
+  json_decref(m->config);
+  region_free(&m->region);
+}
+
+/* ---- The graph ---- */
+
+enum { USUAL_LENGTH = 1024, USUAL_BATCH = 4 };
+
+static int64_t usual_length(const struct language_model *m) {
+  return m->context < USUAL_LENGTH ? m->context : USUAL_LENGTH;
+}
+
+static neap_status check_options(const struct language_model *m, const neap_model_options *o) {
+  RETURN_IF(o->batch < 0 || o->classes < 0 || o->length < 0 || o->decode < 0 || o->window < 0,
+            NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window and decode must not be negative",
+            m->path);
+  RETURN_IF(o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
+            "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
+            m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
+  RETURN_IF(o->regression || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
+  RETURN_IF(o->decode > 0 && (m->family->kind != TASK_TOKENS || o->window > 0), NEAP_INVALID_ARGUMENT,
+            "%s: %s", m->path,
+            o->window > 0 ? "a graph that decodes has no other window"
+                          : "does not tell the next token: it cannot decode");
+  RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
+            m->path, (double)o->dropout);
+  const int64_t length = o->decode > 0 ? o->decode : o->length;
+  RETURN_IF(m->transformer.places > 0 && length > m->transformer.places, NEAP_INVALID_ARGUMENT,
+            "%s: has places for %lld tokens (got a length of %lld)", m->path,
+            (long long)m->transformer.places, (long long)length);
+  return NEAP_OK;
+}
+
+static int32_t find_origin(const void *context, const char *name) {
+  const struct language_model *m = context;
+  const struct origin wanted = {.name = name},
+                      *found = m->origin_count > 0 ? bsearch(&wanted, m->origins, (size_t)m->origin_count,
+                                                            sizeof *m->origins, by_name)
+                                                   : NULL;
+  return found != NULL ? (int32_t)(found - m->origins) : -1;
+}
+
+/* Every parameter of the graph has a tensor of its shape in the file. */
+static neap_status check_shapes(const struct language_model *m, const neap_graph *graph) {
+  for (size_t i = 0; i < graph->tensors.count; i++) {
+    const struct tensor *t = &graph->tensors.data[i];
+    if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0) continue;
+    const int32_t index = find_origin(m, t->name);
+    RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: nothing says where the weight '%s' is", m->path, t->name);
+    const struct origin *o = &m->origins[index];
+    bool same = t->rank == o->rank;
+    for (int d = 0; same && d < o->rank; d++) same = t->dims[d] == o->dims[d];
+    RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: the weight '%s' is %s in the file; by its description it is %s",
+              m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
+  }
+  return NEAP_OK;
+}
+
+static neap_status build_graph(const struct language_model *m, const neap_model_options *o,
+                               neap_graph **graph) {
+  const struct blueprint p = {.batch = o->batch > 0 ? o->batch : USUAL_BATCH,
+                              .classes = m->transformer.vocabulary,
+                              .length = o->length > 0 ? o->length : usual_length(m),
+                              .places = m->transformer.places,
+                              .decode = o->decode,
+                              .window = o->window,
+                              .smoothing = o->smoothing,
+                              .dropout = o->dropout};
+  TRY(check_options(m, o));
+  neap_builder *b = neap_builder_create(m->family->model_type);
+  neap_status status = neap_builder_finish(b, transformer_build(b, &m->transformer, &p), graph);
+  if (status == NEAP_INVALID_ARGUMENT) {
+    const char *message = region_string((struct region *)&m->region, neap_error_message());
+    status = neap_fail(status, "%s: %s", m->path, message != NULL ? message : "");
+  }
+  neap_builder_free(b);
+  TRY(status);
+  status = check_shapes(m, *graph);
+  if (status != NEAP_OK) {
+    neap_graph_free(*graph);
+    *graph = NULL;
+  }
+  return status;
+}
+
+neap_status language_model_build(const char *path, bool masked, const neap_model_options *options, neap_graph **graph) {
+  struct language_model m;
+  (void)masked;
+  neap_status status = open_model(&m, path);
+  if (status == NEAP_OK) status = build_graph(&m, options, graph);
+  close_model(&m);
+  return status;
+}
+
+neap_status language_model_usual(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind) {
+  struct language_model m;
+  (void)masked;
+  const neap_status status = open_model(&m, path);
+  if (status == NEAP_OK) {
+    *usual = (neap_model_options){
+        .batch = USUAL_BATCH, .classes = m.transformer.vocabulary, .length = usual_length(&m)};
+    *kind = m.family->kind;
+  }
+  close_model(&m);
+  return status;
+}
+
+neap_status language_model_places(const char *path, int64_t length, int64_t *places) {
+  struct language_model m;
+  (void)length;
+  const neap_status status = open_model(&m, path);
+  if (status == NEAP_OK) *places = m.context;
+  close_model(&m);
+  return status;
+}
+
+/* ---- First values ---- */
+
+static int64_t elements_of(const struct origin *o) {
+  int64_t elements = 1;
+  for (int d = 0; d < o->rank; d++) elements *= o->dims[d];
+  return elements;
+}
+
+/* A matrix [rows, columns] becomes [columns, rows], through a copy. */
+static neap_status transpose(const char *path, int64_t rows, int64_t columns, float *data) {
+  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
+  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
+            (long long)rows, (long long)columns);
+  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++) data[j * rows + i] = copy[i * columns + j];
+  free(copy);
+  return NEAP_OK;
+}
+
+/* Row p half + i of a head is row 2 i + p of that head in the file. */
+static neap_status read_permuted(const struct language_model *m, const struct origin *o, float *data) {
+  const int64_t rows = o->dims[0], columns = o->dims[1], head = rows / o->permuted_heads, half = head / 2;
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t in_head = r % head, stored = r - in_head + 2 * (in_head % half) + in_head / half;
+    TRY(gguf_read(&m->gguf, o->tensor, stored, 1, data + r * columns));
+  }
+  return NEAP_OK;
+}
+
+static neap_status read_origin(const void *context, int32_t index, float *data) {
+  const struct language_model *m = context;
+  const struct origin *o = &m->origins[index];
+  const int64_t elements = elements_of(o);
+  if (o->file != NULL)
+    TRY(safetensors_read(o->file->file, o->file->index, data));
+  else if (o->permuted_heads > 0 && o->rank == 2)
+    TRY(read_permuted(m, o, data));
+  else
+    TRY(gguf_read(&m->gguf, o->tensor, 0, o->rank > 1 ? elements / o->dims[o->rank - 1] : 1, data));
+  if (o->transposed) TRY(transpose(m->path, o->dims[1], o->dims[0], data));
+  for (int64_t i = 0; o->plus != 0 && i < elements; i++) data[i] += o->plus;
+  return NEAP_OK;
+}
+
+neap_status language_model_load(const char *path, bool masked, const neap_model_options *options, neap_session *session) {
+  struct language_model m;
+  (void)masked, (void)options;
+  neap_status status = open_model(&m, path);
+  if (status == NEAP_OK)
+    status = session_load_values(session, &(struct value_source){find_origin, read_origin, &m});
+  if (status == NEAP_OK) status = session_need_finite(session, path);
+  close_model(&m);
+  return status;
+}
+
+/* ---- The file itself ---- */
+
+neap_status language_model_digest(const char *path, char digest[65]) {
+  unsigned char block[1 << 12];
+  struct language_model m = {.path = path};
+  struct model_keys keys = {.path = path};
+  struct sha256 hash;
+  int descriptor;
+  uint64_t end;
+  const bool folder = is_folder(path);
+  const char *file = folder ? region_format(&m.region, "%s/config.json", path) : path;
+  neap_status status = file == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path)
+                       : folder     ? NEAP_OK
+                                    : open_gguf(&m, &keys);
+  if (status == NEAP_OK) status = file_open(file, &descriptor, &end);
+  if (status == NEAP_OK) {
+    for (int32_t i = 0; i < m.gguf.tensor_count; i++)
+      if (m.gguf.tensors[i].offset < end) end = m.gguf.tensors[i].offset;
+    sha256_start(&hash);
+    for (uint64_t at = 0; status == NEAP_OK && at < end; at += sizeof block) {
+      const size_t count = end - at < sizeof block ? (size_t)(end - at) : sizeof block;
+      status = file_need_at(file, descriptor, at, block, count);
+      if (status == NEAP_OK) sha256_feed(&hash, block, count);
+    }
+    sha256_finish(&hash, digest);
+    close(descriptor);
+  }
+  close_model(&m);
+  return status;
+}
+
+/* ---- The tokenizer ---- */
+
+static int32_t gguf_id(const struct gguf *g, const char *key) {
+  int64_t id;
+  return gguf_integer(g, key, &id) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
+}
+
+static int gguf_flag(const struct gguf *g, const char *key) {
+  bool flag;
+  return gguf_bool(g, key, &flag) ? flag : -1;
+}
+
+/* Numbers of an array, one a token; NULL: there is none. */
+static neap_status token_numbers(struct language_model *m, const struct gguf_array *array, int64_t count,
+                                 const char *key, bool real, void **numbers) {
+  *numbers = NULL;
+  if (array == NULL) return NEAP_OK;
+  RETURN_IF(array->count != count, NEAP_BAD_FORMAT, "%s: '%s' has %lld numbers for %lld tokens", m->path, key,
+            (long long)array->count, (long long)count);
+  *numbers = region_alloc(&m->region, (size_t)count, 4);
+  RETURN_IF(*numbers == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for its tokens", m->path);
+  for (int64_t i = 0; i < count; i++)
+    if (real)
+      ((float *)*numbers)[i] = (float)gguf_real_at(array, i);
+    else
+      ((int32_t *)*numbers)[i] = (int32_t)gguf_integer_at(array, i);
+  return NEAP_OK;
+}
+
+#define TOKENIZER_KEY "tokenizer.ggml."
+
+static neap_status vocabulary_tokenizer(struct language_model *m, struct tokenizer **out) {
+  const struct gguf *g = &m->gguf;
+  const struct gguf_strings *tokens = gguf_strings(g, TOKENIZER_KEY "tokens"),
+                            *merges = gguf_strings(g, TOKENIZER_KEY "merges");
+  void *scores, *types;
+  RETURN_IF(tokens == NULL || gguf_text(g, TOKENIZER_KEY "model") == NULL, NEAP_BAD_FORMAT,
+            "%s: has no tokenizer: '%stokens' or '%smodel' is missing", m->path, TOKENIZER_KEY, TOKENIZER_KEY);
+  RETURN_IF(tokens->count > INT32_MAX || (merges != NULL && merges->count > INT32_MAX), NEAP_TOO_LARGE,
+            "%s: more than 2^31 tokens", m->path);
+  TRY(token_numbers(m, gguf_reals(g, TOKENIZER_KEY "scores"), tokens->count, TOKENIZER_KEY "scores", true,
+                    &scores));
+  TRY(token_numbers(m, gguf_integers(g, TOKENIZER_KEY "token_type"), tokens->count,
+                    TOKENIZER_KEY "token_type", false, &types));
+  const struct token_vocabulary v = {.file = m->path,
+                                     .model = gguf_text(g, TOKENIZER_KEY "model"),
+                                     .pre = gguf_text(g, TOKENIZER_KEY "pre"),
+                                     .count = (int32_t)tokens->count,
+                                     .tokens = tokens->texts,
+                                     .lengths = tokens->lengths,
+                                     .scores = scores,
+                                     .types = types,
+                                     .merge_count = merges != NULL ? (int32_t)merges->count : 0,
+                                     .merges = merges != NULL ? merges->texts : NULL,
+                                     .bos = gguf_id(g, TOKENIZER_KEY "bos_token_id"),
+                                     .eos = gguf_id(g, TOKENIZER_KEY "eos_token_id"),
+                                     .unknown = gguf_id(g, TOKENIZER_KEY "unknown_token_id"),
+                                     .padding = gguf_id(g, TOKENIZER_KEY "padding_token_id"),
+                                     .add_bos = gguf_flag(g, TOKENIZER_KEY "add_bos_token"),
+                                     .add_eos = gguf_flag(g, TOKENIZER_KEY "add_eos_token"),
+                                     .add_space_prefix = gguf_flag(g, TOKENIZER_KEY "add_space_prefix")};
+  return tokenizer_from_vocabulary(&v, out);
+}
+
+neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
+  struct language_model m = {.path = path};
+  struct model_keys keys;
+  if (is_folder(path)) return tokenizer_import(path, out);
+  neap_status status = open_gguf(&m, &keys);
+  if (status == NEAP_OK) status = vocabulary_tokenizer(&m, out);
+  close_model(&m);
+  return status;
+}

@@ -139,10 +139,17 @@ int run_generate(const struct verb *verb, int count, char **arguments) {
   struct arguments run;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
-  if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint is missing");
-  int result = read_run(verb, operands->values[0], NULL, &run);
+  if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint, or a model's file, is missing");
+  const char *folder = operands->values[0];
+  int result = EXIT_DONE;
+  if (neap_model_is_file(folder)) { /* a model as it comes, which nobody trained here */
+    run = (struct arguments){.options = {.model = folder}};
+    folder = NULL;
+  } else {
+    result = read_run(verb, folder, NULL, &run);
+  }
   const int threads = s.a.options.session.threads;
   if (result == EXIT_DONE) result = prepare_threads(threads > 0 ? threads : run.options.session.threads);
-  if (result == EXIT_DONE) result = generate_into(verb, &s, operands->values[0], &run.options);
+  if (result == EXIT_DONE) result = generate_into(verb, &s, folder, &run.options);
   return result;
 }

@@ -83,8 +83,10 @@ typedef struct neap_builder neap_builder; /* makes a graph */
 typedef int32_t neap_tensor;
 
 /* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
- * for every 65536 elements, are what sparse parameters are found by. Q8_0 is GGUF's: 32 numbers of 8 bits and
- * an f16 that they are multiplied by; frozen parameters can be stored so. */
+ * for every 65536 elements, are what sparse parameters are found by. Q8_0 to Q6_K are GGUF's: blocks of 32
+ * numbers (Q4_K, Q5_K, Q6_K: 256) of 4 to 8 bits that share a scale. NF4 is bitsandbytes': 64 numbers of 4
+ * bits, which stand in a table, and an f32 that they are multiplied by. Frozen parameters can be stored so.
+ */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -95,7 +97,15 @@ typedef enum neap_dtype {
   NEAP_F16,
   NEAP_U16,
   NEAP_BLOCK,
-  NEAP_Q8_0
+  NEAP_Q8_0,
+  NEAP_Q4_0,
+  NEAP_Q4_1,
+  NEAP_Q5_0,
+  NEAP_Q5_1,
+  NEAP_Q4_K,
+  NEAP_Q5_K,
+  NEAP_Q6_K,
+  NEAP_NF4
 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };

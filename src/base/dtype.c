@@ -15,6 +15,14 @@ const struct dtype_row dtype_rows[] = {
     [NEAP_U16] = {"u16", DTYPE_INTEGER, 1, 2, "U16"},
     [NEAP_BLOCK] = {"block", DTYPE_INDEX, INDEX_BLOCK, 4, NULL},
     [NEAP_Q8_0] = {"q8_0", DTYPE_QUANTISED, 32, 34, "Q8_0"},
+    [NEAP_Q4_0] = {"q4_0", DTYPE_QUANTISED, 32, 18, "Q4_0"},
+    [NEAP_Q4_1] = {"q4_1", DTYPE_QUANTISED, 32, 20, "Q4_1"},
+    [NEAP_Q5_0] = {"q5_0", DTYPE_QUANTISED, 32, 22, "Q5_0"},
+    [NEAP_Q5_1] = {"q5_1", DTYPE_QUANTISED, 32, 24, "Q5_1"},
+    [NEAP_Q4_K] = {"q4_k", DTYPE_QUANTISED, 256, 144, "Q4_K"},
+    [NEAP_Q5_K] = {"q5_k", DTYPE_QUANTISED, 256, 176, "Q5_K"},
+    [NEAP_Q6_K] = {"q6_k", DTYPE_QUANTISED, 256, 210, "Q6_K"},
+    [NEAP_NF4] = {"nf4", DTYPE_QUANTISED, 64, 36, "NF4"},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
 

@@ -3,43 +3,153 @@
 #include <float.h>
 #include <math.h>
 
-static const float q8_0_largest = 127 * 65504.0f; /* the largest f16 */
+/* ---- Blocks of numbers that all fit, as ggml's quantize_row_..._ref makes them ---- */
 
-/* As quantize_row_q8_0_ref of ggml: the scale is the largest size over 127, rounded to f16; numbers are
- * rounded, halves away from 0, by the scale before that was rounded. Below FLT_MIN, where ggml's inverse may
- * be infinite, they are 0, as the scale is. False: a number does not fit. */
-static bool q8_0_from_floats(const float *x, void *block) {
+/* The scale is the largest size over 127, rounded to f16; numbers are rounded, halves away from 0, by the
+ * scale before that was rounded. Below FLT_MIN, where ggml's inverse may be infinite, they are 0, as the
+ * scale is. */
+static void q8_0_from_floats(const float *x, void *block) {
   struct q8_0 b;
   float most = 0;
-  for (int i = 0; i < Q8_0_ELEMENTS; i++) {
-    const float size = fabsf(x[i]);
-    if (!(size <= q8_0_largest)) return false;
-    most = size > most ? size : most;
-  }
+  for (int i = 0; i < 32; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
   const float scale = most / 127, inverse = scale >= FLT_MIN ? 1 / scale : 0;
-  for (int i = 0; i < Q8_0_ELEMENTS; i++) b.q[i] = (int8_t)roundf(x[i] * inverse);
+  for (int i = 0; i < 32; i++) b.q[i] = (int8_t)roundf(x[i] * inverse);
   b.scale = f16_from_float(scale);
   memcpy(block, &b, sizeof b);
-  return true;
 }
 
-/* Says which of the elements from `i` on does not fit. */
-static neap_status fail_element(const char *name, const float *x, int64_t i) {
-  while (fabsf(x[i]) <= q8_0_largest) i++;
-  return neap_fail(NEAP_INVALID_ARGUMENT, "'%s': element %lld is %g, but %s holds numbers from -%g to %g",
-                   name, (long long)i, (double)x[i], dtype_rows[NEAP_Q8_0].name, (double)q8_0_largest,
-                   (double)q8_0_largest);
+/* The inverse of a scale; 0 where that is 0 or has no finite one, as ggml has it for 0. */
+static float inverse_of(float scale) {
+  const float inverse = scale != 0 ? 1 / scale : 0;
+  return isfinite(inverse) ? inverse : 0;
 }
+
+static uint8_t cut(float x, int most) { return (uint8_t)(x < 0 ? 0 : x > (float)most ? most : (int)x); }
+
+/* Numbers q of 0 to 2 half - 1, where `half` stands for 0: the first number of the largest size becomes 0 and
+ * gives the scale its sign. */
+static uint16_t round_about_zero(const float *x, int half, uint8_t q[32]) {
+  float most = 0;
+  for (int i = 0; i < 32; i++)
+    if (fabsf(x[i]) > fabsf(most)) most = x[i];
+  const float scale = most / (float)-half, inverse = inverse_of(scale);
+  for (int i = 0; i < 32; i++) q[i] = cut(x[i] * inverse + ((float)half + 0.5f), 2 * half - 1);
+  return f16_from_float(scale);
+}
+
+/* Numbers q of 0 to `most`, from the least number on. */
+static uint16_t round_from_least(const float *x, int most, uint8_t q[32], uint16_t *least) {
+  float low = x[0], high = x[0];
+  for (int i = 1; i < 32; i++) {
+    low = x[i] < low ? x[i] : low;
+    high = x[i] > high ? x[i] : high;
+  }
+  const float scale = (high - low) / (float)most, inverse = inverse_of(scale);
+  for (int i = 0; i < 32; i++) q[i] = cut((x[i] - low) * inverse + 0.5f, most);
+  *least = f16_from_float(low);
+  return f16_from_float(scale);
+}
+
+static void pack(const uint8_t q[32], uint8_t low[16]) {
+  for (int i = 0; i < 16; i++) low[i] = (uint8_t)((q[i] & 15) | q[16 + i] << 4);
+}
+
+static void pack_fifth(const uint8_t q[32], uint8_t high[4]) {
+  memset(high, 0, 4);
+  for (int i = 0; i < 32; i++) high[i / 8] |= (uint8_t)(q[i] >> 4 << i % 8);
+}
+
+static void q4_0_from_floats(const float *x, void *block) {
+  struct q4_0 b;
+  uint8_t q[32];
+  b.scale = round_about_zero(x, 8, q);
+  pack(q, b.q);
+  memcpy(block, &b, sizeof b);
+}
+
+static void q4_1_from_floats(const float *x, void *block) {
+  struct q4_1 b;
+  uint8_t q[32];
+  b.scale = round_from_least(x, 15, q, &b.least);
+  pack(q, b.q);
+  memcpy(block, &b, sizeof b);
+}
+
+static void q5_0_from_floats(const float *x, void *block) {
+  struct q5_0 b;
+  uint8_t q[32];
+  b.scale = round_about_zero(x, 16, q);
+  pack(q, b.q);
+  pack_fifth(q, b.high);
+  memcpy(block, &b, sizeof b);
+}
+
+static void q5_1_from_floats(const float *x, void *block) {
+  struct q5_1 b;
+  uint8_t q[32];
+  b.scale = round_from_least(x, 31, q, &b.least);
+  pack(q, b.q);
+  pack_fifth(q, b.high);
+  memcpy(block, &b, sizeof b);
+}
+
+/* As bitsandbytes' quantize_4bit: what is above a border, the middle of two numbers of the table, takes the
+ * larger one. */
+static void nf4_from_floats(const float *x, void *block) {
+  static const float borders[15] = {-0.8480963706970215f,   -0.6106328964233398f,  -0.4599952697753906f,
+                                    -0.33967941999435425f,  -0.23460739850997925f, -0.13791173696517944f,
+                                    -0.045525018125772476f, 0.03979014977812767f,  0.120255246758461f,
+                                    0.2035212516784668f,    0.2920137643814087f,   0.3893125355243683f,
+                                    0.5016634464263916f,    0.6427869200706482f,   0.8614784479141235f};
+  struct nf4 b;
+  b.scale = 0;
+  for (int i = 0; i < 64; i++) b.scale = fabsf(x[i]) > b.scale ? fabsf(x[i]) : b.scale;
+  const float inverse = 1 / (b.scale > 1e-38f ? b.scale : 1e-38f);
+  for (int i = 0; i < 64; i++) {
+    const float size = x[i] * inverse;
+    int q = 0;
+    for (int k = 0; k < 15; k++) q += size > borders[k];
+    b.q[i / 2] = (uint8_t)(i % 2 == 0 ? q << 4 : b.q[i / 2] | q);
+  }
+  memcpy(block, &b, sizeof b);
+}
+
+/* ---- The types ---- */
+
+#define F16_LARGEST 65504.0f
+
+/* The largest size of a number. A type without a quantiser is only read. */
+static const struct quantiser {
+  neap_dtype dtype;
+  float largest;
+  void (*from_floats)(const float *x, void *block);
+} quantisers[] = {
+    {NEAP_Q8_0, 127 * F16_LARGEST, q8_0_from_floats}, {NEAP_Q4_0, 8 * F16_LARGEST, q4_0_from_floats},
+    {NEAP_Q4_1, F16_LARGEST, q4_1_from_floats},       {NEAP_Q5_0, 16 * F16_LARGEST, q5_0_from_floats},
+    {NEAP_Q5_1, F16_LARGEST, q5_1_from_floats},       {NEAP_NF4, FLT_MAX, nf4_from_floats}};
+
+static const struct quantiser *find_quantiser(neap_dtype dtype) {
+  for (size_t i = 0; i < sizeof quantisers / sizeof *quantisers; i++)
+    if (quantisers[i].dtype == dtype) return &quantisers[i];
+  return NULL;
+}
+
+bool can_quantise(neap_dtype dtype) { return find_quantiser(dtype) != NULL; }
 
 neap_status quantise(neap_dtype dtype, const char *name, int64_t count, const float *x, void *blocks) {
+  const struct dtype_row *row = &dtype_rows[dtype];
+  const struct quantiser *quantiser = find_quantiser(dtype);
   unsigned char *block = (unsigned char *)blocks;
-  switch (dtype) {
-  case NEAP_Q8_0:
-    for (int64_t i = 0; i < count; i += Q8_0_ELEMENTS, block += sizeof(struct q8_0))
-      if (!q8_0_from_floats(x + i, block)) return fail_element(name, x, i);
-    return NEAP_OK;
-  CASES_NOT_QUANTISED:
-    break;
+  RETURN_IF(!dtype_is_quantised(dtype), NEAP_INTERNAL, "'%s': %s is no quantised type", name, row->name);
+  RETURN_IF(quantiser == NULL, NEAP_UNSUPPORTED,
+            "'%s': numbers do not become blocks of %s here; only files that have such blocks give them", name,
+            row->name);
+  for (int64_t first = 0; first < count; first += row->block_elements, block += row->block_bytes) {
+    for (int64_t i = first; i < first + row->block_elements; i++)
+      RETURN_IF(!(fabsf(x[i]) <= quantiser->largest), NEAP_INVALID_ARGUMENT,
+                "'%s': element %lld is %g, but %s holds numbers from -%g to %g", name, (long long)i,
+                (double)x[i], row->name, (double)quantiser->largest, (double)quantiser->largest);
+    quantiser->from_floats(x + first, block);
   }
-  return neap_fail(NEAP_INTERNAL, "'%s': %s is no quantised type", name, dtype_rows[dtype].name);
+  return NEAP_OK;
 }

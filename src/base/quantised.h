@@ -1,4 +1,7 @@
-/* Quantised types: blocks of numbers that share a scale. A type is a case in each of the two functions. */
+/* Quantised types: blocks of numbers that share a scale. Those of GGUF are byte for byte as ggml has them
+ * (block_q8_0 and its like). A block of nf4 is what bitsandbytes has in two tensors: 32 bytes of packed
+ * numbers, then their absmax, which is its scale. A type is a row of QUANTISED_TYPES, its block and how that
+ * becomes numbers; and, where numbers become blocks here, a row in quantised.c. */
 #ifndef NEAP_BASE_QUANTISED_H
 #define NEAP_BASE_QUANTISED_H
 
@@ -8,20 +11,184 @@
 #include "base/half.h"
 #include "base/status.h"
 
-/* A block of q8_0, byte for byte as ggml and GGUF have it (block_q8_0): number i is scale * q[i]. */
-enum { Q8_0_ELEMENTS = 32 };
+/* NAME, block, elements of a block. */
+#define QUANTISED_TYPES(ROW)                                                                                 \
+  ROW(Q8_0, q8_0, 32)                                                                                        \
+  ROW(Q4_0, q4_0, 32)                                                                                        \
+  ROW(Q4_1, q4_1, 32)                                                                                        \
+  ROW(Q5_0, q5_0, 32)                                                                                        \
+  ROW(Q5_1, q5_1, 32)                                                                                        \
+  ROW(Q4_K, q4_k, 256)                                                                                       \
+  ROW(Q5_K, q5_k, 256)                                                                                       \
+  ROW(Q6_K, q6_k, 256)                                                                                       \
+  ROW(NF4, nf4, 64)
+
+/* Scales and least numbers are f16. Of two numbers in a byte the low one is the first of its half. */
 struct q8_0 {
-  uint16_t scale; /* f16 */
-  int8_t q[Q8_0_ELEMENTS];
+  uint16_t scale;
+  int8_t q[32];
+};
+struct q4_0 {
+  uint16_t scale;
+  uint8_t q[16]; /* numbers 0 to 15, and 16 to 31 */
+};
+struct q4_1 {
+  uint16_t scale, least;
+  uint8_t q[16];
+};
+struct q5_0 {
+  uint16_t scale;
+  uint8_t high[4]; /* bit i: bit 4 of number i */
+  uint8_t q[16];
+};
+struct q5_1 {
+  uint16_t scale, least;
+  uint8_t high[4], q[16];
+};
+struct q4_k {
+  uint16_t scale, least;
+  uint8_t scales[12]; /* of 8 parts of 32 numbers: 6 bits for the scale and 6 for the least number */
+  uint8_t q[128];     /* of parts 0 and 1, 2 and 3, ... */
+};
+struct q5_k {
+  uint16_t scale, least;
+  uint8_t scales[12];
+  uint8_t high[32]; /* bit p of byte i: bit 4 of number i of part p */
+  uint8_t q[128];
+};
+struct q6_k {
+  uint8_t q[128];    /* of each half of 128: 64 numbers, then 64 */
+  uint8_t high[64];  /* of each half: bits 4 and 5 of numbers i, 32 + i, 64 + i, 96 + i */
+  int8_t scales[16]; /* of 16 numbers each */
+  uint16_t scale;
 };
 
-/* A product is exact: a scale has 11 bits, q 8. The sum with 0 takes the sign off a 0, which would not be
- * there after the next rounding. */
+struct nf4 {
+  uint8_t q[32]; /* the high half of a byte is the first of two numbers */
+  float scale;
+};
+
+/* Every product of ggml's types below is exact: a scale has 11 bits, its factor at most 8, a number at
+ * most 6. So the values are the same with and without fused operations. The sum with 0 takes the sign off a
+ * 0, which would not be there after the next rounding. */
 static inline void q8_0_to_floats(const void *block, float *x) {
   struct q8_0 b;
   memcpy(&b, block, sizeof b);
   const float scale = f16_to_float(b.scale);
-  for (int i = 0; i < Q8_0_ELEMENTS; i++) x[i] = scale * (float)b.q[i] + 0.0f;
+  for (int i = 0; i < 32; i++) x[i] = scale * (float)b.q[i] + 0.0f;
+}
+
+static inline void q4_0_to_floats(const void *block, float *x) {
+  struct q4_0 b;
+  memcpy(&b, block, sizeof b);
+  const float scale = f16_to_float(b.scale);
+  for (int i = 0; i < 16; i++) {
+    x[i] = scale * (float)((b.q[i] & 15) - 8) + 0.0f;
+    x[16 + i] = scale * (float)((b.q[i] >> 4) - 8) + 0.0f;
+  }
+}
+
+static inline void q4_1_to_floats(const void *block, float *x) {
+  struct q4_1 b;
+  memcpy(&b, block, sizeof b);
+  const float scale = f16_to_float(b.scale), least = f16_to_float(b.least) + 0.0f;
+  for (int i = 0; i < 16; i++) {
+    x[i] = scale * (float)(b.q[i] & 15) + least;
+    x[16 + i] = scale * (float)(b.q[i] >> 4) + least;
+  }
+}
+
+/* Bit 4 of number i. */
+static inline int fifth_bit(const uint8_t high[4], int i) { return (high[i >> 3] >> (i & 7) & 1) << 4; }
+
+static inline void q5_0_to_floats(const void *block, float *x) {
+  struct q5_0 b;
+  memcpy(&b, block, sizeof b);
+  const float scale = f16_to_float(b.scale);
+  for (int i = 0; i < 16; i++) {
+    x[i] = scale * (float)(((b.q[i] & 15) | fifth_bit(b.high, i)) - 16) + 0.0f;
+    x[16 + i] = scale * (float)(((b.q[i] >> 4) | fifth_bit(b.high, 16 + i)) - 16) + 0.0f;
+  }
+}
+
+static inline void q5_1_to_floats(const void *block, float *x) {
+  struct q5_1 b;
+  memcpy(&b, block, sizeof b);
+  const float scale = f16_to_float(b.scale), least = f16_to_float(b.least) + 0.0f;
+  for (int i = 0; i < 16; i++) {
+    x[i] = scale * (float)((b.q[i] & 15) | fifth_bit(b.high, i)) + least;
+    x[16 + i] = scale * (float)((b.q[i] >> 4) | fifth_bit(b.high, 16 + i)) + least;
+  }
+}
+
+/* The 6 bits of part p's scale and of its least number. */
+static inline int k_scale(const uint8_t s[12], int p) {
+  return p < 4 ? s[p] & 63 : (s[p + 4] & 15) | (s[p - 4] >> 2 & 48);
+}
+static inline int k_least(const uint8_t s[12], int p) {
+  return p < 4 ? s[p + 4] & 63 : s[p + 4] >> 4 | (s[p] >> 2 & 48);
+}
+
+static inline void q4_k_to_floats(const void *block, float *x) {
+  struct q4_k b;
+  memcpy(&b, block, sizeof b);
+  for (int p = 0; p < 8; p++) {
+    const float scale = f16_to_float(b.scale) * (float)k_scale(b.scales, p),
+                least = f16_to_float(b.least) * (float)k_least(b.scales, p);
+    for (int i = 0; i < 32; i++)
+      x[32 * p + i] = scale * (float)(b.q[p / 2 * 32 + i] >> p % 2 * 4 & 15) - least + 0.0f;
+  }
+}
+
+static inline void q5_k_to_floats(const void *block, float *x) {
+  struct q5_k b;
+  memcpy(&b, block, sizeof b);
+  for (int p = 0; p < 8; p++) {
+    const float scale = f16_to_float(b.scale) * (float)k_scale(b.scales, p),
+                least = f16_to_float(b.least) * (float)k_least(b.scales, p);
+    for (int i = 0; i < 32; i++) {
+      const int q = (b.q[p / 2 * 32 + i] >> p % 2 * 4 & 15) | (b.high[i] >> p & 1) << 4;
+      x[32 * p + i] = scale * (float)q - least + 0.0f;
+    }
+  }
+}
+
+static inline void q6_k_to_floats(const void *block, float *x) {
+  struct q6_k b;
+  memcpy(&b, block, sizeof b);
+  for (int p = 0; p < 16; p++) { /* part p begins at number 16 p: of its half, quarter p / 2 % 4 */
+    const uint8_t *low = b.q + p / 8 * 64 + p % 4 * 16, *high = b.high + p / 8 * 32 + p % 2 * 16;
+    const float scale = f16_to_float(b.scale) * (float)b.scales[p];
+    for (int i = 0; i < 16; i++) {
+      const int q = (low[i] >> p / 4 % 2 * 4 & 15) | (high[i] >> p / 2 % 4 * 2 & 3) << 4;
+      x[16 * p + i] = scale * (float)(q - 32) + 0.0f;
+    }
+  }
+}
+
+static inline void nf4_to_floats(const void *block, float *x) {
+  static const float table[16] = {-1.0f,
+                                  -0.6961928009986877f,
+                                  -0.5250730514526367f,
+                                  -0.39491748809814453f,
+                                  -0.28444138169288635f,
+                                  -0.18477343022823334f,
+                                  -0.09105003625154495f,
+                                  0.0f,
+                                  0.07958029955625534f,
+                                  0.16093020141124725f,
+                                  0.24611230194568634f,
+                                  0.33791524171829224f,
+                                  0.44070982933044434f,
+                                  0.5626170039176941f,
+                                  0.7229568362236023f,
+                                  1.0f};
+  struct nf4 b;
+  memcpy(&b, block, sizeof b);
+  for (int i = 0; i < 32; i++) {
+    x[2 * i] = table[b.q[i] >> 4] * b.scale + 0.0f;
+    x[2 * i + 1] = table[b.q[i] & 15] * b.scale + 0.0f;
+  }
 }
 
 /* x = the numbers of `count` elements, whole blocks. `x` may be the memory at whose end the blocks lie. Of a
@@ -29,19 +196,26 @@ static inline void q8_0_to_floats(const void *block, float *x) {
 static inline void dequantise(neap_dtype dtype, int64_t count, const void *blocks, float *x) {
   const unsigned char *block = (const unsigned char *)blocks;
   switch (dtype) {
-  case NEAP_Q8_0:
-    for (int64_t i = 0; i < count; i += Q8_0_ELEMENTS, block += sizeof(struct q8_0))
-      q8_0_to_floats(block, x + i);
+#define TO_FLOATS(NAME, name, length)                                                                        \
+  case NEAP_##NAME:                                                                                          \
+    for (int64_t i = 0; i < count; i += length, block += sizeof(struct name))                                \
+      name##_to_floats(block, x + i);                                                                        \
     break;
+    QUANTISED_TYPES(TO_FLOATS)
+#undef TO_FLOATS
   CASES_NOT_QUANTISED:
     memset(x, 0xFF, (size_t)count * sizeof *x);
     break;
   }
 }
 
+/* Whether `quantise` makes blocks of that type. */
+bool can_quantise(neap_dtype dtype);
+
 /* Writes `count` numbers, whole blocks, as a quantised type; `blocks` may be where x lies.
- * NEAP_INVALID_ARGUMENT: the type cannot hold one, which is infinite, NaN, or larger than its largest scale
- * allows; `name` is for the message. Blocks before it are written then. */
+ * NEAP_UNSUPPORTED: blocks of the type are only read. NEAP_INVALID_ARGUMENT: the type cannot hold one, which
+ * is infinite, NaN, or too large for its scales; `name` is for the message. Blocks before it are written
+ * then. */
 neap_status quantise(neap_dtype dtype, const char *name, int64_t count, const float *x, void *blocks);
 
 #endif

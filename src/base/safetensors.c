@@ -27,7 +27,8 @@ static const struct {
 enum {
   READ_TYPES = TYPES_FLOAT | TYPE_U8 | TYPES_QUANTISED,
   WRITTEN_TYPES = READ_TYPES | TYPE_I32,
-  NEEDED_TYPES = TYPES_FLOAT | TYPES_QUANTISED /* those of real numbers */
+  NEEDED_TYPES = TYPES_FLOAT | TYPES_QUANTISED,          /* those of real numbers */
+  TYPES_AS_GIVEN = TYPE_F32 | TYPE_I32 | TYPES_QUANTISED /* that are written as they come */
 };
 
 /* Whether `dtype` (NULL: F32) is the name of a type of that set; and which. */
@@ -178,10 +179,9 @@ static int64_t largest_elements(const struct safetensors_content *content) {
 }
 
 /* To the type that a tensor is written in, in place. */
-static neap_status narrow(const struct safetensors_tensor *tensor, neap_dtype type, float *data) {
+static void narrow(const struct safetensors_tensor *tensor, neap_dtype type, float *data) {
   uint8_t *byte = (void *)data;
-  const int64_t elements = type == NEAP_F32 || type == NEAP_I32 ? 0 : tensor->elements;
-  if (type_set_has(TYPES_QUANTISED, type)) return quantise(type, tensor->name, elements, data, data);
+  const int64_t elements = type_set_has(TYPES_AS_GIVEN, type) ? 0 : tensor->elements;
   for (int64_t i = 0; i < elements; i++) {
     const float value = data[i];
     if (type == NEAP_U8)
@@ -189,7 +189,6 @@ static neap_status narrow(const struct safetensors_tensor *tensor, neap_dtype ty
     else
       dtype_set_real(type, data, i, (double)value);
   }
-  return NEAP_OK;
 }
 
 static neap_status write_tensor(FILE *file, const char *path, const struct safetensors_tensor *tensor,
@@ -198,7 +197,7 @@ static neap_status write_tensor(FILE *file, const char *path, const struct safet
   uint64_t bytes;
   RETURN_IF(!find_type(tensor->dtype, WRITTEN_TYPES, &type) || !bytes_of(type, tensor->elements, &bytes),
             NEAP_INTERNAL, "%s: tensor '%s' has another type than in the header", path, tensor->name);
-  TRY(narrow(tensor, type, data));
+  narrow(tensor, type, data);
   return write_bytes(file, path, data, (size_t)bytes);
 }
 
@@ -583,4 +582,11 @@ neap_status safetensors_read(const struct safetensors *tensors, int32_t index, f
   if (!has_type(tensor->dtype, TYPE_U8)) TRY(safetensors_need_real(tensors, index));
   TRY(read_stored(tensors, tensor, data));
   return tensor->indices != NULL ? spread(tensors, tensor, data) : NEAP_OK;
+}
+
+neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks) {
+  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+  RETURN_IF(!has_type(tensor->dtype, TYPES_QUANTISED), NEAP_INTERNAL, "%s: tensor '%s' has no blocks",
+            tensors->path, tensor->name);
+  return read_at(tensors, tensor->offset, blocks, tensor->bytes);
 }

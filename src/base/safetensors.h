@@ -20,8 +20,8 @@ struct safetensors_text {
 };
 
 struct safetensors_tensor {
-  const char *name,
-      *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16", "U8", "I32" or "Q8_0" */
+  const char *name, *dtype; /* "F32", ...; in writing that (NULL: that), "BF16", "F16", "U8", "I32" or a
+                               quantised one, as "Q8_0" */
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;    /* of a sparse or quantised tensor those of the dense one */
   uint64_t offset, bytes;                   /* in the file; ignored in writing */
@@ -29,7 +29,8 @@ struct safetensors_tensor {
 };
 
 /* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...], which
- * are rounded to the type that they are written in; of I32 it gives int32_t in place of float. */
+ * are rounded to the type that they are written in; of I32 it gives int32_t in place of float, of a quantised
+ * type its blocks, which are written as they are. */
 struct safetensors_content {
   const struct safetensors_tensor *tensors;
   int32_t tensor_count;
@@ -72,6 +73,9 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
 
 /* Reads the elements of a tensor of one of these types, or of U8, as floats; a sparse one as a dense one. */
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
+
+/* Reads the blocks of a tensor of a quantised type. */
+neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks);
 
 /* Of a sparse tensor 1 where it has a value, else 0. */
 neap_status safetensors_read_positions(const struct safetensors *tensors, int32_t index, float *data);

@@ -1,7 +1,9 @@
 /* Frozen parameters in quantised types. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/pattern.h"
+#include "base/quantised.h"
 #include "rewrite/copy.h"
 
 /* An entry of a list: PATTERN=TYPE, or !PATTERN. */
@@ -10,19 +12,34 @@ struct entry {
   neap_dtype dtype;
 };
 
+/* "q8_0, q4_0, ...": the types that numbers can become. */
+struct type_names {
+  char text[256];
+};
+
+static struct type_names type_names(void) {
+  struct type_names names = {""};
+  size_t length = 0;
+  for (neap_dtype d = 0; (int32_t)d < dtype_count && length < sizeof names.text; d++)
+    if (can_quantise(d))
+      length += (size_t)snprintf(names.text + length, sizeof names.text - length, "%s%s",
+                                 length > 0 ? ", " : "", dtype_rows[d].name);
+  return names;
+}
+
 static neap_status next_entry(const char **list, struct entry *entry, bool *any) {
   TRY(pattern_next(list, &entry->pattern, any));
   if (!*any || entry->pattern.without) return NEAP_OK;
   char *equals = strrchr(entry->pattern.text, '=');
   for (neap_dtype d = 0; equals != NULL && (int32_t)d < dtype_count; d++)
-    if (dtype_is_quantised(d) && strcmp(equals + 1, dtype_rows[d].name) == 0) {
+    if (can_quantise(d) && strcmp(equals + 1, dtype_rows[d].name) == 0) {
       *equals = '\0';
       entry->dtype = d;
       return NEAP_OK;
     }
   return neap_fail(NEAP_INVALID_ARGUMENT,
                    "store: '%s' is no PATTERN=TYPE; the types that weights can be stored in are %s",
-                   entry->pattern.text, dtype_rows[NEAP_Q8_0].name);
+                   entry->pattern.text, type_names().text);
 }
 
 bool quantised_type(const char *list, const char *name, neap_dtype *dtype) {

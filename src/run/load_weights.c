@@ -83,14 +83,26 @@ static neap_status load_positions(neap_session *s, const struct place *places, f
   return NEAP_OK;
 }
 
+/* Blocks of the variable's own type are taken as they are. */
+static neap_status load_variable(neap_session *s, int32_t index, struct place place, float *buffer) {
+  const char *type = place.file->tensors[place.index].dtype;
+  neap_variable variable;
+  TRY(neap_session_variable(s, index, &variable));
+  if (dtype_is_quantised(variable.dtype) && strcmp(type, dtype_rows[variable.dtype].safetensors) == 0) {
+    TRY(safetensors_read_blocks(place.file, place.index, buffer));
+    return session_write_blocks(s, index, buffer);
+  }
+  TRY(safetensors_read(place.file, place.index, buffer));
+  return neap_session_write(s, index, buffer);
+}
+
 static neap_status load_variables(neap_session *s, const struct place *places, float *buffer) {
   TRY(load_positions(s, places, buffer));
   for (int32_t i = 0; i < s->variable_count; i++) {
     const struct session_variable *v = &s->variables[i];
     if (v->kind == NEAP_VARIABLE_POSITIONS) continue;
     if (places[i].file != NULL) {
-      TRY(safetensors_read(places[i].file, places[i].index, buffer));
-      TRY(neap_session_write(s, i, buffer));
+      TRY(load_variable(s, i, places[i], buffer));
     } else if (v->layer >= 0 && v->pool == 0) { /* its positions were cleared */
       TRY(initialise_variable(s, i, buffer));
     }

@@ -33,7 +33,12 @@ static neap_status average(const struct mean *m, int32_t index, const neap_varia
                            float *values) {
   memset(m->sums, 0, (size_t)variable->elements * sizeof *m->sums);
   for (int32_t f = 0; f < m->count; f++) TRY(add_variable(m, &m->files[f], variable, values));
-  for (int64_t i = 0; i < variable->elements; i++) values[i] = (float)(m->sums[i] / m->count);
+  bool same = true; /* as in the last file, whose values these are */
+  for (int64_t i = 0; i < variable->elements; i++) {
+    same &= m->sums[i] == m->count * (double)values[i];
+    values[i] = (float)(m->sums[i] / m->count);
+  }
+  if (same && dtype_is_quantised(variable->dtype)) return NEAP_OK; /* the blocks of the first file stay */
   return neap_session_write(m->session, index, values);
 }
 

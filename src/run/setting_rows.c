@@ -121,7 +121,7 @@ const neap_setting setting_rows[] = {
      .flags = ONE_RUN | LIST, .verbs = LEARN, .with = "init"},
     {"freeze", "PATTERN", NULL, "parameters that stay as they are, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.freeze),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .key = "freeze"},
-    {"store", "PATTERN=TYPE", NULL, "frozen weights that are stored in blocks of few bits: q8_0; several; !PATTERN: not those", FIELD(TEXT, session.store),
+    {"store", "PATTERN=TYPE", NULL, "frozen weights that are stored in blocks of few bits: q8_0, q5_1, q5_0, q4_1, q4_0, nf4; several; !PATTERN: not those", FIELD(TEXT, session.store),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze", .key = "store"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},

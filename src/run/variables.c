@@ -133,6 +133,30 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
   return NEAP_OK;
 }
 
+/* Blocks lie in the memory as they are, in row-major order. */
+static neap_status need_blocks(const struct neap_session *s, int32_t index, size_t *bytes) {
+  TRY(need_index(s, index));
+  const struct tensor *t = tensor_of(s, index);
+  RETURN_IF(s->variables[index].layer >= 0 || !dtype_is_quantised(t->dtype), NEAP_INVALID_ARGUMENT,
+            "'%s' is stored in %s, which has no blocks", s->variables[index].name, dtype_rows[t->dtype].name);
+  *bytes = (size_t)dtype_bytes(t->dtype, (uint64_t)t->elements);
+  return NEAP_OK;
+}
+
+neap_status session_read_blocks(const struct neap_session *s, int32_t index, void *blocks) {
+  size_t bytes;
+  TRY(need_blocks(s, index, &bytes));
+  memcpy(blocks, address(s, index), bytes);
+  return NEAP_OK;
+}
+
+neap_status session_write_blocks(struct neap_session *s, int32_t index, const void *blocks) {
+  size_t bytes;
+  TRY(need_blocks(s, index, &bytes));
+  memcpy(address(s, index), blocks, bytes);
+  return NEAP_OK;
+}
+
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
   uint64_t most = 1;
   const int32_t parts = s->parts > 0 ? s->parts : s->options.micro_batches;

@@ -16,6 +16,9 @@ neap_status initialise_variable(struct neap_session *session, int32_t index, flo
 /* Fails with NEAP_BAD_FORMAT where a parameter or a running statistic, which came from the file `path`, has
  * NaN or infinity. */
 neap_status session_need_finite(struct neap_session *session, const char *path);
+/* Reads and writes the blocks of a variable of a quantised type. NEAP_INVALID_ARGUMENT: it has another. */
+neap_status session_read_blocks(const struct neap_session *session, int32_t index, void *blocks);
+neap_status session_write_blocks(struct neap_session *session, int32_t index, const void *blocks);
 /* Elements of the parameters that no step changes. */
 int64_t session_frozen(const struct neap_session *session);
 /* Bytes that the parameters in blocks take less than in the type of the others. */

@@ -170,6 +170,9 @@ static neap_status read_sparse_variable(struct saving *saving, int32_t index, fl
 static neap_status read_variable(void *context, int32_t index, float *data) {
   struct saving *saving = context;
   if (is_saved_sparse(saving->session, index)) return read_sparse_variable(saving, index, data);
+  neap_variable variable;
+  TRY(neap_session_variable(saving->session, index, &variable));
+  if (dtype_is_quantised(variable.dtype)) return session_read_blocks(saving->session, index, data);
   return neap_session_read(saving->session, index, data);
 }
 

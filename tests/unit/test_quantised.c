@@ -1,5 +1,6 @@
-/* Quantised types beside their definition: block_q8_0 of ggml, 34 bytes of a scale in f16 and 32 whole
- * numbers. The oracle computes in double and finds the nearest f16 by looking at all of them. */
+/* Quantised types beside what PyPI's gguf and bitsandbytes make of the same blocks and numbers
+ * (quantised_cases.py), to the bit; and q8_0 beside its definition, 34 bytes of a scale in f16 and 32 whole
+ * numbers. That oracle computes in double and finds the nearest f16 by looking at all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include "base/quantised.h"
 #include "kernel/cpu/isa/kernels.h"
+#include "quantised_cases.h"
 
 enum { BLOCKS = 200, COUNT = 32 * BLOCKS, BYTES = 34 * BLOCKS };
 
@@ -118,30 +120,119 @@ static void test_out_of_range(void **state) {
   assert_int_equal(quantise(NEAP_BF16, "w", 32, x, block), NEAP_INTERNAL);
 }
 
+/* ---- Every type, by tables ---- */
+
+enum { CASES = sizeof quantised_cases / sizeof *quantised_cases, MOST = 1024 };
+
+static uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return isnan(x) ? 0x7FC00000 : bits;
+}
+
+static void test_numbers(void **state) {
+  (void)state;
+  type_set seen = 0;
+  for (int k = 0; k < CASES; k++) {
+    const struct quantised_case *c = &quantised_cases[k];
+    float x[MOST];
+    assert_true(c->elements <= MOST);
+    dequantise(c->dtype, c->elements, c->blocks, x);
+    for (int64_t i = 0; i < c->elements; i++) {
+      if (bits_of(x[i]) != c->numbers[i])
+        print_error("%s, number %lld\n", dtype_rows[c->dtype].name, (long long)i);
+      assert_int_equal(bits_of(x[i]), c->numbers[i]);
+    }
+    seen |= 1u << c->dtype;
+  }
+  assert_int_equal(seen, TYPES_QUANTISED);
+}
+
+static void test_blocks(void **state) {
+  (void)state;
+  for (int k = 0; k < CASES; k++) {
+    const struct quantised_case *c = &quantised_cases[k];
+    const struct dtype_row *row = &dtype_rows[c->dtype];
+    const float *x = (const float *)(const void *)quantised_from;
+    static unsigned char blocks[sizeof quantised_from];
+    assert_int_equal(can_quantise(c->dtype), c->from > 0);
+    if (c->from == 0) {
+      assert_int_equal(quantise(c->dtype, "w", row->block_elements, x, blocks), NEAP_UNSUPPORTED);
+      assert_non_null(strstr(neap_error_message(), row->name));
+      continue;
+    }
+    assert_int_equal(quantise(c->dtype, "w", c->from, x, blocks), NEAP_OK);
+    for (int64_t b = 0; b < c->from / row->block_elements; b++) {
+      const unsigned char *block = blocks + b * row->block_bytes;
+      if (memcmp(block, c->written + b * row->block_bytes, (size_t)row->block_bytes) != 0)
+        print_error("%s, block %lld\n", row->name, (long long)b);
+      assert_memory_equal(block, c->written + b * row->block_bytes, row->block_bytes);
+    }
+    /* In place they are the same, and so are their numbers. */
+    static float y[MOST], z[MOST];
+    memcpy(y, x, sizeof quantised_from);
+    assert_int_equal(quantise(c->dtype, "w", c->from, y, y), NEAP_OK);
+    const size_t bytes = dtype_bytes(c->dtype, (uint64_t)c->from);
+    assert_memory_equal(y, blocks, bytes);
+    unsigned char *end = (unsigned char *)(y + c->from) - bytes;
+    memmove(end, y, bytes);
+    dequantise(c->dtype, c->from, blocks, z);
+    dequantise(c->dtype, c->from, end, y);
+    assert_memory_equal(y, z, (size_t)c->from * sizeof *z);
+  }
+}
+
+static void test_limits(void **state) {
+  (void)state;
+  for (int k = 0; k < CASES; k++) {
+    const neap_dtype dtype = quantised_cases[k].dtype;
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 8.4e6f};
+    for (int i = 0; i < (dtype == NEAP_NF4 ? 3 : 4) && can_quantise(dtype); i++) {
+      float x[64] = {[40] = bad[i]};
+      unsigned char blocks[sizeof x];
+      assert_int_equal(quantise(dtype, "w", 64, x, blocks), NEAP_INVALID_ARGUMENT);
+      assert_non_null(strstr(neap_error_message(), "'w': element 40 is "));
+      assert_non_null(strstr(neap_error_message(), dtype_rows[dtype].name));
+    }
+  }
+}
+
 /* Each instruction set gives the numbers, in f32 and rounded to 16 bits. */
 static void test_kernels(void **state) {
   (void)state;
-  _Alignas(64) static float x[COUNT], y[COUNT], made[COUNT];
-  _Alignas(64) static uint16_t half[COUNT], wanted[COUNT];
-  _Alignas(64) static unsigned char blocks[BYTES];
-  draw(x);
-  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, x, blocks), NEAP_OK);
-  dequantise(NEAP_Q8_0, COUNT, blocks, y);
-  for (int i = 0; cpu_kernels_at(i) != NULL; i++) {
-    const struct cpu_kernels *k = cpu_kernels_at(i);
-    for (int64_t count = 32; count <= COUNT; count += COUNT - 32) {
-      k->dequantise(NEAP_Q8_0, count, blocks, (struct stored){NEAP_F32, made});
-      assert_memory_equal(made, y, (size_t)count * sizeof *y);
-      k->dequantise(NEAP_Q8_0, count, blocks, (struct stored){NEAP_BF16, half});
-      for (int64_t e = 0; e < count; e++) wanted[e] = bf16_from_float(y[e]);
-      assert_memory_equal(half, wanted, (size_t)count * sizeof *half);
+  enum { REPEATED = 4 * MOST }; /* more than the kernels turn at once */
+  _Alignas(64) static float x[REPEATED], y[REPEATED], made[REPEATED];
+  _Alignas(64) static uint16_t half[REPEATED], wanted[REPEATED];
+  _Alignas(64) static unsigned char blocks[REPEATED * 2];
+  for (int n = 0; n < CASES; n++) {
+    const struct quantised_case *c = &quantised_cases[n];
+    const int64_t length = dtype_rows[c->dtype].block_elements, bytes = dtype_rows[c->dtype].block_bytes;
+    for (int64_t b = 0; b < REPEATED / length; b++)
+      memcpy(blocks + b * bytes, c->blocks + b % (c->elements / length) * bytes, (size_t)bytes);
+    dequantise(c->dtype, REPEATED, blocks, y);
+    for (int e = 0; e < REPEATED; e++) x[e] = isnan(y[e]) ? NAN : y[e];
+    for (int i = 0; cpu_kernels_at(i) != NULL; i++) {
+      const struct cpu_kernels *k = cpu_kernels_at(i);
+      for (int64_t count = length; count <= REPEATED; count += REPEATED - length) {
+        k->dequantise(c->dtype, count, blocks, (struct stored){NEAP_F32, made});
+        for (int64_t e = 0; e < count; e++) assert_int_equal(bits_of(made[e]), bits_of(x[e]));
+        for (int is_f16 = 0; is_f16 < 2; is_f16++) {
+          k->dequantise(c->dtype, count, blocks, (struct stored){is_f16 ? NEAP_F16 : NEAP_BF16, half});
+          for (int64_t e = 0; e < count; e++) {
+            wanted[e] = is_f16 ? f16_from_float(y[e]) : bf16_from_float(y[e]);
+            const float got = is_f16 ? f16_to_float(half[e]) : bf16_to_float(half[e]);
+            assert_true(half[e] == wanted[e] || (isnan(got) && isnan(y[e])));
+          }
+        }
+      }
     }
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition),   cmocka_unit_test(test_known_block),
-                                     cmocka_unit_test(test_again),        cmocka_unit_test(test_tiny),
-                                     cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_definition), cmocka_unit_test(test_known_block),  cmocka_unit_test(test_again),
+      cmocka_unit_test(test_tiny),       cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels),
+      cmocka_unit_test(test_numbers),    cmocka_unit_test(test_blocks),       cmocka_unit_test(test_limits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

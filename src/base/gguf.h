@@ -1,0 +1,146 @@
+/* GGUF: named tensors and pairs of keys and values in one file, little-endian, versions 2 and 3. It begins
+ * with the pairs and the tensors' types, shapes and places; the data follow, each tensor at a multiple of the
+ * value of "general.alignment" (32 without it). Blocks of quantised types are base/quantised.h's. */
+#ifndef NEAP_BASE_GGUF_H
+#define NEAP_BASE_GGUF_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/region.h"
+#include "base/status.h"
+
+/* Types of values. */
+enum gguf_type {
+  GGUF_U8,
+  GGUF_I8,
+  GGUF_U16,
+  GGUF_I16,
+  GGUF_U32,
+  GGUF_I32,
+  GGUF_F32,
+  GGUF_BOOL,
+  GGUF_STRING,
+  GGUF_ARRAY,
+  GGUF_U64,
+  GGUF_I64,
+  GGUF_F64
+};
+
+/* Numbers or truths as they are in the file, by their type. */
+struct gguf_array {
+  enum gguf_type type;
+  int64_t count;
+  const void *data;
+};
+
+/* Texts that end with a 0 and may have others inside; the lengths count all bytes but that at the end. */
+struct gguf_strings {
+  int64_t count;
+  const char *const *texts;
+  const size_t *lengths;
+};
+
+struct gguf_pair {
+  const char *key;
+  enum gguf_type type;
+  uint64_t scalar; /* the bytes of a number or truth */
+  const char *text;
+  size_t length;               /* the string */
+  struct gguf_array array;     /* of an array its type and count, and its data unless they are strings */
+  struct gguf_strings strings; /* of an array of strings */
+};
+
+struct gguf_tensor {
+  const char *name;
+  neap_dtype dtype; /* where it is known */
+  bool known;       /* its elements can be read; else `type` is one of ggml's other types */
+  int32_t type;     /* ggml's number */
+  int rank;
+  int64_t dims[NEAP_MAX_RANK], elements; /* row-major: the contiguous dimension is the last */
+  uint64_t offset, bytes;                /* in the file; ignored in writing */
+};
+
+/* A file that is open for reading and whose header was checked: keys and names are unique, every tensor has a
+ * type of ggml, rows of whole blocks, and its own place inside the file. */
+struct gguf {
+  struct region region; /* owns the texts and arrays */
+  FILE *file;
+  const char *path;
+  uint32_t version;
+  int32_t tensor_count, pair_count;
+  struct gguf_tensor *tensors;
+  struct gguf_pair *pairs;
+  const struct gguf_tensor **tensors_by_name;
+  const struct gguf_pair **pairs_by_key;
+};
+
+/* What is kept takes at most ten times the bytes of the file, and of a sound one mostly twice those of its
+ * header. Errors name the file, and the tensor
+ * or key where it is one. NEAP_IO_FAILED: it cannot be read. NEAP_BAD_FORMAT: it is damaged or no GGUF.
+ * NEAP_UNSUPPORTED: another version or byte order, or arrays of arrays. Close with gguf_close, whatever the
+ * status. */
+neap_status gguf_open(const char *path, struct gguf *gguf);
+void gguf_close(struct gguf *gguf);
+
+/* ---- Pairs ---- */
+
+/* The value of a key; false or NULL where there is none or it has another type. An integer is of any type of
+ * whole numbers that fits; a real may also be a whole number. */
+bool gguf_integer(const struct gguf *gguf, const char *key, int64_t *value);
+bool gguf_real(const struct gguf *gguf, const char *key, double *value);
+bool gguf_bool(const struct gguf *gguf, const char *key, bool *value);
+const char *gguf_text(const struct gguf *gguf, const char *key);
+const struct gguf_strings *gguf_strings(const struct gguf *gguf, const char *key);
+const struct gguf_array *gguf_integers(const struct gguf *gguf, const char *key); /* truths are 0 and 1 */
+const struct gguf_array *gguf_reals(const struct gguf *gguf, const char *key);    /* f32 or f64 */
+
+/* Element i of an array of whole numbers (a u64 of 2^63 and more gives INT64_MAX) or of reals. */
+int64_t gguf_integer_at(const struct gguf_array *array, int64_t i);
+double gguf_real_at(const struct gguf_array *array, int64_t i);
+
+/* ---- Tensors ---- */
+
+/* ggml's name of a type of tensors, as Q4_K; NULL where the number is not known. */
+const char *gguf_type_name(int32_t type);
+
+/* The tensor of that name, -1 where there is none. */
+int32_t gguf_find(const struct gguf *gguf, const char *name);
+
+/* Reads `rows` rows from `first_row` on as floats; a row is the elements of the last dimension. Allocates
+ * nothing, and may be called by several threads. NEAP_UNSUPPORTED: the type is not known.
+ * NEAP_INVALID_ARGUMENT: there are fewer rows. */
+neap_status gguf_read(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
+                      float *values);
+
+/* Reads the tensor's bytes, whatever its type. */
+neap_status gguf_read_blocks(const struct gguf *gguf, int32_t tensor, void *blocks);
+
+/* ---- Writing (gguf_save.c) ---- */
+
+/* Pairs to write; they borrow what they are given. */
+struct gguf_pair gguf_pair_text(const char *key, const char *text);
+struct gguf_pair gguf_pair_u32(const char *key, uint32_t value);
+struct gguf_pair gguf_pair_f32(const char *key, float value);
+struct gguf_pair gguf_pair_bool(const char *key, bool value);
+struct gguf_pair gguf_pair_array(const char *key, enum gguf_type type, int64_t count, const void *data);
+struct gguf_pair gguf_pair_strings(const char *key, struct gguf_strings strings);
+
+/* What a file is made of. Pairs may be those of an open file. Of a tensor name, dtype, rank, dims and
+ * elements matter; its type is one of GGUF's that numbers can become: F32, F16, BF16, Q8_0, ... `read` is
+ * called once a tensor, in order, and gives its elements [dims...]. */
+struct gguf_content {
+  const struct gguf_tensor *tensors;
+  int32_t tensor_count;
+  const struct gguf_pair *pairs;
+  int32_t pair_count;
+  neap_status (*read)(void *context, int32_t index, float *data);
+  void *context;
+  float *buffer; /* room for the largest tensor; NULL: allocated while it is needed */
+};
+
+/* Writes a file of version 3, whole or not at all. NEAP_INVALID_ARGUMENT: a tensor's type cannot be written,
+ * its rows are no whole blocks, two tensors or keys have one name, or the alignment is no power of 2. */
+neap_status gguf_save(const char *path, const struct gguf_content *content);
+
+#endif

@@ -346,6 +346,9 @@ typedef struct neap_session_options {
    * attention, by their usual names; NULL: the queries and values of attention. Borrowed until the session is
    * made. */
   const char *lora_layers;
+  /* Files of this session have what is trained and its states alone, and so has the digest: not the
+   * parameters that are frozen. Reading such a file leaves these as they are. */
+  bool save_trained;
   neap_byte_input byte_input;
 } neap_session_options;
 

@@ -52,8 +52,8 @@ neap_status rewrite_freeze(const struct neap_graph *graph, const char *patterns,
  * where x has gone through a dropout of its own. A [rank, inputs] and B [outputs, rank] are new parameters
  * behind the others, named "LAYER.lora_A.weight" and "LAYER.lora_B.weight" for the weight "LAYER.weight": A
  * begins with uniform numbers up to 1 / sqrt(inputs), B with 0. What `freeze` names of the others is frozen
- * as by rewrite_freeze. On a forward graph. NEAP_INVALID_ARGUMENT: a layer is asked for that is none; the
- * message names the first that is one. */
+ * as by rewrite_freeze. On a forward graph. NEAP_INVALID_ARGUMENT: what is asked for is no
+ * linear layer; the message names the first that there is. */
 struct lora_options {
   int32_t rank;         /* 1 or more */
   float alpha, dropout; /* dropout: a probability, 0 or more */

@@ -99,8 +99,8 @@ static neap_status replace_graph(neap_status status, struct neap_graph **graph, 
   return NEAP_OK;
 }
 
-static neap_status adapt(const struct neap_graph *graph, const struct neap_session_options *given,
-                         struct neap_graph **out) {
+neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap_session_options *given,
+                               struct neap_graph **out) {
   neap_train_options options = {.session = *given};
   neap_train_options_resolve(&options);
   const struct lora_options lora = {.rank = given->lora,
@@ -118,7 +118,7 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
   struct neap_graph *plain = NULL, *next = NULL;
   neap_status status = NEAP_OK;
   if (options->lora > 0)
-    status = replace_graph(adapt(graph, options, &next), &plain, &next);
+    status = replace_graph(make_adapted_graph(graph, options, &next), &plain, &next);
   else if (options->freeze != NULL && !predicts)
     status = replace_graph(rewrite_freeze(graph, options->freeze, &next), &plain, &next);
   if (status == NEAP_OK && options->class_weights && !predicts)

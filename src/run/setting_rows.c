@@ -131,6 +131,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_dropout"},
     {"lora-layers", "PATTERN|all|attention", "queries and values", "linear layers that have adapters, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.lora_layers),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_layers"},
+    {"lora-init", "DIR", NULL, "adapters to start from: a folder of peft", FIELD(TEXT, lora_initial),
+     .flags = PATH | ONE_RUN, .verbs = LEARN, .with = "lora", .unless = "resume"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),

@@ -171,6 +171,7 @@ class SessionOptions(ctypes.Structure):
         ("lora_alpha", c_float),
         ("lora_dropout", c_float),
         ("lora_layers", c_char_p),
+        ("save_trained", c_bool),
         ("byte_input", ByteInput),
     ]
 

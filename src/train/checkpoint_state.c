@@ -264,6 +264,8 @@ neap_status checkpoint_read_adapters(const char *folder, struct region *region,
                           : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   }
   json_decref(state);
+  RETURN_IF(status == NEAP_INVALID_ARGUMENT, NEAP_BAD_FORMAT, "%s/state.json: field 'settings': %s", folder,
+            neap_error_message());
   TRY(status);
   *session = options.session;
   return NEAP_OK;

@@ -160,11 +160,18 @@ static bool ends_with(const char *text, const char *end) {
   return length >= of && strcmp(text + length - of, end) == 0;
 }
 
-/* What the adapters go with: the weights that the run began with, or the model by its name. */
+/* What the adapters go with: the weights that the run began with, of a folder of transformers that folder; or
+ * the model by its name. */
 static neap_status find_base(struct exporting *x, const char **base) {
+  static const char *const files[] = {"/model.safetensors", "/model.safetensors.index.json"};
   struct base_weights weights;
   TRY(base_weights_read(x->options->checkpoint, &x->region, &weights));
   *base = weights.path != NULL ? weights.path : x->options->model;
+  for (size_t i = 0; weights.path != NULL && i < sizeof files / sizeof *files; i++) {
+    if (!ends_with(weights.path, files[i])) continue;
+    *base = region_format(&x->region, "%.*s", (int)(strlen(weights.path) - strlen(files[i])), weights.path);
+    RETURN_IF_NULL(*base);
+  }
   return NEAP_OK;
 }
 

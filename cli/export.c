@@ -9,10 +9,21 @@ struct settings {
 };
 
 const neap_setting export_options[] = {
-    OWN_OPTION(struct settings, "o", "FILE.onnx", NULL, "the file to write", TEXT, out,
-               .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "o", "FILE.onnx|DIR", NULL,
+               "the file to write; of a run with --lora also a folder, for its adapters as peft has them",
+               TEXT, out, .flags = NEAP_SETTING_PATH),
     {0},
 };
+
+static int report_adapters(const struct settings *s, const neap_export_options *options,
+                           const neap_export_result *result) {
+  if (s->a.json)
+    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, "folder", s->out, "adapters",
+                                (json_int_t)result->adapters));
+  printf("exported      adapters of %lld layers of %s into %s, as peft has them\n",
+         (long long)result->adapters, options->model, s->out);
+  return EXIT_DONE;
+}
 
 int run_export(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
@@ -20,7 +31,7 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   neap_export_result result;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   if (s.a.operands.count == 0) return report_usage(verb, "the folder of a run is missing");
-  if (s.out == NULL) return report_usage(verb, "-o is missing: the file to write");
+  if (s.out == NULL) return report_usage(verb, "-o is missing: the file or folder to write");
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
   const char *folder = s.a.operands.values[0];
   const int read = read_run(verb, folder, &s.a, &run);
@@ -34,6 +45,7 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   options.shape.smoothing = options.shape.dropout = 0;
   const neap_status status = neap_export(&options, &result);
   if (status != NEAP_OK) return report_failure(verb, status);
+  if (result.adapters > 0) return report_adapters(&s, &options, &result);
   if (s.a.json)
     return print_json(json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "model", options.model, "file", s.out,
                                 "nodes", (json_int_t)result.nodes, "opset", (json_int_t)result.opset, "batch",

@@ -91,8 +91,13 @@ static void print_settings(const struct train_report *r, const neap_train_progre
     fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
+  if (session->lora > 0)
+    fprintf(f, "adapters      of rank %d, alpha %g, dropout %g, beside %s\n", session->lora,
+            fabs((double)session->lora_alpha), (double)session->lora_dropout,
+            session->lora_layers != NULL ? session->lora_layers : "queries and values");
   if (progress->frozen > 0)
-    fprintf(f, "frozen        %s: %lld parameters\n", session->freeze, (long long)progress->frozen);
+    fprintf(f, "frozen        %s: %lld parameters\n", session->freeze != NULL ? session->freeze : "*",
+            (long long)progress->frozen);
   if (session->store != NULL) print_stored(f, session->store, progress);
   if (session->ema > 0)
     fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);

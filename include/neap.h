@@ -343,6 +343,22 @@ typedef struct neap_session_options {
    * their first index are no multiple of 32, stay as they are. Borrowed until the session is made. */
   const char *store;
   bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
+  /* Not 0: the rank of adapters of linear layers (LoRA; Hu et al. 2021): y += lora_alpha / lora (x A^T) B^T.
+   * They alone are trained, unless `freeze` says what is frozen of the rest. A layer "NAME.weight" has the
+   * parameters "NAME.lora_A.weight" [lora, inputs], which begins with uniform numbers up to 1 / sqrt(inputs),
+   * and "NAME.lora_B.weight" [outputs, lora], which begins with 0. A session that only predicts has them,
+   * too. NEAP_UNSUPPORTED: beside sparse parameters. */
+  int32_t lora;
+  float lora_alpha;   /* 0: 8. NEAP_ZERO: 0 */
+  float lora_dropout; /* the share of x that an adapter drops */
+  /* Which layers: patterns of their weights' names as in `freeze`, where "q_proj" also stands for any
+   * "*.q_proj.weight"; "all": all linear layers but those that give the logits; "attention": those of
+   * attention, by their usual names; NULL: the queries and values of attention. Borrowed until the session is
+   * made. */
+  const char *lora_layers;
+  /* Files of this session have what is trained and its states alone, and so has the digest: not the
+   * parameters that are frozen. Reading such a file leaves these as they are. */
+  bool save_trained;
   neap_byte_input byte_input;
 } neap_session_options;
 

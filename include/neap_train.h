@@ -138,6 +138,9 @@ typedef struct neap_train_options {
   bool by_class;    /* of neap_evaluate: the result has figures of each class */
   /* What neap_session_initialise takes weights from, or the folder of a run; and its map. */
   const char *initial, *initial_map;
+  /* With session.lora: a folder of peft, whose adapters the run begins with. Its rank, alpha and layers must
+   * be those of the run. */
+  const char *lora_initial;
   const char *tensorboard; /* a folder, for an event file of TensorBoard */
   const char *metrics;     /* a JSON line a step, in a new file or behind the lines of the resumed run */
   const char *save_plan;   /* the plan that is used is written here */
@@ -286,12 +289,16 @@ typedef struct neap_export_options {
   const char *weights;    /* a file of weights, without a checkpoint */
   const char *data; /* where the checkpoint does not say what the data are: their shape is taken; or NULL */
   bool best;        /* of the checkpoint's weights those that keep_best kept */
-  const char *out;  /* the file to write; weights of more than 1.9 GB go to OUT.data beside it */
+  /* The file to write; weights of more than 1.9 GB go to OUT.data beside it. Of a checkpoint with adapters
+   * (session.lora), where it does not end in .onnx: a folder, which is made, for adapter_config.json and
+   * adapter_model.safetensors as peft has them. */
+  const char *out;
   neap_model_options shape;
 } neap_export_options;
 typedef struct neap_export_result {
-  int64_t nodes, opset;
-  int64_t batch;   /* that the file is for; 0: any */
+  int64_t nodes, opset; /* of adapters 0 */
+  int64_t adapters;     /* layers that have one; 0: the file is of the whole network */
+  int64_t batch;        /* that the file is for; 0: any */
   bool normalised; /* the input is what the data have, bytes of images from 0 to 255 or numbers of a table:
                       the file takes the data's mean off and divides by their deviation */
 } neap_export_result;

@@ -2,7 +2,9 @@
 #include "base/pattern.h"
 #include "rewrite/copy.h"
 
-static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0; }
+static bool is_parameter(const struct tensor *t) {
+  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->adapter;
+}
 
 /* A pattern that matches nothing is a mistake. */
 static neap_status check_patterns(const struct neap_graph *graph, const char *patterns) {
@@ -52,6 +54,7 @@ static neap_status mark(const struct neap_graph *graph, const char *patterns, bo
   TRY(check_patterns(graph, patterns));
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
+    any_left = any_left || tensor->adapter;
     if (!is_parameter(tensor)) continue;
     frozen[t] = pattern_list_has(patterns, tensor->name);
     any_left = any_left || !(frozen[t] || tensor->frozen);

@@ -53,7 +53,9 @@ bool quantised_type(const char *list, const char *name, neap_dtype *dtype) {
   return wanted;
 }
 
-static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0; }
+static bool is_parameter(const struct tensor *t) {
+  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->adapter;
+}
 
 /* A pattern that matches nothing is a mistake. */
 static neap_status check_list(const struct neap_graph *graph, const char *list) {

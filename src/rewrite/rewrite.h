@@ -42,11 +42,29 @@ neap_status rewrite_precision(const struct neap_graph *graph, neap_dtype dtype, 
  * dimensions. Other sums than SGD's in the last bits. On a training graph. */
 neap_status rewrite_accumulate(const struct neap_graph *graph, struct neap_graph **out);
 
-/* Parameters whose names are in `patterns`, a list as base/pattern.h has it, are frozen: they have no
- * gradient and no optimizer state. A batch norm whose gamma and beta both are normalises by its running
- * statistics, which stay as they are. On a forward graph. NEAP_INVALID_ARGUMENT: a pattern matches no
+/* Parameters whose names are in `patterns`, a list as base/pattern.h has it, but no adapters are frozen: they
+ * have no gradient and no optimizer state. A batch norm whose gamma and beta both are normalises by its
+ * running statistics, which stay as they are. On a forward graph. NEAP_INVALID_ARGUMENT: a pattern matches no
  * parameter, or no parameter is left to train. */
 neap_status rewrite_freeze(const struct neap_graph *graph, const char *patterns, struct neap_graph **out);
+
+/* Linear layers y = x W^T get adapters of low rank (LoRA; Hu et al. 2021): y += alpha / rank (x A^T) B^T,
+ * where x has gone through a dropout of its own. A [rank, inputs] and B [outputs, rank] are new parameters
+ * behind the others, named "LAYER.lora_A.weight" and "LAYER.lora_B.weight" for the weight "LAYER.weight": A
+ * begins with uniform numbers up to 1 / sqrt(inputs), B with 0. What `freeze` names of the others is frozen
+ * as by rewrite_freeze. On a forward graph. NEAP_INVALID_ARGUMENT: what is asked for is no
+ * linear layer; the message names the first that there is. */
+struct lora_options {
+  int32_t rank;         /* 1 or more */
+  float alpha, dropout; /* dropout: a probability, 0 or more */
+  /* Weights, a list as base/pattern.h has it, where "q_proj" also stands for any "*.q_proj.weight"; "all":
+   * all linear layers but those that give an output or what a loss reads; "attention": those of attention by
+   * their usual names; NULL: of these the queries and values, as peft does. */
+  const char *layers;
+  const char *freeze; /* NULL: all */
+};
+neap_status rewrite_lora(const struct neap_graph *graph, const struct lora_options *options,
+                         struct neap_graph **out);
 
 /* Frozen parameters whose names are in `list` are stored in a quantised type and read through Dequantise
  * (op/quantised.c). An entry of the list is PATTERN=TYPE or !PATTERN, which takes out what it matches; the

@@ -79,6 +79,9 @@ neap_status check_session_options(const struct neap_session_options *o) {
               "group %d of parameters: it needs a pattern, and a rate and decay that are not negative", i);
   RETURN_IF(o->ema != 0 && is_sparse(o), NEAP_UNSUPPORTED,
             "an average of the weights: sparse parameters have none, because they change places");
+  RETURN_IF(
+      o->lora > 0 && is_sparse(o), NEAP_UNSUPPORTED,
+      "lora: adapters (--lora) do not go with sparse parameters (--sparse): what is frozen stays dense");
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
             "Nesterov's method needs a momentum above 0");
   return NEAP_OK;
@@ -96,13 +99,27 @@ static neap_status replace_graph(neap_status status, struct neap_graph **graph, 
   return NEAP_OK;
 }
 
-/* What changes nodes that fusions look at: what is frozen, and the loss. */
+neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap_session_options *given,
+                               struct neap_graph **out) {
+  neap_train_options options = {.session = *given};
+  neap_train_options_resolve(&options);
+  const struct lora_options lora = {.rank = given->lora,
+                                    .alpha = fabsf(options.session.lora_alpha),
+                                    .dropout = given->lora_dropout,
+                                    .layers = given->lora_layers,
+                                    .freeze = given->freeze};
+  return rewrite_lora(graph, &lora, out);
+}
+
+/* What changes nodes that fusions look at: adapters, what is frozen, and the loss. */
 static neap_status make_plain_graph(const struct neap_graph *graph,
                                     const struct neap_session_options *options, struct neap_graph **out) {
   const bool predicts = predicts_only(graph, options);
   struct neap_graph *plain = NULL, *next = NULL;
   neap_status status = NEAP_OK;
-  if (options->freeze != NULL && !predicts)
+  if (options->lora > 0)
+    status = replace_graph(make_adapted_graph(graph, options, &next), &plain, &next);
+  else if (options->freeze != NULL && !predicts)
     status = replace_graph(rewrite_freeze(graph, options->freeze, &next), &plain, &next);
   if (status == NEAP_OK && options->class_weights && !predicts)
     status = replace_graph(rewrite_class_weights(plain != NULL ? plain : graph, &next), &plain, &next);

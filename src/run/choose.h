@@ -22,6 +22,10 @@ float loss_scale_of(const struct neap_session_options *options);
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out);
 
+/* The graph with the adapters of the options, whose `lora` is not 0. */
+neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap_session_options *options,
+                               struct neap_graph **out);
+
 /* Without gradients: a graph that has no loss, or options that ask for it. */
 bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *options);
 

@@ -147,8 +147,9 @@ static neap_status find_all(const neap_session *s, const struct safetensors *fil
     neap_variable variable;
     TRY(neap_session_variable(s, i, &variable));
     const bool predicts = s->programs[PROGRAM_STEP].lowered == NULL,
-               needed = variable.kind == NEAP_VARIABLE_PARAMETER ||
-                        (variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC && predicts);
+               needed = variable_is_saved(s, i) &&
+                        (variable.kind == NEAP_VARIABLE_PARAMETER ||
+                         (variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC && predicts));
     const int32_t index = predicts && variable.kind == NEAP_VARIABLE_PARAMETER
                               ? averages_tensor(file, variable.name)
                               : safetensors_find(file, variable.name);
@@ -222,6 +223,7 @@ struct fitting {
   struct weight_files files;
   struct place *places;
   neap_initialisation *report;
+  bool has_adapters;                          /* the files have some: those that they lack are missing */
   const char **missing, **reshaped, **unused; /* of the report, with room for all */
 };
 
@@ -259,6 +261,7 @@ static neap_status fit_variable(struct fitting *f, int32_t index) {
     return NEAP_OK;
   struct weight_tensor *found = weight_files_find(&f->files, variable.name);
   if (found == NULL) {
+    if (variable_is_adapter(f->session, index) && !f->has_adapters) return NEAP_OK;
     f->missing[f->report->missing_count++] = variable.name;
     return NEAP_OK;
   }
@@ -308,6 +311,8 @@ static neap_status fit(struct fitting *f, const char *path, const char *map) {
   struct counters counters = counters_of(f->session);
   TRY(weight_files_open(path, map, &f->files));
   TRY(begin_report(f));
+  for (int32_t i = 0; i < f->files.tensor_count; i++)
+    f->has_adapters = f->has_adapters || strstr(f->files.tensors[i].name, ".lora_A.") != NULL;
   for (int32_t i = 0; i < f->session->variable_count; i++) TRY(fit_variable(f, i));
   TRY(report_unused(f));
   RETURN_IF(f->report->taken == 0, NEAP_BAD_FORMAT,

@@ -54,6 +54,7 @@ static neap_status average_all(struct mean *m, float *values) {
   RETURN_IF_NULL(m->sums);
   for (int32_t i = 0; i < variables; i++) {
     TRY(neap_session_variable(m->session, i, &variable));
+    if (!variable_is_saved(m->session, i) && safetensors_find(&m->files[0], variable.name) < 0) continue;
     if (variable.kind == NEAP_VARIABLE_PARAMETER || variable.kind == NEAP_VARIABLE_RUNNING_STATISTIC)
       TRY(average(m, i, &variable, values));
   }

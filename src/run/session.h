@@ -66,6 +66,7 @@ struct session_variable {
   int32_t tensor; /* graph tensor of `main` that has its shape */
   int32_t layer;  /* of sparse parameters; -1: not sparse */
   int32_t pool;   /* which values of that layer; -1: their positions */
+  bool changes;   /* a step changes it: no frozen parameter, no statistic of a frozen norm */
 };
 
 struct neap_session {
@@ -112,6 +113,10 @@ static inline void session_set_parts(struct neap_session *session, int32_t parts
 /* The plan that a session runs; borrowed. */
 static inline const struct neap_plan *session_plan(const struct neap_session *session) {
   return session->plan;
+}
+/* As options.save_trained, from now on. */
+static inline void session_save_trained(struct neap_session *session) {
+  session->options.save_trained = true;
 }
 /* Parameters that `store` names and that are in no blocks. */
 static inline const char *const *session_unstored(const struct neap_session *session, int32_t *count) {

@@ -122,7 +122,17 @@ const neap_setting setting_rows[] = {
     {"freeze", "PATTERN", NULL, "parameters that stay as they are, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.freeze),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .key = "freeze"},
     {"store", "PATTERN=TYPE", NULL, "frozen weights that are stored in blocks of few bits: q8_0, q5_1, q5_0, q4_1, q4_0, nf4; several; !PATTERN: not those", FIELD(TEXT, session.store),
-     .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze", .key = "store"},
+     .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora", .key = "store"},
+    {"lora", "R", "0: none", "train adapters of rank R beside linear layers, which stay as they are (LoRA)", FIELD(INT, session.lora), 0, SIZE_LIMIT,
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "lora"},
+    {"lora-alpha", "X", "8", "adapters count X / R times", FIELD(FLOAT, session.lora_alpha),
+     .flags = BITS | STEP | NEAP_SETTING_ZERO, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_alpha"},
+    {"lora-dropout", "X", "0", "share of its input that an adapter drops", FIELD(FLOAT, session.lora_dropout), 0, 1,
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_dropout"},
+    {"lora-layers", "PATTERN|all|attention", "queries and values", "linear layers that have adapters, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.lora_layers),
+     .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_layers"},
+    {"lora-init", "DIR", NULL, "adapters to start from: a folder of peft", FIELD(TEXT, lora_initial),
+     .flags = PATH | ONE_RUN, .verbs = LEARN, .with = "lora", .unless = "resume"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),
@@ -234,4 +244,5 @@ void neap_train_options_resolve(neap_train_options *o) {
   s->beta1 = (float)setting_given_or((double)s->beta1, (double)row->beta1);
   s->beta2 = (float)setting_given_or((double)s->beta2, (double)row->beta2);
   s->epsilon = (float)setting_given_or((double)s->epsilon, (double)row->epsilon);
+  if (s->lora > 0 && s->lora_alpha == 0 && !signbit(s->lora_alpha)) s->lora_alpha = 8;
 }

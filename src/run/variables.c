@@ -39,7 +39,11 @@ static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, 
       if (p >= 0 && s->sparse.pools[p].sum) continue;
       struct session_variable *v = &list[(*count)++];
       *v = (struct session_variable){region_format(&s->region, "%s%s", s->sparse.layers[k].name, suffix),
-                                     kind, s->sparse.layers[k].dense, k, p};
+                                     kind,
+                                     s->sparse.layers[k].dense,
+                                     k,
+                                     p,
+                                     true};
       RETURN_IF_NULL(v->name);
     }
   return NEAP_OK;
@@ -53,10 +57,20 @@ static neap_status list_unstored(struct neap_session *s) {
   RETURN_IF_NULL(s->unstored);
   for (int32_t i = 0; i < s->variable_count; i++)
     if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && tensor_of(s, i)->rank > 1 &&
-        !dtype_is_quantised(tensor_of(s, i)->dtype) &&
+        !tensor_of(s, i)->adapter && !dtype_is_quantised(tensor_of(s, i)->dtype) &&
         quantised_type(s->options.store, s->variables[i].name, &dtype))
       s->unstored[s->unstored_count++] = s->variables[i].name;
   return NEAP_OK;
+}
+
+/* Sparse parameters are never frozen. */
+static bool changes(const struct neap_graph *graph, const struct session_variable *variable) {
+  if (variable->layer >= 0 || variable->kind == NEAP_VARIABLE_STATE) return true;
+  if (variable->kind == NEAP_VARIABLE_PARAMETER) return !graph->tensors.data[variable->tensor].frozen;
+  for (size_t v = 0; v < graph->nodes.count; v++)
+    for (int32_t i = 0; i < graph->nodes.data[v].update_count; i++)
+      if (graph->nodes.data[v].updates[i] == variable->tensor) return true;
+  return false;
 }
 
 neap_status list_variables(struct neap_session *s) {
@@ -71,14 +85,28 @@ neap_status list_variables(struct neap_session *s) {
     for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
       const struct tensor *tensor = &graph->tensors.data[t];
       if (stands_alone(tensor) && kind_of(tensor) == kind)
-        list[count++] = (struct session_variable){tensor->name, kind, t, -1, 0};
+        list[count++] = (struct session_variable){tensor->name, kind, t, -1, 0, false};
     }
     TRY(list_sparse(s, kind, list, &count));
   }
+  for (int32_t i = 0; i < count; i++) list[i].changes = changes(graph, &list[i]);
   s->variables = list;
   s->variable_count = count;
   return list_unstored(s);
 }
+
+bool variable_is_saved(const struct neap_session *s, int32_t index) {
+  return !s->options.save_trained || s->variables[index].changes;
+}
+
+bool session_changes(const struct neap_session *s, const char *name) {
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && strcmp(s->variables[i].name, name) == 0)
+      return s->variables[i].changes;
+  return false;
+}
+
+bool variable_is_adapter(const struct neap_session *s, int32_t index) { return tensor_of(s, index)->adapter; }
 
 int32_t neap_session_variable_count(const neap_session *s) { return s != NULL ? s->variable_count : 0; }
 

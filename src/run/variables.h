@@ -19,6 +19,14 @@ neap_status session_need_finite(struct neap_session *session, const char *path);
 /* Reads and writes the blocks of a variable of a quantised type. NEAP_INVALID_ARGUMENT: it has another. */
 neap_status session_read_blocks(const struct neap_session *session, int32_t index, void *blocks);
 neap_status session_write_blocks(struct neap_session *session, int32_t index, const void *blocks);
+/* Whether files and digest have a variable: all of them, or where options.save_trained says so those that
+ * change.
+ */
+bool variable_is_saved(const struct neap_session *session, int32_t index);
+/* Whether a parameter of that name is there and is trained. */
+bool session_changes(const struct neap_session *session, const char *name);
+/* Whether a variable is a parameter of an adapter. */
+bool variable_is_adapter(const struct neap_session *session, int32_t index);
 /* Elements of the parameters that no step changes. */
 int64_t session_frozen(const struct neap_session *session);
 /* Bytes that the parameters in blocks take less than in the type of the others. */

@@ -22,6 +22,7 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
   TRY(session_scratch(s, &buffer, &allocated));
   sha256_start(&hash);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
+    if (!variable_is_saved(s, i)) continue;
     status = neap_session_read(s, i, buffer);
     const int64_t elements = s->main->graph->tensors.data[s->variables[i].tensor].elements;
     if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
@@ -36,8 +37,9 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
 /* What a file is written from. */
 struct saving {
   neap_session *session;
-  struct safetensors_tensor *tensors; /* by variable */
-  uint8_t *bits; /* of the positions of one parameter, in row-major order; NULL: all is dense */
+  struct safetensors_tensor *tensors;
+  int32_t *variables, count; /* of each tensor; how many there are */
+  uint8_t *bits;             /* of the positions of one parameter, in row-major order; NULL: all is dense */
   char steps[24], threshold[40], scale[40], good[24], *sparse;
   struct safetensors_text metadata[6];
   int32_t texts;
@@ -50,7 +52,8 @@ static bool is_saved_sparse(const struct neap_session *s, int32_t index) {
 
 static neap_status list_tensor(struct saving *saving, int32_t index) {
   const neap_session *s = saving->session;
-  struct safetensors_tensor *tensor = &saving->tensors[index];
+  struct safetensors_tensor *tensor = &saving->tensors[saving->count];
+  saving->variables[saving->count++] = index;
   neap_variable variable;
   TRY(neap_session_variable(s, index, &variable));
   *tensor = (struct safetensors_tensor){.name = variable.name,
@@ -129,8 +132,11 @@ static neap_status begin_saving(struct saving *saving) {
   const neap_session *s = saving->session;
   int64_t most = 0;
   saving->tensors = calloc((size_t)s->variable_count + 1, sizeof *saving->tensors);
-  RETURN_IF_NULL(saving->tensors);
-  for (int32_t i = 0; i < s->variable_count; i++) TRY(list_tensor(saving, i));
+  saving->variables = calloc((size_t)s->variable_count + 1, sizeof *saving->variables);
+  RETURN_IF(saving->tensors == NULL || saving->variables == NULL, NEAP_OUT_OF_MEMORY,
+            "out of memory for a file of weights");
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (variable_is_saved(s, i)) TRY(list_tensor(saving, i));
   for (int32_t k = 0; s->options.save_sparse && k < s->sparse.layer_count; k++)
     if (s->sparse.layers[k].elements > most) most = s->sparse.layers[k].elements;
   if (most > 0) {
@@ -167,8 +173,9 @@ static neap_status read_sparse_variable(struct saving *saving, int32_t index, fl
   return NEAP_OK;
 }
 
-static neap_status read_variable(void *context, int32_t index, float *data) {
+static neap_status read_variable(void *context, int32_t tensor, float *data) {
   struct saving *saving = context;
+  const int32_t index = saving->variables[tensor];
   if (is_saved_sparse(saving->session, index)) return read_sparse_variable(saving, index, data);
   neap_variable variable;
   TRY(neap_session_variable(saving->session, index, &variable));
@@ -186,7 +193,7 @@ neap_status neap_session_save(neap_session *s, const char *path) {
   TRY_DONE(begin_saving(&saving));
   TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = safetensors_save(path, &(struct safetensors_content){.tensors = saving.tensors,
-                                                                .tensor_count = s->variable_count,
+                                                                .tensor_count = saving.count,
                                                                 .metadata = saving.metadata,
                                                                 .metadata_count = saving.texts,
                                                                 .read = read_variable,
@@ -197,5 +204,6 @@ done:
   free(saving.sparse);
   free(saving.bits);
   free(saving.tensors);
+  free(saving.variables);
   return status;
 }

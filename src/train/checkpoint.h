@@ -10,14 +10,16 @@
  *      "weights_sha256": "0f3ab2...", "command_sha256": "...",
  *      "best": {"step": 400, "epoch": 0, "session_steps": 400, "by_loss": false, "value": 0.63,
  *               "weights": "best-400-....safetensors", "weights_sha256": "..."},
+ *      "base": {"path": "...", "sha256": "...", ...},
  *      "kernels": ["oneDNN 2.6.3 jit:avx512_core", ...], "state_sha256": "..."}
  *
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
  * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
  * of the file command.json, may be missing or empty: there is none. kernels: those that
- * computed the run's steps so far (run/kernel_names.h), may be missing. best: the best evaluation so far, by
- * the held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
+ * computed the run's steps so far (run/kernel_names.h), may be missing. base: of a run with adapters, what
+ * its weights do not hold (train/base_weights.h), may be missing. best: the best evaluation so far, by the
+ * held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
  * state_sha256: of the object without this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
@@ -31,6 +33,7 @@
 
 #include "base/status.h"
 
+struct base_weights;
 struct tokenizer;
 struct source;
 /* Beside it, where the data are text: text/tokenizer_file.h. */
@@ -51,10 +54,11 @@ struct checkpoint {
   int64_t correct, images;
   double test_accuracy;
   char weights[96], weights_sha256[65], command_sha256[65];
-  const char *command; /* what to keep as command.json; borrowed; NULL: nothing */
-  bool command_placed; /* the last checkpoint that was saved has it */
-  json_t *kernels;     /* to be kept; borrowed; NULL: not known */
-  bool keep_best;      /* the weights of `best` are to be kept */
+  const char *command;             /* what to keep as command.json; borrowed; NULL: nothing */
+  bool command_placed;             /* the last checkpoint that was saved has it */
+  json_t *kernels;                 /* to be kept; borrowed; NULL: not known */
+  const struct base_weights *base; /* what its weights do without; borrowed; NULL: nothing */
+  bool keep_best;                  /* the weights of `best` are to be kept */
   struct best best;
 };
 
@@ -64,8 +68,18 @@ neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoi
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* Reads and checks state.json; command, command_placed, kernels and keep_best stay as they are. Every one of
- * `settings` (NULL: none) must be there and be equal, or the message names it with both values. */
+/* state.json, whole and undamaged; the object is freed with json_decref, NULL after a failure. */
+neap_status checkpoint_read_object(const char *folder, json_t **state);
+
+/* The options of adapters that the run of the checkpoint in a folder has, and, where it has some, what else
+ * its weights need to be read into a session that predicts; texts are copied to the region. Others stay as
+ * they are. */
+struct region;
+neap_status checkpoint_read_adapters(const char *folder, struct region *region,
+                                     neap_session_options *session);
+
+/* Reads and checks state.json; command, command_placed, kernels, base and keep_best stay as they are. Every
+ * one of `settings` (NULL: none) must be there and be equal, or the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
 
 /* Whether the settings of the checkpoint in a folder have this one. */

@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "model/model.h"
 #include "run/settings.h"
+#include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 
@@ -61,6 +62,8 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   const bool whole =
       state != NULL &&
       (checkpoint->kernels == NULL || json_object_set(state, "kernels", checkpoint->kernels) == 0) &&
+      (checkpoint->base == NULL || !checkpoint->base->given ||
+       json_object_set_new(state, "base", base_weights_json(checkpoint->base)) == 0) &&
       (checkpoint->best.step == 0 || json_object_set_new(state, "best", best_json(&checkpoint->best)) == 0);
   if (path == NULL || !whole)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s/state.json: out of memory", folder);
@@ -228,6 +231,44 @@ static neap_status read_whole(const char *folder, struct region *region, struct 
   RETURN_IF_NULL(place->file);
   TRY(json_read(place->file, "neap-checkpoint", state));
   return check_digest(*state, place);
+}
+
+neap_status checkpoint_read_object(const char *folder, json_t **state) {
+  struct region region = {0};
+  struct json_place place = {0};
+  *state = NULL;
+  const neap_status status = read_whole(folder, &region, &place, state);
+  if (status != NEAP_OK) {
+    json_decref(*state);
+    *state = NULL;
+  }
+  region_free(&region);
+  return status;
+}
+
+neap_status checkpoint_read_adapters(const char *folder, struct region *region,
+                                     neap_session_options *session) {
+  static const char *const keys[] = {"lora", "lora_alpha", "lora_dropout", "lora_layers", "freeze", "store"};
+  neap_train_options options = {.session = *session};
+  json_t *state;
+  TRY(checkpoint_read_object(folder, &state));
+  const json_t *settings = json_object_get(state, "settings");
+  neap_status status = NEAP_OK;
+  const bool any = json_integer_value(json_object_get(settings, keys[0])) > 0;
+  for (size_t i = 0; any && status == NEAP_OK && i < sizeof keys / sizeof *keys; i++) {
+    const json_t *value = json_object_get(settings, keys[i]);
+    if (value == NULL) continue;
+    const char *text = json_is_string(value) ? region_string(region, json_string_value(value))
+                                             : region_format(region, "%.9g", json_number_value(value) + 0.0);
+    status = text != NULL ? neap_setting_read(setting_of_key(keys[i]), text, &options)
+                          : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  }
+  json_decref(state);
+  RETURN_IF(status == NEAP_INVALID_ARGUMENT, NEAP_BAD_FORMAT, "%s/state.json: field 'settings': %s", folder,
+            neap_error_message());
+  TRY(status);
+  *session = options.session;
+  return NEAP_OK;
 }
 
 static neap_status check_kernels(const json_t *kernels, const struct json_place *place) {

@@ -7,6 +7,10 @@
 #include "model/onnx_export.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
+#include "run/choose.h"
+#include "run/variables.h"
+#include "train/adapter_folder.h"
+#include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/model_data.h"
 
@@ -18,6 +22,8 @@ struct exporting {
   neap_model_options shape;
   neap_graph *graph, *other; /* that predict; the other for one record more */
   struct safetensors weights;
+  neap_session_options session; /* with adapters: of the run */
+  neap_session *whole;          /* with adapters: has all weights */
   struct onnx_writer writer;
 };
 
@@ -65,10 +71,12 @@ static neap_status settle(struct exporting *x) {
   return status;
 }
 
-static neap_status build(const char *model, const neap_model_options *shape, neap_graph **graph) {
-  neap_graph *whole;
-  TRY(neap_model_build(model, shape, &whole));
-  const neap_status status = rewrite_prediction(whole, graph);
+static neap_status build(const struct exporting *x, const neap_model_options *shape, neap_graph **graph) {
+  neap_graph *whole, *adapted = NULL;
+  TRY(neap_model_build(x->options->model, shape, &whole));
+  neap_status status = x->session.lora > 0 ? make_adapted_graph(whole, &x->session, &adapted) : NEAP_OK;
+  if (status == NEAP_OK) status = rewrite_prediction(adapted != NULL ? adapted : whole, graph);
+  neap_graph_free(adapted);
   neap_graph_free(whole);
   return status;
 }
@@ -76,16 +84,42 @@ static neap_status build(const char *model, const neap_model_options *shape, nea
 /* The graph, and where the model can be of any batch that for one record more. */
 static neap_status build_both(struct exporting *x) {
   neap_model_options more = x->shape;
-  TRY(build(x->options->model, &x->shape, &x->graph));
+  TRY(build(x, &x->shape, &x->graph));
   more.batch = neap_graph_batch(x->graph) + 1;
-  const neap_status status = build(x->options->model, &more, &x->other);
+  const neap_status status = build(x, &more, &x->other);
   return status == NEAP_OUT_OF_MEMORY ? status : NEAP_OK;
 }
 
 /* ---- The file ---- */
 
+/* Of a run with adapters: a session that predicts has what they are beside, too. */
+static neap_status open_whole(struct exporting *x) {
+  const neap_export_options *o = x->options;
+  neap_session_options session = x->session;
+  neap_graph *graph;
+  if (session.lora == 0) return NEAP_OK;
+  session.predict = true;
+  session.budget = NEAP_BUDGET_MAX;
+  TRY(neap_model_build(o->model, &x->shape, &graph));
+  neap_status status = neap_session_create(graph, &session, NULL, &x->whole);
+  if (status == NEAP_OK) status = base_weights_take(o->checkpoint, o->model, &x->shape, x->whole);
+  if (status == NEAP_OK) status = neap_session_load(x->whole, x->weights.path);
+  neap_graph_free(graph);
+  return status;
+}
+
+static neap_status read_from_session(const neap_session *session, const char *name, float *values) {
+  for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
+    neap_variable variable;
+    TRY(neap_session_variable(session, i, &variable));
+    if (strcmp(variable.name, name) == 0) return neap_session_read(session, i, values);
+  }
+  return neap_fail(NEAP_INTERNAL, "export: there is no variable '%s'", name);
+}
+
 static neap_status read_weight(void *context, const char *name, int64_t elements, float *values) {
   struct exporting *x = context;
+  if (x->whole != NULL) return read_from_session(x->whole, name, values);
   const int32_t index = averages_tensor(&x->weights, name);
   RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', a parameter or statistic of this model",
             x->weights.path, name);
@@ -121,6 +155,37 @@ static neap_status normalise(struct exporting *x, struct export_task *task) {
   return NEAP_OK;
 }
 
+static bool ends_with(const char *text, const char *end) {
+  const size_t length = strlen(text), of = strlen(end);
+  return length >= of && strcmp(text + length - of, end) == 0;
+}
+
+/* What the adapters go with: the weights that the run began with, of a folder of transformers that folder; or
+ * the model by its name. */
+static neap_status find_base(struct exporting *x, const char **base) {
+  static const char *const files[] = {"/model.safetensors", "/model.safetensors.index.json"};
+  struct base_weights weights;
+  TRY(base_weights_read(x->options->checkpoint, &x->region, &weights));
+  *base = weights.path != NULL ? weights.path : x->options->model;
+  for (size_t i = 0; weights.path != NULL && i < sizeof files / sizeof *files; i++) {
+    if (!ends_with(weights.path, files[i])) continue;
+    *base = region_format(&x->region, "%.*s", (int)(strlen(weights.path) - strlen(files[i])), weights.path);
+    RETURN_IF_NULL(*base);
+  }
+  return NEAP_OK;
+}
+
+static neap_status write_adapters(struct exporting *x, neap_export_result *result) {
+  neap_graph *graph;
+  struct adapter_export from = {.session = &x->session, .weights = &x->weights};
+  TRY(find_base(x, &from.base));
+  TRY(neap_model_build(x->options->model, &x->shape, &graph));
+  from.graph = graph;
+  const neap_status status = adapter_folder_write(&from, x->options->out, &result->adapters);
+  neap_graph_free(graph);
+  return status;
+}
+
 static neap_status run(struct exporting *x, neap_export_result *result) {
   const neap_export_options *o = x->options;
   RETURN_IF(o->model == NULL || (o->weights == NULL && o->checkpoint == NULL) || o->out == NULL,
@@ -128,6 +193,9 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
   TRY(open_weights(x));
   TRY(read_encoding(x));
   TRY(settle(x));
+  if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));
+  if (x->session.lora > 0 && !ends_with(o->out, ".onnx")) return write_adapters(x, result);
+  TRY(open_whole(x));
   TRY(build_both(x));
   struct export_task task = {.graph = x->graph, .other = x->other, .read = read_weight, .context = x};
   TRY(normalise(x, &task));
@@ -147,6 +215,7 @@ neap_status neap_export(const neap_export_options *options, neap_export_result *
   *result = (neap_export_result){0};
   const neap_status status = run(&x, result);
   writer_free(&x.writer);
+  neap_session_free(x.whole);
   safetensors_close(&x.weights);
   neap_graph_free(x.graph);
   neap_graph_free(x.other);

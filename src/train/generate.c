@@ -10,6 +10,7 @@
 #include "run/session.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
+#include "train/base_weights.h"
 #include "train/checkpoint.h"
 
 struct candidate {
@@ -118,6 +119,7 @@ static neap_status load_weights(struct generation *g) {
     path = region_format(&g->region, "%s/%s", g->options->folder, state.weights);
     RETURN_IF_NULL(path);
   }
+  TRY(base_weights_take(g->options->folder, g->options->model, &g->shape, g->session));
   TRY(neap_session_load(g->session, path));
   return session_need_finite(g->session, path);
 }
@@ -125,6 +127,7 @@ static neap_status load_weights(struct generation *g) {
 static neap_status open_session(struct generation *g) {
   neap_session_options session = g->options->session;
   session.predict = true;
+  if (g->options->folder != NULL) TRY(checkpoint_read_adapters(g->options->folder, &g->region, &session));
   session.threads = team_size(session.threads);
   TRY(neap_model_build(g->options->model, &g->shape, &g->graph));
   TRY(neap_session_create(g->graph, &session, &g->result->smallest_budget, &g->session));

@@ -9,6 +9,7 @@
 #include "data/statistics.h"
 #include "run/session.h"
 #include "run/variables.h"
+#include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/model_data.h"
 #include "train/prediction_rows.h"
@@ -80,9 +81,11 @@ static neap_status open_all(struct prediction *p) {
   p->batch = neap_graph_batch(p->graph);
   neap_session_options session = o->session;
   session.predict = true;
+  if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &p->region, &session));
   session.byte_input = statistics_byte_input(&p->data.source);
   session.threads = team_size(o->session.threads);
   TRY(neap_session_create(p->graph, &session, &p->result->smallest_budget, &p->session));
+  TRY(base_weights_take(o->checkpoint, o->model, &p->shape, p->session));
   TRY(neap_session_load(p->session, p->weights));
   TRY(session_need_finite(p->session, p->weights));
   TRY(neap_session_output(p->session, output_name(p), &p->output, NULL));

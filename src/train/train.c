@@ -378,6 +378,7 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
 
 static neap_status load_for_evaluation(struct training *t, const char *folder) {
   const char **paths;
+  TRY(training_load_base(t));
   if (t->options->average == 0) return checkpoint_load_weights(folder, &t->state, t->session);
   TRY(epochs_find(folder, t->options->average, &t->region, &paths));
   TRY(neap_session_load_mean(t->session, paths, t->options->average));
@@ -395,6 +396,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   TRY(checkpoint_check_model(folder, t->options->model));
   TRY(checkpoint_read_state(folder, NULL, &t->state));
   if (t->options->best) TRY(checkpoint_take_best(folder, &t->state));
+  TRY(checkpoint_read_adapters(folder, &t->region, &t->own.session));
   const neap_status made = training_open_session(t, unused);
   result->smallest_budget = unused->smallest_budget;
   TRY(made);

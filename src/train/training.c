@@ -17,6 +17,7 @@
 #include "run/kernel_names.h"
 #include "run/settings.h"
 #include "run/variables.h"
+#include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
 
@@ -30,6 +31,9 @@ neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->resume != NULL && options->initial != NULL, NEAP_INVALID_ARGUMENT,
             "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
             options->initial, options->resume);
+  RETURN_IF(options->session.lora > 0 && options->allow & NEAP_ALLOW_SPARSE, NEAP_UNSUPPORTED,
+            "lora: adapters (--lora) do not go with sparse parameters (--allow sparse): what is frozen stays "
+            "dense");
   return check_session_options(&options->session);
 }
 
@@ -434,29 +438,68 @@ static neap_status compare_kernels(struct training *t) {
   return status;
 }
 
-/* The folder of a run stands for its weights. */
+/* Whether the files that were taken have all that is frozen: then checkpoints do without it. */
+static bool has_all_frozen(const struct training *t) {
+  for (int32_t i = 0; i < t->initialisation.missing_count; i++)
+    if (strstr(t->initialisation.missing[i], ".lora_") == NULL) return false;
+  return t->initialisation.reshaped_count == 0;
+}
+
+/* The digest is for checkpoints alone. */
+static neap_status keep_base(struct training *t, const char *path) {
+  if (t->options->session.lora == 0 || t->base.given) return NEAP_OK;
+  const bool in_file = neap_model_is_file(t->options->model);
+  if (!in_file && (path == NULL || !has_all_frozen(t))) return NEAP_OK;
+  session_save_trained(t->session);
+  t->base.given = true;
+  return path != NULL && t->options->out != NULL
+             ? base_weights_describe(path, t->options->initial_map, &t->region, &t->base)
+             : NEAP_OK;
+}
+
+/* The folder of a run stands for its weights, and where these are adapters for what they were beside, too. */
 static neap_status initialise(struct training *t) {
   const char *path = t->options->initial, *of_run = region_format(&t->region, "%s/state.json", path);
   struct checkpoint state = {0};
   RETURN_IF_NULL(of_run);
   if (access(of_run, F_OK) == 0) {
     TRY(checkpoint_read_state(path, NULL, &state));
+    TRY(base_weights_read(path, &t->region, &t->base));
+    RETURN_IF(t->base.given && t->options->session.lora == 0, NEAP_INVALID_ARGUMENT,
+              "--init %s: holds adapters, for a run with the same --lora; this one has none", path);
+    TRY(base_weights_load(&t->base, path, t->options->model, &t->shape, t->session));
     path = region_format(&t->region, "%s/%s", path, state.weights);
     RETURN_IF_NULL(path);
   }
   TRY(neap_session_initialise(t->session, path, t->options->initial_map, &t->initialisation));
+  TRY(keep_base(t, path));
   return session_need_finite(t->session, path);
+}
+
+neap_status training_load_base(struct training *t) {
+  const char *folder = t->options->resume;
+  TRY(base_weights_read(folder, &t->region, &t->base));
+  return base_weights_load(&t->base, folder, t->options->model, &t->shape, t->session);
+}
+
+static neap_status training_load_checkpoint(struct training *t) {
+  TRY(training_load_base(t));
+  return checkpoint_load_weights(t->options->resume, &t->state, t->session);
 }
 
 neap_status training_load(struct training *t) {
   TRY(session_kernel_names(t->session, &t->kernels));
   t->state.kernels = t->kernels;
+  t->state.base = &t->base;
   if (t->options->resume != NULL) {
     TRY(compare_kernels(t));
-    return checkpoint_load_weights(t->options->resume, &t->state, t->session);
+    return training_load_checkpoint(t);
   }
   TRY(neap_model_load(t->options->model, &t->shape, t->session));
-  return t->options->initial != NULL ? initialise(t) : NEAP_OK;
+  TRY(t->options->initial != NULL ? initialise(t) : keep_base(t, NULL));
+  return t->options->lora_initial != NULL
+             ? adapter_folder_read(t->options->lora_initial, &t->options->session, t->session)
+             : NEAP_OK;
 }
 
 void training_release(struct training *t) {

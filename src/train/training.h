@@ -5,6 +5,7 @@
 #include "base/available_memory.h"
 #include "data/loader.h"
 #include "run/session.h"
+#include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/confusion.h"
 #include "train/event_file.h"
@@ -41,6 +42,7 @@ struct training {
   /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
                                                                                                   options->out
                                                                                                 */
+  struct base_weights base; /* what its checkpoints do without */
   struct checkpoint state;
   int threads;
   int64_t batch, epoch_steps, steps;
@@ -75,6 +77,8 @@ neap_status training_settle(struct training *t);
 neap_status training_read_state(struct training *t);
 /* NEAP_OVER_BUDGET: `result` says what would do. */
 neap_status training_open_session(struct training *t, neap_train_result *result);
+/* What the checkpoint in options.resume does without, where it does. */
+neap_status training_load_base(struct training *t);
 /* The weights that it begins with, and the names of its kernels. */
 neap_status training_load(struct training *t);
 

@@ -16,6 +16,7 @@
 #include "run/session.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
+#include "train/base_weights.h"
 #include "train/beam.h"
 #include "train/checkpoint.h"
 #include "train/epochs.h"
@@ -187,6 +188,8 @@ static void close_session(struct translation *t) {
 static neap_status try_session(struct translation *t, int64_t source, int64_t target, uint64_t *smallest) {
   neap_session_options session = t->options->session;
   session.predict = true;
+  if (t->options->checkpoint != NULL)
+    TRY(checkpoint_read_adapters(t->options->checkpoint, &t->region, &session));
   session.threads = team_size(session.threads);
   t->shape.batch = t->together;
   t->shape.source_length = source;
@@ -210,6 +213,7 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
     close_session(t);
   }
   TRY(status);
+  TRY(base_weights_take(t->options->checkpoint, t->options->model, &t->shape, t->session));
   TRY(neap_session_load_mean(t->session, t->weights, t->weight_count));
   TRY(session_need_finite(t->session, t->weights[0]));
   t->source = neap_session_input(t->session, "source");

@@ -2,8 +2,8 @@
  * A state that can be read is the same after it was written and read again. The command is the one whose
  * digest the state has, else command.json. Weights that are loaded have the digest and the steps that the
  * state says, and are saved as a checkpoint that says the same. Whatever is refused gives a message that
- * names the folder. Each state.json is tried as it is and with a digest that suits it. Taken is a folder of
- * which all is. */
+ * names the folder. What a run with adapters began with is read as it was written. Each state.json is tried
+ * as it is and with a digest that suits it. Taken is a folder of which all is. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "run/session.h"
 #include "support.h"
+#include "train/base_weights.h"
 #include "train/checkpoint.h"
 
 static void digest(const char *text, char out[65]) {
@@ -79,6 +80,38 @@ static bool check_state(const char *folder, struct checkpoint *state) {
   json_decref(read);
   json_decref(kernels);
   json_decref(root);
+  return true;
+}
+
+/* ---- Adapters ---- */
+
+/* What the weights do without is the same after it was written and read again; so is which adapters there
+ * are, by what state.json says. */
+static bool check_adapters(const char *folder, struct checkpoint *state) {
+  struct region region = {0};
+  struct base_weights base, again;
+  neap_session_options session = {0};
+  neap_status status = base_weights_read(folder, &region, &base);
+  if (status == NEAP_OK) status = checkpoint_read_adapters(folder, &region, &session);
+  if (status != NEAP_OK) {
+    fuzz_check_refused(status, folder);
+    region_free(&region);
+    return false;
+  }
+  CHECK(session.lora >= 0 && (session.lora > 0 || session.freeze == NULL));
+  json_t *settings = json_object(), *json = base.given ? base_weights_json(&base) : NULL;
+  const char *copy = fuzz_folder("copy");
+  state->base = &base;
+  CHECK_OK(checkpoint_write_state(copy, settings, state));
+  state->base = NULL;
+  CHECK_OK(base_weights_read(copy, &region, &again));
+  CHECK(again.given == base.given);
+  json_t *read = again.given ? base_weights_json(&again) : NULL;
+  CHECK(json == NULL ? read == NULL : json_equal(json, read));
+  json_decref(settings);
+  json_decref(json);
+  json_decref(read);
+  region_free(&region);
   return true;
 }
 
@@ -152,8 +185,9 @@ static bool check_folder(const char *folder) {
     CHECK(found == NULL);
     return false;
   }
-  const bool command = check_command(folder, &state), weights = check_weights(folder, &state);
-  return command && weights;
+  const bool adapters = check_adapters(folder, &state), command = check_command(folder, &state),
+             weights = check_weights(folder, &state);
+  return adapters && command && weights;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -167,6 +167,11 @@ class SessionOptions(ctypes.Structure):
         ("freeze", c_char_p),
         ("store", c_char_p),
         ("save_sparse", c_bool),
+        ("lora", c_int32),
+        ("lora_alpha", c_float),
+        ("lora_dropout", c_float),
+        ("lora_layers", c_char_p),
+        ("save_trained", c_bool),
         ("byte_input", ByteInput),
     ]
 

@@ -1,0 +1,314 @@
+#include "train/adapter_folder.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "rewrite/rewrite.h"
+#include "run/averages.h"
+#include "run/choose.h"
+#include "run/variables.h"
+
+static const char config_file[] = "adapter_config.json", weights_file[] = "adapter_model.safetensors";
+static const char part_a[] = ".lora_A.weight", part_b[] = ".lora_B.weight";
+
+static bool ends_with(const char *text, const char *end) {
+  const size_t length = strlen(text), of = strlen(end);
+  return length >= of && strcmp(text + length - of, end) == 0;
+}
+
+/* ---- Reading ---- */
+
+/* What changes the arithmetic, and the value that Neap has it at; another one is refused. */
+static const struct {
+  const char *field, *value;
+} plain_fields[] = {{"use_dora", "false"},        {"use_rslora", "false"}, {"bias", "\"none\""},
+                    {"rank_pattern", "{}"},       {"alpha_pattern", "{}"}, {"lora_bias", "false"},
+                    {"layer_replication", "null"}};
+
+static neap_status need_plain(const json_t *top, const char *path) {
+  for (size_t i = 0; i < sizeof plain_fields / sizeof *plain_fields; i++) {
+    const json_t *value = json_object_get(top, plain_fields[i].field);
+    json_t *plain = json_loads(plain_fields[i].value, JSON_DECODE_ANY, NULL);
+    const bool same = value == NULL || json_is_null(value) || json_equal(value, plain);
+    json_decref(plain);
+    RETURN_IF(!same, NEAP_UNSUPPORTED,
+              "%s: field '%s': adapters with this at other than %s are not supported", path,
+              plain_fields[i].field, plain_fields[i].value);
+  }
+  return NEAP_OK;
+}
+
+static neap_status get_config(const json_t *top, const char *path, struct adapter_config *config) {
+  const struct json_place place = {.file = path};
+  const char *kind;
+  uint64_t rank;
+  TRY(json_need_string(top, "peft_type", &place, &kind));
+  RETURN_IF(strcmp(kind, "LORA") != 0, NEAP_UNSUPPORTED,
+            "%s: field 'peft_type': is '%s'; adapters of LORA are read", path, kind);
+  TRY(json_need_size(top, "r", &place, &rank));
+  TRY(json_need_number(top, "lora_alpha", &place, &config->alpha));
+  if (rank < 1 || rank > INT32_MAX) return json_bad_field(&place, "r", "is no rank: it must be 1 or more");
+  if (!(config->alpha >= 0)) return json_bad_field(&place, "lora_alpha", "is negative");
+  config->rank = (int64_t)rank;
+  return need_plain(top, path);
+}
+
+neap_status adapter_config_read(const char *folder, struct adapter_config *config) {
+  struct region region = {0};
+  struct stat found;
+  json_error_t error;
+  json_t *top = NULL;
+  neap_status status;
+  const char *path = region_format(&region, "%s/%s", folder, config_file);
+  RETURN_IF_NULL(path);
+  *config = (struct adapter_config){0};
+  if (stat(path, &found) != 0)
+    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s; a folder that peft saved is needed", path,
+                       strerror(errno));
+  else if ((top = json_load_file(path, JSON_REJECT_DUPLICATES, &error)) == NULL)
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: line %d: is no JSON: %s", path, error.line, error.text);
+  else if (!json_is_object(top))
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: is not an object", path);
+  else
+    status = get_config(top, path, config);
+  json_decref(top);
+  region_free(&region);
+  return status;
+}
+
+/* Before anything is taken: the file has each adapter of the session, in its shape, and no other tensor. */
+static neap_status check_tensors(const neap_session *session, const struct safetensors *file) {
+  const size_t prefix = strlen(ADAPTER_PREFIX);
+  for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
+    neap_variable v;
+    char name[512];
+    TRY(neap_session_variable(session, i, &v));
+    if (v.kind != NEAP_VARIABLE_PARAMETER || !variable_is_adapter(session, i)) continue;
+    snprintf(name, sizeof name, "%s%s", ADAPTER_PREFIX, v.name);
+    const int32_t index = safetensors_find(file, name);
+    RETURN_IF(index < 0, NEAP_INVALID_ARGUMENT,
+              "%s: has no '%s', an adapter of this run; ask for the layers that it has (--lora-layers)",
+              file->path, name);
+    const struct safetensors_tensor *t = &file->tensors[index];
+    RETURN_IF(t->rank != v.rank || memcmp(t->dims, v.dims, sizeof *v.dims * (size_t)v.rank) != 0,
+              NEAP_INVALID_ARGUMENT, "%s: '%s' is %s, in this run %s; it is for another model", file->path,
+              name, dims_text(t->rank, t->dims).text, dims_text(v.rank, v.dims).text);
+  }
+  for (int32_t i = 0; i < file->tensor_count; i++) {
+    const char *name = file->tensors[i].name;
+    const bool own = strncmp(name, ADAPTER_PREFIX, prefix) == 0 && session_changes(session, name + prefix);
+    RETURN_IF(
+        !own, NEAP_INVALID_ARGUMENT,
+        "%s: has '%s', which this run does not train; ask for all the layers that it has (--lora-layers)",
+        file->path, name);
+  }
+  return NEAP_OK;
+}
+
+static neap_status check_file(const neap_session *session, const char *path) {
+  struct safetensors file;
+  neap_status status = safetensors_open(path, &file);
+  if (status == NEAP_OK) status = check_tensors(session, &file);
+  safetensors_close(&file);
+  return status;
+}
+
+neap_status adapter_folder_read(const char *folder, const neap_session_options *options,
+                                neap_session *session) {
+  struct adapter_config config;
+  const double alpha =
+      options->lora_alpha == 0 && !signbit(options->lora_alpha) ? 8 : fabs((double)options->lora_alpha);
+  TRY(adapter_config_read(folder, &config));
+  RETURN_IF(config.rank != options->lora, NEAP_INVALID_ARGUMENT,
+            "%s: has adapters of rank %lld, this run of rank %d; give --lora %lld", folder,
+            (long long)config.rank, options->lora, (long long)config.rank);
+  RETURN_IF((float)config.alpha != (float)alpha, NEAP_INVALID_ARGUMENT,
+            "%s: has adapters of alpha %g, this run of alpha %g; give --lora-alpha %g", folder, config.alpha,
+            alpha, config.alpha);
+  struct region region = {0};
+  const char *path = region_format(&region, "%s/%s", folder, weights_file);
+  neap_status status =
+      path != NULL ? check_file(session, path) : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  if (status == NEAP_OK) status = neap_session_initialise(session, path, ADAPTER_PREFIX "*=*", NULL);
+  if (status == NEAP_OK) status = session_need_finite(session, path);
+  region_free(&region);
+  return status;
+}
+
+/* ---- Writing ---- */
+
+struct writing {
+  const struct adapter_export *from;
+  const struct neap_graph *graph; /* with adapters */
+  struct region region;
+  struct safetensors_tensor *tensors; /* to be written; */
+  int32_t *indices, count;            /* theirs in the weights; how many */
+};
+
+static bool is_trained(const struct tensor *t) {
+  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->frozen;
+}
+
+static neap_status list_tensor(struct writing *w, const struct tensor *t) {
+  const struct safetensors *weights = w->from->weights;
+  const int32_t index = averages_tensor(weights, t->name);
+  RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which was trained", weights->path, t->name);
+  const struct safetensors_tensor *found = &weights->tensors[index];
+  TRY(safetensors_need_real(weights, index));
+  RETURN_IF(found->elements != t->elements, NEAP_BAD_FORMAT,
+            "%s: tensor '%s': its shape is not that of this model's", weights->path, t->name);
+  struct safetensors_tensor *made = &w->tensors[w->count];
+  *made = *found;
+  made->name = region_format(&w->region, ADAPTER_PREFIX "%s", t->name);
+  RETURN_IF_NULL(made->name);
+  w->indices[w->count++] = index;
+  return NEAP_OK;
+}
+
+static neap_status list_tensors(struct writing *w) {
+  const size_t most = w->graph->tensors.count;
+  w->tensors = region_alloc(&w->region, most, sizeof *w->tensors);
+  w->indices = region_alloc(&w->region, most, sizeof *w->indices);
+  RETURN_IF(w->tensors == NULL || w->indices == NULL, NEAP_OUT_OF_MEMORY, "out of memory for adapters");
+  for (size_t t = 0; t < most; t++)
+    if (is_trained(&w->graph->tensors.data[t])) TRY(list_tensor(w, &w->graph->tensors.data[t]));
+  return NEAP_OK;
+}
+
+static neap_status read_tensor(void *context, int32_t tensor, float *data) {
+  const struct writing *w = context;
+  return safetensors_read(w->from->weights, w->indices[tensor], data);
+}
+
+/* "a.b" of "a.b.weight", or of "a.b.lora_A.weight" with that ending. */
+static size_t module_length(const char *name, const char *ending) {
+  if (ends_with(name, ending)) return strlen(name) - strlen(ending);
+  const char *dot = strrchr(name, '.');
+  return dot != NULL ? (size_t)(dot - name) : strlen(name);
+}
+
+/* Where the last part of a module's name begins. */
+static const char *leaf_of(const char *name, size_t length) {
+  const char *leaf = name + length;
+  while (leaf > name && leaf[-1] != '.') leaf--;
+  return leaf;
+}
+
+static bool has_adapter(const struct neap_graph *graph, const char *name, size_t length) {
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const struct tensor *other = &graph->tensors.data[t];
+    if (other->adapter && ends_with(other->name, part_a) && module_length(other->name, part_a) == length &&
+        memcmp(other->name, name, length) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* Whether each module whose name ends so has an adapter: then that ending stands for all of them. */
+static bool leaf_is_enough(const struct neap_graph *graph, const char *leaf, size_t length) {
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const struct tensor *other = &graph->tensors.data[t];
+    if (other->role != NEAP_ROLE_PARAMETER || other->view_of >= 0 || other->adapter) continue;
+    const size_t module = module_length(other->name, ".weight");
+    const char *its = leaf_of(other->name, module);
+    if (module - (size_t)(its - other->name) == length && memcmp(its, leaf, length) == 0 &&
+        !has_adapter(graph, other->name, module))
+      return false;
+  }
+  return true;
+}
+
+/* Adds a text once. */
+static bool add_text(json_t *list, const char *text, size_t length) {
+  json_t *one = json_stringn(text, length), *other;
+  size_t i;
+  json_array_foreach(list, i, other) if (json_equal(one, other)) {
+    json_decref(one);
+    return true;
+  }
+  return json_array_append_new(list, one) == 0;
+}
+
+/* target_modules, and modules_to_save: what was trained besides. */
+static bool list_modules(const struct neap_graph *graph, json_t *targets, json_t *saved, int64_t *layers) {
+  bool whole = true;
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    if (!is_trained(tensor) || ends_with(tensor->name, part_b)) continue;
+    const size_t length = module_length(tensor->name, tensor->adapter ? part_a : ".weight");
+    const char *leaf = leaf_of(tensor->name, length);
+    const size_t leaf_length = length - (size_t)(leaf - tensor->name);
+    *layers += tensor->adapter;
+    if (!tensor->adapter)
+      whole = whole && add_text(saved, tensor->name, length);
+    else if (leaf_is_enough(graph, leaf, leaf_length))
+      whole = whole && add_text(targets, leaf, leaf_length);
+    else
+      whole = whole && add_text(targets, tensor->name, length);
+  }
+  return whole;
+}
+
+static json_t *config_json(const struct writing *w, int64_t *layers) {
+  const neap_session_options *o = w->from->session;
+  json_t *targets = json_array(), *saved = json_array();
+  const double alpha = fabs((double)o->lora_alpha);
+  const bool whole = list_modules(w->graph, targets, saved, layers);
+  if (json_array_size(saved) == 0) {
+    json_decref(saved);
+    saved = json_null();
+  }
+  json_t *config = json_pack(
+      "{s:s, s:i, s:o, s:f, s:o, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:o, s:b}", "peft_type", "LORA", "r",
+      o->lora, "lora_alpha",
+      alpha == floor(alpha) && alpha < 1e9 ? json_integer((json_int_t)alpha) : json_real(alpha),
+      "lora_dropout", (double)o->lora_dropout, "target_modules", targets, "bias", "none", "task_type",
+      "CAUSAL_LM", "base_model_name_or_path", w->from->base, "fan_in_fan_out", 0, "use_rslora", 0, "use_dora",
+      0, "inference_mode", 1, "modules_to_save", saved, "init_lora_weights", 1);
+  if (whole) return config;
+  json_decref(config);
+  return NULL;
+}
+
+static neap_status write_config(struct writing *w, const char *folder, int64_t *layers) {
+  const char *path = region_format(&w->region, "%s/%s", folder, config_file);
+  RETURN_IF_NULL(path);
+  json_t *config = config_json(w, layers);
+  RETURN_IF(config == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory, or a name is not UTF-8", path);
+  const neap_status status = json_write(config, path);
+  json_decref(config);
+  return status;
+}
+
+static neap_status write_all(struct writing *w, const char *folder, int64_t *layers) {
+  static const struct safetensors_text metadata[] = {{"format", "pt"}};
+  const char *path = region_format(&w->region, "%s/%s", folder, weights_file);
+  RETURN_IF_NULL(path);
+  TRY(list_tensors(w));
+  RETURN_IF(mkdir(folder, 0777) != 0 && errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be made: %s", folder,
+            strerror(errno));
+  TRY(safetensors_save(path, &(struct safetensors_content){.tensors = w->tensors,
+                                                           .tensor_count = w->count,
+                                                           .metadata = metadata,
+                                                           .metadata_count = 1,
+                                                           .read = read_tensor,
+                                                           .context = w}));
+  return write_config(w, folder, layers);
+}
+
+neap_status adapter_folder_write(const struct adapter_export *from, const char *folder, int64_t *layers) {
+  struct writing w = {.from = from};
+  struct neap_graph *adapted = NULL;
+  *layers = 0;
+  neap_status status = make_adapted_graph(from->graph, from->session, &adapted);
+  w.graph = adapted;
+  if (status == NEAP_OK) status = write_all(&w, folder, layers);
+  region_free(&w.region);
+  neap_graph_free(adapted);
+  return status;
+}

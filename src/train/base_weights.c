@@ -1,0 +1,174 @@
+#include "train/base_weights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/sha256.h"
+#include "run/variables.h"
+#include "run/weight_files.h"
+#include "train/checkpoint.h"
+
+/* ---- The files ---- */
+
+static int by_path(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The paths of the files, in their order; to be freed. */
+static neap_status list_paths(const struct weight_files *files, const char ***paths) {
+  const char **list = calloc((size_t)files->file_count + 1, sizeof *list);
+  RETURN_IF_NULL(list);
+  for (int32_t i = 0; i < files->file_count; i++) list[i] = files->files[i].path;
+  qsort(list, (size_t)files->file_count, sizeof *list, by_path);
+  *paths = list;
+  return NEAP_OK;
+}
+
+static neap_status add_times(const char *path, struct base_weights *base) {
+  struct stat status;
+  RETURN_IF(stat(path, &status) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  const int64_t modified = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+  base->bytes += (int64_t)status.st_size;
+  if (modified > base->modified) base->modified = modified;
+  return NEAP_OK;
+}
+
+static neap_status feed_file(const char *path, struct sha256 *hash) {
+  enum { CHUNK = 1 << 16 };
+  neap_status status = NEAP_OK;
+  FILE *file = fopen(path, "rbe");
+  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  unsigned char *chunk = malloc(CHUNK);
+  if (chunk == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  for (size_t bytes = 1; status == NEAP_OK && bytes > 0;) {
+    bytes = fread(chunk, 1, CHUNK, file);
+    sha256_feed(hash, chunk, bytes);
+  }
+  if (status == NEAP_OK && ferror(file)) status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read", path);
+  free(chunk);
+  fclose(file);
+  return status;
+}
+
+/* Bytes and times of the files; and their digest where `digest` says so. */
+static neap_status look_at(const char *path, bool digest, struct base_weights *base) {
+  struct weight_files files = {0};
+  const char **paths = NULL;
+  struct sha256 hash;
+  neap_status status = weight_files_open(path, NULL, &files);
+  if (status == NEAP_OK) status = list_paths(&files, &paths);
+  sha256_start(&hash);
+  base->bytes = base->modified = 0;
+  for (int32_t i = 0; status == NEAP_OK && i < files.file_count; i++) {
+    status = add_times(paths[i], base);
+    if (status == NEAP_OK && digest) status = feed_file(paths[i], &hash);
+  }
+  if (status == NEAP_OK && digest) sha256_finish(&hash, base->sha256);
+  free(paths);
+  weight_files_close(&files);
+  return status;
+}
+
+neap_status base_weights_describe(const char *path, const char *map, struct region *region,
+                                  struct base_weights *base) {
+  char *whole = realpath(path, NULL);
+  RETURN_IF(whole == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  *base = (struct base_weights){.given = true, .path = region_string(region, whole)};
+  free(whole);
+  if (map != NULL) base->map = region_string(region, map);
+  RETURN_IF(base->path == NULL || (map != NULL && base->map == NULL), NEAP_OUT_OF_MEMORY, "%s: out of memory",
+            path);
+  return look_at(path, true, base);
+}
+
+/* ---- As JSON ---- */
+
+json_t *base_weights_json(const struct base_weights *base) {
+  if (base->path == NULL) return json_pack("{s:n}", "path");
+  return json_pack("{s:s, s:s?, s:s, s:I, s:I}", "path", base->path, "map", base->map, "sha256", base->sha256,
+                   "bytes", (json_int_t)base->bytes, "modified", (json_int_t)base->modified);
+}
+
+static neap_status get_base(const json_t *object, const char *file, struct region *region,
+                            struct base_weights *base) {
+  const struct json_place place = {.file = file, .path = "base"};
+  const char *path, *sha256, *map = json_string_value(json_object_get(object, "map"));
+  uint64_t bytes;
+  *base = (struct base_weights){.given = true};
+  if (json_is_null(json_object_get(object, "path"))) return NEAP_OK;
+  TRY(json_need_string(object, "path", &place, &path));
+  TRY(json_need_string(object, "sha256", &place, &sha256));
+  TRY(json_need_size(object, "bytes", &place, &bytes));
+  if (strlen(sha256) != 64) return json_bad_field(&place, "sha256", "has not 64 digits");
+  const json_t *modified = json_object_get(object, "modified");
+  if (!json_is_integer(modified)) return json_bad_field(&place, "modified", "is no integer");
+  base->bytes = (int64_t)bytes;
+  base->modified = json_integer_value(modified);
+  memcpy(base->sha256, sha256, sizeof base->sha256);
+  base->path = region_string(region, path);
+  base->map = map != NULL ? region_string(region, map) : NULL;
+  RETURN_IF(base->path == NULL || (map != NULL && base->map == NULL), NEAP_OUT_OF_MEMORY, "%s: out of memory",
+            file);
+  return NEAP_OK;
+}
+
+neap_status base_weights_read(const char *folder, struct region *region, struct base_weights *base) {
+  json_t *state = NULL;
+  const char *path = region_format(region, "%s/state.json", folder);
+  *base = (struct base_weights){0};
+  RETURN_IF_NULL(path);
+  neap_status status = checkpoint_read_object(folder, &state);
+  const json_t *object = status == NEAP_OK ? json_object_get(state, "base") : NULL;
+  if (object != NULL && !json_is_object(object))
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: field 'base': is not an object", path);
+  else if (object != NULL)
+    status = get_base(object, path, region, base);
+  json_decref(state);
+  return status;
+}
+
+/* ---- Into a session ---- */
+
+/* They are read again for their digest where something about the files is other than it was. */
+static neap_status check_files(const struct base_weights *base, const char *folder) {
+  struct base_weights now = {0};
+  neap_status status = look_at(base->path, false, &now);
+  const bool same = status == NEAP_OK && now.bytes == base->bytes && now.modified == base->modified;
+  if (status == NEAP_OK && !same) status = look_at(base->path, true, &now);
+  RETURN_IF(status == NEAP_IO_FAILED || status == NEAP_BAD_FORMAT, status,
+            "%s: holds adapters alone; what it began with cannot be read; put it back where it was: %s",
+            folder, neap_error_message());
+  TRY(status);
+  RETURN_IF(!same && strcmp(now.sha256, base->sha256) != 0, NEAP_BAD_FORMAT,
+            "%s: the weights that %s began with have changed: %lld bytes of SHA-256 %s then, %lld bytes of "
+            "%s now; put "
+            "back those of then",
+            base->path, folder, (long long)base->bytes, base->sha256, (long long)now.bytes, now.sha256);
+  return NEAP_OK;
+}
+
+neap_status base_weights_load(const struct base_weights *base, const char *folder, const char *model,
+                              const neap_model_options *shape, neap_session *session) {
+  if (!base->given) return NEAP_OK;
+  TRY(neap_model_load(model, shape, session));
+  session_save_trained(session);
+  if (base->path == NULL) return NEAP_OK;
+  TRY(check_files(base, folder));
+  return neap_session_initialise(session, base->path, base->map, NULL);
+}
+
+neap_status base_weights_take(const char *folder, const char *model, const neap_model_options *shape,
+                              neap_session *session) {
+  struct region region = {0};
+  struct base_weights base;
+  if (folder == NULL) return NEAP_OK;
+  neap_status status = base_weights_read(folder, &region, &base);
+  if (status == NEAP_OK) status = base_weights_load(&base, folder, model, shape, session);
+  region_free(&region);
+  return status;
+}

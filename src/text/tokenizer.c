@@ -224,6 +224,35 @@ static const char *spell(const struct tokenizer *tokenizer, int32_t id, char cha
   return character;
 }
 
+/* Of the ids from `first` on. */
+static neap_status add_ends(const struct tokenizer *tokenizer, const struct text *text,
+                            const struct token_ids *ids, size_t first, struct places *ends) {
+  char character[UTF8_MAX_BYTES];
+  uint32_t code;
+  size_t at = 0, length;
+  for (size_t i = first; i < ids->count; i++) {
+    if (tokenizer->kind == TOKENIZER_CHARACTERS) /* an unknown one has no spelling */
+      length = (size_t)utf8_decode(text->bytes + at, text->length - at, &code);
+    else
+      spell(tokenizer, ids->data[i], character, &length);
+    at += length;
+    TRY(vector_push(ends, at));
+  }
+  return NEAP_OK;
+}
+
+neap_status tokenizer_encode_places(const struct tokenizer *tokenizer, const struct text *text, bool whole,
+                                    struct token_ids *ids, struct places *ends) {
+  (void)whole;
+  const size_t first = ids->count, ends_before = ends != NULL ? ends->count : 0;
+  neap_status status = tokenizer_encode(tokenizer, text, ids);
+  if (status == NEAP_OK && ends != NULL) status = add_ends(tokenizer, text, ids, first, ends);
+  if (status == NEAP_OK) return NEAP_OK;
+  ids->count = first;
+  if (ends != NULL) ends->count = ends_before;
+  return status;
+}
+
 neap_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, char **text,
                              size_t *length) {
   char character[UTF8_MAX_BYTES];

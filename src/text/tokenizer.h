@@ -58,6 +58,17 @@ int32_t tokenizer_size(const struct tokenizer *tokenizer);
 neap_status tokenizer_encode(const struct tokenizer *tokenizer, const struct text *text,
                              struct token_ids *ids);
 
+/* Places in a text, a vector (base/vector.h). */
+struct places {
+  size_t *data;
+  size_t count, capacity;
+};
+
+/* The same as tokenizer_encode; `ends` (may be NULL) gets, for each id, how many bytes of the text lie before
+ * its end. A `whole` text has what the tokenizer puts around a text, which these kinds do not have. */
+neap_status tokenizer_encode_places(const struct tokenizer *tokenizer, const struct text *text, bool whole,
+                                    struct token_ids *ids, struct places *ends);
+
 /* The text of ids, for the caller to free, and its length; a 0 follows it. Special tokens give no bytes, and
  * what was encoded without an unknown character is the same again. NEAP_INVALID_ARGUMENT: something is no id.
  */

@@ -20,6 +20,18 @@ enum task_kind {
 #define LABEL_SHARES "label_shares"
 
 struct encoding;
+struct tokenizer;
+struct chat_template;
+
+/* How conversations become tokens. Zeros: as the source's name says. */
+struct task_chat {
+  const struct tokenizer *tokenizer;    /* of the model; NULL: that which the source's name says */
+  const struct chat_template *template; /* of the model; NULL: that of template_name */
+  const char *template_name;            /* that the user asks for, before the model's; NULL: "chatml" */
+  const char *bos, *eos; /* texts of the model's tokens that begin and end a sequence; NULL: none */
+  bool train_on_prompt;  /* all tokens carry loss, not the assistant's alone */
+  bool skip_long;        /* what is longer than a sequence is left out, not cut */
+};
 
 /* Of a kind of task. */
 struct task_row {
@@ -37,6 +49,8 @@ struct task {
   int64_t batch;                         /* there are some batches, whatever they take */
   int64_t length, width;                 /* of sequences, and of their vectors */
   int64_t asked_length;                  /* by the user: the most that a pair may have */
+  bool any_length;                       /* the model's weights serve shorter sequences, too */
+  struct task_chat chat;
   const struct encoding
       *encoding; /* by which records become what the model has learned from (data/encoding.h);
                     labels may be missing then; NULL: the data are learned from */

@@ -96,6 +96,19 @@ static bool augments(const struct training *t) {
   return asked == NEAP_AUGMENT_ON || (asked == NEAP_AUGMENT_USUAL && !t->data.source.augment_asked);
 }
 
+neap_status training_open_data(struct training *t) {
+  const neap_train_options *o = t->options;
+  const struct data_choice choice = {.model = o->model,
+                                     .name = o->data,
+                                     .shape = &o->shape,
+                                     .threads = t->threads,
+                                     .own = o->source,
+                                     .chat = {.template_name = o->chat_template,
+                                              .train_on_prompt = o->train_on_prompt,
+                                              .skip_long = o->long_records == NEAP_LONG_SKIP}};
+  return open_data(&choice, &t->data);
+}
+
 /* Divides the data into steps. */
 static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;

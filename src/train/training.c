@@ -106,7 +106,15 @@ neap_status training_open_data(struct training *t) {
                                      .chat = {.template_name = o->chat_template,
                                               .train_on_prompt = o->train_on_prompt,
                                               .skip_long = o->long_records == NEAP_LONG_SKIP}};
-  return open_data(&choice, &t->data);
+  TRY(open_data(&choice, &t->data));
+  const char *of_chat = o->chat_template != NULL           ? "template"
+                        : o->train_on_prompt               ? "train-on-prompt"
+                        : o->long_records != NEAP_LONG_CUT ? "long"
+                                                           : NULL;
+  RETURN_IF(of_chat != NULL && source_find_field(&t->data.source, "conversation") < 0, NEAP_INVALID_ARGUMENT,
+            "--%s does nothing with the data of %s: it is for conversations, as chat:FILE has them", of_chat,
+            t->data.source.name);
+  return NEAP_OK;
 }
 
 /* Divides the data into steps. */

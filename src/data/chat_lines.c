@@ -84,9 +84,9 @@ static neap_status parse(struct chat_lines *l, const struct text *line) {
   l->root = json_loadb(line->bytes, line->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
   RETURN_IF(l->root == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
             "%s: line %lld: out of memory", l->file.name, (long long)l->line);
-  RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, "%s: line %lld, column %d: it is no JSON: %s", l->file.name,
-            (long long)l->line, error.column, error.text);
-  return json_is_object(l->root) ? NEAP_OK : bad(l, "it is no object of JSON");
+  RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, "%s: line %lld, column %d: it is not valid JSON: %s",
+            l->file.name, (long long)l->line, error.column, error.text);
+  return json_is_object(l->root) ? NEAP_OK : bad(l, "it is not an object of JSON");
 }
 
 /* ---- Forms ---- */

@@ -308,8 +308,7 @@ neap_status chat_template_find(const char *jinja, const char *file, struct chat_
   neap_status status;
   if (format == formats + FORMATS)
     status =
-        neap_fail(NEAP_UNSUPPORTED,
-                  "%s: its chat template is none of those that are known; name one with --template NAME: %s",
+        neap_fail(NEAP_UNSUPPORTED, "%s: its chat template is unknown; choose one with --template NAME: %s",
                   file, list_names(names, sizeof names));
   else
     status = make(format, out);
@@ -554,11 +553,10 @@ static neap_status check_roles(const struct rendering *r) {
               chat_role_names[role]);
     if (!r->format->alternate || (own && i == 0)) continue;
     const enum chat_role wanted = place++ % 2 == 0 ? CHAT_USER : CHAT_ASSISTANT;
-    RETURN_IF(
-        role != wanted, NEAP_INVALID_ARGUMENT,
-        "message %zu: it is of '%s', but with the chat template '%s' user and assistant take turns, and '%s' "
-        "comes here",
-        i + 1, chat_role_names[role], r->chat->name, chat_role_names[wanted]);
+    RETURN_IF(role != wanted, NEAP_INVALID_ARGUMENT,
+              "message %zu: its role is '%s'; in the chat template '%s' user and assistant take turns, and "
+              "'%s' comes here",
+              i + 1, chat_role_names[role], r->chat->name, chat_role_names[wanted]);
   }
   return NEAP_OK;
 }

@@ -33,7 +33,7 @@ struct chat_template {
  * message lists the names for chat_template_named. Free with chat_template_free. */
 neap_status chat_template_find(const char *jinja, const char *file, struct chat_template **out);
 
-/* The template of that name. NEAP_INVALID_ARGUMENT: there is none; the message lists them. */
+/* The template of that name. NEAP_INVALID_ARGUMENT: no template has it; the message lists them. */
 neap_status chat_template_named(const char *name, struct chat_template **out);
 void chat_template_free(struct chat_template *chat);
 

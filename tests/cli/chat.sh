@@ -1,5 +1,5 @@
 # Training on conversations: the forms of lines and how data are named, that a budget and a stop change nothing, what the
-# options of conversations do, and what is told of bad lines.
+# options of conversations do, and that messages name bad lines.
 source "$(dirname "$0")/common.bash"
 
 for i in $(seq 60); do
@@ -40,6 +40,9 @@ expect 0 "${run[@]}" "${options[@]}" --steps 3 --schedule constant --out part
 mkdir elsewhere
 (cd elsewhere && expect 0 "$neap" evaluate ../whole --json && same "$(field test_loss)" "$loss" "evaluated elsewhere")
 (cd elsewhere && expect 0 "$neap" train --resume ../part --steps 6 --json)
+
+expect 2 "$neap" train --resume part --steps 6 --template chatml
+says "was made with"
 
 # What is wrong is named.
 expect 2 "${run[@]}" --data lines.jsonl --steps 1 --template chatlm

@@ -1,5 +1,5 @@
 /* Conversations in JSON lines: each form gives its messages, lines come one after the other whatever their
- * length, and what is wrong with a line is told with its file and number. */
+ * length, and errors name the file and the line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,10 +90,10 @@ static void test_refused(void **state) {
   } cases[] = {
       {"", "it is empty", NEAP_BAD_FORMAT},
       {" \t\r", "it is empty", NEAP_BAD_FORMAT},
-      {"{\"text\": \"a\"", "it is no JSON", NEAP_BAD_FORMAT},
-      {"{\"text\": \"a\"} {}", "it is no JSON", NEAP_BAD_FORMAT},
+      {"{\"text\": \"a\"", "it is not valid JSON", NEAP_BAD_FORMAT},
+      {"{\"text\": \"a\"} {}", "it is not valid JSON", NEAP_BAD_FORMAT},
       {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate", NEAP_BAD_FORMAT},
-      {"[]", "it is no object", NEAP_BAD_FORMAT},
+      {"[]", "it is not an object", NEAP_BAD_FORMAT},
       {"{}", "it has none of the fields 'messages'", NEAP_BAD_FORMAT},
       {"{\"text\": \"\xFF\"}", "column 11", NEAP_BAD_FORMAT},
       {"{\"text\": null}", "field 'text' is no text", NEAP_BAD_FORMAT},

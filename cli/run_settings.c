@@ -44,10 +44,11 @@ static size_t path_key(const char *text) {
   return 0;
 }
 
-/* "csv:FILE,test=FILE", or "npy:FILE,FILE", with each path that is there as one that leads there from
- * anywhere. NULL: out of memory. */
+/* "csv:FILE,test=FILE", "npy:FILE,FILE" or "FILE.jsonl,test=FILE", with each path that is there as one that
+ * leads there from anywhere. NULL: out of memory. */
 static char *kept_source(const char *given) {
-  const char *from = given, *to = given + strcspn(given, ":") + 1;
+  const size_t source = strcspn(given, ":");
+  const char *from = given, *to = given[source] == ':' ? given + source + 1 : given;
   char *kept = NULL;
   for (bool first = true; *from != '\0'; first = false) {
     const size_t key = path_key(to), word = strspn(to, "abcdefghijklmnopqrstuvwxyz"),
@@ -81,7 +82,8 @@ static json_t *kept_value(const neap_setting *setting, const char *given) {
   char *text = NULL;
   if (setting->flags & NEAP_SETTING_PATH && !is_word(setting, given))
     text = from_anywhere("", 0, given);
-  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] == ':')
+  else if (setting->flags & NEAP_SETTING_SOURCE_PATH &&
+           (given[source] == ':' || strstr(given, ".jsonl") != NULL))
     text = kept_source(given);
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] != ':' && neap_model_is_file(given))
     text = from_anywhere("", 0, given);

@@ -75,7 +75,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (s->mixup > 0)
     fprintf(f, "mixup         each record with another one, by shares from Beta(%g, %g)\n", (double)s->mixup,
             (double)s->mixup);
-  if (progress->longest != NULL) fprintf(f, "longest pair  %s\n", progress->longest);
+  if (progress->longest != NULL)
+    fprintf(f, "longest%s  %s\n", strcmp(progress->records, "pairs") == 0 ? " pair" : "     ",
+            progress->longest);
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
@@ -227,6 +229,23 @@ static void keep_beginning(struct train_report *r, const neap_train_progress *p)
                 names_json(i->reshaped, i->reshaped_count), "unused", names_json(i->unused, i->unused_count));
 }
 
+/* Pairs that are too long are left out of the training part and cut in the other; conversations as --long
+ * says. */
+static void tell_left_out(const struct train_report *r, const neap_train_progress *p) {
+  const long long skipped = (long long)p->skipped_records, cut = (long long)p->cut_records;
+  if (skipped == 0 && cut == 0) return;
+  if (strcmp(p->records, "pairs") == 0)
+    fprintf(stderr,
+            "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
+            "other part are cut\n",
+            skipped, (long long)r->arguments->options.shape.length, cut);
+  else
+    fprintf(stderr,
+            "neap: %lld conversations are left out, because they are longer than a sequence (--long skip) or "
+            "have nothing to learn in it; %lld are cut\n",
+            skipped, cut);
+}
+
 void report_progress(struct train_report *r, const neap_train_progress *p) {
   if (p->step == 0) {
     keep_beginning(r, p);
@@ -240,13 +259,7 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
               p->other_kernels);
     if (p->marked_file != NULL)
       fprintf(stderr, "neap: %s: begins with a byte-order mark, which was skipped\n", p->marked_file);
-    if (p->skipped_records > 0 || p->cut_records > 0)
-      fprintf(
-          stderr,
-          "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
-          "other part are cut\n",
-          (long long)p->skipped_records, (long long)r->arguments->options.shape.length,
-          (long long)p->cut_records);
+    tell_left_out(r, p);
     if (r->least && costs_too_much(p->memory->cost, p->memory->base_cost))
       tell_affordable(p->memory->cost, p->memory->base_cost, r->affordable);
     return;

@@ -82,6 +82,9 @@ typedef struct neap_data_source {
 /* Random crops and flips of pictures, windows of texts. USUAL: ON, but OFF for images:. */
 typedef enum neap_augment { NEAP_AUGMENT_USUAL, NEAP_AUGMENT_ON, NEAP_AUGMENT_OFF } neap_augment;
 
+/* What becomes of a conversation that is longer than a sequence. */
+typedef enum neap_long_records { NEAP_LONG_CUT, NEAP_LONG_SKIP } neap_long_records;
+
 typedef struct neap_train_options {
   const char *model, *data;       /* "wrn-28-2"; "cifar10:DIR", see neap_data_at */
   const neap_data_source *source; /* instead of `data`; NULL: that */
@@ -123,6 +126,12 @@ typedef struct neap_train_options {
   bool no_shuffle, no_evaluation;
   bool keep_last; /* the records of an epoch that fill no batch make a last, short step; see epochs */
   neap_augment augment;
+  /* Of conversations: the name of the chat template that makes them texts: "chatml", "llama3", "plain" and
+   * others, which the message for an unknown name lists; NULL: the model's, or "chatml". Loss is that of what
+   * the assistant writes, with the token that ends its turn, or of all tokens. */
+  const char *chat_template;
+  bool train_on_prompt;
+  neap_long_records long_records;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also after each of this number of steps; 0: at the end of an epoch only */
   /* How many epochs' last weights stay in `out`, as epoch-NUMBER.safetensors; 0: none. */

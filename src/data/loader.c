@@ -16,9 +16,9 @@
 
 /* All there are, in the order in which records go through them. */
 static const struct transform *const transforms[] = {
-    &transform_standardise, &transform_frame,        &transform_crop,
-    &transform_flip,        &transform_numbers,      &transform_centre,
-    &transform_next_token,  &transform_masked_token, &transform_pad};
+    &transform_standardise, &transform_frame,  &transform_crop,       &transform_flip,
+    &transform_numbers,     &transform_centre, &transform_next_token, &transform_masked_token,
+    &transform_pad,         &transform_answers};
 
 /* With the source open. */
 static neap_status begin(struct loader *l) {

@@ -13,6 +13,7 @@ neap_status table_open(const char *argument, struct source *source);     /* tabl
 neap_status mnist_open(const char *argument, struct source *source);     /* mnist.c */
 neap_status text_open(const char *argument, struct source *source);      /* text_source.c */
 neap_status tokens_open(const char *argument, struct source *source);    /* text_source.c */
+neap_status chat_open(const char *argument, struct source *source);      /* chat_source.c */
 neap_status parallel_open(const char *argument, struct source *source);  /* pairs.c */
 neap_status synthetic_open(const char *argument, struct source *source); /* synthetic.c */
 

@@ -60,7 +60,7 @@ struct source {
   int64_t tokens[SPLITS], bytes[SPLITS]; /* of text: how many, in how many bytes; 0: not known */
   struct tokenizer *tokenizer;           /* of text; NULL: ids stand for nothing that is known */
   int32_t mask_token, end_token;         /* -1: none */
-  int64_t skipped, cut;                  /* training records left out, others cut, by the task's limit */
+  int64_t skipped, cut;                  /* records left out and cut, by the task's limit */
   const char *longest;     /* where the longest record is, which sets the memory; NULL: all are alike */
   const char *marked_file; /* whose byte-order mark was skipped; NULL: no file has one */
 

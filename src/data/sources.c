@@ -27,6 +27,10 @@ static const struct source_row {
      table_open},
     {"text:FILE", "a text; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open},
     {"tokens:FILE", "ids of tokens, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open},
+    {"chat:FILE",
+     "conversations, a line of JSON each (or FILE.jsonl alone; a folder has train.jsonl); "
+     "[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]",
+     chat_open},
     {"parallel:DIR:de-en", "lines that translate each other; [,tokens=N|FILE.json]", parallel_open},
     {"synthetic", "drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open},
 };
@@ -53,17 +57,27 @@ static const struct source_row *find_row(const char *text, size_t length) {
   return NULL;
 }
 
+static const char lines_row[] = "chat";
+
+/* "FILE.jsonl[,key=value...]", without the name of a source. */
+static bool is_lines(const char *text) {
+  const char *ending = strstr(text, ".jsonl");
+  const size_t word = strcspn(text, ":");
+  return ending != NULL && find_row(text, word) == NULL && (ending[6] == '\0' || ending[6] == ',');
+}
+
 neap_status sources_open(const char *text, const struct task *task, struct source *source) {
   char known[512];
   *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
-  const size_t length = strcspn(text, ":");
-  const char *argument = text[length] == ':' ? text + length + 1 : "";
-  const struct source_row *row = find_row(text, length);
+  const bool lines = is_lines(text);
+  const size_t length = lines ? strlen(lines_row) : strcspn(text, ":");
+  const char *argument = lines ? text : text[length] == ':' ? text + length + 1 : "";
+  const struct source_row *row = find_row(lines ? lines_row : text, length);
   RETURN_IF(row == NULL, NEAP_INVALID_ARGUMENT, "data '%s': there is no such source; there are %s", text,
             list_rows(known, sizeof known));
   RETURN_IF(row->usage[length] == ':' && *argument == '\0', NEAP_INVALID_ARGUMENT,
             "data '%s': the place is missing; name it, as %s", text, row->usage);
-  source->name = region_format(&source->region, "%.*s", (int)length, text);
+  source->name = region_format(&source->region, "%.*s", (int)length, lines ? lines_row : text);
   RETURN_IF_NULL(source->name);
   TRY(row->open(argument, source));
   return source_image(source) != NULL ? statistics_take(source) : NEAP_OK;

@@ -4,15 +4,15 @@
  *
  * A text is made tokens once, which go to a temporary file: the process holds neither. The tokenizer is
  * learned from the training part alone, but characters are those of both. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/readers.h"
+#include "data/source_tokenizer.h"
 #include "data/windows.h"
 #include "text/text_file.h"
 #include "text/token_file.h"
-#include "text/tokenizer_file.h"
+#include "text/tokenizer.h"
 
 static const double training_share = 0.9;
 
@@ -73,28 +73,6 @@ static neap_status divide_text(struct text *train, struct text *test) {
   test->length -= end;
   train->length = end;
   return text_walk(train, take_all, NULL, &test->line);
-}
-
-static neap_status make_tokenizer(struct source *source, const struct words *words,
-                                  const struct text *texts) {
-  const char *kind = words->tokens != NULL ? words->tokens : "bytes";
-  if (words->tokens == NULL && source->task.read_tokenizer != NULL) {
-    TRY(source->task.read_tokenizer(source->task.model, &source->tokenizer));
-    if (source->tokenizer != NULL) return NEAP_OK;
-  }
-  if (strcmp(kind, "bytes") == 0) return tokenizer_bytes(&source->tokenizer);
-  if (source_is_tokenizer(kind)) return tokenizer_read(kind, &source->tokenizer);
-  if (strcmp(kind, "characters") == 0) return tokenizer_characters(texts, 2, &source->tokenizer);
-  char *end;
-  errno = 0;
-  const long size = strtol(kind, &end, 10);
-  RETURN_IF(
-      end == kind || *end != '\0' || errno != 0 || size < BYTE_TOKENS || size > 1 << 20,
-      NEAP_INVALID_ARGUMENT,
-      "data set 'text:%s': tokens=%s is none of bytes, characters, a tokenizer's .json file and a number "
-      "of byte-pair codes from %d to %d",
-      words->file, kind, BYTE_TOKENS, 1 << 20);
-  return tokenizer_learn(texts, 1, (int32_t)size, &source->tokenizer);
 }
 
 /* A text on its way to a file of tokens. Its pieces, which are encoded for themselves, end with the first
@@ -169,7 +147,7 @@ static neap_status open_texts(struct source *source, const struct words *words, 
       source->marked_file = region_string(&source->region, texts[i].name);
       RETURN_IF_NULL(source->marked_file);
     }
-  TRY(make_tokenizer(source, words, texts));
+  TRY(source_tokenizer_make(source, words->file, words->tokens, texts));
   int32_t mask = -1;
   if (source->task.kind == TASK_MASKED) TRY(find_mask(source->tokenizer, &mask));
   TRY(add_files(source, &files));

@@ -107,8 +107,39 @@ static void apply_pad(const struct stage *stage, const int *slots, struct sample
     label[i] = i < targets ? to[i] : i == targets && any ? end : -1;
 }
 
+/* ---- Conversations ---- */
+
+enum { CONVERSATION };
+
+static neap_status prepare_answers(struct stage *stage, const struct field *wanted, int wanted_count,
+                                   int *slots, bool *applies) {
+  (void)wanted, (void)wanted_count;
+  slots[CONVERSATION] = stage_find_slot(stage, "conversation");
+  *applies = slots[CONVERSATION] >= 0;
+  if (!*applies) return NEAP_OK;
+  const struct field tokens = {
+      task_rows[TASK_TOKENS].input, NEAP_I32, 1, {stage->source->sequence_length}, true};
+  struct field label = tokens;
+  label.name = task_rows[TASK_TOKENS].label;
+  TRY(stage_add_slot(stage, tokens, &slots[TOKENS]));
+  return stage_add_slot(stage, label, &slots[LABEL]);
+}
+
+static void apply_answers(const struct stage *stage, const int *slots, struct sample *s) {
+  (void)stage;
+  const int64_t count = s->lengths[slots[CONVERSATION]];
+  const int32_t *ids = s->values[slots[CONVERSATION]];
+  int32_t *tokens = s->values[slots[TOKENS]], *labels = s->values[slots[LABEL]];
+  for (int64_t i = 0; tokens != NULL && i < s->length; i++)
+    tokens[i] = i >= count ? 0 : ids[i] < 0 ? ~ids[i] : ids[i];
+  for (int64_t i = 0; labels != NULL && i < s->length; i++)
+    labels[i] = i + 1 < count && ids[i + 1] >= 0 ? ids[i + 1] : -1;
+}
+
 const struct transform transform_next_token = {"next-token", "labels are the tokens that follow",
                                                prepare_next, apply_next},
                        transform_masked_token = {"masked-token", "labels are tokens that are masked",
                                                  prepare_masked, apply_masked},
-                       transform_pad = {"pad", "pairs in one length, with </s>", prepare_pad, apply_pad};
+                       transform_pad = {"pad", "pairs in one length, with </s>", prepare_pad, apply_pad},
+                       transform_answers = {"answers", "labels are the tokens of answers", prepare_answers,
+                                            apply_answers};

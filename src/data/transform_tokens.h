@@ -8,7 +8,10 @@
  * masked_token: the first T, of which some are masked, and these as labels.
  * pad: of a source and a target of any lengths "source", "tokens" and "label" of one length: a source ends
  * with </s>, and where it ends before its sequence -1 follows; a target begins with </s>, and its labels are
- * what follows, </s> at the end. */
-extern const struct transform transform_next_token, transform_masked_token, transform_pad;
+ * what follows, </s> at the end.
+ * answers: of the tokens of a conversation "tokens" and "label", the tokens that follow and carry loss;
+ * others, and what is behind its end, are -1 (and tokens 0 there, which no token before them sees). A token
+ * without loss is its complement, ~id. */
+extern const struct transform transform_next_token, transform_masked_token, transform_pad, transform_answers;
 
 #endif

@@ -21,6 +21,20 @@ enum task_kind {
 
 struct encoding;
 struct tokenizer;
+struct chat_template;
+
+/* What a model of a file brings for texts, by its name; NULL where it has none of its own. */
+struct task_texts {
+  neap_status (*read_tokenizer)(const char *model, struct tokenizer **tokenizer);
+  neap_status (*read_template)(const char *model, struct chat_template **chat);
+};
+
+/* How conversations become tokens. Zeros: as the source's name and the model say. */
+struct task_chat {
+  const char *template_name; /* that the user asks for, before the model's; NULL: "chatml" where that has none */
+  bool train_on_prompt;      /* all tokens carry loss, not the assistant's alone */
+  bool skip_long;            /* what is longer than a sequence is left out, not cut */
+};
 
 /* Of a kind of task. */
 struct task_row {
@@ -38,13 +52,13 @@ struct task {
   int64_t batch;                         /* there are some batches, whatever they take */
   int64_t length, width;                 /* of sequences, and of their vectors */
   int64_t asked_length;                  /* by the user: the most that a pair may have */
+  bool any_length;                       /* the model's weights serve shorter sequences, too */
+  struct task_chat chat;
   const struct encoding
       *encoding; /* by which records become what the model has learned from (data/encoding.h);
                     labels may be missing then; NULL: the data are learned from */
-  /* Gives the tokenizer that comes with the model of this name, to be freed with tokenizer_free; NULL: it has
-   * none of its own. A source of text takes it where nothing else is asked for. */
-  neap_status (*read_tokenizer)(const char *model, struct tokenizer **tokenizer);
-  const char *model;
+  const char *model;              /* NULL: none is given; else */
+  const struct task_texts *texts; /* what it brings: a source takes it where nothing else is asked for */
   int threads; /* that read records; 0: as many as there are processors */
 };
 

@@ -11,6 +11,7 @@
 #include "model/families.h"
 #include "run/variables.h"
 #include "run/weight_files.h"
+#include "text/text_file.h"
 #include "text/tokenizer_import.h"
 
 /* A variable, and the tensor of the file that it begins with. */
@@ -541,6 +542,46 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
   if (is_folder(path)) return tokenizer_import(path, out);
   neap_status status = open_gguf(&m, &keys);
   if (status == NEAP_OK) status = vocabulary_tokenizer(&m, out);
+  close_model(&m);
+  return status;
+}
+
+/* ---- The chat template ---- */
+
+/* The program of a folder: the field of tokenizer_config.json, or a file of its own. NULL: there is none. */
+static neap_status folder_template(struct language_model *m, const char **file, const char **jinja) {
+  json_error_t error;
+  struct text text;
+  *file = region_format(&m->region, "%s/chat_template.jinja", m->path);
+  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  if (access(*file, F_OK) == 0) {
+    TRY(text_read(*file, true, &m->region, &text));
+    *jinja = region_format(&m->region, "%.*s", (int)text.length, text.bytes);
+    RETURN_IF(*jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
+    return NEAP_OK;
+  }
+  *file = region_format(&m->region, "%s/tokenizer_config.json", m->path);
+  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  if (access(*file, F_OK) != 0) return NEAP_OK;
+  m->config = json_load_file(*file, 0, &error);
+  RETURN_IF(m->config == NULL, NEAP_BAD_FORMAT, "%s: line %d: is no JSON: %s", *file, error.line, error.text);
+  *jinja = json_string_value(json_object_get(m->config, "chat_template"));
+  return NEAP_OK;
+}
+
+neap_status language_model_chat_template(const char *path, struct chat_template **out) {
+  struct language_model m = {.path = path};
+  struct model_keys keys;
+  const char *file = path, *jinja = NULL;
+  neap_status status;
+  *out = NULL;
+  if (is_folder(path)) {
+    status = folder_template(&m, &file, &jinja);
+  } else {
+    status = open_gguf(&m, &keys);
+    if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");
+  }
+  if (status == NEAP_OK && jinja != NULL) status = chat_template_find(jinja, file, out);
   close_model(&m);
   return status;
 }

@@ -4,6 +4,7 @@
 #define NEAP_MODEL_LANGUAGE_MODEL_H
 
 #include "graph/task.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 /* Whether a path is a folder that has a config.json. */
@@ -19,5 +20,9 @@ neap_status language_model_digest(const char *path, char digest[65]);
 
 /* The tokenizer that comes with the model, to be freed with tokenizer_free. */
 neap_status language_model_tokenizer(const char *path, struct tokenizer **out);
+
+/* Its chat template, to be freed with chat_template_free; NULL: it has none. NEAP_UNSUPPORTED: it is not one
+ * that is rendered; the message lists those. */
+neap_status language_model_chat_template(const char *path, struct chat_template **out);
 
 #endif

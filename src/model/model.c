@@ -17,12 +17,14 @@ struct file_reader {
   neap_status (*places)(const char *path, int64_t length, int64_t *places);
   neap_status (*digest)(const char *path, char digest[65]);
   neap_status (*tokenizer)(const char *path, struct tokenizer **tokenizer); /* NULL: it has none */
+  neap_status (*chat_template)(const char *path, struct chat_template **chat);
 };
 
-static const struct file_reader onnx = {onnx_usual, onnx_build, onnx_load, onnx_places, onnx_digest, NULL},
+static const struct file_reader onnx = {onnx_usual, onnx_build, onnx_load, onnx_places, onnx_digest, NULL, NULL},
                                 language = {language_model_usual,  language_model_build,
                                             language_model_load,   language_model_places,
-                                            language_model_digest, language_model_tokenizer};
+                                            language_model_digest, language_model_tokenizer,
+                                            language_model_chat_template};
 
 /* Models that files are. */
 static const struct file_format {
@@ -135,4 +137,12 @@ neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer) {
   *tokenizer = NULL;
   return format != NULL && format->reader->tokenizer != NULL ? format->reader->tokenizer(path, tokenizer)
                                                              : NEAP_OK;
+}
+
+neap_status model_chat_template(const char *name, struct chat_template **chat) {
+  const char *path;
+  const struct file_format *format = find_format(name, &path);
+  *chat = NULL;
+  return format != NULL && format->reader->chat_template != NULL ? format->reader->chat_template(path, chat)
+                                                                 : NEAP_OK;
 }

@@ -3,6 +3,7 @@
 #define NEAP_MODEL_MODEL_H
 
 #include "graph/task.h"
+#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
@@ -22,6 +23,9 @@ const char *model_kept_name(const char *name);
 
 /* The tokenizer of a model that has one of its own, to be freed with tokenizer_free; else NULL. */
 neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer);
+
+/* The chat template of a model that has one, to be freed with chat_template_free; else NULL. */
+neap_status model_chat_template(const char *name, struct chat_template **chat);
 
 /* The SHA-256 of a model's file, which has its structure; "" where it is ready-made. */
 neap_status model_digest(const char *name, char digest[65]);

@@ -219,6 +219,12 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer) {
   return tokenizer->kind == TOKENIZER_PIPELINE ? tokenizer->pipeline->eos : -1;
 }
 
+const char *tokenizer_added_text(const struct tokenizer *tokenizer, int32_t id) {
+  if (tokenizer->kind != TOKENIZER_PIPELINE || id < 0) return NULL;
+  const struct added_token *token = added_token_of_id(&tokenizer->pipeline->added, id);
+  return token != NULL ? token->text : NULL;
+}
+
 neap_status tokenizer_add_special(struct tokenizer *tokenizer, const char *name, int32_t *id) {
   const struct text text = {.bytes = name, .length = strlen(name), .name = name};
   RETURN_IF(text.length == 0 || utf8_check(&text) != NEAP_OK, NEAP_INVALID_ARGUMENT,

@@ -65,7 +65,10 @@ static neap_status settle(struct exporting *x) {
     return NEAP_OK;
   }
   if (o->data == NULL) return NEAP_OK;
-  neap_status status = open_data(o->model, o->data, &o->shape, 1, NULL, NULL, &data);
+  neap_status status = open_data(
+      &(struct data_choice){
+          .model = o->model, .name = o->data, .shape = &o->shape, .threads = 1, .one_length = true},
+      &data);
   if (status == NEAP_OK) status = settle_shape(o->model, o->data, &o->shape, &data, &x->shape);
   loader_close(&data);
   return status;

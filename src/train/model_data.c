@@ -4,10 +4,27 @@
 
 #include "model/model.h"
 
-neap_status open_data(const char *model, const char *name, const neap_model_options *asked, int threads,
-                      const struct encoding *encoding, const neap_data_source *own, struct loader *loader) {
+static const struct task_texts texts = {model_tokenizer, model_chat_template};
+
+/* Whether weights that were made for sequences of `length` serve shorter ones, too. */
+static neap_status find_any_length(const char *model, int64_t length, bool *any) {
+  int64_t of_longest, of_shortest;
+  *any = false;
+  TRY(model_places(model, length, &of_longest));
+  TRY(model_places(model, 1, &of_shortest));
+  *any = of_longest == of_shortest;
+  return NEAP_OK;
+}
+
+neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   neap_model_options usual;
-  struct task task = {.threads = threads, .encoding = encoding};
+  const neap_model_options *asked = choice->shape;
+  const char *model = choice->model;
+  struct task task = {.threads = choice->threads,
+                      .encoding = choice->encoding,
+                      .chat = choice->chat,
+                      .model = model,
+                      .texts = &texts};
   TRY(model_usual(model, &usual, &task.kind));
   task.classes = asked->classes > 0 ? asked->classes : usual.classes;
   task.asked_classes = asked->classes;
@@ -15,13 +32,14 @@ neap_status open_data(const char *model, const char *name, const neap_model_opti
   task.asked_length = asked->length;
   task.length = asked->length > 0 ? asked->length : usual.length;
   task.width = usual.image[0];
+  if (task.kind == TASK_TOKENS && !choice->one_length)
+    TRY(find_any_length(model, task.length, &task.any_length));
   for (int i = 0; i < 3; i++) {
     task.asked_image[i] = asked->image[i];
     task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
   }
-  task.model = model;
-  task.read_tokenizer = model_tokenizer;
-  return own != NULL ? loader_open_own(loader, own, &task) : loader_open(loader, name, &task);
+  return choice->own != NULL ? loader_open_own(loader, choice->own, &task)
+                             : loader_open(loader, choice->name, &task);
 }
 
 /* Whether the model can learn from the data. */

@@ -4,12 +4,21 @@
 
 #include "data/loader.h"
 
-/* Opens data for a model, the caller's own where they are not NULL; data that are drawn are drawn as the
- * options ask, or else as the model usually takes them. `encoding`: of the run that the model comes from, to
- * predict by it; NULL: the data are learned from. `threads` fill batches. Free with loader_close, whatever
- * the status. */
-neap_status open_data(const char *model, const char *name, const neap_model_options *asked, int threads,
-                      const struct encoding *encoding, const neap_data_source *own, struct loader *loader);
+/* Data, and the model that they are for. */
+struct data_choice {
+  const char *model, *name;
+  const neap_model_options *shape; /* that is asked for */
+  int threads;                     /* that fill batches */
+  const struct encoding
+      *encoding;               /* of the run that the model comes from, to predict by it; NULL: it learns */
+  const neap_data_source *own; /* the caller's, in place of `name`; NULL: that */
+  struct task_chat chat;
+  bool one_length; /* all records have one length, also where the model could take shorter ones as they are */
+};
+
+/* Opens data for a model; data that are drawn are drawn as the shape asks, or else as the model usually takes
+ * them. Free with loader_close, whatever the status. */
+neap_status open_data(const struct data_choice *choice, struct loader *loader);
 
 /* The shape that the model gets: images are those of the data; classes too, or more where they are asked for.
  */

@@ -70,7 +70,13 @@ static neap_status open_all(struct prediction *p) {
       o->model == NULL || (o->weights == NULL && o->checkpoint == NULL) || o->data == NULL || o->out == NULL,
       NEAP_INVALID_ARGUMENT, "a prediction needs a model, weights or a checkpoint, data and a file to write");
   TRY(open_checkpoint(p, &encoding));
-  TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), encoding, NULL, &p->data));
+  const struct data_choice choice = {.model = o->model,
+                                     .name = o->data,
+                                     .shape = &o->shape,
+                                     .threads = team_size(o->session.threads),
+                                     .encoding = encoding,
+                                     .one_length = true};
+  TRY(open_data(&choice, &p->data));
   TRY(settle_shape(o->model, o->data, &o->shape, &p->data, &p->shape));
   RETURN_IF(p->data.bucket_count > 1, NEAP_UNSUPPORTED,
             "%s: pairs of sequences come in several lengths; `neap translate` takes them", o->data);

@@ -327,8 +327,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   t->seconds = region_alloc(&t->region, TIMED_STEPS, sizeof *t->seconds);
   RETURN_IF_NULL(t->seconds);
   t->process.code = memory_status_read().resident_bytes;
-  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
-                &t->data));
+  TRY(training_open_data(t));
   const uint64_t now = memory_status_read().resident_bytes; /* reading a model may give memory back */
   t->process.data = now > t->process.code ? now - t->process.code : 0;
   TRY(training_build(t));
@@ -389,8 +388,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   const char *folder = t->options->resume;
   RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
   TRY(training_check(t->options));
-  TRY(open_data(t->options->model, t->options->data, &t->options->shape, t->threads, NULL, t->options->source,
-                &t->data));
+  TRY(training_open_data(t));
   t->own.keep_last = false; /* nothing is trained */
   TRY(training_build(t));
   TRY(checkpoint_check_model(folder, t->options->model));

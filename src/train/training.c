@@ -100,6 +100,27 @@ static bool augments(const struct training *t) {
   return asked == NEAP_AUGMENT_ON || (asked == NEAP_AUGMENT_USUAL && !t->data.source.augment_asked);
 }
 
+neap_status training_open_data(struct training *t) {
+  const neap_train_options *o = t->options;
+  const struct data_choice choice = {.model = o->model,
+                                     .name = o->data,
+                                     .shape = &o->shape,
+                                     .threads = t->threads,
+                                     .own = o->source,
+                                     .chat = {.template_name = o->chat_template,
+                                              .train_on_prompt = o->train_on_prompt,
+                                              .skip_long = o->long_records == NEAP_LONG_SKIP}};
+  TRY(open_data(&choice, &t->data));
+  const char *of_chat = o->chat_template != NULL           ? "template"
+                        : o->train_on_prompt               ? "train-on-prompt"
+                        : o->long_records != NEAP_LONG_CUT ? "long"
+                                                           : NULL;
+  RETURN_IF(of_chat != NULL && source_find_field(&t->data.source, "conversation") < 0, NEAP_INVALID_ARGUMENT,
+            "--%s does nothing with the data of %s: it is for conversations, as chat:FILE has them", of_chat,
+            t->data.source.name);
+  return NEAP_OK;
+}
+
 /* Divides the data into steps. */
 static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;

@@ -68,6 +68,9 @@ struct training {
 neap_status training_check(const neap_train_options *options);
 /* Holds the folder that is written to: before anything that takes long. */
 neap_status training_claim(struct training *t);
+/* Opens the data that the options name. */
+neap_status training_open_data(struct training *t);
+
 /* With the data open: techniques, micro-batches, graph, buckets, learning rates. */
 neap_status training_build(struct training *t);
 /* All that the bits of the weights depend on, as a checkpoint keeps it. */

@@ -108,7 +108,9 @@ static neap_status find_tokenizer(struct translation *t) {
     t->tokenizer = t->own;
   } else {
     RETURN_IF(o->data == NULL, NEAP_INVALID_ARGUMENT, "%s: is missing; name the data of the run", path);
-    TRY(open_data(o->model, o->data, &o->shape, team_size(o->session.threads), NULL, NULL, &t->data));
+    const struct data_choice choice = {
+        .model = o->model, .name = o->data, .shape = &o->shape, .threads = team_size(o->session.threads)};
+    TRY(open_data(&choice, &t->data));
     t->tokenizer = t->data.source.tokenizer;
   }
   RETURN_IF(t->tokenizer == NULL || tokenizer_special(t->tokenizer, "</s>") < 0, NEAP_INVALID_ARGUMENT,

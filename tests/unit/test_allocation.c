@@ -7,8 +7,10 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "data/sources.h"
 #include "random_step.h"
 #include "text/bleu.h"
+#include "text/chat_template.h"
 #include "text/tokenizer_file.h"
 
 void *__real_malloc(size_t bytes);
@@ -183,6 +185,31 @@ static neap_status attempt_tokenizer(void) {
   return status;
 }
 
+static const char conversations[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
+    "\"b\"}]}\n"
+    "{\"instruction\": \"a\", \"input\": \"b\", \"output\": \"c\"}\n{\"text\": \"abc\"}\n";
+static const char jinja[] = /* of ChatML */
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+    "'<|im_start|>system\nBe brief.<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
+    "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|im_start|>assistant\n' }}{% endif %}";
+
+/* Opens conversations with a model's template, and learns their tokens. */
+static neap_status attempt_conversations(void) {
+  char name[128];
+  struct chat_template *chat;
+  struct source source = {0};
+  struct task task = {.kind = TASK_TOKENS, .length = 256, .any_length = true};
+  neap_status status = chat_template_find(jinja, "model", &chat);
+  task.chat.template = chat;
+  snprintf(name, sizeof name, "chat:%s,tokens=270", path);
+  if (status == NEAP_OK) status = sources_open(name, &task, &source);
+  source_close(&source);
+  chat_template_free(chat);
+  return status;
+}
+
 static neap_status attempt_bleu(void) {
   const char *const segments[] = {"two young men, two dogs", "three old men."};
   struct bleu bleu;
@@ -272,11 +299,23 @@ static void test_text(void **state) {
   remove(path);
 }
 
+static void test_conversations(void **state) {
+  (void)state;
+  snprintf(path, sizeof path, "/tmp/neap-test-%ld.jsonl", (long)getpid());
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  fputs(conversations, file);
+  assert_int_equal(fclose(file), 0);
+  json_may_fail(false);
+  fail_everywhere(attempt_conversations, 1);
+  remove(path);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model),   cmocka_unit_test(test_plan),
-                                     cmocka_unit_test(test_search),  cmocka_unit_test(test_layout),
-                                     cmocka_unit_test(test_session), cmocka_unit_test(test_files),
-                                     cmocka_unit_test(test_save),    cmocka_unit_test(test_text)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_model),  cmocka_unit_test(test_plan),    cmocka_unit_test(test_search),
+      cmocka_unit_test(test_layout), cmocka_unit_test(test_session), cmocka_unit_test(test_files),
+      cmocka_unit_test(test_save),   cmocka_unit_test(test_text),    cmocka_unit_test(test_conversations)};
   if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   neap_graph_free(graph);

@@ -335,6 +335,60 @@ static void test_characters(void **state) {
   assert_says("a.txt");
 }
 
+/* The text before the end of a token is that of the ids up to it. */
+static void check_places(const struct tokenizer *tokenizer, const char *bytes) {
+  const struct text text = text_of(bytes);
+  struct token_ids ids = {0}, plain = {0};
+  struct places ends = {0};
+  ASSERT_OK(tokenizer_encode(tokenizer, &text, &plain));
+  for (int twice = 0; twice < 2; twice++)
+    ASSERT_OK(tokenizer_encode_places(tokenizer, &text, false, &ids, &ends));
+  assert_int_equal(ids.count, 2 * plain.count);
+  assert_int_equal(ends.count, ids.count);
+  for (size_t i = 0; i < plain.count; i++) {
+    char *before;
+    size_t length;
+    ASSERT_OK(tokenizer_decode(tokenizer, ids.data, i + 1, &before, &length));
+    assert_int_equal(ends.data[i], length);
+    assert_memory_equal(before, bytes, length);
+    assert_int_equal(ends.data[plain.count + i], length);
+    assert_int_equal(ids.data[plain.count + i], plain.data[i]);
+    free(before);
+  }
+  vector_free(&ids);
+  vector_free(&plain);
+  vector_free(&ends);
+}
+
+static void test_places(void **state) {
+  (void)state;
+  const struct text texts[] = {text_of(english), text_of(many_tongues)};
+  struct tokenizer *tokenizers[3], *few;
+  int32_t unknown;
+  ASSERT_OK(tokenizer_bytes(&tokenizers[0]));
+  ASSERT_OK(tokenizer_learn(texts, 2, 300, &tokenizers[1]));
+  ASSERT_OK(tokenizer_characters(texts, 2, &tokenizers[2]));
+  for (int i = 0; i < 3; i++) {
+    check_places(tokenizers[i], english);
+    check_places(tokenizers[i], many_tongues);
+    check_places(tokenizers[i], "");
+    tokenizer_free(tokenizers[i]);
+  }
+  const struct text letters = text_of("ab"), other = text_of("a\xC3\xA9z");
+  struct token_ids ids = {0};
+  struct places ends = {0};
+  ASSERT_OK(tokenizer_characters(&letters, 1, &few));
+  assert_int_equal(tokenizer_encode_places(few, &other, false, &ids, &ends), NEAP_BAD_FORMAT);
+  assert_true(ids.count == 0 && ends.count == 0);
+  ASSERT_OK(tokenizer_add_special(few, TOKENIZER_UNKNOWN, &unknown));
+  ASSERT_OK(tokenizer_encode_places(few, &other, false, &ids, &ends));
+  assert_int_equal(ends.count, 3);
+  assert_true(ends.data[0] == 1 && ends.data[1] == 3 && ends.data[2] == 4);
+  vector_free(&ids);
+  vector_free(&ends);
+  tokenizer_free(few);
+}
+
 static void test_special(void **state) {
   (void)state;
   struct tokenizer *tokenizer;
@@ -475,6 +529,7 @@ int main(void) {
       cmocka_unit_test(test_small_vocabulary),
       cmocka_unit_test(test_round_trip),
       cmocka_unit_test(test_characters),
+      cmocka_unit_test(test_places),
       cmocka_unit_test(test_special),
       cmocka_unit_test(test_files),
       cmocka_unit_test(test_bad_files),

@@ -1,0 +1,277 @@
+#include "data/chat_lines.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/stop.h"
+#include "text/text_file.h"
+
+neap_status chat_lines_open(const char *path, const char *input, struct chat_lines *lines) {
+  *lines = (struct chat_lines){.input = input, .limit = CHAT_LINE_LIMIT};
+  return text_file_open(path, &lines->file);
+}
+
+void chat_lines_close(struct chat_lines *lines) {
+  text_file_close(&lines->file);
+  json_decref(lines->root);
+  lines->root = NULL;
+  vector_free(&lines->window);
+  vector_free(&lines->joined);
+  vector_free(&lines->sample.messages);
+}
+
+/* Fails with "FILE: line L: " and the message. */
+static neap_status bad(const struct chat_lines *lines, const char *message) {
+  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: %s", lines->file.name, (long long)lines->line, message);
+}
+
+static neap_status bad_field(const struct chat_lines *lines, const char *field, const char *message) {
+  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: field '%s' %s", lines->file.name, (long long)lines->line,
+                   field, message);
+}
+
+/* ---- Lines ---- */
+
+/* Reads a piece more of the file, behind what is in the window. */
+static neap_status read_on(struct chat_lines *l) {
+  enum { PIECE = 1 << 16 };
+  const size_t left = l->file.length - l->read, count = left < PIECE ? left : PIECE;
+  TRY(vector_reserve(&l->window, l->window.count + count));
+  TRY(file_need_at(l->file.name, l->file.descriptor, l->file.first + l->read,
+                   l->window.data + l->window.count, count));
+  l->window.count += count;
+  l->read += count;
+  return NEAP_OK;
+}
+
+/* The next line without its end. What was before it leaves the window. */
+static neap_status take_line(struct chat_lines *l, struct text *line, bool *any) {
+  size_t looked = 0;
+  const char *end = NULL;
+  if (l->at > 0) memmove(l->window.data, l->window.data + l->at, l->window.count - l->at);
+  l->window.count -= l->at;
+  l->at = 0;
+  l->line++;
+  for (;;) {
+    if (looked < l->window.count) end = memchr(l->window.data + looked, '\n', l->window.count - looked);
+    looked = l->window.count;
+    const size_t length = end != NULL ? (size_t)(end - l->window.data) : looked;
+    RETURN_IF(length > l->limit, NEAP_TOO_LARGE,
+              "%s: line %lld has more than %zu bytes, the most that a line may have", l->file.name,
+              (long long)l->line, l->limit);
+    if (end != NULL || l->read == l->file.length) break;
+    TRY(read_on(l));
+  }
+  *any = l->window.count > 0;
+  *line = (struct text){
+      .bytes = l->window.data, .length = l->window.count, .name = l->file.name, .line = l->line};
+  if (end != NULL) line->length = (size_t)(end - l->window.data);
+  l->at = line->length + (end != NULL);
+  return NEAP_OK;
+}
+
+static bool is_empty(const struct text *line) {
+  for (size_t i = 0; i < line->length; i++)
+    if (strchr(" \t\r", line->bytes[i]) == NULL || line->bytes[i] == '\0') return false;
+  return true;
+}
+
+static neap_status parse(struct chat_lines *l, const struct text *line) {
+  json_error_t error;
+  if (is_empty(line)) return bad(l, "it is empty; each line is an object of JSON");
+  TRY(utf8_check(line));
+  l->root = json_loadb(line->bytes, line->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  RETURN_IF(l->root == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
+            "%s: line %lld: out of memory", l->file.name, (long long)l->line);
+  RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, "%s: line %lld, column %d: it is not valid JSON: %s",
+            l->file.name, (long long)l->line, error.column, error.text);
+  return json_is_object(l->root) ? NEAP_OK : bad(l, "it is not an object of JSON");
+}
+
+/* ---- Forms ---- */
+
+struct role_name {
+  const char *name;
+  enum chat_role role;
+};
+static const struct role_name message_roles[] = {{"system", CHAT_SYSTEM},
+                                                 {"user", CHAT_USER},
+                                                 {"assistant", CHAT_ASSISTANT},
+                                                 {"tool", CHAT_TOOL},
+                                                 {NULL, 0}};
+static const struct role_name conversation_roles[] = {{"system", CHAT_SYSTEM},
+                                                      {"human", CHAT_USER},
+                                                      {"user", CHAT_USER},
+                                                      {"gpt", CHAT_ASSISTANT},
+                                                      {"assistant", CHAT_ASSISTANT},
+                                                      {"tool", CHAT_TOOL},
+                                                      {NULL, 0}};
+
+/* How a list of messages spells them. */
+struct spelling {
+  const char *role, *content;
+  const struct role_name *roles;
+};
+static const struct spelling messages_spelling = {"role", "content", message_roles},
+                             conversations_spelling = {"from", "value", conversation_roles};
+
+static bool is_some(const json_t *value) {
+  return value != NULL && !json_is_null(value) && !(json_is_array(value) && json_array_size(value) == 0);
+}
+
+static neap_status check_tools(const struct chat_lines *l, const json_t *object) {
+  static const char *const fields[] = {"tools", "tool_calls", "function_call", "functions"};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    RETURN_IF(
+        is_some(json_object_get(object, fields[i])), NEAP_UNSUPPORTED,
+        "%s: line %lld: field '%s': tools and their calls are not rendered; leave such conversations out",
+        l->file.name, (long long)l->line, fields[i]);
+  return NEAP_OK;
+}
+
+static neap_status add(struct chat_lines *l, enum chat_role role, const char *content, size_t length) {
+  return vector_push(&l->sample.messages, (struct chat_message){role, content, length});
+}
+
+static neap_status add_text(struct chat_lines *l, enum chat_role role, const json_t *text,
+                            const char *field) {
+  if (!json_is_string(text)) return bad_field(l, field, "is missing or no text");
+  return add(l, role, json_string_value(text), json_string_length(text));
+}
+
+static neap_status find_role(const struct chat_lines *l, const json_t *message,
+                             const struct spelling *spelling, const char *place, enum chat_role *role) {
+  char known[128] = "";
+  size_t at = 0;
+  const char *name = json_string_value(json_object_get(message, spelling->role));
+  if (name == NULL) return bad_field(l, place, "has no role that is a text");
+  for (const struct role_name *r = spelling->roles; r->name != NULL; r++) {
+    *role = r->role;
+    if (strcmp(r->name, name) == 0) return NEAP_OK;
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at > 0 ? ", " : "", r->name);
+  }
+  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: field '%s': '%s' '%.100s' is not known; there are %s",
+                   l->file.name, (long long)l->line, place, spelling->role, name, known);
+}
+
+static neap_status add_list(struct chat_lines *l, const json_t *list, const char *field,
+                            const struct spelling *spelling) {
+  const json_t *message;
+  size_t i;
+  if (!json_is_array(list) || json_array_size(list) == 0)
+    return bad_field(l, field, "is no list of messages");
+  json_array_foreach(list, i, message) {
+    char place[64];
+    enum chat_role role;
+    snprintf(place, sizeof place, "%s[%zu]", field, i);
+    if (!json_is_object(message)) return bad_field(l, place, "is no object");
+    TRY(check_tools(l, message));
+    TRY(find_role(l, message, spelling, place, &role));
+    snprintf(place, sizeof place, "%s[%zu].%s", field, i, spelling->content);
+    TRY(add_text(l, role, json_object_get(message, spelling->content), place));
+  }
+  return NEAP_OK;
+}
+
+static neap_status take_messages(struct chat_lines *l, const json_t *messages) {
+  return add_list(l, messages, "messages", &messages_spelling);
+}
+
+static neap_status take_conversations(struct chat_lines *l, const json_t *conversations) {
+  return add_list(l, conversations, "conversations", &conversations_spelling);
+}
+
+/* From the prompt's turns nothing is learned. */
+static neap_status take_prompt(struct chat_lines *l, const json_t *prompt) {
+  const json_t *completion = json_object_get(l->root, "completion");
+  if (json_is_string(prompt)) {
+    TRY(add_text(l, CHAT_USER, prompt, "prompt"));
+    return add_text(l, CHAT_ASSISTANT, completion, "completion");
+  }
+  TRY(add_list(l, prompt, "prompt", &messages_spelling));
+  for (size_t i = 0; i < l->sample.messages.count; i++)
+    l->sample.answered += l->sample.messages.data[i].role == CHAT_ASSISTANT;
+  return add_list(l, completion, "completion", &messages_spelling);
+}
+
+static neap_status append(struct chat_lines *l, const char *bytes, size_t count) {
+  TRY(vector_reserve(&l->joined, l->joined.count + count));
+  memcpy(l->joined.data + l->joined.count, bytes, count);
+  l->joined.count += count;
+  return NEAP_OK;
+}
+
+static neap_status take_instruction(struct chat_lines *l, const json_t *instruction) {
+  const json_t *input = json_object_get(l->root, "input"), *system = json_object_get(l->root, "system");
+  if (!json_is_string(instruction)) return bad_field(l, "instruction", "is no text");
+  if (is_some(input) && !json_is_string(input)) return bad_field(l, "input", "is no text");
+  if (is_some(system) && !(json_is_string(system) && json_string_length(system) == 0))
+    TRY(add_text(l, CHAT_SYSTEM, system, "system"));
+  if (json_string_length(input) == 0) {
+    TRY(add_text(l, CHAT_USER, instruction, "instruction"));
+  } else {
+    l->joined.count = 0;
+    TRY(append(l, json_string_value(instruction), json_string_length(instruction)));
+    TRY(append(l, l->input, strlen(l->input)));
+    TRY(append(l, json_string_value(input), json_string_length(input)));
+    TRY(add(l, CHAT_USER, l->joined.data, l->joined.count));
+  }
+  return add_text(l, CHAT_ASSISTANT, json_object_get(l->root, "output"), "output");
+}
+
+static neap_status take_text(struct chat_lines *l, const json_t *text) {
+  if (!json_is_string(text)) return bad_field(l, "text", "is no text");
+  l->sample.text = (struct chat_message){CHAT_ASSISTANT, json_string_value(text), json_string_length(text)};
+  return NEAP_OK;
+}
+
+/* By the field that tells them. */
+static const struct form {
+  const char *field;
+  neap_status (*take)(struct chat_lines *lines, const json_t *value);
+} forms[] = {{"messages", take_messages},
+             {"conversations", take_conversations},
+             {"prompt", take_prompt},
+             {"instruction", take_instruction},
+             {"text", take_text}};
+
+static neap_status take_form(struct chat_lines *l, const struct form **form) {
+  TRY(check_tools(l, l->root));
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    const json_t *value = json_object_get(l->root, forms[i].field);
+    if (value == NULL) continue;
+    *form = &forms[i];
+    return forms[i].take(l, value);
+  }
+  return bad(l, "it has none of the fields 'messages', 'conversations', 'prompt' (and 'completion'), "
+                "'instruction' (and "
+                "'output') and 'text'");
+}
+
+static neap_status check_answers(const struct chat_lines *l) {
+  size_t answers = 0;
+  for (size_t i = 0; i < l->sample.messages.count; i++)
+    answers += l->sample.messages.data[i].role == CHAT_ASSISTANT;
+  return answers > l->sample.answered ? NEAP_OK : bad(l, "it has no turn of the assistant to learn from");
+}
+
+neap_status chat_lines_next(struct chat_lines *l, bool *any) {
+  struct text line;
+  const struct form *form;
+  TRY(stop_check());
+  json_decref(l->root);
+  l->root = NULL;
+  l->sample.messages.count = l->sample.answered = 0;
+  l->sample.text = (struct chat_message){0};
+  TRY(take_line(l, &line, any));
+  if (!*any) return NEAP_OK;
+  TRY(parse(l, &line));
+  TRY(take_form(l, &form));
+  return form->take == take_text ? NEAP_OK : check_answers(l);
+}
+
+neap_status chat_lines_skip(struct chat_lines *l, bool *any) {
+  struct text line;
+  return take_line(l, &line, any);
+}

@@ -1,0 +1,332 @@
+/* Conversations as data:
+ * "chat:FILE|DIR[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]", in the JSON lines
+ * of chat_lines.h. A folder has train.jsonl and, to test with, valid.jsonl or else test.jsonl. Where there is
+ * nothing to test with, a share of the training lines is held out.
+ *
+ * Each conversation is rendered by a chat template and made tokens once, which go to a temporary file: 4
+ * bytes a token. The process holds a struct conversation for each, 16 bytes, and 1 byte a line where some are
+ * held out. A token that carries no loss is written as its complement.
+ *
+ * A record is a conversation, alone in its sequence. One that is longer than a sequence is cut, or left out
+ * where that is asked for; so is one without a token that carries loss in what is left of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "data/chat_lines.h"
+#include "data/holdout.h"
+#include "data/readers.h"
+#include "data/source_tokenizer.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+struct conversation {
+  int64_t first; /* of its tokens in the file */
+  int32_t count;
+};
+
+struct chat_source {
+  const char *path; /* for messages */
+  int descriptor;   /* of the tokens */
+  const struct conversation *records[SPLITS];
+};
+
+static int64_t length_of(const struct source *source, enum split split, int64_t record) {
+  const struct chat_source *chat = source->context;
+  return chat->records[split][record].count - 1; /* nothing follows the last token */
+}
+
+static neap_status read_record(const struct source *source, enum split split, int64_t record,
+                               const struct draw *draw, void *const *fields, int64_t *lengths) {
+  (void)draw;
+  const struct chat_source *chat = source->context;
+  const struct conversation *r = &chat->records[split][record];
+  lengths[0] = r->count;
+  if (fields[0] == NULL) return NEAP_OK;
+  return file_need_at(chat->path, chat->descriptor, (uint64_t)r->first * sizeof(int32_t), fields[0],
+                      (size_t)r->count * sizeof(int32_t));
+}
+
+/* ---- Opening ---- */
+
+struct words {
+  const char *place, *tokens, *test, *holdout, *seed; /* NULL: not given */
+};
+
+/* What the opening of a source needs. */
+struct work {
+  struct source *source;
+  struct chat_template *template;
+  struct chat_ends around; /* texts of the tokens that begin and end a sequence */
+  const char *files[SPLITS]; /* NULL to test with: lines of the first are held out */
+  const bool *held;          /* [held_count], the lines of the first; NULL: none is */
+  int64_t held_count;
+  int descriptor;  /* of what is written */
+  int64_t written; /* tokens, or bytes of text */
+  VECTOR(struct conversation) records[SPLITS];
+  int64_t longest, longest_line; /* tokens of the longest record that there is, */
+  const char *longest_file;      /* and where it is */
+  struct chat_lines lines;       /* that are open */
+  struct chat_text text;
+  struct token_ids ids;
+  struct places ends;
+};
+
+/* What becomes of a conversation. */
+typedef neap_status conversation_user(struct work *work, enum split split);
+
+static void free_work(struct work *w) {
+  for (int s = 0; s < SPLITS; s++) vector_free(&w->records[s]);
+  chat_lines_close(&w->lines);
+  chat_text_free(&w->text);
+  vector_free(&w->ids);
+  vector_free(&w->ends);
+  chat_template_free(w->template);
+}
+
+/* The text of a line that is no conversation ends with the token that ends a sequence. */
+static neap_status take_text(struct chat_text *out, const struct chat_message *text, const char *eos) {
+  const size_t end = eos != NULL ? strlen(eos) : 0;
+  out->text.count = out->spans.count = 0;
+  TRY(vector_reserve(&out->text, text->length + end));
+  if (text->length > 0) memcpy(out->text.data, text->content, text->length);
+  if (end > 0) memcpy(out->text.data + text->length, eos, end);
+  out->text.count = text->length + end;
+  return vector_push(&out->spans, (struct chat_span){0, SIZE_MAX});
+}
+
+/* Renders the line that was read. */
+static neap_status render(struct work *w) {
+  const struct chat_sample *sample = &w->lines.sample;
+  if (sample->messages.count == 0) return take_text(&w->text, &sample->text, w->around.eos);
+  const neap_status status = chat_render(w->template, sample->messages.data, sample->messages.count, false,
+                                         w->around, &w->text);
+  if (status == NEAP_OK) return NEAP_OK;
+  struct ending ending;
+  ending_keep(&ending, status);
+  return neap_fail(status, "%s: line %lld: %s", w->lines.file.name, (long long)w->lines.line, ending.message);
+}
+
+/* Leads the conversations of a file, of one part or (SPLITS) of both, to `use`. */
+static neap_status walk_file(struct work *w, const char *path, bool divided, enum split only,
+                             conversation_user *use) {
+  const enum split own = path == w->files[SPLIT_TRAIN] ? SPLIT_TRAIN : SPLIT_TEST;
+  bool any = true;
+  chat_lines_close(&w->lines);
+  TRY(chat_lines_open(path, chat_template_input(w->template), &w->lines));
+  if (w->lines.file.marked) {
+    w->source->marked_file = region_string(&w->source->region, path);
+    RETURN_IF_NULL(w->source->marked_file);
+  }
+  for (int64_t line = 0;; line++) {
+    const enum split split = divided && line < w->held_count && w->held[line] ? SPLIT_TEST : own;
+    const bool wanted = only == SPLITS || only == split;
+    TRY(wanted ? chat_lines_next(&w->lines, &any) : chat_lines_skip(&w->lines, &any));
+    if (!any) return NEAP_OK;
+    if (!wanted) continue;
+    TRY(render(w));
+    TRY(use(w, split));
+  }
+}
+
+static neap_status walk(struct work *w, enum split only, conversation_user *use) {
+  const bool divided = w->held != NULL;
+  if (divided || only != SPLIT_TEST) TRY(walk_file(w, w->files[SPLIT_TRAIN], divided, only, use));
+  return divided || only == SPLIT_TRAIN ? NEAP_OK : walk_file(w, w->files[SPLIT_TEST], false, only, use);
+}
+
+/* ---- Texts, to learn a tokenizer from ---- */
+
+static neap_status write_text(struct work *w, enum split split) {
+  (void)split;
+  w->written += (int64_t)w->text.text.count;
+  return source_write_file(w->lines.file.name, w->descriptor, w->text.text.data, w->text.text.count);
+}
+
+static neap_status make_tokenizer(struct work *w, const char *kind) {
+  struct source *source = w->source;
+  struct text texts[SPLITS] = {0};
+  if (source_tokenizer_learns(kind)) {
+    TRY(source_temporary_file(source, w->files[SPLIT_TRAIN], &w->descriptor));
+    for (int s = 0; s < SPLITS; s++) {
+      const int64_t before = w->written;
+      TRY(walk(w, (enum split)s, write_text));
+      texts[s] = (struct text){.name = w->files[SPLIT_TRAIN],
+                               .descriptor = w->descriptor,
+                               .first = (uint64_t)before,
+                               .length = (size_t)(w->written - before)};
+    }
+  }
+  TRY(source_tokenizer_make(source, w->files[SPLIT_TRAIN], kind, texts));
+  const struct tokenizer *t = source->tokenizer;
+  w->around = (struct chat_ends){.bos = tokenizer_added_text(t, tokenizer_bos(t)),
+                                 .eos = tokenizer_added_text(t, tokenizer_eos(t))};
+  return NEAP_OK;
+}
+
+/* ---- Tokens ---- */
+
+static neap_status encode(struct work *w) {
+  char name[512];
+  snprintf(name, sizeof name, "%s (line %lld, as it is rendered)", w->lines.file.name,
+           (long long)w->lines.line);
+  const struct text text = {.bytes = w->text.text.data, .length = w->text.text.count, .name = name};
+  w->ids.count = w->ends.count = 0;
+  return tokenizer_encode_places(w->source->tokenizer, &text, w->lines.sample.messages.count == 0, &w->ids, &w->ends);
+}
+
+/* Makes those tokens their complement that do not begin in a span; the spans of a prompt do not count. Gives
+ * how many of the first `count` carry loss, the very first left out: nothing tells it. */
+static int64_t mark(struct work *w, size_t count) {
+  const bool all = w->source->task.chat.train_on_prompt;
+  size_t span = w->lines.sample.answered;
+  int64_t counted = 0;
+  for (size_t i = 0; i < count; i++) {
+    const size_t begin = i > 0 ? w->ends.data[i - 1] : 0;
+    while (span < w->text.spans.count && begin >= w->text.spans.data[span].end) span++;
+    const bool inside = span < w->text.spans.count && begin >= w->text.spans.data[span].begin;
+    if (inside || all)
+      counted += i > 0;
+    else
+      w->ids.data[i] = ~w->ids.data[i];
+  }
+  return counted;
+}
+
+static neap_status write_tokens(struct work *w, enum split split) {
+  struct source *source = w->source;
+  const size_t most = (size_t)source->task.length + 1;
+  TRY(encode(w));
+  const bool fits = w->ids.count <= most;
+  const size_t count = fits ? w->ids.count : most;
+  if ((!fits && source->task.chat.skip_long) || mark(w, count) == 0) {
+    source->skipped++;
+    return NEAP_OK;
+  }
+  source->cut += !fits;
+  TRY(vector_push(&w->records[split], (struct conversation){w->written, (int32_t)count}));
+  if ((int64_t)count > w->longest) {
+    w->longest = (int64_t)count;
+    w->longest_line = w->lines.line;
+    w->longest_file = w->lines.file.name;
+  }
+  w->written += (int64_t)count;
+  source->tokens[split] += (int64_t)count;
+  source->records[split]++;
+  return source_write_file(w->lines.file.name, w->descriptor, w->ids.data, count * sizeof *w->ids.data);
+}
+
+/* ---- The source ---- */
+
+static const char *in_folder(struct source *source, const char *folder, const char *name) {
+  const char *path = region_format(&source->region, "%s/%s", folder, name);
+  return path != NULL && source_file_exists(path) ? path : NULL;
+}
+
+static neap_status find_files(struct work *w, const struct words *words) {
+  struct stat found;
+  struct source *source = w->source;
+  const bool folder = stat(words->place, &found) == 0 && S_ISDIR(found.st_mode);
+  w->files[SPLIT_TEST] = words->test;
+  w->files[SPLIT_TRAIN] = folder ? in_folder(source, words->place, "train.jsonl") : words->place;
+  RETURN_IF(w->files[SPLIT_TRAIN] == NULL, NEAP_IO_FAILED, "%s: the folder has no train.jsonl", words->place);
+  static const char *const names[] = {"valid.jsonl", "test.jsonl"};
+  for (int i = 0; i < 2 && folder && w->files[SPLIT_TEST] == NULL; i++)
+    w->files[SPLIT_TEST] = in_folder(source, words->place, names[i]);
+  RETURN_IF(w->files[SPLIT_TEST] != NULL && (words->holdout != NULL || words->seed != NULL),
+            NEAP_INVALID_ARGUMENT, "data '%s': %s is there to test with; leave %s= out", source->name,
+            w->files[SPLIT_TEST], words->holdout != NULL ? "holdout" : "seed");
+  return NEAP_OK;
+}
+
+static neap_status hold_out(struct work *w, const struct words *words) {
+  bool any = true, *held;
+  int64_t lines = -1;
+  if (w->files[SPLIT_TEST] != NULL) return NEAP_OK;
+  TRY(chat_lines_open(w->files[SPLIT_TRAIN], "", &w->lines));
+  for (; any; lines++) TRY(chat_lines_skip(&w->lines, &any));
+  RETURN_IF(lines == 0, NEAP_BAD_FORMAT, "%s: the file has no lines", w->files[SPLIT_TRAIN]);
+  TRY(holdout_draw(w->source, words->holdout, words->seed, lines, &held));
+  w->held = held;
+  w->held_count = lines;
+  return NEAP_OK;
+}
+
+static neap_status check_records(const struct work *w) {
+  const struct source *source = w->source;
+  for (int s = 0; s < SPLITS; s++)
+    RETURN_IF(source->records[s] == 0, NEAP_INVALID_ARGUMENT,
+              "%s: nothing is left to %s: of all its conversations none has a token that carries loss among "
+              "its first %lld, or "
+              "they are longer and left out; ask for a larger --length",
+              w->held != NULL || s == SPLIT_TRAIN ? w->files[SPLIT_TRAIN] : w->files[SPLIT_TEST],
+              s == SPLIT_TRAIN ? "train with" : "test with", (long long)source->task.length);
+  return NEAP_OK;
+}
+
+/* Makes what was written the source's records. */
+static neap_status finish(struct work *w) {
+  struct source *source = w->source;
+  struct chat_source chat = {.path = w->files[SPLIT_TRAIN], .descriptor = w->descriptor};
+  TRY(check_records(w));
+  for (int s = 0; s < SPLITS; s++) {
+    chat.records[s] =
+        region_copy(&source->region, w->records[s].data, w->records[s].count, sizeof *w->records[s].data);
+    RETURN_IF_NULL(chat.records[s]);
+  }
+  source->context = region_copy(&source->region, &chat, 1, sizeof chat);
+  source->longest = region_format(&source->region, "%s: line %lld, of %lld tokens", w->longest_file,
+                                  (long long)w->longest_line, (long long)w->longest);
+  RETURN_IF(source->context == NULL || source->longest == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory",
+            chat.path);
+  source->kind = TASK_TOKENS;
+  source->classes = tokenizer_size(w->source->tokenizer);
+  source->read = read_record;
+  source->sequence_length = source->task.length;
+  if (source->task.any_length) {
+    source->length = length_of;
+    source->sequence_length = w->longest - 1;
+  }
+  return source_add_field(source,
+                          (struct field){"conversation", NEAP_I32, 1, {source->sequence_length + 1}, true});
+}
+
+static neap_status open_work(struct work *w, const struct words *words) {
+  TRY(find_files(w, words));
+  TRY(hold_out(w, words));
+  TRY(make_tokenizer(w, words->tokens));
+  TRY(source_temporary_file(w->source, w->files[SPLIT_TRAIN], &w->descriptor));
+  w->written = 0;
+  TRY(walk(w, SPLITS, write_tokens));
+  return finish(w);
+}
+
+/* That which is asked for; or the model's own; or a usual one. */
+static neap_status find_template(struct work *w) {
+  const struct task *task = &w->source->task;
+  if (task->chat.template_name == NULL && task->texts != NULL)
+    TRY(task->texts->read_template(task->model, &w->template));
+  if (w->template != NULL) return NEAP_OK;
+  return chat_template_named(task->chat.template_name != NULL ? task->chat.template_name : "chatml",
+                             &w->template);
+}
+
+neap_status chat_open(const char *argument, struct source *source) {
+  static const char *const keys[] = {"", "tokens", "test", "holdout", "seed", NULL};
+  struct words words = {0};
+  struct work work = {.source = source, .lines.file.descriptor = -1, .descriptor = -1};
+  TRY(source_parse(
+      source, argument, keys,
+      (const char **const[]){&words.place, &words.tokens, &words.test, &words.holdout, &words.seed}));
+  RETURN_IF(source->task.kind == TASK_MASKED, NEAP_INVALID_ARGUMENT,
+            "data '%s': conversations are for models that tell the next token, not for those that learn "
+            "masked ones",
+            source->name);
+  if (source->task.length == 0) source->task.length = 1024; /* of data that are looked at */
+  neap_status status = find_template(&work);
+  if (status == NEAP_OK) status = open_work(&work, &words);
+  free_work(&work);
+  return status;
+}

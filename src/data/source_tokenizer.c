@@ -1,0 +1,31 @@
+#include "data/source_tokenizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/tokenizer_file.h"
+
+bool source_tokenizer_learns(const char *kind) {
+  return kind != NULL && strcmp(kind, "bytes") != 0 && !source_is_tokenizer(kind);
+}
+
+neap_status source_tokenizer_make(struct source *source, const char *file, const char *kind,
+                                  const struct text *texts) {
+  if (kind == NULL && source->task.texts != NULL) {
+    TRY(source->task.texts->read_tokenizer(source->task.model, &source->tokenizer));
+    if (source->tokenizer != NULL) return NEAP_OK;
+  }
+  if (kind == NULL || strcmp(kind, "bytes") == 0) return tokenizer_bytes(&source->tokenizer);
+  if (source_is_tokenizer(kind)) return tokenizer_read(kind, &source->tokenizer);
+  if (strcmp(kind, "characters") == 0) return tokenizer_characters(texts, 2, &source->tokenizer);
+  char *end;
+  errno = 0;
+  const long size = strtol(kind, &end, 10);
+  RETURN_IF(end == kind || *end != '\0' || errno != 0 || size < BYTE_TOKENS || size > 1 << 20,
+            NEAP_INVALID_ARGUMENT,
+            "data set '%s:%s': tokens=%s is none of bytes, characters, a tokenizer's .json file and a number "
+            "of byte-pair codes from %d to %d",
+            source->name, file, kind, BYTE_TOKENS, 1 << 20);
+  return tokenizer_learn(texts, 1, (int32_t)size, &source->tokenizer);
+}

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 enum { DECOMPOSED_MOST = 32 }; /* code points that one has; Unicode's longest has 18 */
@@ -14,7 +15,7 @@ struct work {
  * it.
  */
 static bool begins_part(uint32_t code) {
-  if (code < 0x300) return true;
+  if (code < 0x300 || unicode_is_without_form(code)) return true;
   if ((code >= 0x1160 && code <= 0x11FF) || (code >= 0x3131 && code <= 0x318E) ||
       (code >= 0xFF9E && code <= 0xFFDC)) /* vowels and finals of Hangul, sound marks of Kana */
     return false;
@@ -24,12 +25,14 @@ static bool begins_part(uint32_t code) {
 }
 
 static int combining_class(utf8proc_int32_t code) {
-  return code < 0x300 ? 0 : utf8proc_get_property(code)->combining_class;
+  const int class = code < 0x300 ? 0 : utf8proc_get_property(code)->combining_class;
+  return class != 0 && unicode_is_without_form((uint32_t)code) ? 0 : class;
 }
 
 static neap_status decompose(struct work *work, uint32_t code, bool compatible) {
   utf8proc_int32_t codes[DECOMPOSED_MOST];
   int boundary = 0;
+  if (unicode_is_without_form(code)) return vector_push(&work->codes, (utf8proc_int32_t)code);
   const utf8proc_option_t options = compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE;
   const utf8proc_ssize_t count =
       utf8proc_decompose_char((utf8proc_int32_t)code, codes, DECOMPOSED_MOST, options, &boundary);

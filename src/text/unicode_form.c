@@ -56,7 +56,21 @@ static neap_status sort_marks(struct work *work, utf8proc_int32_t *codes, size_t
   return NEAP_OK;
 }
 
-static neap_status finish_part(struct work *work, bool compose, size_t end, struct passage_buffer *out) {
+/* Whether the bytes [from, to) are these code points. */
+static bool is_same(const struct passage *in, size_t from, size_t to, const utf8proc_int32_t *codes,
+                    size_t count) {
+  uint32_t code;
+  for (size_t i = 0; i < count; i++) {
+    if (from == to) return false;
+    from += (size_t)utf8_decode(in->bytes + from, to - from, &code);
+    if (code != (uint32_t)codes[i]) return false;
+  }
+  return from == to;
+}
+
+/* Appends what the bytes [from, to), which were decomposed, become. */
+static neap_status finish_part(struct work *work, bool compose, const struct passage *in, size_t from,
+                               size_t to, struct passage_buffer *out) {
   utf8proc_int32_t *codes = work->codes.data;
   size_t count = work->codes.count;
   for (size_t i = 0, next; i < count; i = next) {
@@ -67,7 +81,8 @@ static neap_status finish_part(struct work *work, bool compose, size_t end, stru
   if (compose && count > 1)
     count =
         (size_t)utf8proc_normalize_utf32(codes, (utf8proc_ssize_t)count, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, (uint32_t)codes[i], end));
+  if (is_same(in, from, to, codes, count)) return passage_append_part(out, in, from, to);
+  for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, (uint32_t)codes[i], passage_place(in, to)));
   return NEAP_OK;
 }
 
@@ -81,7 +96,7 @@ static neap_status normalise_all(struct work *work, enum unicode_form form, cons
     if (next < in->length && next > at) next--;
     TRY(passage_append_part(out, in, at, next));
     if (next == in->length) break;
-    at = next;
+    const size_t from = at = next;
     work->codes.count = 0;
     for (bool begun = false; at < in->length; begun = true) {
       const size_t size = (size_t)utf8_decode(in->bytes + at, in->length - at, &code);
@@ -89,7 +104,7 @@ static neap_status normalise_all(struct work *work, enum unicode_form form, cons
       TRY(decompose(work, code, form == FORM_NFKC || form == FORM_NFKD));
       at += size;
     }
-    TRY(finish_part(work, form == FORM_NFC || form == FORM_NFKC, passage_place(in, at), out));
+    TRY(finish_part(work, form == FORM_NFC || form == FORM_NFKC, in, from, at, out));
   }
   return NEAP_OK;
 }

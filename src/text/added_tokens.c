@@ -30,15 +30,13 @@ static int compare(const void *a, const void *b) {
   return (x->order > y->order) - (x->order < y->order);
 }
 
-static void sort_texts(struct token_texts *texts, bool owned) {
+static void sort_texts(struct token_texts *texts) {
   size_t kept = 0;
   if (texts->count > 0) qsort(texts->data, texts->count, sizeof *texts->data, compare);
   for (size_t i = 0; i < texts->count; i++) {
     const struct token_text *text = &texts->data[i], *last = kept > 0 ? &texts->data[kept - 1] : NULL;
-    if (last != NULL && last->length == text->length && memcmp(last->bytes, text->bytes, text->length) == 0) {
-      if (owned) free((char *)text->bytes);
+    if (last != NULL && last->length == text->length && memcmp(last->bytes, text->bytes, text->length) == 0)
       continue;
-    }
     texts->begins[(unsigned char)text->bytes[0]] = true;
     texts->data[kept++] = *text;
   }
@@ -128,20 +126,21 @@ static neap_status index_ids(struct added_tokens *added) {
   return NEAP_OK;
 }
 
-static neap_status add_normalized(struct added_tokens *added, const struct added_token *token, size_t order,
-                                  const struct steps *normalizer, struct matcher *matcher) {
+/* Notes what the normalizer makes of a token. */
+static neap_status normalise_token(struct added_token *token, const struct steps *normalizer,
+                                   struct matcher *matcher) {
   struct passage_buffer buffers[2] = {{.placed = false}, {.placed = false}};
   const struct passage in = {.bytes = token->text, .length = token->length, .first = true};
   struct passage made;
   neap_status status = normalise(normalizer, matcher, &in, buffers, &made);
-  char *copy = status == NEAP_OK ? malloc(made.length + 1) : NULL;
-  if (status == NEAP_OK && copy == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a token");
-  if (status == NEAP_OK && made.length > 0) {
-    memcpy(copy, made.bytes, made.length);
-    status = vector_push(&added->normalized, (struct token_text){copy, made.length, token->id, order});
-    if (status == NEAP_OK) copy = NULL;
+  if (status == NEAP_OK) token->normal = malloc(made.length + 1);
+  if (token->normal != NULL) {
+    if (made.length > 0) memcpy(token->normal, made.bytes, made.length);
+    token->normal[made.length] = '\0';
+    token->normal_length = made.length;
+  } else if (status == NEAP_OK) {
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a token");
   }
-  free(copy);
   passage_free(&buffers[0]);
   passage_free(&buffers[1]);
   return status;
@@ -151,13 +150,15 @@ static neap_status add_texts(struct added_tokens *added, const struct steps *nor
                              struct matcher *matcher) {
   const size_t count = added->list.count;
   for (size_t i = 0; i < count; i++) {
-    const struct added_token *token = &added->list.data[i];
+    struct added_token *token = &added->list.data[i];
     const size_t order = token->special ? i : count + i; /* of equal texts that of a special token counts */
     if (token->length == 0) continue;
-    if (token->normalized)
-      TRY(add_normalized(added, token, order, normalizer, matcher));
-    else
-      TRY(vector_push(&added->plain, (struct token_text){token->text, token->length, token->id, order}));
+    if (token->normalized) TRY(normalise_token(token, normalizer, matcher));
+    const char *text = token->normalized ? token->normal : token->text;
+    const size_t length = token->normalized ? token->normal_length : token->length;
+    if (length == 0) continue;
+    TRY(vector_push(token->normalized ? &added->normalized : &added->plain,
+                    (struct token_text){text, length, token->id, order}));
   }
   return NEAP_OK;
 }
@@ -174,22 +175,20 @@ neap_status added_tokens_parse(const json_t *list, const struct json_place *plac
   TRY_DONE(expression_compile(word, strlen(word), false, &added->word));
   TRY_DONE(matcher_create(&matcher));
   status = add_texts(added, normalizer, matcher);
-  sort_texts(&added->plain, false);
-  sort_texts(&added->normalized, true);
+  sort_texts(&added->plain);
+  sort_texts(&added->normalized);
 done:
   matcher_free(matcher);
   return status;
 }
 
-static void free_texts(struct token_texts *texts, bool owned) {
-  for (size_t i = 0; owned && i < texts->count; i++) free((char *)texts->data[i].bytes);
-  vector_free(texts);
-}
-
 void added_tokens_free(struct added_tokens *added) {
-  free_texts(&added->plain, false);
-  free_texts(&added->normalized, true);
-  for (size_t i = 0; i < added->list.count; i++) free(added->list.data[i].text);
+  vector_free(&added->plain);
+  vector_free(&added->normalized);
+  for (size_t i = 0; i < added->list.count; i++) {
+    free(added->list.data[i].text);
+    free(added->list.data[i].normal);
+  }
   vector_free(&added->list);
   vector_free(&added->by_id);
   expression_free(added->word);
@@ -230,6 +229,7 @@ static neap_status is_allowed(const struct added_tokens *added, struct matcher *
 static void widen(const struct passage *text, const struct added_token *token, size_t done, size_t *from,
                   size_t *to) {
   uint32_t code;
+  if (token->left && *from < done) *from = done;
   while (token->left && *from > done) {
     const size_t at = character_before(text, *from);
     utf8_decode(text->bytes + at, text->length - at, &code);
@@ -271,8 +271,8 @@ neap_status added_tokens_split(const struct added_tokens *added, bool normalized
     if (!allowed) continue;
     if (token != NULL) widen(text, token, done, &from, &to);
     if (done < from) TRY(give(text, done, from, -1, take, context));
-    TRY(give(text, from < done ? done : from, to < done ? done : to, found->id, take, context));
-    if (to > done) done = to;
+    if (from < to) TRY(give(text, from, to, found->id, take, context)); /* else the one before it took it */
+    done = to;
   }
   return done < text->length ? give(text, done, text->length, -1, take, context) : NEAP_OK;
 }

@@ -8,6 +8,8 @@
 struct added_token {
   char *text;
   size_t length;
+  char *normal; /* what the normalizer makes of it, where it is normalized; else NULL */
+  size_t normal_length;
   int32_t id;
   bool single_word; /* it is none within a word */
   bool left, right; /* takes the white space on that side */
@@ -18,7 +20,7 @@ struct added_token {
 /* Texts that are looked for at once, sorted by their bytes; of equal ones there is the first. */
 struct token_texts {
   struct token_text {
-    const char *bytes; /* owned where they were normalized */
+    const char *bytes; /* of the token */
     size_t length;
     int32_t id;
     size_t order;

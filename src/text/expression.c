@@ -203,8 +203,7 @@ static neap_status compile(const char *expression, size_t length, uint32_t flags
   PCRE2_UCHAR reason[160];
   struct expression *made = calloc(1, sizeof *made);
   RETURN_IF_NULL(made);
-  made->code = pcre2_compile((PCRE2_SPTR)expression, length, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | flags,
-                             &code, &place, NULL);
+  made->code = pcre2_compile((PCRE2_SPTR)expression, length, PCRE2_UTF | flags, &code, &place, NULL);
   if (made->code != NULL) {
     pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE); /* where that fails it is interpreted */
     *out = made;
@@ -223,7 +222,8 @@ neap_status expression_compile(const char *expression, size_t length, bool liter
   struct translation t = {.from = expression, .length = length};
   neap_status status = translate(&t);
   if (status == NEAP_OK)
-    status = compile(t.to.data != NULL ? t.to.data : "", t.to.count, PCRE2_UCP | PCRE2_MULTILINE, out);
+    status = compile(t.to.data != NULL ? t.to.data : "", t.to.count,
+                     PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, out);
   vector_free(&t.to);
   return status;
 }

@@ -42,10 +42,14 @@ static neap_status run_map(const struct step *step, struct matcher *matcher, con
                            struct passage_buffer *out) {
   (void)matcher;
   uint32_t code, made[STEP_CODES_MOST];
-  for (size_t at = 0; at < in->length;) {
-    at += (size_t)utf8_decode(in->bytes + at, in->length - at, &code);
-    const size_t count = step->map(code, made), end = passage_place(in, at);
-    for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, made[i], end));
+  for (size_t at = 0, next; at < in->length; at = next) {
+    next = at + (size_t)utf8_decode(in->bytes + at, in->length - at, &code);
+    const size_t count = step->map(code, made);
+    if (count == 1 && made[0] == code) {
+      TRY(passage_append_part(out, in, at, next));
+      continue;
+    }
+    for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, made[i], passage_place(in, next)));
   }
   return NEAP_OK;
 }

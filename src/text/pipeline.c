@@ -177,7 +177,9 @@ done:
 
 static neap_status spell(const struct pipeline *p, int32_t id, struct pieces *pieces) {
   const struct added_token *token = added_token_of_id(&p->added, id);
-  if (token != NULL) return token->special ? NEAP_OK : pieces_add(pieces, token->text, token->length);
+  if (token != NULL && token->special) return NEAP_OK;
+  if (token != NULL && token->normalized) return pieces_add(pieces, token->normal, token->normal_length);
+  if (token != NULL) return pieces_add(pieces, token->text, token->length);
   size_t length;
   const char *piece = vocabulary_of_id(&p->model.vocabulary, id, &length);
   return piece != NULL ? pieces_add(pieces, piece, length) : NEAP_OK;

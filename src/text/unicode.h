@@ -18,6 +18,10 @@ bool unicode_is_nonspacing_mark(uint32_t code);
 bool unicode_is_mark(uint32_t code);
 bool unicode_is_control(uint32_t code);
 
+/* Characters that `tokenizers` leaves as they are in every normal form, and takes for no mark there: they
+ * came with Unicode 9 and later. */
+bool unicode_is_without_form(uint32_t code);
+
 /* The ideographs that BERT sets apart: blocks that its authors listed. */
 bool unicode_is_ideograph(uint32_t code);
 

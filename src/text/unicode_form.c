@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 enum { DECOMPOSED_MOST = 32 }; /* code points that one has; Unicode's longest has 18 */
@@ -14,7 +15,7 @@ struct work {
  * it.
  */
 static bool begins_part(uint32_t code) {
-  if (code < 0x300) return true;
+  if (code < 0x300 || unicode_is_without_form(code)) return true;
   if ((code >= 0x1160 && code <= 0x11FF) || (code >= 0x3131 && code <= 0x318E) ||
       (code >= 0xFF9E && code <= 0xFFDC)) /* vowels and finals of Hangul, sound marks of Kana */
     return false;
@@ -24,12 +25,14 @@ static bool begins_part(uint32_t code) {
 }
 
 static int combining_class(utf8proc_int32_t code) {
-  return code < 0x300 ? 0 : utf8proc_get_property(code)->combining_class;
+  const int class = code < 0x300 ? 0 : utf8proc_get_property(code)->combining_class;
+  return class != 0 && unicode_is_without_form((uint32_t)code) ? 0 : class;
 }
 
 static neap_status decompose(struct work *work, uint32_t code, bool compatible) {
   utf8proc_int32_t codes[DECOMPOSED_MOST];
   int boundary = 0;
+  if (unicode_is_without_form(code)) return vector_push(&work->codes, (utf8proc_int32_t)code);
   const utf8proc_option_t options = compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE;
   const utf8proc_ssize_t count =
       utf8proc_decompose_char((utf8proc_int32_t)code, codes, DECOMPOSED_MOST, options, &boundary);
@@ -53,7 +56,21 @@ static neap_status sort_marks(struct work *work, utf8proc_int32_t *codes, size_t
   return NEAP_OK;
 }
 
-static neap_status finish_part(struct work *work, bool compose, size_t end, struct passage_buffer *out) {
+/* Whether the bytes [from, to) are these code points. */
+static bool is_same(const struct passage *in, size_t from, size_t to, const utf8proc_int32_t *codes,
+                    size_t count) {
+  uint32_t code;
+  for (size_t i = 0; i < count; i++) {
+    if (from == to) return false;
+    from += (size_t)utf8_decode(in->bytes + from, to - from, &code);
+    if (code != (uint32_t)codes[i]) return false;
+  }
+  return from == to;
+}
+
+/* Appends what the bytes [from, to), which were decomposed, become. */
+static neap_status finish_part(struct work *work, bool compose, const struct passage *in, size_t from,
+                               size_t to, struct passage_buffer *out) {
   utf8proc_int32_t *codes = work->codes.data;
   size_t count = work->codes.count;
   for (size_t i = 0, next; i < count; i = next) {
@@ -64,7 +81,8 @@ static neap_status finish_part(struct work *work, bool compose, size_t end, stru
   if (compose && count > 1)
     count =
         (size_t)utf8proc_normalize_utf32(codes, (utf8proc_ssize_t)count, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, (uint32_t)codes[i], end));
+  if (is_same(in, from, to, codes, count)) return passage_append_part(out, in, from, to);
+  for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, (uint32_t)codes[i], passage_place(in, to)));
   return NEAP_OK;
 }
 
@@ -78,7 +96,7 @@ static neap_status normalise_all(struct work *work, enum unicode_form form, cons
     if (next < in->length && next > at) next--;
     TRY(passage_append_part(out, in, at, next));
     if (next == in->length) break;
-    at = next;
+    const size_t from = at = next;
     work->codes.count = 0;
     for (bool begun = false; at < in->length; begun = true) {
       const size_t size = (size_t)utf8_decode(in->bytes + at, in->length - at, &code);
@@ -86,7 +104,7 @@ static neap_status normalise_all(struct work *work, enum unicode_form form, cons
       TRY(decompose(work, code, form == FORM_NFKC || form == FORM_NFKD));
       at += size;
     }
-    TRY(finish_part(work, form == FORM_NFC || form == FORM_NFKC, passage_place(in, at), out));
+    TRY(finish_part(work, form == FORM_NFC || form == FORM_NFKC, in, from, at, out));
   }
   return NEAP_OK;
 }

@@ -1,4 +1,4 @@
-/* The normalisation forms of Unicode (UAX 15). */
+/* The normalisation forms of Unicode (UAX 15), as PyPI's `tokenizers` makes them: unicode_is_without_form. */
 #ifndef NEAP_TEXT_UNICODE_FORM_H
 #define NEAP_TEXT_UNICODE_FORM_H
 

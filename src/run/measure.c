@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "device/devices.h"
 #include "run/cost_database.h"
 #include "run/program.h"
 #include "run/speed.h"
@@ -163,7 +164,7 @@ neap_status measure_costs(struct lowered *l, const char *database, int32_t *time
   struct region region = {0};
   struct measurement m = {.lowered = l, .region = &region};
   struct neap_step *step;
-  TRY(device_map(l->backend->device, most, &m.memory));
+  TRY(device_map(device_in_use(l->backend->device), most, &m.memory));
   m.database = database != NULL ? cost_database_open(database) : NULL;
   const neap_status status = measure(&m, &step);
   cost_database_close(m.database);

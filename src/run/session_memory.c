@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory_status.h"
+#include "device/devices.h"
 
 static bool is_input(const struct step_tensor *tensor) { return tensor->role == NEAP_ROLE_INPUT; }
 
@@ -31,7 +32,8 @@ neap_status session_map_memory(struct neap_session *s) {
     offset += step->tensors[t].bytes; /* multiples of the alignment */
   }
   memory_status_forget_peak();
-  TRY(device_map(s->main->backend->device, s->plan->resident_bytes + s->plan->arena_bytes, &s->memory));
+  TRY(device_map(device_in_use(s->main->backend->device), s->plan->resident_bytes + s->plan->arena_bytes,
+                 &s->memory));
   return find_inputs(s);
 }
 

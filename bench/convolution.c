@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "device/host.h"
 #include "kernel/cpu/onednn.h"
 #include "kernel/cpu/winograd.h"
-#include "kernel/device.h"
 
 struct shape {
   const char *name;
@@ -47,10 +47,10 @@ struct bench {
 
 /* In memory as a session has it. */
 static float *numbers(const struct bench *b, int64_t count) {
-  unsigned char *memory;
+  void *memory;
   uint32_t state = 12345;
   if (host_device.map((size_t)count * sizeof(float), &memory) != NEAP_OK) exit(1);
-  float *values = (float *)(void *)memory;
+  float *values = memory;
   for (int64_t i = 0; i < count; i++) {
     state = state * 1664525u + 1013904223u;
     values[i] = (float)(state >> 8) * 0x1p-23f - 1;
@@ -66,7 +66,7 @@ static float *numbers(const struct bench *b, int64_t count) {
 }
 
 static void release(float *values, int64_t count) {
-  host_device.unmap((unsigned char *)values, (size_t)count * sizeof *values);
+  host_device.unmap(values, (size_t)count * sizeof *values);
 }
 
 static bool make(struct bench *b, const struct shape *s, int way, int64_t lanes) {

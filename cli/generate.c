@@ -139,7 +139,8 @@ int run_generate(const struct verb *verb, int count, char **arguments) {
   struct arguments run;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
-  if (operands->count == 0) return report_usage(verb, "the folder of a checkpoint, or a model's file, is missing");
+  if (operands->count == 0)
+    return report_usage(verb, "the folder of a checkpoint, or a model's file, is missing");
   const char *folder = operands->values[0];
   int result = EXIT_DONE;
   if (neap_model_is_file(folder)) { /* a model as it comes, which nobody trained here */

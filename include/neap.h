@@ -372,8 +372,8 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
                                 uint64_t *smallest, neap_session **session);
 void neap_session_free(neap_session *session);
 
-/* The memory of an input by name, [dims...] in row-major order, to be filled before a step; owned by the
- * session. NULL when there is none of that name, such as labels in a session that only predicts. */
+/* The host's memory of an input by name, [dims...] in row-major order, to be filled before a step; owned by
+ * the session. NULL when there is none of that name, such as labels in a session that only predicts. */
 void *neap_session_input(neap_session *session, const char *name);
 
 typedef struct neap_step_result {

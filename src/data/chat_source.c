@@ -59,7 +59,7 @@ struct words {
 struct work {
   struct source *source;
   struct chat_template *template;
-  struct chat_ends around; /* texts of the tokens that begin and end a sequence */
+  struct chat_ends around;   /* texts of the tokens that begin and end a sequence */
   const char *files[SPLITS]; /* NULL to test with: lines of the first are held out */
   const bool *held;          /* [held_count], the lines of the first; NULL: none is */
   int64_t held_count;
@@ -101,8 +101,8 @@ static neap_status take_text(struct chat_text *out, const struct chat_message *t
 static neap_status render(struct work *w) {
   const struct chat_sample *sample = &w->lines.sample;
   if (sample->messages.count == 0) return take_text(&w->text, &sample->text, w->around.eos);
-  const neap_status status = chat_render(w->template, sample->messages.data, sample->messages.count, false,
-                                         w->around, &w->text);
+  const neap_status status =
+      chat_render(w->template, sample->messages.data, sample->messages.count, false, w->around, &w->text);
   if (status == NEAP_OK) return NEAP_OK;
   struct ending ending;
   ending_keep(&ending, status);
@@ -174,7 +174,8 @@ static neap_status encode(struct work *w) {
            (long long)w->lines.line);
   const struct text text = {.bytes = w->text.text.data, .length = w->text.text.count, .name = name};
   w->ids.count = w->ends.count = 0;
-  return tokenizer_encode_places(w->source->tokenizer, &text, w->lines.sample.messages.count == 0, &w->ids, &w->ends);
+  return tokenizer_encode_places(w->source->tokenizer, &text, w->lines.sample.messages.count == 0, &w->ids,
+                                 &w->ends);
 }
 
 /* Makes those tokens their complement that do not begin in a span; the spans of a prompt do not count. Gives

@@ -31,9 +31,10 @@ struct task_texts {
 
 /* How conversations become tokens. Zeros: as the source's name and the model say. */
 struct task_chat {
-  const char *template_name; /* that the user asks for, before the model's; NULL: "chatml" where that has none */
-  bool train_on_prompt;      /* all tokens carry loss, not the assistant's alone */
-  bool skip_long;            /* what is longer than a sequence is left out, not cut */
+  const char
+      *template_name;   /* that the user asks for, before the model's; NULL: "chatml" where that has none */
+  bool train_on_prompt; /* all tokens carry loss, not the assistant's alone */
+  bool skip_long;       /* what is longer than a sequence is left out, not cut */
 };
 
 /* Of a kind of task. */
@@ -55,11 +56,11 @@ struct task {
   bool any_length;                       /* the model's weights serve shorter sequences, too */
   struct task_chat chat;
   const struct encoding
-      *encoding; /* by which records become what the model has learned from (data/encoding.h);
-                    labels may be missing then; NULL: the data are learned from */
-  const char *model;              /* NULL: none is given; else */
+      *encoding;     /* by which records become what the model has learned from (data/encoding.h);
+                        labels may be missing then; NULL: the data are learned from */
+  const char *model; /* NULL: none is given; else */
   const struct task_texts *texts; /* what it brings: a source takes it where nothing else is asked for */
-  int threads; /* that read records; 0: as many as there are processors */
+  int threads;                    /* that read records; 0: as many as there are processors */
 };
 
 #endif

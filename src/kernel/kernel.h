@@ -6,7 +6,7 @@
 #ifndef NEAP_KERNEL_KERNEL_H
 #define NEAP_KERNEL_KERNEL_H
 
-#include "kernel/device.h"
+#include "device/device.h"
 #include "op/op.h"
 
 /* How a tensor lies in memory, in the terms of its backend, which alone knows what it means. Zeroed: not
@@ -131,7 +131,8 @@ struct backend {
   /* Bytes of a tensor in a format, without rounding; and whether two put every element at the same place. */
   uint64_t (*format_bytes)(const struct tensor *tensor, struct memory_format format);
   bool (*same_place)(const struct tensor *tensor, struct memory_format a, struct memory_format b);
-  /* Copies a variable to and from f32 in row-major order. */
+  /* Copies a variable to and from f32 in row-major order, which `plain` has on the host; `data` as a kernel
+   * is given it, or on the host. */
   neap_status (*export_variable)(void *state, const struct tensor *tensor, struct memory_format format,
                                  const void *data, float *plain);
   neap_status (*import_variable)(void *state, const struct tensor *tensor, struct memory_format format,

@@ -91,12 +91,18 @@ static const struct field_row {
     {{"num_hidden_layers|n_layer", "block_count"}, offsetof(struct transformer, layers), 1 << 12, true},
     {{"hidden_size|n_embd", "embedding_length"}, offsetof(struct transformer, width), 1 << 20, true},
     {{"num_attention_heads|n_head", "attention.head_count"},
-     offsetof(struct transformer, heads), 1 << 14, true},
+     offsetof(struct transformer, heads),
+     1 << 14,
+     true},
     {{"num_key_value_heads", "attention.head_count_kv"},
-     offsetof(struct transformer, key_heads), 1 << 14, false},
+     offsetof(struct transformer, key_heads),
+     1 << 14,
+     false},
     {{"head_dim", "attention.key_length"}, offsetof(struct transformer, head_width), 1 << 16, false},
     {{"intermediate_size|n_inner|ffn_dim", "feed_forward_length"},
-     offsetof(struct transformer, hidden), 1 << 22, false},
+     offsetof(struct transformer, hidden),
+     1 << 22,
+     false},
     {{"vocab_size", "vocab_size"}, offsetof(struct transformer, vocabulary), 1 << 24, false},
 };
 
@@ -130,8 +136,7 @@ static neap_status read_activation(const struct model_keys *keys, struct transfo
               {"gelu_new", ACTIVATION_GELU_TANH},
               {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
               {"relu", ACTIVATION_RELU}};
-  const char *name =
-      get_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
+  const char *name = get_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
   if (name == NULL) return NEAP_OK;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (strcmp(rows[i].name, name) == 0) {
@@ -149,28 +154,32 @@ static float real_or(const struct model_keys *keys, struct key key, float usual)
   return get_real(keys, key, &value) ? (float)value : usual;
 }
 
-/* How far rotary positions reach: config.json has it under one of two names, and in one of them the base, too.
+/* How far rotary positions reach: config.json has it under one of two names, and in one of them the base,
+ * too.
  */
 static neap_status read_rotary(const struct model_keys *keys, struct transformer *t) {
   int64_t turned;
-  const float share = real_or(
-      keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
+  const float share =
+      real_or(keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
   const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
   RETURN_IF(share != 1 ||
                 (get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned) && turned != head),
             NEAP_UNSUPPORTED,
             "%s: rotary positions turn a part of each head alone; heads that are turned whole are computed",
             keys->path);
-  t->rotary_base = real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
-  const char *kind = get_text(
-      keys, (struct key){"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type", "rope.scaling.type"});
+  t->rotary_base =
+      real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
+  const char *kind =
+      get_text(keys, (struct key){"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type",
+                                  "rope.scaling.type"});
   RETURN_IF(!(t->rotary_base > 0 && isfinite(t->rotary_base)), NEAP_BAD_FORMAT,
-            "%s: the base of rotary positions is %g; it must be positive", keys->path, (double)t->rotary_base);
+            "%s: the base of rotary positions is %g; it must be positive", keys->path,
+            (double)t->rotary_base);
   if (kind == NULL || strcmp(kind, "default") == 0 || strcmp(kind, "none") == 0) return NEAP_OK;
   RETURN_IF(strcmp(kind, "linear") != 0 && strcmp(kind, "llama3") != 0, NEAP_UNSUPPORTED,
             "%s: rotary positions are scaled by '%s'; linear and llama3 are computed", keys->path, kind);
-  t->scaling.factor = real_or(
-      keys, (struct key){"rope_scaling.factor|rope_parameters.factor", "rope.scaling.factor"}, 0);
+  t->scaling.factor =
+      real_or(keys, (struct key){"rope_scaling.factor|rope_parameters.factor", "rope.scaling.factor"}, 0);
   RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT,
             "%s: rotary positions are scaled by a factor of %g; it must be positive", keys->path,
             (double)t->scaling.factor);
@@ -185,7 +194,8 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
                            "original_max_position_embeddings",
                            "rope.scaling.original_context_length"},
               &t->scaling.places);
-  RETURN_IF(!(t->scaling.low > 0 && t->scaling.high > t->scaling.low) || t->scaling.places < 1, NEAP_BAD_FORMAT,
+  RETURN_IF(!(t->scaling.low > 0 && t->scaling.high > t->scaling.low) || t->scaling.places < 1,
+            NEAP_BAD_FORMAT,
             "%s: rotary positions are scaled between %g and %g turns of %lld positions; the second number "
             "must be above the first",
             keys->path, (double)t->scaling.low, (double)t->scaling.high, (long long)t->scaling.places);
@@ -229,10 +239,11 @@ static neap_status settle_gemma(const struct model_keys *keys, struct transforme
 }
 
 static neap_status settle_bert(const struct model_keys *keys, struct transformer *t) {
-  RETURN_IF(!t->tied, NEAP_UNSUPPORTED,
-            "%s: config.json: 'tie_word_embeddings' is false; a BERT whose head has weights of its own is not "
-            "read",
-            keys->path);
+  RETURN_IF(
+      !t->tied, NEAP_UNSUPPORTED,
+      "%s: config.json: 'tie_word_embeddings' is false; a BERT whose head has weights of its own is not "
+      "read",
+      keys->path);
   return NEAP_OK;
 }
 
@@ -269,10 +280,9 @@ static neap_status settle_opt(const struct model_keys *keys, struct transformer 
 
 #define LLAMA_GGUF_NAMES                                                                                     \
   [PART_TOKEN] = "token_embd", [PART_ATTENTION_NORM] = "blk.%d.attn_norm", [PART_QUERY] = "blk.%d.attn_q",   \
-  [PART_KEY] = "blk.%d.attn_k", [PART_VALUE] = "blk.%d.attn_v",                                              \
-  [PART_ATTENTION_OUT] = "blk.%d.attn_output", [PART_FEED_NORM] = "blk.%d.ffn_norm",                         \
-  [PART_GATE] = "blk.%d.ffn_gate", [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down",             \
-  [PART_FINAL_NORM] = "output_norm", [PART_HEAD] = "output"
+  [PART_KEY] = "blk.%d.attn_k", [PART_VALUE] = "blk.%d.attn_v", [PART_ATTENTION_OUT] = "blk.%d.attn_output", \
+  [PART_FEED_NORM] = "blk.%d.ffn_norm", [PART_GATE] = "blk.%d.ffn_gate", [PART_UP] = "blk.%d.ffn_up",        \
+  [PART_DOWN] = "blk.%d.ffn_down", [PART_FINAL_NORM] = "output_norm", [PART_HEAD] = "output"
 
 #define GATED_DECODER .causal = true, .rms = true, .activation = ACTIVATION_SILU, .epsilon = 1e-6f
 
@@ -298,12 +308,10 @@ static const struct family families[] = {
      .architecture = "qwen3",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER,
-                .parts = {LLAMA_NAMES,
-                          [PART_QUERY_NORM] = {"model.layers.%d.self_attn.q_norm"},
+                .parts = {LLAMA_NAMES, [PART_QUERY_NORM] = {"model.layers.%d.self_attn.q_norm"},
                           [PART_KEY_NORM] = {"model.layers.%d.self_attn.k_norm"}}},
-     .gguf_names = {LLAMA_GGUF_NAMES,
-                    [PART_QUERY_NORM] = "blk.%d.attn_q_norm",
-                    [PART_KEY_NORM] = "blk.%d.attn_k_norm"},
+     .gguf_names =
+         {LLAMA_GGUF_NAMES, [PART_QUERY_NORM] = "blk.%d.attn_q_norm", [PART_KEY_NORM] = "blk.%d.attn_k_norm"},
      .settle = settle_qwen},
     {.model_type = "gemma",
      .architecture = "gemma",
@@ -417,10 +425,11 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
   *t = (*family)->layers;
   TRY(read_sizes(keys, t));
   TRY(read_activation(keys, t));
-  t->epsilon = real_or(keys,
-                       (struct key){"rms_norm_eps|layer_norm_epsilon|layer_norm_eps",
-                                    t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"},
-                       t->epsilon);
+  t->epsilon =
+      real_or(keys,
+              (struct key){"rms_norm_eps|layer_norm_epsilon|layer_norm_eps",
+                           t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"},
+              t->epsilon);
   *context = 0;
   get_integer(keys, (struct key){"max_position_embeddings|n_positions", "context_length"}, context);
   if (t->parts[PART_POSITION].name != NULL)

@@ -30,8 +30,9 @@ struct family {
 };
 
 /* The family that the file is of, and its description. NEAP_UNSUPPORTED: it is of another one, or asks for
- * something that is not computed here; the message names the file, the field and what is read. NEAP_BAD_FORMAT:
- * a field is missing or is no such number. `context` is the most tokens that the model was trained on. */
+ * something that is not computed here; the message names the file, the field and what is read.
+ * NEAP_BAD_FORMAT: a field is missing or is no such number. `context` is the most tokens that the model was
+ * trained on. */
 neap_status family_describe(const struct model_keys *keys, const struct family **family,
                             struct transformer *t, int64_t *context);
 

@@ -100,7 +100,8 @@ static neap_status names_of(struct language_model *m, enum part part, int64_t bl
     transformer_name(&as_stored, part, block, stored);
     *in_file = region_format(&m->region, "%s.%s", stored, suffix);
   }
-  RETURN_IF(*variable == NULL || *in_file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
+  RETURN_IF(*variable == NULL || *in_file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names",
+            m->path);
   return NEAP_OK;
 }
 
@@ -212,8 +213,8 @@ static neap_status open_gguf(struct language_model *m, struct model_keys *keys) 
   return NEAP_OK;
 }
 
-/* Llama 3 in a GGUF file: the factors by which frequencies are divided are a tensor. All published ones follow
- * from the largest and from 8192 places. */
+/* Llama 3 in a GGUF file: the factors by which frequencies are divided are a tensor. All published ones
+ * follow from the largest and from 8192 places. */
 static neap_status read_rope_factors(struct language_model *m) {
   enum { MOST = 1 << 12 };
   struct transformer *t = &m->transformer;
@@ -284,9 +285,10 @@ static neap_status check_options(const struct language_model *m, const neap_mode
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->length < 0 || o->decode < 0 || o->window < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window and decode must not be negative",
             m->path);
-  RETURN_IF(o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
-            "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
-            m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
+  RETURN_IF(
+      o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
+      "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
+      m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
   RETURN_IF(o->regression || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
             "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
   RETURN_IF(o->decode > 0 && (m->family->kind != TASK_TOKENS || o->window > 0), NEAP_INVALID_ARGUMENT,
@@ -306,7 +308,7 @@ static int32_t find_origin(const void *context, const char *name) {
   const struct language_model *m = context;
   const struct origin wanted = {.name = name},
                       *found = m->origin_count > 0 ? bsearch(&wanted, m->origins, (size_t)m->origin_count,
-                                                            sizeof *m->origins, by_name)
+                                                             sizeof *m->origins, by_name)
                                                    : NULL;
   return found != NULL ? (int32_t)(found - m->origins) : -1;
 }
@@ -354,7 +356,8 @@ static neap_status build_graph(const struct language_model *m, const neap_model_
   return status;
 }
 
-neap_status language_model_build(const char *path, bool masked, const neap_model_options *options, neap_graph **graph) {
+neap_status language_model_build(const char *path, bool masked, const neap_model_options *options,
+                                 neap_graph **graph) {
   struct language_model m;
   (void)masked;
   neap_status status = open_model(&m, path);
@@ -363,7 +366,8 @@ neap_status language_model_build(const char *path, bool masked, const neap_model
   return status;
 }
 
-neap_status language_model_usual(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind) {
+neap_status language_model_usual(const char *path, bool masked, neap_model_options *usual,
+                                 enum task_kind *kind) {
   struct language_model m;
   (void)masked;
   const neap_status status = open_model(&m, path);
@@ -430,7 +434,8 @@ static neap_status read_origin(const void *context, int32_t index, float *data) 
   return NEAP_OK;
 }
 
-neap_status language_model_load(const char *path, bool masked, const neap_model_options *options, neap_session *session) {
+neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
+                                neap_session *session) {
   struct language_model m;
   (void)masked, (void)options;
   neap_status status = open_model(&m, path);
@@ -509,7 +514,8 @@ static neap_status vocabulary_tokenizer(struct language_model *m, struct tokeniz
                             *merges = gguf_strings(g, TOKENIZER_KEY "merges");
   void *scores, *types;
   RETURN_IF(tokens == NULL || gguf_text(g, TOKENIZER_KEY "model") == NULL, NEAP_BAD_FORMAT,
-            "%s: has no tokenizer: '%stokens' or '%smodel' is missing", m->path, TOKENIZER_KEY, TOKENIZER_KEY);
+            "%s: has no tokenizer: '%stokens' or '%smodel' is missing", m->path, TOKENIZER_KEY,
+            TOKENIZER_KEY);
   RETURN_IF(tokens->count > INT32_MAX || (merges != NULL && merges->count > INT32_MAX), NEAP_TOO_LARGE,
             "%s: more than 2^31 tokens", m->path);
   TRY(token_numbers(m, gguf_reals(g, TOKENIZER_KEY "scores"), tokens->count, TOKENIZER_KEY "scores", true,

@@ -1,5 +1,5 @@
-/* Language models of others: a folder of Hugging Face (config.json, safetensors, tokenizer.json) or a GGUF file.
- * Variables have the names of the folder's weights, whatever the file. */
+/* Language models of others: a folder of Hugging Face (config.json, safetensors, tokenizer.json) or a GGUF
+ * file. Variables have the names of the folder's weights, whatever the file. */
 #ifndef NEAP_MODEL_LANGUAGE_MODEL_H
 #define NEAP_MODEL_LANGUAGE_MODEL_H
 
@@ -10,11 +10,15 @@
 /* Whether a path is a folder that has a config.json. */
 bool language_model_is_folder(const char *path);
 
-/* What model_usual, neap_model_build, neap_model_load, model_places and model_digest do with such a path. `masked` is
- * the family's matter and not looked at. The digest is that of config.json, or of what a GGUF file has before its weights. */
-neap_status language_model_usual(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind);
-neap_status language_model_build(const char *path, bool masked, const neap_model_options *options, neap_graph **graph);
-neap_status language_model_load(const char *path, bool masked, const neap_model_options *options, neap_session *session);
+/* What model_usual, neap_model_build, neap_model_load, model_places and model_digest do with such a path.
+ * `masked` is the family's matter and not looked at. The digest is that of config.json, or of what a GGUF
+ * file has before its weights. */
+neap_status language_model_usual(const char *path, bool masked, neap_model_options *usual,
+                                 enum task_kind *kind);
+neap_status language_model_build(const char *path, bool masked, const neap_model_options *options,
+                                 neap_graph **graph);
+neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
+                                neap_session *session);
 neap_status language_model_places(const char *path, int64_t length, int64_t *places);
 neap_status language_model_digest(const char *path, char digest[65]);
 

@@ -20,10 +20,11 @@ struct file_reader {
   neap_status (*chat_template)(const char *path, struct chat_template **chat);
 };
 
-static const struct file_reader onnx = {onnx_usual, onnx_build, onnx_load, onnx_places, onnx_digest, NULL, NULL},
-                                language = {language_model_usual,  language_model_build,
-                                            language_model_load,   language_model_places,
-                                            language_model_digest, language_model_tokenizer,
+static const struct file_reader onnx = {onnx_usual,  onnx_build, onnx_load, onnx_places,
+                                        onnx_digest, NULL,       NULL},
+                                language = {language_model_usual,        language_model_build,
+                                            language_model_load,         language_model_places,
+                                            language_model_digest,       language_model_tokenizer,
                                             language_model_chat_template};
 
 /* Models that files are. */

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "grad/gradient.h"
+#include "run/session_memory.h"
 
 /* Elements of memory, those that pad a layout included, are all of one type. */
 struct average {
   int32_t variable, parameter; /* indices of variables */
-  unsigned char *from, *to;    /* of the parameter; of the average */
-  int64_t count;
+  uint64_t from, to;           /* places of the parameter; of the average */
+  uint64_t bytes;
   bool wide; /* f64, of the reference backend */
 };
 
@@ -37,17 +38,15 @@ neap_status averages_find(struct neap_session *s) {
     const int32_t parameter = is_average(tensor) ? find_parameter(s, tensor) : -1;
     if (parameter < 0) continue;
     const int32_t from = s->variables[parameter].tensor, to = s->variables[i].tensor;
-    const bool wide = tensor->dtype == NEAP_F64;
     RETURN_IF(tensor_bytes(s->main, from) != tensor_bytes(s->main, to) ||
                   tensors[from].dtype != tensor->dtype,
               NEAP_INTERNAL, "'%s' does not lie as its parameter does", tensor->name);
-    s->averages[s->average_count++] = (struct average){
-        .variable = i,
-        .parameter = parameter,
-        .from = s->memory + s->resident[s->main->step_tensor[from]],
-        .to = s->memory + s->resident[s->main->step_tensor[to]],
-        .count = (int64_t)(tensor_bytes(s->main, to) / (wide ? sizeof(double) : sizeof(float))),
-        .wide = wide};
+    s->averages[s->average_count++] = (struct average){.variable = i,
+                                                       .parameter = parameter,
+                                                       .from = session_place(s, from),
+                                                       .to = session_place(s, to),
+                                                       .bytes = tensor_bytes(s->main, to),
+                                                       .wide = tensor->dtype == NEAP_F64};
   }
   return NEAP_OK;
 }
@@ -65,40 +64,68 @@ int32_t averages_tensor(const struct safetensors *file, const char *name) {
   return index >= 0 ? index : safetensors_find(file, name);
 }
 
-void averages_begin(struct neap_session *s, int32_t index) {
+neap_status averages_begin(struct neap_session *s, int32_t index) {
   for (int32_t i = 0; i < s->average_count; i++) {
     const struct average *a = &s->averages[i];
-    if (index < 0 || a->variable == index || a->parameter == index)
-      memcpy(a->to, a->from, (size_t)a->count * (a->wide ? sizeof(double) : sizeof(float)));
+    struct device_loan from;
+    if (index >= 0 && a->variable != index && a->parameter != index) continue;
+    TRY(device_lend(&s->memory, a->from, a->bytes, &from));
+    const neap_status status = device_write(&s->memory, a->to, from.data, a->bytes);
+    TRY(device_give_back(&s->memory, &from, false));
+    TRY(status);
   }
+  return NEAP_OK;
 }
 
-void averages_move(struct neap_session *s) {
+/* What becomes of a parameter and its average. */
+typedef void change_pair(const struct neap_session *s, const struct average *a, void *from, void *to);
+
+static neap_status change_average(struct neap_session *s, const struct average *a, change_pair *change,
+                                  bool both) {
+  struct device_loan from, to;
+  TRY(device_lend(&s->memory, a->from, a->bytes, &from));
+  const neap_status status = device_lend(&s->memory, a->to, a->bytes, &to);
+  if (status == NEAP_OK) change(s, a, from.data, to.data);
+  const neap_status back = device_give_back(&s->memory, &from, both && status == NEAP_OK),
+                    back_too = device_give_back(&s->memory, &to, status == NEAP_OK);
+  return status != NEAP_OK ? status : back != NEAP_OK ? back : back_too;
+}
+
+static void move(const struct neap_session *s, const struct average *a, void *from, void *to) {
   const float kept = s->options.ema, taken = 1 - kept;
-  for (int32_t i = 0; i < s->average_count; i++) {
-    const struct average *a = &s->averages[i];
-    if (a->wide) {
-      double *to = (void *)a->to;
-      const double *from = (const void *)a->from;
-      for (int64_t k = 0; k < a->count; k++) to[k] = (double)kept * to[k] + (1 - (double)kept) * from[k];
-      continue;
-    }
-    float *to = (void *)a->to;
-    const float *from = (const void *)a->from;
+  if (a->wide) {
+    double *y = to;
+    const double *x = from;
+    for (uint64_t k = 0; k < a->bytes / sizeof *y; k++)
+      y[k] = (double)kept * y[k] + (1 - (double)kept) * x[k];
+    return;
+  }
+  float *y = to;
+  const float *x = from;
+  const int64_t count = (int64_t)(a->bytes / sizeof *y);
 #pragma omp simd
-    for (int64_t k = 0; k < a->count; k++) to[k] = kept * to[k] + taken * from[k];
+  for (int64_t k = 0; k < count; k++) y[k] = kept * y[k] + taken * x[k];
+}
+
+neap_status averages_move(struct neap_session *s) {
+  for (int32_t i = 0; i < s->average_count; i++) TRY(change_average(s, &s->averages[i], move, false));
+  return NEAP_OK;
+}
+
+static void swap(const struct neap_session *s, const struct average *a, void *from, void *to) {
+  uint32_t *x = from, *y = to;
+  (void)s;
+  for (uint64_t k = 0; k < a->bytes / sizeof *x; k++) {
+    const uint32_t kept = x[k];
+    x[k] = y[k];
+    y[k] = kept;
   }
 }
 
-void averages_swap(struct neap_session *s) {
-  for (int32_t i = 0; i < s->average_count; i++) {
-    const struct average *a = &s->averages[i];
-    uint32_t *x = (void *)a->from, *y = (void *)a->to;
-    const int64_t words = a->count * (a->wide ? 2 : 1);
-    for (int64_t k = 0; k < words; k++) {
-      const uint32_t kept = x[k];
-      x[k] = y[k];
-      y[k] = kept;
-    }
-  }
+neap_status averages_swap(struct neap_session *s) {
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; status == NEAP_OK && i < s->average_count; i++)
+    status = change_average(s, &s->averages[i], swap, true);
+  s->torn = s->torn || status != NEAP_OK;
+  return status;
 }

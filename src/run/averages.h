@@ -17,12 +17,13 @@ int32_t averages_parameter(const struct neap_session *s, int32_t index);
 int32_t averages_tensor(const struct safetensors *file, const char *name);
 
 /* Makes an average what its parameter is: `index` is that of either, -1 stands for all. */
-void averages_begin(struct neap_session *s, int32_t index);
+neap_status averages_begin(struct neap_session *s, int32_t index);
 
 /* After a step: average = ema average + (1 - ema) parameter, element by element. */
-void averages_move(struct neap_session *s);
+neap_status averages_move(struct neap_session *s);
 
-/* Parameters and averages change places: before and after an evaluation. */
-void averages_swap(struct neap_session *s);
+/* Parameters and averages change places: before and after an evaluation. A failure leaves the session torn
+ * (run/give_up.h). */
+neap_status averages_swap(struct neap_session *s);
 
 #endif

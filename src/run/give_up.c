@@ -1,38 +1,43 @@
 #include "run/give_up.h"
 
-#include <string.h>
+#include "run/session_memory.h"
 
-/* Copies all running statistics to where they are kept, or back; returns their bytes. NULL: only counts. */
-static size_t copy_statistics(struct neap_session *s, unsigned char *kept, bool back) {
-  const struct neap_graph *graph = s->main->graph;
-  size_t bytes = 0;
-  for (size_t i = 0; i < graph->tensors.count; i++) {
-    if (!is_running_statistic(&graph->tensors.data[i])) continue;
-    const int32_t t = s->main->step_tensor[i];
-    const size_t size = (size_t)s->main->step->tensors[t].bytes;
-    unsigned char *statistic = s->memory + s->resident[t];
-    if (kept != NULL) memcpy(back ? statistic : kept + bytes, back ? kept + bytes : statistic, size);
-    bytes += size;
+static size_t statistic_bytes(const struct neap_session *s, size_t tensor) {
+  return is_running_statistic(&s->main->graph->tensors.data[tensor])
+             ? (size_t)tensor_bytes(s->main, (int32_t)tensor)
+             : 0;
+}
+
+/* Copies all running statistics to where they are kept, or back. */
+static neap_status copy_statistics(struct neap_session *s, bool back) {
+  unsigned char *kept = s->statistics;
+  for (size_t i = 0; i < s->main->graph->tensors.count; i++) {
+    const size_t bytes = statistic_bytes(s, i);
+    if (bytes == 0) continue;
+    const uint64_t place = session_place(s, (int32_t)i);
+    TRY(back ? device_write(&s->memory, place, kept, bytes) : device_read(&s->memory, place, kept, bytes));
+    kept += bytes;
   }
-  return bytes;
+  return NEAP_OK;
 }
 
 neap_status give_up_prepare(struct neap_session *s) {
-  const size_t bytes = copy_statistics(s, NULL, false);
+  size_t bytes = 0;
+  for (size_t i = 0; i < s->main->graph->tensors.count; i++) bytes += statistic_bytes(s, i);
   if (bytes == 0) return NEAP_OK;
   s->statistics = region_alloc(&s->region, bytes, 1);
   RETURN_IF_NULL(s->statistics);
   return NEAP_OK;
 }
 
-void give_up_begin(struct neap_session *s) {
+neap_status give_up_begin(struct neap_session *s) {
   s->changed = CHANGED_NOTHING;
-  copy_statistics(s, s->statistics, false);
+  return copy_statistics(s, false);
 }
 
 void give_up(struct neap_session *s) {
-  if (s->changed == CHANGED_STATISTICS) copy_statistics(s, s->statistics, true);
-  s->torn = s->torn || s->changed == CHANGED_VARIABLES;
+  const bool lost = s->changed == CHANGED_STATISTICS && copy_statistics(s, true) != NEAP_OK;
+  s->torn = s->torn || lost || s->changed == CHANGED_VARIABLES;
   s->changed = CHANGED_NOTHING;
   s->overflowed = false;
   s->micro_batch = 0;

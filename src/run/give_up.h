@@ -9,10 +9,10 @@
 neap_status give_up_prepare(struct neap_session *session);
 
 /* Keeps the running statistics, before the first program of a step. */
-void give_up_begin(struct neap_session *session);
+neap_status give_up_begin(struct neap_session *session);
 
 /* Ends a step whose program was interrupted: the session is as before the step, or, where parameters or
- * optimizer states have changed, torn until weights are loaded. */
+ * optimizer states have changed, or statistics are not got back, torn until weights are loaded. */
 void give_up(struct neap_session *session);
 
 /* From here on a step may be given up when parameters have changed, too: the caller needs them no more. */

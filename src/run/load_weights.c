@@ -62,11 +62,11 @@ static struct place values_of(const neap_session *s, const struct place *places,
 /* Positions come before values: those that the file has, as a tensor or as the indices of values. Where it
  * has none, a parameter keeps its largest values; one that is not read gets its first positions. */
 static neap_status load_positions(neap_session *s, const struct place *places, float *buffer) {
-  sparse_clear(s);
+  TRY(sparse_clear(s));
   for (int32_t i = 0; i < s->variable_count; i++) {
     const struct session_variable *v = &s->variables[i];
     if (v->kind != NEAP_VARIABLE_POSITIONS) continue;
-    const struct sparse_layer *layer = &s->sparse.layers[v->layer];
+    const struct sparse_layer *layer = &s->sparse->layers[v->layer];
     const struct place own = places[i], values = values_of(s, places, v->layer);
     if (own.file != NULL) {
       TRY(safetensors_read(own.file, own.index, buffer));
@@ -108,7 +108,7 @@ static neap_status load_variables(neap_session *s, const struct place *places, f
     }
   }
   for (int32_t i = 0; i < s->variable_count; i++)
-    if (places[i].file == NULL && averages_parameter(s, i) >= 0) averages_begin(s, i);
+    if (places[i].file == NULL && averages_parameter(s, i) >= 0) TRY(averages_begin(s, i));
   return NEAP_OK;
 }
 
@@ -121,7 +121,7 @@ static neap_status load_all(neap_session *s, const struct place *places, const s
   TRY(status);
   s->torn = false;
   s->steps = counters->steps;
-  s->sparse.threshold = counters->threshold;
+  s->sparse->threshold = counters->threshold;
   if (s->options.dynamic_loss_scale) {
     s->good_steps = counters->good_steps;
     s->loss_scale = (float)counters->loss_scale;
@@ -130,7 +130,7 @@ static neap_status load_all(neap_session *s, const struct place *places, const s
 }
 
 static struct counters counters_of(const neap_session *s) {
-  return (struct counters){s->steps, s->good_steps, s->sparse.threshold, (double)s->loss_scale};
+  return (struct counters){s->steps, s->good_steps, s->sparse->threshold, (double)s->loss_scale};
 }
 
 /* ---- All of them ---- */
@@ -168,11 +168,11 @@ static neap_status find_all(const neap_session *s, const struct safetensors *fil
 
 /* Positions of sparse parameters, before their values. */
 static neap_status load_source_positions(neap_session *s, const struct value_source *source, float *buffer) {
-  sparse_clear(s);
+  TRY(sparse_clear(s));
   for (int32_t i = 0; i < s->variable_count; i++) {
     const struct session_variable *v = &s->variables[i];
     if (v->kind != NEAP_VARIABLE_POSITIONS) continue;
-    const struct sparse_layer *layer = &s->sparse.layers[v->layer];
+    const struct sparse_layer *layer = &s->sparse->layers[v->layer];
     const int32_t index = source->find(source->context, layer->name);
     RETURN_IF(index < 0, NEAP_UNSUPPORTED, "sparse parameter '%s': there are no values of this name",
               layer->name);

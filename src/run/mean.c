@@ -76,7 +76,7 @@ neap_status neap_session_load_mean(neap_session *s, const char *const *paths, in
   NEED(paths);
   RETURN_IF(count < 1, NEAP_INVALID_ARGUMENT, "the mean of %d files of weights: give one or more", count);
   for (int32_t i = 0; i < count; i++) NEED(paths[i]);
-  RETURN_IF(s->sparse.layer_count > 0, NEAP_UNSUPPORTED,
+  RETURN_IF(s->sparse->layer_count > 0, NEAP_UNSUPPORTED,
             "sparse parameters have no mean: they have values at other places in each file");
   RETURN_IF(s->average_count > 0, NEAP_UNSUPPORTED,
             "a mean of files: parameters have an average already (ema)");

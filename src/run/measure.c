@@ -4,10 +4,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "device/devices.h"
 #include "run/cost_database.h"
 #include "run/program.h"
 #include "run/speed.h"
@@ -67,28 +67,40 @@ static uint64_t node_footprint(const struct lowered *l, int32_t v) {
   return bytes;
 }
 
-/* The least of a few runs, after one that warms up. All operands lie one after the other in `memory`, which
- * is zeroed. */
-static neap_status time_kernel(const struct lowered *l, int32_t v, struct region *region,
-                               unsigned char *memory, double *seconds) {
+/* The least of a few runs, after one that warms up. All operands lie one after the other from `place` on. */
+static neap_status time_kernel(const struct lowered *l, int32_t v, const struct device_memory *memory,
+                               void **inputs, unsigned char *place, double *seconds) {
   const struct node *node = &l->graph->nodes.data[v];
   const struct run_context context = {0};
-  void **inputs = region_alloc(region, (size_t)node->input_count, sizeof *inputs), *outputs[NODE_MAX_OUTPUTS];
-  RETURN_IF_NULL(inputs);
+  void *outputs[NODE_MAX_OUTPUTS];
   for (int32_t i = 0; i < node->input_count; i++) {
     if (node->inputs[i] == NO_TENSOR) continue;
-    inputs[i] = memory;
-    memory += tensor_bytes(l, node->inputs[i]);
+    inputs[i] = place;
+    place += tensor_bytes(l, node->inputs[i]);
   }
-  for (int32_t i = 0; i < node->output_count; memory += tensor_bytes(l, node->outputs[i]), i++)
-    outputs[i] = memory;
+  for (int32_t i = 0; i < node->output_count; place += tensor_bytes(l, node->outputs[i]), i++)
+    outputs[i] = place;
   for (int run = 0; run <= TIMED_RUNS; run++) {
     const double start = clock_seconds();
-    TRY(l->kernels[v].run(&l->kernels[v], inputs, outputs, memory, &context));
+    TRY(l->kernels[v].run(&l->kernels[v], inputs, outputs, place, &context));
+    TRY(device_wait(memory));
     const double took = clock_seconds() - start;
     if (run == 1 || (run > 1 && took < *seconds)) *seconds = took;
   }
   return NEAP_OK;
+}
+
+/* In memory that is zeroed. */
+static neap_status time_node(const struct lowered *l, int32_t v, struct region *region,
+                             const struct device_memory *memory, double *seconds) {
+  void **inputs = region_alloc(region, (size_t)l->graph->nodes.data[v].input_count, sizeof *inputs);
+  unsigned char *base;
+  RETURN_IF_NULL(inputs);
+  TRY(device_fill(memory, 0, memory->bytes));
+  TRY(device_enter(memory, &base));
+  const neap_status status = time_kernel(l, v, memory, inputs, base, seconds);
+  device_leave(memory);
+  return status;
 }
 
 struct measurement {
@@ -96,8 +108,7 @@ struct measurement {
   struct region *region;
   struct cost_database *database;
   const char *machine;
-  unsigned char *memory;
-  uint64_t bytes;
+  struct device_memory memory;
   struct kernel_time *known, *timed; /* distinct kernels; those of them that were timed now */
   int32_t known_count, timed_count;
 };
@@ -111,8 +122,7 @@ static neap_status measure_node(struct measurement *m, int32_t v, double *second
       return NEAP_OK;
     }
   if (!cost_database_find(m->database, m->machine, time.kernel, &time.seconds)) {
-    memset(m->memory, 0, m->bytes);
-    TRY(time_kernel(m->lowered, v, m->region, m->memory, &time.seconds));
+    TRY(time_node(m->lowered, v, m->region, &m->memory, &time.seconds));
     m->timed[m->timed_count++] = time;
   }
   m->known[m->known_count++] = time;
@@ -151,19 +161,14 @@ neap_status measure_costs(struct lowered *l, const char *database, int32_t *time
   uint64_t most = 1;
   for (int32_t v = 0; v < l->step->node_count; v++)
     most = node_footprint(l, v) > most ? node_footprint(l, v) : most;
-  void *memory = mmap(NULL, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  RETURN_IF(memory == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system has no %llu bytes to time kernels in",
-            (unsigned long long)most);
   struct region region = {0};
-  struct measurement m = {.lowered = l,
-                          .region = &region,
-                          .database = database != NULL ? cost_database_open(database) : NULL,
-                          .memory = memory,
-                          .bytes = most};
+  struct measurement m = {.lowered = l, .region = &region};
   struct neap_step *step;
+  TRY(device_map(device_in_use(l->backend->device), most, &m.memory));
+  m.database = database != NULL ? cost_database_open(database) : NULL;
   const neap_status status = measure(&m, &step);
   cost_database_close(m.database);
-  munmap(memory, most);
+  device_unmap(&m.memory);
   region_free(&region);
   if (status != NEAP_OK) return status;
   neap_step_free(l->step);

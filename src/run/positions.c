@@ -28,13 +28,6 @@ int64_t positions_count(const struct sparse_layer *l) {
   return l->bits != NULL ? count_bits(l->bits, l->elements) : l->ends[blocks_of(l) - 1];
 }
 
-void positions_clear(struct sparse_layer *l) {
-  if (l->bits != NULL)
-    memset(l->bits, 0, dtype_bytes(NEAP_BIT, (uint64_t)l->elements));
-  else
-    memset(l->ends, 0, dtype_bytes(NEAP_BLOCK, (uint64_t)l->elements));
-}
-
 /* ---- Going over them ---- */
 
 struct position positions_begin(const struct sparse *sparse, const struct sparse_layer *l) {

@@ -1,5 +1,6 @@
 /* Which elements of sparse parameters have values, as a bit an element or as indices beside the values; and
- * how values move in their pools as that changes: in place, without other memory. */
+ * how values move in their pools as that changes: in place, without other memory. All of it while the memory
+ * is lent to the host. */
 #ifndef NEAP_RUN_POSITIONS_H
 #define NEAP_RUN_POSITIONS_H
 
@@ -24,9 +25,6 @@ struct position {
 };
 struct position positions_begin(const struct sparse *sparse, const struct sparse_layer *layer);
 bool positions_next(struct position *position);
-
-/* The layer has no values. */
-void positions_clear(struct sparse_layer *layer);
 
 /* Whether the element of a layer, whose value stands at `at` (-1: it has none), is to have one. */
 typedef bool has_value(void *context, int64_t element, int64_t at);

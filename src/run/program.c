@@ -1,28 +1,17 @@
 #include "run/program.h"
 
-#include "base/stop.h"
-
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "base/stop.h"
+#include "device/poison.h"
 #include "step/simulate.h"
-
-#if NEAP_DEBUG
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes)   memset(address, 0xFF, bytes) /* NaN in every type */
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
-#endif
-#endif
 
 struct binding {
   struct region *region;
   const struct lowered *lowered;
   const struct neap_plan *plan;
-  unsigned char *arena;
-  unsigned char **address; /* step tensor -> its newest instance */
+  uint64_t arena;
+  uint64_t *place; /* step tensor -> its newest instance */
 };
 
 bool is_running_statistic(const struct tensor *t) {
@@ -50,22 +39,23 @@ static neap_status bind_call(const struct binding *b, int32_t position, int32_t 
   const int32_t *home = b->lowered->home;
   call->kernel = kernel;
   call->change = change_of(kernel->graph, node);
-  call->inputs = region_alloc(b->region, (size_t)node->input_count, sizeof(void *));
-  call->outputs = region_alloc(b->region, (size_t)node->output_count, sizeof(void *));
+  call->inputs = region_alloc(b->region, (size_t)node->input_count, sizeof *call->inputs);
+  call->outputs = region_alloc(b->region, (size_t)node->output_count, sizeof *call->outputs);
+  call->workspace = NOWHERE;
   RETURN_IF(!call->inputs || !call->outputs, NEAP_OUT_OF_MEMORY, "program: out of memory");
   for (int32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != NO_TENSOR) call->inputs[i] = b->address[home[node->inputs[i]]];
+    call->inputs[i] = node->inputs[i] != NO_TENSOR ? b->place[home[node->inputs[i]]] : NOWHERE;
   for (; *instance < b->plan->instance_count && b->plan->instances[*instance].at == position; ++*instance) {
     const struct placed *placed = &b->plan->instances[*instance];
-    unsigned char *address = b->arena + placed->offset;
+    const uint64_t place = b->arena + placed->offset;
     if (placed->tensor < 0) {
-      call->workspace = address;
+      call->workspace = place;
       call->workspace_bytes = placed->bytes;
     } else {
-      b->address[placed->tensor] = address;
+      b->place[placed->tensor] = place;
     }
   }
-  for (int32_t i = 0; i < node->output_count; i++) call->outputs[i] = b->address[home[node->outputs[i]]];
+  for (int32_t i = 0; i < node->output_count; i++) call->outputs[i] = b->place[home[node->outputs[i]]];
   return NEAP_OK;
 }
 
@@ -106,40 +96,62 @@ static neap_status find_dead_ranges(const struct binding *b, struct program *pro
 /* Finds the labels of the cross-entropy that counts right answers, where they are an input. */
 static void find_labels(const struct binding *b, struct program *program) {
   const struct neap_graph *graph = b->lowered->graph;
+  program->labels = NOWHERE;
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     const bool linear = node->op == OP_LINEAR_CROSS_ENTROPY;
     if ((!linear && node->op != OP_SOFTMAX_CROSS_ENTROPY) || node->outputs[1] != graph->correct) continue;
     const int32_t labels = graph_storage(graph, node->inputs[linear ? LOSS_LABELS : 1]);
     if (graph->tensors.data[labels].role != NEAP_ROLE_INPUT) continue;
-    program->labels = (void *)b->address[b->lowered->step_tensor[labels]];
+    program->labels = b->place[b->lowered->step_tensor[labels]];
     program->label_count = graph->tensors.data[labels].elements;
     program->classes = graph->tensors.data[node->inputs[linear ? LOSS_WEIGHTS : 0]].dims[linear ? 0 : 1];
     program->ignored = node->attributes.loss.ignored;
   }
 }
 
+static uint64_t place_of(const struct binding *b, int32_t tensor) {
+  return tensor >= 0 ? b->place[b->lowered->step_tensor[tensor]] : NOWHERE;
+}
+
+static neap_status find_outputs(const struct binding *b, struct program *program) {
+  const struct neap_graph *graph = b->lowered->graph;
+  program->outputs = region_alloc(b->region, graph->outputs.count, sizeof *program->outputs);
+  RETURN_IF_NULL(program->outputs);
+  for (size_t i = 0; i < graph->outputs.count; i++) {
+    const int32_t output = graph->outputs.data[i].tensor;
+    const bool kept = graph->tensors.data[output].elements <= b->lowered->kept_outputs;
+    program->outputs[i] = kept ? place_of(b, graph_storage(graph, output)) : NOWHERE;
+  }
+  program->loss = place_of(b, graph->loss);
+  program->correct = place_of(b, graph->correct);
+  program->norm = place_of(b, graph->norm);
+  return NEAP_OK;
+}
+
+static neap_status make_room_for_operands(const struct binding *b, struct program *program) {
+  size_t most = 1;
+  for (int32_t at = 0; at < program->length; at++) {
+    const struct node *node = kernel_node(program->calls[at].kernel);
+    const size_t operands = (size_t)(node->input_count + node->output_count);
+    most = operands > most ? operands : most;
+  }
+  program->operands = region_alloc(b->region, most, sizeof *program->operands);
+  RETURN_IF_NULL(program->operands);
+  return NEAP_OK;
+}
+
 neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
-                           unsigned char *const *resident, unsigned char *arena, struct program *out) {
+                           const uint64_t *resident, uint64_t arena, struct program *out) {
   struct binding b = {.region = region, .lowered = lowered, .plan = plan, .arena = arena};
   struct program program = {.lowered = lowered, .length = plan->length};
-  b.address = region_copy(region, resident, (size_t)lowered->step->tensor_count, sizeof *b.address);
+  b.place = region_copy(region, resident, (size_t)lowered->step->tensor_count, sizeof *b.place);
   program.calls = region_alloc(region, (size_t)plan->length, sizeof *program.calls);
-  RETURN_IF(!b.address || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
+  RETURN_IF(!b.place || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
   int32_t instance = 0;
   for (int32_t at = 0; at < plan->length; at++) TRY(bind_call(&b, at, &instance, &program.calls[at]));
-  program.outputs = region_alloc(region, lowered->graph->outputs.count, sizeof *program.outputs);
-  RETURN_IF_NULL(program.outputs);
-  for (size_t i = 0; i < lowered->graph->outputs.count; i++)
-    if (lowered->graph->tensors.data[lowered->graph->outputs.data[i].tensor].elements <=
-        lowered->kept_outputs)
-      program.outputs[i] =
-          b.address[lowered
-                        ->step_tensor[graph_storage(lowered->graph, lowered->graph->outputs.data[i].tensor)]];
-  if (lowered->graph->loss >= 0) program.loss = b.address[lowered->step_tensor[lowered->graph->loss]];
-  if (lowered->graph->correct >= 0)
-    program.correct = (void *)b.address[lowered->step_tensor[lowered->graph->correct]];
-  if (lowered->graph->norm >= 0) program.norm = b.address[lowered->step_tensor[lowered->graph->norm]];
+  TRY(make_room_for_operands(&b, &program));
+  TRY(find_outputs(&b, &program));
   find_labels(&b, &program);
 #if NEAP_DEBUG
   TRY(find_dead_ranges(&b, &program));
@@ -148,63 +160,80 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   return NEAP_OK;
 }
 
-static void raise(uint64_t *measured, const unsigned char *memory, const void *operand, uint64_t bytes) {
-  const uint64_t end = (uint64_t)((const unsigned char *)operand - memory) + bytes;
-  if (operand != NULL && end > *measured) *measured = end;
+/* ---- Running ---- */
+
+static void raise(uint64_t *measured, uint64_t place, uint64_t bytes) {
+  if (place != NOWHERE && place + bytes > *measured) *measured = place + bytes;
 }
 
 /* What the kernel is really given, from the operands' own sizes: the plan is not asked. */
-static void measure(const struct lowered *lowered, const struct call *call, const unsigned char *memory,
-                    uint64_t *measured) {
+static void measure(const struct lowered *lowered, const struct call *call, uint64_t *measured) {
   const struct node *node = kernel_node(call->kernel);
   for (int32_t i = 0; i < node->input_count; i++)
     if (node->inputs[i] != NO_TENSOR)
-      raise(measured, memory, call->inputs[i], tensor_bytes(lowered, node->inputs[i]));
+      raise(measured, call->inputs[i], tensor_bytes(lowered, node->inputs[i]));
   for (int32_t i = 0; i < node->output_count; i++)
-    raise(measured, memory, call->outputs[i], tensor_bytes(lowered, node->outputs[i]));
-  raise(measured, memory, call->workspace, call->workspace_bytes);
+    raise(measured, call->outputs[i], tensor_bytes(lowered, node->outputs[i]));
+  raise(measured, call->workspace, call->workspace_bytes);
+}
+
+static void *address(unsigned char *base, uint64_t place) { return place != NOWHERE ? base + place : NULL; }
+
+/* Calls a kernel; `base` is the address of the memory. */
+static neap_status call_kernel(const struct program *program, const struct call *call,
+                               const struct run_context *context, unsigned char *base) {
+  const struct node *node = kernel_node(call->kernel);
+  void **inputs = program->operands, **outputs = inputs + node->input_count;
+  void *workspace = address(base, call->workspace);
+  for (int32_t i = 0; i < node->input_count; i++) inputs[i] = address(base, call->inputs[i]);
+  for (int32_t i = 0; i < node->output_count; i++) outputs[i] = address(base, call->outputs[i]);
+#if NEAP_DEBUG
+  for (int32_t i = 0; i < node->output_count; i++)
+    UNPOISON(outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
+  if (workspace != NULL) UNPOISON(workspace, call->workspace_bytes);
+#endif
+  TRY(call->kernel->run(call->kernel, inputs, outputs, workspace, context));
+#if NEAP_DEBUG
+  for (int32_t i = 0; i < call->dead_count; i++) {
+    const struct range *dead = &program->dead[call->first_dead + i];
+    POISON(base + dead->begin, dead->bytes);
+  }
+#endif
+  return NEAP_OK;
+}
+
+static neap_status run_call(const struct program *program, int32_t at, const struct run_context *context,
+                            const struct device_memory *memory) {
+  unsigned char *base;
+  const double begin = program->seconds != NULL ? clock_seconds() : 0;
+  TRY(device_enter(memory, &base));
+  const neap_status status = call_kernel(program, &program->calls[at], context, base);
+  device_leave(memory);
+  if (program->seconds == NULL || status != NEAP_OK) return status;
+  TRY(device_wait(memory));
+  program->seconds[at] += clock_seconds() - begin;
+  return NEAP_OK;
 }
 
 static neap_status run_calls(const struct program *program, const struct run_context *context,
-                             const unsigned char *memory, uint64_t *measured, enum change *changed,
+                             const struct device_memory *memory, uint64_t *measured, enum change *changed,
                              enum change most) {
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
     RETURN_IF(*changed <= most && stop_is_requested(), NEAP_INTERRUPTED, "stopped on request");
     if (call->change > *changed) *changed = call->change;
-    measure(program->lowered, call, memory, measured);
-#if NEAP_DEBUG
-    const struct node *node = kernel_node(call->kernel);
-    for (int32_t i = 0; i < node->output_count; i++)
-      ASAN_UNPOISON_MEMORY_REGION(call->outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
-    if (call->workspace != NULL) ASAN_UNPOISON_MEMORY_REGION(call->workspace, call->workspace_bytes);
-#endif
-    const double begin = program->seconds != NULL ? clock_seconds() : 0;
-    TRY(call->kernel->run(call->kernel, call->inputs, call->outputs, call->workspace, context));
-    if (program->seconds != NULL) program->seconds[at] += clock_seconds() - begin;
-#if NEAP_DEBUG
-    for (int32_t i = 0; i < call->dead_count; i++)
-      ASAN_POISON_MEMORY_REGION(program->dead[call->first_dead + i].begin,
-                                program->dead[call->first_dead + i].bytes);
-#endif
+    measure(program->lowered, call, measured);
+    TRY(run_call(program, at, context, memory));
   }
-  return NEAP_OK;
+  return device_wait(memory);
 }
 
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const unsigned char *memory, uint64_t *measured, enum change *changed,
+                        const struct device_memory *memory, uint64_t *measured, enum change *changed,
                         enum change most) {
   struct team former;
   TRY(team_set(program->lowered->threads, &former));
   const neap_status status = run_calls(program, context, memory, measured, changed, most);
   team_restore(&former);
   return status;
-}
-
-void program_release(unsigned char *memory, size_t bytes) {
-#if NEAP_DEBUG
-  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
-#else
-  (void)memory, (void)bytes;
-#endif
 }

@@ -32,10 +32,13 @@ struct session_shape {
 struct sparse_layer {
   const char *name, *indices_name; /* of the dense tensor; of its values' indices in a file */
   int32_t dense;                   /* graph tensor of `main` that the values stand for */
-  int32_t *offset;                 /* of its first value, in the session's memory */
-  uint8_t *bits; /* an element each, in the order in which the dense tensor lies; NULL: indices */
-  int32_t *ends; /* values up to the end of each block of INDEX_BLOCK elements; NULL: bits */
   int64_t elements;
+  /* While the memory is lent (sparse_open): */
+  int32_t *offset; /* of its first value */
+  uint8_t *bits;   /* an element each, in the order in which the dense tensor lies; NULL: indices */
+  int32_t *ends;   /* values up to the end of each block of INDEX_BLOCK elements; NULL: bits */
+  /* Private. */
+  int32_t offset_tensor, positions_tensor; /* of the graph of `main` */
 };
 
 /* The values, and the optimizer states that go with them. */
@@ -43,8 +46,9 @@ struct sparse_pool {
   const char *suffix; /* of the name: "", "momentum" */
   neap_variable_kind kind;
   neap_dtype dtype;
-  unsigned char *data;
-  bool sum; /* holds something within a step alone */
+  unsigned char *data; /* while the memory is lent */
+  bool sum;            /* holds something within a step alone */
+  int32_t tensor;      /* of the graph of `main` */
 };
 
 enum { SPARSE_POOLS = 4 };
@@ -53,10 +57,15 @@ struct sparse {
   struct sparse_layer *layers;
   int32_t layer_count, pool_count;
   struct sparse_pool pools[SPARSE_POOLS]; /* the first: the values */
-  uint16_t *indices;                      /* beside the values, of their elements; NULL: positions are bits */
+  bool by_index;                          /* positions are indices beside the values, not bits */
+  uint16_t *indices;                      /* of the values' elements, while the memory is lent */
   int64_t capacity;                       /* values that there is room for */
   double threshold;                       /* of rewiring */
   int64_t *has, *counts;                  /* [layer_count], for the while of a change */
+  /* Private. */
+  int32_t indices_tensor;    /* of the graph of `main` */
+  struct device_loan *loans; /* room for those of all layers, pools and indices */
+  int32_t loan_count;
 };
 
 /* What is saved and loaded under a name. */
@@ -78,9 +87,9 @@ struct neap_session {
   struct session_program programs[PROGRAM_COUNT];
   VECTOR(struct session_shape) shapes; /* the first: of the graph that it was created with; none: no other */
   enum program_kind ran;               /* last, whose outputs lie in the arena; PROGRAM_COUNT: none */
-  unsigned char *memory;               /* resident tensors, then the arena */
-  size_t mapped;                       /* bytes */
+  struct device_memory memory;         /* resident tensors, then the arena */
   uint64_t *resident;                  /* step tensor of `main` -> offset of a resident tensor */
+  void **inputs;                       /* step tensor of `main` -> where the host fills an input in */
   uint64_t measured;                   /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
   uint64_t steps;           /* done */
@@ -104,7 +113,7 @@ struct neap_session {
   int32_t unstored_count;
   int32_t output_count;
   const neap_variable *outputs; /* that the graph names, whether they fit into the memory or not */
-  struct sparse sparse;         /* without layers where there are none */
+  struct sparse *sparse;        /* without layers where there are none */
 };
 
 /* How many micro-batches the next steps have: at most as many as the options say. Between steps alone. */

@@ -10,6 +10,7 @@
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/give_up.h"
+#include "run/session_memory.h"
 #include "run/variables.h"
 
 /* ---- Evaluation ---- */
@@ -107,49 +108,32 @@ static neap_status make_around(struct neap_session *s, uint64_t *smallest) {
   return status;
 }
 
-/* ---- Memory ---- */
+/* ---- Programs ---- */
 
-static neap_status map_memory(struct neap_session *s) {
-  const struct neap_step *step = s->main->step;
-  s->mapped = (size_t)(s->plan->resident_bytes + s->plan->arena_bytes);
-  s->resident = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->resident);
-  RETURN_IF_NULL(s->resident);
-  uint64_t offset = 0;
-  for (int32_t t = 0; t < step->tensor_count; t++) {
-    if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
-    s->resident[t] = offset;
-    offset += step->tensors[t].bytes; /* multiples of the alignment */
-  }
-  memory_status_forget_peak();
-  TRY(s->main->backend->device->map(s->mapped, &s->memory));
-  return NEAP_OK;
-}
-
-/* Addresses of a program's resident tensors: those of the main one that have their names, in the same order.
- */
-static neap_status find_residents(struct neap_session *s, const struct neap_step *step,
-                                  unsigned char ***out) {
+/* Places of a program's resident tensors: those of the main one that have their names, in the same order. */
+static neap_status find_residents(struct neap_session *s, const struct neap_step *step, uint64_t **out) {
   const struct neap_step *all = s->main->step;
-  unsigned char **address = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *address);
-  RETURN_IF_NULL(address);
+  uint64_t *place = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *place);
+  RETURN_IF_NULL(place);
   for (int32_t t = 0, mine = 0; t < step->tensor_count; t++) {
+    place[t] = NOWHERE;
     if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
     while (mine < all->tensor_count && (all->tensors[mine].role == NEAP_ROLE_VALUE ||
                                         strcmp(all->tensors[mine].name, step->tensors[t].name) != 0))
       mine++;
     RETURN_IF(mine == all->tensor_count, NEAP_INTERNAL, "session: '%s' is in no memory",
               step->tensors[t].name);
-    address[t] = s->memory + s->resident[mine++];
+    place[t] = s->resident[mine++];
   }
-  *out = address;
+  *out = place;
   return NEAP_OK;
 }
 
 static neap_status make_program(struct neap_session *s, struct session_program *p) {
-  unsigned char *arena = s->memory + s->plan->resident_bytes, **residents;
+  uint64_t *residents;
   if (p->lowered == NULL) return NEAP_OK;
   TRY(find_residents(s, p->lowered->step, &residents));
-  return program_create(&s->region, p->lowered, p->plan, residents, arena, &p->program);
+  return program_create(&s->region, p->lowered, p->plan, residents, s->plan->resident_bytes, &p->program);
 }
 
 static neap_status make_programs(struct neap_session *s) {
@@ -242,10 +226,7 @@ neap_status neap_session_select(neap_session *s, int index) {
 
 void neap_session_free(neap_session *s) {
   if (s == NULL) return;
-  if (s->memory != NULL) {
-    program_release(s->memory, s->mapped);
-    s->main->backend->device->unmap(s->memory, s->mapped);
-  }
+  session_unmap_memory(s);
   if (s->shapes.count > 0) neap_session_select(s, 0);
   for (size_t i = 1; i < s->shapes.count; i++) {
     release_program(&s->shapes.data[i].step);
@@ -294,7 +275,7 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   TRY(plan_main(s, graph, reserve, smallest));
   *beyond = beyond_process(s);
   if (*beyond > 0) return NEAP_OVER_BUDGET;
-  TRY(map_memory(s));
+  TRY(session_map_memory(s));
   TRY(make_programs(s));
   TRY(list_variables(s));
   TRY(averages_find(s));
@@ -330,20 +311,13 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 
 /* ---- Steps ---- */
 
-void *neap_session_input(neap_session *s, const char *name) {
-  if (s == NULL || name == NULL) return NULL;
-  const struct neap_step *step = s->main->step;
-  for (int32_t t = 0; t < step->tensor_count; t++)
-    if (step->tensors[t].role == NEAP_ROLE_INPUT && strcmp(step->tensors[t].name, name) == 0)
-      return s->memory + s->resident[t];
-  return NULL;
-}
-
 /* A scalar of real numbers as it stands in the session's memory. */
-static double read_scalar(const struct neap_session *s, const void *data, neap_dtype dtype) {
-  double value; /* room for any type */
-  s->main->backend->device->read(data, &value, dtype_bytes(dtype, 1));
-  return dtype_real(dtype, &value, 0);
+static neap_status read_scalar(const struct neap_session *s, uint64_t place, neap_dtype dtype,
+                               double *value) {
+  double data; /* room for any type */
+  TRY(device_read(&s->memory, place, &data, dtype_bytes(dtype, 1)));
+  *value = dtype_real(dtype, &data, 0);
+  return NEAP_OK;
 }
 
 /* Stores in f16 cut what is too large to its largest number; other types have infinity. */
@@ -353,14 +327,30 @@ static float largest_gradient(const neap_session *s) {
 }
 
 /* How many labels the loss is the mean of; -1: not known. */
-static int64_t count_labels(const struct program *program) {
-  int64_t counted = 0;
-  if (program->labels == NULL) return -1;
-  for (int64_t i = 0; i < program->label_count; i++) {
-    const int32_t label = program->labels[i];
-    counted += label >= 0 && label < program->classes && label != program->ignored;
+static neap_status count_labels(const neap_session *s, const struct program *program, int64_t *counted) {
+  enum { PART = 1024 };
+  int32_t labels[PART];
+  *counted = program->labels != NOWHERE ? 0 : -1;
+  for (int64_t first = 0; first < program->label_count; first += PART) {
+    const int64_t left = program->label_count - first, count = left < PART ? left : PART;
+    TRY(device_read(&s->memory, program->labels + (uint64_t)first * sizeof *labels, labels,
+                    (uint64_t)count * sizeof *labels));
+    for (int64_t i = 0; i < count; i++)
+      *counted += labels[i] >= 0 && labels[i] < program->classes && labels[i] != program->ignored;
   }
-  return counted;
+  return NEAP_OK;
+}
+
+/* What a program gave that has a loss. */
+static neap_status read_result(const neap_session *s, const struct program *program,
+                               neap_step_result *result) {
+  const struct neap_graph *graph = program->lowered->graph;
+  int32_t correct = 0;
+  *result = (neap_step_result){.gradient_norm = -1};
+  TRY(read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype, &result->loss));
+  if (program->correct != NOWHERE) TRY(device_read(&s->memory, program->correct, &correct, sizeof correct));
+  result->correct = correct;
+  return count_labels(s, program, &result->counted);
 }
 
 static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
@@ -383,21 +373,17 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .overflowed = &s->overflowed};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
-  const neap_status ran = program_run(program, &context, s->memory, &s->measured, &s->changed,
+  const neap_status ran = program_run(program, &context, &s->memory, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) give_up(s);
   TRY(ran);
   s->ran = kind;
-  if (program->norm != NULL)
-    s->gradient_norm = sqrt(read_scalar(s, program->norm, graph->tensors.data[graph->norm].dtype));
-  if (result == NULL) return NEAP_OK;
-  int32_t correct = 0;
-  if (program->correct != NULL) s->main->backend->device->read(program->correct, &correct, sizeof correct);
-  *result = (neap_step_result){.loss = read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype),
-                               .gradient_norm = -1,
-                               .correct = correct,
-                               .counted = count_labels(program)};
-  return NEAP_OK;
+  if (program->norm != NOWHERE) {
+    double squares;
+    TRY(read_scalar(s, program->norm, graph->tensors.data[graph->norm].dtype, &squares));
+    s->gradient_norm = sqrt(squares);
+  }
+  return result != NULL ? read_result(s, program, result) : NEAP_OK;
 }
 
 /* A step's update, or where a gradient did not fit none; the next step's loss scale follows from that. */
@@ -423,8 +409,10 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
             "the learning rate must be finite and 0 or more (got %g)", (double)learning_rate);
   RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT, "a share of %g of a loss cannot be",
             (double)share);
-  const bool parts = s != NULL && s->programs[PROGRAM_BEGIN].lowered != NULL;
-  if (s != NULL && s->micro_batch == 0) give_up_begin(s);
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
+  const bool parts = s->programs[PROGRAM_BEGIN].lowered != NULL;
+  if (s->micro_batch == 0) TRY(give_up_begin(s));
+  TRY(session_send_inputs(s));
   if (parts && s->micro_batch == 0) TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
   TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
   if (parts && ++s->micro_batch < parts_of(s)) return NEAP_OK;
@@ -432,7 +420,7 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   s->gradient_norm = parts ? -1 : s->gradient_norm;
   if (parts) TRY(end_step(s, learning_rate, share, result));
   if (result != NULL && s->options.gradient_norm) result->gradient_norm = s->gradient_norm;
-  averages_move(s);
+  TRY(averages_move(s));
   s->steps++;
   return NEAP_OK;
 }
@@ -445,18 +433,19 @@ neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_re
 /* By the averages of the parameters, where there are such. */
 static neap_status evaluate(neap_session *s, neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  averages_swap(s);
-  const neap_status status = run(s, PROGRAM_EVALUATE, 0, 1, result);
-  averages_swap(s);
-  return status;
+  TRY(session_send_inputs(s));
+  TRY(averages_swap(s));
+  const neap_status status = run(s, PROGRAM_EVALUATE, 0, 1, result), swapped = averages_swap(s);
+  return status != NEAP_OK ? status : swapped;
 }
 
 neap_status neap_session_evaluate(neap_session *s, neap_step_result *result) { return evaluate(s, result); }
 
 neap_status neap_session_predict(neap_session *s) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  return s->programs[PROGRAM_PREDICT].lowered != NULL ? run(s, PROGRAM_PREDICT, 0, 1, NULL)
-                                                      : evaluate(s, NULL);
+  if (s->programs[PROGRAM_PREDICT].lowered == NULL) return evaluate(s, NULL);
+  TRY(session_send_inputs(s));
+  return run(s, PROGRAM_PREDICT, 0, 1, NULL);
 }
 
 neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {
@@ -472,7 +461,7 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   if (data == NULL) return NEAP_OK;
   size_t i = 0;
   while (i < graph->outputs.count && strcmp(graph->outputs.data[i].name, name) != 0) i++;
-  RETURN_IF(i == graph->outputs.count || p->program.outputs[i] == NULL, NEAP_OVER_BUDGET,
+  RETURN_IF(i == graph->outputs.count || p->program.outputs[i] == NOWHERE, NEAP_OVER_BUDGET,
             "output '%s' does not fit into this session's memory beside the rest: a session that only "
             "predicts has it",
             name);
@@ -484,8 +473,7 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
             name, dtype_rows[tensor->dtype].name);
   const int32_t storage =
       graph_storage(graph, id); /* a view has its storage's order in row-major memory alone */
-  return p->lowered->backend->export_variable(p->lowered->state, &graph->tensors.data[storage],
-                                              p->lowered->formats[storage], p->program.outputs[i], data);
+  return session_export(s, p->lowered, storage, p->program.outputs[i], data);
 }
 
 /* What is told outlives the plan. A plan file may name a planner that this build does not have. */

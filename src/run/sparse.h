@@ -8,6 +8,9 @@
 /* Finds them in the graph of `main`, whose memory is mapped. */
 neap_status sparse_find(struct neap_session *s);
 
+/* How many values a parameter has. */
+neap_status sparse_values(const struct neap_session *s, int32_t layer, int64_t *count);
+
 /* A parameter, or a state of it, as f32 in row-major order; and back: values that are not at its positions
  * are passed over. */
 neap_status sparse_read(const struct neap_session *s, int32_t layer, int32_t pool, float *data);
@@ -19,7 +22,7 @@ neap_status sparse_read_positions(const struct neap_session *s, int32_t layer, f
 neap_status sparse_write_positions(struct neap_session *s, int32_t layer, const float *data);
 
 /* No parameter has any value. */
-void sparse_clear(struct neap_session *s);
+neap_status sparse_clear(struct neap_session *s);
 
 /* First positions of a parameter, drawn at random in row-major order, 1 and 0. */
 void sparse_first_positions(const struct neap_session *s, int32_t layer, float *data);

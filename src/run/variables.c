@@ -3,13 +3,11 @@
 
 #include <math.h>
 #include <string.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 #include "base/random.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
+#include "run/session_memory.h"
 #include "run/sparse.h"
 
 static neap_variable_kind kind_of(const struct tensor *tensor) {
@@ -32,15 +30,15 @@ static bool stands_alone(const struct tensor *t) {
 /* The sparse variables of one kind. */
 static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, struct session_variable *list,
                                int32_t *count) {
-  for (int32_t k = 0; k < s->sparse.layer_count; k++)
-    for (int32_t p = -1; p < s->sparse.pool_count; p++) {
-      const char *suffix = p < 0 ? ".positions" : s->sparse.pools[p].suffix;
-      if ((p < 0 ? NEAP_VARIABLE_POSITIONS : s->sparse.pools[p].kind) != kind) continue;
-      if (p >= 0 && s->sparse.pools[p].sum) continue;
+  for (int32_t k = 0; k < s->sparse->layer_count; k++)
+    for (int32_t p = -1; p < s->sparse->pool_count; p++) {
+      const char *suffix = p < 0 ? ".positions" : s->sparse->pools[p].suffix;
+      if ((p < 0 ? NEAP_VARIABLE_POSITIONS : s->sparse->pools[p].kind) != kind) continue;
+      if (p >= 0 && s->sparse->pools[p].sum) continue;
       struct session_variable *v = &list[(*count)++];
-      *v = (struct session_variable){region_format(&s->region, "%s%s", s->sparse.layers[k].name, suffix),
+      *v = (struct session_variable){region_format(&s->region, "%s%s", s->sparse->layers[k].name, suffix),
                                      kind,
-                                     s->sparse.layers[k].dense,
+                                     s->sparse->layers[k].dense,
                                      k,
                                      p,
                                      true};
@@ -77,7 +75,7 @@ neap_status list_variables(struct neap_session *s) {
   const struct neap_graph *graph = s->main->graph;
   TRY(sparse_find(s));
   const size_t most =
-      graph->tensors.count + (size_t)s->sparse.layer_count * (size_t)(s->sparse.pool_count + 1);
+      graph->tensors.count + (size_t)s->sparse->layer_count * (size_t)(s->sparse->pool_count + 1);
   struct session_variable *list = region_alloc(&s->region, most, sizeof *list);
   int32_t count = 0;
   RETURN_IF_NULL(list);
@@ -123,7 +121,7 @@ neap_status neap_session_variable(const neap_session *s, int32_t index, neap_var
   const struct session_variable *v = &s->variables[index];
   const struct tensor *tensor = tensor_of(s, index);
   const neap_dtype dtype = v->layer < 0   ? tensor->dtype
-                           : v->pool >= 0 ? s->sparse.pools[v->pool].dtype
+                           : v->pool >= 0 ? s->sparse->pools[v->pool].dtype
                                           : NEAP_U8;
   *variable = (neap_variable){.name = v->name,
                               .kind = v->kind,
@@ -135,18 +133,13 @@ neap_status neap_session_variable(const neap_session *s, int32_t index, neap_var
   return NEAP_OK;
 }
 
-static unsigned char *address(const neap_session *s, int32_t index) {
-  return s->memory + s->resident[s->main->step_tensor[s->variables[index].tensor]];
-}
-
 neap_status neap_session_read(const neap_session *s, int32_t index, float *data) {
   TRY(need_index(s, index));
   RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there is no place for its values", index);
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_read_positions(s, v->layer, data) : sparse_read(s, v->layer, v->pool, data);
-  return s->main->backend->export_variable(s->main->state, tensor_of(s, index), s->main->formats[v->tensor],
-                                           address(s, index), data);
+  return session_export(s, s->main, v->tensor, session_place(s, v->tensor), data);
 }
 
 neap_status neap_session_write(neap_session *s, int32_t index, const float *data) {
@@ -155,10 +148,8 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_write_positions(s, v->layer, data) : sparse_write(s, v->layer, v->pool, data);
-  TRY(s->main->backend->import_variable(s->main->state, tensor_of(s, index), s->main->formats[v->tensor],
-                                        data, address(s, index)));
-  if (s->steps == 0 && v->kind == NEAP_VARIABLE_PARAMETER) averages_begin(s, index);
-  return NEAP_OK;
+  TRY(session_import(s, s->main, v->tensor, data, session_place(s, v->tensor)));
+  return s->steps == 0 && v->kind == NEAP_VARIABLE_PARAMETER ? averages_begin(s, index) : NEAP_OK;
 }
 
 /* Blocks lie in the memory as they are, in row-major order. */
@@ -174,15 +165,13 @@ static neap_status need_blocks(const struct neap_session *s, int32_t index, size
 neap_status session_read_blocks(const struct neap_session *s, int32_t index, void *blocks) {
   size_t bytes;
   TRY(need_blocks(s, index, &bytes));
-  memcpy(blocks, address(s, index), bytes);
-  return NEAP_OK;
+  return device_read(&s->memory, session_place(s, s->variables[index].tensor), blocks, bytes);
 }
 
 neap_status session_write_blocks(struct neap_session *s, int32_t index, const void *blocks) {
   size_t bytes;
   TRY(need_blocks(s, index, &bytes));
-  memcpy(address(s, index), blocks, bytes);
-  return NEAP_OK;
+  return device_write(&s->memory, session_place(s, s->variables[index].tensor), blocks, bytes);
 }
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
@@ -194,16 +183,10 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
     const uint64_t elements = (uint64_t)tensor_of(s, i)->elements;
     if (elements > most) most = elements;
   }
-  unsigned char *arena = s->memory + s->plan->resident_bytes;
   *allocated = NULL;
-  if (most * sizeof(float) <= s->plan->arena_bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-    ASAN_UNPOISON_MEMORY_REGION(arena, s->plan->arena_bytes);
-#endif
-    s->ran = PROGRAM_COUNT; /* its outputs are written over */
-    *buffer = (void *)arena;
-    return NEAP_OK;
-  }
+  *buffer = device_address(&s->memory, s->plan->resident_bytes, most * sizeof(float));
+  s->ran = PROGRAM_COUNT; /* its outputs are written over */
+  if (*buffer != NULL) return NEAP_OK;
   *buffer = *allocated = malloc(most * sizeof(float));
   RETURN_IF_NULL(*buffer);
   return NEAP_OK;
@@ -277,7 +260,7 @@ neap_status initialise_variables(struct neap_session *s) {
     if (s->variables[i].layer >= 0 && s->variables[i].pool != 0) continue; /* 0, but for positions */
     status = initialise_variable(s, i, data);
   }
-  if (status == NEAP_OK) averages_begin(s, -1);
+  if (status == NEAP_OK) status = averages_begin(s, -1);
   free(allocated);
   return status;
 }

@@ -4,9 +4,9 @@
 
 #include "run/session.h"
 
-/* Room for any variable in row-major order. Between steps nothing lives in the arena, and it held a gradient
- * of every parameter: so no memory is needed that the plan does not have. Outputs that lay there are gone.
- * Where it is too small, `*allocated` is to be freed; else NULL. */
+/* Room on the host for any variable in row-major order. Between steps nothing lives in the arena, and it held
+ * a gradient of every parameter: so no memory is needed that the plan does not have. Outputs that lay there
+ * are gone. Where it is too small, or the host does not reach it, `*allocated` is to be freed; else NULL. */
 neap_status session_scratch(struct neap_session *session, float **buffer, float **allocated);
 
 /* Fills the parameters and states with what they begin with. */

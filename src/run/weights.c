@@ -9,7 +9,6 @@
 #include "base/safetensors.h"
 #include "base/sha256.h"
 #include "rewrite/rewrite.h"
-#include "run/positions.h"
 #include "run/sparse.h"
 #include "run/variables.h"
 
@@ -66,10 +65,11 @@ static neap_status list_tensor(struct saving *saving, int32_t index) {
             "'%s' has %lld elements; those of a tensor that is saved sparse are at most 2^31 - 1",
             variable.name, (long long)variable.elements);
   tensor->rank = 1;
-  tensor->dims[0] = tensor->elements = positions_count(&s->sparse.layers[s->variables[index].layer]);
+  TRY(sparse_values(s, s->variables[index].layer, &tensor->elements));
+  tensor->dims[0] = tensor->elements;
   if (variable.kind != NEAP_VARIABLE_POSITIONS) return NEAP_OK;
   tensor->dtype = "I32";
-  tensor->name = s->sparse.layers[s->variables[index].layer].indices_name;
+  tensor->name = s->sparse->layers[s->variables[index].layer].indices_name;
   return NEAP_OK;
 }
 
@@ -82,7 +82,7 @@ static neap_status describe_sparse(const struct neap_session *s, int32_t index, 
   for (int32_t d = 0; d < variable.rank; d++)
     ok = ok && json_array_append_new(shape, json_integer(variable.dims[d])) == 0;
   json_t *entry = json_pack("{s:o, s:s}", "shape", shape, "indices",
-                            s->sparse.layers[s->variables[index].layer].indices_name);
+                            s->sparse->layers[s->variables[index].layer].indices_name);
   ok = entry != NULL && ok;
   RETURN_IF(json_object_set_new(list, variable.name, entry) != 0 || !ok, NEAP_OUT_OF_MEMORY,
             "tensor '%s' cannot be saved: out of memory, or its name is not UTF-8", variable.name);
@@ -111,12 +111,12 @@ static void add_text(struct saving *saving, const char *key, const char *value) 
 static neap_status list_metadata(struct saving *saving) {
   const neap_session *s = saving->session;
   snprintf(saving->steps, sizeof saving->steps, "%" PRIu64, s->steps);
-  snprintf(saving->threshold, sizeof saving->threshold, "%a", s->sparse.threshold);
+  snprintf(saving->threshold, sizeof saving->threshold, "%a", s->sparse->threshold);
   snprintf(saving->scale, sizeof saving->scale, "%a", (double)s->loss_scale);
   snprintf(saving->good, sizeof saving->good, "%" PRIu64, s->good_steps);
   add_text(saving, "format", "neap");
   add_text(saving, "steps", saving->steps);
-  if (s->sparse.layer_count > 0) add_text(saving, "sparse_threshold", saving->threshold);
+  if (s->sparse->layer_count > 0) add_text(saving, "sparse_threshold", saving->threshold);
   if (s->options.dynamic_loss_scale) {
     add_text(saving, "loss_scale", saving->scale);
     add_text(saving, "good_steps", saving->good);
@@ -137,8 +137,8 @@ static neap_status begin_saving(struct saving *saving) {
             "out of memory for a file of weights");
   for (int32_t i = 0; i < s->variable_count; i++)
     if (variable_is_saved(s, i)) TRY(list_tensor(saving, i));
-  for (int32_t k = 0; s->options.save_sparse && k < s->sparse.layer_count; k++)
-    if (s->sparse.layers[k].elements > most) most = s->sparse.layers[k].elements;
+  for (int32_t k = 0; s->options.save_sparse && k < s->sparse->layer_count; k++)
+    if (s->sparse->layers[k].elements > most) most = s->sparse->layers[k].elements;
   if (most > 0) {
     saving->bits = malloc((size_t)(most + 7) / 8);
     RETURN_IF_NULL(saving->bits);
@@ -158,7 +158,7 @@ static void pack_indices(int64_t elements, float *data) {
 static neap_status read_sparse_variable(struct saving *saving, int32_t index, float *data) {
   neap_session *s = saving->session;
   const struct session_variable *v = &s->variables[index];
-  const int64_t elements = s->sparse.layers[v->layer].elements;
+  const int64_t elements = s->sparse->layers[v->layer].elements;
   TRY(sparse_read_positions(s, v->layer, data));
   if (v->pool < 0) {
     pack_indices(elements, data);

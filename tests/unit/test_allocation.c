@@ -195,18 +195,26 @@ static const char jinja[] = /* of ChatML */
     "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
     "'<|im_start|>assistant\n' }}{% endif %}";
 
+static neap_status bring_nothing(const char *model, struct tokenizer **tokenizer) {
+  (void)model;
+  *tokenizer = NULL;
+  return NEAP_OK;
+}
+
+static neap_status bring_template(const char *model, struct chat_template **chat) {
+  return chat_template_find(jinja, model, chat);
+}
+
 /* Opens conversations with a model's template, and learns their tokens. */
 static neap_status attempt_conversations(void) {
+  static const struct task_texts texts = {bring_nothing, bring_template};
   char name[128];
-  struct chat_template *chat;
   struct source source = {0};
-  struct task task = {.kind = TASK_TOKENS, .length = 256, .any_length = true};
-  neap_status status = chat_template_find(jinja, "model", &chat);
-  task.chat.template = chat;
+  const struct task task = {
+      .kind = TASK_TOKENS, .length = 256, .any_length = true, .model = "model", .texts = &texts};
   snprintf(name, sizeof name, "chat:%s,tokens=270", path);
-  if (status == NEAP_OK) status = sources_open(name, &task, &source);
+  const neap_status status = sources_open(name, &task, &source);
   source_close(&source);
-  chat_template_free(chat);
   return status;
 }
 

@@ -347,39 +347,47 @@ static void test_learned(void **state) {
   }
 }
 
-/* A model brings its tokenizer, its template and its ends; the user's template comes first. */
+static neap_status bring_bytes(const char *model, struct tokenizer **tokenizer) {
+  assert_string_equal(model, "model");
+  return tokenizer_bytes(tokenizer);
+}
+
+static neap_status bring_llama(const char *model, struct chat_template **chat) {
+  assert_string_equal(model, "model");
+  return chat_template_named("llama3", chat);
+}
+
+/* A model brings its tokenizer and its template; what the user asks for comes first. Bytes have no tokens
+ * that begin and end a text. */
 static void test_of_model(void **state) {
+  static const struct task_texts texts = {bring_bytes, bring_llama};
   (void)state;
   char name[400];
   struct loader loader;
-  struct tokenizer *bytes;
-  struct chat_template *llama;
   struct task task = task_of(400, false);
-  ASSERT_OK(tokenizer_bytes(&bytes));
-  ASSERT_OK(chat_template_named("llama3", &llama));
-  task.chat = (struct task_chat){.tokenizer = bytes, .template = llama, .bos = "<b>", .eos = "<e>"};
+  task.model = "model";
+  task.texts = &texts;
   snprintf(name, sizeof name, "chat:%s,test=%s", path_of("four.jsonl"), path_of("four.jsonl"));
   ASSERT_OK(loader_open(&loader, name, &task));
-  assert_null(loader.source.tokenizer);
+  assert_int_equal(loader.source.tokenizer->kind, TOKENIZER_BYTES);
   prepare(&loader);
   assert_view(view(&loader, SPLIT_TRAIN, 3),
-              "<b><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
+              "<|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
               "header_id|>\n\n"
               "\xC3\xA9<|eot_id|>",
               (const char *const[]){"\xC3\xA9<|eot_id|>", NULL});
-  assert_view(view(&loader, SPLIT_TRAIN, 2), "ab<e>", (const char *const[]){"ab<e>", NULL});
+  assert_view(view(&loader, SPLIT_TRAIN, 2), "ab", (const char *const[]){"ab", NULL});
   loader_close(&loader);
   task.chat.template_name = "plain";
   ASSERT_OK(loader_open(&loader, name, &task));
   prepare(&loader);
-  assert_view(view(&loader, SPLIT_TRAIN, 3), "<b>a\xC3\xA9<e>", (const char *const[]){"\xC3\xA9<e>", NULL});
+  assert_view(view(&loader, SPLIT_TRAIN, 3), "a\xC3\xA9", (const char *const[]){"\xC3\xA9", NULL});
   loader_close(&loader);
-  snprintf(name, sizeof name, "chat:%s,test=%s,tokens=bytes", path_of("four.jsonl"), path_of("four.jsonl"));
-  assert_int_equal(loader_open(&loader, name, &task), NEAP_INVALID_ARGUMENT);
-  assert_says("the model has a tokenizer of its own");
+  snprintf(name, sizeof name, "chat:%s,test=%s,tokens=characters", path_of("four.jsonl"),
+           path_of("four.jsonl"));
+  ASSERT_OK(loader_open(&loader, name, &task));
+  assert_int_equal(loader.source.tokenizer->kind, TOKENIZER_CHARACTERS);
   loader_close(&loader);
-  chat_template_free(llama);
-  tokenizer_free(bytes);
 }
 
 static void expect_refused(const char *words, struct task task, neap_status status, const char *what) {

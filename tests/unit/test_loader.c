@@ -131,7 +131,9 @@ static void digest(const char *model, const char *data, const neap_model_options
   neap_graph *graph;
   int count;
   struct sha256 hash;
-  assert_int_equal(open_data(model, data, asked, threads, NULL, NULL, &l), NEAP_OK);
+  assert_int_equal(
+      open_data(&(struct data_choice){.model = model, .name = data, .shape = asked, .threads = threads}, &l),
+      NEAP_OK);
   assert_int_equal(settle_shape(model, data, asked, &l, &shape), NEAP_OK);
   assert_int_equal(neap_model_build(model, &shape, &graph), NEAP_OK);
   const int64_t batch = neap_graph_batch(graph);

@@ -231,8 +231,8 @@ static void test_forms(void **state) {
     for (int o = 0; o < (wide ? 3 : SPARSE_OPTIONS); o++) {
       neap_session *bits = open_as(graph, sparse_options[o], NEAP_SPARSE_BITS, NEAP_BUDGET_MAX),
                    *indices = open_as(graph, sparse_options[o], NEAP_SPARSE_INDICES, NEAP_BUDGET_MIN);
-      assert_null(bits->sparse.indices);
-      assert_non_null(indices->sparse.indices);
+      assert_false(bits->sparse->by_index);
+      assert_true(indices->sparse->by_index);
       for (int step = 0; step < 4; step++) {
         train(bits, step, 1, true);
         train(indices, step, 1, true);
@@ -268,7 +268,7 @@ static void test_smaller(void **state) {
       neap_memory memory;
       neap_session_memory(s, &memory);
       states[form] = memory.states;
-      if (form == NEAP_SPARSE_SMALLER) assert_int_equal(s->sparse.indices != NULL, densities[i] < 1.0 / 16);
+      if (form == NEAP_SPARSE_SMALLER) assert_int_equal(s->sparse->by_index, densities[i] < 1.0 / 16);
       neap_session_free(s);
     }
     assert_int_equal(states[NEAP_SPARSE_SMALLER], states[NEAP_SPARSE_BITS] < states[NEAP_SPARSE_INDICES]
@@ -399,12 +399,12 @@ static void test_rewiring(void **state) {
     for (int64_t i = 0; i < elements; i++) all += p[i] != 0;
     free(p), free(unused);
   }
-  assert_int_equal(all, s->sparse.capacity);
+  assert_int_equal(all, s->sparse->capacity);
   for (int round = 0; round < 12; round++) {
     float *before[3], *momentum[3], *at[3];
     int64_t moved, dropped = 0, now = 0;
     train(s, round, 1, false);
-    const double threshold = s->sparse.threshold;
+    const double threshold = s->sparse->threshold;
     for (int k = 0; k < 3; k++) {
       char name[64];
       snprintf(name, sizeof name, "%s.momentum", names[k]);

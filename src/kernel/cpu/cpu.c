@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/quantised.h"
+#include "device/host.h"
 #include "kernel/cpu/winograd.h"
 
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {

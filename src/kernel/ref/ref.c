@@ -5,6 +5,7 @@
 
 #include "base/quantised.h"
 #include "base/random.h"
+#include "device/host.h"
 #include "kernel/random_stream.h"
 #include "kernel/ref/ref.h"
 #include "rewrite/rewrite.h"

@@ -1,0 +1,80 @@
+#include "run/session_memory.h"
+
+#include <string.h>
+
+#include "base/memory_status.h"
+#include "device/devices.h"
+
+static bool is_input(const struct step_tensor *tensor) { return tensor->role == NEAP_ROLE_INPUT; }
+
+/* In place where the host reaches the memory, else in memory of the host, of zeros as the other one is. */
+static neap_status find_inputs(struct neap_session *s) {
+  const struct neap_step *step = s->main->step;
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    const struct step_tensor *tensor = &step->tensors[t];
+    if (!is_input(tensor)) continue;
+    s->inputs[t] = device_address(&s->memory, s->resident[t], tensor->bytes);
+    if (s->inputs[t] == NULL) s->inputs[t] = region_alloc(&s->region, tensor->bytes + 1, 1);
+    RETURN_IF_NULL(s->inputs[t]);
+  }
+  return NEAP_OK;
+}
+
+neap_status session_map_memory(struct neap_session *s) {
+  const struct neap_step *step = s->main->step;
+  s->resident = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->resident);
+  s->inputs = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->inputs);
+  RETURN_IF(!s->resident || !s->inputs, NEAP_OUT_OF_MEMORY, "session: out of memory");
+  uint64_t offset = 0;
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
+    s->resident[t] = offset;
+    offset += step->tensors[t].bytes; /* multiples of the alignment */
+  }
+  memory_status_forget_peak();
+  TRY(device_map(device_in_use(s->main->backend->device), s->plan->resident_bytes + s->plan->arena_bytes,
+                 &s->memory));
+  return find_inputs(s);
+}
+
+void session_unmap_memory(struct neap_session *s) { device_unmap(&s->memory); }
+
+void *neap_session_input(neap_session *s, const char *name) {
+  if (s == NULL || name == NULL) return NULL;
+  const struct neap_step *step = s->main->step;
+  for (int32_t t = 0; t < step->tensor_count; t++)
+    if (is_input(&step->tensors[t]) && strcmp(step->tensors[t].name, name) == 0) return s->inputs[t];
+  return NULL;
+}
+
+neap_status session_send_inputs(struct neap_session *s) {
+  const struct neap_step *step = s->main->step;
+  for (int32_t t = 0; t < step->tensor_count && !s->memory.device->host_visible; t++)
+    if (is_input(&step->tensors[t]))
+      TRY(device_write(&s->memory, s->resident[t], s->inputs[t], step->tensors[t].bytes));
+  return NEAP_OK;
+}
+
+uint64_t session_place(const struct neap_session *s, int32_t tensor) {
+  return s->resident[s->main->step_tensor[tensor]];
+}
+
+neap_status session_export(const struct neap_session *s, const struct lowered *l, int32_t tensor,
+                           uint64_t place, float *plain) {
+  unsigned char *base;
+  TRY(device_enter(&s->memory, &base));
+  const neap_status status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor],
+                                                         l->formats[tensor], base + place, plain);
+  device_leave(&s->memory);
+  return status;
+}
+
+neap_status session_import(struct neap_session *s, const struct lowered *l, int32_t tensor,
+                           const float *plain, uint64_t place) {
+  unsigned char *base;
+  TRY(device_enter(&s->memory, &base));
+  const neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
+                                                         l->formats[tensor], plain, base + place);
+  device_leave(&s->memory);
+  return status;
+}

@@ -19,7 +19,7 @@ enum exit_status {
 
 /* ---- Verbs (main.c) and their options (options.c) ---- */
 
-enum { USUAL_LIMIT = 4, SETTING_LIMIT = 80, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
+enum { USUAL_LIMIT = 5, SETTING_LIMIT = 80, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
 
 struct verb {
   const char *name, *usage, *summary;
@@ -138,12 +138,12 @@ neap_status no_memory(void);
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_lr, run_evaluate, run_predict, run_export, run_generate, run_translate, run_plan,
-    run_curve, run_show, run_completion, run_manual, run_check, run_graph, run_layout, run_bench, run_data,
-    run_models, run_planners, run_operators;
-extern const neap_setting train_options[], lr_options[], predict_options[], export_options[],
-    generate_options[], translate_options[], plan_options[], curve_options[], show_options[], graph_options[],
-    layout_options[], bench_options[], data_options[];
+verb_function run_train, run_finetune, run_lr, run_evaluate, run_predict, run_export, run_generate,
+    run_translate, run_plan, run_curve, run_show, run_completion, run_manual, run_check, run_graph,
+    run_layout, run_bench, run_data, run_models, run_planners, run_operators;
+extern const neap_setting train_options[], finetune_options[], lr_options[], predict_options[],
+    export_options[], generate_options[], translate_options[], plan_options[], curve_options[],
+    show_options[], graph_options[], layout_options[], bench_options[], data_options[];
 
 /* ---- What is printed (format.c) ---- */
 

@@ -11,6 +11,11 @@
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
      "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, train_options, .run = run_train},
+    {"finetune", "MODEL --data D --out DIR [--lora R | --full] [--process-budget B] ...",
+     "Fine-tune a language model of a file: adapters beside its weights, or all of it.", NEAP_VERB_TRAIN,
+     finetune_options, .operands = 1, .run = run_finetune,
+     .usual =
+         {{"lora", "8"}, {"store", "*=file"}, {"optimizer", "adamw"}, {"lr", "0.0002"}, {"warmup", "0.03"}}},
     {"lr", "--model M --data D [--from X] [--to X] [--steps N] [-o FILE.svg|.csv]",
      "Learning-rate range test: the loss while the rate rises, and a suggestion.", NEAP_VERB_LR, lr_options,
      .run = run_lr, .usual = {{"steps", "100"}}},

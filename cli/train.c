@@ -114,7 +114,7 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
 }
 
 struct settings {
-  bool show_config;
+  bool show_config, full;
 };
 
 const neap_setting train_options[] = {
@@ -124,19 +124,73 @@ const neap_setting train_options[] = {
     {0},
 };
 
+static int run(const struct verb *verb, struct arguments *a, bool shows_config) {
+  char *command = NULL;
+  int result = complete_run(verb, a);
+  if (result == EXIT_DONE && shows_config) return show_config(verb, a);
+  if (result == EXIT_DONE) result = prepare_threads(a->options.session.threads);
+  if (result == EXIT_DONE && a->options.out != NULL) {
+    command = run_command(a);
+    if (command == NULL) result = EXIT_FAILED;
+  }
+  if (result == EXIT_DONE) result = train(verb, a, command);
+  free(command);
+  return result;
+}
+
 int run_train(const struct verb *verb, int count, char **arguments) {
   struct arguments a;
   struct settings settings = {0};
-  char *command = NULL;
   if (!read_arguments(verb, count, arguments, &settings, &a)) return EXIT_USAGE;
-  int result = complete_run(verb, &a);
-  if (result == EXIT_DONE && settings.show_config) return show_config(verb, &a);
-  if (result == EXIT_DONE) result = prepare_threads(a.options.session.threads);
-  if (result == EXIT_DONE && a.options.out != NULL) {
-    command = run_command(&a);
-    if (command == NULL) result = EXIT_FAILED;
+  return run(verb, &a, settings.show_config);
+}
+
+/* ---- neap finetune ---- */
+
+const neap_setting finetune_options[] = {
+    OWN_OPTION(struct settings, "full", NULL, NULL, "train all weights, without adapters", SWITCH, full),
+    OWN_OPTION(struct settings, "show-config", NULL, NULL,
+               "print all settings of the run as a file for --config, and do nothing else", SWITCH,
+               show_config),
+    {0},
+};
+
+/* What a fine-tuning has where the user says nothing: a value, and settings that take its place. */
+static const struct {
+  const char *setting, *value, *unless[2];
+  bool adapters; /* only where there are some */
+} finetune_usual[] = {{"lora", "8", {"freeze"}, true},
+                      {"store", "*=file", {"freeze"}, true},
+                      {"optimizer", "adamw", {NULL}, false},
+                      {"lr", "0.0002", {NULL}, false},
+                      {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
+
+static int settle_finetuning(const struct verb *verb, struct arguments *a, bool full) {
+  if (a->options.resume != NULL) return EXIT_DONE; /* what the run has */
+  for (size_t i = 0; i < sizeof finetune_usual / sizeof *finetune_usual; i++) {
+    bool given = given_text(a, finetune_usual[i].setting) != NULL || (full && finetune_usual[i].adapters);
+    for (int k = 0; k < 2 && finetune_usual[i].unless[k] != NULL; k++)
+      given = given || given_text(a, finetune_usual[i].unless[k]) != NULL;
+    if (given) continue;
+    const int32_t row = neap_setting_find(finetune_usual[i].setting);
+    const neap_status status = row >= 0 ? set_setting(a, row, finetune_usual[i].value) : NEAP_INTERNAL;
+    if (status != NEAP_OK) return report_failure(verb, status);
   }
-  if (result == EXIT_DONE) result = train(verb, &a, command);
-  free(command);
-  return result;
+  return EXIT_DONE;
+}
+
+int run_finetune(const struct verb *verb, int count, char **arguments) {
+  struct arguments a;
+  struct settings settings = {0};
+  if (!read_arguments(verb, count, arguments, &settings, &a)) return EXIT_USAGE;
+  if (a.operands.count > 0) {
+    if (given_text(&a, "model") != NULL)
+      return report_usage(verb, "a model is given twice: %s and --model", a.operands.values[0]);
+    const neap_status status = set_setting(&a, neap_setting_find("model"), a.operands.values[0]);
+    if (status != NEAP_OK) return report_failure(verb, status);
+  }
+  if (settings.full && given_text(&a, "lora") != NULL)
+    return report_usage(verb, "--full trains all weights, --lora adapters beside them: take one");
+  const int result = settle_finetuning(verb, &a, settings.full);
+  return result == EXIT_DONE ? run(verb, &a, settings.show_config) : result;
 }

@@ -17,10 +17,11 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   bool adapter; /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
-  const char *state_of; /* of a state: the parameter that it goes with; NULL: running statistics */
-  bool image;           /* made of an input's bytes: it lies in memory as an input does */
-  bool carried;         /* a state that a prediction leaves for the next: no file needs to have it */
-  bool sum;             /* a state that holds something within a step alone: what micro-batches add up to */
+  neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
+  const char *state_of;  /* of a state: the parameter that it goes with; NULL: running statistics */
+  bool image;            /* made of an input's bytes: it lies in memory as an input does */
+  bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */
+  bool sum;              /* a state that holds something within a step alone: what micro-batches add up to */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];
   int64_t elements;

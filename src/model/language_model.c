@@ -313,10 +313,10 @@ static int32_t find_origin(const void *context, const char *name) {
   return found != NULL ? (int32_t)(found - m->origins) : -1;
 }
 
-/* Every parameter of the graph has a tensor of its shape in the file. */
-static neap_status check_shapes(const struct language_model *m, const neap_graph *graph) {
+/* Every parameter of the graph has a tensor of its shape in the file, whose type it is told. */
+static neap_status take_shapes(const struct language_model *m, neap_graph *graph) {
   for (size_t i = 0; i < graph->tensors.count; i++) {
-    const struct tensor *t = &graph->tensors.data[i];
+    struct tensor *t = &graph->tensors.data[i];
     if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0) continue;
     const int32_t index = find_origin(m, t->name);
     RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: nothing says where the weight '%s' is", m->path, t->name);
@@ -325,6 +325,7 @@ static neap_status check_shapes(const struct language_model *m, const neap_graph
     for (int d = 0; same && d < o->rank; d++) same = t->dims[d] == o->dims[d];
     RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: the weight '%s' is %s in the file; by its description it is %s",
               m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
+    if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
   }
   return NEAP_OK;
 }
@@ -348,7 +349,7 @@ static neap_status build_graph(const struct language_model *m, const neap_model_
   }
   neap_builder_free(b);
   TRY(status);
-  status = check_shapes(m, *graph);
+  status = take_shapes(m, *graph);
   if (status != NEAP_OK) {
     neap_graph_free(*graph);
     *graph = NULL;
@@ -410,12 +411,15 @@ static neap_status transpose(const char *path, int64_t rows, int64_t columns, fl
 }
 
 /* Row p half + i of a head is row 2 i + p of that head in the file. */
+static int64_t stored_row(const struct origin *o, int64_t row) {
+  const int64_t head = o->dims[0] / o->permuted_heads, half = head / 2, in_head = row % head;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
 static neap_status read_permuted(const struct language_model *m, const struct origin *o, float *data) {
-  const int64_t rows = o->dims[0], columns = o->dims[1], head = rows / o->permuted_heads, half = head / 2;
-  for (int64_t r = 0; r < rows; r++) {
-    const int64_t in_head = r % head, stored = r - in_head + 2 * (in_head % half) + in_head / half;
-    TRY(gguf_read(&m->gguf, o->tensor, stored, 1, data + r * columns));
-  }
+  const int64_t rows = o->dims[0], columns = o->dims[1];
+  for (int64_t r = 0; r < rows; r++)
+    TRY(gguf_read(&m->gguf, o->tensor, stored_row(o, r), 1, data + r * columns));
   return NEAP_OK;
 }
 
@@ -434,13 +438,32 @@ static neap_status read_origin(const void *context, int32_t index, float *data) 
   return NEAP_OK;
 }
 
+/* Rows are whole blocks: those of heads are put back into order as they are. */
+static neap_status read_blocks(const void *context, int32_t index, neap_dtype dtype, void *blocks,
+                               bool *known) {
+  const struct language_model *m = context;
+  const struct origin *o = &m->origins[index];
+  *known = m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
+  if (!*known) return NEAP_OK;
+  if (o->permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, blocks);
+  const int64_t rows = o->dims[0];
+  const size_t bytes = (size_t)m->gguf.tensors[o->tensor].bytes, row = bytes / (size_t)rows;
+  unsigned char *stored = malloc(bytes);
+  RETURN_IF(stored == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for '%s'", m->path, o->name);
+  const neap_status status = gguf_read_blocks(&m->gguf, o->tensor, stored);
+  for (int64_t r = 0; status == NEAP_OK && r < rows; r++)
+    memcpy((unsigned char *)blocks + (size_t)r * row, stored + (size_t)stored_row(o, r) * row, row);
+  free(stored);
+  return status;
+}
+
 neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
                                 neap_session *session) {
   struct language_model m;
   (void)masked, (void)options;
   neap_status status = open_model(&m, path);
   if (status == NEAP_OK)
-    status = session_load_values(session, &(struct value_source){find_origin, read_origin, &m});
+    status = session_load_values(session, &(struct value_source){find_origin, read_origin, read_blocks, &m});
   if (status == NEAP_OK) status = session_need_finite(session, path);
   close_model(&m);
   return status;

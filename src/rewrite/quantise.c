@@ -6,9 +6,10 @@
 #include "base/quantised.h"
 #include "rewrite/copy.h"
 
-/* An entry of a list: PATTERN=TYPE, or !PATTERN. */
+/* An entry of a list: PATTERN=TYPE, PATTERN=file, or !PATTERN. */
 struct entry {
   struct pattern pattern;
+  bool as_file; /* the type that the model's file has */
   neap_dtype dtype;
 };
 
@@ -31,6 +32,11 @@ static neap_status next_entry(const char **list, struct entry *entry, bool *any)
   TRY(pattern_next(list, &entry->pattern, any));
   if (!*any || entry->pattern.without) return NEAP_OK;
   char *equals = strrchr(entry->pattern.text, '=');
+  entry->as_file = equals != NULL && strcmp(equals + 1, "file") == 0;
+  if (entry->as_file) {
+    *equals = '\0';
+    return NEAP_OK;
+  }
   for (neap_dtype d = 0; equals != NULL && (int32_t)d < dtype_count; d++)
     if (can_quantise(d) && strcmp(equals + 1, dtype_rows[d].name) == 0) {
       *equals = '\0';
@@ -38,17 +44,19 @@ static neap_status next_entry(const char **list, struct entry *entry, bool *any)
       return NEAP_OK;
     }
   return neap_fail(NEAP_INVALID_ARGUMENT,
-                   "store: '%s' is no PATTERN=TYPE; the types that weights can be stored in are %s",
+                   "store: '%s' is no PATTERN=TYPE; the types that weights can be stored in are %s, and "
+                   "file: those of the model's file",
                    entry->pattern.text, type_names().text);
 }
 
-bool quantised_type(const char *list, const char *name, neap_dtype *dtype) {
+bool quantised_type(const char *list, bool all, const struct tensor *t, neap_dtype *dtype) {
   struct entry entry;
   bool any, wanted = false;
   while (next_entry(&list, &entry, &any) == NEAP_OK && any)
-    if (pattern_matches(&entry.pattern, name)) {
-      wanted = !entry.pattern.without;
-      *dtype = entry.dtype;
+    if (pattern_matches(&entry.pattern, t->name)) {
+      const bool in_file = dtype_is_quantised(t->file_dtype) && (t->frozen || all);
+      wanted = !entry.pattern.without && (!entry.as_file || in_file);
+      *dtype = entry.as_file ? t->file_dtype : entry.dtype;
     }
   return wanted;
 }
@@ -97,7 +105,7 @@ static neap_status choose_types(const struct neap_graph *graph, const char *list
   for (size_t i = 0; i < graph->tensors.count; i++) {
     const struct tensor *t = &graph->tensors.data[i];
     types[i] = t->dtype;
-    if (!is_parameter(t) || !quantised_type(list, t->name, &dtype)) continue;
+    if (!is_parameter(t) || !quantised_type(list, all, t, &dtype)) continue;
     RETURN_IF(
         !t->frozen && !all, NEAP_INVALID_ARGUMENT,
         "store: '%s' is trained, and only frozen weights can be stored in %s; freeze it (--freeze '%s'), "

@@ -68,14 +68,15 @@ neap_status rewrite_lora(const struct neap_graph *graph, const struct lora_optio
 
 /* Frozen parameters whose names are in `list` are stored in a quantised type and read through Dequantise
  * (op/quantised.c). An entry of the list is PATTERN=TYPE or !PATTERN, which takes out what it matches; the
- * last one that matches decides. What has one dimension, or rows that are no whole blocks, stays as it is.
+ * last one that matches decides. PATTERN=file stands for the types that frozen ones have in the model's file,
+ * where these are quantised. What has one dimension, or rows that are no whole blocks, stays as it is.
  * `all`: nothing is trained. On a forward graph. NEAP_INVALID_ARGUMENT: an entry is neither, a pattern
  * matches no parameter or a trained one, or no parameter that the list has can be stored so. */
 neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, bool all,
                              struct neap_graph **out);
 
-/* Whether such a list, which a rewrite has taken, has the name; and the type. */
-bool quantised_type(const char *list, const char *name, neap_dtype *dtype);
+/* Whether such a list, which a rewrite has taken, has a parameter; and the type. */
+bool quantised_type(const char *list, bool all, const struct tensor *parameter, neap_dtype *dtype);
 
 /* Cross-entropies of logits take the weights of their classes from an input CLASS_WEIGHTS, f32 [classes]. On
  * a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such loss, or several of different classes. */

@@ -183,6 +183,18 @@ static neap_status load_source_positions(neap_session *s, const struct value_sou
   return NEAP_OK;
 }
 
+/* Blocks go to where they lie as they are. */
+static neap_status load_value(neap_session *s, int32_t variable, const struct value_source *source,
+                              int32_t index, float *buffer) {
+  const neap_dtype dtype = s->main->graph->tensors.data[s->variables[variable].tensor].dtype;
+  bool blocks = false;
+  if (source->read_blocks != NULL && s->variables[variable].layer < 0 && dtype_is_quantised(dtype))
+    TRY(source->read_blocks(source->context, index, dtype, buffer, &blocks));
+  if (blocks) return session_write_blocks(s, variable, buffer);
+  TRY(source->read(source->context, index, buffer));
+  return neap_session_write(s, variable, buffer);
+}
+
 neap_status session_load_values(neap_session *s, const struct value_source *source) {
   float *buffer, *allocated;
   TRY(session_scratch(s, &buffer, &allocated));
@@ -190,8 +202,7 @@ neap_status session_load_values(neap_session *s, const struct value_source *sour
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     const int32_t index = source->find(source->context, s->variables[i].name);
     if (index < 0 || s->variables[i].kind == NEAP_VARIABLE_POSITIONS) continue;
-    status = source->read(source->context, index, buffer);
-    if (status == NEAP_OK) status = neap_session_write(s, i, buffer);
+    status = load_value(s, i, source, index, buffer);
   }
   free(allocated);
   return status;

@@ -127,7 +127,7 @@ const neap_setting setting_rows[] = {
      .flags = ONE_RUN | LIST, .verbs = LEARN, .with = "init"},
     {"freeze", "PATTERN", NULL, "parameters that stay as they are, with * and ?; several; !PATTERN: not those", FIELD(TEXT, session.freeze),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .key = "freeze"},
-    {"store", "PATTERN=TYPE", NULL, "frozen weights that are stored in blocks of few bits: q8_0, q5_1, q5_0, q4_1, q4_0, nf4; several; !PATTERN: not those", FIELD(TEXT, session.store),
+    {"store", "PATTERN=TYPE", NULL, "frozen weights that are stored in blocks of few bits: q8_0, q5_1, q5_0, q4_1, q4_0, nf4, or file: as the model's file has them; several; !PATTERN: not those", FIELD(TEXT, session.store),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora", .key = "store"},
     {"lora", "R", "0: none", "train adapters of rank R beside linear layers, which stay as they are (LoRA)", FIELD(INT, session.lora), 0, SIZE_LIMIT,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "lora"},

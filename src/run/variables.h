@@ -36,6 +36,9 @@ uint64_t session_stored_saved(const struct neap_session *session);
 struct value_source {
   int32_t (*find)(const void *context, const char *name);
   neap_status (*read)(const void *context, int32_t index, float *data);
+  /* Gives the values as blocks of a quantised type, row-major, into memory of as many floats; NULL, or
+   * `*known` false: there are none of that type. */
+  neap_status (*read_blocks)(const void *context, int32_t index, neap_dtype dtype, void *blocks, bool *known);
   const void *context;
 };
 

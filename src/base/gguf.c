@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/gguf_types.h"
 #include "base/quantised.h"
 
 /* ---- The header, read piece by piece ---- */

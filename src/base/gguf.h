@@ -4,62 +4,10 @@
 #ifndef NEAP_BASE_GGUF_H
 #define NEAP_BASE_GGUF_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
+#include "base/gguf_types.h"
 #include "base/region.h"
-#include "base/status.h"
-
-/* Types of values. */
-enum gguf_type {
-  GGUF_U8,
-  GGUF_I8,
-  GGUF_U16,
-  GGUF_I16,
-  GGUF_U32,
-  GGUF_I32,
-  GGUF_F32,
-  GGUF_BOOL,
-  GGUF_STRING,
-  GGUF_ARRAY,
-  GGUF_U64,
-  GGUF_I64,
-  GGUF_F64
-};
-
-/* Numbers or truths as they are in the file, by their type. */
-struct gguf_array {
-  enum gguf_type type;
-  int64_t count;
-  const void *data;
-};
-
-/* Texts that end with a 0 and may have others inside; the lengths count all bytes but that at the end. */
-struct gguf_strings {
-  int64_t count;
-  const char *const *texts;
-  const size_t *lengths;
-};
-
-struct gguf_pair {
-  const char *key;
-  enum gguf_type type;
-  uint64_t scalar; /* the bytes of a number or truth */
-  const char *text;
-  size_t length;               /* the string */
-  struct gguf_array array;     /* of an array its type and count, and its data unless they are strings */
-  struct gguf_strings strings; /* of an array of strings */
-};
-
-struct gguf_tensor {
-  const char *name;
-  neap_dtype dtype; /* where it is known */
-  bool known;       /* its elements can be read; else `type` is one of ggml's other types */
-  int32_t type;     /* ggml's number */
-  int rank;
-  int64_t dims[NEAP_MAX_RANK], elements; /* row-major: the contiguous dimension is the last */
-  uint64_t offset, bytes;                /* in the file; ignored in writing */
-};
 
 /* A file that is open for reading and whose header was checked: keys and names are unique, every tensor has a
  * type of ggml, rows of whole blocks, and its own place inside the file. */
@@ -76,10 +24,9 @@ struct gguf {
 };
 
 /* What is kept takes at most ten times the bytes of the file, and of a sound one mostly twice those of its
- * header. Errors name the file, and the tensor
- * or key where it is one. NEAP_IO_FAILED: it cannot be read. NEAP_BAD_FORMAT: it is damaged or no GGUF.
- * NEAP_UNSUPPORTED: another version or byte order, or arrays of arrays. Close with gguf_close, whatever the
- * status. */
+ * header. Errors name the file, and the tensor or key where it is one. NEAP_IO_FAILED: it cannot be read.
+ * NEAP_BAD_FORMAT: it is damaged or no GGUF. NEAP_UNSUPPORTED: another version or byte order, or arrays of
+ * arrays. Close with gguf_close, whatever the status. */
 neap_status gguf_open(const char *path, struct gguf *gguf);
 void gguf_close(struct gguf *gguf);
 
@@ -95,16 +42,9 @@ const struct gguf_strings *gguf_strings(const struct gguf *gguf, const char *key
 const struct gguf_array *gguf_integers(const struct gguf *gguf, const char *key); /* truths are 0 and 1 */
 const struct gguf_array *gguf_reals(const struct gguf *gguf, const char *key);    /* f32 or f64 */
 
-/* Element i of an array of whole numbers (a u64 of 2^63 and more gives INT64_MAX) or of reals. */
-int64_t gguf_integer_at(const struct gguf_array *array, int64_t i);
-double gguf_real_at(const struct gguf_array *array, int64_t i);
-
 /* ---- Tensors ---- */
 
-/* ggml's name of a type of tensors, as Q4_K; NULL where the number is not known. */
-const char *gguf_type_name(int32_t type);
-
-/* The tensor of that name, -1 where there is none. */
+/* Returns the tensor of that name, or -1. */
 int32_t gguf_find(const struct gguf *gguf, const char *name);
 
 /* Reads `rows` rows from `first_row` on as floats; a row is the elements of the last dimension. Allocates

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/gguf_types.h"
+#include "base/gguf.h"
 #include "base/quantised.h"
 
 static struct gguf_pair scalar_pair(const char *key, enum gguf_type type, const void *value) {

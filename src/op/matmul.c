@@ -17,7 +17,7 @@ static neap_status infer_linear(const struct neap_graph *graph, const struct nod
   RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
             "Linear '%s': '%s' %s takes weights [outputs, %lld], but '%s' is %s", node->name, x->name,
             shape_text(x).text, (long long)x->dims[1], w->name, shape_text(w).text);
-  TRY(need_same_type(node, x, w));
+  if (!dtype_is_quantised(w->dtype)) TRY(need_same_type(node, x, w));
   TRY(need_bias(node, node_input(graph, node, 2), x, w->dims[0]));
   outputs[0] = value_of(x->dtype, 2, x->dims[0], w->dims[0]);
   return NEAP_OK;
@@ -31,12 +31,19 @@ static neap_status gradient_linear(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_LINEAR_BACKWARD_DATA, n, in[0], in[1], dy);
 }
 
-const struct op_row op_row_linear = {
-    "Linear",   "x W^T + b",       "linear", 1, infer_linear, gradient_linear, .flops = flops_linear,
-    .slots = 3, .split = {1, 1, 0}};
-const struct op_row op_row_linear_backward_data = {"LinearBackwardData", "gradient of a linear layer's input",
-                                                   .output_count = 1, .flops = flops_linear,
-                                                   .split = {2, 1, 0}};
+const struct op_row op_row_linear = {"Linear",
+                                     "x W^T + b",
+                                     "linear",
+                                     1,
+                                     infer_linear,
+                                     gradient_linear,
+                                     .flops = flops_linear,
+                                     .slots = 3,
+                                     .takes = {0, TYPES_FLOAT | TYPES_QUANTISED, 0},
+                                     .split = {1, 1, 0}};
+const struct op_row op_row_linear_backward_data = {
+    "LinearBackwardData",  "gradient of a linear layer's input",        .output_count = 1,
+    .flops = flops_linear, .takes = {TYPES_FLOAT | TYPES_QUANTISED, 0}, .split = {2, 1, 0}};
 static const struct inplace_pair weights_inplace[] = {{0, 2}};
 const struct op_row op_row_linear_backward_weights = {
     "LinearBackwardWeights", "gradient of a linear layer's weights, added to what is there",

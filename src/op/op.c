@@ -103,7 +103,7 @@ neap_status node_check_types(const struct neap_graph *graph, const struct node *
     const struct tensor *x = node_input(graph, node, i);
     const type_set takes = node_takes(node, i);
     if (x == NULL || type_set_has(takes, x->dtype) || (takes & TYPE_F32 && dtype_is_real(x->dtype))) continue;
-    char names[64] = "";
+    char names[160] = "";
     for (neap_dtype d = 0; (int32_t)d < dtype_count; d++) {
       const size_t used = strlen(names);
       if (type_set_has(takes, d))

@@ -127,13 +127,29 @@ static neap_status choose_types(const struct neap_graph *graph, const char *list
   return NEAP_OK;
 }
 
+/* Whether a node reads an input as blocks: the weights of a linear layer, which it takes in panels. */
+static bool reads_blocks(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+  return node->op == OP_LINEAR && slot == 1 && graph->tensors.data[node->inputs[slot]].view_of < 0;
+}
+
+/* Which parameters somebody reads as numbers. Their other readers do, too: the numbers are there then. */
+static void find_read(const struct neap_graph *graph, bool *read) {
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    for (int32_t i = 0; i < node->input_count; i++)
+      if (node->inputs[i] != NO_TENSOR && !reads_blocks(graph, node, i))
+        read[graph_storage(graph, node->inputs[i])] = true;
+  }
+}
+
 /* Makes the numbers that a node reads first. `stored`: by tensor of the old graph, the parameter in blocks.
  */
-static neap_status dequantise_for(struct copy *copy, const struct node *node, int32_t *stored) {
+static neap_status dequantise_for(struct copy *copy, const struct node *node, int32_t *stored,
+                                  const bool *read) {
   for (int32_t i = 0; i < node->input_count; i++) {
     if (node->inputs[i] == NO_TENSOR) continue;
     const int32_t old = graph_storage(copy->from, node->inputs[i]);
-    if (stored[old] == NO_TENSOR || copy->map[old] != stored[old]) continue;
+    if (stored[old] == NO_TENSOR || copy->map[old] != stored[old] || !read[old]) continue;
     const struct tensor *t = &copy->from->tensors.data[old];
     TRY(graph_apply(copy->to, OP_DEQUANTISE, t->name, &(union attributes){.dtype = (int32_t)t->dtype},
                     &stored[old], 1, &copy->map[old]));
@@ -141,8 +157,9 @@ static neap_status dequantise_for(struct copy *copy, const struct node *node, in
   return NEAP_OK;
 }
 
-static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32_t *stored) {
+static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32_t *stored, bool *read) {
   const struct neap_graph *from = copy->from;
+  find_read(from, read);
   for (size_t t = 0; t < from->tensors.count; t++) {
     stored[t] = NO_TENSOR;
     if (types[t] == from->tensors.data[t].dtype) continue;
@@ -150,7 +167,7 @@ static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32
     copy->to->tensors.data[stored[t]].dtype = types[t];
   }
   for (size_t v = 0; v < from->nodes.count; v++) {
-    TRY(dequantise_for(copy, &from->nodes.data[v], stored));
+    TRY(dequantise_for(copy, &from->nodes.data[v], stored, read));
     TRY(copy_node(copy, from->nodes.data[v]));
   }
   return NEAP_OK;
@@ -161,12 +178,14 @@ neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, b
   struct copy copy;
   neap_dtype *types = calloc(graph->tensors.count + 1, sizeof *types);
   int32_t *stored = calloc(graph->tensors.count + 1, sizeof *stored);
+  bool *read = calloc(graph->tensors.count + 1, sizeof *read);
   neap_status status = NEAP_OK;
-  if (types == NULL || stored == NULL)
+  if (types == NULL || stored == NULL || read == NULL)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
   if (status == NEAP_OK) status = choose_types(graph, list, all, types);
   if (status == NEAP_OK) status = copy_begin(&copy, graph, NULL);
-  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, types, stored), out);
+  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, types, stored, read), out);
+  free(read);
   free(stored);
   free(types);
   return status;

@@ -289,10 +289,14 @@ static neap_status run_product_swapped(const struct kernel *kernel, void *const 
   return run_product(kernel, (void *const[]){in[1], in[0]}, out, workspace, context);
 }
 
+static void all_row_major(const struct node *node, struct preparation *p) {
+  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+}
+
 static neap_status prepare_product(struct cpu *cpu, const struct node *node, struct preparation *p,
                                    kernel_run *run, struct dnn_matmul m) {
   struct cpu_kernel kernel = {0};
-  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  all_row_major(node, p);
   TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
   p->workspace = dnn_scratchpad_bytes(kernel.primitive);
   return cpu_finish(cpu, p, run, kernel);
@@ -300,6 +304,9 @@ static neap_status prepare_product(struct cpu *cpu, const struct node *node, str
 
 CPU_OPERATOR(linear, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]);
+  all_row_major(node, p);
+  if (dtype_is_quantised(w->dtype))
+    return prepare_linear_panels(state, x, w, node->inputs[2] != NO_TENSOR, p);
   return prepare_product(state, node, p, run_linear,
                          (struct dnn_matmul){.m = x->dims[0],
                                              .n = w->dims[0],
@@ -311,6 +318,8 @@ CPU_OPERATOR(linear, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
 
 CPU_OPERATOR(linear_backward_data, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
+  all_row_major(node, p);
+  if (dtype_is_quantised(w->dtype)) return prepare_backward_panels(state, w, dy, p);
   return prepare_product(
       state, node, p, run_product_swapped,
       (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0], .bf16 = w->dtype == NEAP_BF16});
@@ -339,7 +348,7 @@ CPU_OPERATOR(linear_backward_weights, TYPE_F32, .alike = TYPE_BF16, .multiplies 
                          .a_transposed = true,
                          .bf16 = x->dtype == NEAP_BF16};
   if (node_input(graph, node, 2) == NULL) return prepare_product(cpu, node, p, run_product_swapped, m);
-  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
+  all_row_major(node, p);
   TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
   m.addend = true;
   TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.adding));

@@ -231,14 +231,16 @@ static const struct tensor *operand(const struct neap_graph *graph, const struct
                                : &graph->tensors.data[node->outputs[i - node->input_count]];
 }
 
-/* Whether the kernel may take all operands in their one type. */
+/* Whether the kernel may take all operands in their one type; blocks are taken as they are. */
 static bool may_stay(const struct neap_graph *graph, const struct node *node) {
   const struct cpu_operator *o = operators[node->op];
   if (o->alike == 0 || (o->multiplies && !dnn_has_bf16())) return false;
   const neap_dtype type = operand(graph, node, node->input_count)->dtype;
   bool all = type_set_has(o->alike, type);
-  for (int32_t i = 0; all && i < node->input_count; i++)
-    all = operand(graph, node, i) == NULL || operand(graph, node, i)->dtype == type;
+  for (int32_t i = 0; all && i < node->input_count; i++) {
+    const struct tensor *t = operand(graph, node, i);
+    all = t == NULL || t->dtype == type || dtype_is_quantised(t->dtype);
+  }
   return all;
 }
 

@@ -30,6 +30,7 @@ static inline int64_t chunk_images(int64_t images, uint64_t workspace) {
 struct split_kernel;
 struct recurrent_kernel;
 struct winograd;
+struct panels;
 
 /* The state of a kernel. */
 struct cpu_kernel {
@@ -43,6 +44,7 @@ struct cpu_kernel {
   const struct split_kernel *split; /* of a node that runs in parts */
   const struct recurrent_kernel *recurrent;
   const struct winograd *winograd;
+  const struct panels *panels; /* of a product with weights in blocks */
 };
 
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,
@@ -66,6 +68,12 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
                           struct preparation *p, cpu_prepare *prepare, int64_t rows);
 
 int64_t split_rows(const struct split_kernel *split); /* of a part */
+
+/* Prepare x w^T + b, and dy w, with weights that are stored in blocks (panels.c). */
+neap_status prepare_linear_panels(struct cpu *cpu, const struct tensor *x, const struct tensor *w, bool bias,
+                                  struct preparation *p);
+neap_status prepare_backward_panels(struct cpu *cpu, const struct tensor *w, const struct tensor *dy,
+                                    struct preparation *p);
 
 /* Whether a node updates the values of all sparse parameters, or a state of theirs (UPDATE_SLOTS). Rounds
  * `count` such values of operand `operand`, from number `first` on, at random as those of the dense tensors

@@ -438,9 +438,9 @@ static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap
 
 static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) {
   bool same = a->batch_rank == b->batch_rank && a->m == b->m && a->n == b->n && a->k == b->k &&
-              a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
-              a->bias == b->bias && a->addend == b->addend && a->bf16 == b->bf16 &&
-              a->f32_result == b->f32_result;
+              a->c_stride == b->c_stride && a->a_transposed == b->a_transposed &&
+              a->b_transposed == b->b_transposed && a->bias == b->bias && a->addend == b->addend &&
+              a->bf16 == b->bf16 && a->f32_result == b->f32_result;
   for (int32_t i = 0; same && i < a->batch_rank; i++)
     same = a->a_batch[i] == b->a_batch[i] && a->b_batch[i] == b->b_batch[i];
   return same;
@@ -545,6 +545,12 @@ static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const 
   return finish(dnn, p, *pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, bias ? DNNL_ARG_BIAS : 0});
 }
 
+/* c [m, n], whose rows are those of something wider. */
+static neap_status describe_columns(const struct dnn_matmul *m, dnnl_memory_desc_t *md) {
+  return describe_strides(2, (int64_t[]){m->m, m->n}, (int64_t[]){m->c_stride, 1},
+                          m->bf16 && !m->f32_result ? dnnl_bf16 : dnnl_f32, md);
+}
+
 /* [batch..., rows, columns] in row-major order, or with the last two stored the other way round. */
 static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *batch, int64_t rows,
                                      int64_t columns, bool transposed, bool bf16, dnnl_memory_desc_t *md) {
@@ -587,6 +593,7 @@ neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const s
   for (; made < 4 && status == NEAP_OK; made += status == NEAP_OK)
     status = made == 0   ? describe_matrices(m, m->a_batch, m->m, m->k, m->a_transposed, m->bf16, &md[0])
              : made == 1 ? describe_matrices(m, m->b_batch, m->k, m->n, m->b_transposed, m->bf16, &md[1])
+             : made == 2 && m->c_stride > 0 ? describe_columns(m, &md[2])
              : made == 2 ? describe_matrices(m, batch, m->m, m->n, false, m->bf16 && !m->f32_result, &md[2])
                          : describe_matrices(m, ones, 1, m->n, false, m->bf16, &md[3]);
   dnnl_primitive_desc_t pd = NULL;

@@ -56,6 +56,7 @@ struct dnn_matmul {
   int32_t batch_rank;
   int64_t a_batch[DNN_BATCH_LIMIT], b_batch[DNN_BATCH_LIMIT];
   int64_t m, n, k;
+  int64_t c_stride; /* elements from a row of c to the next; 0: n. Without a batch */
   bool a_transposed, b_transposed, bias;
   bool addend;     /* the product is added to what c holds */
   bool bf16;       /* so are all operands, where dnn_has_bf16; sums are f32 */

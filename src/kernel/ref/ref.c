@@ -101,15 +101,35 @@ RUN(run_conv_transposed) {
 
 /* ---- Linear ---- */
 
+enum { WEIGHTS_PART = 1024 }; /* whole blocks of any type */
+
+/* Elements [first, first + count) of weights, which may be stored in blocks: `first` begins one, and there
+ * are at most WEIGHTS_PART. */
+static const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
+                                double part[WEIGHTS_PART]) {
+  float numbers[WEIGHTS_PART];
+  if (!dtype_is_quantised(w->dtype)) return (const double *)data + first;
+  dequantise(w->dtype, count, (const unsigned char *)data + dtype_bytes(w->dtype, (uint64_t)first), numbers);
+  FOR(i, count) part[i] = (double)numbers[i];
+  return part;
+}
+
+static int64_t part_length(int64_t first, int64_t end) {
+  return end - first < WEIGHTS_PART ? end - first : WEIGHTS_PART;
+}
+
 RUN(run_linear) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), w = shape_of(kernel_input(kernel, 1));
-  const double *a = in[0], *b = in[1], *bias = in[2];
-  double *y = out[0];
-  FOR(n, x.n) FOR(o, w.n) {
-    double sum = bias != NULL ? bias[o] : 0;
-    FOR(k, x.c) sum += a[n * x.c + k] * b[o * x.c + k];
-    y[n * w.n + o] = sum;
+  const double *a = in[0], *bias = in[2];
+  double *y = out[0], part[WEIGHTS_PART];
+  FOR(o, w.n) {
+    FOR(n, x.n) y[n * w.n + o] = bias != NULL ? bias[o] : 0;
+    for (int64_t first = 0; first < x.c; first += WEIGHTS_PART) {
+      const int64_t length = part_length(first, x.c);
+      const double *b = weights_at(kernel_input(kernel, 1), in[1], o * x.c + first, length, part);
+      FOR(n, x.n) FOR(k, length) y[n * w.n + o] += a[n * x.c + first + k] * b[k];
+    }
   }
   return NEAP_OK;
 }
@@ -117,12 +137,14 @@ RUN(run_linear) {
 RUN(run_linear_backward_data) {
   UNUSED;
   const struct shape w = shape_of(kernel_input(kernel, 0)), dy = shape_of(kernel_input(kernel, 1));
-  const double *a = in[0], *b = in[1];
-  double *dx = out[0];
-  FOR(n, dy.n) FOR(k, w.c) {
-    double sum = 0;
-    FOR(o, w.n) sum += b[n * w.n + o] * a[o * w.c + k];
-    dx[n * w.c + k] = sum;
+  const double *b = in[1];
+  double *dx = out[0], part[WEIGHTS_PART];
+  FOR(i, dy.n * w.c) dx[i] = 0;
+  FOR(o, w.n)
+  for (int64_t first = 0; first < w.c; first += WEIGHTS_PART) {
+    const int64_t length = part_length(first, w.c);
+    const double *a = weights_at(kernel_input(kernel, 0), in[0], o * w.c + first, length, part);
+    FOR(n, dy.n) FOR(k, length) dx[n * w.c + first + k] += b[n * w.n + o] * a[k];
   }
   return NEAP_OK;
 }

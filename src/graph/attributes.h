@@ -98,6 +98,7 @@ struct loss_attributes {
   float beta;      /* smooth L1: where it becomes linear */
   bool by_target;  /* of a gradient: by the target, not by the prediction */
   int64_t first;   /* of the labels: that of the first row */
+  bool fixed;      /* of a gradient: the weights have none */
   int64_t times; /* labels are [N, times], rows stand by time: row r has label [r % N, r / N]; 0: in order */
 };
 

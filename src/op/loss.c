@@ -134,10 +134,10 @@ neap_tensor neap_softmax_cross_entropy_mixed(neap_builder *b, neap_tensor logits
 
 static const struct attribute_row linear_entropy_attributes[] = {
     ATTRIBUTE(loss.smoothing, REAL), ATTRIBUTE(loss.ignored, INTEGER), ATTRIBUTE(loss.first, INTEGER),
-    ATTRIBUTE(loss.times, INTEGER)};
+    ATTRIBUTE(loss.times, INTEGER), ATTRIBUTE(loss.fixed, FLAG)};
 
 static double flops_linear_entropy(const struct neap_graph *graph, const struct node *node) {
-  const double products = node->op == OP_LINEAR_CROSS_ENTROPY ? 1 : 3;
+  const double products = node->op == OP_LINEAR_CROSS_ENTROPY ? 1 : node->attributes.loss.fixed ? 2 : 3;
   return 2 * products * (double)node_input(graph, node, LOSS_X)->elements *
          (double)node_input(graph, node, LOSS_WEIGHTS)->dims[0];
 }
@@ -152,7 +152,7 @@ static neap_status infer_linear_entropy(const struct neap_graph *graph, const st
   RETURN_IF(w->rank != 2 || w->dims[1] != x->dims[1], NEAP_INVALID_ARGUMENT,
             "LinearCrossEntropy '%s': '%s' %s takes weights [classes, %lld], but '%s' is %s", node->name,
             x->name, shape_text(x).text, (long long)x->dims[1], w->name, shape_text(w).text);
-  TRY(need_same_type(node, x, w));
+  if (!dtype_is_quantised(w->dtype)) TRY(need_same_type(node, x, w));
   TRY(need_bias(node, node_input(graph, node, LOSS_BIAS), x, w->dims[0]));
   RETURN_IF(labels->dtype != NEAP_I32 || labels->rank != 1 || first < 0 ||
                 first > labels->dims[0] - x->dims[0],
@@ -192,21 +192,24 @@ static neap_status gradient_linear_entropy(struct gradient *g, const struct node
   const int32_t *in = n->inputs, bias = in[LOSS_BIAS];
   const int32_t inputs[] = {in[LOSS_X], in[LOSS_WEIGHTS], in[LOSS_LABELS],
                             bias,       n->outputs[2],    g->of[n->outputs[0]]};
-  int32_t outputs[3];
-  TRY(graph_add_like(g->graph, in[LOSS_X], "dx", &outputs[0]));
-  TRY(graph_add_like(g->graph, in[LOSS_WEIGHTS], "dw", &outputs[1]));
-  if (bias != NO_TENSOR) TRY(graph_add_like(g->graph, bias, "dbias", &outputs[2]));
+  const bool fixed = !gradient_wanted(g, in[LOSS_WEIGHTS]);
+  union attributes attributes = n->attributes;
+  attributes.loss.fixed = fixed;
+  int32_t outputs[3], count = 0;
+  TRY(graph_add_like(g->graph, in[LOSS_X], "dx", &outputs[count++]));
+  if (!fixed) TRY(graph_add_like(g->graph, in[LOSS_WEIGHTS], "dw", &outputs[count++]));
+  if (bias != NO_TENSOR) TRY(graph_add_like(g->graph, bias, "dbias", &outputs[count++]));
   TRY(graph_add_node(g->graph, (struct node){.name = n->name,
                                              .op = OP_LINEAR_CROSS_ENTROPY_BACKWARD,
                                              .pass = NEAP_PASS_BACKWARD,
-                                             .attributes = n->attributes,
+                                             .attributes = attributes,
                                              .inputs = inputs,
                                              .input_count = 6,
                                              .outputs = outputs,
-                                             .output_count = bias != NO_TENSOR ? 3 : 2}));
+                                             .output_count = count}));
   TRY(gradient_of_before(g, n));
-  if (bias != NO_TENSOR) TRY(gradient_add(g, bias, outputs[2]));
-  TRY(gradient_add(g, in[LOSS_WEIGHTS], outputs[1]));
+  if (bias != NO_TENSOR) TRY(gradient_add(g, bias, outputs[count - 1]));
+  if (!fixed) TRY(gradient_add(g, in[LOSS_WEIGHTS], outputs[1]));
   return gradient_add(g, in[LOSS_X], outputs[0]);
 }
 
@@ -222,14 +225,20 @@ const struct op_row op_row_linear_cross_entropy = {
     .evaluated = without_smoothing,
     .seeds = true,
     .slots = 6,
-    .takes = {[LOSS_LABELS] = TYPE_I32, [LOSS_BEFORE] = TYPE_F32, [LOSS_CORRECT_BEFORE] = TYPE_I32}};
+    .takes = {[LOSS_WEIGHTS] = TYPES_FLOAT | TYPES_QUANTISED,
+              [LOSS_LABELS] = TYPE_I32,
+              [LOSS_BEFORE] = TYPE_F32,
+              [LOSS_CORRECT_BEFORE] = TYPE_I32}};
 const struct op_row op_row_linear_cross_entropy_backward = {
     "LinearCrossEntropyBackward",
-    "gradients of that loss by the rows, the weights and the bias",
+    "gradients of that loss by the rows, the weights (unless these are fixed) and the bias",
     .output_count = 3,
     .flops = flops_linear_entropy,
     ROW_ATTRIBUTES(linear_entropy_attributes),
-    .takes = {[LOSS_LABELS] = TYPE_I32, [LOSS_BACK_LOG_SUM] = TYPE_F32, [LOSS_BACK_GRADIENT] = TYPE_F32}};
+    .takes = {[LOSS_WEIGHTS] = TYPES_FLOAT | TYPES_QUANTISED,
+              [LOSS_LABELS] = TYPE_I32,
+              [LOSS_BACK_LOG_SUM] = TYPE_F32,
+              [LOSS_BACK_GRADIENT] = TYPE_F32}};
 
 neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                                       neap_tensor labels, neap_linear_cross_entropy_options o) {

@@ -204,15 +204,18 @@ neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order) {
 
 /* ---- Rows by number ---- */
 
+/* What the rows of a table in blocks become. */
+static const struct attribute_row gather_attributes[] = {ATTRIBUTE(dtype, INT32)};
+
 static neap_status infer_gather(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
   const struct tensor *table = node_input(graph, node, 0), *ids = node_input(graph, node, 1);
-  TRY(need_real(graph, node, 2, "a table [rows, width]"));
+  if (!dtype_is_quantised(table->dtype)) TRY(need_real(graph, node, 2, "a table [rows, width]"));
   RETURN_IF(ids->dtype != NEAP_I32 || ids->rank >= NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
             "Gather '%s': numbers of rows must be of i32 with fewer than %d dimensions, but '%s' is %s of %s",
             node->name, NEAP_MAX_RANK, ids->name, shape_text(ids).text, dtype_rows[ids->dtype].name);
   outputs[0] = value_like(ids);
-  outputs[0].dtype = table->dtype;
+  outputs[0].dtype = dtype_is_quantised(table->dtype) ? (neap_dtype)node->attributes.dtype : table->dtype;
   outputs[0].dims[outputs[0].rank++] = table->dims[1];
   return NEAP_OK;
 }
@@ -231,7 +234,8 @@ const struct op_row op_row_gather = {"Gather",
                                      1,
                                      infer_gather,
                                      .gradient = gradient_gather,
-                                     .takes = {[1] = TYPE_I32},
+                                     ROW_ATTRIBUTES(gather_attributes),
+                                     .takes = {TYPES_FLOAT | TYPES_QUANTISED, TYPE_I32},
                                      .split = {2, 1, 0}};
 const struct op_row op_row_gather_backward = {
     "GatherBackward",   "gradient of gathered rows: sums by row, added to what is there",

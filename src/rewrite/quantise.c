@@ -127,9 +127,12 @@ static neap_status choose_types(const struct neap_graph *graph, const char *list
   return NEAP_OK;
 }
 
-/* Whether a node reads an input as blocks: the weights of a linear layer, which it takes in panels. */
+/* Whether a node reads an input as blocks: the weights of a linear layer, and of one with its loss, which
+ * they take in panels, and a table, of which it takes rows. */
 static bool reads_blocks(const struct neap_graph *graph, const struct node *node, int32_t slot) {
-  return node->op == OP_LINEAR && slot == 1 && graph->tensors.data[node->inputs[slot]].view_of < 0;
+  const bool takes = (node->op == OP_LINEAR && slot == 1) || (node->op == OP_GATHER && slot == 0) ||
+                     (node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS);
+  return takes && graph->tensors.data[node->inputs[slot]].view_of < 0;
 }
 
 /* Which parameters somebody reads as numbers. Their other readers do, too: the numbers are there then. */
@@ -168,7 +171,11 @@ static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32
   }
   for (size_t v = 0; v < from->nodes.count; v++) {
     TRY(dequantise_for(copy, &from->nodes.data[v], stored, read));
-    TRY(copy_node(copy, from->nodes.data[v]));
+    struct node node = from->nodes.data[v];
+    const int32_t table = node.op == OP_GATHER ? node.inputs[0] : NO_TENSOR;
+    if (table != NO_TENSOR && stored[table] != NO_TENSOR)
+      node.attributes.dtype = (int32_t)from->tensors.data[table].dtype;
+    TRY(copy_node(copy, node));
   }
   return NEAP_OK;
 }

@@ -15,8 +15,9 @@ struct loss_kernel {
   struct cpu_kernel shared; /* first: what cpu_kernel() sees */
   int64_t block, count;     /* classes of a block; blocks */
   struct block_products whole, last;
-  neap_dtype storage;
-  bool bf16; /* so are the products */
+  neap_dtype storage, blocks; /* of the rows; of the weights, where these lie in blocks, else `storage` */
+  bool bf16;                  /* so are the products */
+  bool fixed;                 /* the weights have no gradient */
   /* Where in the workspace: the logits, and their gradient in bf16; the rows and their gradient, the block's
    * weights, their gradient and bias in f32, where they are stored otherwise; the state of the rows, and
    * their labels; what the library and sums need. */
@@ -35,7 +36,8 @@ static int64_t block_of(int64_t rows, int64_t classes, int64_t copied) {
 }
 
 static neap_status make_products(struct cpu *cpu, int64_t rows, int64_t width, int64_t block, bool bias,
-                                 bool back, bool bf16, struct block_products *p) {
+                                 bool back, const struct loss_kernel *k, struct block_products *p) {
+  const bool bf16 = k->bf16;
   const struct dnn_matmul logits = {.m = rows,
                                     .n = block,
                                     .k = width,
@@ -47,7 +49,7 @@ static neap_status make_products(struct cpu *cpu, int64_t rows, int64_t width, i
   struct dnn_matmul x = {.m = rows, .n = width, .k = block, .bf16 = bf16, .f32_result = bf16};
   TRY(dnn_make_matmul(cpu->dnn, &logits, &p->logits));
   if (!back) return NEAP_OK;
-  TRY(dnn_make_matmul(cpu->dnn, &weights, &p->weights));
+  if (!k->fixed) TRY(dnn_make_matmul(cpu->dnn, &weights, &p->weights));
   TRY(dnn_make_matmul(cpu->dnn, &x, &p->rows_first));
   x.addend = true;
   return dnn_make_matmul(cpu->dnn, &x, &p->rows);
@@ -72,7 +74,8 @@ static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct prepara
                     int64_t width, bool bias, bool back) {
   const uint64_t real = sizeof(float), of_rows = (uint64_t)(rows * width) * real,
                  of_block = (uint64_t)(k->block * width) * real;
-  const bool stored = k->storage != NEAP_F32, converts = stored && !k->bf16;
+  const bool stored = k->storage != NEAP_F32, converts = stored && !k->bf16,
+             expands = k->blocks != k->storage;
   uint64_t scratch = largest_scratchpad(&k->whole), last = largest_scratchpad(&k->last),
            sums = bias && back ? cpu->kernels->reduction_workspace(k->block, cpu->threads) : 0;
   scratch = last > scratch ? last : scratch;
@@ -80,9 +83,9 @@ static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct prepara
   k->logits = reserve(p, (uint64_t)(rows * k->block) * real);
   k->dlogits = reserve(p, k->bf16 && back ? (uint64_t)(rows * k->block) * sizeof(uint16_t) : 0);
   k->x = reserve(p, converts ? of_rows : 0);
-  k->w = reserve(p, converts ? of_block : 0);
+  k->w = reserve(p, converts || expands ? of_block : 0);
   k->dx = reserve(p, stored && back ? of_rows : 0);
-  k->dw = reserve(p, converts && back ? of_block : 0);
+  k->dw = reserve(p, converts && back && !k->fixed ? of_block : 0);
   k->bias = reserve(p, converts && bias ? (uint64_t)k->block * real : 0);
   k->dbias = reserve(p, stored && bias && back ? (uint64_t)k->block * real : 0);
   k->state = reserve(p, back ? 0 : (uint64_t)rows * sizeof(struct loss_row));
@@ -95,13 +98,20 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
   const struct tensor *x = node_input(graph, node, LOSS_X), *w = node_input(graph, node, LOSS_WEIGHTS);
   const int64_t rows = x->dims[0], width = x->dims[1], classes = w->dims[0];
   const bool bias = node->inputs[LOSS_BIAS] != NO_TENSOR;
-  struct loss_kernel k = {.shared.kernels = cpu->kernels, .storage = x->dtype};
+  struct loss_kernel k = {.shared.kernels = cpu->kernels,
+                          .storage = x->dtype,
+                          .blocks = w->dtype,
+                          .fixed = back && node->attributes.loss.fixed};
   k.bf16 = k.storage == NEAP_BF16 && dnn_has_bf16();
-  k.block = block_of(rows, classes, k.bf16 ? rows / 2 : k.storage != NEAP_F32 ? 2 * width : 0);
+  k.block = block_of(rows, classes,
+                     (k.bf16                  ? rows / 2
+                      : k.storage != NEAP_F32 ? 2 * width
+                                              : 0) +
+                         (k.blocks != k.storage ? width : 0));
   k.count = (classes + k.block - 1) / k.block;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
-  TRY(make_products(cpu, rows, width, k.block, bias, back, k.bf16, &k.whole));
-  TRY(make_products(cpu, rows, width, classes - (k.count - 1) * k.block, bias, back, k.bf16, &k.last));
+  TRY(make_products(cpu, rows, width, k.block, bias, back, &k, &k.whole));
+  TRY(make_products(cpu, rows, width, classes - (k.count - 1) * k.block, bias, back, &k, &k.last));
   lay_out(cpu, &k, p, rows, width, bias, back);
   p->run = run;
   p->state = region_copy(p->region, &k, 1, sizeof k);
@@ -131,6 +141,17 @@ static void *as_factor(const struct running *r, void *data, int64_t first, int64
   if (r->k->bf16) return (uint16_t *)data + first;
   r->k->shared.kernels->widen(storage, count, (const uint16_t *)data + first, at(r, place));
   return at(r, place);
+}
+
+/* The same of weights, which may lie in blocks of a quantised type. */
+static void *weights_as_factor(const struct running *r, int64_t first, int64_t count) {
+  const struct loss_kernel *k = r->k;
+  if (k->blocks == k->storage) return as_factor(r, r->in[LOSS_WEIGHTS], first, count, k->w);
+  const unsigned char *blocks =
+      (const unsigned char *)r->in[LOSS_WEIGHTS] + dtype_bytes(k->blocks, (uint64_t)first);
+  k->shared.kernels->dequantise(k->blocks, count, blocks,
+                                (struct stored){k->bf16 ? NEAP_BF16 : NEAP_F32, at(r, k->w)});
+  return at(r, k->w);
 }
 
 /* Where f32 elements are made that are to be stored from `first` on; and the storing. */
@@ -178,7 +199,7 @@ static neap_status block_logits(const struct running *r, int64_t i, struct block
   const bool last = i == k->count - 1;
   *b = (struct block){.first = i * k->block, .products = last ? &k->last : &k->whole};
   b->count = last ? r->l.classes - b->first : k->block;
-  b->w = as_factor(r, r->in[LOSS_WEIGHTS], b->first * r->width, b->count * r->width, k->w);
+  b->w = weights_as_factor(r, b->first * r->width, b->count * r->width);
   void *bias = r->in[LOSS_BIAS] != NULL ? as_factor(r, r->in[LOSS_BIAS], b->first, b->count, k->bias) : NULL;
   return dnn_run(
       b->products->logits,
@@ -209,23 +230,26 @@ static neap_status block_gradients(const struct running *r, const struct block *
                                    float *dx) {
   const struct loss_kernel *k = r->k;
   const int64_t first = b->first * r->width;
-  float *dlogits = at(r, k->logits), *made = made_at(r, out[1], first, k->dw);
-  void *scratch = r->work + k->scratch, *factor = dlogits, *dw = made;
+  float *dlogits = at(r, k->logits);
+  void *scratch = r->work + k->scratch, *factor = dlogits;
   if (k->bf16) {
     factor = at(r, k->dlogits);
-    dw = (uint16_t *)out[1] + first;
     k->shared.kernels->narrow(k->storage, r->l.rows * b->count, dlogits, factor);
   }
-  TRY(dnn_run(b->products->weights,
-              &(struct dnn_operands){.a = factor, .b = r->x, .c = dw, .scratchpad = scratch}));
-  if (!k->bf16) store(r, out[1], first, b->count * r->width, made);
+  if (!k->fixed) {
+    float *made = k->bf16 ? NULL : made_at(r, out[1], first, k->dw);
+    void *dw = k->bf16 ? (void *)((uint16_t *)out[1] + first) : made;
+    TRY(dnn_run(b->products->weights,
+                &(struct dnn_operands){.a = factor, .b = r->x, .c = dw, .scratchpad = scratch}));
+    if (!k->bf16) store(r, out[1], first, b->count * r->width, made);
+  }
   TRY(dnn_run(b->first == 0 ? b->products->rows_first : b->products->rows,
               &(struct dnn_operands){.a = factor, .b = b->w, .c = dx, .scratchpad = scratch}));
   if (r->in[LOSS_BIAS] == NULL) return NEAP_OK;
-  float *dbias = made_at(r, out[2], b->first, k->dbias);
+  float *dbias = made_at(r, out[k->fixed ? 1 : 2], b->first, k->dbias);
   const struct activation columns = {r->l.rows, b->count, 1, 1, b->count, NEAP_F32};
   k->shared.kernels->bias_backward(columns, dlogits, dbias, scratch);
-  store(r, out[2], b->first, b->count, dbias);
+  store(r, out[k->fixed ? 1 : 2], b->first, b->count, dbias);
   return NEAP_OK;
 }
 

@@ -187,9 +187,30 @@ CPU_OPERATOR(loss_share, TYPE_F32) {
 
 /* ---- Rows by number ---- */
 
+/* Rows of a table that lies in blocks: each is made numbers where it goes. */
+static void gather_blocks(const struct kernel *kernel, const void *table, const int32_t *ids, void *y) {
+  const struct tensor *t = kernel_input(kernel, 0);
+  const neap_dtype type = kernel_output(kernel, 0)->dtype;
+  const int64_t width = t->dims[1], count = kernel_input(kernel, 1)->elements;
+  const size_t row = (size_t)dtype_bytes(t->dtype, (uint64_t)width),
+               made = (size_t)dtype_bytes(type, (uint64_t)width);
+  for (int64_t i = 0; i < count; i++) {
+    unsigned char *to = (unsigned char *)y + (size_t)i * made;
+    if (ids[i] >= 0 && ids[i] < t->dims[0])
+      K->dequantise(t->dtype, width, (const unsigned char *)table + (size_t)ids[i] * row,
+                    (struct stored){type, to});
+    else
+      memset(to, 0, made);
+  }
+}
+
 RUN(run_gather) {
   UNUSED;
   const struct tensor *table = kernel_input(kernel, 0);
+  if (dtype_is_quantised(table->dtype)) {
+    gather_blocks(kernel, in[0], in[1], out[0]);
+    return NEAP_OK;
+  }
   K->gather(table->dtype, table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements, in[0], in[1],
             out[0]);
   return NEAP_OK;

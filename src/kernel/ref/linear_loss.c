@@ -22,9 +22,15 @@ static double count_labels(const struct kernel *kernel, const int32_t *labels) {
   return counted;
 }
 
-static double logit(const double *x, const double *w, const double *bias, int64_t width, int64_t c) {
-  double sum = bias != NULL ? bias[c] : 0;
-  FOR(k, width) sum += x[k] * w[c * width + k];
+static double logit(const struct kernel *kernel, const double *x, void *const *in, int64_t c) {
+  const struct tensor *w = kernel_input(kernel, LOSS_WEIGHTS);
+  const int64_t width = w->dims[1];
+  double sum = in[LOSS_BIAS] != NULL ? ((const double *)in[LOSS_BIAS])[c] : 0, part[WEIGHTS_PART];
+  for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
+    const int64_t length = part_length(first, width);
+    const double *weights = weights_at(w, in[LOSS_WEIGHTS], c * width + first, length, part);
+    FOR(k, length) sum += x[first + k] * weights[k];
+  }
   return sum;
 }
 
@@ -48,13 +54,13 @@ RUN(run_linear_cross_entropy) {
     const int32_t label = label_of(kernel, in[LOSS_LABELS], n);
     if (!counts(a, label, classes)) continue;
     FOR(c, classes) {
-      const double l = logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c);
+      const double l = logit(kernel, row, in, c);
       if (l > highest) best = c, highest = l;
     }
-    FOR(c, classes) sum += exp(logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c) - highest);
+    FOR(c, classes) sum += exp(logit(kernel, row, in, c) - highest);
     const double log_sum = highest + log(sum);
     FOR(c, classes)
-    total += wanted(a, classes, c, label) * (log_sum - logit(row, in[LOSS_WEIGHTS], in[LOSS_BIAS], width, c));
+    total += wanted(a, classes, c, label) * (log_sum - logit(kernel, row, in, c));
     loss += total / counted;
     correct += best == label;
     ((double *)out[2])[n] = log_sum;
@@ -69,11 +75,12 @@ RUN(run_linear_cross_entropy_backward) {
   const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
   const struct loss_attributes *a = &ATTRIBUTES->loss;
   const int64_t width = x->dims[1], classes = w->dims[0];
-  const double *weights = in[LOSS_WEIGHTS], *log_sum = in[LOSS_BACK_LOG_SUM],
+  const double *log_sum = in[LOSS_BACK_LOG_SUM],
                dloss = in[LOSS_BACK_GRADIENT] != NULL ? *(const double *)in[LOSS_BACK_GRADIENT] : 1,
                share = dloss / count_labels(kernel, in[LOSS_LABELS]);
-  double *dw = out[1], *dbias = in[LOSS_BIAS] != NULL ? out[2] : NULL;
-  memset(dw, 0, (size_t)w->elements * sizeof *dw);
+  double *dw = a->fixed ? NULL : out[1], *dbias = in[LOSS_BIAS] != NULL ? out[a->fixed ? 1 : 2] : NULL,
+         part[WEIGHTS_PART];
+  if (dw != NULL) memset(dw, 0, (size_t)w->elements * sizeof *dw);
   if (dbias != NULL) memset(dbias, 0, (size_t)classes * sizeof *dbias);
   FOR(n, x->dims[0]) {
     const double *row = (const double *)in[LOSS_X] + n * width;
@@ -82,10 +89,14 @@ RUN(run_linear_cross_entropy_backward) {
     const int32_t label = label_of(kernel, in[LOSS_LABELS], n);
     if (!counts(a, label, classes)) continue;
     FOR(c, classes) {
-      const double p = exp(logit(row, weights, in[LOSS_BIAS], width, c) - log_sum[n]),
+      const double p = exp(logit(kernel, row, in, c) - log_sum[n]),
                    d = share * (p - wanted(a, classes, c, label));
-      FOR(k, width) dx[k] += d * weights[c * width + k];
-      FOR(k, width) dw[c * width + k] += d * row[k];
+      for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
+        const int64_t length = part_length(first, width);
+        const double *weights = weights_at(w, in[LOSS_WEIGHTS], c * width + first, length, part);
+        FOR(k, length) dx[first + k] += d * weights[k];
+      }
+      for (int64_t k = 0; dw != NULL && k < width; k++) dw[c * width + k] += d * row[k];
       if (dbias != NULL) dbias[c] += d;
     }
   }

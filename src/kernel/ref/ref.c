@@ -101,21 +101,13 @@ RUN(run_conv_transposed) {
 
 /* ---- Linear ---- */
 
-enum { WEIGHTS_PART = 1024 }; /* whole blocks of any type */
-
-/* Elements [first, first + count) of weights, which may be stored in blocks: `first` begins one, and there
- * are at most WEIGHTS_PART. */
-static const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
-                                double part[WEIGHTS_PART]) {
+const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
+                         double part[WEIGHTS_PART]) {
   float numbers[WEIGHTS_PART];
   if (!dtype_is_quantised(w->dtype)) return (const double *)data + first;
   dequantise(w->dtype, count, (const unsigned char *)data + dtype_bytes(w->dtype, (uint64_t)first), numbers);
   FOR(i, count) part[i] = (double)numbers[i];
   return part;
-}
-
-static int64_t part_length(int64_t first, int64_t end) {
-  return end - first < WEIGHTS_PART ? end - first : WEIGHTS_PART;
 }
 
 RUN(run_linear) {

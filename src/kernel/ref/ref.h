@@ -27,6 +27,15 @@ static inline int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_
 
 #define FOR(i, count) for (int64_t i = 0; i < (count); i++)
 
+/* Elements [first, first + count) of weights, which may be stored in blocks: `first` begins one, and there
+ * are at most WEIGHTS_PART, for which `part` has room. */
+enum { WEIGHTS_PART = 1024 }; /* whole blocks of any type */
+const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
+                         double part[WEIGHTS_PART]);
+static inline int64_t part_length(int64_t first, int64_t end) {
+  return end - first < WEIGHTS_PART ? end - first : WEIGHTS_PART;
+}
+
 /* One for each operator: run_conv, ... */
 #define OP(NAME, id) kernel_run run_##id;
 #include "op/list.h"

@@ -118,10 +118,17 @@ RUN(run_gather) {
   UNUSED;
   const struct tensor *table = kernel_input(kernel, 0);
   const int64_t width = table->dims[1];
-  FOR(i, kernel_output(kernel, 0)->elements) {
-    const int32_t row = ((const int32_t *)in[1])[i / width];
-    ((double *)out[0])[i] =
-        row >= 0 && row < table->dims[0] ? ((const double *)in[0])[row * width + i % width] : 0;
+  double part[WEIGHTS_PART];
+  FOR(i, kernel_input(kernel, 1)->elements) {
+    const int32_t row = ((const int32_t *)in[1])[i];
+    double *y = (double *)out[0] + i * width;
+    FOR(k, width) y[k] = 0;
+    if (row < 0 || row >= table->dims[0]) continue;
+    for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
+      const int64_t length = part_length(first, width);
+      memcpy(y + first, weights_at(table, in[0], row * width + first, length, part),
+             (size_t)length * sizeof *y);
+    }
   }
   return NEAP_OK;
 }

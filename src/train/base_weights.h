@@ -42,7 +42,7 @@ neap_status base_weights_read(const char *folder, struct region *region, struct 
 neap_status base_weights_load(const struct base_weights *base, const char *folder, const char *model,
                               const neap_model_options *shape, neap_session *session);
 
-/* The same by what the checkpoint in the folder says; NULL: there is none. */
+/* The same by what the checkpoint in the folder says. Does nothing where the folder is NULL. */
 neap_status base_weights_take(const char *folder, const char *model, const neap_model_options *shape,
                               neap_session *session);
 

@@ -301,7 +301,8 @@ static void print_best(const struct train_report *r, const neap_train_result *re
 void print_summary(const struct train_report *r, const neap_train_result *result) {
   const neap_memory *m = &result->memory;
   FILE *f = r->file;
-  fprintf(f, "\ntrained       %lld parameters, %lld step%s", (long long)result->parameters,
+  fprintf(f, "\ntrained       %s%lld parameters, %lld step%s",
+          r->arguments->options.session.lora > 0 ? "adapters beside " : "", (long long)result->parameters,
           (long long)result->steps, result->steps == 1 ? "" : "s");
   if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
   fprintf(f, " in %s", duration_text(result->seconds).text);

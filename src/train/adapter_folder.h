@@ -32,7 +32,7 @@ struct adapter_export {
   const char *base;                    /* what the adapters go with, for base_model_name_or_path */
 };
 
-/* Makes the folder where it is not there, and writes both files; each is whole or as it was. `*layers`: that
+/* Makes the folder where it is missing, and writes both files; each is whole or as it was. `*layers`: that
  * have an adapter. What else was trained (options.freeze) goes with it as peft's modules_to_save.
  * NEAP_BAD_FORMAT: the weights lack a tensor, or have another shape. */
 neap_status adapter_folder_write(const struct adapter_export *from, const char *folder, int64_t *layers);

@@ -55,23 +55,51 @@ static neap_status feed_file(const char *path, struct sha256 *hash) {
   return status;
 }
 
-/* Bytes and times of the files; and their digest where `digest` says so. */
-static neap_status look_at(const char *path, bool digest, struct base_weights *base) {
+static neap_status look_at_file(const char *path, struct sha256 *hash, struct base_weights *base) {
+  TRY(add_times(path, base));
+  return hash != NULL ? feed_file(path, hash) : NEAP_OK;
+}
+
+/* A folder or an index stands for the files of tensors that it has. */
+static bool is_one_file(const char *path) {
+  static const char index[] = ".json";
+  struct stat status;
+  const size_t length = strlen(path), end = sizeof index - 1;
+  const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+  return !folder && (length < end || strcmp(path + length - end, index) != 0);
+}
+
+static neap_status look_at_files(const char *path, struct sha256 *hash, struct base_weights *base) {
   struct weight_files files = {0};
   const char **paths = NULL;
-  struct sha256 hash;
   neap_status status = weight_files_open(path, NULL, &files);
   if (status == NEAP_OK) status = list_paths(&files, &paths);
-  sha256_start(&hash);
-  base->bytes = base->modified = 0;
-  for (int32_t i = 0; status == NEAP_OK && i < files.file_count; i++) {
-    status = add_times(paths[i], base);
-    if (status == NEAP_OK && digest) status = feed_file(paths[i], &hash);
-  }
-  if (status == NEAP_OK && digest) sha256_finish(&hash, base->sha256);
+  for (int32_t i = 0; status == NEAP_OK && i < files.file_count; i++)
+    status = look_at_file(paths[i], hash, base);
   free(paths);
   weight_files_close(&files);
   return status;
+}
+
+/* Bytes and times of the files; and their digest where `digest` says so. */
+static neap_status look_at(const char *path, bool digest, struct base_weights *base) {
+  struct sha256 hash;
+  sha256_start(&hash);
+  base->bytes = base->modified = 0;
+  TRY((is_one_file(path) ? look_at_file : look_at_files)(path, digest ? &hash : NULL, base));
+  if (digest) sha256_finish(&hash, base->sha256);
+  return NEAP_OK;
+}
+
+const char *base_weights_of_model(const char *model) {
+  struct stat status;
+  const char *colon = strchr(model, ':');
+  return stat(model, &status) == 0 || colon == NULL ? model : colon + 1;
+}
+
+neap_status base_weights_describe_model(const char *model, struct base_weights *base) {
+  *base = (struct base_weights){.given = true};
+  return look_at(base_weights_of_model(model), true, base);
 }
 
 neap_status base_weights_describe(const char *path, const char *map, struct region *region,
@@ -83,25 +111,23 @@ neap_status base_weights_describe(const char *path, const char *map, struct regi
   if (map != NULL) base->map = region_string(region, map);
   RETURN_IF(base->path == NULL || (map != NULL && base->map == NULL), NEAP_OUT_OF_MEMORY, "%s: out of memory",
             path);
-  return look_at(path, true, base);
+  return look_at(base->path, true, base);
 }
 
 /* ---- As JSON ---- */
 
 json_t *base_weights_json(const struct base_weights *base) {
-  if (base->path == NULL) return json_pack("{s:n}", "path");
-  return json_pack("{s:s, s:s?, s:s, s:I, s:I}", "path", base->path, "map", base->map, "sha256", base->sha256,
-                   "bytes", (json_int_t)base->bytes, "modified", (json_int_t)base->modified);
+  return json_pack("{s:s?, s:s?, s:s, s:I, s:I}", "path", base->path, "map", base->map, "sha256",
+                   base->sha256, "bytes", (json_int_t)base->bytes, "modified", (json_int_t)base->modified);
 }
 
 static neap_status get_base(const json_t *object, const char *file, struct region *region,
                             struct base_weights *base) {
   const struct json_place place = {.file = file, .path = "base"};
-  const char *path, *sha256, *map = json_string_value(json_object_get(object, "map"));
+  const char *path = NULL, *sha256, *map = json_string_value(json_object_get(object, "map"));
   uint64_t bytes;
   *base = (struct base_weights){.given = true};
-  if (json_is_null(json_object_get(object, "path"))) return NEAP_OK;
-  TRY(json_need_string(object, "path", &place, &path));
+  if (!json_is_null(json_object_get(object, "path"))) TRY(json_need_string(object, "path", &place, &path));
   TRY(json_need_string(object, "sha256", &place, &sha256));
   TRY(json_need_size(object, "bytes", &place, &bytes));
   if (strlen(sha256) != 64) return json_bad_field(&place, "sha256", "has not 64 digits");
@@ -110,10 +136,10 @@ static neap_status get_base(const json_t *object, const char *file, struct regio
   base->bytes = (int64_t)bytes;
   base->modified = json_integer_value(modified);
   memcpy(base->sha256, sha256, sizeof base->sha256);
-  base->path = region_string(region, path);
+  base->path = path != NULL ? region_string(region, path) : NULL;
   base->map = map != NULL ? region_string(region, map) : NULL;
-  RETURN_IF(base->path == NULL || (map != NULL && base->map == NULL), NEAP_OUT_OF_MEMORY, "%s: out of memory",
-            file);
+  RETURN_IF((path != NULL && base->path == NULL) || (map != NULL && base->map == NULL), NEAP_OUT_OF_MEMORY,
+            "%s: out of memory", file);
   return NEAP_OK;
 }
 
@@ -135,11 +161,11 @@ neap_status base_weights_read(const char *folder, struct region *region, struct 
 /* ---- Into a session ---- */
 
 /* They are read again for their digest where something about the files is other than it was. */
-static neap_status check_files(const struct base_weights *base, const char *folder) {
+static neap_status check_files(const struct base_weights *base, const char *path, const char *folder) {
   struct base_weights now = {0};
-  neap_status status = look_at(base->path, false, &now);
+  neap_status status = look_at(path, false, &now);
   const bool same = status == NEAP_OK && now.bytes == base->bytes && now.modified == base->modified;
-  if (status == NEAP_OK && !same) status = look_at(base->path, true, &now);
+  if (status == NEAP_OK && !same) status = look_at(path, true, &now);
   RETURN_IF(status == NEAP_IO_FAILED || status == NEAP_BAD_FORMAT, status,
             "%s: holds adapters alone; what it began with cannot be read; put it back where it was: %s",
             folder, neap_error_message());
@@ -148,17 +174,16 @@ static neap_status check_files(const struct base_weights *base, const char *fold
             "%s: the weights that %s began with have changed: %lld bytes of SHA-256 %s then, %lld bytes of "
             "%s now; put "
             "back those of then",
-            base->path, folder, (long long)base->bytes, base->sha256, (long long)now.bytes, now.sha256);
+            path, folder, (long long)base->bytes, base->sha256, (long long)now.bytes, now.sha256);
   return NEAP_OK;
 }
 
 neap_status base_weights_load(const struct base_weights *base, const char *folder, const char *model,
                               const neap_model_options *shape, neap_session *session) {
   if (!base->given) return NEAP_OK;
-  TRY(neap_model_load(model, shape, session));
   session_save_trained(session);
-  if (base->path == NULL) return NEAP_OK;
-  TRY(check_files(base, folder));
+  TRY(check_files(base, base->path != NULL ? base->path : base_weights_of_model(model), folder));
+  if (base->path == NULL) return neap_model_load(model, shape, session);
   return neap_session_initialise(session, base->path, base->map, NULL);
 }
 

@@ -169,7 +169,7 @@ static neap_status find_base(struct exporting *x, const char **base) {
   static const char *const files[] = {"/model.safetensors", "/model.safetensors.index.json"};
   struct base_weights weights;
   TRY(base_weights_read(x->options->checkpoint, &x->region, &weights));
-  *base = weights.path != NULL ? weights.path : x->options->model;
+  *base = weights.path != NULL ? weights.path : base_weights_of_model(x->options->model);
   for (size_t i = 0; weights.path != NULL && i < sizeof files / sizeof *files; i++) {
     if (!ends_with(weights.path, files[i])) continue;
     *base = region_format(&x->region, "%.*s", (int)(strlen(weights.path) - strlen(files[i])), weights.path);

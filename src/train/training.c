@@ -469,13 +469,12 @@ static bool has_all_frozen(const struct training *t) {
 /* The digest is for checkpoints alone. */
 static neap_status keep_base(struct training *t, const char *path) {
   if (t->options->session.lora == 0 || t->base.given) return NEAP_OK;
-  const bool in_file = neap_model_is_file(t->options->model);
-  if (!in_file && (path == NULL || !has_all_frozen(t))) return NEAP_OK;
+  if (path == NULL ? !neap_model_is_file(t->options->model) : !has_all_frozen(t)) return NEAP_OK;
   session_save_trained(t->session);
   t->base.given = true;
-  return path != NULL && t->options->out != NULL
-             ? base_weights_describe(path, t->options->initial_map, &t->region, &t->base)
-             : NEAP_OK;
+  if (t->options->out == NULL) return NEAP_OK;
+  return path == NULL ? base_weights_describe_model(t->options->model, &t->base)
+                      : base_weights_describe(path, t->options->initial_map, &t->region, &t->base);
 }
 
 /* The folder of a run stands for its weights, and where these are adapters for what they were beside, too. */

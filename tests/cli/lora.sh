@@ -81,6 +81,15 @@ expect 0 "$neap" train --resume blocks2 --steps 4 --json
 same "$(field weights_sha256)" "$weights" "the weights beside blocks of a run that went on"
 expect 0 "$neap" generate blocks --tokens 4 --temperature 0
 
+# The files of a model have what is frozen, wherever they lie.
+expect 0 "$neap" export base -o base.onnx
+file=("$neap" train --model onnx:base.onnx "${model[@]:2}" --optimizer adamw --lora 4 --lora-layers all)
+expect 0 "${file[@]}" --steps 3 --out of_file --json
+weights=$(field weights_sha256)
+same "$("$json_field" base.sha256 <of_file/state.json)" "$(sha256sum <base.onnx | cut -d' ' -f1)" "the digest of the model"
+expect 0 "$neap" evaluate of_file --json
+same "$(field weights_sha256)" "$weights" "the weights beside a model that is a file"
+
 # Without a file the base is drawn at random and saved.
 expect 0 "${run[@]}" "${lora[@]}" --steps 2 --out drawn
 grep -q '"token.weight"' drawn/weights* || fail "the checkpoint lacks what no file has"

@@ -49,7 +49,8 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (
-            getattr(self, name)(x).view(BATCH, TIMES, HEADS, -1).transpose(1, 2) for name in ("q_proj", "k_proj", "v_proj")
+            getattr(self, name)(x).view(BATCH, TIMES, HEADS, -1).transpose(1, 2)
+            for name in ("q_proj", "k_proj", "v_proj")
         )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(BATCH, TIMES, WIDTH)
         return self.head(F.gelu(self.up_proj(x + self.o_proj(y))))

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/tokenizer_file.h"
+#include "text/tokenizer_import.h"
 
 bool source_tokenizer_learns(const char *kind) {
   return kind != NULL && strcmp(kind, "bytes") != 0 && !source_is_tokenizer(kind);
@@ -17,7 +17,7 @@ neap_status source_tokenizer_make(struct source *source, const char *file, const
     if (source->tokenizer != NULL) return NEAP_OK;
   }
   if (kind == NULL || strcmp(kind, "bytes") == 0) return tokenizer_bytes(&source->tokenizer);
-  if (source_is_tokenizer(kind)) return tokenizer_read(kind, &source->tokenizer);
+  if (source_is_tokenizer(kind)) return tokenizer_import(kind, &source->tokenizer);
   if (strcmp(kind, "characters") == 0) return tokenizer_characters(texts, 2, &source->tokenizer);
   char *end;
   errno = 0;

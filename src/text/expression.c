@@ -28,7 +28,8 @@ enum { JIT_STACK_LEAST = 1 << 15, JIT_STACK_MOST = 1 << 20 };
 
 #define SPACE    "\\p{White_Space}"
 #define NO_SPACE "\\P{White_Space}"
-#define WORD     "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* Oniguruma takes the fractions and raised digits of Latin-1 for parts of words. */
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 /* Escapes that mean something else: outside of brackets, and within (NULL: there is no way to say it). */
 static const struct {

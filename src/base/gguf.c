@@ -18,6 +18,7 @@ struct cursor {
   size_t buffered;
   char subject[160]; /* what is being read, for messages */
   unsigned char buffer[16384];
+  bool passes_strings; /* in arrays */
 };
 
 static uint64_t bytes_left(const struct cursor *c) { return c->size - c->at; }
@@ -112,6 +113,8 @@ static neap_status take_strings(struct cursor *c, struct region *region, int64_t
     c->at += length;
     bytes += length + 1;
   }
+  *strings = (struct gguf_strings){0};
+  if (c->passes_strings) return NEAP_OK;
   c->at = begin;
   char *block = region_alloc(region, (size_t)bytes, 1);
   const char **texts = region_alloc(region, (size_t)count, sizeof *texts);
@@ -339,7 +342,7 @@ static neap_status take_header(struct cursor *c, struct gguf *gguf) {
   return sort_tensors(gguf);
 }
 
-neap_status gguf_open(const char *path, struct gguf *gguf) {
+static neap_status open_file(const char *path, bool passes_strings, struct gguf *gguf) {
   *gguf = (struct gguf){.path = NULL};
   gguf->path = region_string(&gguf->region, path);
   RETURN_IF_NULL(gguf->path);
@@ -351,11 +354,15 @@ neap_status gguf_open(const char *path, struct gguf *gguf) {
   struct cursor c = {.path = gguf->path,
                      .descriptor = fileno(gguf->file),
                      .size = (uint64_t)file.st_size,
-                     .subject = "the header"};
+                     .subject = "the header",
+                     .passes_strings = passes_strings};
   const neap_status status = take_header(&c, gguf);
   if (status != NEAP_OK) gguf->tensor_count = gguf->pair_count = 0; /* they are not sorted */
   return status;
 }
+
+neap_status gguf_open(const char *path, struct gguf *gguf) { return open_file(path, false, gguf); }
+neap_status gguf_open_for_tensors(const char *path, struct gguf *gguf) { return open_file(path, true, gguf); }
 
 void gguf_close(struct gguf *gguf) {
   if (gguf->file != NULL) fclose(gguf->file);
@@ -397,7 +404,8 @@ const char *gguf_text(const struct gguf *gguf, const char *key) {
 
 const struct gguf_strings *gguf_strings(const struct gguf *gguf, const char *key) {
   const struct gguf_pair *pair = find_pair(gguf, key);
-  return pair != NULL && pair->type == GGUF_ARRAY && pair->array.type == GGUF_STRING ? &pair->strings : NULL;
+  const bool is = pair != NULL && pair->type == GGUF_ARRAY && pair->array.type == GGUF_STRING;
+  return is && (pair->strings.texts != NULL || pair->array.count == 0) ? &pair->strings : NULL;
 }
 
 /* An array of reals, or of other numbers and truths. */
@@ -418,6 +426,14 @@ const struct gguf_array *gguf_reals(const struct gguf *gguf, const char *key) {
 
 /* ---- Elements ---- */
 
+static neap_status need_rows(const struct gguf *gguf, const struct gguf_tensor *tensor, int64_t all,
+                             int64_t first_row, int64_t rows) {
+  RETURN_IF(first_row < 0 || rows < 0 || first_row > all || rows > all - first_row, NEAP_INVALID_ARGUMENT,
+            "%s: tensor '%s' has %lld rows (got %lld from row %lld on)", gguf->path, tensor->name,
+            (long long)all, (long long)rows, (long long)first_row);
+  return NEAP_OK;
+}
+
 neap_status gguf_read(const struct gguf *gguf, int32_t index, int64_t first_row, int64_t rows,
                       float *values) {
   const struct gguf_tensor *tensor = &gguf->tensors[index];
@@ -427,9 +443,7 @@ neap_status gguf_read(const struct gguf *gguf, int32_t index, int64_t first_row,
       "%s: tensor '%s' has type %s, whose elements are not read; take F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
       "Q5_0, Q5_1, Q4_K, Q5_K or Q6_K",
       gguf->path, tensor->name, gguf_type_name(tensor->type));
-  RETURN_IF(first_row < 0 || rows < 0 || first_row > all || rows > all - first_row, NEAP_INVALID_ARGUMENT,
-            "%s: tensor '%s' has %lld rows (got %lld from row %lld on)", gguf->path, tensor->name,
-            (long long)all, (long long)rows, (long long)first_row);
+  TRY(need_rows(gguf, tensor, all, first_row, rows));
   const neap_dtype type = tensor->dtype;
   const int64_t count = rows * row;
   const uint64_t bytes = dtype_bytes(type, (uint64_t)count);
@@ -449,7 +463,12 @@ neap_status gguf_read(const struct gguf *gguf, int32_t index, int64_t first_row,
   return NEAP_OK;
 }
 
-neap_status gguf_read_blocks(const struct gguf *gguf, int32_t index, void *blocks) {
+neap_status gguf_read_blocks(const struct gguf *gguf, int32_t index, int64_t first_row, int64_t rows,
+                             void *blocks) {
   const struct gguf_tensor *tensor = &gguf->tensors[index];
-  return file_need_at(gguf->path, fileno(gguf->file), tensor->offset, blocks, (size_t)tensor->bytes);
+  const int64_t row = gguf_row_elements(tensor), all = row > 0 ? tensor->elements / row : 0;
+  TRY(need_rows(gguf, tensor, all, first_row, rows));
+  const uint64_t bytes = all > 0 ? tensor->bytes / (uint64_t)all : 0;
+  return file_need_at(gguf->path, fileno(gguf->file), tensor->offset + (uint64_t)first_row * bytes, blocks,
+                      (size_t)((uint64_t)rows * bytes));
 }

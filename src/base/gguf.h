@@ -29,6 +29,8 @@ struct gguf {
  * arrays. Close with gguf_close, whatever the status. */
 neap_status gguf_open(const char *path, struct gguf *gguf);
 void gguf_close(struct gguf *gguf);
+/* The same without arrays of strings, of which a vocabulary has megabytes: they are checked and not kept. */
+neap_status gguf_open_for_tensors(const char *path, struct gguf *gguf);
 
 /* ---- Pairs ---- */
 
@@ -53,8 +55,9 @@ int32_t gguf_find(const struct gguf *gguf, const char *name);
 neap_status gguf_read(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
                       float *values);
 
-/* Reads the tensor's bytes, whatever its type. */
-neap_status gguf_read_blocks(const struct gguf *gguf, int32_t tensor, void *blocks);
+/* Reads the bytes of rows, whatever the type. NEAP_INVALID_ARGUMENT: there are fewer rows. */
+neap_status gguf_read_blocks(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
+                             void *blocks);
 
 /* ---- Writing (gguf_save.c) ---- */
 

@@ -14,7 +14,8 @@ neap_status source_tokenizer_make(struct source *source, const char *file, const
                                   const struct text *texts) {
   if (kind == NULL && source->task.texts != NULL) {
     TRY(source->task.texts->read_tokenizer(source->task.model, &source->tokenizer));
-    if (source->tokenizer != NULL) return NEAP_OK;
+    source->of_model = source->tokenizer != NULL;
+    if (source->of_model) return NEAP_OK;
   }
   if (kind == NULL || strcmp(kind, "bytes") == 0) return tokenizer_bytes(&source->tokenizer);
   if (source_is_tokenizer(kind)) return tokenizer_import(kind, &source->tokenizer);

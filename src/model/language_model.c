@@ -206,8 +206,8 @@ static neap_status open_folder(struct language_model *m, struct model_keys *keys
   return weight_files_open(m->path, NULL, &m->weights);
 }
 
-static neap_status open_gguf(struct language_model *m, struct model_keys *keys) {
-  TRY(gguf_open(m->path, &m->gguf));
+static neap_status open_gguf(struct language_model *m, struct model_keys *keys, bool vocabulary) {
+  TRY(vocabulary ? gguf_open(m->path, &m->gguf) : gguf_open_for_tensors(m->path, &m->gguf));
   keys->gguf = &m->gguf;
   keys->architecture = gguf_text(&m->gguf, "general.architecture");
   return NEAP_OK;
@@ -259,7 +259,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
 static neap_status open_model(struct language_model *m, const char *path) {
   *m = (struct language_model){.path = path};
   struct model_keys keys = {.path = path};
-  TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys));
+  TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, false));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
   TRY(settle_vocabulary(m));
@@ -438,23 +438,22 @@ static neap_status read_origin(const void *context, int32_t index, float *data) 
   return NEAP_OK;
 }
 
+static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
+  const struct language_model *m = context;
+  return m->config == NULL && m->gguf.tensors[m->origins[index].tensor].dtype == dtype;
+}
+
 /* Rows are whole blocks: those of heads are put back into order as they are. */
-static neap_status read_blocks(const void *context, int32_t index, neap_dtype dtype, void *blocks,
-                               bool *known) {
+static neap_status read_blocks(const void *context, int32_t index, int64_t first, int64_t rows,
+                               void *blocks) {
   const struct language_model *m = context;
   const struct origin *o = &m->origins[index];
-  *known = m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
-  if (!*known) return NEAP_OK;
-  if (o->permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, blocks);
-  const int64_t rows = o->dims[0];
-  const size_t bytes = (size_t)m->gguf.tensors[o->tensor].bytes, row = bytes / (size_t)rows;
-  unsigned char *stored = malloc(bytes);
-  RETURN_IF(stored == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for '%s'", m->path, o->name);
-  const neap_status status = gguf_read_blocks(&m->gguf, o->tensor, stored);
-  for (int64_t r = 0; status == NEAP_OK && r < rows; r++)
-    memcpy((unsigned char *)blocks + (size_t)r * row, stored + (size_t)stored_row(o, r) * row, row);
-  free(stored);
-  return status;
+  if (o->permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
+  const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
+  for (int64_t r = 0; r < rows; r++)
+    TRY(gguf_read_blocks(&m->gguf, o->tensor, stored_row(o, first + r), 1,
+                         (unsigned char *)blocks + (uint64_t)r * row));
+  return NEAP_OK;
 }
 
 neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
@@ -463,7 +462,8 @@ neap_status language_model_load(const char *path, bool masked, const neap_model_
   (void)masked, (void)options;
   neap_status status = open_model(&m, path);
   if (status == NEAP_OK)
-    status = session_load_values(session, &(struct value_source){find_origin, read_origin, read_blocks, &m});
+    status = session_load_values(
+        session, &(struct value_source){find_origin, read_origin, has_blocks, read_blocks, &m});
   if (status == NEAP_OK) status = session_need_finite(session, path);
   close_model(&m);
   return status;
@@ -482,7 +482,7 @@ neap_status language_model_digest(const char *path, char digest[65]) {
   const char *file = folder ? region_format(&m.region, "%s/config.json", path) : path;
   neap_status status = file == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path)
                        : folder     ? NEAP_OK
-                                    : open_gguf(&m, &keys);
+                                    : open_gguf(&m, &keys, false);
   if (status == NEAP_OK) status = file_open(file, &descriptor, &end);
   if (status == NEAP_OK) {
     for (int32_t i = 0; i < m.gguf.tensor_count; i++)
@@ -569,7 +569,7 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
   struct language_model m = {.path = path};
   struct model_keys keys;
   if (is_folder(path)) return tokenizer_import(path, out);
-  neap_status status = open_gguf(&m, &keys);
+  neap_status status = open_gguf(&m, &keys, true);
   if (status == NEAP_OK) status = vocabulary_tokenizer(&m, out);
   close_model(&m);
   return status;
@@ -607,7 +607,7 @@ neap_status language_model_chat_template(const char *path, struct chat_template 
   if (is_folder(path)) {
     status = folder_template(&m, &file, &jinja);
   } else {
-    status = open_gguf(&m, &keys);
+    status = open_gguf(&m, &keys, false);
     if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");
   }
   if (status == NEAP_OK && jinja != NULL) status = chat_template_find(jinja, file, out);

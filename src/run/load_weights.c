@@ -183,14 +183,26 @@ static neap_status load_source_positions(neap_session *s, const struct value_sou
   return NEAP_OK;
 }
 
-/* Blocks go to where they lie as they are. */
+/* Blocks go to where they lie as they are, some rows at a time. */
+static neap_status load_blocks(neap_session *s, int32_t variable, const struct value_source *source,
+                               int32_t index, void *buffer) {
+  static const int64_t most = 1 << 16; /* elements */
+  const struct tensor *t = &s->main->graph->tensors.data[s->variables[variable].tensor];
+  const int64_t row = t->elements / t->dims[0], step = row < most ? most / row : 1;
+  for (int64_t first = 0; first < t->dims[0]; first += step) {
+    const int64_t rows = t->dims[0] - first < step ? t->dims[0] - first : step;
+    TRY(source->read_blocks(source->context, index, first, rows, buffer));
+    TRY(session_write_rows(s, variable, first, rows, buffer));
+  }
+  return NEAP_OK;
+}
+
 static neap_status load_value(neap_session *s, int32_t variable, const struct value_source *source,
                               int32_t index, float *buffer) {
   const neap_dtype dtype = s->main->graph->tensors.data[s->variables[variable].tensor].dtype;
-  bool blocks = false;
-  if (source->read_blocks != NULL && s->variables[variable].layer < 0 && dtype_is_quantised(dtype))
-    TRY(source->read_blocks(source->context, index, dtype, buffer, &blocks));
-  if (blocks) return session_write_blocks(s, variable, buffer);
+  if (source->has_blocks != NULL && s->variables[variable].layer < 0 && dtype_is_quantised(dtype) &&
+      source->has_blocks(source->context, index, dtype))
+    return load_blocks(s, variable, source, index, buffer);
   TRY(source->read(source->context, index, buffer));
   return neap_session_write(s, variable, buffer);
 }

@@ -257,12 +257,22 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   return make_evaluation(s, graph, &s->programs[PROGRAM_EVALUATE]);
 }
 
+/* What the process takes once the memory is mapped: programs, by their nodes, and what does not depend on the
+ * model. */
+static uint64_t growth_of(const struct neap_session *s) {
+  static const uint64_t of_node = 2560;
+  uint64_t nodes = 0;
+  for (int k = 0; k < PROGRAM_COUNT; k++)
+    if (s->programs[k].lowered != NULL) nodes += s->programs[k].lowered->graph->nodes.count;
+  return PROCESS_GROWTH + nodes * of_node;
+}
+
 /* Before the memory is mapped: by how much the process would go beyond its budget. */
 static uint64_t beyond_process(struct neap_session *s) {
   memory_status_trim(); /* what planning took is no part of what training takes */
   const struct memory_status status = memory_status_read();
   const uint64_t whole = s->options.process_budget, needed = status.resident_bytes + s->plan->resident_bytes +
-                                                             s->plan->arena_bytes + PROCESS_GROWTH;
+                                                             s->plan->arena_bytes + growth_of(s);
   s->planning_peak = status.peak_resident_bytes;
   s->resident_before = status.resident_bytes;
   return whole > 0 && needed > whole ? needed - whole : 0;

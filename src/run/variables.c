@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/quantised.h"
 #include "base/random.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
@@ -168,6 +169,15 @@ neap_status session_read_blocks(const struct neap_session *s, int32_t index, voi
   return device_read(&s->memory, session_place(s, s->variables[index].tensor), blocks, bytes);
 }
 
+neap_status session_write_rows(struct neap_session *s, int32_t index, int64_t first, int64_t rows,
+                               const void *blocks) {
+  size_t bytes;
+  TRY(need_blocks(s, index, &bytes));
+  const uint64_t row = bytes / (uint64_t)tensor_of(s, index)->dims[0];
+  return device_write(&s->memory, session_place(s, s->variables[index].tensor) + (uint64_t)first * row,
+                      blocks, (uint64_t)rows * row);
+}
+
 neap_status session_write_blocks(struct neap_session *s, int32_t index, const void *blocks) {
   size_t bytes;
   TRY(need_blocks(s, index, &bytes));
@@ -213,11 +223,13 @@ uint64_t session_stored_saved(const struct neap_session *s) {
 
 /* ---- First values ---- */
 
-/* Normal numbers by Box and Muller 1958, two from two words. */
-static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_t count, float *data) {
+/* Normal numbers by Box and Muller 1958, two from two words: `count` from number `first` on, which is even.
+ */
+static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, int64_t count,
+                        float *data) {
   for (int64_t i = 0; i < count; i += 2) {
     uint32_t word[4];
-    random_philox(seed, stream, (uint64_t)i, word);
+    random_philox(seed, stream, (uint64_t)(first + i), word);
     const double radius = sqrt(-2 * log(((double)word[0] + 1) * 0x1p-32)),
                  angle = 6.283185307179586 * (double)word[1] * 0x1p-32;
     data[i] = (float)(deviation * radius * cos(angle));
@@ -225,31 +237,58 @@ static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_
   }
 }
 
-static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64_t stream, float *data) {
+/* Elements [first, first + count). */
+static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64_t stream, int64_t first,
+                              int64_t count, float *data) {
   if (tensor->initial == NEAP_INITIAL_HE) {
     /* Convolution [K, C, R, S]: fan out K R S. Linear [outputs, inputs]: fan in. */
     int64_t fan = tensor->rank == 2 ? tensor->dims[1] : tensor->dims[0];
     for (int32_t i = 2; i < tensor->rank; i++) fan *= tensor->dims[i];
-    fill_normal(seed, stream, sqrt(2 / (double)fan), tensor->elements, data);
+    fill_normal(seed, stream, sqrt(2 / (double)fan), first, count, data);
     return;
   }
   if (tensor->initial == NEAP_INITIAL_NORMAL) {
-    fill_normal(seed, stream, (double)tensor->scale, tensor->elements, data);
+    fill_normal(seed, stream, (double)tensor->scale, first, count, data);
     return;
   }
-  for (int64_t i = 0; i < tensor->elements; i++) {
+  for (int64_t i = 0; i < count; i++) {
     uint32_t word[4];
     data[i] = tensor->initial == NEAP_INITIAL_ONE ? 1 : 0;
     if (tensor->initial != NEAP_INITIAL_UNIFORM) continue;
-    random_philox(seed, stream, (uint64_t)i, word);
+    random_philox(seed, stream, (uint64_t)(first + i), word);
     data[i] = tensor->scale * (2 * random_uniform(word[0]) - 1);
   }
 }
 
+/* Whether a variable lies in blocks: then it is gone through in pieces, and never whole as floats. */
+static bool in_blocks(const struct neap_session *s, int32_t index) {
+  return s->variables[index].layer < 0 && dtype_is_quantised(tensor_of(s, index)->dtype);
+}
+
+enum { PIECE = 1 << 16 }; /* elements: whole blocks of any type */
+
+static int64_t piece_length(const struct tensor *t, int64_t first) {
+  return t->elements - first < PIECE ? t->elements - first : PIECE;
+}
+
 neap_status initialise_variable(struct neap_session *s, int32_t index, float *data) {
   static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
-  fill_first_values(tensor_of(s, index), s->options.seed, first_stream + (uint64_t)index, data);
-  return neap_session_write(s, index, data);
+  const struct tensor *t = tensor_of(s, index);
+  const uint64_t seed = s->options.seed, stream = first_stream + (uint64_t)index;
+  if (!in_blocks(s, index)) {
+    fill_first_values(t, seed, stream, 0, t->elements, data);
+    return neap_session_write(s, index, data);
+  }
+  if (dtype_is_quantised(t->file_dtype)) return NEAP_OK; /* zeros, until the file is read */
+  for (int64_t first = 0; first < t->elements; first += PIECE) {
+    const int64_t count = piece_length(t, first);
+    fill_first_values(t, seed, stream, first, count, data);
+    TRY(quantise(t->dtype, t->name, count, data, data));
+    TRY(device_write(&s->memory,
+                     session_place(s, s->variables[index].tensor) + dtype_bytes(t->dtype, (uint64_t)first),
+                     data, dtype_bytes(t->dtype, (uint64_t)count)));
+  }
+  return NEAP_OK;
 }
 
 neap_status initialise_variables(struct neap_session *s) {
@@ -265,18 +304,40 @@ neap_status initialise_variables(struct neap_session *s) {
   return status;
 }
 
+static neap_status tell_not_finite(const char *path, const char *name, float value, int64_t at,
+                                   int64_t elements) {
+  return neap_fail(NEAP_BAD_FORMAT, "%s: tensor '%s' has %s at element %lld of %lld; weights must be finite",
+                   path, name, isnan(value) ? "NaN" : "infinity", (long long)at, (long long)elements);
+}
+
+static neap_status need_finite_blocks(const struct neap_session *s, int32_t index, const char *path,
+                                      float *values) {
+  const struct tensor *t = tensor_of(s, index);
+  const uint64_t place = session_place(s, s->variables[index].tensor);
+  for (int64_t first = 0; first < t->elements; first += PIECE) {
+    const int64_t count = piece_length(t, first);
+    const uint64_t bytes = dtype_bytes(t->dtype, (uint64_t)count);
+    unsigned char *blocks = (unsigned char *)values + (uint64_t)count * sizeof *values - bytes;
+    TRY(device_read(&s->memory, place + dtype_bytes(t->dtype, (uint64_t)first), blocks, bytes));
+    dequantise(t->dtype, count, blocks, values);
+    for (int64_t i = 0; i < count; i++)
+      if (!isfinite(values[i]))
+        return tell_not_finite(path, s->variables[index].name, values[i], first + i, t->elements);
+  }
+  return NEAP_OK;
+}
+
 static neap_status need_finite(const struct neap_session *s, int32_t index, const char *path, float *values) {
   neap_variable variable;
   TRY(neap_session_variable(s, index, &variable));
   if (variable.kind != NEAP_VARIABLE_PARAMETER && variable.kind != NEAP_VARIABLE_RUNNING_STATISTIC)
     return NEAP_OK;
+  if (in_blocks(s, index)) return need_finite_blocks(s, index, path, values);
   TRY(neap_session_read(s, index, values));
   int64_t i = 0;
   while (i < variable.elements && isfinite(values[i])) i++;
-  RETURN_IF(i < variable.elements, NEAP_BAD_FORMAT,
-            "%s: tensor '%s' has %s at element %lld of %lld; weights must be finite", path, variable.name,
-            isnan(values[i]) ? "NaN" : "infinity", (long long)i, (long long)variable.elements);
-  return NEAP_OK;
+  return i == variable.elements ? NEAP_OK
+                                : tell_not_finite(path, variable.name, values[i], i, variable.elements);
 }
 
 neap_status session_need_finite(struct neap_session *s, const char *path) {

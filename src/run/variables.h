@@ -19,6 +19,9 @@ neap_status session_need_finite(struct neap_session *session, const char *path);
 /* Reads and writes the blocks of a variable of a quantised type. NEAP_INVALID_ARGUMENT: it has another. */
 neap_status session_read_blocks(const struct neap_session *session, int32_t index, void *blocks);
 neap_status session_write_blocks(struct neap_session *session, int32_t index, const void *blocks);
+/* The same of `rows` of its first dimension. */
+neap_status session_write_rows(struct neap_session *session, int32_t index, int64_t first, int64_t rows,
+                               const void *blocks);
 /* Whether files and digest have a variable: all of them, or where options.save_trained says so those that
  * change.
  */
@@ -36,9 +39,9 @@ uint64_t session_stored_saved(const struct neap_session *session);
 struct value_source {
   int32_t (*find)(const void *context, const char *name);
   neap_status (*read)(const void *context, int32_t index, float *data);
-  /* Gives the values as blocks of a quantised type, row-major, into memory of as many floats; NULL, or
-   * `*known` false: there are none of that type. */
-  neap_status (*read_blocks)(const void *context, int32_t index, neap_dtype dtype, void *blocks, bool *known);
+  /* Whether there are values of a quantised type; and the blocks of rows of them. NULL: there are none. */
+  bool (*has_blocks)(const void *context, int32_t index, neap_dtype dtype);
+  neap_status (*read_blocks)(const void *context, int32_t index, int64_t first, int64_t rows, void *blocks);
   const void *context;
 };
 

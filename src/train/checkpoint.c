@@ -219,6 +219,7 @@ neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite) {
   TRY(session_scratch(session, &buffer, &allocated));
   for (int32_t i = 0; status == NEAP_OK && *finite && i < neap_session_variable_count(session); i++) {
     neap_variable variable;
+    if (!variable_is_saved(session, i)) continue; /* nothing changes it */
     status = neap_session_variable(session, i, &variable);
     if (status == NEAP_OK) status = neap_session_read(session, i, buffer);
     if (status == NEAP_OK) *finite = all_finite(buffer, variable.elements);

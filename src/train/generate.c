@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/parallel.h"
@@ -40,13 +41,12 @@ struct generation {
 static neap_status read_tokenizer(struct generation *g) {
   const neap_generate_options *o = g->options;
   const char *path = o->tokenizer;
-  if (path == NULL && o->folder == NULL) {
-    TRY(model_tokenizer(o->model, &g->tokenizer));
-  } else {
-    if (path == NULL) path = region_format(&g->region, "%s/%s", o->folder, CHECKPOINT_TOKENIZER);
+  if (path == NULL && o->folder != NULL) {
+    path = region_format(&g->region, "%s/%s", o->folder, CHECKPOINT_TOKENIZER);
     RETURN_IF_NULL(path);
-    TRY(tokenizer_read(path, &g->tokenizer));
+    if (neap_model_is_file(o->model) && access(path, F_OK) != 0) path = NULL; /* the model has it */
   }
+  TRY(path != NULL ? tokenizer_read(path, &g->tokenizer) : model_tokenizer(o->model, &g->tokenizer));
   RETURN_IF(g->tokenizer == NULL, NEAP_INVALID_ARGUMENT,
             "model '%s' has no tokenizer of its own; name a file (--tokenizer)", o->model);
   g->choices = tokenizer_size(g->tokenizer);

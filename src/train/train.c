@@ -157,7 +157,8 @@ static neap_status warm_up(struct training *t) {
   char digest[65];
   neap_step_result unused;
   if (t->options->out != NULL) {
-    TRY(checkpoint_keep_tokenizer(t->options->out, t->data.source.tokenizer));
+    TRY(checkpoint_keep_tokenizer(t->options->out,
+                                  t->data.source.of_model ? NULL : t->data.source.tokenizer));
     TRY(checkpoint_keep_data(t->options->out, &t->data.source));
     TRY(save(t));
   } else {

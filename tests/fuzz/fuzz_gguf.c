@@ -48,7 +48,8 @@ static void check_tensor(const struct gguf *file, int32_t index, const uint8_t *
   }
   uint8_t *blocks = malloc((size_t)t->bytes + 1);
   CHECK(blocks != NULL);
-  CHECK_OK(gguf_read_blocks(file, index, blocks));
+  const int64_t row = t->rank > 0 ? t->dims[t->rank - 1] : 1, rows = row > 0 ? t->elements / row : 0;
+  CHECK_OK(gguf_read_blocks(file, index, 0, rows, blocks));
   CHECK(memcmp(blocks, data + t->offset, (size_t)t->bytes) == 0);
   free(blocks);
   if (!t->known) {

@@ -339,11 +339,11 @@ static void test_conversations(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_model),  cmocka_unit_test(test_plan),    cmocka_unit_test(test_search),
-      cmocka_unit_test(test_layout), cmocka_unit_test(test_session), cmocka_unit_test(test_adapters),
-      cmocka_unit_test(test_files),  cmocka_unit_test(test_save),    cmocka_unit_test(test_text),
-      cmocka_unit_test(test_conversations)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model),   cmocka_unit_test(test_plan),
+                                     cmocka_unit_test(test_search),  cmocka_unit_test(test_layout),
+                                     cmocka_unit_test(test_session), cmocka_unit_test(test_adapters),
+                                     cmocka_unit_test(test_files),   cmocka_unit_test(test_save),
+                                     cmocka_unit_test(test_text),    cmocka_unit_test(test_conversations)};
   if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
   neap_graph_free(graph);

@@ -236,13 +236,13 @@ static void test_tensors(void **state) {
   assert_true(x[0] == 1 && x[1] == -3);
   assert_int_equal(gguf_read(&gguf, gguf_find(&gguf, "q4_1"), 0, 2, x), NEAP_OK);
   for (int i = 0; i < 64; i++) assert_true(x[i] == (float)(i < 16 ? i - 1 : i < 32 ? 30 - i : 0));
-  assert_int_equal(gguf_read_blocks(&gguf, gguf_find(&gguf, "q4_1"), blocks), NEAP_OK);
+  assert_int_equal(gguf_read_blocks(&gguf, gguf_find(&gguf, "q4_1"), 0, 2, blocks), NEAP_OK);
   assert_memory_equal(blocks, q4_1, sizeof q4_1);
   const int32_t others = gguf_find(&gguf, "others");
   assert_false(gguf.tensors[others].known);
   assert_int_equal(gguf_read(&gguf, others, 0, 1, x), NEAP_UNSUPPORTED);
   assert_non_null(strstr(neap_error_message(), "tensor 'others' has type Q2_K"));
-  assert_int_equal(gguf_read_blocks(&gguf, others, blocks), NEAP_OK);
+  assert_int_equal(gguf_read_blocks(&gguf, others, 0, 1, blocks), NEAP_OK);
   assert_true(blocks[83] == 'x');
   gguf_close(&gguf);
 }

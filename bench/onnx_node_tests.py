@@ -19,7 +19,7 @@ import numpy
 import onnx
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "python/tests/torch"))
-import onnx_nodes  # noqa: E402
+import onnx_nodes
 
 FAMILIES = {  # name -> operators; those of no family are under "others"
     "arithmetic": "Abs Add BitShift Ceil CumSum Div Erf Exp Floor Log Max Mean Min Mod Mul Neg Pow Reciprocal Round Sign Sqrt Sub Sum",

@@ -1,38 +1,41 @@
 #include "data/sources.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "data/own.h"
 #include "data/readers.h"
 #include "data/statistics.h"
 
 static const struct source_row {
-  const char *usage,
-      *summary; /* "cifar10:DIR", whose name ends at the colon; without one it needs no argument */
+  const char *usage, /* "cifar10:DIR", whose name ends at the colon; without one it needs no argument */
+      *summary;
   neap_status (*open)(const char *argument, struct source *source);
+  const char *suffix; /* of files that are most likely meant for it; "/": a folder; NULL: none */
 } rows[] = {
-    {"cifar10:DIR", "CIFAR-10, binary version: data_batch_*.bin and test_batch.bin", cifar10_open},
-    {"mnist:DIR", "MNIST and sets like it: idx files, compressed or not", mnist_open},
+    {"cifar10:DIR", "CIFAR-10, binary version: data_batch_*.bin and test_batch.bin", cifar10_open, NULL},
+    {"mnist:DIR", "MNIST and sets like it: idx files, compressed or not", mnist_open, NULL},
     {"images:DIR",
      "train/CLASS/*.png|jpg and val or test, or CLASS/*; [,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
-     images_open},
+     images_open, "/"},
     {"npz:FILE",
      "x_train, y_train, x_test, y_test, or train_images, train_labels, val_*, test_*; "
      "[,test=val|test][,task=regression]",
-     npz_open},
-    {"npy:X,Y", "records and labels; [,task=regression][,holdout=0.1][,seed=0]", npy_open},
+     npz_open, ".npz"},
+    {"npy:X,Y", "records and labels; [,task=regression][,holdout=0.1][,seed=0]", npy_open, NULL},
     {"csv:FILE",
      "a table with a header; [,label=COLUMN][,task=regression][,test=FILE][,holdout=0.1][,seed=0]",
-     table_open},
-    {"text:FILE", "a text; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open},
-    {"tokens:FILE", "ids of tokens, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open},
+     table_open, ".csv"},
+    {"text:FILE", "a text; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open, ".txt"},
+    {"tokens:FILE", "ids of tokens, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open, ".bin"},
     {"chat:FILE",
      "conversations, a line of JSON each (or FILE.jsonl alone; a folder has train.jsonl); "
      "[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]",
-     chat_open},
-    {"parallel:DIR:de-en", "lines that translate each other; [,tokens=N|FILE.json]", parallel_open},
-    {"synthetic", "drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open},
+     chat_open, NULL},
+    {"parallel:DIR:de-en", "lines that translate each other; [,tokens=N|FILE.json]", parallel_open, NULL},
+    {"synthetic", "drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open, NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -57,6 +60,7 @@ static const struct source_row *find_row(const char *text, size_t length) {
   return NULL;
 }
 
+<<<<<<< HEAD
 static const char lines_row[] = "chat";
 
 /* "FILE.jsonl[,key=value...]", without the name of a source. */
@@ -67,14 +71,44 @@ static bool is_lines(const char *text) {
 }
 
 neap_status sources_open(const char *text, const struct task *task, struct source *source) {
+=======
+/* Fails: nothing is called so. Where `text` is a file or a folder itself, says of which source it may be. */
+static neap_status refuse_name(const char *text) {
+>>>>>>> fig
   char known[512];
+  struct stat about;
+  const char *path_end = text + strcspn(text, ",");
+  char *path = strndup(text, (size_t)(path_end - text));
+  RETURN_IF(path == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the name of a source");
+  const bool there = stat(path, &about) == 0, folder = there && S_ISDIR(about.st_mode);
+  const char *suffix = strrchr(path, '.');
+  const struct source_row *meant = NULL;
+  for (int i = 0; i < ROWS && there; i++)
+    if (rows[i].suffix != NULL &&
+        (folder ? *rows[i].suffix == '/' : suffix != NULL && strcmp(rows[i].suffix, suffix) == 0))
+      meant = &rows[i];
+  free(path);
+  RETURN_IF(meant != NULL, NEAP_INVALID_ARGUMENT, "data '%s': the kind of data is missing; write %.*s:%s",
+            text, (int)strcspn(meant->usage, ":"), meant->usage, text);
+  return neap_fail(NEAP_INVALID_ARGUMENT, "data '%s': there is no such source; there are %s", text,
+                   list_rows(known, sizeof known));
+}
+
+neap_status sources_open(const char *text, const struct task *task, struct source *source) {
   *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
+<<<<<<< HEAD
   const bool lines = is_lines(text);
   const size_t length = lines ? strlen(lines_row) : strcspn(text, ":");
   const char *argument = lines ? text : text[length] == ':' ? text + length + 1 : "";
   const struct source_row *row = find_row(lines ? lines_row : text, length);
   RETURN_IF(row == NULL, NEAP_INVALID_ARGUMENT, "data '%s': there is no such source; there are %s", text,
             list_rows(known, sizeof known));
+=======
+  const size_t length = strcspn(text, ":");
+  const char *argument = text[length] == ':' ? text + length + 1 : "";
+  const struct source_row *row = find_row(text, length);
+  if (row == NULL) return refuse_name(text);
+>>>>>>> fig
   RETURN_IF(row->usage[length] == ':' && *argument == '\0', NEAP_INVALID_ARGUMENT,
             "data '%s': the place is missing; name it, as %s", text, row->usage);
   source->name = region_format(&source->region, "%.*s", (int)length, lines ? lines_row : text);

@@ -4,9 +4,38 @@
 
 #include <stdint.h>
 
+#include "op/op.h"
+
 /* 2^20 streams a step: a stream never meets another of the same seed. */
 static inline uint64_t random_stream(uint64_t step, int32_t stream) {
   return step << 20 | (uint64_t)(uint32_t)stream;
+}
+
+/* The stream that an update rounds by, where what it changes has 16 bits; -1: no update. These numbers stay
+ * when operators are added: by others, runs would have other bits, and those that go on another end. */
+static inline int32_t update_stream(int32_t op) {
+  switch (op) {
+  case OP_SGD:
+    return 110;
+  case OP_ADAMW:
+    return 111;
+  case OP_ADAM:
+    return 112;
+  case OP_RMSPROP:
+    return 113;
+  case OP_LION:
+    return 114;
+  case OP_ACCUMULATE:
+    return 115;
+  case OP_CLEAR:
+    return 116;
+  case OP_MOMENTUM_BEGIN:
+    return 117;
+  case OP_MOMENTUM_END:
+    return 118;
+  default:
+    return -1;
+  }
 }
 
 /* What tells the draws for one tensor from those for others: a hash of its name, which may come in pieces

@@ -18,6 +18,13 @@ expect 1 "$neap" train --model lenet --data images:set,size=8 --batch 2
 says "set/a/cut.png: is a damaged PNG"
 expect 1 "$neap" data csv:gone.csv
 says "gone.csv: cannot be opened"
+printf 'a,label\n1,x\n2,y\n' >table.csv
+expect 2 "$neap" data table.csv,label=label
+says "data 'table.csv,label=label': the kind of data is missing; write csv:table.csv,label=label"
+expect 2 "$neap" data set
+says "the kind of data is missing; write images:set"
+expect 2 "$neap" data gone.csv
+says "data 'gone.csv': there is no such source; there are cifar10:DIR, mnist:DIR"
 expect 0 "$neap" data
 grep -q "^images:DIR" out || fail "$(cat out)"
 expect 2 "$neap" data synthetic -o none.png extra

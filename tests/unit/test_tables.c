@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/random_stream.h"
 #include "op/op.h"
 
 /* The types of an operator are those that neap_cast gives, and one that takes f32 alone says so. */
@@ -120,8 +121,24 @@ static void test_usual_values(void **state) {
   neap_graph_free(graph);
 }
 
+/* Updates round by streams of their own, whose numbers never change: checkpoints of 16 bits go on with the
+ * bits that they would have had. */
+static void test_streams(void **state) {
+  (void)state;
+  static const int32_t streams[] = {[OP_SGD] = 110,     [OP_ADAMW] = 111,          [OP_ADAM] = 112,
+                                    [OP_RMSPROP] = 113, [OP_LION] = 114,           [OP_ACCUMULATE] = 115,
+                                    [OP_CLEAR] = 116,   [OP_MOMENTUM_BEGIN] = 117, [OP_MOMENTUM_END] = 118};
+  for (int32_t op = OP_SGD; op <= OP_MOMENTUM_END; op++) {
+    assert_int_equal(update_stream(op), streams[op]);
+    for (int32_t other = OP_SGD; other < op; other++)
+      assert_int_not_equal(update_stream(op), update_stream(other));
+  }
+  assert_int_equal(update_stream(OP_CONV), -1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_wrong_type),
-                                     cmocka_unit_test(test_attributes), cmocka_unit_test(test_usual_values)};
+                                     cmocka_unit_test(test_attributes), cmocka_unit_test(test_usual_values),
+                                     cmocka_unit_test(test_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

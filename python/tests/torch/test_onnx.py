@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import subprocess
 import warnings
 from pathlib import Path
@@ -20,10 +19,10 @@ from torch.nn import functional as F
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
+import onnx_nodes  # noqa: E402
 
 BUILD = native.LIBRARY.parent
 NEAP, RUN_ONNX = BUILD / "neap", BUILD / "tests" / "run_onnx"
-REFUSED = 3
 if not (NEAP.is_file() and RUN_ONNX.is_file()):
     pytest.skip(f"{BUILD} has no neap and run_onnx (make)", allow_module_level=True)
 
@@ -101,12 +100,6 @@ def export(folder: Path, name: str, form: str, external: bool = False) -> tuple[
     return model, path
 
 
-def run_plain(path: Path, folder: Path, feeds: list[np.ndarray]) -> subprocess.CompletedProcess:
-    for i, feed in enumerate(feeds):
-        feed.astype(np.float32 if feed.dtype.kind == "f" else np.int32).tofile(folder / f"input_{i}.bin")
-    return subprocess.run([RUN_ONNX, path, folder], capture_output=True, text=True, timeout=120)
-
-
 def neap(*arguments: object) -> str:
     done = subprocess.run([NEAP, *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -125,7 +118,7 @@ def test_outputs_are_those_of_onnx_runtime(tmp_path, name, form):
         if name == "language"
         else np.float32(np.random.default_rng(1).normal(size=shape))
     )
-    done = run_plain(path, tmp_path, [feed])
+    done = onnx_nodes.run_plain(RUN_ONNX, path, tmp_path, [feed])
     assert done.returncode == 0, done.stderr
     wanted = session.run(None, {given.name: feed})[0]
     got = np.fromfile(tmp_path / "output_0.bin", np.float32).reshape(wanted.shape)
@@ -232,49 +225,14 @@ def test_exported_predictions_are_those_of_onnx_runtime(tmp_path, model):
     np.testing.assert_allclose(got.reshape(wanted.shape), wanted, atol=1e-5 * max(1, float(np.abs(wanted).max())))
 
 
-def known_inputs(case, feeds: list[np.ndarray]) -> tuple[onnx.ModelProto, list[np.ndarray]]:
-    """The model with all but its first real inputs as constants, as exporters write what says how an operator works."""
-    model, left = onnx.ModelProto(), []
-    model.CopyFrom(case.model)
-    for i, (feed, given) in enumerate(zip(feeds, case.model.graph.input, strict=True)):
-        if feed.dtype == np.float32 and feed.ndim > 0 and (i == 0 or not left):
-            left.append(feed)
-        elif feed.dtype.kind in "fiub":
-            model.graph.initializer.append(onnx.numpy_helper.from_array(np.ascontiguousarray(feed), given.name))
-    return model, left
-
-
-def outcome(case, folder: Path) -> str:
-    """Whether a node test of ONNX is passed, or refused by name; "wrong" is neither."""
-    feeds, wanted = case.data_sets[0]
-    if not all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in [*feeds, *wanted]):
-        return "of another kind"
-    for model, given in ((case.model, feeds), known_inputs(case, feeds)):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        (folder / "m.onnx").write_bytes(model.SerializeToString())
-        done = run_plain(folder / "m.onnx", folder, given)
-        if done.returncode == REFUSED and "m.onnx" in done.stderr:
-            continue
-        if done.returncode != 0:
-            return f"wrong: {done.stderr}"
-        for i, value in enumerate(wanted):
-            got = np.fromfile(folder / f"output_{i}.bin", np.float32)
-            if got.size != value.size or not np.allclose(
-                got, value.astype(np.float32).ravel(), rtol=1e-3, atol=1e-5, equal_nan=True
-            ):
-                return f"wrong: output {i}"
-        return "passed"
-    return "refused"
-
-
 def test_node_tests_are_passed_or_refused_by_name(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
         cases = [case for case in collect_testcases(None) if case.model is not None and case.data_sets]
-    outcomes = {case.name: outcome(case, tmp_path / "case") for case in cases}
-    wrong = {name: what for name, what in outcomes.items() if what.startswith("wrong")}
-    assert not wrong
-    assert sum(what == "passed" for what in outcomes.values()) >= 350
+    outcomes = {
+        case.name: onnx_nodes.outcome(RUN_ONNX, case.model, *case.data_sets[0], tmp_path / "case") for case in cases
+    }
+    assert not {name: why for name, (what, why) in outcomes.items() if what == "wrong"}
+    assert sum(what == "passed" for what, _ in outcomes.values()) >= 350

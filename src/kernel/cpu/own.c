@@ -387,7 +387,7 @@ static struct updated updated_input(const struct kernel *kernel, void *const *in
   return (struct updated){
       x.storage,
       x.data,
-      {context->seed ^ hash, random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op)}};
+      {context->seed ^ hash, random_stream(run_draw(context), update_stream(kernel_node(kernel)->op))}};
 }
 #define CHANGED(i) updated_input(kernel, in, i, context)
 #define GIVEN(i)   stored_input(kernel, in, i)

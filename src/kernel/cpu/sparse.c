@@ -55,7 +55,7 @@ RUN(run_accumulate_sparse) {
   const struct tensor *sum = kernel_input(kernel, SPARSE_SUM), *g = kernel_input(kernel, SPARSE_GRADIENT);
   const int64_t first = offset_in(sum, in[SPARSE_OFFSET]);
   const struct random_key key = {context->seed ^ dense_name(kernel_input(kernel, SPARSE_POSITIONS), sum),
-                                 random_stream(run_draw(context), OP_ACCUMULATE)};
+                                 random_stream(run_draw(context), update_stream(OP_ACCUMULATE))};
   look_for_overflow(kernel, g->dtype, g->elements, in[SPARSE_GRADIENT], context);
   K->accumulate_sparse(sum->dtype, g->dtype, g->elements,
                        positions_from(in[SPARSE_POSITIONS], in[SPARSE_INDICES], first), in[SPARSE_GRADIENT],
@@ -92,7 +92,7 @@ void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *co
   enum { RUN = 1024 };
   const struct tensor *pool = kernel_input(kernel, operand);
   const int32_t layers = (kernel_node(kernel)->input_count - OF_LAYERS) / LAYER_INPUTS;
-  const uint64_t stream = random_stream(run_draw(context), (int32_t)kernel_node(kernel)->op);
+  const uint64_t stream = random_stream(run_draw(context), update_stream(kernel_node(kernel)->op));
   int32_t layer = 0;
   for (int64_t value = first, length; value < first + count; value += length, x += length) {
     int64_t elements[RUN];

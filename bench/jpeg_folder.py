@@ -3,7 +3,7 @@
 
     jpeg_folder.py FOLDER [--neap build/neap] [--files 100000] [--steps 200] [--rounds 3]      (needs pillow, torch and torchvision)
 
-FOLDER is made where it is not there: `all` has FILES pictures of 500x375 (smooth noise, quality 85) in 10 classes, hard links of
+FOLDER is made where it is missing: `all` has FILES pictures of 500x375 (smooth noise, quality 85) in 10 classes, hard links of
 200; `some` has 4,000. First a mobilenet-v2 trains ten steps on `all` within `--process-budget 200MB`. Then a perceptron of 16 units
 trains on `some`, crops of 224x224 (`--augment on`; RandomResizedCrop and RandomHorizontalFlip), batch 64: Neap with two threads, and
 PyTorch with ImageFolder and a DataLoader of two workers, in turns. Seconds are those from the tenth step's end to the last one's. The

@@ -3,7 +3,7 @@
 
     mnist_forms.py MNIST FOLDER [--neap build/neap]      (MNIST has idx files, compressed or not; needs numpy and pillow)
 
-FOLDER is made where it is not there. Names of the PNG files are numbers, so that records have the same order. Prints a table in
+FOLDER is made where it is missing. Names of the PNG files are numbers, so that records have the same order. Prints a table in
 Markdown; the exit status is 1 where a `weights_sha256` differs."""
 
 import argparse

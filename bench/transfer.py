@@ -3,7 +3,7 @@
 
     transfer.py CIFAR10 FOLDER [--neap build/neap] [--seeds 3]      (CIFAR10: the binary version; needs torch, torchvision, safetensors, pillow)
 
-FOLDER is made where it is not there: `resnet18.safetensors`, weights by torchvision's names that PyTorch trained for two epochs on 4,000
+FOLDER is made where it is missing: `resnet18.safetensors`, weights by torchvision's names that PyTorch trained for two epochs on 4,000
 pictures of CIFAR-10's first seven classes; and `pictures`, PNG files of its other three: 300 of each to train with, and all 1,000 of
 each to test. Then, seed by seed and in turns, only a new head is trained: AdamW, rate 0.001, weight decay 0.01, batch 30, five epochs,
 pictures normalised by the training part. Both normalise by the frozen running statistics. Neap's rows are `max`, and `min` by the

@@ -60,7 +60,6 @@ static const struct source_row *find_row(const char *text, size_t length) {
   return NULL;
 }
 
-<<<<<<< HEAD
 static const char lines_row[] = "chat";
 
 /* "FILE.jsonl[,key=value...]", without the name of a source. */
@@ -70,11 +69,8 @@ static bool is_lines(const char *text) {
   return ending != NULL && find_row(text, word) == NULL && (ending[6] == '\0' || ending[6] == ',');
 }
 
-neap_status sources_open(const char *text, const struct task *task, struct source *source) {
-=======
 /* Fails: nothing is called so. Where `text` is a file or a folder itself, says of which source it may be. */
 static neap_status refuse_name(const char *text) {
->>>>>>> fig
   char known[512];
   struct stat about;
   const char *path_end = text + strcspn(text, ",");
@@ -96,19 +92,11 @@ static neap_status refuse_name(const char *text) {
 
 neap_status sources_open(const char *text, const struct task *task, struct source *source) {
   *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
-<<<<<<< HEAD
   const bool lines = is_lines(text);
   const size_t length = lines ? strlen(lines_row) : strcspn(text, ":");
   const char *argument = lines ? text : text[length] == ':' ? text + length + 1 : "";
   const struct source_row *row = find_row(lines ? lines_row : text, length);
-  RETURN_IF(row == NULL, NEAP_INVALID_ARGUMENT, "data '%s': there is no such source; there are %s", text,
-            list_rows(known, sizeof known));
-=======
-  const size_t length = strcspn(text, ":");
-  const char *argument = text[length] == ':' ? text + length + 1 : "";
-  const struct source_row *row = find_row(text, length);
   if (row == NULL) return refuse_name(text);
->>>>>>> fig
   RETURN_IF(row->usage[length] == ':' && *argument == '\0', NEAP_INVALID_ARGUMENT,
             "data '%s': the place is missing; name it, as %s", text, row->usage);
   source->name = region_format(&source->region, "%.*s", (int)length, lines ? lines_row : text);

@@ -75,6 +75,11 @@ static int open_model(const struct verb *verb, neap_train_options *source, neap_
 
 int source_open(const struct verb *verb, struct arguments *a, const char *file, neap_step **step) {
   neap_train_options *source = &a->options;
+  if (source->model == NULL && neap_model_is_file(file)) { /* a model where a graph file may stand */
+    const neap_status status = set_setting(a, neap_setting_find("model"), file);
+    if (status != NEAP_OK) return report_failure(verb, status);
+    file = NULL;
+  }
   if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a graph file is missing");
   if (source->model != NULL && file != NULL)
     return report_usage(verb, "--model %s and the graph file %s: give one of them", source->model, file);

@@ -159,11 +159,10 @@ const neap_setting finetune_options[] = {
 static const struct {
   const char *setting, *value, *unless[2];
   bool adapters; /* only where there are some */
-} finetune_usual[] = {{"lora", "8", {"freeze"}, true},
-                      {"store", "*=file", {"freeze"}, true},
-                      {"optimizer", "adamw", {NULL}, false},
-                      {"lr", "0.0002", {NULL}, false},
-                      {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
+} finetune_usual[] = {
+    {"lora", "8", {"freeze"}, true},         {"store", "*=file", {"freeze"}, true},
+    {"optimizer", "adamw", {NULL}, false},   {"lr", "0.0002", {NULL}, false},
+    {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
 
 static int settle_finetuning(const struct verb *verb, struct arguments *a, bool full) {
   if (a->options.resume != NULL) return EXIT_DONE; /* what the run has */

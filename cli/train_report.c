@@ -239,11 +239,14 @@ static void tell_left_out(const struct train_report *r, const neap_train_progres
             "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
             "other part are cut\n",
             skipped, (long long)r->arguments->options.shape.length, cut);
-  else
+  else if (skipped > 0)
     fprintf(stderr,
             "neap: %lld conversations are left out, because they are longer than a sequence (--long skip) or "
             "have nothing to learn in it; %lld are cut\n",
             skipped, cut);
+  else
+    fprintf(stderr,
+            "neap: %lld conversations are longer than a sequence and are cut (--long skip: left out)\n", cut);
 }
 
 void report_progress(struct train_report *r, const neap_train_progress *p) {

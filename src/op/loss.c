@@ -231,7 +231,7 @@ const struct op_row op_row_linear_cross_entropy = {
               [LOSS_CORRECT_BEFORE] = TYPE_I32}};
 const struct op_row op_row_linear_cross_entropy_backward = {
     "LinearCrossEntropyBackward",
-    "gradients of that loss by the rows, the weights (unless these are fixed) and the bias",
+    "gradients of that loss by rows, weights (unless fixed) and bias",
     .output_count = 3,
     .flops = flops_linear_entropy,
     ROW_ATTRIBUTES(linear_entropy_attributes),

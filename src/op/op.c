@@ -30,7 +30,7 @@ bool neap_operator_at(int32_t index, neap_row *row) {
 
 /* "padding" of "conv.padding[1]", of which element 1; else element 0. */
 static int split_name(const char *row, char *name, size_t size) {
-  const char *dot = strchr(row, '.'), *from = dot != NULL ? dot + 1 : row, *bracket = strchr(from, '[');
+  const char *dot = strrchr(row, '.'), *from = dot != NULL ? dot + 1 : row, *bracket = strchr(from, '[');
   snprintf(name, size, "%.*s", (int)(bracket != NULL ? (size_t)(bracket - from) : strlen(from)), from);
   return bracket != NULL ? atoi(bracket + 1) : 0;
 }

@@ -1,6 +1,6 @@
-/* config.json of folders of language models, beside weights that suit a small Llama, Qwen 2 and GPT-2. What is
- * taken gives the usual shape and a graph, twice the same; whatever is refused gives a message that names the
- * folder. */
+/* config.json of folders of language models, beside weights that suit a small Llama, Qwen 2 and GPT-2. What
+ * is taken gives the usual shape and a graph, twice the same; whatever is refused gives a message that names
+ * the folder. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

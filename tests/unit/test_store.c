@@ -230,6 +230,73 @@ static void test_panels(void **state) {
   }
 }
 
+/* ---- Tables and heads, of which rows and classes become numbers ---- */
+
+enum { WORDS = 600, WORD_WIDTH = 256, SEQUENCE = 12 };
+
+/* Words go in by a table, and come out by a head that has the table's weights or its own. */
+static struct neap_graph *make_word_graph(bool tied) {
+  neap_builder *b = neap_builder_create("words");
+  struct neap_graph *graph;
+  const int64_t dims[] = {WORDS, WORD_WIDTH}, count = SEQUENCE;
+  const neap_parameter_options normal = {.initial = NEAP_INITIAL_NORMAL, .scale = 0.1f};
+  const neap_tensor ids = neap_input(b, "tokens", NEAP_I32, 1, &count),
+                    label = neap_input(b, "label", NEAP_I32, 1, &count),
+                    table = neap_parameter(b, "words.table", 2, dims, normal),
+                    head = tied ? table : neap_parameter(b, "words.head", 2, dims, normal);
+  neap_scope(b, "trained");
+  const neap_tensor x = neap_gelu(b, neap_linear(b, neap_gather(b, table, ids), WORD_WIDTH, true));
+  neap_scope(b, "loss");
+  ASSERT_OK(neap_builder_finish(
+      b, neap_linear_cross_entropy(b, x, head, -1, label, (neap_linear_cross_entropy_options){0}), &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+static int count_nodes(const struct neap_session *s, enum op op) {
+  int count = 0;
+  for (size_t v = 0; v < s->main->graph->nodes.count; v++)
+    count += s->main->graph->nodes.data[v].op == (int32_t)op;
+  return count;
+}
+
+/* The same loss and updates as with the numbers of the blocks; no whole table of numbers, and no gradient of
+ * a fixed one, at any budget. */
+static void test_words(void **state) {
+  (void)state;
+  static const neap_backend backends[] = {NEAP_CPU, NEAP_REFERENCE};
+  static const char *const stores[] = {"words.*=q8_0", "words.*=q4_1"};
+  static const neap_dtype precisions[] = {NEAP_F32, NEAP_BF16};
+  for (int k = 0; k < 8; k++) {
+    const bool tied = (k & 1) != 0;
+    const neap_dtype precision = precisions[k >> 2 & 1];
+    neap_session_options o = {.seed = 5,
+                              .threads = 2,
+                              .budget = NEAP_BUDGET_MIN,
+                              .freeze = "words.*",
+                              .backend = backends[k >> 1 & 1],
+                              .precision = precision,
+                              .store = stores[k >> 1 & 1]};
+    struct neap_graph *graph = make_word_graph(tied);
+    struct neap_session *blocks = make_session(graph, o);
+    assert_int_equal(count_nodes(blocks, OP_DEQUANTISE), 0);
+    o.store = NULL;
+    struct neap_session *before = make_session(graph, o), *numbers = make_session(graph, o);
+    copy_numbers(blocks, numbers);
+    copy_numbers(blocks, before);
+    const struct run_result b = run_steps(blocks, 2, 0.05f, WORDS), n = run_steps(numbers, 2, 0.05f, WORDS);
+    const double tolerance = precision == NEAP_F32 ? 1e-5 : 0.05;
+    assert_true(fabs(b.last.loss - n.last.loss) <= tolerance * fabs(n.last.loss));
+    if (precision == NEAP_F32) expect_alike(before, numbers, blocks, stores[k >> 1 & 1], 1e-3);
+    if (o.backend == NEAP_CPU)
+      assert_true(b.memory.arena < 2ull * WORDS * WORD_WIDTH * sizeof(float));
+    neap_session_free(blocks);
+    neap_session_free(numbers);
+    neap_session_free(before);
+    neap_graph_free(graph);
+  }
+}
+
 static void expect_refused(const char *freeze, const char *store, const char *message) {
   struct neap_graph *graph = make_graph();
   struct neap_session *s = NULL;
@@ -278,6 +345,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets),  cmocka_unit_test(test_memory),
                                      cmocka_unit_test(test_error),    cmocka_unit_test(test_files),
                                      cmocka_unit_test(test_refusals), cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_panels)};
+                                     cmocka_unit_test(test_panels),   cmocka_unit_test(test_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,14 +46,14 @@ static void print_stored(FILE *f, const char *store, const neap_train_progress *
 }
 
 /* What changes records at random, if anything does. */
-static const char *augmentation(const neap_train_options *s, const char *records) {
+static const char *augmentation(const neap_train_progress *progress) {
   static const struct {
     const char *records, *what;
   } kinds[] = {{"images", ", crops and flips where the data have them"},
                {"sequences", ", windows begin elsewhere in each epoch where they are of a text"}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strcmp(kinds[i].records, records) == 0)
-      return s->augment == NEAP_AUGMENT_OFF ? ", not augmented" : kinds[i].what;
+    if (strcmp(kinds[i].records, progress->records) == 0)
+      return progress->augmented ? kinds[i].what : ", not augmented";
   return "";
 }
 
@@ -71,7 +71,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
     fprintf(f, ", sparse parameters with %g of their values", session->sparse_density);
   fputc('\n', f);
   fprintf(f, "data          %s, %s%s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
-          augmentation(s, progress->records));
+          augmentation(progress));
   if (s->mixup > 0)
     fprintf(f, "mixup         each record with another one, by shares from Beta(%g, %g)\n", (double)s->mixup,
             (double)s->mixup);

@@ -53,6 +53,7 @@ typedef struct neap_train_progress {
   const char *const
       *unstored; /* of two dimensions or more, that session.store names and that cannot be in blocks */
   int32_t unstored_count;
+  bool augmented; /* records of training are changed at random where their kind can be; see `augment` */
 } neap_train_progress;
 
 enum { NEAP_MICRO_BATCH_AUTO = -1, NEAP_REWIRE_OFF = -1 };

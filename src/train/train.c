@@ -221,6 +221,7 @@ static neap_status write_progress(struct training *t, const neap_train_progress 
 
 static neap_status run_steps(struct training *t, neap_train_result *result) {
   neap_train_progress progress = {.records = task_rows[t->data.source.kind].records,
+                                  .augmented = training_augments(t),
                                   .epoch = t->state.epoch + 1,
                                   .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                   .steps = t->steps,

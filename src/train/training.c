@@ -95,7 +95,7 @@ static neap_status settle_micro_batch(struct training *t) {
   return neap_model_build(t->options->model, &t->shape, &t->graph);
 }
 
-static bool augments(const struct training *t) {
+bool training_augments(const struct training *t) {
   const neap_augment asked = t->options->augment;
   return asked == NEAP_AUGMENT_ON || (asked == NEAP_AUGMENT_USUAL && !t->data.source.augment_asked);
 }
@@ -131,7 +131,7 @@ static neap_status divide_data(struct training *t) {
                                     .micro = t->micro,
                                     .seed = o->session.seed,
                                     .shuffle = !o->no_shuffle,
-                                    .augment = augments(t),
+                                    .augment = training_augments(t),
                                     .keep_last = o->keep_last,
                                     .mixup = o->mixup};
   const enum task_kind kind = t->data.source.kind;
@@ -243,7 +243,7 @@ static bool add_derived(json_t *settings, const struct training *t) {
   const neap_train_options *o = t->options;
   json_t *derived = json_pack(
       "{s:I, s:o, s:b, s:f, s:f}", "training_images", (json_int_t)t->data.source.records[SPLIT_TRAIN],
-      "data_mean", mean_of_data(&t->data.source), "augment", augments(t), "warmup_steps",
+      "data_mean", mean_of_data(&t->data.source), "augment", training_augments(t), "warmup_steps",
       t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0);
   bool ok = derived != NULL && json_object_update(settings, derived) == 0;
   json_decref(derived);

@@ -96,6 +96,7 @@ int training_part_graph(const struct training *t, int bucket, int64_t records);
 
 /* Whether sparse parameters change places, and after how many steps first. */
 bool training_rewires(const neap_train_options *o);
+bool training_augments(const struct training *t);
 int64_t training_rewire_every(const neap_train_options *o);
 
 /* Whatever of the above was reached. */

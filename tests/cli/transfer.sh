@@ -106,6 +106,7 @@ expect 0 "${run[@]}" --optimizer adamw --steps 1 --json --evaluate off
 # A run's folder as what to begin with, for other classes: the head alone is drawn anew.
 cp -r pictures more && for part in train test; do cp -r more/$part/red more/$part/scarlet; done
 expect 0 "$neap" train --model resnet18 --data images:more,size=32 --batch 12 --threads 1 --steps 1 --init whole --json
+says "images:more,size=32, shuffled, not augmented"
 python3 - out <<'PY' || fail "what was taken: $(cat out)"
 import json, sys
 i = json.load(open(sys.argv[1]))["initialisation"]

@@ -138,12 +138,12 @@ neap_status no_memory(void);
 int report_failure(const struct verb *verb, neap_status status);
 
 typedef int verb_function(const struct verb *verb, int count, char **arguments);
-verb_function run_train, run_finetune, run_lr, run_evaluate, run_predict, run_export, run_generate,
+verb_function run_train, run_finetune, run_lr, run_evaluate, run_predict, run_export, run_generate, run_chat,
     run_translate, run_plan, run_curve, run_show, run_completion, run_manual, run_check, run_graph,
     run_layout, run_bench, run_data, run_models, run_planners, run_operators;
 extern const neap_setting train_options[], finetune_options[], lr_options[], predict_options[],
-    export_options[], generate_options[], translate_options[], plan_options[], curve_options[],
-    show_options[], graph_options[], layout_options[], bench_options[], data_options[];
+    export_options[], generate_options[], chat_options[], translate_options[], plan_options[],
+    curve_options[], show_options[], graph_options[], layout_options[], bench_options[], data_options[];
 
 /* ---- What is printed (format.c) ---- */
 
@@ -172,6 +172,9 @@ bool of_sequences(const char *records);
 
 /* A number, or null for one that JSON does not have. */
 json_t *number_json(double value);
+
+/* A string. Bytes that are no UTF-8 become U+FFFD, the sign for what cannot be shown. NULL: out of memory. */
+json_t *text_json(const char *text, size_t length);
 
 /* Adds what all verbs that run a model tell by the same names, where the object lacks it: "checkpoint" and
  * "data" (each may be NULL), "process_peak_bytes". Gives the object, which may be NULL. */

@@ -81,6 +81,29 @@ bool of_sequences(const char *records) {
   return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0;
 }
 
+json_t *text_json(const char *text, size_t length) {
+  json_t *string = json_stringn(text, length);
+  char *shown = NULL;
+  size_t size = 0;
+  if (string != NULL) return string;
+  FILE *file = open_memstream(&shown, &size);
+  for (size_t i = 0, taken; file != NULL && i < length; i += taken) {
+    json_t *character = NULL;
+    for (taken = 1; taken <= 4 && i + taken <= length; taken++)
+      if ((character = json_stringn(text + i, taken)) != NULL) break;
+    if (character != NULL) {
+      fwrite(text + i, 1, taken, file);
+    } else {
+      taken = 1;
+      fputs("\xEF\xBF\xBD", file);
+    }
+    json_decref(character);
+  }
+  if (file != NULL && fclose(file) == 0) string = json_stringn(shown, size);
+  free(shown);
+  return string;
+}
+
 json_t *number_json(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static void add_missing(json_t *object, const char *name, json_t *value) {

@@ -42,50 +42,33 @@ static int put_text(void *context, const char *bytes, size_t length) {
   return fwrite(bytes, 1, length, o->file) != length || fflush(o->file) != 0;
 }
 
-/* Bytes that are no UTF-8 become U+FFFD, the sign for what cannot be shown. */
-static json_t *text_json(const char *text, size_t length) {
-  json_t *string = json_stringn(text, length);
-  char *shown = NULL;
-  size_t size = 0;
-  if (string != NULL) return string;
-  FILE *file = open_memstream(&shown, &size);
-  for (size_t i = 0, taken; file != NULL && i < length; i += taken) {
-    json_t *character = NULL;
-    for (taken = 1; taken <= 4 && i + taken <= length; taken++)
-      if ((character = json_stringn(text + i, taken)) != NULL) break;
-    if (character != NULL) {
-      fwrite(text + i, 1, taken, file);
-    } else {
-      taken = 1;
-      fputs("\xEF\xBF\xBD", file);
-    }
-    json_decref(character);
-  }
-  if (file != NULL && fclose(file) == 0) string = json_stringn(shown, size);
-  free(shown);
-  return string;
-}
-
-static neap_generate_options options_of(const struct settings *s, const char *folder,
-                                        const neap_train_options *run, struct output *output) {
-  const neap_session_options *given = &s->a.options.session;
+neap_generate_options generation_options(const struct arguments *given, const char *folder,
+                                         const neap_train_options *run) {
+  const neap_session_options *session = &given->options.session;
   return (neap_generate_options){
       .model = run->model,
       .shape = run->shape,
       .folder = folder,
-      .prompt = s->prompt,
-      .tokens = s->tokens,
-      .temperature = s->temperature,
-      .top_k = s->top_k,
-      .seed = given->seed,
-      .session = {.budget = given->budget,
-                  .budget_fraction = given->budget_fraction,
+      .best = given->options.best,
+      .seed = session->seed,
+      .session = {.budget = session->budget,
+                  .budget_fraction = session->budget_fraction,
                   .backend = run->session.backend,
-                  .threads = given->threads > 0 ? given->threads : run->session.threads,
+                  .threads = session->threads > 0 ? session->threads : run->session.threads,
                   .precision = run->session.precision,
-                  .master = run->session.master},
-      .text = put_text,
-      .context = output};
+                  .master = run->session.master}};
+}
+
+static neap_generate_options options_of(const struct settings *s, const char *folder,
+                                        const neap_train_options *run, struct output *output) {
+  neap_generate_options o = generation_options(&s->a, folder, run);
+  o.prompt = s->prompt;
+  o.tokens = s->tokens;
+  o.temperature = s->temperature;
+  o.top_k = s->top_k;
+  o.text = put_text;
+  o.context = output;
+  return o;
 }
 
 static double tokens_per_second(const neap_generate_result *r) {
@@ -134,23 +117,28 @@ static int generate_into(const struct verb *verb, const struct settings *s, cons
   return result;
 }
 
+int read_language_model(const struct verb *verb, const struct arguments *given, const char **folder,
+                        struct arguments *run) {
+  int result = EXIT_DONE;
+  if (given->operands.count == 0)
+    return report_usage(verb, "the folder of a checkpoint, or a model's file, is missing");
+  *folder = given->operands.values[0];
+  if (neap_model_is_file(*folder)) { /* a model as it comes, which nobody trained here */
+    *run = (struct arguments){.options = {.model = *folder}};
+    *folder = NULL;
+  } else {
+    result = read_run(verb, *folder, NULL, run);
+  }
+  const int threads = given->options.session.threads;
+  if (result == EXIT_DONE) result = prepare_threads(threads > 0 ? threads : run->options.session.threads);
+  return result;
+}
+
 int run_generate(const struct verb *verb, int count, char **arguments) {
   struct settings s = {.tokens = 200, .temperature = 0.8};
   struct arguments run;
+  const char *folder = NULL;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  const struct operands *operands = &s.a.operands;
-  if (operands->count == 0)
-    return report_usage(verb, "the folder of a checkpoint, or a model's file, is missing");
-  const char *folder = operands->values[0];
-  int result = EXIT_DONE;
-  if (neap_model_is_file(folder)) { /* a model as it comes, which nobody trained here */
-    run = (struct arguments){.options = {.model = folder}};
-    folder = NULL;
-  } else {
-    result = read_run(verb, folder, NULL, &run);
-  }
-  const int threads = s.a.options.session.threads;
-  if (result == EXIT_DONE) result = prepare_threads(threads > 0 ? threads : run.options.session.threads);
-  if (result == EXIT_DONE) result = generate_into(verb, &s, folder, &run.options);
-  return result;
+  const int result = read_language_model(verb, &s.a, &folder, &run);
+  return result == EXIT_DONE ? generate_into(verb, &s, folder, &run.options) : result;
 }

@@ -13,6 +13,16 @@ int complete_run(const struct verb *verb, struct arguments *a);
 int read_run(const struct verb *verb, const char *folder, const struct arguments *given,
              struct arguments *run);
 
+/* The language model that the operand names (generate.c): `*folder` of a run, whose settings are in `run`; or
+ * a model's file, and `*folder` NULL. Prepares the threads. An exit status, after a message where it is not
+ * EXIT_DONE. */
+int read_language_model(const struct verb *verb, const struct arguments *given, const char **folder,
+                        struct arguments *run);
+
+/* What to make text with: the model of a run in the session that was asked for. */
+neap_generate_options generation_options(const struct arguments *given, const char *folder,
+                                         const neap_train_options *run);
+
 /* Prints the settings of complete_run as a file for --config, on standard output. An exit status. */
 int show_config(const struct verb *verb, const struct arguments *a);
 

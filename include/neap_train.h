@@ -345,6 +345,48 @@ typedef struct neap_generate_result {
  * the same text. NEAP_BAD_FORMAT: the prompt has a character that the tokenizer does not know; the message
  * names its line and column. */
 neap_status neap_generate(const neap_generate_options *options, neap_generate_result *result);
+
+/* A conversation with a language model. What the options point to is borrowed until neap_chat_close. */
+typedef struct neap_chat neap_chat;
+typedef struct neap_chat_options {
+  /* The model, how tokens are chosen, and who takes the text. The prompt does not matter. tokens: of an
+   * answer at most; 0: 512. text: called with each piece of an answer; not 0: the answer ends there. */
+  neap_generate_options generate;
+  const char *template_name;  /* "chatml", "llama3" and others; NULL: the model's own */
+  const char *usual_template; /* where none is named and the model has none; NULL: that is an error */
+  const char *system;         /* what comes before the first turn; NULL: what the template has there */
+  int64_t length; /* tokens of a conversation at most; 0: the places of the model, but no more than 2048 */
+  /* Asked with generate.context before each token that is read or made. Not 0: the answer ends there. May be
+   * NULL. */
+  int (*stop)(void *context);
+} neap_chat_options;
+
+typedef struct neap_chat_turn {
+  const char *text; /* the answer, a 0 behind it; borrowed until the next call */
+  size_t length;    /* its bytes */
+  /* Tokens of the conversation before the answer; those of them that had been read already; of the answer. */
+  int64_t prompt_tokens, kept_tokens, tokens;
+  double seconds;     /* for reading what was new, and for the answer */
+  int64_t dropped;    /* the oldest turns that were left out of the conversation, for good, to make room */
+  bool ended;         /* the model ended the answer; else its tokens or its room did, or it was stopped */
+  bool stopped;       /* on request */
+  neap_memory memory; /* weights, what earlier tokens left, the arena of one token */
+} neap_chat_turn;
+
+/* Opens a conversation. Free with neap_chat_close. NEAP_INVALID_ARGUMENT: the model has no chat template and
+ * none is named, or the length is more than the model has places for. NEAP_OVER_BUDGET: `*smallest_budget`
+ * (may be NULL) would do. On failure there is none. */
+neap_status neap_chat_open(const neap_chat_options *options, uint64_t *smallest_budget, neap_chat **chat);
+
+/* Says `text` (ended by a 0) as the user, and makes the answer. The answer is the one that neap_generate
+ * would give to the whole conversation as the template renders it; what has been read of it is not read
+ * again. Where the conversation leaves less than generate.tokens or a quarter of its length, the oldest turns
+ * behind the system's text are dropped. On failure the conversation is as it was. NEAP_INVALID_ARGUMENT: the
+ * text is too long, or the template does not render such a conversation. NEAP_BAD_FORMAT: the tokenizer does
+ * not know a character. */
+neap_status neap_chat_say(neap_chat *chat, const char *text, neap_chat_turn *turn);
+void neap_chat_close(neap_chat *chat); /* NULL is allowed */
+
 /* What to translate with, by beam search. Zeroed but for model, checkpoint, beam and line it is usable. */
 enum { NEAP_MAX_BEAM = 256 };
 typedef struct neap_translate_options {

@@ -244,6 +244,11 @@ const char *chat_template_input(const struct chat_template *chat) {
   return chat->format->input != NULL ? chat->format->input : "\n";
 }
 
+struct chat_answer chat_template_answer(const struct chat_template *chat) {
+  const struct turn *turn = &chat->format->turns[CHAT_ASSISTANT];
+  return (struct chat_answer){turn->lead, strstr(turn->end, EOS) == NULL ? turn->end : NULL};
+}
+
 static bool fits(const struct chat_format *format, const char *program) {
   if (format->has[0] == NULL) return false;
   for (int i = 0; i < MARKS; i++) {

@@ -43,6 +43,13 @@ const char *chat_template_name_at(int index);
 /* What stands between the instruction and the input of a record that has both. */
 const char *chat_template_input(const struct chat_template *chat);
 
+/* What is around the content of an assistant's turn and written by the assistant itself; constants. */
+struct chat_answer {
+  const char *lead; /* before it; "": nothing */
+  const char *end;  /* the text of the token that ends the turn; NULL: that which ends a sequence */
+};
+struct chat_answer chat_template_answer(const struct chat_template *chat);
+
 /* The texts of the tokens that begin and end a sequence; NULL: the model has none. */
 struct chat_ends {
   const char *bos, *eos;

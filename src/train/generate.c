@@ -1,4 +1,6 @@
 /* Text from a language model: token by token, from logits that a session decodes. */
+#include "train/generation.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,33 +10,10 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "model/model.h"
-#include "run/session.h"
 #include "run/variables.h"
 #include "text/tokenizer_file.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
-
-struct candidate {
-  int32_t id;
-  float logit;
-};
-
-struct generation {
-  const neap_generate_options *options;
-  neap_generate_result *result;
-  struct region region;
-  struct tokenizer *tokenizer;
-  neap_model_options shape;
-  neap_graph *graph;
-  neap_session *session;
-  struct token_ids ids;         /* the prompt's, then those that are made */
-  size_t prompt_count;          /* of ids */
-  float *logits;                /* [shape.classes] */
-  struct candidate *candidates; /* [choices] */
-  int64_t choices;              /* ids that may be made: from 0 on */
-  size_t decoded;               /* bytes of what was made that were given out, of a tokenizer of others */
-  VECTOR(char) text;            /* what was made and not given out: part of a character */
-};
 
 /* ---- What is there to go on from ---- */
 
@@ -71,43 +50,6 @@ static neap_status settle_shape(struct generation *g) {
   return NEAP_OK;
 }
 
-/* A text without a beginning begins with the end of a line, or where there is none with token 0. */
-static neap_status begin_empty(struct generation *g) {
-  const struct text line = {.bytes = "\n", .length = 1, .name = "prompt"};
-  const neap_status status = tokenizer_encode(g->tokenizer, &line, &g->ids);
-  if (status != NEAP_OK && status != NEAP_BAD_FORMAT) return status;
-  const int32_t ordinary = tokenizer_size(g->tokenizer) - (int32_t)g->tokenizer->special.count;
-  if (status == NEAP_OK && g->ids.count == 1 && g->ids.data[0] < ordinary) return NEAP_OK;
-  g->ids.count = 0;
-  return vector_push(&g->ids, 0);
-}
-
-static neap_status encode_prompt(struct generation *g) {
-  const char *prompt = g->options->prompt != NULL ? g->options->prompt : "";
-  const struct text text = {.bytes = prompt, .length = strlen(prompt), .name = "prompt"};
-  TRY(tokenizer_encode(g->tokenizer, &text, &g->ids));
-  if (g->ids.count == 0) TRY(begin_empty(g));
-  g->prompt_count = g->ids.count;
-  return NEAP_OK;
-}
-
-/* As many tokens as are asked for or have places: the last one that is made is read by nobody. */
-static neap_status settle_length(struct generation *g) {
-  int64_t places, most, prompt = (int64_t)g->prompt_count;
-  TRY(model_places(g->options->model, g->shape.length, &places));
-  RETURN_IF(places > 0 && prompt > places, NEAP_INVALID_ARGUMENT,
-            "the prompt has %lld tokens; the model has places for %lld", (long long)prompt,
-            (long long)places);
-  RETURN_IF(__builtin_add_overflow(prompt, g->options->tokens, &most) || most > INT32_MAX, NEAP_TOO_LARGE,
-            "%lld tokens after %lld are more than 2^31 - 1", (long long)g->options->tokens,
-            (long long)prompt);
-  if (places > 0 && most > places + 1) most = places + 1;
-  g->result->prompt_tokens = prompt;
-  g->result->tokens = most - prompt;
-  g->shape.decode = most > 2 ? most - 2 : 1;
-  return NEAP_OK;
-}
-
 static neap_status load_weights(struct generation *g) {
   struct checkpoint state = {0};
   const char *path = g->options->weights;
@@ -124,13 +66,27 @@ static neap_status load_weights(struct generation *g) {
   return session_need_finite(g->session, path);
 }
 
-static neap_status open_session(struct generation *g) {
-  neap_session_options session = g->options->session;
-  session.predict = true;
-  if (g->options->folder != NULL) TRY(checkpoint_read_adapters(g->options->folder, &g->region, &session));
-  session.threads = team_size(session.threads);
+/* The weights of a model's file stay in its types; those of a run are as its settings say. */
+static neap_status settle_session(struct generation *g, neap_session_options *session) {
+  const neap_generate_options *o = g->options;
+  *session = o->session;
+  session->predict = true;
+  if (o->folder != NULL) TRY(checkpoint_read_adapters(o->folder, &g->region, session));
+  if (o->folder == NULL && o->weights == NULL && session->store == NULL) session->store = "*=file";
+  session->threads = team_size(session->threads);
+  return NEAP_OK;
+}
+
+neap_status generation_places(const struct generation *g, int64_t *places) {
+  return model_places(g->options->model, g->shape.length, places);
+}
+
+neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *smallest_budget) {
+  neap_session_options session;
+  g->shape.decode = tokens > 2 ? tokens - 2 : 1;
+  TRY(settle_session(g, &session));
   TRY(neap_model_build(g->options->model, &g->shape, &g->graph));
-  TRY(neap_session_create(g->graph, &session, &g->result->smallest_budget, &g->session));
+  TRY(neap_session_create(g->graph, &session, smallest_budget, &g->session));
   TRY(load_weights(g));
   g->logits = region_alloc(&g->region, (size_t)g->shape.classes, sizeof *g->logits);
   g->candidates = region_alloc(&g->region, (size_t)g->choices, sizeof *g->candidates);
@@ -140,14 +96,51 @@ static neap_status open_session(struct generation *g) {
 
 /* ---- Tokens ---- */
 
-/* The logits of what follows token `position`; those before it have been read. */
-static neap_status decode(struct generation *g, size_t position) {
+/* Whether the session can read a token again: it keeps what earlier ones left by their places. */
+static bool has_places(const struct generation *g) {
+  return neap_session_input(g->session, "position") != NULL;
+}
+
+/* Begins a recurrent state anew. */
+static neap_status forget(struct generation *g) {
+  const int32_t count = neap_session_variable_count(g->session);
+  float *data, *allocated;
+  TRY(session_scratch(g->session, &data, &allocated));
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; status == NEAP_OK && i < count; i++) {
+    neap_variable variable;
+    status = neap_session_variable(g->session, i, &variable);
+    if (status == NEAP_OK && variable.kind == NEAP_VARIABLE_STATE)
+      status = initialise_variable(g->session, i, data);
+  }
+  free(allocated);
+  g->read = 0;
+  return status;
+}
+
+/* The last one is read again where nothing is new: its logits are gone. */
+neap_status generation_feed(struct generation *g, const int32_t *ids, size_t count) {
+  size_t same = 0;
+  while (same < g->read && same + 1 < count && g->ids.data[same] == ids[same]) same++;
+  TRY(vector_reserve(&g->ids, count));
+  if (count > 0) memcpy(g->ids.data, ids, count * sizeof *ids);
+  g->ids.count = count;
+  if (same < g->read && !has_places(g)) return forget(g);
+  g->read = same;
+  return NEAP_OK;
+}
+
+/* Reads the next token. */
+static neap_status decode(struct generation *g) {
+  const size_t position = g->read;
   int32_t *at = neap_session_input(g->session, "position"),
           *length = neap_session_input(g->session, "length");
   *(int32_t *)neap_session_input(g->session, "tokens") = g->ids.data[position];
   if (at != NULL) *at = (int32_t)position;
   if (length != NULL) *length = (int32_t)position + 1;
-  return neap_session_predict(g->session);
+  TRY(neap_session_predict(g->session));
+  g->read++;
+  return NEAP_OK;
 }
 
 /* The most likely first; of equal ones the lower id. */
@@ -157,7 +150,7 @@ static int compare_candidates(const void *a, const void *b) {
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* A number in [0, 1), with 53 bits, that hangs on seed and place alone. */
+/* A number in [0, 1), with 53 bits, a function of seed and place. */
 static double draw(uint64_t seed, size_t place) {
   static const uint64_t stream = 0x67656E6572617465; /* apart from those of training */
   uint32_t word[4];
@@ -214,6 +207,25 @@ static size_t open_bytes(const char *bytes, size_t length) {
   return 0;
 }
 
+/* How many of the last bytes may be the beginning of the text that ends an answer. */
+static size_t ending_bytes(const struct generation *g) {
+  const size_t whole = g->end_text != NULL ? strlen(g->end_text) : 0;
+  for (size_t length = whole > 0 ? whole - 1 : 0; length > 0; length--)
+    if (length <= g->text.count && memcmp(g->text.data + g->text.count - length, g->end_text, length) == 0)
+      return length;
+  return 0;
+}
+
+/* Drops the text that ends an answer, and what follows it. */
+static void find_end(struct generation *g) {
+  const size_t length = g->end_text != NULL ? strlen(g->end_text) : 0;
+  for (size_t i = 0; length > 0 && i + length <= g->text.count && !g->ended; i++)
+    if (memcmp(g->text.data + i, g->end_text, length) == 0) {
+      g->ended = true;
+      g->text.count = i;
+    }
+}
+
 /* Gives out what has been made, but for the last `kept` bytes. */
 static neap_status give_out(struct generation *g, size_t kept) {
   const size_t length = g->text.count - kept;
@@ -235,13 +247,12 @@ static neap_status append(struct generation *g, const char *bytes, size_t length
 /* What a tokenizer of others makes of a token depends on those before it: all that were made are decoded
  * again. A text that ends with what stands for a broken character waits for the rest of it, unless it is the
  * last. */
-static neap_status add_decoded(struct generation *g, bool last) {
+static neap_status append_decoded(struct generation *g, bool last) {
   static const char broken[] = "\xEF\xBF\xBD";
   const size_t end = sizeof broken - 1;
   char *all;
   size_t length;
-  TRY(tokenizer_decode(g->tokenizer, g->ids.data + g->prompt_count, g->ids.count - g->prompt_count, &all,
-                       &length));
+  TRY(tokenizer_decode(g->tokenizer, g->ids.data + g->made, g->ids.count - g->made, &all, &length));
   const bool waits = !last && length >= end && memcmp(all + length - end, broken, end) == 0;
   neap_status status = NEAP_OK;
   if (!waits && length > g->decoded) {
@@ -249,41 +260,75 @@ static neap_status add_decoded(struct generation *g, bool last) {
     g->decoded = length;
   }
   free(all);
-  TRY(status);
+  return status;
+}
+
+static neap_status append_token(struct generation *g) {
+  char *piece;
+  size_t length;
+  TRY(tokenizer_decode(g->tokenizer, &g->ids.data[g->ids.count - 1], 1, &piece, &length));
+  const neap_status status = append(g, piece, length);
+  free(piece);
+  return status;
+}
+
+/* The text of the token that was made last. */
+static neap_status add_text(struct generation *g) {
+  const bool whole = g->tokenizer->kind == TOKENIZER_PIPELINE;
+  TRY(whole ? append_decoded(g, false) : append_token(g));
+  find_end(g);
+  const size_t open = whole || g->ended ? 0 : open_bytes(g->text.data, g->text.count),
+               ending = g->ended ? 0 : ending_bytes(g);
+  return give_out(g, open > ending ? open : ending);
+}
+
+/* What was kept back. */
+static neap_status add_rest(struct generation *g) {
+  if (!g->ended && g->tokenizer->kind == TOKENIZER_PIPELINE) {
+    TRY(append_decoded(g, true));
+    find_end(g);
+  }
   return give_out(g, 0);
 }
 
-static neap_status add_text(struct generation *g, int32_t id) {
-  char *piece;
-  size_t length;
-  if (g->tokenizer->kind == TOKENIZER_PIPELINE) return add_decoded(g, false);
-  TRY(tokenizer_decode(g->tokenizer, &id, 1, &piece, &length));
-  const neap_status status = append(g, piece, length);
-  free(piece);
-  TRY(status);
-  return give_out(g, open_bytes(g->text.data, g->text.count));
+static bool ends(const struct generation *g, int32_t id) {
+  return id == tokenizer_eos(g->tokenizer) || (g->end_token >= 0 && id == g->end_token);
 }
 
-static neap_status make_tokens(struct generation *g) {
-  const int64_t wanted = g->result->tokens;
-  const double begin = clock_seconds();
-  g->result->tokens = 0;
-  for (size_t position = 0; g->result->tokens < wanted; position++) {
-    int32_t id;
-    TRY(decode(g, position));
-    if (position + 1 < g->prompt_count) continue;
-    TRY(neap_session_output(g->session, "logits", NULL, g->logits));
-    TRY(choose(g, &id));
-    if (id == tokenizer_eos(g->tokenizer)) break;
-    TRY(vector_push(&g->ids, id));
-    g->result->tokens++;
-    g->result->seconds = clock_seconds() - begin;
-    TRY(add_text(g, id));
+static bool is_stopped(const struct generation *g) {
+  return g->stop != NULL && g->stop(g->options->context) != 0;
+}
+
+static neap_status make_next(struct generation *g) {
+  int32_t id;
+  while (g->read < g->ids.count) {
+    if (is_stopped(g)) return neap_fail(NEAP_INTERRUPTED, "stopped on request");
+    TRY(decode(g));
   }
-  return g->tokenizer->kind == TOKENIZER_PIPELINE ? add_decoded(g, true) : give_out(g, 0);
+  TRY(neap_session_output(g->session, "logits", NULL, g->logits));
+  TRY(choose(g, &id));
+  g->ended = ends(g, id);
+  if (g->ended) return NEAP_OK;
+  TRY(vector_push(&g->ids, id));
+  return NEAP_OK;
 }
 
-/* ---- The whole ---- */
+neap_status generation_make(struct generation *g, int64_t tokens, double *seconds) {
+  const double begin = clock_seconds();
+  g->made = g->ids.count;
+  g->decoded = g->text.count = 0;
+  g->ended = false;
+  *seconds = 0;
+  while ((int64_t)(g->ids.count - g->made) < tokens && !g->ended) {
+    TRY(make_next(g));
+    if (g->ended) break;
+    *seconds = clock_seconds() - begin;
+    TRY(add_text(g));
+  }
+  return add_rest(g);
+}
+
+/* ---- Opening ---- */
 
 static neap_status check_options(const neap_generate_options *o) {
   RETURN_IF(o->model == NULL || (o->folder == NULL && !neap_model_is_file(o->model) &&
@@ -298,29 +343,79 @@ static neap_status check_options(const neap_generate_options *o) {
   return NEAP_OK;
 }
 
-static neap_status generate(struct generation *g) {
-  TRY(check_options(g->options));
+neap_status generation_open(struct generation *g, const neap_generate_options *options) {
+  *g = (struct generation){.options = options, .end_token = -1};
+  TRY(check_options(options));
   TRY(read_tokenizer(g));
-  TRY(settle_shape(g));
-  TRY(encode_prompt(g));
-  TRY(settle_length(g));
-  TRY(open_session(g));
-  const neap_status status = make_tokens(g);
-  neap_session_memory(g->session, &g->result->memory);
+  return settle_shape(g);
+}
+
+void generation_close(struct generation *g) {
+  neap_session_free(g->session);
+  neap_graph_free(g->graph);
+  tokenizer_free(g->tokenizer);
+  vector_free(&g->ids);
+  vector_free(&g->text);
+  region_free(&g->region);
+}
+
+/* ---- From one prompt ---- */
+
+/* A text without a beginning begins with the end of a line, or where there is none with token 0. */
+static neap_status begin_empty(const struct generation *g, struct token_ids *ids) {
+  const struct text line = {.bytes = "\n", .length = 1, .name = "prompt"};
+  const neap_status status = tokenizer_encode(g->tokenizer, &line, ids);
+  if (status != NEAP_OK && status != NEAP_BAD_FORMAT) return status;
+  const int32_t ordinary = tokenizer_size(g->tokenizer) - (int32_t)g->tokenizer->special.count;
+  if (status == NEAP_OK && ids->count == 1 && ids->data[0] < ordinary) return NEAP_OK;
+  ids->count = 0;
+  return vector_push(ids, 0);
+}
+
+static neap_status encode_prompt(const struct generation *g, struct token_ids *ids) {
+  const char *prompt = g->options->prompt != NULL ? g->options->prompt : "";
+  const struct text text = {.bytes = prompt, .length = strlen(prompt), .name = "prompt"};
+  TRY(tokenizer_encode(g->tokenizer, &text, ids));
+  return ids->count == 0 ? begin_empty(g, ids) : NEAP_OK;
+}
+
+/* As many tokens as are asked for or have places: the last one that is made is read by nobody. */
+static neap_status settle_length(const struct generation *g, int64_t prompt, int64_t *most) {
+  const int64_t tokens = g->options->tokens;
+  int64_t places;
+  TRY(generation_places(g, &places));
+  RETURN_IF(places > 0 && prompt > places, NEAP_INVALID_ARGUMENT,
+            "the prompt has %lld tokens; the model has places for %lld", (long long)prompt,
+            (long long)places);
+  RETURN_IF(__builtin_add_overflow(prompt, tokens, most) || *most > INT32_MAX, NEAP_TOO_LARGE,
+            "%lld tokens after %lld are more than 2^31 - 1", (long long)tokens, (long long)prompt);
+  if (places > 0 && *most > places + 1) *most = places + 1;
+  return NEAP_OK;
+}
+
+static neap_status generate(struct generation *g, struct token_ids *ids, neap_generate_result *result) {
+  int64_t most;
+  TRY(encode_prompt(g, ids));
+  const int64_t prompt = (int64_t)ids->count;
+  TRY(settle_length(g, prompt, &most));
+  TRY(generation_start(g, most, &result->smallest_budget));
+  result->prompt_tokens = prompt;
+  TRY(generation_feed(g, ids->data, ids->count));
+  const neap_status status = generation_make(g, most - prompt, &result->seconds);
+  result->tokens = (int64_t)(g->ids.count - g->made);
+  neap_session_memory(g->session, &result->memory);
   return status;
 }
 
 neap_status neap_generate(const neap_generate_options *options, neap_generate_result *result) {
   NEED(options);
   NEED(result);
-  struct generation g = {.options = options, .result = result};
+  struct generation g;
+  struct token_ids ids = {0};
   *result = (neap_generate_result){0};
-  const neap_status status = generate(&g);
-  neap_session_free(g.session);
-  neap_graph_free(g.graph);
-  tokenizer_free(g.tokenizer);
-  vector_free(&g.ids);
-  vector_free(&g.text);
-  region_free(&g.region);
+  neap_status status = generation_open(&g, options);
+  if (status == NEAP_OK) status = generate(&g, &ids, result);
+  vector_free(&ids);
+  generation_close(&g);
   return status;
 }

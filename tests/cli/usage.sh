@@ -3,7 +3,7 @@ source "$(dirname "$0")/common.bash"
 
 expect 0 "$neap" --help
 expect 0 "$neap" --version
-verbs="train evaluate predict generate translate plan curve show check graph layout bench completion manual models planners ops"
+verbs="train evaluate predict generate chat translate plan curve show check graph layout bench completion manual models planners ops"
 for verb in $verbs; do
   expect 0 "$neap" "$verb" --help
   grep -qF -- "neap $verb" out || fail "the help of $verb does not name it"
@@ -130,7 +130,7 @@ says "none of avx512_bf16, avx512, avx2 and generic"
 quiet
 
 # What the user gave is named as it was given.
-for verb in evaluate generate predict; do
+for verb in evaluate generate chat predict; do
   more=; [ $verb = predict ] && more='--data synthetic -o x.npy'
   expect 1 "$neap" $verb missing-run $more
   says "neap: missing-run: is not the folder of a run"

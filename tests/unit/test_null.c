@@ -314,6 +314,13 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_generate(NULL, &generated));
   REFUSED(neap_generate(&(neap_generate_options){0}, &generated));
   REFUSED(neap_generate(&(neap_generate_options){.model = "gpt2"}, NULL));
+  neap_chat *chat;
+  neap_chat_turn turn;
+  REFUSED(neap_chat_open(NULL, NULL, &chat));
+  REFUSED(neap_chat_open(&(neap_chat_options){0}, NULL, &chat));
+  REFUSED(neap_chat_open(&(neap_chat_options){.generate.model = "gpt2"}, NULL, NULL));
+  REFUSED(neap_chat_say(NULL, "a", &turn));
+  neap_chat_close(NULL);
   REFUSED(neap_translate(NULL, &line, 1, &translated));
   REFUSED(neap_translate(&(neap_translate_options){0}, &line, 1, &translated));
   REFUSED(neap_translate(&(neap_translate_options){.model = "transformer-64"}, NULL, 1, &translated));

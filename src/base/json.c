@@ -107,6 +107,10 @@ static neap_status load(const char *path, size_t flags, json_t **out) {
 
 neap_status json_read_any(const char *path, json_t **out) { return load(path, 0, out); }
 
+neap_status json_read_as_reals(const char *path, json_t **out) {
+  return load(path, JSON_DECODE_INT_AS_REAL, out);
+}
+
 neap_status json_read(const char *path, const char *format, json_t **out) {
   json_t *root;
   TRY(load(path, JSON_REJECT_DUPLICATES, &root));

@@ -21,6 +21,10 @@ neap_status json_read(const char *path, const char *format, json_t **out);
  */
 neap_status json_read_any(const char *path, json_t **out);
 
+/* The same, but all numbers are reals: whole ones that 64 bits do not hold are read, too. Settings of a
+ * tokenizer have such a one, 10^30 for "no limit". */
+neap_status json_read_as_reals(const char *path, json_t **out);
+
 /* Fails with "FILE: field 'PATH': " and the message. */
 neap_status json_bad(const struct json_place *place, const char *message);
 

@@ -81,7 +81,9 @@ static neap_status parse(struct chat_lines *l, const struct text *line) {
   json_error_t error;
   if (is_empty(line)) return bad(l, "it is empty; each line is an object of JSON");
   TRY(utf8_check(line));
-  l->root = json_loadb(line->bytes, line->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  /* Numbers are of fields that are not read, and may be larger than 64 bits hold. */
+  const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
+  l->root = json_loadb(line->bytes, line->length, flags, &error);
   RETURN_IF(l->root == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
             "%s: line %lld: out of memory", l->file.name, (long long)l->line);
   RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, "%s: line %lld, column %d: it is not valid JSON: %s",

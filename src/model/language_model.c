@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "model/families.h"
 #include "run/variables.h"
@@ -579,7 +580,6 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
 
 /* The program of a folder: the field of tokenizer_config.json, or a file of its own. NULL: there is none. */
 static neap_status folder_template(struct language_model *m, const char **file, const char **jinja) {
-  json_error_t error;
   struct text text;
   *file = region_format(&m->region, "%s/chat_template.jinja", m->path);
   RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
@@ -592,8 +592,7 @@ static neap_status folder_template(struct language_model *m, const char **file, 
   *file = region_format(&m->region, "%s/tokenizer_config.json", m->path);
   RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
   if (access(*file, F_OK) != 0) return NEAP_OK;
-  m->config = json_load_file(*file, 0, &error);
-  RETURN_IF(m->config == NULL, NEAP_BAD_FORMAT, "%s: line %d: is no JSON: %s", *file, error.line, error.text);
+  TRY(json_read_as_reals(*file, &m->config));
   *jinja = json_string_value(json_object_get(m->config, "chat_template"));
   return NEAP_OK;
 }

@@ -30,10 +30,11 @@ static bool exists(const struct source *s, const char *name) {
   return stat(path, &info) == 0;
 }
 
-static neap_status read_object(const struct source *s, const char *name, json_t **out) {
+static neap_status read_object(const struct source *s, const char *name,
+                               neap_status (*read)(const char *, json_t **), json_t **out) {
   char path[4200];
   join(s, name, path);
-  TRY(json_read_any(path, out));
+  TRY(read(path, out));
   if (json_is_object(*out)) return NEAP_OK;
   json_decref(*out);
   *out = NULL;
@@ -41,8 +42,10 @@ static neap_status read_object(const struct source *s, const char *name, json_t 
 }
 
 static neap_status read_settings(struct source *s) {
-  if (exists(s, "tokenizer_config.json")) TRY(read_object(s, "tokenizer_config.json", &s->config));
-  if (exists(s, "special_tokens_map.json")) TRY(read_object(s, "special_tokens_map.json", &s->map));
+  if (exists(s, "tokenizer_config.json"))
+    TRY(read_object(s, "tokenizer_config.json", json_read_as_reals, &s->config));
+  if (exists(s, "special_tokens_map.json"))
+    TRY(read_object(s, "special_tokens_map.json", json_read_as_reals, &s->map));
   return NEAP_OK;
 }
 
@@ -225,7 +228,7 @@ static neap_status make_of_lists(struct source *s) {
   TRY_DONE(find_class(s, &row));
   TRY_DONE(byte_pairs_to_json(row->pre, json_is_true(json_object_get(s->config, "add_prefix_space")),
                               s->folder, &s->made));
-  TRY_DONE(read_object(s, "vocab.json", &vocabulary));
+  TRY_DONE(read_object(s, "vocab.json", json_read_any, &vocabulary));
   TRY_DONE(read_merges(s, merges));
   json_t *model = json_object_get(s->made, "model");
   if (json_object_set(model, "vocab", vocabulary) != 0 || json_object_set(model, "merges", merges) != 0)

@@ -44,7 +44,8 @@ static void test_forms(void **state) {
        "\"tool\"}], "
        "\"tools\": []}",
        "sB;u;aY\n\xC3\xA9;tt;"},
-      {"{\"id\": 3, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+      {"{\"id\": 98765432109876543210, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, "
+       "{\"from\": \"gpt\", "
        "\"value\": \"b\"}, "
        "{\"from\": \"user\", \"value\": \"c\"}, {\"from\": \"assistant\", \"value\": \"d\"}, {\"from\": "
        "\"system\", "

@@ -191,6 +191,7 @@ static void test_places(void **state) {
 static void test_names(void **state) {
   (void)state;
   write_file("tokenizer_config.json", "{\"bos_token\": {\"content\": \"hello\"}, \"eos_token\": \"<|end|>\","
+                                      " \"model_max_length\": 1000000000000000019884624838656,"
                                       " \"added_tokens_decoder\": {\"20\": {\"content\": \"<more>\"}}}");
   struct tokenizer *tokenizer = import(byte_level);
   assert_int_equal(tokenizer_size(tokenizer), 21);

@@ -5,13 +5,20 @@
 
 struct settings {
   struct arguments a;
-  const char *out;
+  const char *out, *type;
+  bool merge, force;
 };
 
 const neap_setting export_options[] = {
     OWN_OPTION(struct settings, "o", "FILE.onnx|DIR", NULL,
                "the file to write; of a run with --lora also a folder, for its adapters as peft has them",
                TEXT, out, .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "merge", NULL, NULL,
+               "the whole language model with what was trained, as a folder of Hugging Face", SWITCH, merge),
+    OWN_OPTION(struct settings, "type", "TYPE", "f32", "of a merged model's weights: f32, bf16 or f16", TEXT,
+               type),
+    OWN_OPTION(struct settings, "force", NULL, NULL, "write a merged model into a folder that has files",
+               SWITCH, force),
     {0},
 };
 
@@ -22,6 +29,15 @@ static int report_adapters(const struct settings *s, const neap_export_options *
                                 (json_int_t)result->adapters));
   printf("exported      adapters of %lld layers of %s into %s, as peft has them\n",
          (long long)result->adapters, options->model, s->out);
+  return EXIT_DONE;
+}
+
+static int report_merged(const struct settings *s, const neap_export_options *options,
+                         const neap_export_result *result) {
+  if (s->a.json)
+    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, "folder", s->out, "tensors",
+                                (json_int_t)result->tensors));
+  printf("exported      %s into %s: %lld tensors\n", options->model, s->out, (long long)result->tensors);
   return EXIT_DONE;
 }
 
@@ -41,10 +57,14 @@ int run_export(const struct verb *verb, int count, char **arguments) {
                                  .best = s.a.options.best,
                                  .data = run.options.data,
                                  .out = s.out,
-                                 .shape = run.options.shape};
+                                 .shape = run.options.shape,
+                                 .merge = s.merge,
+                                 .type = s.type,
+                                 .replace = s.force};
   options.shape.smoothing = options.shape.dropout = 0;
   const neap_status status = neap_export(&options, &result);
   if (status != NEAP_OK) return report_failure(verb, status);
+  if (result.tensors > 0) return report_merged(&s, &options, &result);
   if (result.adapters > 0) return report_adapters(&s, &options, &result);
   if (s.a.json)
     return print_json(json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "model", options.model, "file", s.out,

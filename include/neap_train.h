@@ -304,9 +304,15 @@ typedef struct neap_export_options {
    * adapter_model.safetensors as peft has them. */
   const char *out;
   neap_model_options shape;
+  /* Of a language model of a folder or GGUF file: the whole of it with what was trained, adapters added to
+   * the weights beside them, as a folder of Hugging Face. */
+  bool merge;
+  const char *type; /* of a merged model's weights: "f32" (NULL: that), "bf16" or "f16" */
+  bool replace;     /* a folder for a merged model may have files, which are replaced */
 } neap_export_options;
 typedef struct neap_export_result {
   int64_t nodes, opset; /* of adapters 0 */
+  int64_t tensors;      /* of a merged model; else 0 */
   int64_t adapters;     /* layers that have one; 0: the file is of the whole network */
   int64_t batch;        /* that the file is for; 0: any */
   bool normalised; /* the input is what the data have, bytes of images from 0 to 255 or numbers of a table:

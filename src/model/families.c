@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Fields ---- */
@@ -125,22 +126,22 @@ static neap_status read_sizes(const struct model_keys *keys, struct transformer 
   return NEAP_OK;
 }
 
+/* The first of an activation is what it is called in config.json. */
+static const struct {
+  const char *name;
+  enum activation activation;
+} activations[] = {{"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU},
+                   {"gelu", ACTIVATION_GELU},          {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                   {"gelu_new", ACTIVATION_GELU_TANH}, {"relu", ACTIVATION_RELU}};
+enum { ACTIVATIONS = sizeof activations / sizeof *activations };
+
 /* The activation that the file names; families that name none have their own. */
 static neap_status read_activation(const struct model_keys *keys, struct transformer *t) {
-  static const struct {
-    const char *name;
-    enum activation activation;
-  } rows[] = {{"silu", ACTIVATION_SILU},
-              {"swish", ACTIVATION_SILU},
-              {"gelu", ACTIVATION_GELU},
-              {"gelu_new", ACTIVATION_GELU_TANH},
-              {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-              {"relu", ACTIVATION_RELU}};
   const char *name = get_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
   if (name == NULL) return NEAP_OK;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (strcmp(rows[i].name, name) == 0) {
-      t->activation = rows[i].activation;
+  for (int i = 0; i < ACTIVATIONS; i++)
+    if (strcmp(activations[i].name, name) == 0) {
+      t->activation = activations[i].activation;
       return NEAP_OK;
     }
   return neap_fail(NEAP_UNSUPPORTED,
@@ -288,6 +289,7 @@ static neap_status settle_opt(const struct model_keys *keys, struct transformer 
 
 static const struct family families[] = {
     {.model_type = "llama",
+     .class_name = "LlamaForCausalLM",
      .architecture = "llama",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
@@ -295,16 +297,19 @@ static const struct family families[] = {
      .permuted = true,
      .settle = settle_llama},
     {.model_type = "mistral",
+     .class_name = "MistralForCausalLM",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
      .settle = settle_llama},
     {.model_type = "qwen2",
+     .class_name = "Qwen2ForCausalLM",
      .architecture = "qwen2",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
      .gguf_names = {LLAMA_GGUF_NAMES},
      .settle = settle_qwen2},
     {.model_type = "qwen3",
+     .class_name = "Qwen3ForCausalLM",
      .architecture = "qwen3",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER,
@@ -314,6 +319,7 @@ static const struct family families[] = {
          {LLAMA_GGUF_NAMES, [PART_QUERY_NORM] = "blk.%d.attn_q_norm", [PART_KEY_NORM] = "blk.%d.attn_k_norm"},
      .settle = settle_qwen},
     {.model_type = "gemma",
+     .class_name = "GemmaForCausalLM",
      .architecture = "gemma",
      .kind = TASK_TOKENS,
      .layers = {.causal = true,
@@ -326,6 +332,8 @@ static const struct family families[] = {
      .norm_less = true,
      .settle = settle_gemma},
     {.model_type = "gpt2",
+     .class_name = "GPT2LMHeadModel",
+     .short_keys = true,
      .architecture = "gpt2",
      .kind = TASK_TOKENS,
      .prefix = "transformer.",
@@ -356,6 +364,7 @@ static const struct family families[] = {
      .transposed = true,
      .settle = settle_gpt2},
     {.model_type = "opt",
+     .class_name = "OPTForCausalLM",
      .kind = TASK_TOKENS,
      .prefix = "model.",
      .layers = {.causal = true,
@@ -377,6 +386,7 @@ static const struct family families[] = {
                           [PART_HEAD] = {"lm_head"}}},
      .settle = settle_opt},
     {.model_type = "bert",
+     .class_name = "BertForMaskedLM",
      .kind = TASK_MASKED,
      .prefix = "bert.",
      .layers = {.activation = ACTIVATION_GELU,
@@ -441,4 +451,80 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
   t->tied = get_flag(keys, "tie_word_embeddings", t->tied);
   if ((*family)->settle != NULL) TRY((*family)->settle(keys, t));
   return transformer_check(keys->path, t);
+}
+
+/* ---- Writing ---- */
+
+/* Of the names "a|b" the first, or with `short_keys` the one that begins with n_. */
+static const char *written_key(const char *names, bool short_keys, char name[64]) {
+  const char *from = names, *n = strstr(names, "n_");
+  if (short_keys && n != NULL) from = n;
+  snprintf(name, 64, "%.*s", (int)strcspn(from, "|"), from);
+  return name;
+}
+
+static bool set(json_t *config, const char *key, json_t *value) {
+  return json_object_set_new(config, key, value) == 0;
+}
+
+/* A float as the shortest number of the same value. */
+static json_t *float_json(float value) {
+  char text[32];
+  for (int digits = 1; digits <= 9; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, (double)value);
+    if (strtof(text, NULL) == value) break;
+  }
+  return json_real(strtod(text, NULL));
+}
+
+static bool set_sizes(const struct family *family, const struct transformer *t, json_t *config) {
+  bool good = true;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char name[64];
+    int64_t value;
+    memcpy(&value, (const char *)t + sizes[i].place, sizeof value);
+    if (value == 0 || (family->short_keys && sizes[i].place == offsetof(struct transformer, key_heads)))
+      continue;
+    good =
+        good && set(config, written_key(sizes[i].key.config, family->short_keys, name), json_integer(value));
+  }
+  return good;
+}
+
+static bool set_rotary(const struct transformer *t, json_t *config) {
+  const struct rotary_scaling *s = &t->scaling;
+  bool good = set(config, "rope_theta", float_json(t->rotary_base));
+  if (!(s->factor > 0)) return good;
+  if (!(s->high > 0))
+    return good && set(config, "rope_scaling",
+                       json_pack("{s:s, s:o}", "rope_type", "linear", "factor", float_json(s->factor)));
+  return good &&
+         set(config, "rope_scaling",
+             json_pack("{s:s, s:o, s:o, s:o, s:I}", "rope_type", "llama3", "factor", float_json(s->factor),
+                       "low_freq_factor", float_json(s->low), "high_freq_factor", float_json(s->high),
+                       "original_max_position_embeddings", (json_int_t)s->places));
+}
+
+json_t *family_config(const struct family *family, const struct transformer *t, int64_t context,
+                      const char *type) {
+  const bool short_keys = family->short_keys;
+  json_t *config =
+      json_pack("{s:[s], s:s, s:s, s:b, s:I, s:o}", "architectures", family->class_name, "model_type",
+                family->model_type, "torch_dtype", type, "tie_word_embeddings", t->tied,
+                short_keys ? "n_positions" : "max_position_embeddings", (json_int_t)context,
+                t->rms       ? "rms_norm_eps"
+                : short_keys ? "layer_norm_epsilon"
+                             : "layer_norm_eps",
+                float_json(t->epsilon));
+  bool good = config != NULL && set_sizes(family, t, config);
+  for (int i = 0; i < ACTIVATIONS; i++)
+    if (good && activations[i].activation == t->activation) {
+      good = set(config, short_keys ? "activation_function" : "hidden_act", json_string(activations[i].name));
+      break;
+    }
+  if (good && t->parts[PART_POSITION].name == NULL) good = set_rotary(t, config);
+  if (good && t->window > 0) good = set(config, "sliding_window", json_integer(t->window));
+  if (good) return config;
+  json_decref(config);
+  return NULL;
 }

@@ -18,6 +18,7 @@ struct model_keys {
 struct family {
   const char *model_type;        /* in config.json */
   const char *architecture;      /* in a GGUF file; NULL: it is not read from one */
+  const char *class_name;        /* that transformers has for it */
   const char *prefix;            /* of names in a folder, which some files leave out; NULL: none does */
   struct transformer layers;     /* what is fixed, with the names of weights in a folder */
   const char *gguf_names[PARTS]; /* the same in a GGUF file, in which %d stands for the number of a block */
@@ -25,6 +26,7 @@ struct family {
   bool transposed; /* folder: matrices of the blocks are [in, out] */
   bool permuted;   /* GGUF: the two halves of heads of queries and keys lie row by row beside each other */
   bool norm_less;  /* folder: norms multiply by 1 + weight */
+  bool short_keys; /* config.json: fields are n_embd, n_layer and so on */
   /* What follows from the file beyond the common fields; may be NULL. */
   neap_status (*settle)(const struct model_keys *keys, struct transformer *t);
 };
@@ -35,5 +37,10 @@ struct family {
  * trained on. */
 neap_status family_describe(const struct model_keys *keys, const struct family **family,
                             struct transformer *t, int64_t *context);
+
+/* The config.json that describes such a model, for the caller to free with json_decref; NULL: out of memory.
+ * `type`: of its weights, as "float32". */
+json_t *family_config(const struct family *family, const struct transformer *t, int64_t context,
+                      const char *type);
 
 #endif

@@ -9,36 +9,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
-#include "model/families.h"
+#include "model/language_file.h"
 #include "run/variables.h"
-#include "run/weight_files.h"
 #include "text/text_file.h"
 #include "text/tokenizer_import.h"
-
-/* A variable, and the tensor of the file that it begins with. */
-struct origin {
-  const char *name;                 /* of the variable */
-  const struct weight_tensor *file; /* of a folder */
-  int32_t tensor;                   /* of a GGUF file */
-  int rank;
-  int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
-  bool transposed;             /* in the file */
-  int64_t permuted_heads;      /* whose rows are to be put back into order; 0: none */
-  float plus;                  /* what is added to the numbers of the file */
-};
-
-struct language_model {
-  struct region region;
-  const char *path;
-  json_t *config; /* NULL: a GGUF file */
-  struct weight_files weights;
-  struct gguf gguf;
-  const struct family *family;
-  struct transformer transformer;
-  int64_t context;
-  struct origin *origins; /* by name */
-  int32_t origin_count;
-};
 
 /* ---- What the file has ---- */
 
@@ -87,19 +61,23 @@ static neap_status find_tensor(const struct language_model *m, const char *name,
   return NEAP_OK;
 }
 
-/* The names that "OWNER.PART" has as a variable and in the file. */
-static neap_status names_of(struct language_model *m, enum part part, int64_t block, const char *suffix,
+/* The names that "OWNER.SUFFIX" has as a variable, and in a folder or a GGUF file. */
+static neap_status names_of(struct language_model *m, const struct origin *o, bool folder,
                             const char **variable, const char **in_file) {
   char owner[SEQUENCE_NAME], stored[SEQUENCE_NAME];
-  transformer_name(&m->transformer, part, block, owner);
-  *variable = region_format(&m->region, "%s.%s", owner, suffix);
-  if (m->config != NULL) {
+  const char *in_gguf = m->family->gguf_names[o->part];
+  transformer_name(&m->transformer, o->part, o->block, owner);
+  *variable = region_format(&m->region, "%s.%s", owner, o->suffix);
+  if (folder) {
     *in_file = *variable;
   } else {
     struct transformer as_stored = m->transformer;
-    as_stored.parts[part].name = m->family->gguf_names[part];
-    transformer_name(&as_stored, part, block, stored);
-    *in_file = region_format(&m->region, "%s.%s", stored, suffix);
+    RETURN_IF(in_gguf == NULL, NEAP_UNSUPPORTED,
+              "%s: '%s' has no name in a GGUF file; models of the family '%s' are not written as one",
+              m->path, owner, m->family->model_type);
+    as_stored.parts[o->part].name = in_gguf;
+    transformer_name(&as_stored, o->part, o->block, stored);
+    *in_file = region_format(&m->region, "%s.%s", stored, o->suffix);
   }
   RETURN_IF(*variable == NULL || *in_file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names",
             m->path);
@@ -116,26 +94,38 @@ static bool is_in_block(const struct language_model *m, enum part part) {
   return strstr(m->transformer.parts[part].name, "%d") != NULL;
 }
 
+neap_status language_file_form(struct language_model *m, const struct origin *o, bool folder,
+                               struct stored_form *form) {
+  const bool weight = strcmp(o->suffix, "weight") == 0;
+  const char *variable;
+  *form = (struct stored_form){0};
+  TRY(names_of(m, o, folder, &variable, &form->name));
+  if (folder && m->family->norm_less && weight && is_norm(o->part)) form->less = 1;
+  if (!folder && m->family->permuted && (o->part == PART_QUERY || o->part == PART_KEY)) {
+    RETURN_IF(!weight, NEAP_UNSUPPORTED,
+              "%s: '%s': biases of queries and keys of this family are neither read from a GGUF file nor "
+              "written to one",
+              m->path, form->name);
+    form->permuted_heads = o->part == PART_QUERY ? m->transformer.heads : m->transformer.key_heads;
+  }
+  form->transposed = folder && m->family->transposed && weight && o->rank == 2 && is_in_block(m, o->part) &&
+                     !is_norm(o->part);
+  return NEAP_OK;
+}
+
 static neap_status add_origin(struct language_model *m, enum part part, int64_t block, const char *suffix) {
-  const bool weight = strcmp(suffix, "weight") == 0;
-  const struct transformer *t = &m->transformer;
   struct origin *o = &m->origins[m->origin_count];
+  const bool folder = m->config != NULL;
   const char *stored;
   bool found;
-  TRY(names_of(m, part, block, suffix, &o->name, &stored));
+  *o = (struct origin){.part = part, .block = block, .suffix = suffix};
+  TRY(names_of(m, o, folder, &o->name, &stored));
   TRY(find_tensor(m, stored, o, &found));
   RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which a model of the family '%s' has", m->path,
             stored, m->family->model_type);
   m->origin_count++;
-  if (m->config != NULL && m->family->norm_less && weight && is_norm(part)) o->plus = 1;
-  if (m->config == NULL && m->family->permuted && (part == PART_QUERY || part == PART_KEY)) {
-    RETURN_IF(!weight, NEAP_UNSUPPORTED, "%s: '%s': biases of queries and keys of this family are not read",
-              m->path, stored);
-    o->permuted_heads = part == PART_QUERY ? t->heads : t->key_heads;
-  }
-  o->transposed = m->config != NULL && m->family->transposed && weight && o->rank == 2 &&
-                  is_in_block(m, part) && !is_norm(part);
-  if (o->transposed) {
+  TRY(language_file_form(m, o, folder, &o->form));
+  if (o->form.transposed) {
     const int64_t rows = o->dims[0];
     o->dims[0] = o->dims[1];
     o->dims[1] = rows;
@@ -160,10 +150,10 @@ static neap_status add_part(struct language_model *m, enum part part) {
 
 /* A file without a head has its weights in the embedding. */
 static neap_status settle_head(struct language_model *m) {
-  struct origin head;
+  struct origin head = {.part = PART_HEAD, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
-  TRY(names_of(m, PART_HEAD, 0, "weight", &variable, &stored));
+  TRY(names_of(m, &head, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &head, &found));
   const bool said = m->config != NULL && json_object_get(m->config, "tie_word_embeddings") != NULL;
   if (!said) m->transformer.tied = !found;
@@ -244,10 +234,10 @@ static neap_status read_rope_factors(struct language_model *m) {
 
 /* The rows of the embedding are the vocabulary, where the file does not say it. */
 static neap_status settle_vocabulary(struct language_model *m) {
-  struct origin token;
+  struct origin token = {.part = PART_TOKEN, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
-  TRY(names_of(m, PART_TOKEN, 0, "weight", &variable, &stored));
+  TRY(names_of(m, &token, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &token, &found));
   RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
             "%s: has no matrix '%s', the embedding of a model of the family '%s'", m->path, stored,
@@ -256,18 +246,17 @@ static neap_status settle_vocabulary(struct language_model *m) {
   return NEAP_OK;
 }
 
-/* Reads all but the weights. Close with close_model, whatever the status. */
-static neap_status open_model(struct language_model *m, const char *path) {
+neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary) {
   *m = (struct language_model){.path = path};
   struct model_keys keys = {.path = path};
-  TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, false));
+  TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
   TRY(settle_vocabulary(m));
   return find_origins(m);
 }
 
-static void close_model(struct language_model *m) {
+void language_file_close(struct language_model *m) {
   weight_files_close(&m->weights);
   gguf_close(&m->gguf);
   json_decref(m->config);
@@ -362,9 +351,9 @@ neap_status language_model_build(const char *path, bool masked, const neap_model
                                  neap_graph **graph) {
   struct language_model m;
   (void)masked;
-  neap_status status = open_model(&m, path);
+  neap_status status = language_file_open(&m, path, false);
   if (status == NEAP_OK) status = build_graph(&m, options, graph);
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }
 
@@ -372,28 +361,28 @@ neap_status language_model_usual(const char *path, bool masked, neap_model_optio
                                  enum task_kind *kind) {
   struct language_model m;
   (void)masked;
-  const neap_status status = open_model(&m, path);
+  const neap_status status = language_file_open(&m, path, false);
   if (status == NEAP_OK) {
     *usual = (neap_model_options){
         .batch = USUAL_BATCH, .classes = m.transformer.vocabulary, .length = usual_length(&m)};
     *kind = m.family->kind;
   }
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }
 
 neap_status language_model_places(const char *path, int64_t length, int64_t *places) {
   struct language_model m;
   (void)length;
-  const neap_status status = open_model(&m, path);
+  const neap_status status = language_file_open(&m, path, false);
   if (status == NEAP_OK) *places = m.context;
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }
 
 /* ---- First values ---- */
 
-static int64_t elements_of(const struct origin *o) {
+int64_t origin_elements(const struct origin *o) {
   int64_t elements = 1;
   for (int d = 0; d < o->rank; d++) elements *= o->dims[d];
   return elements;
@@ -412,31 +401,54 @@ static neap_status transpose(const char *path, int64_t rows, int64_t columns, fl
 }
 
 /* Row p half + i of a head is row 2 i + p of that head in the file. */
-static int64_t stored_row(const struct origin *o, int64_t row) {
-  const int64_t head = o->dims[0] / o->permuted_heads, half = head / 2, in_head = row % head;
+int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
+  const int64_t head = rows / permuted_heads, half = head / 2, in_head = row % head;
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
 static neap_status read_permuted(const struct language_model *m, const struct origin *o, float *data) {
   const int64_t rows = o->dims[0], columns = o->dims[1];
   for (int64_t r = 0; r < rows; r++)
-    TRY(gguf_read(&m->gguf, o->tensor, stored_row(o, r), 1, data + r * columns));
+    TRY(gguf_read(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, rows, r), 1, data + r * columns));
   return NEAP_OK;
+}
+
+neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
+  const int64_t elements = origin_elements(o);
+  if (o->file != NULL)
+    TRY(safetensors_read(o->file->file, o->file->index, data));
+  else if (o->form.permuted_heads > 0 && o->rank == 2)
+    TRY(read_permuted(m, o, data));
+  else
+    TRY(gguf_read(&m->gguf, o->tensor, 0, o->rank > 1 ? elements / o->dims[o->rank - 1] : 1, data));
+  if (o->form.transposed) TRY(transpose(m->path, o->dims[1], o->dims[0], data));
+  for (int64_t i = 0; o->form.less != 0 && i < elements; i++) data[i] += o->form.less;
+  return NEAP_OK;
+}
+
+static neap_status permute(const char *path, const struct origin *o, int64_t heads, float *data) {
+  const int64_t rows = o->dims[0], columns = o->dims[1];
+  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
+  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
+            (long long)rows, (long long)columns);
+  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
+  for (int64_t r = 0; r < rows; r++)
+    memcpy(data + stored_row(heads, rows, r) * columns, copy + r * columns, (size_t)columns * sizeof *copy);
+  free(copy);
+  return NEAP_OK;
+}
+
+neap_status language_file_store(const struct language_model *m, const struct origin *o,
+                                const struct stored_form *form, float *data) {
+  const int64_t elements = origin_elements(o);
+  for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
+  if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
+  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, data) : NEAP_OK;
 }
 
 static neap_status read_origin(const void *context, int32_t index, float *data) {
   const struct language_model *m = context;
-  const struct origin *o = &m->origins[index];
-  const int64_t elements = elements_of(o);
-  if (o->file != NULL)
-    TRY(safetensors_read(o->file->file, o->file->index, data));
-  else if (o->permuted_heads > 0 && o->rank == 2)
-    TRY(read_permuted(m, o, data));
-  else
-    TRY(gguf_read(&m->gguf, o->tensor, 0, o->rank > 1 ? elements / o->dims[o->rank - 1] : 1, data));
-  if (o->transposed) TRY(transpose(m->path, o->dims[1], o->dims[0], data));
-  for (int64_t i = 0; o->plus != 0 && i < elements; i++) data[i] += o->plus;
-  return NEAP_OK;
+  return language_file_read(m, &m->origins[index], data);
 }
 
 static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
@@ -449,10 +461,10 @@ static neap_status read_blocks(const void *context, int32_t index, int64_t first
                                void *blocks) {
   const struct language_model *m = context;
   const struct origin *o = &m->origins[index];
-  if (o->permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
+  if (o->form.permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
   const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
   for (int64_t r = 0; r < rows; r++)
-    TRY(gguf_read_blocks(&m->gguf, o->tensor, stored_row(o, first + r), 1,
+    TRY(gguf_read_blocks(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, o->dims[0], first + r), 1,
                          (unsigned char *)blocks + (uint64_t)r * row));
   return NEAP_OK;
 }
@@ -461,12 +473,12 @@ neap_status language_model_load(const char *path, bool masked, const neap_model_
                                 neap_session *session) {
   struct language_model m;
   (void)masked, (void)options;
-  neap_status status = open_model(&m, path);
+  neap_status status = language_file_open(&m, path, false);
   if (status == NEAP_OK)
     status = session_load_values(
         session, &(struct value_source){find_origin, read_origin, has_blocks, read_blocks, &m});
   if (status == NEAP_OK) status = session_need_finite(session, path);
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }
 
@@ -497,7 +509,7 @@ neap_status language_model_digest(const char *path, char digest[65]) {
     sha256_finish(&hash, digest);
     close(descriptor);
   }
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }
 
@@ -532,37 +544,45 @@ static neap_status token_numbers(struct language_model *m, const struct gguf_arr
 
 #define TOKENIZER_KEY "tokenizer.ggml."
 
-static neap_status vocabulary_tokenizer(struct language_model *m, struct tokenizer **out) {
+neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v) {
   const struct gguf *g = &m->gguf;
   const struct gguf_strings *tokens = gguf_strings(g, TOKENIZER_KEY "tokens"),
                             *merges = gguf_strings(g, TOKENIZER_KEY "merges");
   void *scores, *types;
-  RETURN_IF(tokens == NULL || gguf_text(g, TOKENIZER_KEY "model") == NULL, NEAP_BAD_FORMAT,
-            "%s: has no tokenizer: '%stokens' or '%smodel' is missing", m->path, TOKENIZER_KEY,
-            TOKENIZER_KEY);
+  *v = (struct token_vocabulary){.file = m->path};
+  if (tokens == NULL) return NEAP_OK;
   RETURN_IF(tokens->count > INT32_MAX || (merges != NULL && merges->count > INT32_MAX), NEAP_TOO_LARGE,
             "%s: more than 2^31 tokens", m->path);
   TRY(token_numbers(m, gguf_reals(g, TOKENIZER_KEY "scores"), tokens->count, TOKENIZER_KEY "scores", true,
                     &scores));
   TRY(token_numbers(m, gguf_integers(g, TOKENIZER_KEY "token_type"), tokens->count,
                     TOKENIZER_KEY "token_type", false, &types));
-  const struct token_vocabulary v = {.file = m->path,
-                                     .model = gguf_text(g, TOKENIZER_KEY "model"),
-                                     .pre = gguf_text(g, TOKENIZER_KEY "pre"),
-                                     .count = (int32_t)tokens->count,
-                                     .tokens = tokens->texts,
-                                     .lengths = tokens->lengths,
-                                     .scores = scores,
-                                     .types = types,
-                                     .merge_count = merges != NULL ? (int32_t)merges->count : 0,
-                                     .merges = merges != NULL ? merges->texts : NULL,
-                                     .bos = gguf_id(g, TOKENIZER_KEY "bos_token_id"),
-                                     .eos = gguf_id(g, TOKENIZER_KEY "eos_token_id"),
-                                     .unknown = gguf_id(g, TOKENIZER_KEY "unknown_token_id"),
-                                     .padding = gguf_id(g, TOKENIZER_KEY "padding_token_id"),
-                                     .add_bos = gguf_flag(g, TOKENIZER_KEY "add_bos_token"),
-                                     .add_eos = gguf_flag(g, TOKENIZER_KEY "add_eos_token"),
-                                     .add_space_prefix = gguf_flag(g, TOKENIZER_KEY "add_space_prefix")};
+  *v = (struct token_vocabulary){.file = m->path,
+                                 .model = gguf_text(g, TOKENIZER_KEY "model"),
+                                 .pre = gguf_text(g, TOKENIZER_KEY "pre"),
+                                 .count = (int32_t)tokens->count,
+                                 .tokens = tokens->texts,
+                                 .lengths = tokens->lengths,
+                                 .scores = scores,
+                                 .types = types,
+                                 .merge_count = merges != NULL ? (int32_t)merges->count : 0,
+                                 .merges = merges != NULL ? merges->texts : NULL,
+                                 .bos = gguf_id(g, TOKENIZER_KEY "bos_token_id"),
+                                 .eos = gguf_id(g, TOKENIZER_KEY "eos_token_id"),
+                                 .unknown = gguf_id(g, TOKENIZER_KEY "unknown_token_id"),
+                                 .padding = gguf_id(g, TOKENIZER_KEY "padding_token_id"),
+                                 .add_bos = gguf_flag(g, TOKENIZER_KEY "add_bos_token"),
+                                 .add_eos = gguf_flag(g, TOKENIZER_KEY "add_eos_token"),
+                                 .add_space_prefix = gguf_flag(g, TOKENIZER_KEY "add_space_prefix")};
+  return NEAP_OK;
+}
+
+static neap_status vocabulary_tokenizer(struct language_model *m, struct tokenizer **out) {
+  struct token_vocabulary v;
+  TRY(language_file_vocabulary(m, &v));
+  RETURN_IF(v.tokens == NULL || v.model == NULL, NEAP_BAD_FORMAT,
+            "%s: has no tokenizer: '%stokens' or '%smodel' is missing", m->path, TOKENIZER_KEY,
+            TOKENIZER_KEY);
   return tokenizer_from_vocabulary(&v, out);
 }
 
@@ -572,7 +592,7 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
   if (is_folder(path)) return tokenizer_import(path, out);
   neap_status status = open_gguf(&m, &keys, true);
   if (status == NEAP_OK) status = vocabulary_tokenizer(&m, out);
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }
 
@@ -610,6 +630,6 @@ neap_status language_model_chat_template(const char *path, struct chat_template 
     if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");
   }
   if (status == NEAP_OK && jinja != NULL) status = chat_template_find(jinja, file, out);
-  close_model(&m);
+  language_file_close(&m);
   return status;
 }

@@ -63,6 +63,12 @@ static const struct file_format *find_format(const char *name, const char **path
   return name != NULL && language_model_is_folder(name) ? &formats[FOLDER] : NULL;
 }
 
+const char *model_language_path(const char *name) {
+  const char *path;
+  const struct file_format *format = find_format(name, &path);
+  return format != NULL && format->reader == &language ? path : NULL;
+}
+
 bool neap_model_at(int32_t index, neap_row *row) {
   int32_t families = 0;
   neap_row family;

@@ -21,6 +21,9 @@ neap_status model_build_decoder(const char *name, const neap_model_options *opti
 /* What a checkpoint calls it: the name, or of a file its kind, whose digest tells which one it is. */
 const char *model_kept_name(const char *name);
 
+/* The folder or GGUF file of a language model of others; NULL: a model of this name is none. */
+const char *model_language_path(const char *name);
+
 /* The tokenizer of a model that has one of its own, to be freed with tokenizer_free; else NULL. */
 neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer);
 

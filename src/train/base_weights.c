@@ -178,11 +178,16 @@ static neap_status check_files(const struct base_weights *base, const char *path
   return NEAP_OK;
 }
 
+neap_status base_weights_check(const struct base_weights *base, const char *folder, const char *model) {
+  if (!base->given) return NEAP_OK;
+  return check_files(base, base->path != NULL ? base->path : base_weights_of_model(model), folder);
+}
+
 neap_status base_weights_load(const struct base_weights *base, const char *folder, const char *model,
                               const neap_model_options *shape, neap_session *session) {
   if (!base->given) return NEAP_OK;
   session_save_trained(session);
-  TRY(check_files(base, base->path != NULL ? base->path : base_weights_of_model(model), folder));
+  TRY(base_weights_check(base, folder, model));
   if (base->path == NULL) return neap_model_load(model, shape, session);
   return neap_session_initialise(session, base->path, base->map, NULL);
 }

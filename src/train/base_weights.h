@@ -41,6 +41,10 @@ json_t *base_weights_json(const struct base_weights *base);
  * region. NEAP_BAD_FORMAT: state.json, or this part of it, is damaged. */
 neap_status base_weights_read(const char *folder, struct region *region, struct base_weights *base);
 
+/* Fails with NEAP_BAD_FORMAT where the base or the files of the model are others than those that the run
+ * began with; the message says what differs. Does nothing where no base is given. */
+neap_status base_weights_check(const struct base_weights *base, const char *folder, const char *model);
+
 /* Gives a session what is frozen, from the base or the files of the model, and makes it one whose
  * files hold what is trained alone. `folder`: of the checkpoint, for messages. Does nothing where no base is
  * given. NEAP_BAD_FORMAT: the files are others than those that the run began with; the message says what

@@ -1,4 +1,4 @@
-/* A trained model as an ONNX file. */
+/* A trained model as a file of others: ONNX, adapters of peft, or a language model. */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -12,6 +12,7 @@
 #include "train/adapter_folder.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
+#include "train/export_language.h"
 #include "train/model_data.h"
 
 struct exporting {
@@ -189,11 +190,22 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   return status;
 }
 
+/* A language model of others, with what was trained. */
+static neap_status write_language(struct exporting *x, neap_export_result *result) {
+  const struct language_run from = {.options = x->options, .session = &x->session, .weights = &x->weights};
+  if (x->options->checkpoint != NULL)
+    TRY(checkpoint_read_adapters(x->options->checkpoint, &x->region, &x->session));
+  return export_language(&from, &result->tensors);
+}
+
 static neap_status run(struct exporting *x, neap_export_result *result) {
   const neap_export_options *o = x->options;
   RETURN_IF(o->model == NULL || (o->weights == NULL && o->checkpoint == NULL) || o->out == NULL,
             NEAP_INVALID_ARGUMENT, "an export needs a model, weights or a checkpoint, and a file to write");
+  RETURN_IF(o->type != NULL && !o->merge, NEAP_INVALID_ARGUMENT,
+            "type '%s': is of a merged language model; give --merge, too", o->type);
   TRY(open_weights(x));
+  if (o->merge) return write_language(x, result);
   TRY(read_encoding(x));
   TRY(settle(x));
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));

@@ -51,12 +51,12 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def make(family: str, folder: Path) -> torch.nn.Module:
+def make(family: str, folder: Path, **more: Any) -> torch.nn.Module:
     """A model whose weights, norms and biases too, are drawn: none is at its first value."""
     stem, suffix, options = FAMILIES[family]
     suffix = suffix if suffix.startswith(("For", "LM")) else f"For{suffix}"
     torch.manual_seed(1)
-    model = getattr(transformers, stem + suffix)(getattr(transformers, f"{stem}Config")(**options)).eval()
+    model = getattr(transformers, stem + suffix)(getattr(transformers, f"{stem}Config")(**{**options, **more})).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             one = 1.0 if parameter.dim() == 1 and name.endswith("weight") and stem != "Gemma" else 0.0

@@ -1,0 +1,164 @@
+"""Fine-tuned language models as folders of Hugging Face: transformers gives the logits that Neap gives, weights are the base's
+and alpha / r B A, and what the base says of tokens goes with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import native
+import numpy as np
+import pytest
+import torch
+from test_language_models import load, make, relative
+
+transformers = pytest.importorskip("transformers")
+safetensors = pytest.importorskip("safetensors.torch")
+
+NEAP = Path(os.environ.get("NEAP_LIBRARY", Path(__file__).parents[3] / "build" / "libneap.so")).parent / "neap"
+if not NEAP.exists():
+    pytest.skip(f"{NEAP} is missing (make)", allow_module_level=True)
+RANK, ALPHA, VOCABULARY, LENGTH = 3, 12, 256, 16
+FAMILIES = ["llama", "gpt2", "gemma", "qwen2"]
+
+
+def neap(*arguments: object, expect: int = 0, **options) -> str:
+    done = subprocess.run([NEAP, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def tune(tmp_path: Path, base: Path, *options: object, name: str = "run") -> Path:
+    """A few steps over a text, whose tokens are bytes."""
+    text = tmp_path / "text"
+    text.write_bytes(bytes(np.random.default_rng(5).integers(32, 127, 4000, np.uint8)))
+    run = tmp_path / name
+    neap("finetune", base, "--data", f"text:{text},tokens=bytes", "--out", run, "--steps", 4, "--batch", 2,
+         "--length", LENGTH, "--lr", 0.01, "--threads", 1, *options)  # fmt: skip
+    return run
+
+
+def lora(tmp_path: Path, base: Path) -> Path:
+    return tune(tmp_path, base, "--lora", RANK, "--lora-alpha", ALPHA, "--lora-layers", "all")
+
+
+def logits(library: native.Library, path: Path, ids: torch.Tensor) -> np.ndarray:
+    shape = {"batch": 1, "length": LENGTH}
+    with native.model(library, str(path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, path, s, **shape)
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.predict()
+        return s.output("logits").copy()
+
+
+def some_tokens() -> torch.Tensor:
+    return torch.randint(0, VOCABULARY, (1, LENGTH), generator=torch.Generator().manual_seed(2))
+
+
+def read(folder: Path) -> dict[str, torch.Tensor]:
+    return safetensors.load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_merged_adapters(library, tmp_path, family):
+    base, out = tmp_path / "base", tmp_path / "out"
+    make(family, base, vocab_size=VOCABULARY)
+    run = lora(tmp_path, base)
+    assert json.loads(neap("export", run, "--merge", "-o", out, "--json"))["tensors"] == len(read(out))
+    was, now = read(base), read(out)
+    names = {name.removeprefix("transformer."): name for name in now}
+    assert {name.removeprefix("transformer.") for name in was} == set(names)
+    trained = safetensors.load_file(next(run.glob("weights*")))
+    adapters = {name.split(".lora_")[0] for name in trained if ".lora_A" in name}
+    assert len(adapters) >= 8
+    for name, value in was.items():
+        stored = names[name.removeprefix("transformer.")]
+        module = stored.removesuffix(".weight")
+        if module not in adapters:
+            most = 2e-7 if family == "gemma" and "norm" in name else 0  # Neap has 1 + weight
+            torch.testing.assert_close(now[stored], value, atol=most, rtol=0, msg=name)
+            continue
+        step = ALPHA / RANK * trained[f"{module}.lora_B.weight"].double() @ trained[f"{module}.lora_A.weight"].double()
+        step = step.T if family == "gpt2" else step
+        assert step.abs().max() > 1e-4
+        torch.testing.assert_close(now[stored].double(), value.double() + step, atol=1e-6, rtol=1e-6)
+    ids = some_tokens()
+    model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
+    wanted = model(ids).logits.detach().numpy()
+    assert relative(logits(library, out, ids), wanted) < 1e-5
+    assert relative(logits(library, base, ids), wanted) > 1e-3
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_trained_whole(library, tmp_path, family):
+    base, out = tmp_path / "base", tmp_path / "out"
+    make(family, base, vocab_size=VOCABULARY)
+    run = tune(tmp_path, base, "--full")
+    trained = safetensors.load_file(next(run.glob("weights*")))
+    neap("export", run, "--merge", "-o", out)
+    for name, value in read(out).items():
+        wanted = trained[name]
+        wanted = wanted.T if family == "gpt2" and ".h." in name and value.dim() == 2 else wanted
+        assert torch.equal(value, wanted), name
+    ids = some_tokens()
+    model = transformers.AutoModelForCausalLM.from_pretrained(out).eval()
+    assert relative(logits(library, out, ids), model(ids).logits.detach().numpy()) < 1e-5
+
+
+@pytest.mark.parametrize(("kind", "dtype", "most"), [("f16", torch.float16, 1e-3), ("bf16", torch.bfloat16, 1e-2)])
+def test_types(library, tmp_path, kind, dtype, most):
+    base = tmp_path / "base"
+    make("llama", base, vocab_size=VOCABULARY)
+    run = lora(tmp_path, base)
+    neap("export", run, "--merge", "-o", tmp_path / "f32")
+    neap("export", run, "--merge", "--type", kind, "-o", tmp_path / "small")
+    whole, small = read(tmp_path / "f32"), read(tmp_path / "small")
+    for name, value in small.items():
+        assert torch.equal(value, whole[name].to(dtype)), name
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "small")
+    assert model.dtype == dtype  # what config.json says
+    ids = some_tokens()
+    assert relative(logits(library, tmp_path / "small", ids), logits(library, tmp_path / "f32", ids)) < most
+
+
+def test_what_goes_with_it(tmp_path):
+    base, out = tmp_path / "base", tmp_path / "out"
+    make("llama", base, vocab_size=VOCABULARY)
+    (base / "tokenizer_config.json").write_text('{"chat_template": "{{ x }}"}')
+    (base / "special_tokens_map.json").write_text("{}")
+    run = lora(tmp_path, base)
+    neap("export", run, "--merge", "-o", out)
+    for name in ["tokenizer_config.json", "special_tokens_map.json", "generation_config.json"]:
+        assert (out / name).read_bytes() == (base / name).read_bytes()
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+
+
+def test_bad_cases(tmp_path):
+    base, out = tmp_path / "base", tmp_path / "out"
+    make("llama", base, vocab_size=VOCABULARY)
+    run = lora(tmp_path, base)
+    before = sorted(base.iterdir())
+    assert "is the folder of the model" in neap("export", run, "--merge", "--force", "-o", base, expect=2)
+    assert sorted(base.iterdir()) == before
+    out.mkdir()
+    (out / "mine").write_text("x")
+    assert "--force" in neap("export", run, "--merge", "-o", out, expect=2)
+    assert [f.name for f in out.iterdir()] == ["mine"]
+    (out / "model.safetensors.index.json").write_text("{}")
+    neap("export", run, "--merge", "--force", "-o", out)
+    assert (out / "mine").exists() and not (out / "model.safetensors.index.json").exists()
+    assert "q8_9" in neap("export", run, "--merge", "--type", "q8_9", "-o", tmp_path / "no", expect=2)
+    assert "--merge" in neap("export", run, "--type", "f16", "-o", tmp_path / "no", expect=2)
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    assert "model.safetensors" in neap("export", run, "--merge", "-o", tmp_path / "no", expect=1, preexec_fn=full)
+    other = tmp_path / "other"
+    neap("train", "--model", "llama-1x32x2x1", "--data", f"text:{tmp_path / 'text'}", "--length", 16, "--batch", 2,
+         "--steps", 1, "--out", other)  # fmt: skip
+    assert "no language model of a folder" in neap("export", other, "--merge", "-o", tmp_path / "no", expect=2)
+    assert not (tmp_path / "no").exists()

@@ -1,0 +1,236 @@
+#include "model/language_export.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/language_file.h"
+
+struct exporting {
+  const struct language_export *from;
+  struct language_model model;
+  struct stored_form *forms; /* of the origins */
+};
+
+static neap_status open_base(struct exporting *x, bool folder) {
+  struct language_model *m = &x->model;
+  TRY(language_file_open(m, x->from->base, true));
+  x->forms = region_alloc(&m->region, (size_t)m->origin_count, sizeof *x->forms);
+  RETURN_IF(x->forms == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
+  for (int32_t i = 0; i < m->origin_count; i++)
+    TRY(language_file_form(m, &m->origins[i], folder, &x->forms[i]));
+  return NEAP_OK;
+}
+
+/* A variable as it is now, in the form of the file that is written. */
+static neap_status read_variable(void *context, int32_t index, float *data) {
+  struct exporting *x = context;
+  const struct origin *o = &x->model.origins[index];
+  TRY(language_file_read(&x->model, o, data));
+  TRY(x->from->change(x->from->context, o->name, o->rank, o->dims, data));
+  return language_file_store(&x->model, o, &x->forms[index], data);
+}
+
+/* ---- A folder ---- */
+
+static neap_status write_weights(struct exporting *x, const char *path) {
+  static const struct safetensors_text metadata[] = {{"format", "pt"}};
+  struct language_model *m = &x->model;
+  struct safetensors_tensor *tensors = region_alloc(&m->region, (size_t)m->origin_count, sizeof *tensors);
+  RETURN_IF(tensors == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  for (int32_t i = 0; i < m->origin_count; i++) {
+    const struct origin *o = &m->origins[i];
+    struct safetensors_tensor *t = &tensors[i];
+    *t = (struct safetensors_tensor){.name = x->forms[i].name,
+                                     .dtype = x->from->dtype == NEAP_F16    ? "F16"
+                                              : x->from->dtype == NEAP_BF16 ? "BF16"
+                                                                            : "F32",
+                                     .rank = o->rank,
+                                     .elements = origin_elements(o)};
+    memcpy(t->dims, o->dims, sizeof t->dims);
+    if (x->forms[i].transposed) t->dims[0] = o->dims[1], t->dims[1] = o->dims[0];
+  }
+  return safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
+                                                              .tensor_count = m->origin_count,
+                                                              .metadata = metadata,
+                                                              .metadata_count = 1,
+                                                              .read = read_variable,
+                                                              .context = x});
+}
+
+static bool copy_bytes(FILE *file, const void *context) {
+  char bytes[1 << 12];
+  FILE *source = (FILE *)context;
+  size_t count;
+  while ((count = fread(bytes, 1, sizeof bytes, source)) > 0)
+    if (fwrite(bytes, 1, count, file) != count) return false;
+  return !ferror(source);
+}
+
+/* Copies a file of the base, where it has it. */
+static neap_status copy_file(struct exporting *x, const char *folder, const char *name) {
+  struct region *region = &x->model.region;
+  const char *from = region_format(region, "%s/%s", x->model.path, name),
+             *to = region_format(region, "%s/%s", folder, name);
+  RETURN_IF(from == NULL || to == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  FILE *source = fopen(from, "rbe");
+  RETURN_IF(source == NULL && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be read: %s", from,
+            strerror(errno));
+  if (source == NULL) return NEAP_OK;
+  const neap_status status = file_write(to, copy_bytes, source);
+  fclose(source);
+  return status;
+}
+
+static neap_status write_json(struct exporting *x, json_t *value, const char *folder, const char *name) {
+  const char *path = region_format(&x->model.region, "%s/%s", folder, name);
+  RETURN_IF(path == NULL || value == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %s", folder, name);
+  return json_write(value, path);
+}
+
+static const char *torch_type(neap_dtype dtype) {
+  return dtype == NEAP_F16 ? "float16" : dtype == NEAP_BF16 ? "bfloat16" : "float32";
+}
+
+/* The base's own, but for the type of the weights. */
+static json_t *copied_config(const struct exporting *x) {
+  json_t *config = json_deep_copy(x->model.config);
+  const char *key = json_object_get(config, "dtype") != NULL ? "dtype" : "torch_dtype";
+  if (config != NULL && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
+    return config;
+  json_decref(config);
+  return NULL;
+}
+
+static json_t *described_config(const struct exporting *x, const struct token_vocabulary *v) {
+  const struct language_model *m = &x->model;
+  json_t *config = family_config(m->family, &m->transformer, m->context, torch_type(x->from->dtype));
+  bool good = config != NULL;
+  if (good && v->tokens != NULL && v->bos >= 0)
+    good = json_object_set_new(config, "bos_token_id", json_integer(v->bos)) == 0;
+  if (good && v->tokens != NULL && v->eos >= 0)
+    good = json_object_set_new(config, "eos_token_id", json_integer(v->eos)) == 0;
+  if (good) return config;
+  json_decref(config);
+  return NULL;
+}
+
+/* What tokenizer_config.json says of the tokens and the chat template of a GGUF file. */
+static json_t *tokenizer_config(const struct exporting *x, const struct token_vocabulary *v) {
+  const struct {
+    const char *key;
+    int32_t id;
+  } rows[] = {
+      {"bos_token", v->bos}, {"eos_token", v->eos}, {"unk_token", v->unknown}, {"pad_token", v->padding}};
+  const char *chat = gguf_text(&x->model.gguf, "tokenizer.chat_template");
+  json_t *config =
+      json_pack("{s:s, s:I, s:b, s:s*}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
+                (json_int_t)x->model.context, "clean_up_tokenization_spaces", 0, "chat_template", chat);
+  bool good = config != NULL;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (good && rows[i].id >= 0 && rows[i].id < v->count)
+      good = json_object_set_new(config, rows[i].key,
+                                 json_stringn(v->tokens[rows[i].id], v->lengths[rows[i].id])) == 0;
+  if (good) return config;
+  json_decref(config);
+  return NULL;
+}
+
+static neap_status write_tokenizer(struct exporting *x, const struct token_vocabulary *v,
+                                   const char *folder) {
+  json_t *made = NULL;
+  if (v->tokens == NULL) return NEAP_OK;
+  TRY(token_vocabulary_to_json(v, &made));
+  neap_status status = json_object_set_new(made, "version", json_string("1.0")) != 0
+                           ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder)
+                           : write_json(x, made, folder, "tokenizer.json");
+  json_decref(made);
+  TRY(status);
+  made = tokenizer_config(x, v);
+  status = write_json(x, made, folder, "tokenizer_config.json");
+  json_decref(made);
+  return status;
+}
+
+static neap_status write_descriptions(struct exporting *x, const char *folder) {
+  static const char *const copied[] = {"tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "generation_config.json",
+                                       "chat_template.jinja",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "tokenizer.model",
+                                       "vocab.txt"};
+  struct token_vocabulary v;
+  json_t *config;
+  if (x->model.config != NULL) {
+    for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) TRY(copy_file(x, folder, copied[i]));
+    config = copied_config(x);
+  } else {
+    TRY(language_file_vocabulary(&x->model, &v));
+    TRY(write_tokenizer(x, &v, folder));
+    config = described_config(x, &v);
+  }
+  const neap_status status = write_json(x, config, folder, "config.json");
+  json_decref(config);
+  return status;
+}
+
+static neap_status check_empty(const char *folder) {
+  DIR *open = opendir(folder);
+  int files = 0;
+  RETURN_IF(open == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
+  for (const struct dirent *entry = readdir(open); entry != NULL; entry = readdir(open))
+    files += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+  closedir(open);
+  RETURN_IF(files > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a folder that has files; name another one, or give --force", folder);
+  return NEAP_OK;
+}
+
+static neap_status make_folder(const struct language_export *from, const char *folder, bool *made) {
+  struct stat base, there;
+  *made = mkdir(folder, 0777) == 0;
+  if (*made) return NEAP_OK;
+  RETURN_IF(errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be made: %s", folder, strerror(errno));
+  RETURN_IF(stat(from->base, &base) == 0 && stat(folder, &there) == 0 && base.st_dev == there.st_dev &&
+                base.st_ino == there.st_ino,
+            NEAP_INVALID_ARGUMENT, "%s: is the folder of the model itself; name another one", folder);
+  return from->replace ? NEAP_OK : check_empty(folder);
+}
+
+/* An index would come before the weights that were written. */
+static neap_status remove_index(struct exporting *x, const char *folder) {
+  const char *index = region_format(&x->model.region, "%s/model.safetensors.index.json", folder);
+  RETURN_IF(index == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  RETURN_IF(unlink(index) != 0 && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be removed: %s", index,
+            strerror(errno));
+  return NEAP_OK;
+}
+
+static neap_status write_folder(struct exporting *x, const char *folder) {
+  bool made;
+  const char *weights = region_format(&x->model.region, "%s/model.safetensors", folder);
+  RETURN_IF(weights == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
+  TRY(make_folder(x->from, folder, &made));
+  const neap_status status = write_weights(x, weights);
+  if (status != NEAP_OK && made) rmdir(folder);
+  TRY(status);
+  TRY(remove_index(x, folder));
+  return write_descriptions(x, folder);
+}
+
+neap_status language_export_folder(const struct language_export *from, const char *folder, int64_t *tensors) {
+  struct exporting x = {.from = from};
+  neap_status status = open_base(&x, true);
+  if (status == NEAP_OK) status = write_folder(&x, folder);
+  *tensors = x.model.origin_count;
+  language_file_close(&x.model);
+  return status;
+}

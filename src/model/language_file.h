@@ -1,0 +1,71 @@
+/* An open language model of a folder or a GGUF file (language_model.h), for those who read its weights and
+ * for those who write such files: how each variable is stored in either form. */
+#ifndef NEAP_MODEL_LANGUAGE_FILE_H
+#define NEAP_MODEL_LANGUAGE_FILE_H
+
+#include "model/families.h"
+#include "run/weight_files.h"
+#include "text/token_vocabulary.h"
+
+/* How a variable is stored, in a folder or in a GGUF file. */
+struct stored_form {
+  const char *name;
+  bool transposed;        /* [in, out] in place of [out, in] */
+  int64_t permuted_heads; /* heads whose rows are in GGUF's order; 0: rows are in the variable's order */
+  float less;             /* variables are greater by this */
+};
+
+/* A variable, and the tensor of the file that it begins with. */
+struct origin {
+  const char *name; /* of the variable */
+  enum part part;
+  int64_t block;
+  const char *suffix;               /* "weight" or "bias" */
+  const struct weight_tensor *file; /* of a folder */
+  int32_t tensor;                   /* of a GGUF file */
+  int rank;
+  int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
+  struct stored_form form;     /* in this file */
+};
+
+struct language_model {
+  struct region region;
+  const char *path;
+  json_t *config; /* NULL: a GGUF file */
+  struct weight_files weights;
+  struct gguf gguf;
+  const struct family *family;
+  struct transformer transformer;
+  int64_t context;
+  struct origin *origins; /* by name */
+  int32_t origin_count;
+};
+
+/* Reads all but the weights, and with `vocabulary` the tokens of a GGUF file too. Close with
+ * language_file_close, whatever the status. */
+neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary);
+void language_file_close(struct language_model *m);
+
+int64_t origin_elements(const struct origin *o);
+
+/* Reads a variable's first value, in the variable's shape and order. Of a transposed one it allocates a copy.
+ */
+neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data);
+
+/* How a variable is stored in a folder, or else in a GGUF file. The name is the model's. NEAP_UNSUPPORTED:
+ * the form has no place for it; the message names it. */
+neap_status language_file_form(struct language_model *m, const struct origin *o, bool folder,
+                               struct stored_form *form);
+
+/* Brings a variable's value into a form, in place. It allocates a copy of what is transposed or permuted. */
+neap_status language_file_store(const struct language_model *m, const struct origin *o,
+                                const struct stored_form *form, float *data);
+
+/* The row of the file that a row of the variable is in. */
+int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row);
+
+/* What an open GGUF file says of its tokens; `v->tokens` is NULL where it has none. Arrays are the model's.
+ */
+neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v);
+
+#endif

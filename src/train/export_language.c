@@ -1,0 +1,117 @@
+#include "train/export_language.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/language_export.h"
+#include "model/model.h"
+#include "run/averages.h"
+#include "run/weight_files.h"
+#include "train/base_weights.h"
+
+struct merging {
+  const struct language_run *run;
+  struct region region;
+  struct base_weights base;
+  struct weight_files first; /* where the run began with other weights than the model's own */
+};
+
+/* The tensor that a run's weights, or those that it began with, have for a variable. -1: none. */
+static neap_status take(const struct safetensors *file, int32_t index, int rank, const int64_t *dims,
+                        float *data) {
+  const struct safetensors_tensor *t = &file->tensors[index];
+  TRY(safetensors_need_real(file, index));
+  RETURN_IF(t->rank != rank || memcmp(t->dims, dims, sizeof *dims * (size_t)rank) != 0, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' is %s; in the model it is %s", file->path, t->name,
+            dims_text(t->rank, t->dims).text, dims_text(rank, dims).text);
+  return safetensors_read(file, index, data);
+}
+
+/* A part of the adapter beside `weight`; -1: there is none. */
+static int32_t find_adapter(const struct safetensors *file, const char *weight, const char *part) {
+  static const char ending[] = ".weight";
+  char name[512];
+  const size_t length = strlen(weight), end = sizeof ending - 1;
+  if (length < end || strcmp(weight + length - end, ending) != 0) return -1;
+  snprintf(name, sizeof name, "%.*s.%s.weight", (int)(length - end), weight, part);
+  return averages_tensor(file, name);
+}
+
+/* Adds scale B A to W, row by row. */
+static void add_product(int64_t rows, int64_t columns, int64_t rank, double scale, const float *a,
+                        const float *b, float *w) {
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = 0; k < rank; k++) {
+      const float by = (float)(scale * (double)b[i * rank + k]);
+      for (int64_t j = 0; j < columns; j++) w[i * columns + j] += by * a[k * columns + j];
+    }
+}
+
+static neap_status add_adapter(const struct merging *m, const char *name, const int64_t *dims, float *data) {
+  const struct safetensors *file = m->run->weights;
+  const neap_session_options *o = m->run->session;
+  const int32_t a = find_adapter(file, name, "lora_A"), b = find_adapter(file, name, "lora_B");
+  const int64_t rank = o->lora;
+  RETURN_IF(b < 0, NEAP_BAD_FORMAT, "%s: has a part of the adapter of '%s' alone", file->path, name);
+  float *parts = calloc((size_t)(rank * (dims[0] + dims[1])), sizeof *parts);
+  RETURN_IF(parts == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for an adapter", file->path);
+  float *of_b = parts + rank * dims[1];
+  neap_status status = take(file, a, 2, (int64_t[]){rank, dims[1]}, parts);
+  if (status == NEAP_OK) status = take(file, b, 2, (int64_t[]){dims[0], rank}, of_b);
+  if (status == NEAP_OK)
+    add_product(dims[0], dims[1], rank, fabs((double)o->lora_alpha) / (double)rank, parts, of_b, data);
+  free(parts);
+  return status;
+}
+
+static neap_status change(void *context, const char *name, int rank, const int64_t *dims, float *data) {
+  struct merging *m = context;
+  const int32_t trained = averages_tensor(m->run->weights, name);
+  const struct weight_tensor *first = m->base.path != NULL ? weight_files_find(&m->first, name) : NULL;
+  if (trained >= 0)
+    TRY(take(m->run->weights, trained, rank, dims, data));
+  else if (first != NULL)
+    TRY(take(first->file, first->index, rank, dims, data));
+  const bool adapted =
+      rank == 2 && m->run->session->lora > 0 && find_adapter(m->run->weights, name, "lora_A") >= 0;
+  return adapted ? add_adapter(m, name, dims, data) : NEAP_OK;
+}
+
+static neap_status find_type(const char *name, neap_dtype *type) {
+  static const struct {
+    const char *name;
+    neap_dtype type;
+  } rows[] = {{"f32", NEAP_F32}, {"bf16", NEAP_BF16}, {"f16", NEAP_F16}};
+  *type = NEAP_F32;
+  for (size_t i = 0; name != NULL && i < sizeof rows / sizeof *rows; i++) {
+    *type = rows[i].type;
+    if (strcmp(rows[i].name, name) == 0) return NEAP_OK;
+  }
+  RETURN_IF(name != NULL, NEAP_INVALID_ARGUMENT,
+            "type '%s': weights are not written so; a folder has f32, bf16 or f16", name);
+  return NEAP_OK;
+}
+
+static neap_status write(struct merging *m, int64_t *tensors) {
+  const neap_export_options *o = m->run->options;
+  struct language_export from = {
+      .base = model_language_path(o->model), .change = change, .context = m, .replace = o->replace};
+  RETURN_IF(from.base == NULL, NEAP_INVALID_ARGUMENT,
+            "%s: is no language model of a folder or GGUF file; what can be merged and written as one is a "
+            "run of such a model",
+            o->model);
+  TRY(find_type(o->type, &from.dtype));
+  if (o->checkpoint != NULL) TRY(base_weights_read(o->checkpoint, &m->region, &m->base));
+  TRY(base_weights_check(&m->base, o->checkpoint, o->model));
+  if (m->base.path != NULL) TRY(weight_files_open(m->base.path, m->base.map, &m->first));
+  return language_export_folder(&from, o->out, tensors);
+}
+
+neap_status export_language(const struct language_run *run, int64_t *tensors) {
+  struct merging m = {.run = run};
+  const neap_status status = write(&m, tensors);
+  weight_files_close(&m.first);
+  region_free(&m.region);
+  return status;
+}

@@ -288,8 +288,7 @@ static void test_words(void **state) {
     const double tolerance = precision == NEAP_F32 ? 1e-5 : 0.05;
     assert_true(fabs(b.last.loss - n.last.loss) <= tolerance * fabs(n.last.loss));
     if (precision == NEAP_F32) expect_alike(before, numbers, blocks, stores[k >> 1 & 1], 1e-3);
-    if (o.backend == NEAP_CPU)
-      assert_true(b.memory.arena < 2ull * WORDS * WORD_WIDTH * sizeof(float));
+    if (o.backend == NEAP_CPU) assert_true(b.memory.arena < 2ull * WORDS * WORD_WIDTH * sizeof(float));
     neap_session_free(blocks);
     neap_session_free(numbers);
     neap_session_free(before);

@@ -17,7 +17,7 @@ struct merging {
   struct weight_files first; /* where the run began with other weights than the model's own */
 };
 
-/* The tensor that a run's weights, or those that it began with, have for a variable. -1: none. */
+/* Reads the tensor that the weights of a run, or those that it began with, have for a variable. */
 static neap_status take(const struct safetensors *file, int32_t index, int rank, const int64_t *dims,
                         float *data) {
   const struct safetensors_tensor *t = &file->tensors[index];

@@ -162,3 +162,34 @@ def test_bad_cases(tmp_path):
          "--steps", 1, "--out", other)  # fmt: skip
     assert "no language model of a folder" in neap("export", other, "--merge", "-o", tmp_path / "no", expect=2)
     assert not (tmp_path / "no").exists()
+
+
+def test_a_gguf_file(tmp_path):
+    """Of a step that changes nothing: the weights are those that were written, in a folder's order."""
+    gguf, base, heads = pytest.importorskip("gguf"), tmp_path / "base.gguf", {"q_proj": 4, "k_proj": 2}
+    model = make("llama", tmp_path / "folder", vocab_size=VOCABULARY)
+    writer = gguf.GGUFWriter(base, "llama")
+    writer.add_block_count(2)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(1e4)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
+    for name, value in model.state_dict().items():
+        array = value.numpy()
+        for h in (count for part, count in heads.items() if part in name):
+            array = array.reshape(h, 2, len(array) // h // 2, -1).swapaxes(1, 2).reshape(array.shape)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    neap("export", tune(tmp_path, base, "--lr", 1e-30), "--merge", "-o", tmp_path / "out")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    assert again.config.rope_parameters["rope_theta"] == 1e4
+    for name, value in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+    torch.testing.assert_close(again(some_tokens()).logits, model(some_tokens()).logits)

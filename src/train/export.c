@@ -204,6 +204,10 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
             NEAP_INVALID_ARGUMENT, "an export needs a model, weights or a checkpoint, and a file to write");
   RETURN_IF(o->type != NULL && !o->merge, NEAP_INVALID_ARGUMENT,
             "type '%s': is of a merged language model; give --merge, too", o->type);
+  RETURN_IF(ends_with(o->out, ".gguf"), NEAP_UNSUPPORTED,
+            "%s: GGUF files are not written; write the whole model as a folder (--merge -o DIR), or adapters "
+            "(-o DIR)",
+            o->out);
   TRY(open_weights(x));
   if (o->merge) return write_language(x, result);
   TRY(read_encoding(x));

@@ -34,21 +34,39 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama with biases": ("Llama", "CausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True}),
     "llama 3": ("Llama", "CausalLM", {**SMALL, "tie_word_embeddings": True, "head_dim": 16, "rope_parameters": SCALED}),
     "llama, linear": (
-        "Llama", "CausalLM", {**SMALL, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
-    ),  # fmt: skip
+        "Llama",
+        "CausalLM",
+        {**SMALL, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
+    ),
     "mistral": ("Mistral", "CausalLM", {**SMALL, "num_key_value_heads": 2, "sliding_window": 5}),
     "qwen2": ("Qwen2", "CausalLM", {**SMALL, "num_key_value_heads": 2}),
     "qwen3": ("Qwen3", "CausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 12}),
     "gemma": ("Gemma", "CausalLM", {**SMALL, "tie_word_embeddings": True, "num_key_value_heads": 1, "head_dim": 16}),
-    "gpt2": ("GPT2", "LMHeadModel", {
-        "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": VOCABULARY, "n_positions": 64, **NO_DROPOUT,
-    }),  # fmt: skip
+    "gpt2": (
+        "GPT2",
+        "LMHeadModel",
+        {
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "vocab_size": VOCABULARY,
+            "n_positions": 64,
+            **NO_DROPOUT,
+        },
+    ),
     "opt": ("OPT", "ForCausalLM", OPT),
     "opt, norms last": ("OPT", "ForCausalLM", {**OPT, "do_layer_norm_before": False}),
-    "bert": ("Bert", "ForMaskedLM", {
-        **SMALL, "tie_word_embeddings": True, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    }),  # fmt: skip
-}  # fmt: skip
+    "bert": (
+        "Bert",
+        "ForMaskedLM",
+        {
+            **SMALL,
+            "tie_word_embeddings": True,
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        },
+    ),
+}
 
 
 def make(family: str, folder: Path, **more: Any) -> torch.nn.Module:
@@ -102,7 +120,9 @@ def test_logits_and_a_step_are_those_of_transformers(library, tmp_path, family):
         assert set(before) == set(gradients)
         for name, was in before.items():
             expected = gradients[name].grad.numpy()
-            expected = expected.T if expected.shape != was.shape or "c_attn.w" in name or "c_proj.w" in name else expected
+            expected = (
+                expected.T if expected.shape != was.shape or "c_attn.w" in name or "c_proj.w" in name else expected
+            )
             most = max(np.abs(expected).max(), 1e-3)  # keys' biases move no softmax: theirs are zeros but for rounding
             assert np.abs(was - s.read(name) - expected).max() < 2e-3 * most, name
 

@@ -109,7 +109,7 @@ def _boundary(
     outputs = [v for v in (*forward_outputs, *gradients) if isinstance(v, View)]
     a.add_calls({v.tensor for v in outputs})
     a.add_writes()
-    moved = _moved(graph, forward_outputs, gradients)
+    moved = _moved(graph, forward_outputs)
     for work in a.works:
         if work.kind == "call" and graph.calls[work.index].random and not redraws:
             work.repeatable = False
@@ -137,24 +137,20 @@ def _read_again(call: Call) -> list[int]:
     return [x.tensor for x in leaves if isinstance(x, View)]
 
 
-def _moved(graph: Graph, forward_outputs: list[Any], gradients: list[Any]) -> set[int]:
+def _moved(graph: Graph, forward_outputs: list[Any]) -> set[int]:
     """Inputs that may have changed when the backward pass runs: those that AOTAutograd writes to behind the forward pass, as
-    it says itself. Where it does not say: inputs without a gradient that have a result of their kind among the outputs. What
+    the output's descriptions say. Without descriptions: inputs that have a result of their kind among the outputs. What
     reads them does not run again."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = getattr(context, "fw_metadata", None)
-    mutated = getattr(metadata, "mutated_inp_runtime_indices", None)
-    if mutated is not None:
-        return {graph.inputs[i].tensor for i in mutated if i < len(graph.inputs) and graph.inputs[i] is not None}
+    nodes = list(graph.module.graph.nodes)
+    described = [n.meta.get("desc") for n in nodes if n.op == "placeholder"]
+    results = next(n for n in nodes if n.op == "output").meta.get("desc")
+    if results is not None and None not in described:
+        changed = [d.mutated_input for d in results if hasattr(d, "mutated_input")]
+        return {v.tensor for v, d in zip(graph.inputs, described, strict=True) if v is not None and d in changed}
     kinds = {
         (v.size, v.dtype) for v in forward_outputs if isinstance(v, View) and graph.storage_of(v.tensor).role == "value"
     }
-    differentiated = {i for i, g in enumerate(gradients) if isinstance(g, View)}
-    return {
-        v.tensor
-        for i, v in enumerate(graph.inputs)
-        if v is not None and i not in differentiated and (v.size, v.dtype) in kinds
-    }
+    return {v.tensor for v in graph.inputs if v is not None and (v.size, v.dtype) in kinds}
 
 
 # ---- From a schedule to two fx graphs ----

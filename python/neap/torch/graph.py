@@ -166,7 +166,7 @@ def user_line(node: Node) -> str:
     trace = node.meta.get("stack_trace")
     if not trace:
         return node.name
-    lines = [line.strip() for line in trace.strip().splitlines()]
+    lines = [line.strip() for line in trace.strip().splitlines() if line.strip(" ^~")]
     frames = [
         i for i, line in enumerate(lines) if line.startswith("File ") and not any(root in line for root in PACKAGES)
     ]

@@ -13,7 +13,13 @@ FIRST = int(os.environ.get("NEAP_FUZZ_FIRST", "0"))
 # Faults of neap.torch that are known: (seed, door). The test fails where one of them is mended and still stands here.
 KNOWN = {
     (25, "backend"): "an operator's strides are others than AOTAutograd's fake tensors have, and a view is taken",
+    (20082, "backend"): "a lazy conjugate is refused inside torch.compile's own exception",
+    (20090, "backend"): "a call that reads a buffer which forward changes is repeated after the change",
+    (20193, "step"): "as_strided counts from the storage of a part of the batch, which is a view in eager",
+    (20241, "step"): "the workspace of a frozen LSTM at a length that was not captured",
 }
+# What was found and mended by longer runs.
+MENDED = [(20044, "backend"), (20092, "backend"), (20204, "backend"), (20154, "step"), (20171, "step"), (20192, "step")]
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +29,12 @@ def worker():
     made.stop()
 
 
-@pytest.mark.parametrize("door", ["step", "backend"])
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + PROGRAMS))
+@pytest.mark.parametrize(
+    ("seed", "door"),
+    [(seed, door) for seed in range(FIRST, FIRST + PROGRAMS) for door in ("step", "backend")]
+    + MENDED
+    + [known for known in KNOWN if known[0] >= 20000],
+)
 def test_program(request, worker, seed, door):
     if (seed, door) in KNOWN:
         request.applymarker(pytest.mark.xfail(reason=KNOWN[seed, door], strict=True))

@@ -87,10 +87,11 @@ neap_status byte_pairs_to_json(const char *pre, bool prefix_space, const char *f
   good =
       good && append(list, json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
                                      prefix_space, "trim_offsets", 1, "use_regex", row->patterns[0] == NULL));
-  json_t *made = json_pack("{s:o*, s:{s:s, s:O}, s:{s:s}, s:{s:s, s:b, s:n}}", "normalizer",
-                           row->nfc ? json_pack("{s:s}", "type", "NFC") : NULL, "pre_tokenizer", "type",
-                           "Sequence", "pretokenizers", list, "decoder", "type", "ByteLevel", "model", "type",
-                           "BPE", "ignore_merges", row->ignore_merges, "unk_token");
+  json_t *made =
+      json_pack("{s:o*, s:{s:s, s:O}, s:{s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:n}}", "normalizer",
+                row->nfc ? json_pack("{s:s}", "type", "NFC") : NULL, "pre_tokenizer", "type", "Sequence",
+                "pretokenizers", list, "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets",
+                1, "use_regex", 1, "model", "type", "BPE", "ignore_merges", row->ignore_merges, "unk_token");
   json_decref(list);
   if (good && made != NULL) {
     *out = made;
@@ -114,7 +115,9 @@ static bool add_to_template(json_t *made, const char *name, int32_t id) {
 }
 
 json_t *template_to_json(const char *before, int32_t before_id, const char *behind, int32_t behind_id) {
-  json_t *made = json_pack("{s:s, s:[], s:{}}", "type", "TemplateProcessing", "single", "special_tokens");
+  json_t *made = json_pack("{s:s, s:[], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:{}}", "type",
+                           "TemplateProcessing", "single", "pair", "Sequence", "id", "A", "type_id", 0,
+                           "Sequence", "id", "B", "type_id", 1, "special_tokens");
   bool good = made != NULL;
   if (before != NULL) good = good && add_to_template(made, before, before_id);
   good = good && append(json_object_get(made, "single"),

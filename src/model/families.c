@@ -205,12 +205,11 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
 
 /* ---- Families ---- */
 
-/* A window that only some configurations use. */
-static neap_status settle_window(const struct model_keys *keys, struct transformer *t) {
-  int64_t window;
-  if (!get_flag(keys, "use_sliding_window", true)) return NEAP_OK;
-  if (get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &window) && window > 0)
-    t->window = window;
+/* Fails where a flag of config.json asks for what is not computed. */
+static neap_status need_flag(const struct model_keys *keys, const char *name, bool computed) {
+  RETURN_IF(get_flag(keys, name, computed) != computed, NEAP_UNSUPPORTED,
+            "%s: config.json: '%s' is %s; models are computed where it is %s", keys->path, name,
+            computed ? "false" : "true", computed ? "true" : "false");
   return NEAP_OK;
 }
 
@@ -220,39 +219,50 @@ static neap_status settle_llama(const struct model_keys *keys, struct transforme
   t->parts[PART_ATTENTION_OUT].bias = bias;
   for (enum part part = PART_GATE; part <= PART_DOWN; part++)
     t->parts[part].bias = get_flag(keys, "mlp_bias", false);
-  return settle_window(keys, t);
+  return NEAP_OK;
 }
 
-/* Qwen 2 says in which of its layers a window is used; no published model does. */
+/* All layers have the window. */
+static neap_status settle_mistral(const struct model_keys *keys, struct transformer *t) {
+  int64_t window;
+  if (get_integer(keys, (struct key){"sliding_window", NULL}, &window)) {
+    RETURN_IF(window < 1, NEAP_BAD_FORMAT, "%s: config.json: 'sliding_window' is %lld; it must be 1 or more",
+              keys->path, (long long)window);
+    t->window = window;
+  }
+  return settle_llama(keys, t);
+}
+
+/* Only some layers would have the window. */
 static neap_status settle_qwen(const struct model_keys *keys, struct transformer *t) {
-  return get_flag(keys, "use_sliding_window", false) ? settle_window(keys, t) : NEAP_OK;
+  (void)t;
+  TRY(need_flag(keys, "attention_bias", false));
+  return need_flag(keys, "use_sliding_window", false);
 }
 
 static neap_status settle_qwen2(const struct model_keys *keys, struct transformer *t) {
   for (enum part part = PART_QUERY; part <= PART_VALUE; part++) t->parts[part].bias = true;
-  return settle_qwen(keys, t);
+  return need_flag(keys, "use_sliding_window", false);
 }
 
 static neap_status settle_gemma(const struct model_keys *keys, struct transformer *t) {
-  (void)keys;
   t->embedding_scale = (float)sqrt((double)t->width);
-  return NEAP_OK;
+  return need_flag(keys, "attention_bias", false);
 }
 
 static neap_status settle_bert(const struct model_keys *keys, struct transformer *t) {
-  RETURN_IF(
-      !t->tied, NEAP_UNSUPPORTED,
-      "%s: config.json: 'tie_word_embeddings' is false; a BERT whose head has weights of its own is not "
-      "read",
-      keys->path);
-  return NEAP_OK;
+  const char *places = get_text(keys, (struct key){"position_embedding_type", NULL});
+  (void)t;
+  RETURN_IF(places != NULL && strcmp(places, "absolute") != 0, NEAP_UNSUPPORTED,
+            "%s: config.json: 'position_embedding_type' is '%s'; 'absolute' is computed", keys->path, places);
+  TRY(need_flag(keys, "is_decoder", false));
+  return need_flag(keys, "tie_word_embeddings", true);
 }
 
 static neap_status settle_gpt2(const struct model_keys *keys, struct transformer *t) {
   (void)t;
-  RETURN_IF(get_flag(keys, "scale_attn_by_inverse_layer_idx", false), NEAP_UNSUPPORTED,
-            "%s: config.json: 'scale_attn_by_inverse_layer_idx' is true; it is not computed", keys->path);
-  return NEAP_OK;
+  TRY(need_flag(keys, "scale_attn_weights", true));
+  return need_flag(keys, "scale_attn_by_inverse_layer_idx", false);
 }
 
 /* The 350m has its norms behind the sums, and embeddings of another width. */
@@ -300,7 +310,7 @@ static const struct family families[] = {
      .class_name = "MistralForCausalLM",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
-     .settle = settle_llama},
+     .settle = settle_mistral},
     {.model_type = "qwen2",
      .class_name = "Qwen2ForCausalLM",
      .architecture = "qwen2",

@@ -28,8 +28,8 @@ bool language_model_is_folder(const char *path) {
   return length > 0 && (size_t)length < sizeof config && is_folder(path) && stat(config, &status) == 0;
 }
 
-/* The tensor of a folder by the name that a variable has; some files leave out the family's prefix, and old
- * ones call the weights of norms gamma and beta. NULL: there is none. */
+/* The tensor of a folder by the name that a variable has; some files leave out the family's prefix.
+ * NULL: the folder has no such tensor. */
 static const struct weight_tensor *find_weight(const struct language_model *m, const char *name) {
   const char *prefix = m->family->prefix;
   const size_t length = prefix != NULL ? strlen(prefix) : 0;
@@ -86,8 +86,7 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
 
 static bool is_norm(enum part part) {
   return part == PART_EMBEDDING_NORM || part == PART_ATTENTION_NORM || part == PART_QUERY_NORM ||
-         part == PART_KEY_NORM || part == PART_ATTENTION_AFTER || part == PART_FEED_NORM ||
-         part == PART_FEED_AFTER || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
+         part == PART_KEY_NORM || part == PART_FEED_NORM || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
 }
 
 static bool is_in_block(const struct language_model *m, enum part part) {
@@ -287,6 +286,10 @@ static neap_status check_options(const struct language_model *m, const neap_mode
                           : "does not tell the next token: it cannot decode");
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             m->path, (double)o->dropout);
+  const int64_t window = m->transformer.window;
+  RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
+            "%s: its tokens see a window of %lld; at most so many are decoded one by one (got %lld)", m->path,
+            (long long)window, (long long)o->decode + 1);
   const int64_t length = o->decode > 0 ? o->decode : o->length;
   RETURN_IF(m->transformer.places > 0 && length > m->transformer.places, NEAP_INVALID_ARGUMENT,
             "%s: has places for %lld tokens (got a length of %lld)", m->path,
@@ -375,7 +378,8 @@ neap_status language_model_places(const char *path, int64_t length, int64_t *pla
   struct language_model m;
   (void)length;
   const neap_status status = language_file_open(&m, path, false);
-  if (status == NEAP_OK) *places = m.context;
+  const int64_t window = m.transformer.window;
+  if (status == NEAP_OK) *places = window > 0 && window < m.context ? window : m.context;
   language_file_close(&m);
   return status;
 }

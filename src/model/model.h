@@ -9,8 +9,8 @@
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
 neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
 
-/* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
- * 0: any number. */
+/* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places,
+ * or see together where a file's has a window; 0: any number. */
 neap_status model_places(const char *name, int64_t length, int64_t *places);
 
 /* The network of a model of pairs, and of no other, that tells how a translation goes on: zoo_build_decoder.

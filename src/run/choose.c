@@ -130,6 +130,12 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
   return status;
 }
 
+/* Whether weights are stored in blocks wherever `store` names them: where nothing is trained. Adapters tell
+ * what was trained beside them: those weights stay as they are. */
+static bool stores_all(const struct neap_graph *graph, const neap_session_options *options) {
+  return predicts_only(graph, options) && options->lora == 0;
+}
+
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out) {
   struct neap_graph *made, *next;
@@ -148,7 +154,7 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     made = next;
   }
   if (options->store != NULL) {
-    const neap_status status = rewrite_quantise(made, options->store, predicts_only(graph, options), &next);
+    const neap_status status = rewrite_quantise(made, options->store, stores_all(graph, options), &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;

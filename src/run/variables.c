@@ -57,7 +57,7 @@ static neap_status list_unstored(struct neap_session *s) {
   for (int32_t i = 0; i < s->variable_count; i++)
     if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && tensor_of(s, i)->rank > 1 &&
         !tensor_of(s, i)->adapter && !dtype_is_quantised(tensor_of(s, i)->dtype) &&
-        quantised_type(s->options.store, s->options.predict, tensor_of(s, i), &dtype))
+        quantised_type(s->options.store, s->options.predict && s->options.lora == 0, tensor_of(s, i), &dtype))
       s->unstored[s->unstored_count++] = s->variables[i].name;
   return NEAP_OK;
 }

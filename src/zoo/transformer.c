@@ -82,11 +82,9 @@ static neap_tensor activate(const struct stack *s, neap_tensor x) {
 
 /* ---- Attention ---- */
 
-/* Whether the tokens of a block see a window alone, and how long it is. */
-static int64_t window_of(const struct stack *s, int64_t block) {
-  const struct transformer *t = s->t;
-  const int64_t own = t->window_every > 0 && block % t->window_every == t->window_every - 1 ? 0 : t->window,
-                asked = s->p->window;
+/* The shorter of the model's window and the one that is asked for; 0: there is no window. */
+static int64_t window_of(const struct stack *s) {
+  const int64_t own = s->t->window, asked = s->p->window;
   return asked > 0 && (own == 0 || asked < own) ? asked : own;
 }
 
@@ -117,9 +115,9 @@ static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
   return has(s, PART_POSITION) ? x : builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR);
 }
 
-static neap_attention_options attention_options(const struct stack *s, int64_t block) {
+static neap_attention_options attention_options(const struct stack *s) {
   return (neap_attention_options){.causal = s->t->causal,
-                                  .window = window_of(s, block),
+                                  .window = window_of(s),
                                   .scale = s->t->attention_scale,
                                   .dropout = s->p->dropout};
 }
@@ -138,7 +136,7 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
     return attend_cached(s, neap_slice(s->b, qkv, 2, 0, t->heads),
                          neap_slice(s->b, qkv, 2, t->heads, t->key_heads),
                          neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
-  neap_attention_options options = attention_options(s, block);
+  neap_attention_options options = attention_options(s);
   options.key_heads = t->key_heads;
   return neap_attention(s->b, qkv, -1, -1, -1, options);
 }
@@ -152,7 +150,7 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
   q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
   k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
   return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
-                          : neap_attention(s->b, q, k, v, -1, attention_options(s, block));
+                          : neap_attention(s->b, q, k, v, -1, attention_options(s));
 }
 
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
@@ -180,13 +178,13 @@ static neap_tensor feed_forward(const struct stack *s, neap_tensor x, int64_t bl
 
 typedef neap_tensor layer(const struct stack *s, neap_tensor x, int64_t block);
 
-/* x + after(layer(before(x))), or before(x + layer(x)), where norms come last. */
+/* x + layer(norm(x)), or norm(x + layer(x)), where norms come last. */
 static neap_tensor add_layer(const struct stack *s, neap_tensor x, int64_t block, layer *made,
-                             enum part before, enum part after) {
+                             enum part of_norm) {
   const bool last = s->t->norm_last;
-  const neap_tensor y = norm(s, made(s, last ? x : norm(s, x, before, block), block), after, block);
+  const neap_tensor y = made(s, last ? x : norm(s, x, of_norm, block), block);
   x = neap_add(s->b, x, sequence_dropout(s->b, y, (double)s->p->dropout));
-  return last ? norm(s, x, before, block) : x;
+  return last ? norm(s, x, of_norm, block) : x;
 }
 
 static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
@@ -194,8 +192,8 @@ static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
     char scope[SEQUENCE_NAME];
     snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
     neap_scope(s->b, scope);
-    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM, PART_ATTENTION_AFTER);
-    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM, PART_FEED_AFTER);
+    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM);
+    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM);
   }
   return x;
 }

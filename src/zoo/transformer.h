@@ -8,28 +8,26 @@
 
 /* Layers that a stack may have. Which ones are there says what is computed. */
 enum part {
-  PART_TOKEN,           /* embedding [vocabulary, width] */
-  PART_POSITION,        /* embedding [places, width]; without it positions are rotary */
-  PART_SEGMENT,         /* embedding [2, width]: all tokens are of the first segment */
-  PART_EMBEDDING_NORM,  /* of the sum of these */
-  PART_ATTENTION_NORM,  /* before attention; where norms come last behind the sum with it */
-  PART_QKV,             /* queries, keys and values in one layer, or */
-  PART_QUERY,           /* each in its own */
-  PART_KEY,             /**/
-  PART_VALUE,           /**/
-  PART_QUERY_NORM,      /* of each head, before its positions */
-  PART_KEY_NORM,        /**/
-  PART_ATTENTION_OUT,   /* from the heads to the width */
-  PART_ATTENTION_AFTER, /* norm of what attention gives, before the sum */
-  PART_FEED_NORM,       /* as PART_ATTENTION_NORM */
-  PART_GATE,            /* where it is there: activation(gate x) * (up x); else activation(up x) */
-  PART_UP,              /**/
-  PART_DOWN,            /**/
-  PART_FEED_AFTER,      /* as PART_ATTENTION_AFTER */
-  PART_FINAL_NORM,      /* behind the last block */
-  PART_HEAD_DENSE,      /* a layer with the activation before the head, and */
-  PART_HEAD_NORM,       /* its norm */
-  PART_HEAD,            /* to the vocabulary; its weight may be the embedding's */
+  PART_TOKEN,          /* embedding [vocabulary, width] */
+  PART_POSITION,       /* embedding [places, width]; without it positions are rotary */
+  PART_SEGMENT,        /* embedding [2, width]: all tokens are of the first segment */
+  PART_EMBEDDING_NORM, /* of the sum of these */
+  PART_ATTENTION_NORM, /* before attention; where norms come last behind the sum with it */
+  PART_QKV,            /* queries, keys and values in one layer, or */
+  PART_QUERY,          /* each in its own */
+  PART_KEY,            /**/
+  PART_VALUE,          /**/
+  PART_QUERY_NORM,     /* of each head, before its positions */
+  PART_KEY_NORM,       /**/
+  PART_ATTENTION_OUT,  /* from the heads to the width */
+  PART_FEED_NORM,      /* as PART_ATTENTION_NORM */
+  PART_GATE,           /* where it is there: activation(gate x) * (up x); else activation(up x) */
+  PART_UP,             /**/
+  PART_DOWN,           /**/
+  PART_FINAL_NORM,     /* behind the last block */
+  PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
+  PART_HEAD_NORM,      /* its norm */
+  PART_HEAD,           /* to the vocabulary; its weight may be the embedding's */
   PARTS
 };
 
@@ -45,13 +43,12 @@ struct part_row {
 struct transformer {
   struct part_row parts[PARTS];
   int64_t layers, width, heads, key_heads, hidden;
-  int64_t head_width;   /* 0: width / heads */
-  int64_t vocabulary;   /* 0: as many as there are classes */
-  int64_t places;       /* tokens that it can tell apart by their places; 0: any number */
-  int64_t first_place;  /* the row of the table that the first token has */
-  int64_t first_block;  /* number of the first block in names */
-  int64_t window;       /* of attention; 0: none */
-  int64_t window_every; /* of this number of layers the last has no window; 0: all have it */
+  int64_t head_width;  /* 0: width / heads */
+  int64_t vocabulary;  /* 0: as many as there are classes */
+  int64_t places;      /* tokens that it can tell apart by their places; 0: any number */
+  int64_t first_place; /* the row of the table that the first token has */
+  int64_t first_block; /* number of the first block in names */
+  int64_t window;      /* of attention; 0: none */
   enum activation activation;
   bool causal;                         /* a token sees those before it alone */
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */

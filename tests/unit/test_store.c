@@ -246,6 +246,7 @@ static struct neap_graph *make_word_graph(bool tied) {
                     head = tied ? table : neap_parameter(b, "words.head", 2, dims, normal);
   neap_scope(b, "trained");
   const neap_tensor x = neap_gelu(b, neap_linear(b, neap_gather(b, table, ids), WORD_WIDTH, true));
+  neap_output(b, "hidden", x);
   neap_scope(b, "loss");
   ASSERT_OK(neap_builder_finish(
       b, neap_linear_cross_entropy(b, x, head, -1, label, (neap_linear_cross_entropy_options){0}), &graph));
@@ -296,6 +297,36 @@ static void test_words(void **state) {
   }
 }
 
+/* What was trained beside adapters keeps its numbers when the run predicts, whatever type the model's file
+ * had.
+ */
+static void test_types_of_file(void **state) {
+  (void)state;
+  struct neap_graph *graph = make_word_graph(false);
+  for (size_t i = 0; i < graph->tensors.count; i++)
+    if (graph->tensors.data[i].role == NEAP_ROLE_PARAMETER) graph->tensors.data[i].file_dtype = NEAP_Q8_0;
+  for (int adapters = 0; adapters < 2; adapters++) {
+    const neap_session_options o = {.threads = 1,
+                                    .budget = NEAP_BUDGET_MAX,
+                                    .predict = true,
+                                    .store = "*=file",
+                                    .lora = adapters * 2,
+                                    .lora_layers = adapters ? "trained.*" : NULL,
+                                    .freeze = adapters ? "*,!words.table" : NULL};
+    struct neap_session *s = make_session(graph, o);
+    int found = 0;
+    for (size_t i = 0; i < s->main->graph->tensors.count; i++) {
+      const struct tensor *t = &s->main->graph->tensors.data[i];
+      if (t->role != NEAP_ROLE_PARAMETER || strcmp(t->name, "words.table") != 0) continue;
+      found++;
+      assert_int_equal(t->dtype, adapters ? NEAP_F32 : NEAP_Q8_0);
+    }
+    assert_int_equal(found, 1);
+    neap_session_free(s);
+  }
+  neap_graph_free(graph);
+}
+
 static void expect_refused(const char *freeze, const char *store, const char *message) {
   struct neap_graph *graph = make_graph();
   struct neap_session *s = NULL;
@@ -341,9 +372,9 @@ static void test_values(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_budgets),  cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_error),    cmocka_unit_test(test_files),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_panels),   cmocka_unit_test(test_words)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_budgets), cmocka_unit_test(test_memory),   cmocka_unit_test(test_error),
+      cmocka_unit_test(test_files),   cmocka_unit_test(test_refusals), cmocka_unit_test(test_values),
+      cmocka_unit_test(test_panels),  cmocka_unit_test(test_words),    cmocka_unit_test(test_types_of_file)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

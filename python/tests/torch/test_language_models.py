@@ -142,6 +142,26 @@ def test_tokens_one_by_one_give_the_same_logits(library, tmp_path, family):
             assert relative(s.output("logits")[0, 0], expected[place]) < 5e-5, place
 
 
+def test_a_window_limits_what_is_decoded(library, tmp_path):
+    model, ids = make("mistral", tmp_path), tokens()[:1]
+    expected = model(ids).logits.detach().numpy()[0]
+    window = FAMILIES["mistral"][2]["sliding_window"]
+    shape = {"batch": 1, "decode": window - 1}
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, tmp_path, s, **shape)
+        for place in range(window):
+            s.fill("tokens", ids[:, place : place + 1].numpy().astype(np.int32))
+            s.fill("position", np.array([place], np.int32))
+            s.fill("length", np.array([place + 1], np.int32))
+            s.predict()
+            assert relative(s.output("logits")[0, 0], expected[place]) < 5e-5, place
+    with (
+        pytest.raises(native.Failed, match="window of 5"),
+        native.model(library, str(tmp_path), batch=1, decode=window),
+    ):
+        pass
+
+
 def test_weights_in_shards_and_in_sixteen_bits(library, tmp_path):
     model, ids = make("llama", tmp_path / "whole"), tokens()
     model.half().save_pretrained(tmp_path / "shards", max_shard_size="20KB")
@@ -182,6 +202,39 @@ def test_bad_descriptions_are_told(library, tmp_path, fields, words):
         pass
     for word in [str(tmp_path), *words]:
         assert word in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "words"),
+    [
+        ("qwen2", {"use_sliding_window": True}, ["use_sliding_window", "true"]),
+        ("gpt2", {"scale_attn_weights": False}, ["scale_attn_weights", "false"]),
+        ("bert", {"position_embedding_type": "relative_key"}, ["relative_key", "absolute"]),
+        ("bert", {"is_decoder": True}, ["is_decoder"]),
+        ("mistral", {"sliding_window": 0}, ["sliding_window", "0"]),
+    ],
+)
+def test_what_is_not_computed_is_refused(library, tmp_path, family, fields, words):
+    make(family, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **fields}))
+    with pytest.raises(native.Failed) as failed, native.model(library, str(tmp_path), batch=1, length=8):
+        pass
+    for word in [str(tmp_path), *words]:
+        assert word in str(failed.value)
+
+
+def test_a_window_that_the_family_does_not_have_is_passed_over(library, tmp_path):
+    """As transformers does: a Llama's attention has no window, whatever config.json says."""
+    model, ids = make("llama", tmp_path), tokens()
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "sliding_window": 3}))
+    shape = {"batch": BATCH, "length": LENGTH}
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, tmp_path, s, **shape)
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.predict()
+        assert relative(s.output("logits"), model(ids).logits.detach().numpy()) < 2e-5
 
 
 def test_folders_without_weights_that_are_read(library, tmp_path):

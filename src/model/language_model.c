@@ -288,8 +288,9 @@ static neap_status check_options(const struct language_model *m, const neap_mode
             m->path, (double)o->dropout);
   const int64_t window = m->transformer.window;
   RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
-            "%s: its tokens see a window of %lld; at most so many are decoded one by one (got %lld)", m->path,
-            (long long)window, (long long)o->decode + 1);
+            "%s: a token sees a window of %lld tokens, and decoding takes no more than that (got %lld); ask "
+            "for fewer",
+            m->path, (long long)window, (long long)o->decode + 1);
   const int64_t length = o->decode > 0 ? o->decode : o->length;
   RETURN_IF(m->transformer.places > 0 && length > m->transformer.places, NEAP_INVALID_ARGUMENT,
             "%s: has places for %lld tokens (got a length of %lld)", m->path,

@@ -27,7 +27,7 @@ typedef neap_status step_decode(const struct step *step, struct matcher *matcher
 /* What becomes of a place where a text is split, between what is before and behind it. */
 enum split_behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 
-/* One step; what it has no use for is 0. */
+/* One step. A field that a kind of step does not read is 0. */
 struct step {
   step_normalise *normalise; /* one of the three */
   step_split *split;

@@ -353,9 +353,11 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     if (t->refused[0] != '\0')
       return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
                        t->refused, ending.message);
+    const bool pairs = t->data.source.kind == TASK_PAIRS;
     if (t->data.source.longest != NULL)
-      return neap_fail(status, "%s; the longest pair sets the memory (%s): --length N leaves longer ones out",
-                       ending.message, t->data.source.longest);
+      return neap_fail(status, "%s; the longest %s sets the memory (%s): --length N %s longer ones%s",
+                       ending.message, pairs ? "pair" : "conversation", t->data.source.longest,
+                       pairs ? "leaves" : "cuts", pairs ? " out" : "");
     return ending_tell(&ending);
   }
   if (status != NEAP_OK) return status;

@@ -1,0 +1,50 @@
+/* Several processes that train one model: what the library needs of whatever connects them.
+ *
+ * The library links no engine. Who connects processes fills a struct of functions: threads of one process,
+ * processes of one machine over shared memory (`neap train --processes 4`), MPI (libneap_openmpi.so,
+ * libneap_mpich.so), or the caller's own. All ranks make the same calls in the same order, with sizes that
+ * agree; that is what the session sees to.
+ *
+ * Source: LightGBM's Network::Init, which takes its collectives as functions. */
+#ifndef NEAP_COLLECTIVE_H
+#define NEAP_COLLECTIVE_H
+
+#include <stdint.h>
+
+#include "neap.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A piece of memory to send from, or to receive into. No bytes: nothing is sent; `data` may be NULL then. */
+typedef struct neap_piece {
+  void *data;
+  uint64_t bytes;
+} neap_piece;
+
+/* Functions return NEAP_OK when this rank's part is done: what it received is there and what it sent may be
+ * overwritten. A failure on any rank ends the call on every rank with a failure; after it only `close` is
+ * allowed. The message of a failure (neap_error_message) names the rank that failed and why. Calls are made
+ * by one thread at a time. */
+typedef struct neap_collective {
+  int rank, size; /* from 0; at least 1 */
+  void *self;     /* the engine's own, given to each function */
+  /* Sends send[r] to rank r and receives receive[r] from it, for each r but the own rank, whose pieces are
+   * ignored. [size] pieces each. send[r].bytes here equals receive[own].bytes at rank r. Pieces do not
+   * overlap. */
+  neap_status (*exchange)(void *self, const neap_piece *send, const neap_piece *receive);
+  /* Gives every rank the parts of all: part r is bytes[r] long and lies behind the parts before it in `all`.
+   * The own part is there before the call. Every rank gives the same `bytes` [size]. */
+  neap_status (*allgather)(void *self, void *all, const uint64_t *bytes);
+  /* Returns when every rank has called it. */
+  neap_status (*barrier)(void *self);
+  /* Ends the connection and frees `self`. NULL: nothing to do. */
+  void (*close)(void *self);
+} neap_collective;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

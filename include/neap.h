@@ -270,6 +270,7 @@ typedef struct neap_byte_input {
 #define NEAP_ZERO (-0.0)
 
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
+struct neap_collective;
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, or one of NEAP_BUDGET_MIN, MAX, AVAILABLE */
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
@@ -318,10 +319,15 @@ typedef struct neap_session_options {
   uint64_t seed;        /* initial parameters and random operators */
   bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
   int32_t micro_batches; /* that a step has, each as large as the graph's batch; 0: 1 */
-  neap_dtype precision;  /* BF16 or F16: storage of values, parameters and optimizer states (losses, and what
-                            norms need, in f32); updates round at random, so that the mean is exact */
-  bool master;           /* parameters and optimizer states stay f32 beside values of 16 bits */
-  float loss_scale;      /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
+  /* Processes that train together (neap_collective.h); NULL: one; borrowed. Process r of P takes the
+   * micro-batches r, r + P, ... of each step and has a P-th of the optimizer's states. The bits are those of
+   * one process that takes all micro-batches. All ranks make the same calls of the session in the same order.
+   */
+  const struct neap_collective *collective;
+  neap_dtype precision; /* BF16 or F16: storage of values, parameters and optimizer states (losses, and what
+                           norms need, in f32); updates round at random, so that the mean is exact */
+  bool master;          /* parameters and optimizer states stay f32 beside values of 16 bits */
+  float loss_scale;     /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
   bool dynamic_loss_scale; /* begins with loss_scale (0: 65536): halved by a step with a gradient that does
                               not fit its type, whose update is left out; doubled after 2000 that do */
   /* Not 0: the share of their values that sparse parameters keep, with their optimizer states; the rest is 0

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "kernel/kernel.h"
+#include "kernel/ranks.h"
 
 const struct roofline usual_roofline = {.f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9};
 
@@ -298,20 +298,42 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   return own;
 }
 
+/* The inputs of a step's node. Where ranks run it together, all in one order: it also reads what the next
+ * such node updates, and so comes before it, whatever the plan. */
+static const int32_t *step_inputs(struct lowering *l, struct region *region, const int32_t *map,
+                                  const struct node *node, int32_t *next, int32_t *count) {
+  const struct neap_graph *graph = l->to->graph;
+  const int32_t *given = map_ids(region, graph, map, node->inputs, node->input_count, count);
+  if (given == NULL || l->options->ranks <= 1 || node->update_count == 0 || !ranks_meet(graph, node))
+    return given;
+  const int32_t later = *next;
+  *next = map[graph_storage(graph, node->updates[0])];
+  if (later < 0) return given;
+  int32_t *ordered = region_alloc(region, (size_t)*count + 1, sizeof *ordered);
+  if (ordered == NULL) return NULL;
+  memcpy(ordered, given, (size_t)*count * sizeof *ordered);
+  ordered[(*count)++] = later;
+  return ordered;
+}
+
+/* From the last node to the first. */
 static neap_status step_nodes(struct lowering *l, struct region *region, struct neap_step *draft,
                               const int32_t *map) {
   const struct neap_graph *graph = l->to->graph;
-  for (size_t v = 0; v < graph->nodes.count; v++) {
+  int32_t next = -1;
+  for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
     struct step_node *made = &draft->nodes[v];
+    const struct rank_part *shared = l->to->rank_parts;
     *made = (struct step_node){.name = node->name,
                                .op = node_row(node)->name,
                                .pass = node->pass,
                                .repeatable = node->update_count == 0 && !adds_to_variable(graph, node),
                                .cost = l->seconds.data[v],
-                               .workspace = l->workspace.data[v]};
+                               .workspace = l->workspace.data[v] +
+                                            (shared != NULL ? round_up(shared[v].workspace) : 0)};
     made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
-    made->inputs = map_ids(region, graph, map, node->inputs, node->input_count, &made->input_count);
+    made->inputs = step_inputs(l, region, map, node, &next, &made->input_count);
     made->outputs = map_ids(region, graph, map, node->outputs, node->output_count, &made->output_count);
     made->updates = map_ids(region, graph, map, node->updates, node->update_count, &made->update_count);
     RETURN_IF(!made->inplace || !made->inputs || !made->outputs || !made->updates, NEAP_OUT_OF_MEMORY,
@@ -344,6 +366,19 @@ static neap_status step_outputs(struct lowering *l, struct region *region, const
   return NEAP_OK;
 }
 
+/* What ranks share of each node, once all formats are known. */
+static neap_status prepare_ranks(struct lowering *l) {
+  struct lowered *to = l->to;
+  if (l->options->ranks <= 1) return NEAP_OK;
+  struct rank_part *parts = region_alloc(&to->region, to->graph->nodes.count, sizeof *parts);
+  RETURN_IF_NULL(parts);
+  for (size_t v = 0; v < to->graph->nodes.count; v++)
+    parts[v] =
+        ranks_prepare(to->backend, to->graph, &to->graph->nodes.data[v], to->formats, l->options->ranks);
+  to->rank_parts = parts;
+  return NEAP_OK;
+}
+
 static neap_status make_step(struct lowering *l) {
   const struct neap_graph *graph = l->to->graph;
   const size_t tensors = graph->tensors.count;
@@ -370,7 +405,7 @@ static neap_status make_step(struct lowering *l) {
         .role = tensor->role,
         .bytes = tensor->lies_in > 0
                      ? 0
-                     : round_up(l->to->backend->format_bytes(tensor, *format_of(l, (int32_t)t)))};
+                     : round_up(share_bytes(l->to->backend, tensor, *format_of(l, (int32_t)t)))};
   }
   if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
   if (status == NEAP_OK) status = step_outputs(l, &region, map, &draft);
@@ -404,20 +439,22 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
   else
     TRY(to->backend->create_state(l->from, l->options, &to->state));
   TRY(lower_graph(l, like));
-  TRY(make_step(l));
   to->formats = region_alloc(&to->region, l->format.count, sizeof *to->formats);
-  for (size_t t = 0; to->formats != NULL && t < l->format.count; t++)
-    to->formats[t] = *format_of(l, (int32_t)t);
+  RETURN_IF_NULL(to->formats);
+  for (size_t t = 0; t < l->format.count; t++) to->formats[t] = *format_of(l, (int32_t)t);
+  TRY(prepare_ranks(l));
+  TRY(make_step(l));
   to->kernels = region_copy(&to->region, l->kernels.data, l->kernels.count, sizeof *to->kernels);
-  RETURN_IF(!to->formats || !to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");
+  RETURN_IF(!to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");
   return NEAP_OK;
 }
 
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out) {
   const bool usual = options->roofline.bytes == 0;
-  const struct lower_options known = {options->convolution, team_size(options->threads), options->outputs,
-                                      usual ? usual_roofline : options->roofline};
+  struct lower_options known = *options;
+  known.threads = team_size(options->threads);
+  if (usual) known.roofline = usual_roofline;
   struct lowering l = {.to = calloc(1, sizeof(struct lowered)), .options = &known};
   struct neap_graph *rewritten = NULL;
   struct team former;

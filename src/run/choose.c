@@ -8,6 +8,7 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "grad/gradient.h"
+#include "neap_collective.h"
 #include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
@@ -40,6 +41,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .groups = o->groups,
                             .group_count = o->group_count,
                             .micro_batches = o->micro_batches,
+                            .ranks = o->collective != NULL ? o->collective->size : 0,
                             .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
                             .tentative = o->dynamic_loss_scale,
                             .averages = o->ema != 0,
@@ -57,6 +59,7 @@ struct lower_options lower_options_of(const struct neap_session_options *o) {
   const bool here = o->backend == NEAP_CPU && o->costs == NEAP_COSTS_ROOFLINE;
   return (struct lower_options){.convolution = o->convolution,
                                 .threads = o->threads,
+                                .ranks = o->collective != NULL ? o->collective->size : 0,
                                 .roofline = here ? machine_roofline(o->threads) : usual_roofline};
 }
 
@@ -70,6 +73,14 @@ neap_status check_session_options(const struct neap_session_options *o) {
             "session options: there is no form %d of positions", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
+  const int ranks = o->collective != NULL ? o->collective->size : 1;
+  RETURN_IF(ranks > 1 && o->predict, NEAP_INVALID_ARGUMENT,
+            "session options: %d processes train together; a session that only predicts has one", ranks);
+  RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
+            "session options: %d micro-batches do not divide among %d processes; give a multiple of %d",
+            o->micro_batches > 0 ? o->micro_batches : 1, ranks, ranks);
+  RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
+            "session options: several processes train on the backend cpu alone");
   RETURN_IF(o->group_count < 0 || (o->group_count > 0 && o->groups == NULL), NEAP_INVALID_ARGUMENT,
             "%d groups of parameters are not there", o->group_count);
   for (int i = 0; i < o->group_count; i++)

@@ -153,4 +153,28 @@ static inline neap_status case_barriers(const neap_collective *c, int *count, in
   return NEAP_OK;
 }
 
+/* Work whose calls do not belong together on 3 ranks. A rank whose own part was done sees that in its next
+ * call. */
+static inline neap_status case_other_size(const neap_collective *c) {
+  unsigned char bytes[64] = {0};
+  neap_piece send[3] = {{bytes, 5}, {bytes, 5}, {bytes, 5}};
+  neap_piece receive[3] = {{bytes + 16, 5}, {bytes + 32, 5}, {bytes + 48, 5}};
+  if (c->rank == 2) receive[1].bytes = 7;
+  TRY(c->exchange(c->self, send, receive));
+  return c->barrier(c->self);
+}
+
+static inline neap_status case_other_call(const neap_collective *c) {
+  const uint64_t bytes[3] = {0};
+  TRY(c->rank == 1 ? c->allgather(c->self, NULL, bytes) : c->barrier(c->self));
+  return c->barrier(c->self);
+}
+
+static inline neap_status case_other_parts(const neap_collective *c) {
+  char all[16] = {0};
+  const uint64_t bytes[3] = {4, 4, c->rank == 2 ? 5 : 4};
+  TRY(c->allgather(c->self, all, bytes));
+  return c->barrier(c->self);
+}
+
 #endif

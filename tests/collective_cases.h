@@ -58,6 +58,10 @@ static inline neap_status case_check_guard(const unsigned char *data, uint64_t b
   return NEAP_OK;
 }
 
+static inline void *case_each(const neap_collective *c, size_t bytes) {
+  return calloc(c->size > 0 ? (size_t)c->size : 1, bytes);
+}
+
 static inline void case_free(neap_piece *pieces, int size) {
   for (int r = 0; pieces != NULL && r < size; r++) free(pieces[r].data);
   free(pieces);
@@ -65,7 +69,7 @@ static inline void case_free(neap_piece *pieces, int size) {
 
 /* Pieces with guards behind them; sent ones are filled. */
 static inline neap_piece *case_pieces(const neap_collective *c, uint64_t seed, uint64_t slot, bool sent) {
-  neap_piece *pieces = calloc((size_t)c->size, sizeof *pieces);
+  neap_piece *pieces = case_each(c, sizeof *pieces);
   for (int r = 0; pieces != NULL && r < c->size; r++) {
     const int from = sent ? c->rank : r, to = sent ? r : c->rank;
     const uint64_t bytes = case_bytes(seed, from, to, slot);
@@ -95,7 +99,7 @@ static inline neap_status case_exchange(const neap_collective *c, uint64_t seed,
 }
 
 static inline neap_status case_allgather(const neap_collective *c, uint64_t seed, uint64_t slot) {
-  uint64_t *bytes = calloc((size_t)c->size, sizeof *bytes), total = 0;
+  uint64_t *bytes = case_each(c, sizeof *bytes), total = 0;
   for (int r = 0; r < c->size; r++) total += bytes[r] = case_bytes(seed, r, -1, slot);
   unsigned char *all = malloc(total + GUARD_BYTES), *part = all;
   memset(all, GUARD, total + GUARD_BYTES);

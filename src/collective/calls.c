@@ -13,13 +13,3 @@ neap_status calls_check(int from, enum call_kind from_kind, uint64_t sent, int t
             (unsigned long long)sent, to, (unsigned long long)expected);
   return NEAP_OK;
 }
-
-void calls_allgather_pieces(int rank, int size, void *all, const uint64_t *bytes, neap_piece *send,
-                            neap_piece *receive) {
-  char *part = all;
-  for (int r = 0; r < size; r++) {
-    receive[r] = (neap_piece){part, bytes[r]};
-    if (bytes[r] > 0) part += bytes[r]; /* `all` may be NULL where nobody has a part */
-  }
-  for (int r = 0; r < size; r++) send[r] = receive[rank];
-}

@@ -15,7 +15,14 @@ neap_status calls_check(int from, enum call_kind from_kind, uint64_t sent, int t
 
 /* Fills send [size] and receive [size] with the pieces of neap_collective.allgather(all, bytes) at `rank`:
  * its own part for every other rank. */
-void calls_allgather_pieces(int rank, int size, void *all, const uint64_t *bytes, neap_piece *send,
-                            neap_piece *receive);
+static inline void calls_allgather_pieces(int rank, int size, void *all, const uint64_t *bytes,
+                                          neap_piece *send, neap_piece *receive) {
+  char *part = all;
+  for (int r = 0; r < size; r++) {
+    receive[r] = (neap_piece){part, bytes[r]};
+    if (bytes[r] > 0) part += bytes[r]; /* `all` may be NULL where nobody has a part */
+  }
+  for (int r = 0; r < size; r++) send[r] = receive[rank];
+}
 
 #endif

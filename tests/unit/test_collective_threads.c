@@ -1,75 +1,28 @@
 /* Ranks that are threads of one process. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
+#include "collective_ranks.h"
 
 #include "collective/threads.h"
-#include "collective_cases.h"
 
-enum { MOST_RANKS = 8 };
-
-struct rank {
-  neap_collective collective;
-  neap_status (*work)(const neap_collective *, int *);
-  int *shared;
-  struct ending ending;
-};
-
-static void *run_rank(void *context) {
-  struct rank *rank = context;
-  ending_keep(&rank->ending, rank->work(&rank->collective, rank->shared));
-  rank->collective.close(rank->collective.self);
-  return NULL;
-}
-
-/* Each rank does the work and closes. */
-static void run_ranks(int size, neap_status (*work)(const neap_collective *, int *), struct rank *ranks) {
-  pthread_t threads[MOST_RANKS];
+static void run(int size, rank_work *work, struct rank *ranks) {
   neap_collective collectives[MOST_RANKS];
-  int shared = 0;
   assert_int_equal(threads_connect(size, collectives), NEAP_OK);
-  for (int r = 0; r < size; r++) {
-    ranks[r] = (struct rank){collectives[r], work, &shared, {0}};
-    assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
-  }
-  for (int r = 0; r < size; r++) assert_int_equal(pthread_join(threads[r], NULL), 0);
+  run_ranks(size, collectives, work, ranks);
 }
 
-static void all_succeed(neap_status (*work)(const neap_collective *, int *)) {
+static void all_succeed(rank_work *work) {
   static const int sizes[] = {1, 2, 3, 4, 8};
   struct rank ranks[MOST_RANKS];
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    run_ranks(sizes[i], work, ranks);
-    for (int r = 0; r < sizes[i]; r++)
-      if (ranks[r].ending.status != NEAP_OK)
-        fail_msg("rank %d of %d: %s", r, sizes[i], ranks[r].ending.message);
+    run(sizes[i], work, ranks);
+    assert_all_ok(sizes[i], ranks);
   }
 }
 
-/* Every rank but those whose work is honest to its end gets this message. */
-static void all_fail(int size, neap_status (*work)(const neap_collective *, int *), neap_status status,
-                     const char *message, int except) {
+static void all_fail(int size, rank_work *work, neap_status status, const char *message, int except) {
   struct rank ranks[MOST_RANKS];
-  run_ranks(size, work, ranks);
-  for (int r = 0; r < size; r++) {
-    if (r == except) continue;
-    assert_int_equal(ranks[r].ending.status, status);
-    assert_string_equal(ranks[r].ending.message, message);
-  }
+  run(size, work, ranks);
+  assert_all_fail(size, ranks, status, message, except);
 }
-
-static neap_status call_at_random(const neap_collective *c, int *shared) {
-  (void)shared;
-  for (uint64_t seed = 1; seed < 4; seed++) TRY(case_random_calls(c, seed, 60, 1000));
-  return NEAP_OK;
-}
-
-static neap_status meet_often(const neap_collective *c, int *shared) { return case_barriers(c, shared, 200); }
 
 static void test_random_calls(void **state) {
   (void)state;
@@ -81,39 +34,11 @@ static void test_barriers(void **state) {
   all_succeed(meet_often);
 }
 
-static neap_status leave_early(const neap_collective *c, int *shared) {
-  (void)shared;
-  TRY(c->barrier(c->self));
-  return c->rank == 2 ? NEAP_OK : c->barrier(c->self);
-}
-
 static void test_early_close(void **state) {
   (void)state;
   for (int i = 0; i < 50; i++)
     all_fail(4, leave_early, NEAP_IO_FAILED,
              "collective: rank 2 closed its connection while another rank called", 2);
-}
-
-static neap_status other_size(const neap_collective *c, int *shared) {
-  (void)shared;
-  unsigned char bytes[64] = {0};
-  neap_piece send[3] = {{bytes, 5}, {bytes, 5}, {bytes, 5}};
-  neap_piece receive[3] = {{bytes + 16, 5}, {bytes + 32, 5}, {bytes + 48, 5}};
-  if (c->rank == 2) receive[1].bytes = 7;
-  return c->exchange(c->self, send, receive);
-}
-
-static neap_status other_call(const neap_collective *c, int *shared) {
-  (void)shared;
-  const uint64_t bytes[3] = {0};
-  return c->rank == 1 ? c->allgather(c->self, NULL, bytes) : c->barrier(c->self);
-}
-
-static neap_status other_parts(const neap_collective *c, int *shared) {
-  (void)shared;
-  char all[16] = {0};
-  const uint64_t bytes[3] = {4, 4, c->rank == 2 ? 5 : 4};
-  return c->allgather(c->self, all, bytes);
 }
 
 static void test_calls_that_differ(void **state) {

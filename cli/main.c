@@ -113,20 +113,26 @@ static void report_memory_limit(void) {
           (unsigned long long)limit.rlim_cur / 1024);
 }
 
-int report_failure(const struct verb *verb, neap_status status) {
-  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
-  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
+int exit_status_of(neap_status status) {
   static const struct {
     neap_status status;
     int exit_status;
-  } rows[] = {{NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
+  } rows[] = {{NEAP_OK, EXIT_DONE},
+              {NEAP_INVALID_ARGUMENT, EXIT_USAGE},
+              {NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
               {NEAP_INVALID_PLAN, EXIT_INVALID},
               {NEAP_DIVERGED, EXIT_DIVERGED},
               {NEAP_INTERRUPTED, EXIT_SIGNAL + SIGINT}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].status == status) return rows[i].exit_status;
   return EXIT_FAILED;
+}
+
+int report_failure(const struct verb *verb, neap_status status) {
+  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
+  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
+  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
+  return exit_status_of(status);
 }
 
 static int run_verb(const struct verb *verb, int count, char **arguments) {

@@ -43,6 +43,29 @@ typedef struct neap_collective {
   void (*close)(void *self);
 } neap_collective;
 
+/* ---- Engines ---- */
+
+/* Connects `size` threads of this process: ranks[r] [size] is for the thread that is rank r, which closes it.
+ */
+neap_status neap_collective_threads(int size, neap_collective *ranks);
+
+/* Forks `count` processes (1 to 128), connected by shared memory; before this process has other threads,
+ * OpenMP's included. Returns NEAP_OK in each of them, with its collective in `*own`.
+ *
+ * The parent has own->size 0. It passes signals on, and returns when all have ended: `*exit_status` is 0, or
+ * that of the rank that failed first (128 and its signal). NEAP_INTERRUPTED: a signal that it passed on ended
+ * them. Another status: the first failure, with a message that names its rank. */
+neap_status neap_collective_fork(int count, neap_collective *own, int *exit_status);
+
+/* Records a failure of this rank, with this thread's last message, for the parent of neap_collective_fork to
+ * tell. The first of all ranks counts. */
+void neap_collective_report(const neap_collective *own, neap_status status);
+
+/* Connects this process with those that an MPI launcher started beside it, by libneap_openmpi.so or
+ * libneap_mpich.so. No launcher started more than one: own->size is 0. NEAP_UNSUPPORTED: the plugin is
+ * missing, or of another MPI or version; the message says which package it is built with. */
+neap_status neap_collective_launched(neap_collective *own);
+
 #ifdef __cplusplus
 }
 #endif

@@ -58,13 +58,10 @@ static inline neap_status case_check_guard(const unsigned char *data, uint64_t b
   return NEAP_OK;
 }
 
-<<<<<<< HEAD
-=======
 static inline void *case_each(const neap_collective *c, size_t bytes) {
   return calloc(c->size > 0 ? (size_t)c->size : 1, bytes);
 }
 
->>>>>>> h-collective
 static inline void case_free(neap_piece *pieces, int size) {
   for (int r = 0; pieces != NULL && r < size; r++) free(pieces[r].data);
   free(pieces);
@@ -72,11 +69,7 @@ static inline void case_free(neap_piece *pieces, int size) {
 
 /* Pieces with guards behind them; sent ones are filled. */
 static inline neap_piece *case_pieces(const neap_collective *c, uint64_t seed, uint64_t slot, bool sent) {
-<<<<<<< HEAD
-  neap_piece *pieces = calloc((size_t)c->size, sizeof *pieces);
-=======
   neap_piece *pieces = case_each(c, sizeof *pieces);
->>>>>>> h-collective
   for (int r = 0; pieces != NULL && r < c->size; r++) {
     const int from = sent ? c->rank : r, to = sent ? r : c->rank;
     const uint64_t bytes = case_bytes(seed, from, to, slot);
@@ -106,11 +99,7 @@ static inline neap_status case_exchange(const neap_collective *c, uint64_t seed,
 }
 
 static inline neap_status case_allgather(const neap_collective *c, uint64_t seed, uint64_t slot) {
-<<<<<<< HEAD
-  uint64_t *bytes = calloc((size_t)c->size, sizeof *bytes), total = 0;
-=======
   uint64_t *bytes = case_each(c, sizeof *bytes), total = 0;
->>>>>>> h-collective
   for (int r = 0; r < c->size; r++) total += bytes[r] = case_bytes(seed, r, -1, slot);
   unsigned char *all = malloc(total + GUARD_BYTES), *part = all;
   memset(all, GUARD, total + GUARD_BYTES);
@@ -168,8 +157,6 @@ static inline neap_status case_barriers(const neap_collective *c, int *count, in
   return NEAP_OK;
 }
 
-<<<<<<< HEAD
-=======
 /* Work whose calls do not belong together on 3 ranks. A rank whose own part was done sees that in its next
  * call. */
 static inline neap_status case_other_size(const neap_collective *c) {
@@ -194,5 +181,4 @@ static inline neap_status case_other_parts(const neap_collective *c) {
   return c->barrier(c->self);
 }
 
->>>>>>> h-collective
 #endif

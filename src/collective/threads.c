@@ -6,19 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-<<<<<<< HEAD
-#include "collective/pieces.h"
-
-/* What a rank's current call is. */
-struct call {
-  const char *name;
-=======
 #include "collective/calls.h"
 
 /* What a rank's current call is. */
 struct call {
   enum call_kind kind;
->>>>>>> h-collective
   const neap_piece *send, *receive; /* [size]; NULL: a barrier */
 };
 
@@ -38,27 +30,12 @@ struct member {
   neap_piece pieces[]; /* [2 * size], of an allgather */
 };
 
-<<<<<<< HEAD
-/* Fails where two ranks' calls do not belong together. The lock is held; every rank has arrived. */
-static neap_status check_pair(const struct group *group, int from, int to) {
-  const struct call *sender = &group->calls[from], *receiver = &group->calls[to];
-  RETURN_IF(strcmp(sender->name, receiver->name) != 0, NEAP_INVALID_ARGUMENT,
-            "collective: rank %d calls %s while rank %d calls %s; all ranks have to make the same calls",
-            from, sender->name, to, receiver->name);
-  if (sender->send == NULL) return NEAP_OK;
-  const uint64_t sent = sender->send[to].bytes, expected = receiver->receive[from].bytes;
-  RETURN_IF(sent != expected, NEAP_INVALID_ARGUMENT,
-            "collective: rank %d sends %llu bytes to rank %d, which expects %llu; sizes have to agree", from,
-            (unsigned long long)sent, to, (unsigned long long)expected);
-  return NEAP_OK;
-=======
 /* The lock is held; every rank has arrived. */
 static neap_status check_pair(const struct group *group, int from, int to) {
   const struct call *sender = &group->calls[from], *receiver = &group->calls[to];
   const bool moves = sender->send != NULL && receiver->receive != NULL;
   return calls_check(from, sender->kind, moves ? sender->send[to].bytes : 0, to, receiver->kind,
                      moves ? receiver->receive[from].bytes : 0);
->>>>>>> h-collective
 }
 
 static neap_status check_calls(const struct group *group) {
@@ -106,29 +83,17 @@ static neap_status move(const struct member *member, struct call call) {
 }
 
 static neap_status threads_exchange(void *self, const neap_piece *send, const neap_piece *receive) {
-<<<<<<< HEAD
-  return move(self, (struct call){"exchange", send, receive});
-=======
   return move(self, (struct call){CALL_EXCHANGE, send, receive});
->>>>>>> h-collective
 }
 
 static neap_status threads_allgather(void *self, void *all, const uint64_t *bytes) {
   struct member *member = self;
   const int size = member->group->size;
-<<<<<<< HEAD
-  pieces_of_allgather(member->rank, size, all, bytes, member->pieces, member->pieces + size);
-  return move(member, (struct call){"allgather", member->pieces, member->pieces + size});
-}
-
-static neap_status threads_barrier(void *self) { return begin(self, (struct call){.name = "barrier"}); }
-=======
   calls_allgather_pieces(member->rank, size, all, bytes, member->pieces, member->pieces + size);
   return move(member, (struct call){CALL_ALLGATHER, member->pieces, member->pieces + size});
 }
 
 static neap_status threads_barrier(void *self) { return begin(self, (struct call){CALL_BARRIER}); }
->>>>>>> h-collective
 
 static void free_group(struct group *group) {
   pthread_cond_destroy(&group->changed);

@@ -25,13 +25,16 @@ int64_t share_most(int64_t whole, int ranks) {
   return most;
 }
 
-static int64_t elements_in(const struct backend *backend, const struct tensor *tensor, struct memory_format format) {
+static int64_t elements_in(const struct backend *backend, const struct tensor *tensor,
+                           struct memory_format format) {
   return (int64_t)(backend->format_bytes(tensor, format) / dtype_bytes(tensor->dtype, 1));
 }
 
-uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor, struct memory_format format) {
+uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor,
+                     struct memory_format format) {
   if (tensor->shares <= 1) return backend->format_bytes(tensor, format);
-  return dtype_bytes(tensor->dtype, (uint64_t)share_most(elements_in(backend, tensor, format), tensor->shares));
+  return dtype_bytes(tensor->dtype,
+                     (uint64_t)share_most(elements_in(backend, tensor, format), tensor->shares));
 }
 
 /* ---- Nodes ---- */
@@ -39,7 +42,8 @@ uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor,
 /* The first operand of which a rank has a share only; NO_TENSOR: there is none. */
 static int32_t shared_operand(const struct neap_graph *graph, const struct node *node) {
   for (int32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != NO_TENSOR && graph->tensors.data[node->inputs[i]].shares > 1) return node->inputs[i];
+    if (node->inputs[i] != NO_TENSOR && graph->tensors.data[node->inputs[i]].shares > 1)
+      return node->inputs[i];
   return NO_TENSOR;
 }
 
@@ -75,24 +79,25 @@ static int64_t chunk_of(int64_t whole, neap_dtype dtype, int ranks) {
 
 enum { GRADIENT = 1, SUM = 2 }; /* slots of Accumulate */
 
-struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph, const struct node *node,
-                               const struct memory_format *formats, int ranks) {
+struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph,
+                               const struct node *node, const struct memory_format *formats, int ranks) {
   struct rank_part part = {0};
   if (!ranks_share(graph, node)) return part;
   const enum across_ranks across = node_row(node)->across;
   if (across == ACROSS_WHOLE) {
     for (int32_t i = 0; i < node->input_count; i++)
       if (is_own(graph, node, i))
-        part.workspace += aligned(
-            backend->format_bytes(&graph->tensors.data[node->inputs[i]], formats[node->inputs[i]]));
+        part.workspace +=
+            aligned(backend->format_bytes(&graph->tensors.data[node->inputs[i]], formats[node->inputs[i]]));
     return part;
   }
   const int32_t id = across == ACROSS_SUM ? node->inputs[GRADIENT] : shared_operand(graph, node);
   const struct tensor *tensor = &graph->tensors.data[id];
   part.whole = elements_in(backend, tensor, formats[id]);
   if (across == ACROSS_SUM)
-    part.workspace = (uint64_t)(ranks - 1) *
-                     aligned(dtype_bytes(tensor->dtype, (uint64_t)chunk_of(part.whole, tensor->dtype, ranks)));
+    part.workspace =
+        (uint64_t)(ranks - 1) *
+        aligned(dtype_bytes(tensor->dtype, (uint64_t)chunk_of(part.whole, tensor->dtype, ranks)));
   return part;
 }
 
@@ -152,10 +157,9 @@ static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk,
     from[rank] = rank == own ? data : r->received + (uint64_t)place++ * room;
   }
   for (int rank = 0; rank < size; rank++)
-    receive[rank] =
-        (neap_piece){from[rank], rank < r->context->ranks->active && rank != own
-                                     ? dtype_bytes(gradient->dtype, (uint64_t)mine.count)
-                                     : 0};
+    receive[rank] = (neap_piece){from[rank], rank < r->context->ranks->active && rank != own
+                                                 ? dtype_bytes(gradient->dtype, (uint64_t)mine.count)
+                                                 : 0};
   TRY(r->collective->exchange(r->collective->self, send, receive));
   return mine.count > 0 ? fold(r, mine, from) : NEAP_OK;
 }
@@ -167,7 +171,8 @@ static neap_status run_sum(const struct running *r) {
                 chunk = chunk_of(r->part->whole, dtype, (int)size);
   neap_piece *pieces = malloc(2 * size * sizeof *pieces);
   unsigned char **from = malloc(size * sizeof *from);
-  neap_status status = pieces != NULL && from != NULL ? NEAP_OK : neap_fail(NEAP_OUT_OF_MEMORY, "ranks: out of memory");
+  neap_status status =
+      pieces != NULL && from != NULL ? NEAP_OK : neap_fail(NEAP_OUT_OF_MEMORY, "ranks: out of memory");
   for (int64_t at = 0; status == NEAP_OK && at < most; at += chunk)
     status = sum_chunk(r, at, chunk, pieces, pieces + size, from);
   free(from);
@@ -211,7 +216,8 @@ static neap_status run_whole(const struct running *r) {
 static void *at_share(const struct running *r, int32_t i, void *data, struct share share) {
   const struct tensor *tensor = operand(r, i);
   if (tensor == NULL || tensor->shares > 1) return data;
-  const int32_t id = i < r->node->input_count ? r->node->inputs[i] : r->node->outputs[i - r->node->input_count];
+  const int32_t id =
+      i < r->node->input_count ? r->node->inputs[i] : r->node->outputs[i - r->node->input_count];
   const int64_t elements = elements_in(r->lowered->backend, tensor, r->lowered->formats[id]);
   return elements == share.whole ? element(data, tensor, share.first) : data;
 }
@@ -222,8 +228,7 @@ static neap_status gather(const struct running *r, int32_t i) {
   uint64_t *sizes = malloc((size_t)c->size * sizeof *sizes);
   RETURN_IF_NULL(sizes);
   for (int rank = 0; rank < c->size; rank++)
-    sizes[rank] =
-        dtype_bytes(operand(r, i)->dtype, (uint64_t)share_of(r->part->whole, rank, c->size).count);
+    sizes[rank] = dtype_bytes(operand(r, i)->dtype, (uint64_t)share_of(r->part->whole, rank, c->size).count);
   const neap_status status = c->allgather(c->self, r->in[i], sizes);
   free(sizes);
   return status;

@@ -1,10 +1,11 @@
-/* Nodes that several processes (ranks) run together: a gradient that is added to a sum of all ranks, statistics that
- * each rank has some of, updates of which each rank does a share.
+/* Nodes that several processes (ranks) run together: a gradient that is added to a sum of all ranks,
+ * statistics that each rank has some of, updates of which each rank does a share.
  *
- * A sum, and the states of an update, lie once over all ranks: rank r has the r-th share of their elements, as they
- * lie in memory. The sum of an element is the left fold over micro-batches in their order, which starts from what the
- * owner has: the bits of one process. What an update changes in the parameter is then gathered by every rank.
- * Source: ZeRO-1 (Rajbhandari et al. 2020), with the order of LightGBM's and XGBoost's small all-reduces. */
+ * A sum, and the states of an update, lie once over all ranks: rank r has the r-th share of their elements,
+ * as they lie in memory. The sum of an element is the left fold over micro-batches in their order, which
+ * starts from what the owner has: the bits of one process. What an update changes in the parameter is then
+ * gathered by every rank. Source: ZeRO-1 (Rajbhandari et al. 2020), with the order of LightGBM's and
+ * XGBoost's small all-reduces. */
 #ifndef NEAP_KERNEL_RANKS_H
 #define NEAP_KERNEL_RANKS_H
 
@@ -32,8 +33,8 @@ int64_t share_most(int64_t whole, int ranks);
 /* Bytes of a tensor in a format, of which this rank may have a share only. */
 uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor, struct memory_format format);
 
-/* Whether ranks run a node together, so that all have to run it in one order; and whether they do so at all, or each
- * on its share. */
+/* Whether ranks run a node together, so that all have to run it in one order; and whether they do so at all,
+ * or each on its share. */
 bool ranks_meet(const struct neap_graph *graph, const struct node *node);
 bool ranks_share(const struct neap_graph *graph, const struct node *node);
 

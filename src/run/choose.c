@@ -67,12 +67,7 @@ enum { MICRO_BATCH_LIMIT = 1 << 20 };
 
 static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
 
-neap_status check_session_options(const struct neap_session_options *o) {
-  TRY(settings_check_session(o));
-  RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
-            "session options: there is no form %d of positions", (int)o->sparse_positions);
-  RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
-            "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
+neap_status check_ranks(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
   RETURN_IF(ranks > 1 && o->predict, NEAP_INVALID_ARGUMENT,
             "session options: %d processes train together; a session that only predicts has one", ranks);
@@ -81,6 +76,15 @@ neap_status check_session_options(const struct neap_session_options *o) {
             o->micro_batches > 0 ? o->micro_batches : 1, ranks, ranks);
   RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
             "session options: several processes train on the backend cpu alone");
+  return NEAP_OK;
+}
+
+neap_status check_session_options(const struct neap_session_options *o) {
+  TRY(settings_check_session(o));
+  RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
+            "session options: there is no form %d of positions", (int)o->sparse_positions);
+  RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
+            "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
   RETURN_IF(o->group_count < 0 || (o->group_count > 0 && o->groups == NULL), NEAP_INVALID_ARGUMENT,
             "%d groups of parameters are not there", o->group_count);
   for (int i = 0; i < o->group_count; i++)

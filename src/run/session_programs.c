@@ -300,6 +300,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
   enum { ATTEMPTS = 3 }; /* within a budget for the process */
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a session needs options and a graph");
   uint64_t reserve = PROCESS_RESERVE, beyond = 0;
+  TRY(check_ranks(options));
   for (int i = 0; i < ATTEMPTS; i++) {
     struct neap_session *s = calloc(1, sizeof *s);
     RETURN_IF_NULL(s);

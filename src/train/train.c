@@ -381,10 +381,8 @@ static struct training training_of(const neap_train_options *options) {
   if (options->data == NULL && options->source != NULL)
     t.own.data = options->source->name != NULL ? options->source->name : "own";
   t.saves = options->out != NULL;
-  if (training_rank(&t) > 0) { /* the first process writes and tells */
+  if (training_rank(&t) > 0) /* the first process writes */
     t.own.out = t.own.metrics = t.own.tensorboard = t.own.save_plan = NULL;
-    t.own.progress = NULL;
-  }
   return t;
 }
 

@@ -61,7 +61,8 @@ static int32_t rounds_of(const struct training *t) {
 }
 
 neap_status training_prepare_parts(struct training *t) {
-  t->part_results = region_alloc(&t->region, (size_t)(rounds_of(t) * training_ranks(t)), sizeof *t->part_results);
+  t->part_results =
+      region_alloc(&t->region, (size_t)(rounds_of(t) * training_ranks(t)), sizeof *t->part_results);
   RETURN_IF_NULL(t->part_results);
   return NEAP_OK;
 }
@@ -157,7 +158,8 @@ static neap_status replay(struct training *t, const neap_session_options *option
   return status == NEAP_OVER_BUDGET ? create(t, options, smallest) : status;
 }
 
-neap_status training_create_session(struct training *t, const neap_session_options *options, uint64_t *smallest) {
+neap_status training_create_session(struct training *t, const neap_session_options *options,
+                                    uint64_t *smallest) {
   unsigned char *bytes = NULL;
   uint64_t count = 0;
   neap_status status = NEAP_OK;

@@ -1,5 +1,5 @@
-/* A run of several processes (ranks): what they tell each other beside what sessions exchange. Each function returns
- * at once where there is one process. All ranks call them in the same order. */
+/* A run of several processes (ranks): what they tell each other beside what sessions exchange. Each function
+ * returns at once where there is one process. All ranks call them in the same order. */
 #ifndef NEAP_TRAIN_TRAINING_RANKS_H
 #define NEAP_TRAIN_TRAINING_RANKS_H
 
@@ -25,8 +25,8 @@ struct part_result {
   int64_t correct, labels;
 };
 
-/* Where the part `part` of a step is; this process fills in its own. training_gather_parts gives all ranks those of
- * all. */
+/* Where the part `part` of a step is; this process fills in its own. training_gather_parts gives all ranks
+ * those of all. */
 struct part_result *training_part_result(struct training *t, int32_t part);
 neap_status training_gather_parts(struct training *t);
 

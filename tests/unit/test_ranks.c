@@ -1,5 +1,5 @@
-/* Ranks that train together have the bits of one process with as many micro-batches: states, which lie in shares,
- * weights, loss scales and norms; for every optimizer, type and number of ranks. */
+/* Ranks that train together have the bits of one process with as many micro-batches: states, which lie in
+ * shares, weights, loss scales and norms; for every optimizer, type and number of ranks. */
 #include <pthread.h>
 
 #include "session_help.h"
@@ -9,7 +9,8 @@
 
 enum { MICRO = 4, CLASSES = 5, STEPS = 3, MOST_RANKS = 8 };
 
-/* With batch norm and dropout; channels that fill no block, and a bias smaller than the number of shares' parts. */
+/* With batch norm and dropout; channels that fill no block, and a bias smaller than the number of shares'
+ * parts. */
 static neap_graph *build(void) {
   neap_graph *graph = NULL;
   const int64_t batch = MICRO;
@@ -94,7 +95,8 @@ static void check(const char *what, struct rank_run like, int size) {
   run_ranks(&like, size, runs);
   for (int r = 0; r < size; r++) {
     if (strcmp(one.digest, runs[r].digest) != 0)
-      fail_msg("%s, %d ranks: rank %d has the digest %s, one process %s", what, size, r, runs[r].digest, one.digest);
+      fail_msg("%s, %d ranks: rank %d has the digest %s, one process %s", what, size, r, runs[r].digest,
+               one.digest);
     assert_true(one.norm == runs[r].norm);
     for (int k = 0; k < STEPS; k++)
       for (int32_t part = r; part < like.options.micro_batches; part += size)
@@ -117,7 +119,8 @@ static const struct {
     {"bf16 momentum", {.optimizer = NEAP_SGD, .momentum = 0.9f, .precision = NEAP_BF16}},
     {"bf16 adamw", {.optimizer = NEAP_ADAMW, .precision = NEAP_BF16}},
     {"bf16 beside f32", {.optimizer = NEAP_ADAMW, .precision = NEAP_BF16, .master = true}},
-    {"f16, scaled", {.optimizer = NEAP_ADAMW, .precision = NEAP_F16, .dynamic_loss_scale = true, .loss_scale = 1e6f}},
+    {"f16, scaled",
+     {.optimizer = NEAP_ADAMW, .precision = NEAP_F16, .dynamic_loss_scale = true, .loss_scale = 1e6f}},
     {"sparse", {.optimizer = NEAP_SGD, .momentum = 0.9f, .sparse_density = 0.3}},
     {"sparse bf16", {.optimizer = NEAP_ADAMW, .precision = NEAP_BF16, .sparse_density = 0.3}},
     {"frozen", {.optimizer = NEAP_ADAMW, .freeze = "conv1*"}},
@@ -173,7 +176,8 @@ static void test_refusals(void **state) {
   neap_graph *graph = build();
   neap_session *s = NULL;
   neap_collective three = {.rank = 0, .size = 3};
-  const neap_session_options alone = {.collective = &three}, uneven = {.collective = &three, .micro_batches = 8},
+  const neap_session_options alone = {.collective = &three},
+                             uneven = {.collective = &three, .micro_batches = 8},
                              slow = {.collective = &three, .micro_batches = 3, .backend = NEAP_REFERENCE};
   assert_int_equal(neap_session_create(graph, &alone, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_int_equal(neap_session_create(graph, &uneven, NULL, &s), NEAP_INVALID_ARGUMENT);

@@ -338,6 +338,12 @@ void print_summary(const struct train_report *r, const neap_train_result *result
             overhead_text(m->cost, m->base_cost).text);
   else
     fprintf(f, "saved         nothing: everything was kept\n");
+  if (result->processes > 1)
+    fprintf(
+        f,
+        "processes     %d, of at most %s; one sends up to %s a step; exchanges take up to %s of the time\n",
+        (int)result->processes, bytes_text(result->highest_peak).text, bytes_text(result->sent_bytes).text,
+        percent_text(result->exchange_share).text);
   fprintf(f, "process       grew by %s, of them %s for code, stacks and libraries\n",
           bytes_text(result->rss_growth_bytes).text, bytes_text(result->process_overhead_bytes).text);
   const neap_process *p = &result->process;
@@ -398,6 +404,10 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                                 "code_bytes", (json_int_t)r->process.code, "data_bytes",
                                 (json_int_t)r->process.data, "kernels_bytes", (json_int_t)r->process.kernels,
                                 "planning_bytes", (json_int_t)r->process.planning));
+  if (r->processes > 1)
+    json_object_update_new(memory, json_pack("{s:i, s:I, s:I, s:f}", "processes", (int)r->processes,
+                                             "highest_peak_bytes", (json_int_t)r->highest_peak, "sent_bytes",
+                                             (json_int_t)r->sent_bytes, "exchange_share", r->exchange_share));
   if (report->frozen > 0)
     json_object_set_new(memory, "frozen_parameters", json_integer((json_int_t)report->frozen));
   if (report->unstored != NULL) {

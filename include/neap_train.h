@@ -199,6 +199,11 @@ typedef struct neap_train_result {
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
   uint64_t process_overhead_bytes, rss_growth_bytes;
   neap_process process;
+  /* Of several processes (session.collective): the highest measured peak of one, the most bytes that one sent
+   * in a step, and the largest share of the time in which one exchanged or waited. */
+  int32_t processes; /* 1: one */
+  uint64_t highest_peak, sent_bytes;
+  double exchange_share;
   char weights_sha256[65];
   /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
   uint64_t smallest_budget; /* that would do; of the process, where its budget was given */

@@ -34,11 +34,13 @@ neap_status collective_agree(const neap_collective *c, const char *what, const v
   return status;
 }
 
-/* Makes the first failure of `size` this thread's. */
+/* Makes the first failure of `size` this thread's. One that was shared before names its rank already. */
 static neap_status first_failure(const struct ending *endings, int size) {
-  for (int r = 0; r < size; r++)
-    RETURN_IF(endings[r].status != NEAP_OK, endings[r].status, "rank %d: %.*s", r, MESSAGE_BYTES - 1,
-              endings[r].message);
+  for (int r = 0; r < size; r++) {
+    if (endings[r].status == NEAP_OK) continue;
+    if (strncmp(endings[r].message, "rank ", 5) == 0) return ending_tell(&endings[r]);
+    return neap_fail(endings[r].status, "rank %d: %.*s", r, MESSAGE_BYTES - 1, endings[r].message);
+  }
   return NEAP_OK;
 }
 

@@ -256,21 +256,22 @@ static neap_status add_squares(struct neap_graph *graph, int32_t parameter, int3
   return NEAP_OK;
 }
 
-/* The updates of all parameters, with gradients scaled by min(1, norm / (their norm + 1e-6)), as PyTorch's
- * clip_grad_norm_. */
-static neap_status add_clipped_updates(struct neap_graph *graph, const struct optimizer *o,
-                                       const struct pending_update *updates, size_t count) {
+/* The updates of all parameters behind the squares of all gradients; where these are clipped, scaled by
+ * min(1, norm / (their norm + 1e-6)), as PyTorch's clip_grad_norm_. */
+static neap_status add_later_updates(struct neap_graph *graph, const struct optimizer *o,
+                                     const struct pending_update *updates, size_t count) {
   int32_t total = NO_TENSOR;
   for (size_t i = 0; i < count; i++)
     TRY(add_squares(graph, updates[i].parameter, updates[i].gradient, &total));
   if (o->norm && total != NO_TENSOR) graph->norm = total;
   if (total == NO_TENSOR) return NEAP_OK;
   const struct tensor like = graph->tensors.data[total];
-  TRY(add_node(graph, OP_CLIP_COEFFICIENT, "clip", (union attributes){.scalar = {.a = o->clip_norm}}, &total,
-               1, like, &total));
+  if (o->clip_norm != 0)
+    TRY(add_node(graph, OP_CLIP_COEFFICIENT, "clip", (union attributes){.scalar = {.a = o->clip_norm}},
+                 &total, 1, like, &total));
   for (size_t i = 0; i < count; i++) {
     int32_t gradient = updates[i].gradient;
-    TRY(clip(graph, 0, total, &gradient));
+    if (o->clip_norm != 0) TRY(clip(graph, 0, total, &gradient));
     TRY(add_update(graph, o, updates[i].parameter, gradient));
   }
   return NEAP_OK;
@@ -328,7 +329,7 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
       TRY(add_update(graph, optimizer, t, g->of[t]));
     }
   }
-  return add_clipped_updates(graph, optimizer, updates, complete);
+  return add_later_updates(graph, optimizer, updates, complete);
 }
 
 /* A state beside each trained parameter that has an update, for its average. */
@@ -445,7 +446,7 @@ static neap_status add_all(const struct neap_graph *training, const struct optim
     if (node->op == OP_ACCUMULATE || sparse)
       TRY(add(graph, optimizer, map[node->inputs[0]], map[node->inputs[2]], updates, &count));
   }
-  TRY(add_clipped_updates(graph, optimizer, updates, count));
+  TRY(add_later_updates(graph, optimizer, updates, count));
   return add_positions(training, map, graph);
 }
 
@@ -482,8 +483,7 @@ static neap_status add_end(struct neap_graph *graph, const struct optimizer *o, 
   if (sums_in_momentum(o))
     return add_update_node(graph, OP_MOMENTUM_END, o, (int32_t[]){parameter, sum}, 2, &parameter, 1);
   if (o->clip_value != 0) TRY(clip(graph, o->clip_value, NO_TENSOR, &sum));
-  if (o->clip_norm == 0 && o->norm) TRY(add_squares(graph, parameter, sum, &graph->norm));
-  if (o->clip_norm == 0) return add_update(graph, o, parameter, sum);
+  if (o->clip_norm == 0 && !o->norm) return add_update(graph, o, parameter, sum);
   updates[(*count)++] = (struct pending_update){parameter, sum};
   return NEAP_OK;
 }

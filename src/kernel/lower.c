@@ -298,42 +298,64 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   return own;
 }
 
-/* The inputs of a step's node. Where ranks run it together, all in one order: it also reads what the next
- * such node updates, and so comes before it, whatever the plan. */
-static const int32_t *step_inputs(struct lowering *l, struct region *region, const int32_t *map,
-                                  const struct node *node, int32_t *next, int32_t *count) {
-  const struct neap_graph *graph = l->to->graph;
-  const int32_t *given = map_ids(region, graph, map, node->inputs, node->input_count, count);
-  if (given == NULL || l->options->ranks <= 1 || node->update_count == 0 || !ranks_meet(graph, node))
-    return given;
-  const int32_t later = *next;
-  *next = map[graph_storage(graph, node->updates[0])];
-  if (later < 0) return given;
-  int32_t *ordered = region_alloc(region, (size_t)*count + 1, sizeof *ordered);
-  if (ordered == NULL) return NULL;
-  memcpy(ordered, given, (size_t)*count * sizeof *ordered);
-  ordered[(*count)++] = later;
-  return ordered;
+/* What a node also reads in the step, so that all ranks run together what they run together, in one order,
+ * whatever their plans; NO_TENSOR: nothing. */
+struct order {
+  int32_t earlier; /* what such a node has made, which comes before this one */
+  int32_t later;   /* what such a node updates, which therefore comes behind this one */
+};
+
+/* `orders` [nodes]. Nodes that only make something, as sums of squares do, stand before those that update. */
+static void order_ranks(const struct neap_graph *graph, struct order *orders) {
+  int32_t made = NO_TENSOR, updated = NO_TENSOR;
+  size_t first_update = graph->nodes.count;
+  for (size_t v = 0; v < graph->nodes.count; v++) orders[v] = (struct order){NO_TENSOR, NO_TENSOR};
+  for (size_t v = graph->nodes.count; v-- > 0;) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->update_count == 0 || !ranks_meet(graph, node)) continue;
+    orders[v].later = updated;
+    updated = node->updates[0];
+    first_update = v;
+  }
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (!ranks_meet(graph, node) || (node->update_count > 0 && v != first_update)) continue;
+    orders[v].earlier = made;
+    if (node->update_count == 0) made = node->outputs[0];
+  }
 }
 
-/* From the last node to the first. */
+static const int32_t *step_inputs(struct region *region, const struct neap_graph *graph, const int32_t *map,
+                                  const struct node *node, struct order order, int32_t *count) {
+  int32_t *ids = region_alloc(region, (size_t)node->input_count + 2, sizeof *ids);
+  if (ids == NULL) return NULL;
+  memcpy(ids, node->inputs, (size_t)node->input_count * sizeof *ids);
+  ids[node->input_count] = order.earlier;
+  ids[node->input_count + 1] = order.later;
+  return map_ids(region, graph, map, ids, node->input_count + 2, count);
+}
+
 static neap_status step_nodes(struct lowering *l, struct region *region, struct neap_step *draft,
                               const int32_t *map) {
   const struct neap_graph *graph = l->to->graph;
-  int32_t next = -1;
-  for (size_t v = graph->nodes.count; v-- > 0;) {
+  const struct rank_part *shared = l->to->rank_parts;
+  struct order *orders = region_alloc(region, graph->nodes.count, sizeof *orders);
+  RETURN_IF_NULL(orders);
+  if (shared != NULL) order_ranks(graph, orders);
+  for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     struct step_node *made = &draft->nodes[v];
-    const struct rank_part *shared = l->to->rank_parts;
-    *made = (struct step_node){.name = node->name,
-                               .op = node_row(node)->name,
-                               .pass = node->pass,
-                               .repeatable = node->update_count == 0 && !adds_to_variable(graph, node),
-                               .cost = l->seconds.data[v],
-                               .workspace = l->workspace.data[v] +
-                                            (shared != NULL ? round_up(shared[v].workspace) : 0)};
+    const struct order order = shared != NULL ? orders[v] : (struct order){NO_TENSOR, NO_TENSOR};
+    const bool meets = shared != NULL && ranks_meet(graph, node);
+    *made = (struct step_node){
+        .name = node->name,
+        .op = node_row(node)->name,
+        .pass = node->pass,
+        .repeatable = node->update_count == 0 && !adds_to_variable(graph, node) && !meets,
+        .cost = l->seconds.data[v],
+        .workspace = l->workspace.data[v] + (shared != NULL ? round_up(shared[v].workspace) : 0)};
     made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
-    made->inputs = step_inputs(l, region, map, node, &next, &made->input_count);
+    made->inputs = step_inputs(region, graph, map, node, order, &made->input_count);
     made->outputs = map_ids(region, graph, map, node->outputs, node->output_count, &made->output_count);
     made->updates = map_ids(region, graph, map, node->updates, node->update_count, &made->update_count);
     RETURN_IF(!made->inplace || !made->inputs || !made->outputs || !made->updates, NEAP_OUT_OF_MEMORY,

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
 enum { OPERANDS = 16, RECEIVED = 4 << 20 /* bytes at a time, from all ranks together */ };
 
 /* ---- Shares ---- */
@@ -10,7 +12,7 @@ static int64_t begin_of(int64_t whole, int64_t part) {
   return whole / SHARE_PARTS * part + whole % SHARE_PARTS * part / SHARE_PARTS;
 }
 
-struct share share_of(int64_t whole, int rank, int ranks) {
+struct share share_of_rank(int64_t whole, int rank, int ranks) {
   const int64_t begin = begin_of(whole, (int64_t)SHARE_PARTS * rank / ranks),
                 end = begin_of(whole, (int64_t)SHARE_PARTS * (rank + 1) / ranks);
   return (struct share){.first = begin, .count = end - begin, .whole = whole};
@@ -19,7 +21,7 @@ struct share share_of(int64_t whole, int rank, int ranks) {
 int64_t share_most(int64_t whole, int ranks) {
   int64_t most = 0;
   for (int rank = 0; rank < ranks; rank++) {
-    const int64_t count = share_of(whole, rank, ranks).count;
+    const int64_t count = share_of_rank(whole, rank, ranks).count;
     most = count > most ? count : most;
   }
   return most;
@@ -101,6 +103,33 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
   return part;
 }
 
+/* ---- Exchanges ---- */
+
+static neap_status exchange(const struct ranks *ranks, const neap_piece *send, const neap_piece *receive) {
+  const struct neap_collective *c = ranks->collective;
+  const double begin = clock_seconds();
+  for (int rank = 0; rank < c->size; rank++) {
+    ranks->traffic->sent += send[rank].bytes;
+    ranks->traffic->received += receive[rank].bytes;
+  }
+  const neap_status status = c->exchange(c->self, send, receive);
+  ranks->traffic->seconds += clock_seconds() - begin;
+  return status;
+}
+
+static neap_status gather(const struct ranks *ranks, void *all, const uint64_t *bytes) {
+  const struct neap_collective *c = ranks->collective;
+  const double begin = clock_seconds();
+  for (int rank = 0; rank < c->size; rank++)
+    if (rank != c->rank) {
+      ranks->traffic->sent += bytes[c->rank];
+      ranks->traffic->received += bytes[rank];
+    }
+  const neap_status status = c->allgather(c->self, all, bytes);
+  ranks->traffic->seconds += clock_seconds() - begin;
+  return status;
+}
+
 /* ---- Running ---- */
 
 struct running {
@@ -126,7 +155,7 @@ static void *element(void *data, const struct tensor *tensor, int64_t i) {
 /* Adds some elements of each rank's gradient to this rank's sum, in the order of ranks. */
 static neap_status fold(const struct running *r, struct share share, unsigned char *const *from) {
   const int32_t first = r->context->micro_batch - r->collective->rank;
-  const struct share own = share_of(r->part->whole, r->collective->rank, r->collective->size);
+  const struct share own = share_of_rank(r->part->whole, r->collective->rank, r->collective->size);
   for (int32_t rank = 0; rank < r->context->ranks->active; rank++) {
     void *given[OPERANDS] = {r->in[0], from[rank],
                              element(r->in[SUM], operand(r, SUM), share.first - own.first)};
@@ -146,7 +175,7 @@ static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk,
   const uint64_t room = aligned(dtype_bytes(gradient->dtype, (uint64_t)chunk));
   struct share mine = {0};
   for (int rank = 0, place = 0; rank < size; rank++) {
-    struct share share = share_of(r->part->whole, rank, size);
+    struct share share = share_of_rank(r->part->whole, rank, size);
     share.first += at;
     share.count = share.count - at < chunk ? share.count - at : chunk;
     if (share.count < 0) share.count = 0;
@@ -160,7 +189,7 @@ static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk,
     receive[rank] = (neap_piece){from[rank], rank < r->context->ranks->active && rank != own
                                                  ? dtype_bytes(gradient->dtype, (uint64_t)mine.count)
                                                  : 0};
-  TRY(r->collective->exchange(r->collective->self, send, receive));
+  TRY(exchange(r->context->ranks, send, receive));
   return mine.count > 0 ? fold(r, mine, from) : NEAP_OK;
 }
 
@@ -181,11 +210,11 @@ static neap_status run_sum(const struct running *r) {
 }
 
 /* Gives every rank what one of them has: `bytes` at `data`, of which the others have none before. */
-static neap_status hand_round(const struct neap_collective *c, int from, void *data, uint64_t bytes) {
-  uint64_t *sizes = calloc((size_t)c->size, sizeof *sizes);
+static neap_status hand_round(const struct ranks *ranks, int from, void *data, uint64_t bytes) {
+  uint64_t *sizes = calloc((size_t)ranks->collective->size, sizeof *sizes);
   RETURN_IF_NULL(sizes);
   sizes[from] = bytes;
-  const neap_status status = c->allgather(c->self, data, sizes);
+  const neap_status status = gather(ranks, data, sizes);
   free(sizes);
   return status;
 }
@@ -205,7 +234,7 @@ static neap_status run_whole(const struct running *r) {
       given[i] = r->received + place;
       place += aligned(bytes);
       if (rank == r->collective->rank) memcpy(given[i], r->in[i], bytes);
-      TRY(hand_round(r->collective, rank, given[i], bytes));
+      TRY(hand_round(r->context->ranks, rank, given[i], bytes));
     }
     TRY(r->kernel->run(r->kernel, given, r->out, r->workspace, &at));
   }
@@ -223,13 +252,14 @@ static void *at_share(const struct running *r, int32_t i, void *data, struct sha
 }
 
 /* Every rank's share of a tensor that each has changed a share of. */
-static neap_status gather(const struct running *r, int32_t i) {
+static neap_status gather_shares(const struct running *r, int32_t i) {
   const struct neap_collective *c = r->collective;
   uint64_t *sizes = malloc((size_t)c->size * sizeof *sizes);
   RETURN_IF_NULL(sizes);
   for (int rank = 0; rank < c->size; rank++)
-    sizes[rank] = dtype_bytes(operand(r, i)->dtype, (uint64_t)share_of(r->part->whole, rank, c->size).count);
-  const neap_status status = c->allgather(c->self, r->in[i], sizes);
+    sizes[rank] =
+        dtype_bytes(operand(r, i)->dtype, (uint64_t)share_of_rank(r->part->whole, rank, c->size).count);
+  const neap_status status = gather(r->context->ranks, r->in[i], sizes);
   free(sizes);
   return status;
 }
@@ -239,8 +269,8 @@ neap_status ranks_gather_parts(const struct run_context *context, double *parts)
   uint64_t *sizes = malloc((size_t)c->size * sizeof *sizes);
   RETURN_IF_NULL(sizes);
   for (int rank = 0; rank < c->size; rank++)
-    sizes[rank] = (uint64_t)share_of(SHARE_PARTS, rank, c->size).count * sizeof *parts;
-  const neap_status status = c->allgather(c->self, parts, sizes);
+    sizes[rank] = (uint64_t)share_of_rank(SHARE_PARTS, rank, c->size).count * sizeof *parts;
+  const neap_status status = gather(context->ranks, parts, sizes);
   free(sizes);
   return status;
 }
@@ -254,13 +284,13 @@ static bool updates(const struct node *node, int32_t input) {
 static neap_status run_share(const struct running *r) {
   void *given[OPERANDS], *made[NODE_MAX_OUTPUTS];
   struct run_context at = *r->context;
-  at.share = share_of(r->part->whole, r->collective->rank, r->collective->size);
+  at.share = share_of_rank(r->part->whole, r->collective->rank, r->collective->size);
   for (int32_t i = 0; i < r->node->input_count; i++) given[i] = at_share(r, i, r->in[i], at.share);
   for (int32_t i = 0; i < r->node->output_count; i++)
     made[i] = at_share(r, r->node->input_count + i, r->out[i], at.share);
   TRY(r->kernel->run(r->kernel, given, made, r->workspace, &at));
   for (int32_t i = 0; i < r->node->input_count; i++)
-    if (operand(r, i) != NULL && operand(r, i)->shares <= 1 && updates(r->node, i)) TRY(gather(r, i));
+    if (operand(r, i) != NULL && operand(r, i)->shares <= 1 && updates(r->node, i)) TRY(gather_shares(r, i));
   return NEAP_OK;
 }
 

@@ -12,10 +12,17 @@
 #include "kernel/kernel.h"
 #include "neap_collective.h"
 
+/* What a rank has sent and received, and how long that and waiting for others took. */
+struct traffic {
+  uint64_t sent, received; /* bytes */
+  double seconds;
+};
+
 /* What a run has besides where there are several ranks. */
 struct ranks {
   const struct neap_collective *collective;
-  int32_t active; /* ranks that have a micro-batch in this round: 0 to active - 1 */
+  struct traffic *traffic; /* to which each exchange adds */
+  int32_t active;          /* ranks that have a micro-batch in this round: 0 to active - 1 */
 };
 
 /* Whether this rank has none: then it only runs what ranks run together. */
@@ -27,7 +34,7 @@ static inline bool ranks_idle(const struct run_context *context) {
 enum { SHARE_PARTS = 64 };
 
 /* The share of a rank in `whole` elements; and the most that a rank has. */
-struct share share_of(int64_t whole, int rank, int ranks);
+struct share share_of_rank(int64_t whole, int rank, int ranks);
 int64_t share_most(int64_t whole, int ranks);
 
 /* Bytes of a tensor in a format, of which this rank may have a share only. */

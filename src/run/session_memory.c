@@ -76,8 +76,8 @@ static neap_status open_shared(const struct neap_session *s, const struct lowere
   const struct tensor *t = &l->graph->tensors.data[tensor];
   const struct neap_collective *c = s->options.collective;
   const uint64_t bytes = l->backend->format_bytes(t, l->formats[tensor]), size = dtype_bytes(t->dtype, 1);
-  *shared =
-      (struct shared){calloc(bytes + 1, 1), share_of((int64_t)(bytes / size), c->rank, c->size), size, place};
+  *shared = (struct shared){calloc(bytes + 1, 1), share_of_rank((int64_t)(bytes / size), c->rank, c->size),
+                            size, place};
   RETURN_IF(shared->whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for all shares of it", t->name);
   return NEAP_OK;
 }
@@ -91,7 +91,7 @@ static neap_status read_shares(const struct neap_session *s, const struct shared
   uint64_t *bytes = malloc((size_t)c->size * sizeof *bytes);
   RETURN_IF_NULL(bytes);
   for (int rank = 0; rank < c->size; rank++)
-    bytes[rank] = (uint64_t)share_of(shared->share.whole, rank, c->size).count * shared->size;
+    bytes[rank] = (uint64_t)share_of_rank(shared->share.whole, rank, c->size).count * shared->size;
   neap_status status = device_read(&s->memory, shared->place, own_share(shared), bytes[c->rank]);
   if (status == NEAP_OK) status = c->allgather(c->self, shared->whole, bytes);
   free(bytes);

@@ -373,9 +373,9 @@ static int32_t ranks_of(const neap_session *s) {
 }
 
 /* The ranks that have a micro-batch in this round; around the micro-batches all. */
-static struct ranks ranks_in(const neap_session *s, enum program_kind kind) {
+static struct ranks ranks_in(neap_session *s, enum program_kind kind) {
   const int32_t all = ranks_of(s), left = parts_of(s) - s->micro_batch;
-  return (struct ranks){s->options.collective, kind == PROGRAM_STEP && left < all ? left : all};
+  return (struct ranks){s->options.collective, &s->traffic, kind == PROGRAM_STEP && left < all ? left : all};
 }
 
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,

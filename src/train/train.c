@@ -334,6 +334,7 @@ static neap_status fill_result(struct training *t, neap_status ended, neap_train
   result->step_seconds_median = median_seconds(t);
   neap_session_memory(t->session, &result->memory);
   if (together && !session_is_torn(t->session)) TRY(neap_session_digest(t->session, result->weights_sha256));
+  if (together) TRY(training_compare(t, result));
   if (t->steps_here == 0) measure_overhead(t); /* nothing was left to do */
   result->process_overhead_bytes = t->overhead;
   const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */

@@ -90,6 +90,31 @@ neap_status training_ending(const struct training *t, enum ending_reason own, en
   return status;
 }
 
+/* What a process tells of itself at the end. */
+struct own_report {
+  uint64_t peak, sent;
+  double share;
+};
+
+neap_status training_compare(const struct training *t, neap_train_result *result) {
+  const int32_t count = training_ranks(t);
+  const struct traffic traffic = session_traffic(t->session);
+  const uint64_t steps = t->steps_here > 0 ? (uint64_t)t->steps_here : 1;
+  struct own_report *all = calloc((size_t)count, sizeof *all);
+  RETURN_IF_NULL(all);
+  all[training_rank(t)] = (struct own_report){result->memory.measured_peak, traffic.sent / steps,
+                                              result->seconds > 0 ? traffic.seconds / result->seconds : 0};
+  const neap_status status = training_gather(t, all, sizeof *all);
+  for (int32_t rank = 0; status == NEAP_OK && rank < count; rank++) {
+    if (all[rank].peak > result->highest_peak) result->highest_peak = all[rank].peak;
+    if (all[rank].sent > result->sent_bytes) result->sent_bytes = all[rank].sent;
+    if (all[rank].share > result->exchange_share) result->exchange_share = all[rank].share;
+  }
+  result->processes = count;
+  free(all);
+  return status;
+}
+
 /* ---- One plan for all ---- */
 
 static neap_status read_bytes(const char *path, unsigned char **bytes, uint64_t *count) {

@@ -39,6 +39,9 @@ enum ending_reason { GOES_ON, STOP_ASKED, MEMORY_SHORT };
 /* The most pressing reason of any rank. */
 neap_status training_ending(const struct training *t, enum ending_reason own, enum ending_reason *reason);
 
+/* What the report says of all processes. Where a run has come to its end. */
+neap_status training_compare(const struct training *t, neap_train_result *result);
+
 /* Creates the session. The first rank plans; the others replay its plan where it fits their budget. */
 neap_status training_create_session(struct training *t, const neap_session_options *options,
                                     uint64_t *smallest);

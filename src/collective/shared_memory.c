@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "collective/calls.h"
+#include "collective/streaming_copy.h"
 
 enum {
-  LINE = 64,              /* bytes of a cache line */
-  CHUNK_BYTES = 64 << 10, /* are copied at a time: they stay in the caches of both */
-  SPINS = 2000,           /* looks at the doorbell before a rank sleeps, where each has a processor */
-  SLEEP_SECONDS = 1       /* at most, then a rank looks again */
+  LINE = 64,                /* bytes of a cache line */
+  CHUNK_BYTES = 128 << 10,  /* are copied at a time */
+  STREAMED_BYTES = 8 << 10, /* pieces from here on are not kept in caches */
+  LOOKS = 200,              /* at the doorbell before a rank sleeps, where each has a processor */
+  SLEEP_SECONDS = 1         /* at most, then a rank looks again */
 };
 
 /* Rung by everyone who did something that the rank may wait for. */
@@ -65,7 +67,7 @@ struct inlet {
 
 struct member {
   struct shared_region *region;
-  int rank, size, spins;
+  int rank, size, looks;
   uint64_t call; /* number of the current one */
   enum call_kind kind;
   bool announced; /* the others see that this rank is in the call */
@@ -119,10 +121,13 @@ static void relax(void) {
 }
 
 /* Returns when the bell was rung after `rung` was read from it, or now and then. */
-static void wait_for(struct doorbell *bell, unsigned rung, int spins) {
-  for (int i = 0; i < spins; i++) {
+static void wait_for(struct doorbell *bell, unsigned rung, int looks) {
+  for (int i = 0; i < looks; i++) {
     if (atomic_load_explicit(&bell->rung, memory_order_acquire) != rung) return;
-    relax();
+    if (i < looks / 2)
+      relax();
+    else
+      sched_yield(); /* who would ring may wait for this processor */
   }
   const struct timespec most = {.tv_sec = SLEEP_SECONDS};
   atomic_store(&bell->sleeping, 1);
@@ -188,6 +193,14 @@ static uint64_t chunk_of(uint64_t some, uint64_t at, uint64_t capacity) {
   return some < end ? some : end;
 }
 
+/* Copies a chunk of a piece of `all` bytes. */
+static void copy(void *to, const void *from, uint64_t bytes, uint64_t all) {
+  if (all < STREAMED_BYTES)
+    memcpy(to, from, bytes);
+  else
+    streaming_copy(to, from, bytes);
+}
+
 static int receiver(const struct member *m, const struct stream *s, int i) {
   return (s->first + i) % m->size;
 }
@@ -209,7 +222,7 @@ static bool push(struct member *m, struct stream *s) {
   const uint64_t held = s->sent - read_by_all(m, s), space = s->capacity - held, left = s->bytes - s->sent;
   const uint64_t bytes = chunk_of(left < space ? left : space, s->sent, s->capacity);
   if (bytes == 0) return false;
-  memcpy(s->ring + s->sent % s->capacity, s->data + s->sent, bytes);
+  copy(s->ring + s->sent % s->capacity, s->data + s->sent, bytes, s->bytes);
   s->sent += bytes;
   return true;
 }
@@ -275,7 +288,7 @@ static neap_status pull(struct member *m, int from, bool *moved) {
   const uint64_t written = atomic_load_explicit(&lane->written, memory_order_acquire);
   const uint64_t bytes = chunk_of(written - in->got, in->got, in->capacity);
   if (bytes > 0) {
-    memcpy(in->data + in->got, in->ring + in->got % in->capacity, bytes);
+    copy(in->data + in->got, in->ring + in->got % in->capacity, bytes, in->bytes);
     in->got += bytes;
     atomic_store_explicit(&lane->read, in->got, memory_order_release);
     *moved = true;
@@ -326,7 +339,7 @@ static neap_status move(struct member *m) {
     TRY(shared_memory_failure(m->region, NULL));
     if (moved) continue;
     TRY(check_left(m));
-    wait_for(bell, rung, m->spins);
+    wait_for(bell, rung, m->looks);
   }
 }
 
@@ -386,9 +399,9 @@ void shared_memory_close(void *self) {
 }
 
 /* Waiting ranks look for work without sleep only where each may have a processor. */
-static int spins_for(int size) {
+static int looks_for(int size) {
   cpu_set_t processors;
-  return sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) >= size ? SPINS
+  return sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) >= size ? LOOKS
                                                                                                      : 0;
 }
 
@@ -397,7 +410,7 @@ neap_status shared_memory_connect(struct shared_region *region, int rank, neap_c
   struct member *m = calloc(1, sizeof *m);
   RETURN_IF_NULL(m);
   *m =
-      (struct member){.region = region, .rank = rank, .size = region->size, .spins = spins_for(region->size)};
+      (struct member){.region = region, .rank = rank, .size = region->size, .looks = looks_for(region->size)};
   m->out = calloc(size, sizeof *m->out);
   m->in = calloc(size, sizeof *m->in);
   m->pieces = calloc(2 * size, sizeof *m->pieces);

@@ -68,4 +68,9 @@ int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row);
  */
 neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v);
 
+/* The chat template of a folder, and the file that it is in: chat_template.jinja, or a field of
+ * tokenizer_config.json. Both are the region's; `*jinja` is NULL where the folder has no template. */
+neap_status language_folder_template(const char *folder, struct region *region, const char **file,
+                                     const char **jinja);
+
 #endif

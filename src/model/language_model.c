@@ -100,13 +100,8 @@ neap_status language_file_form(struct language_model *m, const struct origin *o,
   *form = (struct stored_form){0};
   TRY(names_of(m, o, folder, &variable, &form->name));
   if (folder && m->family->norm_less && weight && is_norm(o->part)) form->less = 1;
-  if (!folder && m->family->permuted && (o->part == PART_QUERY || o->part == PART_KEY)) {
-    RETURN_IF(!weight, NEAP_UNSUPPORTED,
-              "%s: '%s': biases of queries and keys of this family are neither read from a GGUF file nor "
-              "written to one",
-              m->path, form->name);
+  if (!folder && m->family->permuted && (o->part == PART_QUERY || o->part == PART_KEY))
     form->permuted_heads = o->part == PART_QUERY ? m->transformer.heads : m->transformer.key_heads;
-  }
   form->transposed = folder && m->family->transposed && weight && o->rank == 2 && is_in_block(m, o->part) &&
                      !is_norm(o->part);
   return NEAP_OK;
@@ -159,9 +154,22 @@ static neap_status settle_head(struct language_model *m) {
   return NEAP_OK;
 }
 
+/* A GGUF file does not say which linear layers have biases, but has them. */
+static neap_status settle_biases(struct language_model *m) {
+  const char *variable, *stored;
+  for (enum part part = PART_QKV; part <= PART_DOWN; part++) {
+    const struct origin bias = {.part = part, .suffix = "bias"};
+    if (m->transformer.parts[part].name == NULL || is_norm(part)) continue;
+    TRY(names_of(m, &bias, false, &variable, &stored));
+    if (gguf_find(&m->gguf, stored) >= 0) m->transformer.parts[part].bias = true;
+  }
+  return NEAP_OK;
+}
+
 static neap_status find_origins(struct language_model *m) {
   const size_t most = (size_t)(m->transformer.layers + 1) * PARTS * 2;
   TRY(settle_head(m));
+  if (m->config == NULL) TRY(settle_biases(m));
   m->origins = region_alloc(&m->region, most, sizeof *m->origins);
   RETURN_IF(m->origins == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %zu names", m->path, most);
   for (enum part part = 0; part < PARTS; part++)
@@ -204,7 +212,7 @@ static neap_status open_gguf(struct language_model *m, struct model_keys *keys, 
 }
 
 /* Llama 3 in a GGUF file: the factors by which frequencies are divided are a tensor. All published ones
- * follow from the largest and from 8192 places. */
+ * follow from the largest and from 8192 places, or those that the file says. */
 static neap_status read_rope_factors(struct language_model *m) {
   enum { MOST = 1 << 12 };
   struct transformer *t = &m->transformer;
@@ -218,6 +226,12 @@ static neap_status read_rope_factors(struct language_model *m) {
   RETURN_IF(factors == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
   TRY(gguf_read(&m->gguf, tensor, 0, 1, factors));
   t->scaling = (struct rotary_scaling){.factor = factors[head / 2 - 1], .low = 1, .high = 4, .places = 8192};
+  const char *places =
+      region_format(&m->region, "%s.rope.scaling.original_context_length", m->family->architecture);
+  RETURN_IF(places == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  gguf_integer(&m->gguf, places, &t->scaling.places);
+  RETURN_IF(t->scaling.places < 1, NEAP_BAD_FORMAT, "%s: '%s' is %lld; it must be 1 or more", m->path, places,
+            (long long)t->scaling.places);
   RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT, "%s: tensor 'rope_freqs.weight' ends with %g", m->path,
             (double)t->scaling.factor);
   static const struct rotary_scaling none = {0};
@@ -411,8 +425,30 @@ int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
+/* Of a bias the rows are its elements. */
+static int64_t permuted_columns(const struct origin *o) { return o->rank > 1 ? o->dims[1] : 1; }
+
+/* Brings rows from the variable's order into the file's, or back, through a copy. */
+static neap_status permute(const char *path, const struct origin *o, int64_t heads, bool back, float *data) {
+  const int64_t rows = o->dims[0], columns = permuted_columns(o);
+  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
+  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
+            (long long)rows, (long long)columns);
+  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t stored = stored_row(heads, rows, r), to = back ? r : stored, from = back ? stored : r;
+    memcpy(data + to * columns, copy + from * columns, (size_t)columns * sizeof *copy);
+  }
+  free(copy);
+  return NEAP_OK;
+}
+
 static neap_status read_permuted(const struct language_model *m, const struct origin *o, float *data) {
-  const int64_t rows = o->dims[0], columns = o->dims[1];
+  const int64_t rows = o->dims[0], columns = permuted_columns(o);
+  if (o->rank == 1) {
+    TRY(gguf_read(&m->gguf, o->tensor, 0, 1, data));
+    return permute(m->path, o, o->form.permuted_heads, true, data);
+  }
   for (int64_t r = 0; r < rows; r++)
     TRY(gguf_read(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, rows, r), 1, data + r * columns));
   return NEAP_OK;
@@ -422,7 +458,7 @@ neap_status language_file_read(const struct language_model *m, const struct orig
   const int64_t elements = origin_elements(o);
   if (o->file != NULL)
     TRY(safetensors_read(o->file->file, o->file->index, data));
-  else if (o->form.permuted_heads > 0 && o->rank == 2)
+  else if (o->form.permuted_heads > 0)
     TRY(read_permuted(m, o, data));
   else
     TRY(gguf_read(&m->gguf, o->tensor, 0, o->rank > 1 ? elements / o->dims[o->rank - 1] : 1, data));
@@ -431,24 +467,12 @@ neap_status language_file_read(const struct language_model *m, const struct orig
   return NEAP_OK;
 }
 
-static neap_status permute(const char *path, const struct origin *o, int64_t heads, float *data) {
-  const int64_t rows = o->dims[0], columns = o->dims[1];
-  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
-  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
-            (long long)rows, (long long)columns);
-  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
-  for (int64_t r = 0; r < rows; r++)
-    memcpy(data + stored_row(heads, rows, r) * columns, copy + r * columns, (size_t)columns * sizeof *copy);
-  free(copy);
-  return NEAP_OK;
-}
-
 neap_status language_file_store(const struct language_model *m, const struct origin *o,
                                 const struct stored_form *form, float *data) {
   const int64_t elements = origin_elements(o);
   for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
   if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
-  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, data) : NEAP_OK;
+  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, false, data) : NEAP_OK;
 }
 
 static neap_status read_origin(const void *context, int32_t index, float *data) {
@@ -603,22 +627,39 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
 
 /* ---- The chat template ---- */
 
-/* The program of a folder: the field of tokenizer_config.json, or a file of its own. NULL: there is none. */
-static neap_status folder_template(struct language_model *m, const char **file, const char **jinja) {
+/* The program in tokenizer_config.json: a text, or of a list of several that which is called "default". */
+static const char *find_template(const json_t *config) {
+  const json_t *given = json_object_get(config, "chat_template"), *one;
+  size_t i;
+  json_array_foreach(given, i, one) {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    if (name != NULL && strcmp(name, "default") == 0)
+      return json_string_value(json_object_get(one, "template"));
+  }
+  return json_string_value(given);
+}
+
+neap_status language_folder_template(const char *folder, struct region *region, const char **file,
+                                     const char **jinja) {
   struct text text;
-  *file = region_format(&m->region, "%s/chat_template.jinja", m->path);
-  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  json_t *config = NULL;
+  *jinja = NULL;
+  *file = region_format(region, "%s/chat_template.jinja", folder);
+  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   if (access(*file, F_OK) == 0) {
-    TRY(text_read(*file, true, &m->region, &text));
-    *jinja = region_format(&m->region, "%.*s", (int)text.length, text.bytes);
+    TRY(text_read(*file, true, region, &text));
+    *jinja = region_format(region, "%.*s", (int)text.length, text.bytes);
     RETURN_IF(*jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
     return NEAP_OK;
   }
-  *file = region_format(&m->region, "%s/tokenizer_config.json", m->path);
-  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  *file = region_format(region, "%s/tokenizer_config.json", folder);
+  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   if (access(*file, F_OK) != 0) return NEAP_OK;
-  TRY(json_read_as_reals(*file, &m->config));
-  *jinja = json_string_value(json_object_get(m->config, "chat_template"));
+  TRY(json_read_as_reals(*file, &config));
+  const char *found = find_template(config);
+  *jinja = found != NULL ? region_string(region, found) : NULL;
+  json_decref(config);
+  RETURN_IF(found != NULL && *jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
   return NEAP_OK;
 }
 
@@ -629,7 +670,7 @@ neap_status language_model_chat_template(const char *path, struct chat_template 
   neap_status status;
   *out = NULL;
   if (is_folder(path)) {
-    status = folder_template(&m, &file, &jinja);
+    status = language_folder_template(path, &m.region, &file, &jinja);
   } else {
     status = open_gguf(&m, &keys, false);
     if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");

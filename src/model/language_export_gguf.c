@@ -15,7 +15,9 @@ struct gguf_export {
   int32_t tensor_count; /* the origins', and the factors of frequencies where there are some */
 };
 
-static neap_status add(struct gguf_export *x, struct gguf_pair pair) { return vector_push(&x->pairs.list, pair); }
+static neap_status add(struct gguf_export *x, struct gguf_pair pair) {
+  return vector_push(&x->pairs.list, pair);
+}
 
 /* ---- Pairs ---- */
 
@@ -24,7 +26,9 @@ static uint32_t file_type(neap_dtype dtype) {
   return dtype == NEAP_F16 ? 1 : dtype == NEAP_Q8_0 ? 7 : dtype == NEAP_BF16 ? 32 : 0;
 }
 
-static bool begins_with(const char *text, const char *begin) { return strncmp(text, begin, strlen(begin)) == 0; }
+static bool begins_with(const char *text, const char *begin) {
+  return strncmp(text, begin, strlen(begin)) == 0;
+}
 
 /* Those of the base, but for how its weights are stored. */
 static neap_status copy_pairs(struct gguf_export *x) {
@@ -74,7 +78,8 @@ static neap_status add_vocabulary(struct gguf_export *x, const struct token_voca
   TRY(add(x, gguf_pair_strings(TOKENIZER("tokens"), (struct gguf_strings){v->count, v->tokens, v->lengths})));
   if (v->scores != NULL) TRY(add(x, gguf_pair_array(TOKENIZER("scores"), GGUF_F32, v->count, v->scores)));
   TRY(add(x, gguf_pair_array(TOKENIZER("token_type"), GGUF_I32, v->count, v->types)));
-  TRY(add(x, gguf_pair_strings(TOKENIZER("merges"), (struct gguf_strings){v->merge_count, v->merges, lengths})));
+  TRY(add(x,
+          gguf_pair_strings(TOKENIZER("merges"), (struct gguf_strings){v->merge_count, v->merges, lengths})));
   return add_ids(x, v);
 }
 
@@ -167,10 +172,11 @@ static neap_status read_tensor(void *context, int32_t index, float *data) {
 static neap_status check(const struct gguf_export *x, const char *path) {
   const struct language_model *m = &x->base.model;
   struct stat base, there;
-  RETURN_IF(m->transformer.activation != m->family->layers.activation, NEAP_UNSUPPORTED,
-            "%s: has another activation than the family '%s' has in a GGUF file, which does not say it; write "
-            "the model as a folder",
-            m->path, m->family->model_type);
+  RETURN_IF(
+      m->transformer.activation != m->family->layers.activation, NEAP_UNSUPPORTED,
+      "%s: has another activation than the family '%s' has in a GGUF file, which does not say it; write "
+      "the model as a folder",
+      m->path, m->family->model_type);
   RETURN_IF(stat(m->path, &base) == 0 && stat(path, &there) == 0 && base.st_dev == there.st_dev &&
                 base.st_ino == there.st_ino,
             NEAP_INVALID_ARGUMENT, "%s: is the file of the model itself; name another one", path);

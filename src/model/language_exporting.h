@@ -19,7 +19,8 @@ struct language_exporting {
   struct stored_form *forms; /* of the origins, in what is written */
 };
 
-/* Opens the base; `folder`: what is written is one, else a GGUF file. Close the model, whatever the status. */
+/* Opens the base; `folder`: what is written is one, else a GGUF file. Close the model, whatever the status.
+ */
 neap_status language_exporting_open(struct language_exporting *x, bool folder);
 
 /* Reads a variable as it is now, in the form of what is written. The context is the struct above. */

@@ -44,7 +44,8 @@ static bool is_byte(const char *text, size_t length) {
 /* The text that a GGUF file has: of a token that is found before anything else, spaces in place of marks. */
 static const char *copy_token(const struct filling *f, const char *text, size_t *length, int32_t type) {
   size_t marks = 0;
-  while (*length >= (marks + 1) * MARK_BYTES && memcmp(text + marks * MARK_BYTES, mark, MARK_BYTES) == 0) marks++;
+  while (*length >= (marks + 1) * MARK_BYTES && memcmp(text + marks * MARK_BYTES, mark, MARK_BYTES) == 0)
+    marks++;
   char *copy = region_alloc(f->region, *length + 1, 1);
   if (copy == NULL) return NULL;
   if (type == USER && marks > 1 && marks * MARK_BYTES == *length) {
@@ -56,14 +57,16 @@ static const char *copy_token(const struct filling *f, const char *text, size_t 
   return copy;
 }
 
-static neap_status add_token(struct filling *f, const char *text, size_t length, const json_t *id, int32_t type) {
+static neap_status add_token(struct filling *f, const char *text, size_t length, const json_t *id,
+                             int32_t type) {
   const json_int_t at = json_integer_value(id);
   RETURN_IF(text == NULL || !json_is_integer(id) || at < 0, NEAP_BAD_FORMAT,
             "%s: its tokenizer has a token without a text or an id", f->folder);
-  RETURN_IF(at >= f->v->count, NEAP_BAD_FORMAT,
-            "%s: its tokenizer has the id %lld, but the embedding has %d rows; take the tokenizer that the model "
-            "was saved with",
-            f->folder, (long long)at, f->v->count);
+  RETURN_IF(
+      at >= f->v->count, NEAP_BAD_FORMAT,
+      "%s: its tokenizer has the id %lld, but the embedding has %d rows; take the tokenizer that the model "
+      "was saved with",
+      f->folder, (long long)at, f->v->count);
   if (vocabulary_find(&f->by_text, text, length) < 0)
     TRY(vocabulary_add(&f->by_text, text, length, (int32_t)at));
   f->tokens[at] = copy_token(f, text, &length, type);
@@ -82,7 +85,8 @@ static neap_status add_tokens(struct filling *f) {
   for (void *at = json_object_iter(tokens); at != NULL; at = json_object_iter_next(tokens, at)) {
     const char *text = json_object_iter_key(at);
     const size_t length = json_object_iter_key_len(at);
-    TRY(add_token(f, text, length, json_object_iter_value(at), llama && is_byte(text, length) ? BYTE : NORMAL));
+    TRY(add_token(f, text, length, json_object_iter_value(at),
+                  llama && is_byte(text, length) ? BYTE : NORMAL));
   }
   json_array_foreach(json_object_get(f->tokenizer, "added_tokens"), i, token) {
     const json_t *content = json_object_get(token, "content");
@@ -188,10 +192,11 @@ static int32_t special_id(const struct filling *f, const char *text, const json_
 }
 
 /* One token may be set before a text and one behind; they become bos and eos. */
-static neap_status take_end(const struct filling *f, const struct token_ids *ids, const char *where, int *flag,
-                            int32_t *id) {
+static neap_status take_end(const struct filling *f, const struct token_ids *ids, const char *where,
+                            int *flag, int32_t *id) {
   RETURN_IF(ids->count > 1, NEAP_UNSUPPORTED,
-            "%s: its tokenizer sets %zu tokens %s a text; a GGUF file can say one", f->folder, ids->count, where);
+            "%s: its tokenizer sets %zu tokens %s a text; a GGUF file can say one", f->folder, ids->count,
+            where);
   *flag = ids->count == 1;
   if (*flag) *id = ids->data[0];
   return NEAP_OK;
@@ -245,10 +250,11 @@ static neap_status find_kind(struct filling *f) {
   v->model = "gpt2";
   v->pre = byte_pairs_pre(f->tokenizer, &prefix);
   v->add_space_prefix = prefix;
-  RETURN_IF(v->pre == NULL, NEAP_UNSUPPORTED,
-            "%s: its tokenizer splits text in a way that has no name in a GGUF file ('tokenizer.ggml.pre'); write "
-            "the model as a folder",
-            f->folder);
+  RETURN_IF(
+      v->pre == NULL, NEAP_UNSUPPORTED,
+      "%s: its tokenizer splits text in a way that has no name in a GGUF file ('tokenizer.ggml.pre'); write "
+      "the model as a folder",
+      f->folder);
   return NEAP_OK;
 }
 

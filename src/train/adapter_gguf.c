@@ -39,7 +39,8 @@ static neap_status add_part(struct adapter_writing *w, const struct tensor *trai
   const int32_t index = averages_tensor(weights, name);
   struct stored_form form;
   RETURN_IF(!trained->adapter || o == NULL || o->part == PART_TOKEN, NEAP_UNSUPPORTED,
-            "%s: '%s' was trained, too, which a GGUF file of adapters does not have; write the whole model (--merge), "
+            "%s: '%s' was trained, too, which a GGUF file of adapters does not have; write the whole model "
+            "(--merge), "
             "or a folder",
             w->from->base, name);
   RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which was trained", weights->path, name);
@@ -105,10 +106,11 @@ neap_status adapter_gguf_write(const struct adapter_export *from, const char *pa
   struct adapter_writing w = {.from = from};
   struct neap_graph *adapted = NULL;
   *layers = 0;
-  RETURN_IF(from->model == NULL, NEAP_INVALID_ARGUMENT,
-            "%s: adapters become a GGUF file where the model is a folder of Hugging Face or a GGUF file; write a "
-            "folder",
-            path);
+  RETURN_IF(
+      from->model == NULL, NEAP_INVALID_ARGUMENT,
+      "%s: adapters become a GGUF file where the model is a folder of Hugging Face or a GGUF file; write a "
+      "folder",
+      path);
   neap_status status = make_adapted_graph(from->graph, from->session, &adapted);
   if (status == NEAP_OK) status = language_file_open(&w.model, from->model, false);
   if (status == NEAP_OK) status = write_file(&w, adapted, path);

@@ -72,6 +72,7 @@ static const char *torch_type(neap_dtype dtype) {
 /* The base's own, but for the type of the weights. */
 static json_t *copied_config(const struct language_exporting *x) {
   json_t *config = json_deep_copy(x->model.config);
+  if (config != NULL) json_object_del(config, "quantization_config"); /* weights are written as numbers */
   const char *key = json_object_get(config, "dtype") != NULL ? "dtype" : "torch_dtype";
   if (config != NULL && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
     return config;

@@ -4,6 +4,7 @@
 #define NEAP_MODEL_LANGUAGE_FILE_H
 
 #include "model/families.h"
+#include "model/packed_weight.h"
 #include "run/weight_files.h"
 #include "text/token_vocabulary.h"
 
@@ -20,9 +21,10 @@ struct origin {
   const char *name; /* of the variable */
   enum part part;
   int64_t block;
-  const char *suffix;               /* "weight" or "bias" */
-  const struct weight_tensor *file; /* of a folder */
-  int32_t tensor;                   /* of a GGUF file */
+  const char *suffix;                 /* "weight" or "bias" */
+  const struct weight_tensor *file;   /* of a folder */
+  const struct packed_weight *packed; /* of a folder: how it is packed in 4 bits; NULL: it is not */
+  int32_t tensor;                     /* of a GGUF file */
   int rank;
   int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
   struct stored_form form;     /* in this file */

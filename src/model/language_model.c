@@ -39,12 +39,17 @@ static const struct weight_tensor *find_weight(const struct language_model *m, c
   return found;
 }
 
-static neap_status find_tensor(const struct language_model *m, const char *name, struct origin *o,
-                               bool *found) {
+static neap_status find_tensor(struct language_model *m, const char *name, struct origin *o, bool *found) {
   if (m->config != NULL) {
     o->file = find_weight(m, name);
     *found = o->file != NULL;
     if (!*found) return NEAP_OK;
+    TRY(packed_weight_find(&m->weights, o->file, &m->region, &o->packed));
+    if (o->packed != NULL) {
+      o->rank = o->packed->rank;
+      memcpy(o->dims, o->packed->dims, sizeof o->dims);
+      return NEAP_OK;
+    }
     const struct safetensors_tensor *t = &o->file->file->tensors[o->file->index];
     o->rank = t->rank;
     memcpy(o->dims, t->dims, sizeof o->dims);
@@ -119,6 +124,7 @@ static neap_status add_origin(struct language_model *m, enum part part, int64_t 
             stored, m->family->model_type);
   m->origin_count++;
   TRY(language_file_form(m, o, folder, &o->form));
+  if (o->packed != NULL) o->form.transposed = false; /* linear layers are made of all that are packed */
   if (o->form.transposed) {
     const int64_t rows = o->dims[0];
     o->dims[0] = o->dims[1];
@@ -188,8 +194,7 @@ static neap_status open_folder(struct language_model *m, struct model_keys *keys
   RETURN_IF(m->config == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
             "%s: line %d: is no JSON: %s", config, error.line, error.text);
   RETURN_IF(!json_is_object(m->config), NEAP_BAD_FORMAT, "%s: is no JSON object", config);
-  RETURN_IF(json_object_get(m->config, "quantization_config") != NULL, NEAP_UNSUPPORTED,
-            "%s: has 'quantization_config'; weights of F32, F16 and BF16 are read, or a GGUF file", config);
+  TRY(packed_weight_check(config, json_object_get(m->config, "quantization_config")));
   keys->config = m->config;
   const char *pickled = region_format(&m->region, "%s/pytorch_model.bin", m->path),
              *index = region_format(&m->region, "%s/model.safetensors.index.json", m->path),
@@ -334,6 +339,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
     RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: the weight '%s' is %s in the file; by its description it is %s",
               m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
+    if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
   }
   return NEAP_OK;
 }
@@ -456,7 +462,9 @@ static neap_status read_permuted(const struct language_model *m, const struct or
 
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
   const int64_t elements = origin_elements(o);
-  if (o->file != NULL)
+  if (o->packed != NULL)
+    TRY(packed_weight_read(o->packed, data));
+  else if (o->file != NULL)
     TRY(safetensors_read(o->file->file, o->file->index, data));
   else if (o->form.permuted_heads > 0)
     TRY(read_permuted(m, o, data));
@@ -482,7 +490,9 @@ static neap_status read_origin(const void *context, int32_t index, float *data) 
 
 static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
   const struct language_model *m = context;
-  return m->config == NULL && m->gguf.tensors[m->origins[index].tensor].dtype == dtype;
+  const struct origin *o = &m->origins[index];
+  if (o->packed != NULL) return dtype == NEAP_NF4 && packed_weight_has_blocks(o->packed);
+  return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
 }
 
 /* Rows are whole blocks: those of heads are put back into order as they are. */
@@ -490,6 +500,7 @@ static neap_status read_blocks(const void *context, int32_t index, int64_t first
                                void *blocks) {
   const struct language_model *m = context;
   const struct origin *o = &m->origins[index];
+  if (o->packed != NULL) return packed_weight_read_blocks(o->packed, first, rows, blocks);
   if (o->form.permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
   const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
   for (int64_t r = 0; r < rows; r++)

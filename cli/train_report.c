@@ -38,8 +38,11 @@ static void print_initialisation(FILE *f, const char *from, const neap_initialis
 }
 
 /* What weights in blocks save, and those that the option names and that are in none. */
-static void print_stored(FILE *f, const char *store, const neap_train_progress *progress) {
-  fprintf(f, "stored        %s: %s less", store, bytes_text(progress->memory->stored_saved).text);
+static void print_stored(FILE *f, const neap_session_options *session, const neap_train_progress *progress) {
+  const char *store = session->store, *base = session->base;
+  fprintf(f, "stored        %s%s%s%s: %s less", store != NULL ? store : "",
+          store != NULL && base != NULL ? ", " : "", base != NULL ? "linear layers in " : "",
+          base != NULL ? base : "", bytes_text(progress->memory->stored_saved).text);
   for (int32_t i = 0; i < progress->unstored_count; i++)
     fprintf(f, "%s%s", i == 0 ? "; no whole blocks: " : ", ", progress->unstored[i]);
   fputc('\n', f);
@@ -100,7 +103,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->frozen > 0)
     fprintf(f, "frozen        %s: %lld parameters\n", session->freeze != NULL ? session->freeze : "*",
             (long long)progress->frozen);
-  if (session->store != NULL) print_stored(f, session->store, progress);
+  if (session->store != NULL || session->base != NULL) print_stored(f, session, progress);
   if (session->ema > 0)
     fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);

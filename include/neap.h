@@ -85,8 +85,8 @@ typedef int32_t neap_tensor;
 /* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
  * for every 65536 elements, are what sparse parameters are found by. Q8_0 to Q6_K are GGUF's: blocks of 32
  * numbers (Q4_K, Q5_K, Q6_K: 256) of 4 to 8 bits that share a scale. NF4 is bitsandbytes': 64 numbers of 4
- * bits, which stand in a table, and an f32 that they are multiplied by. Frozen parameters can be stored so.
- */
+ * bits, which stand in a table, and an f32 that they are multiplied by; I8, too: 64 numbers of 8 bits, and
+ * the largest size of their row, which 127 stands for. Frozen parameters can be stored so. */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -105,7 +105,8 @@ typedef enum neap_dtype {
   NEAP_Q4_K,
   NEAP_Q5_K,
   NEAP_Q6_K,
-  NEAP_NF4
+  NEAP_NF4,
+  NEAP_I8
 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };
@@ -348,6 +349,9 @@ typedef struct neap_session_options {
    * one that matches decides: "*=q8_0,!head.*". Parameters of one dimension, and those whose elements by
    * their first index are no multiple of 32, stay as they are. Borrowed until the session is made. */
   const char *store;
+  /* NULL, or a type as `store` names them: frozen weights of linear layers are stored in it, whatever `store`
+   * says of them; not those of layers that give an output or what a loss reads. Borrowed likewise. */
+  const char *base;
   bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
   /* Not 0: the rank of adapters of linear layers (LoRA; Hu et al. 2021): y += lora_alpha / lora (x A^T) B^T.
    * They alone are trained, unless `freeze` says what is frozen of the rest. A layer "NAME.weight" has the

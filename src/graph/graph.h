@@ -17,6 +17,7 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   bool adapter; /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
+  bool linear;  /* a parameter that rewrite_quantise found to be the weight of a linear layer */
   neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
   const char *state_of;  /* of a state: the parameter that it goes with; NULL: running statistics */
   bool image;            /* made of an input's bytes: it lies in memory as an input does */
@@ -32,6 +33,9 @@ struct tensor {
   int32_t
       lies_in; /* 1 + the variable in whose bytes this value is made, by adding to it; 0: it has its own */
 };
+
+/* Elements of a row: those that share a first index. */
+static inline int64_t row_elements(const struct tensor *t) { return t->elements / t->dims[0]; }
 
 /* A shape as messages have it: "[32, 10]". */
 struct shape_text {

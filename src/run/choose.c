@@ -145,10 +145,12 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
   return status;
 }
 
-/* Whether weights are stored in blocks wherever `store` names them: where nothing is trained. Adapters tell
+/* Weights are stored in blocks wherever the options name them where nothing is trained. Adapters tell
  * what was trained beside them: those weights stay as they are. */
-static bool stores_all(const struct neap_graph *graph, const neap_session_options *options) {
-  return predicts_only(graph, options) && options->lora == 0;
+static struct store_options store_of(const struct neap_graph *graph, const neap_session_options *options) {
+  return (struct store_options){.list = options->store,
+                                .base = options->base,
+                                .all = predicts_only(graph, options) && options->lora == 0};
 }
 
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
@@ -168,8 +170,9 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     if (status != NEAP_OK) return status;
     made = next;
   }
-  if (options->store != NULL) {
-    const neap_status status = rewrite_quantise(made, options->store, stores_all(graph, options), &next);
+  if (options->store != NULL || options->base != NULL) {
+    const struct store_options store = store_of(graph, options);
+    const neap_status status = rewrite_quantise(made, &store, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;

@@ -11,7 +11,8 @@ static void divide_threads(struct arguments *a, int processes) {
   if (a->options.session.threads == 0) a->options.session.threads = each > 1 ? each : 1;
 }
 
-bool launch_processes(const struct verb *verb, struct arguments *a, struct launched *launched, int *exit_status) {
+bool launch_processes(const struct verb *verb, struct arguments *a, struct launched *launched,
+                      int *exit_status) {
   neap_status status = neap_collective_launched(&launched->collective);
   launched->by_launcher = launched->collective.size > 1;
   if (status != NEAP_OK) {
@@ -19,8 +20,9 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
     return false;
   }
   if (launched->by_launcher && launched->asked > 1) {
-    *exit_status = report_usage(verb, "--processes %d: a launcher has started %d processes already; leave it out",
-                                (int)launched->asked, launched->collective.size);
+    *exit_status =
+        report_usage(verb, "--processes %d: a launcher has started %d processes already; leave it out",
+                     (int)launched->asked, launched->collective.size);
     return false;
   }
   if (launched->by_launcher) divide_threads(a, launched->collective.size);
@@ -30,7 +32,8 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
   status = neap_collective_fork((int)launched->asked, &launched->collective, exit_status);
   if (launched->collective.size > 0) return true;
   /* A process that ended by itself has told why, or has had it reported. */
-  if (status != NEAP_OK && status != NEAP_INTERRUPTED && strstr(neap_error_message(), "ended with exit") == NULL)
+  if (status != NEAP_OK && status != NEAP_INTERRUPTED &&
+      strstr(neap_error_message(), "ended with exit") == NULL)
     fprintf(stderr, "neap: %s\n", neap_error_message());
   return false;
 }

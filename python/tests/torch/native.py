@@ -157,6 +157,7 @@ class SessionOptions(ctypes.Structure):
         ("seed", c_uint64),
         ("predict", c_bool),
         ("micro_batches", c_int32),
+        ("collective", c_void_p),
         ("precision", c_int),
         ("master", c_bool),
         ("loss_scale", c_float),

@@ -141,7 +141,11 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
                       int *exit_status);
 bool is_first_process(const struct launched *launched);
 
-/* The exit status of a process that is not the first, and whose run ended so. What failed is told once. */
+/* Whether this process is to tell why its run failed, with this thread's last message; another one, or the
+ * one that started them, does elsewhere. */
+bool tell_failure(const struct launched *launched, neap_status status);
+
+/* The exit status of a process that is not the first, or does not tell, and whose run ended so. */
 int end_process(const struct launched *launched, neap_status status);
 void leave_processes(const struct launched *launched);
 

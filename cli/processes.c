@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -11,9 +12,17 @@ static void divide_threads(struct arguments *a, int processes) {
   if (a->options.session.threads == 0) a->options.session.threads = each > 1 ? each : 1;
 }
 
+/* The run's own thread may end by itself in the meantime, with all that it has to clean up. */
+static void end_lost(void *unused, bool speaks, const char *message) {
+  (void)unused;
+  if (speaks) fprintf(stderr, "neap: %s\n", message);
+  sleep(1);
+  _exit(EXIT_FAILED);
+}
+
 bool launch_processes(const struct verb *verb, struct arguments *a, struct launched *launched,
                       int *exit_status) {
-  neap_status status = neap_collective_launched(&launched->collective);
+  neap_status status = neap_collective_launched(end_lost, NULL, &launched->collective);
   launched->by_launcher = launched->collective.size > 1;
   if (status != NEAP_OK) {
     *exit_status = report_failure(verb, status);
@@ -42,12 +51,18 @@ bool is_first_process(const struct launched *launched) {
   return launched->collective.size <= 1 || launched->collective.rank == 0;
 }
 
+bool tell_failure(const struct launched *launched, neap_status status) {
+  const bool shared = strncmp(neap_error_message(), "rank ", 5) == 0, /* by all: the first process tells it */
+      first = is_first_process(launched);
+  if (launched->collective.size <= 1 || status == NEAP_OK || status == NEAP_INTERRUPTED) return true;
+  if (status != NEAP_IO_FAILED && (first || shared)) return first;
+  if (launched->by_launcher) return neap_collective_fail(&launched->collective, status);
+  neap_collective_report(&launched->collective, status);
+  return false;
+}
+
 int end_process(const struct launched *launched, neap_status status) {
-  const bool shared = strncmp(neap_error_message(), "rank ", 5) == 0; /* by all: the first process tells it */
-  if (status == NEAP_OK) return EXIT_DONE;
-  if (!launched->by_launcher && (!shared || status == NEAP_IO_FAILED))
-    neap_collective_report(&launched->collective, status);
-  else if (!shared)
+  if (tell_failure(launched, status) && status != NEAP_OK && status != NEAP_INTERRUPTED)
     fprintf(stderr, "neap: rank %d: %s\n", launched->collective.rank, neap_error_message());
   return exit_status_of(status);
 }

@@ -86,7 +86,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   if (status == NEAP_OVER_BUDGET)
     exit_status = report_over_budget(report, result);
   else if (status == NEAP_INTERRUPTED)
-    exit_status = report_interruption(report, stop_signal);
+    exit_status = report_interruption(report, stop_signal != 0 ? stop_signal : SIGINT);
   else if (status != NEAP_OK)
     exit_status = report_failure(verb, status);
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED;
@@ -127,10 +127,8 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   const neap_status status = neap_train(&options, &result);
   watch_end(report.watch);
   report.watch = NULL;
-  const bool told_elsewhere =
-      launched->collective.size > 1 && !launched->by_launcher && status == NEAP_IO_FAILED;
   const int exit_status =
-      told_elsewhere ? end_process(launched, status) : finish(verb, &report, status, &result);
+      tell_failure(launched, status) ? finish(verb, &report, status, &result) : exit_status_of(status);
   json_decref(report.initialisation);
   json_decref(report.unstored);
   json_decref(report.pairs);

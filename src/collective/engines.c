@@ -1,4 +1,5 @@
 /* The engines of neap_collective.h. */
+#include "collective/heartbeat.h"
 #include "collective/plugin.h"
 #include "collective/processes.h"
 #include "collective/threads.h"
@@ -18,7 +19,22 @@ void neap_collective_report(const neap_collective *own, neap_status status) {
   if (own != NULL) processes_report(own, status);
 }
 
-neap_status neap_collective_launched(neap_collective *own) {
+neap_status neap_collective_launched(neap_rank_lost *lost, void *context, neap_collective *own) {
   NEED(own);
-  return plugin_open(NULL, NULL, own);
+  neap_collective inner;
+  TRY(plugin_open(NULL, NULL, &inner));
+  *own = inner;
+  if (inner.size <= 1 || lost == NULL) return NEAP_OK;
+  const struct heartbeat_options options = {.lost = lost, .context = context};
+  const neap_status status = heartbeat_start(&inner, &options, own);
+  struct ending ending;
+  ending_keep(&ending, status);
+  if (status != NEAP_OK) inner.close(inner.self);
+  return ending_tell(&ending);
+}
+
+bool neap_collective_fail(const neap_collective *own, neap_status status) {
+  if (own == NULL) return true;
+  heartbeat_report(own, status);
+  return heartbeat_speaks(own);
 }

@@ -65,14 +65,14 @@ void neap_collective_report(const neap_collective *own, neap_status status);
 /* Told once, by a thread of its own, that another rank died, failed, or left while this one still calls. This
  * rank's thread may wait inside the engine for ever: the function has to end the process where that does not
  * end by itself. It prints the message where `speaks`; another rank does elsewhere. */
-typedef void neap_rank_lost(void *context, bool speaks, const char *message);
+typedef void neap_rank_lost_function(void *context, bool speaks, const char *message);
 
 /* Connects this process with those that an MPI launcher started beside it, by libneap_openmpi.so or
  * libneap_mpich.so, and watches over them: each rank sends a sign of life every second over TCP, and counts
  * as dead after 8 seconds without one. No launcher started more than one: own->size is 0. `lost` NULL: nobody
  * watches. NEAP_UNSUPPORTED: the plugin is missing, or of another MPI or version; the message says which
  * package it is built with. */
-neap_status neap_collective_launched(neap_rank_lost *lost, void *context, neap_collective *own);
+neap_status neap_collective_launched(neap_rank_lost_function *lost, void *context, neap_collective *own);
 
 /* Tells the ranks of neap_collective_launched, which has a `lost`, that this one has failed with this
  * thread's last message. Returns whether this rank is to print it. */

@@ -23,6 +23,7 @@ enum family {
   FAMILY_U,
   FAMILY_DENSE,
   FAMILY_TELLING, /* a chain whose updates come early and have outputs, which backward nodes may read */
+  FAMILY_ORDERED, /* a chain in which each update reads what the next one changes, and so comes before it */
   FAMILY_COUNT
 };
 enum { STEP_LIMIT = 400, READ_LIMIT = 6 };
@@ -97,12 +98,14 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
     updates[draft.node_count] = updated;
     reads[draft.node_count][0] = v;
     reads[draft.node_count][1] = updated;
+    const bool ordered = family == FAMILY_ORDERED && mirror >= 3;
+    if (ordered) reads[draft.node_count][2] = parameter + mirror - 3;
     nodes[draft.node_count] = (struct step_node){.name = "u",
                                                  .op = "SGD",
                                                  .pass = NEAP_PASS_UPDATE,
                                                  .cost = 1,
                                                  .inputs = reads[draft.node_count],
-                                                 .input_count = 2,
+                                                 .input_count = ordered ? 3 : 2,
                                                  .updates = &updates[draft.node_count],
                                                  .update_count = 1};
     if (family == FAMILY_TELLING) {

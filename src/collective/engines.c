@@ -19,7 +19,7 @@ void neap_collective_report(const neap_collective *own, neap_status status) {
   if (own != NULL) processes_report(own, status);
 }
 
-neap_status neap_collective_launched(neap_rank_lost *lost, void *context, neap_collective *own) {
+neap_status neap_collective_launched(neap_rank_lost_function *lost, void *context, neap_collective *own) {
   NEED(own);
   neap_collective inner;
   TRY(plugin_open(NULL, NULL, &inner));

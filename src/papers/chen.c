@@ -111,9 +111,21 @@ static bool may_wait(const struct emission *e, int32_t v) {
   return false;
 }
 
+/* Does an update that waits read what the node changes? */
+static bool is_read_later(const struct emission *e, int32_t v) {
+  const neap_step *step = e->cuts->step;
+  for (size_t i = 0; i < e->postponed.count; i++) {
+    const struct step_node *waiting = &step->nodes[e->postponed.data[i]];
+    for (int32_t k = 0; k < waiting->input_count; k++)
+      if (step->tensors[waiting->inputs[k]].updater == v) return true;
+  }
+  return false;
+}
+
 /* And is it asked for later? */
 static bool must_wait(struct emission *e, int32_t v) {
   const neap_step *step = e->cuts->step;
+  if (is_read_later(e, v)) return true;
   if (!may_wait(e, v)) return false;
   memset(e->need, 0, (size_t)step->tensor_count * sizeof *e->need);
   for (int32_t u = step->node_count; u-- > 0;) {

@@ -302,9 +302,27 @@ static neap_status run_node(struct walk *w, int32_t v, int depth) {
   return w->cost > w->cost_limit ? NEAP_OVER_BUDGET : NEAP_OK;
 }
 
-/* An update has to wait while something that was dropped and is needed is made from what it changes. */
+static bool is_postponed(const struct walk *w, int32_t v) {
+  for (size_t i = 0; i < w->postponed.count; i++)
+    if (w->postponed.data[i] == v) return true;
+  return false;
+}
+
+/* Whether an update that waits reads what the node changes. */
+static bool is_read_later(const struct walk *w, const struct step_node *node) {
+  for (int32_t u = 0; w->postponed.count > 0 && u < node->update_count; u++)
+    for (int32_t r = w->step->reader_start[node->updates[u]]; r < w->step->reader_start[node->updates[u] + 1];
+         r++)
+      if (w->step->nodes[w->step->readers[r]].update_count > 0 && is_postponed(w, w->step->readers[r]))
+        return true;
+  return false;
+}
+
+/* An update has to wait while something that was dropped and is needed is made from what it changes, and
+ * while an update waits that reads that. */
 static bool must_wait(struct walk *w, const struct step_node *node) {
   bool waiting = false;
+  if (is_read_later(w, node)) return true;
   for (int32_t u = 0; u < node->update_count; u++) {
     const int32_t t = node->updates[u];
     for (int32_t r = w->step->reader_start[t]; r < w->step->reader_start[t + 1]; r++) {

@@ -2,6 +2,7 @@
 #ifndef NEAP_GRAPH_TASK_H
 #define NEAP_GRAPH_TASK_H
 
+#include "base/region.h"
 #include "base/status.h"
 
 enum task_kind {
@@ -12,6 +13,7 @@ enum task_kind {
   TASK_VECTORS,  /* "sequence" [N, T, K], a class each: "label" [N, T] */
   TASK_FEATURES, /* "features" [N, K], a class each: "label" [N]; or values "label" [N, L]. Images do, too */
   TASK_PAIRS,    /* "source" [N, S], with -1 behind its end, and "tokens" and "label" as above */
+  TASK_TEXTS,    /* "tokens" [N, T], with -1 behind a text's end; "label" as of TASK_FEATURES */
   TASK_KINDS
 };
 
@@ -23,10 +25,18 @@ struct encoding;
 struct tokenizer;
 struct chat_template;
 
+/* What a classifier of a file tells apart, in its order. */
+struct task_labels {
+  int64_t count; /* 0: it has no classifier */
+  const char *const *names;
+  bool values; /* `count` values, not classes */
+};
+
 /* What a model of a file brings for texts, by its name; NULL where it has none of its own. */
 struct task_texts {
   neap_status (*read_tokenizer)(const char *model, struct tokenizer **tokenizer);
   neap_status (*read_template)(const char *model, struct chat_template **chat);
+  neap_status (*read_labels)(const char *model, struct region *region, struct task_labels *labels);
 };
 
 /* How conversations become tokens. Zeros: as the source's name and the model say. */

@@ -397,6 +397,7 @@ static const struct family families[] = {
      .settle = settle_opt},
     {.model_type = "bert",
      .class_name = "BertForMaskedLM",
+     .classifier_class = "BertForSequenceClassification",
      .kind = TASK_MASKED,
      .prefix = "bert.",
      .layers = {.activation = ACTIVATION_GELU,
@@ -417,7 +418,9 @@ static const struct family families[] = {
                           [PART_DOWN] = {"bert.encoder.layer.%d.output.dense", true},
                           [PART_HEAD_DENSE] = {"cls.predictions.transform.dense", true},
                           [PART_HEAD_NORM] = {"cls.predictions.transform.LayerNorm"},
-                          [PART_HEAD] = {"cls.predictions", true}}},
+                          [PART_HEAD] = {"cls.predictions", true},
+                          [PART_POOLER] = {"bert.pooler.dense", true},
+                          [PART_CLASSIFIER] = {"classifier", true}}},
      .settle = settle_bert},
 };
 enum { FAMILIES = sizeof families / sizeof *families };

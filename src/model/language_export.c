@@ -18,7 +18,7 @@ struct exporting {
 
 static neap_status open_base(struct exporting *x, bool folder) {
   struct language_model *m = &x->model;
-  TRY(language_file_open(m, x->from->base, true));
+  TRY(language_file_open_as(m, x->from->base, true, x->from->options));
   x->forms = region_alloc(&m->region, (size_t)m->origin_count, sizeof *x->forms);
   RETURN_IF(x->forms == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
   for (int32_t i = 0; i < m->origin_count; i++)
@@ -100,7 +100,10 @@ static const char *torch_type(neap_dtype dtype) {
 static json_t *copied_config(const struct exporting *x) {
   json_t *config = json_deep_copy(x->model.config);
   const char *key = json_object_get(config, "dtype") != NULL ? "dtype" : "torch_dtype";
-  if (config != NULL && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
+  const struct task_labels *labels = &x->from->labels;
+  const bool described =
+      config != NULL && (labels->count == 0 || language_head_describe(config, x->model.family, labels));
+  if (described && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
     return config;
   json_decref(config);
   return NULL;

@@ -2,7 +2,7 @@
 #ifndef NEAP_MODEL_LANGUAGE_EXPORT_H
 #define NEAP_MODEL_LANGUAGE_EXPORT_H
 
-#include "base/status.h"
+#include "graph/task.h"
 
 struct language_export {
   const char *base; /* the folder or GGUF file that the model began with: its description and tokenizer */
@@ -10,7 +10,9 @@ struct language_export {
   /* Changes a variable from its value in the base to its value now, [dims...]. */
   neap_status (*change)(void *context, const char *name, int rank, const int64_t *dims, float *data);
   void *context;
-  bool replace; /* a folder that has files is written to */
+  bool replace;                      /* a folder that has files is written to */
+  const neap_model_options *options; /* of the model; its head */
+  struct task_labels labels;         /* that config.json says of a classifier; none: as the base has it */
 };
 
 /* Writes a folder of Hugging Face: model.safetensors, config.json, and what the base says of tokens, texts

@@ -34,6 +34,8 @@ bool batches_have_a_class(const struct training *t) {
   return labels_each(t) == 1 && !loader_has_values(&t->data);
 }
 
+bool batches_are_whole(const struct training *t) { return labels_each(t) == 1 && t->data.bucket_count == 1; }
+
 /* Over all of a step's micro-batches: what counts may be spread unevenly. */
 static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted) {
   const int64_t each = labels_each(t);
@@ -41,7 +43,7 @@ static neap_status count_all_labels(struct training *t, const struct shape_of_st
   const int bucket = step->bucket;
   *counted = (double)(loader_has_values(&t->data) ? step->records : step->records * each);
   if (loader_has_values(&t->data)) return NEAP_OK;
-  if (each == 1 || (t->data.source.kind == TASK_PIXELS && parts == 1)) return NEAP_OK;
+  if (batches_are_whole(t) || (t->data.source.kind == TASK_PIXELS && parts == 1)) return NEAP_OK;
   *counted = 0;
   for (int32_t part = 0; part < parts; part++) {
     TRY(loader_fill(&t->data, t->state.step, part, true));
@@ -80,7 +82,7 @@ static double share_of(const struct training *t, const struct shape_of_step *ste
                        double weight) {
   if (step->parts == 1) return 1;
   if (t->class_weights != NULL) return weight > 0 ? weigh_labels(t, step->bucket) / weight : 0;
-  if (labels_each(t) == 1 || loader_has_values(&t->data))
+  if (batches_are_whole(t) || loader_has_values(&t->data))
     return (double)t->data.filled / (double)step->records;
   return counted > 0 ? count_labels(t, step->bucket) / counted : 0;
 }

@@ -60,12 +60,14 @@ static neap_status settle(struct exporting *x) {
   x->shape = o->shape;
   if (x->encoded) {
     const struct encoding *e = &x->encoding;
-    for (int i = 0; i < 3; i++) x->shape.image[i] = i < e->rank ? e->shape[i] : 0;
+    const bool texts = e->table != NULL && table_is_text(e->table);
+    for (int i = 0; i < 3 && !texts; i++) x->shape.image[i] = i < e->rank ? e->shape[i] : 0;
+    if (texts) x->shape.head = NEAP_HEAD_CLASSES;
     if (x->shape.classes < e->classes) x->shape.classes = e->classes;
     x->shape.regression = e->values;
     return NEAP_OK;
   }
-  if (o->data == NULL) return NEAP_OK;
+  if (o->data == NULL || o->merge) return NEAP_OK;
   neap_status status = open_data(
       &(struct data_choice){
           .model = o->model, .name = o->data, .shape = &o->shape, .threads = 1, .one_length = true},
@@ -185,6 +187,7 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   TRY(find_base(x, &from.base));
   TRY(neap_model_build(x->options->model, &x->shape, &graph));
   from.graph = graph;
+  from.classifies = x->shape.head == NEAP_HEAD_CLASSES;
   const neap_status status = adapter_folder_write(&from, x->options->out, &result->adapters);
   neap_graph_free(graph);
   return status;
@@ -192,7 +195,11 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
 
 /* A language model of others, with what was trained. */
 static neap_status write_language(struct exporting *x, neap_export_result *result) {
-  const struct language_run from = {.options = x->options, .session = &x->session, .weights = &x->weights};
+  const struct encoding *e = &x->encoding;
+  struct language_run from = {
+      .options = x->options, .session = &x->session, .weights = &x->weights, .shape = &x->shape};
+  if (x->shape.head == NEAP_HEAD_CLASSES)
+    from.labels = (struct task_labels){e->classes, e->class_names, e->values};
   if (x->options->checkpoint != NULL)
     TRY(checkpoint_read_adapters(x->options->checkpoint, &x->region, &x->session));
   return export_language(&from, &result->tensors);
@@ -209,9 +216,9 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
             "(-o DIR)",
             o->out);
   TRY(open_weights(x));
-  if (o->merge) return write_language(x, result);
   TRY(read_encoding(x));
   TRY(settle(x));
+  if (o->merge) return write_language(x, result);
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));
   if (x->session.lora > 0 && !ends_with(o->out, ".onnx")) return write_adapters(x, result);
   TRY(open_whole(x));

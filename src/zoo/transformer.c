@@ -13,7 +13,7 @@ struct stack {
   int64_t head;          /* width of one */
   int64_t times;         /* that the graph has of a sequence: all, or where it decodes one */
   neap_tensor position;  /* [1]: how many tokens go before that one; where it decodes */
-  neap_tensor key_count; /* [N]: one more, for attention */
+  neap_tensor key_count; /* [N]: one more, for attention; of texts: their tokens; else -1 */
 };
 
 static const double deviation = 0.02; /* Radford et al. 2019 */
@@ -138,7 +138,7 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
                          neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
   neap_attention_options options = attention_options(s);
   options.key_heads = t->key_heads;
-  return neap_attention(s->b, qkv, -1, -1, -1, options);
+  return neap_attention(s->b, qkv, -1, -1, s->key_count, options);
 }
 
 static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t block) {
@@ -150,7 +150,7 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
   q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
   k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
   return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
-                          : neap_attention(s->b, q, k, v, -1, attention_options(s));
+                          : neap_attention(s->b, q, k, v, s->key_count, attention_options(s));
 }
 
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
@@ -242,6 +242,50 @@ static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor tabl
                           : sequence_loss(s->b, x, weight, bias, s->p->smoothing);
 }
 
+/* The first row of each sequence: [N, K]. */
+static neap_tensor first_row(const struct stack *s, neap_tensor x) {
+  return neap_reshape(s->b, neap_slice(s->b, x, 1, 0, 1), 2, (int64_t[]){s->p->batch, s->t->width});
+}
+
+/* The loss of classes or values of the first token, dropout before the last layer. */
+static neap_tensor classify(const struct stack *s, neap_tensor x) {
+  const struct transformer *t = s->t;
+  x = first_row(s, x);
+  if (has(s, PART_POOLER)) x = neap_tanh(s->b, linear(s, x, PART_POOLER, 0, t->width, deviation));
+  x = sequence_dropout(s->b, x, (double)s->p->dropout);
+  x = linear(s, x, PART_CLASSIFIER, 0, t->outputs, deviation);
+  neap_output(s->b, t->values ? "prediction" : "logits", x);
+  if (t->values)
+    return neap_mse_loss(s->b, x,
+                         neap_input(s->b, "label", NEAP_F32, 2, (int64_t[]){s->p->batch, t->outputs}));
+  return neap_softmax_cross_entropy(s->b, x, neap_input(s->b, "label", NEAP_I32, 1, &s->p->batch),
+                                    s->p->smoothing);
+}
+
+/* The sum over the tokens of a text: [N, K]. */
+static neap_tensor sum_tokens(const struct stack *s, neap_tensor x) {
+  return neap_sum(s->b, neap_sequence_mask(s->b, x, s->key_count), (int[]){1}, 1, false);
+}
+
+static neap_tensor mean_tokens(const struct stack *s, neap_tensor x) {
+  const neap_tensor ones = neap_scale(s->b, neap_slice(s->b, x, 2, 0, 1), 0, 1);
+  return neap_divide(s->b, sum_tokens(s, x), sum_tokens(s, ones));
+}
+
+/* As torch.nn.functional.normalize: what is nearly zeros stays so. */
+static neap_tensor to_unit_length(const struct stack *s, neap_tensor x) {
+  static const float least = 1e-24f, most = 1e30f;
+  const neap_tensor squares = neap_sum(s->b, neap_multiply(s->b, x, x), (int[]){1}, 1, true);
+  return neap_multiply(s->b, x, neap_power(s->b, neap_clip(s->b, squares, least, most), -0.5f));
+}
+
+/* Has no loss. */
+static neap_tensor give_sentence(const struct stack *s, neap_tensor x) {
+  x = s->t->head == STACK_MEAN ? mean_tokens(s, x) : first_row(s, x);
+  neap_output(s->b, "sentence", s->t->unit ? to_unit_length(s, x) : x);
+  return -1;
+}
+
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
   const bool decodes = p->decode > 0;
   const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
@@ -253,8 +297,11 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
   const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times});
   s.position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1;
   s.key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1;
-  const neap_tensor table = table_of(&s, PART_TOKEN, rows);
-  return finish(&s, add_blocks(&s, embed(&s, tokens, table)), table, rows);
+  if (t->head != STACK_TOKENS) s.key_count = neap_sequence_lengths(b, tokens);
+  const neap_tensor table = table_of(&s, PART_TOKEN, rows), x = add_blocks(&s, embed(&s, tokens, table));
+  if (t->head == STACK_TOKENS) return finish(&s, x, table, rows);
+  neap_scope(b, "head");
+  return t->head == STACK_CLASSES ? classify(&s, x) : give_sentence(&s, x);
 }
 
 neap_status transformer_check(const char *what, const struct transformer *t) {

@@ -28,10 +28,20 @@ enum part {
   PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
   PART_HEAD_NORM,      /* its norm */
   PART_HEAD,           /* to the vocabulary; its weight may be the embedding's */
+  PART_POOLER,         /* of the first token, with tanh: what a classifier reads */
+  PART_CLASSIFIER,     /* to the classes or values */
   PARTS
 };
 
 enum activation { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU };
+
+/* What the last block's rows become; neap_head has the same. */
+enum stack_head {
+  STACK_TOKENS,
+  STACK_CLASSES, /* of the first token */
+  STACK_MEAN,    /* the mean over the tokens of a text, or */
+  STACK_FIRST    /* its first token: an output "sentence", without a loss */
+};
 
 /* The name of a layer, in which %d stands for the number of the block; NULL: it is not there. Parameters are
  * "NAME.weight" and "NAME.bias"; those of norms may be called otherwise. */
@@ -50,6 +60,10 @@ struct transformer {
   int64_t first_block; /* number of the first block in names */
   int64_t window;      /* of attention; 0: none */
   enum activation activation;
+  enum stack_head head;
+  int64_t outputs; /* of STACK_CLASSES: classes, or values */
+  bool values;
+  bool unit;                           /* the vector of a sentence is scaled to a length of 1 */
   bool causal;                         /* a token sees those before it alone */
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
   bool rms;                            /* norms do not subtract the mean */

@@ -47,6 +47,11 @@ struct task_chat {
   bool skip_long;       /* what is longer than a sequence is left out, not cut */
 };
 
+/* What a model of images makes of a byte: (byte - mean) / deviation, by channel. Zeros: what the data say. */
+struct task_pixels {
+  double mean[4], deviation[4];
+};
+
 /* Of a kind of task. */
 struct task_row {
   const char *input, *label; /* inputs of its graph; an image may also come as bytes, see neap_byte_input */
@@ -63,6 +68,7 @@ struct task {
   int64_t batch;                         /* there are some batches, whatever they take */
   int64_t length, width;                 /* of sequences, and of their vectors */
   int64_t asked_length;                  /* by the user: the most that a pair may have */
+  struct task_pixels pixels;             /* of the model */
   bool any_length;                       /* the model's weights serve shorter sequences, too */
   struct task_chat chat;
   const struct encoding

@@ -169,7 +169,8 @@ static neap_status write_descriptions(struct exporting *x, const char *folder) {
                                        "vocab.json",
                                        "merges.txt",
                                        "tokenizer.model",
-                                       "vocab.txt"};
+                                       "vocab.txt",
+                                       "preprocessor_config.json"};
   struct token_vocabulary v;
   json_t *config;
   if (x->model.config != NULL) {

@@ -1,5 +1,7 @@
 #include "model/language_head.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,7 +58,7 @@ static neap_status read_labels(const struct model_keys *keys, struct region *reg
 
 /* ---- Vectors of sentences ---- */
 
-/* The JSON of a file of the folder, for the caller to free; NULL: the file is not there. */
+/* The JSON of a file of the folder, for the caller to free; NULL: no such file. */
 static neap_status read_file(const struct model_keys *keys, const char *name, struct region *region,
                              json_t **value) {
   json_error_t error;
@@ -136,14 +138,71 @@ static neap_status read_sentence(const struct model_keys *keys, struct region *r
   return NEAP_OK;
 }
 
+/* ---- Images ---- */
+
+/* A number, or one for each channel. `usual`: what they are without one. */
+static neap_status take_channels(const char *path, const json_t *value, int64_t channels, double usual,
+                                 double *numbers) {
+  const bool list = json_is_array(value);
+  bool good = value == NULL || json_is_number(value) || (list && json_array_size(value) == (size_t)channels);
+  for (int64_t c = 0; good && c < channels; c++) {
+    const json_t *one = list ? json_array_get(value, (size_t)c) : value;
+    good = one == NULL || (json_is_number(one) && isfinite(json_number_value(one)));
+    numbers[c] = one != NULL ? json_number_value(one) : usual;
+  }
+  RETURN_IF(!good, NEAP_BAD_FORMAT,
+            "%s: preprocessor_config.json: 'image_mean' and 'image_std' must have a number for each of %lld "
+            "channels",
+            path, (long long)channels);
+  return NEAP_OK;
+}
+
+/* (byte factor - mean) / deviation, as (byte - mean / factor) / (deviation / factor). */
+static neap_status take_pixels(const char *path, const json_t *object, int64_t channels,
+                               struct task_pixels *pixels) {
+  const json_t *rescales = json_object_get(object, "do_rescale"),
+               *by = json_object_get(object, "rescale_factor"),
+               *normalises = json_object_get(object, "do_normalize");
+  const bool plain = json_is_false(normalises);
+  const double factor = json_is_false(rescales) ? 1 : json_is_number(by) ? json_number_value(by) : 1.0 / 255;
+  RETURN_IF(!(factor > 0 && isfinite(factor)), NEAP_BAD_FORMAT,
+            "%s: preprocessor_config.json: 'rescale_factor' is %g; it must be positive", path, factor);
+  TRY(take_channels(path, plain ? NULL : json_object_get(object, "image_mean"), channels, plain ? 0 : 0.5,
+                    pixels->mean));
+  TRY(take_channels(path, plain ? NULL : json_object_get(object, "image_std"), channels, plain ? 1 : 0.5,
+                    pixels->deviation));
+  for (int64_t c = 0; c < channels; c++) {
+    RETURN_IF(!(pixels->deviation[c] > 0), NEAP_BAD_FORMAT,
+              "%s: preprocessor_config.json: 'image_std' has %g; it must be positive", path,
+              pixels->deviation[c]);
+    pixels->mean[c] /= factor;
+    pixels->deviation[c] /= factor;
+  }
+  return NEAP_OK;
+}
+
+neap_status language_head_pixels(const struct model_keys *keys, int64_t channels, struct region *region,
+                                 struct task_pixels *pixels) {
+  json_t *object;
+  *pixels = (struct task_pixels){0};
+  TRY(read_file(keys, "preprocessor_config.json", region, &object));
+  const neap_status status = object != NULL ? take_pixels(keys->path, object, channels, pixels) : NEAP_OK;
+  json_decref(object);
+  return status;
+}
+
 /* ---- Both ---- */
+
+static bool ends_with(const char *text, const char *end) {
+  const size_t length = strlen(text), of = strlen(end);
+  return length > of && strcmp(text + length - of, end) == 0;
+}
 
 neap_status language_head_read(const struct model_keys *keys, const struct family *family, bool has_tokens,
                                struct region *region, struct language_head *head) {
-  static const char ending[] = "ForSequenceClassification";
   const char *name = architecture_of(keys->config);
-  const size_t length = strlen(name), end = sizeof ending - 1;
-  const bool classifies = length > end && strcmp(name + length - end, ending) == 0;
+  const bool classifies =
+      ends_with(name, "ForSequenceClassification") || ends_with(name, "ForImageClassification");
   *head = (struct language_head){.own = NEAP_HEAD_TOKENS, .vector = STACK_MEAN};
   RETURN_IF(classifies && !family_is_encoder(family), NEAP_UNSUPPORTED,
             "%s: config.json: is a %s; classifiers of models of the family 'bert' are computed", keys->path,
@@ -154,6 +213,7 @@ neap_status language_head_read(const struct model_keys *keys, const struct famil
     return read_labels(keys, region, &head->labels);
   }
   if (!has_tokens) head->own = NEAP_HEAD_SENTENCE;
+  if (family->kind == TASK_IMAGES) return NEAP_OK;
   return read_sentence(keys, region, head);
 }
 
@@ -175,6 +235,9 @@ neap_status language_head_settle(const char *path, const struct language_head *h
       "%s: is a model of the family '%s', which tells the next token; texts of a class each, and vectors of "
       "sentences, are for models of the family 'bert'",
       path, family->model_type);
+  RETURN_IF(asked != NEAP_HEAD_CLASSES && family->kind == TASK_IMAGES, NEAP_INVALID_ARGUMENT,
+            "%s: is a model of images: it tells classes, and it %s; finetune gives it a new one", path,
+            head->own == NEAP_HEAD_CLASSES ? "has nothing else" : "has no classifier");
   if (asked != NEAP_HEAD_CLASSES) leave_out(t, of_classes, 2);
   if (asked == NEAP_HEAD_TOKENS) return NEAP_OK;
   leave_out(t, of_tokens, 3);

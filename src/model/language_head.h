@@ -25,6 +25,11 @@ bool family_is_encoder(const struct family *family);
 neap_status language_head_read(const struct model_keys *keys, const struct family *family, bool has_tokens,
                                struct region *region, struct language_head *head);
 
+/* What preprocessor_config.json of a folder makes of bytes of `channels` channels; zeros: the file is not
+ * there. NEAP_BAD_FORMAT: it is wrong. */
+neap_status language_head_pixels(const struct model_keys *keys, int64_t channels, struct region *region,
+                                 struct task_pixels *pixels);
+
 /* Gives the stack the head that the options ask for, and leaves out the layers of others.
  * NEAP_INVALID_ARGUMENT: the family does not have it. */
 neap_status language_head_settle(const char *path, const struct language_head *head,

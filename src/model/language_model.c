@@ -67,7 +67,8 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
   char owner[SEQUENCE_NAME], stored[SEQUENCE_NAME];
   const char *in_gguf = m->family->gguf_names[o->part];
   transformer_name(&m->transformer, o->part, o->block, owner);
-  *variable = region_format(&m->region, "%s.%s", owner, o->suffix);
+  *variable = *o->suffix == '\0' ? region_string(&m->region, owner)
+                                 : region_format(&m->region, "%s.%s", owner, o->suffix);
   if (folder) {
     *in_file = *variable;
   } else {
@@ -161,6 +162,7 @@ static neap_status add_part(struct language_model *m, enum part part) {
   const struct transformer *t = &m->transformer;
   const int64_t blocks = is_in_block(m, part) ? t->layers : 1;
   const bool norm = is_norm(part);
+  if (transformer_is_bare(t, part)) return add_origin(m, part, 0, "");
   for (int64_t i = 0; i < blocks; i++) {
     if (part != PART_HEAD || !t->tied) TRY(add_origin(m, part, i, "weight"));
     if (norm ? !t->rms : t->parts[part].bias) TRY(add_origin(m, part, i, "bias"));
@@ -258,6 +260,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
   struct origin token = {.part = PART_TOKEN, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
+  if (m->transformer.parts[PART_TOKEN].name == NULL) return NEAP_OK;
   TRY(names_of(m, &token, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &token, &found));
   RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
@@ -271,7 +274,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
 static neap_status has_token_head(struct language_model *m, bool *has) {
   struct origin o = {.part = PART_HEAD_DENSE, .suffix = "weight"};
   const char *variable, *stored;
-  *has = true;
+  *has = m->transformer.parts[PART_HEAD].name != NULL;
   if (m->transformer.parts[PART_HEAD_DENSE].name == NULL) return NEAP_OK;
   TRY(names_of(m, &o, m->config != NULL, &variable, &stored));
   return find_tensor(m, stored, &o, has);
@@ -317,8 +320,22 @@ static int64_t usual_length(const struct language_model *m) {
   return own < USUAL_LENGTH ? own : USUAL_LENGTH;
 }
 
+/* There is an embedding for each place of the images that it has learned from. */
+static neap_status check_image(const struct language_model *m, const neap_model_options *o) {
+  const int64_t *own = m->transformer.image;
+  RETURN_IF(o->length > 0 || o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a model of images: it has no length, window or tokens to decode", m->path);
+  for (int i = 0; i < 3; i++)
+    RETURN_IF(o->image[i] > 0 && o->image[i] != own[i], NEAP_INVALID_ARGUMENT,
+              "%s: takes images of %lldx%lldx%lld (got %lldx%lldx%lld); ask for that size (--image)", m->path,
+              (long long)own[0], (long long)own[1], (long long)own[2], (long long)o->image[0],
+              (long long)o->image[1], (long long)o->image[2]);
+  return NEAP_OK;
+}
+
 static neap_status check_kind(const struct language_model *m, const neap_model_options *o) {
   const bool texts = m->transformer.head != STACK_TOKENS;
+  if (m->family->kind == TASK_IMAGES) return check_image(m, o);
   RETURN_IF(
       !texts && o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
       "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
@@ -427,7 +444,11 @@ neap_status language_model_usual(const char *path, bool masked, neap_model_optio
                                   .length = usual_length(&m),
                                   .regression = m.transformer.values,
                                   .head = m.head.own};
-    *kind = texts ? TASK_TEXTS : m.family->kind;
+    *kind = texts && m.family->kind != TASK_IMAGES ? TASK_TEXTS : m.family->kind;
+    if (*kind == TASK_IMAGES) {
+      usual->length = 0;
+      memcpy(usual->image, m.transformer.image, sizeof usual->image);
+    }
   }
   language_file_close(&m);
   return status;
@@ -456,6 +477,17 @@ neap_status language_model_labels(const char *path, struct region *region, struc
     whole = (names[i] = region_string(region, own->names[i])) != NULL;
   if (status == NEAP_OK && !whole) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   if (status == NEAP_OK) *labels = (struct task_labels){own->count, names, own->values};
+  language_file_close(&m);
+  return status;
+}
+
+neap_status language_model_pixels(const char *path, struct task_pixels *pixels) {
+  struct language_model m;
+  *pixels = (struct task_pixels){0};
+  neap_status status = language_file_open(&m, path, false);
+  if (status == NEAP_OK && m.family->kind == TASK_IMAGES)
+    status =
+        language_head_pixels(&(struct model_keys){.path = path}, m.transformer.image[0], &m.region, pixels);
   language_file_close(&m);
   return status;
 }

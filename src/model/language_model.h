@@ -25,6 +25,10 @@ neap_status language_model_digest(const char *path, char digest[65]);
 /* What its classifier tells apart, in the region. */
 neap_status language_model_labels(const char *path, struct region *region, struct task_labels *labels);
 
+/* What preprocessor_config.json of a model of images makes of bytes; zeros: it is no such model, or does not
+ * say it. NEAP_BAD_FORMAT: the file is wrong. */
+neap_status language_model_pixels(const char *path, struct task_pixels *pixels);
+
 /* The layers that the file does not have with such options, as "a, b" in the region; NULL: it has all. */
 neap_status language_model_new_layers(const char *path, const neap_model_options *options,
                                       struct region *region, const char **layers);

@@ -160,6 +160,12 @@ neap_status model_labels(const char *name, struct region *region, struct task_la
   return path != NULL ? language_model_labels(path, region, labels) : NEAP_OK;
 }
 
+neap_status model_pixels(const char *name, struct task_pixels *pixels) {
+  const char *path = model_language_path(name);
+  *pixels = (struct task_pixels){0};
+  return path != NULL ? language_model_pixels(path, pixels) : NEAP_OK;
+}
+
 neap_status model_new_layers(const char *name, const neap_model_options *options, struct region *region,
                              const char **layers) {
   const char *path = model_language_path(name);

@@ -4,6 +4,7 @@
 #include "base/parallel.h"
 #include "base/safetensors.h"
 #include "data/encoding.h"
+#include "model/model.h"
 #include "model/onnx_export.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
@@ -62,7 +63,7 @@ static neap_status settle(struct exporting *x) {
     const struct encoding *e = &x->encoding;
     const bool texts = e->table != NULL && table_is_text(e->table);
     for (int i = 0; i < 3 && !texts; i++) x->shape.image[i] = i < e->rank ? e->shape[i] : 0;
-    if (texts) x->shape.head = NEAP_HEAD_CLASSES;
+    if (model_language_path(o->model) != NULL) x->shape.head = NEAP_HEAD_CLASSES;
     if (x->shape.classes < e->classes) x->shape.classes = e->classes;
     x->shape.regression = e->values;
     return NEAP_OK;
@@ -187,7 +188,8 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   TRY(find_base(x, &from.base));
   TRY(neap_model_build(x->options->model, &x->shape, &graph));
   from.graph = graph;
-  from.classifies = x->shape.head == NEAP_HEAD_CLASSES;
+  const bool classifies = x->shape.head == NEAP_HEAD_CLASSES;
+  from.task = !classifies ? "CAUSAL_LM" : x->shape.image[0] > 0 ? NULL : "SEQ_CLS";
   const neap_status status = adapter_folder_write(&from, x->options->out, &result->adapters);
   neap_graph_free(graph);
   return status;

@@ -34,8 +34,10 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   task.width = usual.image[0];
   const bool of_texts = task.kind == TASK_TOKENS || model_language_path(model) != NULL;
   if (of_texts && !choice->one_length) TRY(find_any_length(model, task.length, &task.any_length));
+  TRY(model_pixels(model, &task.pixels));
+  const bool fixed = task.kind == TASK_IMAGES && model_language_path(model) != NULL;
   for (int i = 0; i < 3; i++) {
-    task.asked_image[i] = asked->image[i];
+    task.asked_image[i] = asked->image[i] == 0 && fixed ? usual.image[i] : asked->image[i];
     task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
   }
   return choice->own != NULL ? loader_open_own(loader, choice->own, &task)

@@ -63,6 +63,23 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   return NEAP_OK;
 }
 
+/* What a model of images that no run has trained knows of them. */
+static neap_status describe_images(struct prediction *p, const neap_model_options *usual,
+                                   const struct task_labels *labels, const struct encoding **encoding) {
+  struct task_pixels pixels;
+  TRY(model_pixels(p->options->model, &pixels));
+  p->encoding = (struct encoding){.source = "images",
+                                  .input = "image",
+                                  .rank = 3,
+                                  .classes = labels->count,
+                                  .class_names = labels->names};
+  memcpy(p->encoding.shape, usual->image, sizeof p->encoding.shape);
+  memcpy(p->encoding.mean, pixels.mean, sizeof p->encoding.mean);
+  memcpy(p->encoding.deviation, pixels.deviation, sizeof p->encoding.deviation);
+  if (strncmp(p->options->data, "images:", 7) == 0) *encoding = &p->encoding;
+  return NEAP_OK;
+}
+
 /* What a language model that no run has trained knows of texts: its tokens and its classes. */
 static neap_status describe_model(struct prediction *p, const struct encoding **encoding) {
   const neap_predict_options *o = p->options;
@@ -83,6 +100,7 @@ static neap_status describe_model(struct prediction *p, const struct encoding **
     table->label.words = (const char **)labels.names;
   }
   p->encoding = (struct encoding){.source = "csv", .input = "tokens", .rank = 1, .table = table};
+  if (kind == TASK_IMAGES) return describe_images(p, &usual, &labels, encoding);
   if (strncmp(o->data, "csv:", 4) == 0) *encoding = &p->encoding;
   return NEAP_OK;
 }

@@ -32,6 +32,10 @@ void transformer_name(const struct transformer *t, enum part part, int64_t block
              (long long)(block + t->first_block), number + 2);
 }
 
+bool transformer_is_bare(const struct transformer *t, enum part part) {
+  return part == PART_FIRST_TOKEN || (part == PART_POSITION && t->parts[PART_PATCH].name != NULL);
+}
+
 /* ---- Layers ---- */
 
 static neap_tensor linear(const struct stack *s, neap_tensor x, enum part part, int64_t block,
@@ -228,6 +232,36 @@ static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor 
   return sequence_dropout(s->b, x, (double)s->p->dropout);
 }
 
+static neap_tensor bare(const struct stack *s, enum part part, int64_t rows) {
+  return neap_parameter(s->b, s->t->parts[part].name, 3, (int64_t[]){1, rows, s->t->width},
+                        (neap_parameter_options){.initial = NEAP_INITIAL_NORMAL, .scale = (float)deviation});
+}
+
+/* The squares of an image [N, C, H, W] as rows [N, squares, width]. */
+static neap_tensor embed_patches(const struct stack *s, neap_tensor image) {
+  const struct transformer *t = s->t;
+  const char *name = t->parts[PART_PATCH].name;
+  const int64_t dims[] = {t->width, t->image[0], t->patch, t->patch},
+                rows[] = {s->p->batch, t->width, s->times - 1};
+  const neap_tensor weight = sequence_parameter(s->b, name, "weight", 4, dims, deviation),
+                    bias = sequence_parameter(s->b, name, "bias", 1, &t->width, 0);
+  const neap_tensor x =
+      neap_conv_with(s->b, image, weight, bias, (neap_conv_options){.stride = t->patch, .size = t->patch});
+  return neap_transpose(s->b, neap_reshape(s->b, x, 3, rows), (int[]){0, 2, 1});
+}
+
+static neap_tensor embed_image(const struct stack *s) {
+  const struct transformer *t = s->t;
+  const int64_t dims[] = {s->p->batch, t->image[0], t->image[1], t->image[2]},
+                first[] = {s->p->batch, 1, t->width};
+  const neap_tensor image = neap_input(s->b, "image", NEAP_F32, 4, dims);
+  neap_scope(s->b, "embedding");
+  const neap_tensor parts[] = {neap_expand(s->b, bare(s, PART_FIRST_TOKEN, 1), 3, first),
+                               embed_patches(s, image)};
+  const neap_tensor x = neap_add(s->b, neap_concat(s->b, parts, 2, 1), bare(s, PART_POSITION, s->times));
+  return sequence_dropout(s->b, x, (double)s->p->dropout);
+}
+
 static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor table, int64_t rows) {
   const struct transformer *t = s->t;
   char name[SEQUENCE_NAME];
@@ -250,7 +284,7 @@ static neap_tensor first_row(const struct stack *s, neap_tensor x) {
 /* The loss of classes or values of the first token, dropout before the last layer. */
 static neap_tensor classify(const struct stack *s, neap_tensor x) {
   const struct transformer *t = s->t;
-  x = first_row(s, x);
+  x = norm(s, first_row(s, x), PART_FINAL_NORM, 0);
   if (has(s, PART_POOLER)) x = neap_tanh(s->b, linear(s, x, PART_POOLER, 0, t->width, deviation));
   x = sequence_dropout(s->b, x, (double)s->p->dropout);
   x = linear(s, x, PART_CLASSIFIER, 0, t->outputs, deviation);
@@ -286,7 +320,26 @@ static neap_tensor give_sentence(const struct stack *s, neap_tensor x) {
   return -1;
 }
 
+/* The places of an image: its squares, and one before them. */
+static int64_t places_of_image(const struct transformer *t) {
+  return t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
+}
+
+static neap_tensor build_on_image(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  const struct stack s = {.b = b,
+                          .t = t,
+                          .p = p,
+                          .head = t->head_width > 0 ? t->head_width : t->width / t->heads,
+                          .times = places_of_image(t),
+                          .position = -1,
+                          .key_count = -1};
+  const neap_tensor x = add_blocks(&s, embed_image(&s));
+  neap_scope(b, "head");
+  return classify(&s, x);
+}
+
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  if (t->parts[PART_PATCH].name != NULL) return build_on_image(b, t, p);
   const bool decodes = p->decode > 0;
   const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
   struct stack s = {.b = b,

@@ -1,6 +1,7 @@
-/* modules.json, 1_Pooling/config.json and sentence_bert_config.json of a folder, and what config.json says of
- * a classifier: parts of an input. What is taken has a way to make a vector, a limit that is none or
- * positive, and as many names as labels; whatever is refused gives a message that names the folder. */
+/* Files of a model: modules.json, 1_Pooling/config.json, sentence_bert_config.json and
+ * preprocessor_config.json of a folder, and what config.json says of a classifier, as parts of an input. What
+ * is taken has a way to make a vector, a limit that is positive or 0, as many names as labels, and deviations
+ * that are positive; whatever is refused gives a message that names the folder. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +17,19 @@ static void check_head(const struct language_head *head) {
   for (int64_t i = 0; i < head->labels.count; i++) CHECK(head->labels.names[i] != NULL);
 }
 
+/* Of images: deviations that are taken are positive. */
+static neap_status check_pixels(const struct model_keys *keys, struct region *region) {
+  struct task_pixels pixels;
+  const neap_status status = language_head_pixels(keys, 3, region, &pixels);
+  for (int c = 0; status == NEAP_OK && c < 3; c++) CHECK(pixels.deviation[c] > 0 || pixels.deviation[0] == 0);
+  return status;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const char *const names[] = {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"};
-  static const struct family family = {.classifier_class = "BertForSequenceClassification"};
+  static const char *const names[] = {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
+                                      "preprocessor_config.json"};
+  static const struct family family = {.classifier_class = "BertForSequenceClassification",
+                                       .kind = TASK_MASKED};
   const char *folder = fuzz_folder("sentences");
   char pooling[160];
   struct region region = {0};
@@ -33,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     config = json_object();
   }
   const struct model_keys keys = {.path = folder, .config = config};
-  const neap_status status = language_head_read(&keys, &family, false, &region, &head);
+  neap_status status = language_head_read(&keys, &family, false, &region, &head);
+  if (status == NEAP_OK) status = check_pixels(&keys, &region);
   fuzz_taken = status == NEAP_OK;
   if (fuzz_taken)
     check_head(&head);

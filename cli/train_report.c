@@ -96,6 +96,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
     fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
+  if (progress->new_layers != NULL)
+    fprintf(f, "new layers    %s: %s has none for these data; they are drawn, and trained\n",
+            progress->new_layers, s->model);
   if (session->lora > 0)
     fprintf(f, "adapters      of rank %d, alpha %g, dropout %g, beside %s\n", session->lora,
             fabs((double)session->lora_alpha), (double)session->lora_dropout,
@@ -242,6 +245,8 @@ static void tell_left_out(const struct train_report *r, const neap_train_progres
             "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
             "other part are cut\n",
             skipped, (long long)r->arguments->options.shape.length, cut);
+  else if (strcmp(p->records, "texts") == 0)
+    fprintf(stderr, "neap: %lld texts are longer than a sequence and are cut (--length N)\n", cut);
   else if (skipped > 0)
     fprintf(stderr,
             "neap: %lld conversations are left out, because they are longer than a sequence (--long skip) or "

@@ -162,6 +162,14 @@ int64_t neap_graph_parameters(const neap_graph *graph); /* elements that trainin
 
 /* ---- 3. Ready-made networks ---- */
 
+/* What stands on the stack of a language model of a file. */
+typedef enum neap_head {
+  NEAP_HEAD_USUAL,   /* the file's own; where it has none, that of classes */
+  NEAP_HEAD_TOKENS,  /* a logit for each token of the vocabulary, at each token */
+  NEAP_HEAD_CLASSES, /* of encoders: `classes` logits of a text, "tokens" [N, T] with -1 behind its end */
+  NEAP_HEAD_SENTENCE /* of encoders: the vector of such a text, the output "sentence"; there is no loss */
+} neap_head;
+
 typedef struct neap_model_options {
   int64_t batch; /* images or sequences; 0: the model's usual one */
   int64_t
@@ -173,10 +181,11 @@ typedef struct neap_model_options {
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
   int64_t decode;  /* above 0: the graph that decodes one token at a time after `decode` tokens at most before
                       it */
-  bool regression; /* of images and rows of numbers: `classes` values in place of classes, "label" [N,
+  bool regression; /* of images, rows of numbers and texts: `classes` values in place of classes, "label" [N,
                       classes] of f32; the loss is the mean squared error, the output "prediction" */
   int64_t window;  /* of transformers of one stack: a token sees the last `window` tokens, itself among them;
                       0: all */
+  neap_head head;  /* of encoders of files: what they are to tell */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs

@@ -48,6 +48,8 @@ typedef struct neap_train_progress {
    * the training part, and cut in the other one. */
   const char *longest;
   int64_t skipped_records, cut_records;
+  const char
+      *new_layers; /* that the model's file does not have and that are drawn: "classifier"; NULL: none */
   const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
   int64_t frozen;                            /* elements of parameters that no step changes */
   const char *const
@@ -270,15 +272,19 @@ void neap_data_report_free(neap_data_report *report);
 
 /* What to predict. Zeroed but for model, weights, data and out it is usable. */
 typedef struct neap_predict_options {
-  const char *model, *weights, *data; /* a ready-made model, a file of safetensors, a data set */
+  /* A ready-made model, a file of safetensors, a data set. A language model of a file needs no weights: its
+   * own are taken, and its tokenizer and classes where the data are texts ("csv:FILE,text=COLUMN"). */
+  const char *model, *weights, *data;
   /* A run's folder, whose weights are taken where `weights` is NULL; and what its records became numbers by,
    * so that the data may have no labels: "images:" a folder of pictures, "csv:" a table, "npy:" records. */
   const char *checkpoint;
   /* The file that is written. NAME.csv and NAME.jsonl have a line a record, with the names of classes and
    * their probabilities, or the values; any other is NumPy's, f32 [records, ...]. */
   const char *out;
-  bool best;             /* of the checkpoint's weights those that keep_best kept */
-  const char *output;    /* which output of the model; NULL: "logits", or "prediction" of values */
+  bool best; /* of the checkpoint's weights those that keep_best kept */
+  /* Which output of the model; NULL: "logits", "prediction" of values, or "sentence" of an encoder that has
+   * no other head; "sentence" is there of each encoder of a file. */
+  const char *output;
   bool training_records; /* instead of the test set's */
   neap_model_options shape;
   neap_session_options session; /* budget, threads, backend, convolution; the rest does not matter */

@@ -203,6 +203,34 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
   return NEAP_OK;
 }
 
+/* The side of an image, or [height, width], of config.json; 0: it has none. */
+static int64_t side_of(const json_t *config, const char *name, int of) {
+  const json_t *field = find_in_config(config, name);
+  if (json_is_array(field)) field = json_array_get(field, (size_t)of);
+  return json_is_integer(field) ? json_integer_value(field) : 0;
+}
+
+/* Of a model of images: what it takes, and how many places that makes. */
+static neap_status read_image(const struct model_keys *keys, struct transformer *t, int64_t *context) {
+  enum { SIDE_MOST = 4096, CHANNELS_MOST = 4 };
+  t->image[0] = 3;
+  get_integer(keys, (struct key){"num_channels", NULL}, &t->image[0]);
+  for (int i = 0; i < 2; i++) t->image[1 + i] = side_of(keys->config, "image_size", i);
+  t->patch = side_of(keys->config, "patch_size", 0);
+  const bool good = t->image[0] >= 1 && t->image[0] <= CHANNELS_MOST && t->patch >= 1 &&
+                    t->image[1] >= t->patch && t->image[2] >= t->patch && t->image[1] <= SIDE_MOST &&
+                    t->image[2] <= SIDE_MOST && t->image[1] % t->patch == 0 && t->image[2] % t->patch == 0 &&
+                    side_of(keys->config, "patch_size", 1) == t->patch;
+  RETURN_IF(
+      !good, NEAP_BAD_FORMAT,
+      "%s: config.json: takes images of %lldx%lldx%lld in squares of %lld; sides must be up to %d and whole "
+      "squares, of 1 to %d channels",
+      keys->path, (long long)t->image[0], (long long)t->image[1], (long long)t->image[2], (long long)t->patch,
+      SIDE_MOST, CHANNELS_MOST);
+  *context = t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
+  return NEAP_OK;
+}
+
 /* ---- Families ---- */
 
 /* Fails where a flag of config.json asks for what is not computed. */
@@ -267,6 +295,12 @@ static neap_status settle_bert(const struct model_keys *keys, struct transformer
             "%s: config.json: 'position_embedding_type' is '%s'; 'absolute' is computed", keys->path, places);
   TRY(need_flag(keys, "is_decoder", false));
   return need_flag(keys, "tie_word_embeddings", true);
+}
+
+static neap_status settle_vit(const struct model_keys *keys, struct transformer *t) {
+  for (enum part part = PART_QUERY; part <= PART_VALUE; part++)
+    t->parts[part].bias = get_flag(keys, "qkv_bias", true);
+  return NEAP_OK;
 }
 
 static neap_status settle_gpt2(const struct model_keys *keys, struct transformer *t) {
@@ -410,6 +444,7 @@ static const struct family families[] = {
      .settle = settle_opt},
     {.model_type = "bert",
      .class_name = "BertForMaskedLM",
+     .classifier_class = "BertForSequenceClassification",
      .kind = TASK_MASKED,
      .prefix = "bert.",
      .layers = {.activation = ACTIVATION_GELU,
@@ -430,8 +465,31 @@ static const struct family families[] = {
                           [PART_DOWN] = {"bert.encoder.layer.%d.output.dense", true},
                           [PART_HEAD_DENSE] = {"cls.predictions.transform.dense", true},
                           [PART_HEAD_NORM] = {"cls.predictions.transform.LayerNorm"},
-                          [PART_HEAD] = {"cls.predictions", true}}},
+                          [PART_HEAD] = {"cls.predictions", true},
+                          [PART_POOLER] = {"bert.pooler.dense", true},
+                          [PART_CLASSIFIER] = {"classifier", true}}},
      .settle = settle_bert},
+    {.model_type = "vit",
+     .class_name = "ViTForImageClassification",
+     .classifier_class = "ViTForImageClassification",
+     .kind = TASK_IMAGES,
+     .prefix = "vit.",
+     .layers = {.activation = ACTIVATION_GELU,
+                .epsilon = 1e-12f,
+                .parts = {[PART_PATCH] = {"vit.embeddings.patch_embeddings.projection", true},
+                          [PART_FIRST_TOKEN] = {"vit.embeddings.cls_token"},
+                          [PART_POSITION] = {"vit.embeddings.position_embeddings"},
+                          [PART_ATTENTION_NORM] = {"vit.encoder.layer.%d.layernorm_before"},
+                          [PART_QUERY] = {"vit.encoder.layer.%d.attention.attention.query", true},
+                          [PART_KEY] = {"vit.encoder.layer.%d.attention.attention.key", true},
+                          [PART_VALUE] = {"vit.encoder.layer.%d.attention.attention.value", true},
+                          [PART_ATTENTION_OUT] = {"vit.encoder.layer.%d.attention.output.dense", true},
+                          [PART_FEED_NORM] = {"vit.encoder.layer.%d.layernorm_after"},
+                          [PART_UP] = {"vit.encoder.layer.%d.intermediate.dense", true},
+                          [PART_DOWN] = {"vit.encoder.layer.%d.output.dense", true},
+                          [PART_FINAL_NORM] = {"vit.layernorm"},
+                          [PART_CLASSIFIER] = {"classifier", true}}},
+     .settle = settle_vit},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -466,6 +524,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
               t->epsilon);
   *context = 0;
   get_integer(keys, (struct key){"max_position_embeddings|n_positions", "context_length"}, context);
+  if (t->parts[PART_PATCH].name != NULL) TRY(read_image(keys, t, context));
   if (t->parts[PART_POSITION].name != NULL)
     t->places = *context;
   else

@@ -72,7 +72,8 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
   char owner[SEQUENCE_NAME], stored[SEQUENCE_NAME];
   const char *in_gguf = m->family->gguf_names[o->part];
   transformer_name(&m->transformer, o->part, o->block, owner);
-  *variable = region_format(&m->region, "%s.%s", owner, o->suffix);
+  *variable = *o->suffix == '\0' ? region_string(&m->region, owner)
+                                 : region_format(&m->region, "%s.%s", owner, o->suffix);
   if (folder) {
     *in_file = *variable;
   } else {
@@ -112,6 +113,23 @@ neap_status language_file_form(struct language_model *m, const struct origin *o,
   return NEAP_OK;
 }
 
+/* The shape of what a new head has. */
+static void shape_made(const struct transformer *t, struct origin *o) {
+  o->made = true;
+  o->packed = NULL; /* that of another head */
+  o->rank = strcmp(o->suffix, "weight") == 0 ? 2 : 1;
+  o->dims[0] = o->part == PART_CLASSIFIER ? t->outputs : t->width;
+  o->dims[1] = t->width;
+}
+
+/* A pooler that the file does not have is new, and a classifier of another number of classes, or of another
+ * task. */
+static bool is_new(const struct language_model *m, const struct origin *o, bool found) {
+  if (o->part == PART_POOLER) return !found;
+  return o->part == PART_CLASSIFIER &&
+         (!found || m->head.own != NEAP_HEAD_CLASSES || m->head.labels.count != m->transformer.outputs);
+}
+
 static neap_status add_origin(struct language_model *m, enum part part, int64_t block, const char *suffix) {
   struct origin *o = &m->origins[m->origin_count];
   const bool folder = m->config != NULL;
@@ -120,6 +138,11 @@ static neap_status add_origin(struct language_model *m, enum part part, int64_t 
   *o = (struct origin){.part = part, .block = block, .suffix = suffix};
   TRY(names_of(m, o, folder, &o->name, &stored));
   TRY(find_tensor(m, stored, o, &found));
+  if (is_new(m, o, found)) {
+    shape_made(&m->transformer, o);
+    m->origin_count++;
+    return language_file_form(m, o, folder, &o->form);
+  }
   RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which a model of the family '%s' has", m->path,
             stored, m->family->model_type);
   m->origin_count++;
@@ -141,6 +164,7 @@ static neap_status add_part(struct language_model *m, enum part part) {
   const struct transformer *t = &m->transformer;
   const int64_t blocks = is_in_block(m, part) ? t->layers : 1;
   const bool norm = is_norm(part);
+  if (transformer_is_bare(t, part)) return add_origin(m, part, 0, "");
   for (int64_t i = 0; i < blocks; i++) {
     if (part != PART_HEAD || !t->tied) TRY(add_origin(m, part, i, "weight"));
     if (norm ? !t->rms : t->parts[part].bias) TRY(add_origin(m, part, i, "bias"));
@@ -153,6 +177,7 @@ static neap_status settle_head(struct language_model *m) {
   struct origin head = {.part = PART_HEAD, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
+  if (m->transformer.parts[PART_HEAD].name == NULL) return NEAP_OK;
   TRY(names_of(m, &head, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &head, &found));
   const bool said = m->config != NULL && json_object_get(m->config, "tie_word_embeddings") != NULL;
@@ -255,6 +280,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
   struct origin token = {.part = PART_TOKEN, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
+  if (m->transformer.parts[PART_TOKEN].name == NULL) return NEAP_OK;
   TRY(names_of(m, &token, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &token, &found));
   RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
@@ -264,13 +290,37 @@ static neap_status settle_vocabulary(struct language_model *m) {
   return NEAP_OK;
 }
 
+/* Whether the file has the layers between the stack and the head of tokens. */
+static neap_status has_token_head(struct language_model *m, bool *has) {
+  struct origin o = {.part = PART_HEAD_DENSE, .suffix = "weight"};
+  const char *variable, *stored;
+  *has = m->transformer.parts[PART_HEAD].name != NULL;
+  if (m->transformer.parts[PART_HEAD_DENSE].name == NULL) return NEAP_OK;
+  TRY(names_of(m, &o, m->config != NULL, &variable, &stored));
+  return find_tensor(m, stored, &o, has);
+}
+
+static neap_status settle_stack_head(struct language_model *m, const struct model_keys *keys,
+                                     const neap_model_options *options) {
+  bool has;
+  TRY(has_token_head(m, &has));
+  TRY(language_head_read(keys, m->family, has, &m->region, &m->head));
+  return language_head_settle(m->path, &m->head, m->family, options, &m->transformer);
+}
+
 neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary) {
+  return language_file_open_as(m, path, vocabulary, &(neap_model_options){0});
+}
+
+neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
+                                  const neap_model_options *options) {
   *m = (struct language_model){.path = path};
   struct model_keys keys = {.path = path};
   TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
   TRY(settle_vocabulary(m));
+  TRY(settle_stack_head(m, &keys, options));
   return find_origins(m);
 }
 
@@ -286,23 +336,44 @@ void language_file_close(struct language_model *m) {
 enum { USUAL_LENGTH = 1024, USUAL_BATCH = 4 };
 
 static int64_t usual_length(const struct language_model *m) {
-  return m->context < USUAL_LENGTH ? m->context : USUAL_LENGTH;
+  const int64_t own = m->head.longest > 0 && m->head.longest < m->context ? m->head.longest : m->context;
+  return own < USUAL_LENGTH ? own : USUAL_LENGTH;
+}
+
+/* There is an embedding for each place of the images that it has learned from. */
+static neap_status check_image(const struct language_model *m, const neap_model_options *o) {
+  const int64_t *own = m->transformer.image;
+  RETURN_IF(o->length > 0 || o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a model of images: it has no length, window or tokens to decode", m->path);
+  for (int i = 0; i < 3; i++)
+    RETURN_IF(o->image[i] > 0 && o->image[i] != own[i], NEAP_INVALID_ARGUMENT,
+              "%s: takes images of %lldx%lldx%lld (got %lldx%lldx%lld); ask for that size (--image)", m->path,
+              (long long)own[0], (long long)own[1], (long long)own[2], (long long)o->image[0],
+              (long long)o->image[1], (long long)o->image[2]);
+  return NEAP_OK;
+}
+
+static neap_status check_kind(const struct language_model *m, const neap_model_options *o) {
+  const bool texts = m->transformer.head != STACK_TOKENS;
+  if (m->family->kind == TASK_IMAGES) return check_image(m, o);
+  RETURN_IF(
+      !texts && o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
+      "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
+      m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
+  RETURN_IF((!texts && o->regression) || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
+  RETURN_IF(o->decode > 0 && (texts || m->family->kind != TASK_TOKENS || o->window > 0),
+            NEAP_INVALID_ARGUMENT, "%s: %s", m->path,
+            o->window > 0 ? "a graph that decodes has no other window"
+                          : "does not tell the next token: it cannot decode");
+  return NEAP_OK;
 }
 
 static neap_status check_options(const struct language_model *m, const neap_model_options *o) {
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->length < 0 || o->decode < 0 || o->window < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window and decode must not be negative",
             m->path);
-  RETURN_IF(
-      o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
-      "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
-      m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
-  RETURN_IF(o->regression || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
-            "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
-  RETURN_IF(o->decode > 0 && (m->family->kind != TASK_TOKENS || o->window > 0), NEAP_INVALID_ARGUMENT,
-            "%s: %s", m->path,
-            o->window > 0 ? "a graph that decodes has no other window"
-                          : "does not tell the next token: it cannot decode");
+  TRY(check_kind(m, o));
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             m->path, (double)o->dropout);
   const int64_t window = m->transformer.window;
@@ -338,6 +409,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
     for (int d = 0; same && d < o->rank; d++) same = t->dims[d] == o->dims[d];
     RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: the weight '%s' is %s in the file; by its description it is %s",
               m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
+    t->kept = o->made || o->part == PART_CLASSIFIER;
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
   }
@@ -375,7 +447,7 @@ neap_status language_model_build(const char *path, bool masked, const neap_model
                                  neap_graph **graph) {
   struct language_model m;
   (void)masked;
-  neap_status status = language_file_open(&m, path, false);
+  neap_status status = language_file_open_as(&m, path, false, options);
   if (status == NEAP_OK) status = build_graph(&m, options, graph);
   language_file_close(&m);
   return status;
@@ -387,9 +459,17 @@ neap_status language_model_usual(const char *path, bool masked, neap_model_optio
   (void)masked;
   const neap_status status = language_file_open(&m, path, false);
   if (status == NEAP_OK) {
-    *usual = (neap_model_options){
-        .batch = USUAL_BATCH, .classes = m.transformer.vocabulary, .length = usual_length(&m)};
-    *kind = m.family->kind;
+    const bool texts = m.transformer.head != STACK_TOKENS;
+    *usual = (neap_model_options){.batch = USUAL_BATCH,
+                                  .classes = texts ? m.transformer.outputs : m.transformer.vocabulary,
+                                  .length = usual_length(&m),
+                                  .regression = m.transformer.values,
+                                  .head = m.head.own};
+    *kind = texts && m.family->kind != TASK_IMAGES ? TASK_TEXTS : m.family->kind;
+    if (*kind == TASK_IMAGES) {
+      usual->length = 0;
+      memcpy(usual->image, m.transformer.image, sizeof usual->image);
+    }
   }
   language_file_close(&m);
   return status;
@@ -401,6 +481,50 @@ neap_status language_model_places(const char *path, int64_t length, int64_t *pla
   const neap_status status = language_file_open(&m, path, false);
   const int64_t window = m.transformer.window;
   if (status == NEAP_OK) *places = window > 0 && window < m.context ? window : m.context;
+  language_file_close(&m);
+  return status;
+}
+
+/* ---- The head of classes ---- */
+
+neap_status language_model_labels(const char *path, struct region *region, struct task_labels *labels) {
+  struct language_model m;
+  *labels = (struct task_labels){0};
+  neap_status status = language_file_open(&m, path, false);
+  const struct task_labels *own = &m.head.labels;
+  const char **names = status == NEAP_OK ? region_alloc(region, (size_t)own->count, sizeof *names) : NULL;
+  bool whole = names != NULL;
+  for (int64_t i = 0; whole && i < own->count; i++)
+    whole = (names[i] = region_string(region, own->names[i])) != NULL;
+  if (status == NEAP_OK && !whole) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  if (status == NEAP_OK) *labels = (struct task_labels){own->count, names, own->values};
+  language_file_close(&m);
+  return status;
+}
+
+neap_status language_model_pixels(const char *path, struct task_pixels *pixels) {
+  struct language_model m;
+  *pixels = (struct task_pixels){0};
+  neap_status status = language_file_open(&m, path, false);
+  if (status == NEAP_OK && m.family->kind == TASK_IMAGES)
+    status =
+        language_head_pixels(&(struct model_keys){.path = path}, m.transformer.image[0], &m.region, pixels);
+  language_file_close(&m);
+  return status;
+}
+
+neap_status language_model_new_layers(const char *path, const neap_model_options *options,
+                                      struct region *region, const char **layers) {
+  struct language_model m;
+  *layers = NULL;
+  neap_status status = language_file_open_as(&m, path, false, options);
+  for (int32_t i = 0; status == NEAP_OK && i < m.origin_count; i++) {
+    const struct origin *o = &m.origins[i];
+    if (!o->made || strcmp(o->suffix, "weight") != 0) continue;
+    *layers = region_format(region, "%s%s%s", *layers != NULL ? *layers : "", *layers != NULL ? ", " : "",
+                            m.transformer.parts[o->part].name);
+    if (*layers == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  }
   language_file_close(&m);
   return status;
 }
@@ -462,6 +586,10 @@ static neap_status read_permuted(const struct language_model *m, const struct or
 
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
   const int64_t elements = origin_elements(o);
+  if (o->made) {
+    memset(data, 0, (size_t)elements * sizeof *data);
+    return NEAP_OK;
+  }
   if (o->packed != NULL)
     TRY(packed_weight_read(o->packed, data));
   else if (o->file != NULL)
@@ -481,6 +609,13 @@ neap_status language_file_store(const struct language_model *m, const struct ori
   for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
   if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
   return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, false, data) : NEAP_OK;
+}
+
+/* What is new has no values in the file. */
+static int32_t find_stored(const void *context, const char *name) {
+  const struct language_model *m = context;
+  const int32_t index = find_origin(context, name);
+  return index >= 0 && m->origins[index].made ? -1 : index;
 }
 
 static neap_status read_origin(const void *context, int32_t index, float *data) {
@@ -512,11 +647,11 @@ static neap_status read_blocks(const void *context, int32_t index, int64_t first
 neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
                                 neap_session *session) {
   struct language_model m;
-  (void)masked, (void)options;
-  neap_status status = language_file_open(&m, path, false);
+  (void)masked;
+  neap_status status = language_file_open_as(&m, path, false, options);
   if (status == NEAP_OK)
     status = session_load_values(
-        session, &(struct value_source){find_origin, read_origin, has_blocks, read_blocks, &m});
+        session, &(struct value_source){find_stored, read_origin, has_blocks, read_blocks, &m});
   if (status == NEAP_OK) status = session_need_finite(session, path);
   language_file_close(&m);
   return status;

@@ -18,12 +18,14 @@ neap_status packed_weight_check(const char *config_path, const json_t *config) {
   const bool eight = json_is_true(json_object_get(config, "load_in_8bit")),
              four = json_is_true(json_object_get(config, "load_in_4bit"));
   RETURN_IF(method == NULL || strcmp(method, "bitsandbytes") != 0 || (eight && !four), NEAP_UNSUPPORTED,
-            "%s: 'quantization_config': weights are stored by '%s'%s; weights of F32, F16 and BF16 are read, those of "
+            "%s: 'quantization_config': weights are stored by '%s'%s; weights of F32, F16 and BF16 are read, "
+            "those of "
             "bitsandbytes in 4 bits (nf4), or a GGUF file",
             config_path, method != NULL ? method : "(no quant_method)", eight ? " in 8 bits" : "");
-  RETURN_IF(type != NULL && strcmp(type, "nf4") != 0, NEAP_UNSUPPORTED,
-            "%s: 'quantization_config': weights are stored in '%s'; of bitsandbytes' types of 4 bits nf4 is read",
-            config_path, type);
+  RETURN_IF(
+      type != NULL && strcmp(type, "nf4") != 0, NEAP_UNSUPPORTED,
+      "%s: 'quantization_config': weights are stored in '%s'; of bitsandbytes' types of 4 bits nf4 is read",
+      config_path, type);
   return NEAP_OK;
 }
 
@@ -51,8 +53,9 @@ static neap_status need_beside(const struct weight_files *files, const struct we
   RETURN_IF(*found == NULL, NEAP_BAD_FORMAT, "%s: has no tensor '%s%s', which belongs to a weight of 4 bits",
             weight->file->path, weight->name, ending);
   const struct safetensors_tensor *t = &(*found)->file->tensors[(*found)->index];
-  RETURN_IF(bytes > 0 && t->bytes != bytes, NEAP_BAD_FORMAT, "%s: tensor '%s' has %llu bytes; it must have %llu",
-            (*found)->file->path, t->name, (unsigned long long)t->bytes, (unsigned long long)bytes);
+  RETURN_IF(bytes > 0 && t->bytes != bytes, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' has %llu bytes; it must have %llu", (*found)->file->path, t->name,
+            (unsigned long long)t->bytes, (unsigned long long)bytes);
   return NEAP_OK;
 }
 
@@ -63,8 +66,8 @@ static neap_status parse_state(const struct weight_tensor *tensor, json_t **stat
   const struct safetensors *file = tensor->file;
   const struct safetensors_tensor *t = &file->tensors[tensor->index];
   json_error_t error;
-  RETURN_IF(t->bytes > MOST, NEAP_BAD_FORMAT, "%s: tensor '%s' has %llu bytes, which is no state", file->path, t->name,
-            (unsigned long long)t->bytes);
+  RETURN_IF(t->bytes > MOST, NEAP_BAD_FORMAT, "%s: tensor '%s' has %llu bytes, which is no state", file->path,
+            t->name, (unsigned long long)t->bytes);
   char *text = malloc((size_t)t->bytes + 1);
   RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
   neap_status status = read_bytes(file, t, 0, t->bytes, text);
@@ -85,8 +88,8 @@ static neap_status read_shape(const json_t *shape, const struct json_place *plac
   for (size_t i = 0; i < rank; i++) {
     const json_t *dim = json_array_get(shape, i);
     p->dims[i] = json_integer_value(dim);
-    if (!json_is_integer(dim) || p->dims[i] < 1 || __builtin_mul_overflow(p->elements, p->dims[i], &p->elements) ||
-        p->elements > (int64_t)1 << 44)
+    if (!json_is_integer(dim) || p->dims[i] < 1 ||
+        __builtin_mul_overflow(p->elements, p->dims[i], &p->elements) || p->elements > (int64_t)1 << 44)
       return json_bad_field(place, "shape", "is no shape");
   }
   return NEAP_OK;
@@ -96,7 +99,8 @@ static neap_status read_block(const json_t *state, const char *field, const stru
                               int64_t *block) {
   uint64_t size;
   TRY(json_need_size(state, field, place, &size));
-  if (size < 2 || size > 1 << 20 || size % 2 != 0) return json_bad_field(place, field, "is no size of blocks");
+  if (size < 2 || size > 1 << 20 || size % 2 != 0)
+    return json_bad_field(place, field, "is no size of blocks");
   *block = (int64_t)size;
   return NEAP_OK;
 }
@@ -106,8 +110,8 @@ static neap_status read_state(const json_t *state, const char *path, struct pack
   double offset;
   TRY(read_shape(json_object_get(state, "shape"), &place, p));
   TRY(read_block(state, "blocksize", &place, &p->block));
-  RETURN_IF(p->block % 64 != 0, NEAP_UNSUPPORTED, "%s: field 'blocksize': is %lld; multiples of 64 are read", path,
-            (long long)p->block);
+  RETURN_IF(p->block % 64 != 0, NEAP_UNSUPPORTED, "%s: field 'blocksize': is %lld; multiples of 64 are read",
+            path, (long long)p->block);
   if (json_object_get(state, "nested_offset") == NULL) return NEAP_OK;
   const char *type = json_string_value(json_object_get(state, "nested_dtype"));
   RETURN_IF(type == NULL || strcmp(type, "float32") != 0, NEAP_UNSUPPORTED,
@@ -131,8 +135,9 @@ static neap_status check_table(const struct weight_tensor *tensor) {
   nf4_to_floats(&block, own);
   TRY(read_bytes(file, &file->tensors[tensor->index], 0, sizeof map, map));
   for (int i = 0; i < 16; i++)
-    RETURN_IF(map[i] != own[2 * i], NEAP_UNSUPPORTED, "%s: tensor '%s': number %d is %.9g; in the table of nf4 it is %.9g",
-              file->path, tensor->name, i, (double)map[i], (double)own[2 * i]);
+    RETURN_IF(map[i] != own[2 * i], NEAP_UNSUPPORTED,
+              "%s: tensor '%s': number %d is %.9g; in the table of nf4 it is %.9g", file->path, tensor->name,
+              i, (double)map[i], (double)own[2 * i]);
   return NEAP_OK;
 }
 
@@ -140,7 +145,8 @@ static neap_status find_nested(const struct weight_files *files, const struct we
                                struct region *region, struct packed_weight *p) {
   const uint64_t scales = ceiling(p->elements, p->block);
   const struct weight_tensor *nested, *map;
-  TRY(need_beside(files, weight, ".nested_absmax", 4 * ceiling((int64_t)scales, p->nested_block), region, &nested));
+  TRY(need_beside(files, weight, ".nested_absmax", 4 * ceiling((int64_t)scales, p->nested_block), region,
+                  &nested));
   TRY(need_beside(files, weight, ".nested_quant_map", sizeof p->nested_map, region, &map));
   p->nested_absmax = &nested->file->tensors[nested->index];
   p->nested_file = nested->file;
@@ -155,8 +161,9 @@ static neap_status find_parts(const struct weight_files *files, const struct wei
   TRY(read_state(state, weight->file->path, p));
   const uint64_t scales = ceiling(p->elements, p->block), bytes = ceiling(p->elements, 2);
   RETURN_IF(p->numbers->bytes != bytes, NEAP_BAD_FORMAT,
-            "%s: tensor '%s' has %llu bytes; its %lld numbers of 4 bits have %llu", weight->file->path, weight->name,
-            (unsigned long long)p->numbers->bytes, (long long)p->elements, (unsigned long long)bytes);
+            "%s: tensor '%s' has %llu bytes; its %lld numbers of 4 bits have %llu", weight->file->path,
+            weight->name, (unsigned long long)p->numbers->bytes, (long long)p->elements,
+            (unsigned long long)bytes);
   TRY(need_beside(files, weight, ".absmax", p->nested_block > 0 ? scales : 4 * scales, region, &absmax));
   TRY(need_beside(files, weight, ".quant_map", 16 * sizeof(float), region, &table));
   p->absmax_file = absmax->file;
@@ -173,8 +180,8 @@ neap_status packed_weight_find(const struct weight_files *files, const struct we
   TRY(find_beside(files, weight->name, STATE "nf4", region, &state));
   TRY(find_beside(files, weight->name, STATE "fp4", region, &other));
   RETURN_IF(other != NULL, NEAP_UNSUPPORTED,
-            "%s: tensor '%s' is stored in fp4; of bitsandbytes' types of 4 bits nf4 is read", weight->file->path,
-            weight->name);
+            "%s: tensor '%s' is stored in fp4; of bitsandbytes' types of 4 bits nf4 is read",
+            weight->file->path, weight->name);
   if (state == NULL) return NEAP_OK;
   struct packed_weight *p = region_alloc(region, 1, sizeof *p);
   RETURN_IF(p == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", weight->file->path);
@@ -207,13 +214,14 @@ static neap_status read_scales(const struct packed_weight *p, int64_t first, int
 }
 
 /* Blocks [first, first + count) of nf4, of which the tensor's last may be short. */
-static neap_status read_part(const struct packed_weight *p, int64_t first, int64_t count, struct nf4 *blocks) {
+static neap_status read_part(const struct packed_weight *p, int64_t first, int64_t count,
+                             struct nf4 *blocks) {
   const int64_t per_scale = p->block / 64, scale = first / per_scale;
   const uint64_t begin = 32 * (uint64_t)first, left = p->numbers->bytes - begin;
   uint8_t numbers[32 * PART] = {0};
   float scales[PART];
-  TRY(read_bytes(p->numbers_file, p->numbers, begin, left < 32 * (uint64_t)count ? left : 32 * (uint64_t)count,
-                 numbers));
+  TRY(read_bytes(p->numbers_file, p->numbers, begin,
+                 left < 32 * (uint64_t)count ? left : 32 * (uint64_t)count, numbers));
   TRY(read_scales(p, scale, (first + count - 1) / per_scale - scale + 1, scales));
   for (int64_t i = 0; i < count; i++) {
     blocks[i].scale = scales[(first + i) / per_scale - scale];

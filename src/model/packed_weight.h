@@ -1,6 +1,6 @@
-/* Weights that bitsandbytes packed in 4 bits (NF4), in the safetensors of a folder: beside NAME, of bytes with
- * two numbers each, NAME.absmax, NAME.quant_map, NAME.quant_state.bitsandbytes__nf4 (JSON), and where scales are
- * quantised themselves NAME.nested_absmax and NAME.nested_quant_map. */
+/* Weights that bitsandbytes packed in 4 bits (NF4), in the safetensors of a folder: beside NAME, of bytes
+ * with two numbers each, NAME.absmax, NAME.quant_map, NAME.quant_state.bitsandbytes__nf4 (JSON), and where
+ * scales are quantised themselves NAME.nested_absmax and NAME.nested_quant_map. */
 #ifndef NEAP_MODEL_PACKED_WEIGHT_H
 #define NEAP_MODEL_PACKED_WEIGHT_H
 
@@ -13,7 +13,7 @@ struct packed_weight {
   const struct safetensors *numbers_file, *absmax_file, *nested_file;
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;
-  int64_t block, nested_block;  /* elements that share a scale; scales that share one */
+  int64_t block, nested_block;   /* elements that share a scale; scales that share one */
   float nested_map[256], offset; /* a scale is nested_map[byte] * nested_absmax + offset */
 };
 

@@ -67,9 +67,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
   progress->skipped += result.skipped;
-  progress->uncounted = !loader_has_values(&t->data) &&
-                                loader_labels_each(&t->data, t->data.bucket_count - 1) == 1 &&
-                                result.counted >= 0
+  progress->uncounted = !loader_has_values(&t->data) && batches_are_whole(t) && result.counted >= 0
                             ? records - result.counted
                             : 0;
   progress->images_per_second = (double)records / seconds;
@@ -144,6 +142,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->other_kernels = t->other_kernels;
     progress->marked_file = t->data.source.marked_file;
     progress->longest = t->data.source.longest;
+    progress->new_layers = t->new_layers;
     progress->skipped_records = t->data.source.skipped;
     progress->cut_records = t->data.source.cut;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;

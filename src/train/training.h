@@ -34,6 +34,7 @@ struct training {
   float *class_weights;       /* [shape.classes]; NULL: all classes weigh 1 */
   json_t *settings, *kernels; /* of its checkpoints */
   const char *other_kernels;  /* of neap_train_progress */
+  const char *new_layers;     /* that the model's file does not have; NULL: none */
   neap_initialisation initialisation;
   struct region region;
   struct folder_lock lock;

@@ -13,7 +13,7 @@ struct stack {
   int64_t head;          /* width of one */
   int64_t times;         /* that the graph has of a sequence: all, or where it decodes one */
   neap_tensor position;  /* [1]: how many tokens go before that one; where it decodes */
-  neap_tensor key_count; /* [N]: one more, for attention */
+  neap_tensor key_count; /* [N]: one more, for attention; of texts: their tokens; else -1 */
 };
 
 static const double deviation = 0.02; /* Radford et al. 2019 */
@@ -30,6 +30,10 @@ void transformer_name(const struct transformer *t, enum part part, int64_t block
   else
     snprintf(name, SEQUENCE_NAME, "%.*s%lld%s", (int)(number - pattern), pattern,
              (long long)(block + t->first_block), number + 2);
+}
+
+bool transformer_is_bare(const struct transformer *t, enum part part) {
+  return part == PART_FIRST_TOKEN || (part == PART_POSITION && t->parts[PART_PATCH].name != NULL);
 }
 
 /* ---- Layers ---- */
@@ -138,7 +142,7 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
                          neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
   neap_attention_options options = attention_options(s);
   options.key_heads = t->key_heads;
-  return neap_attention(s->b, qkv, -1, -1, -1, options);
+  return neap_attention(s->b, qkv, -1, -1, s->key_count, options);
 }
 
 static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t block) {
@@ -150,7 +154,7 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
   q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
   k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
   return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
-                          : neap_attention(s->b, q, k, v, -1, attention_options(s));
+                          : neap_attention(s->b, q, k, v, s->key_count, attention_options(s));
 }
 
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
@@ -228,6 +232,36 @@ static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor 
   return sequence_dropout(s->b, x, (double)s->p->dropout);
 }
 
+static neap_tensor bare(const struct stack *s, enum part part, int64_t rows) {
+  return neap_parameter(s->b, s->t->parts[part].name, 3, (int64_t[]){1, rows, s->t->width},
+                        (neap_parameter_options){.initial = NEAP_INITIAL_NORMAL, .scale = (float)deviation});
+}
+
+/* The squares of an image [N, C, H, W] as rows [N, squares, width]. */
+static neap_tensor embed_patches(const struct stack *s, neap_tensor image) {
+  const struct transformer *t = s->t;
+  const char *name = t->parts[PART_PATCH].name;
+  const int64_t dims[] = {t->width, t->image[0], t->patch, t->patch},
+                rows[] = {s->p->batch, t->width, s->times - 1};
+  const neap_tensor weight = sequence_parameter(s->b, name, "weight", 4, dims, deviation),
+                    bias = sequence_parameter(s->b, name, "bias", 1, &t->width, 0);
+  const neap_tensor x =
+      neap_conv_with(s->b, image, weight, bias, (neap_conv_options){.stride = t->patch, .size = t->patch});
+  return neap_transpose(s->b, neap_reshape(s->b, x, 3, rows), (int[]){0, 2, 1});
+}
+
+static neap_tensor embed_image(const struct stack *s) {
+  const struct transformer *t = s->t;
+  const int64_t dims[] = {s->p->batch, t->image[0], t->image[1], t->image[2]},
+                first[] = {s->p->batch, 1, t->width};
+  const neap_tensor image = neap_input(s->b, "image", NEAP_F32, 4, dims);
+  neap_scope(s->b, "embedding");
+  const neap_tensor parts[] = {neap_expand(s->b, bare(s, PART_FIRST_TOKEN, 1), 3, first),
+                               embed_patches(s, image)};
+  const neap_tensor x = neap_add(s->b, neap_concat(s->b, parts, 2, 1), bare(s, PART_POSITION, s->times));
+  return sequence_dropout(s->b, x, (double)s->p->dropout);
+}
+
 static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor table, int64_t rows) {
   const struct transformer *t = s->t;
   char name[SEQUENCE_NAME];
@@ -242,7 +276,70 @@ static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor tabl
                           : sequence_loss(s->b, x, weight, bias, s->p->smoothing);
 }
 
+/* The first row of each sequence: [N, K]. */
+static neap_tensor first_row(const struct stack *s, neap_tensor x) {
+  return neap_reshape(s->b, neap_slice(s->b, x, 1, 0, 1), 2, (int64_t[]){s->p->batch, s->t->width});
+}
+
+/* The loss of classes or values of the first token, dropout before the last layer. */
+static neap_tensor classify(const struct stack *s, neap_tensor x) {
+  const struct transformer *t = s->t;
+  x = norm(s, first_row(s, x), PART_FINAL_NORM, 0);
+  if (has(s, PART_POOLER)) x = neap_tanh(s->b, linear(s, x, PART_POOLER, 0, t->width, deviation));
+  x = sequence_dropout(s->b, x, (double)s->p->dropout);
+  x = linear(s, x, PART_CLASSIFIER, 0, t->outputs, deviation);
+  neap_output(s->b, t->values ? "prediction" : "logits", x);
+  if (t->values)
+    return neap_mse_loss(s->b, x,
+                         neap_input(s->b, "label", NEAP_F32, 2, (int64_t[]){s->p->batch, t->outputs}));
+  return neap_softmax_cross_entropy(s->b, x, neap_input(s->b, "label", NEAP_I32, 1, &s->p->batch),
+                                    s->p->smoothing);
+}
+
+/* The sum over the tokens of a text: [N, K]. */
+static neap_tensor sum_tokens(const struct stack *s, neap_tensor x) {
+  return neap_sum(s->b, neap_sequence_mask(s->b, x, s->key_count), (int[]){1}, 1, false);
+}
+
+static neap_tensor mean_tokens(const struct stack *s, neap_tensor x) {
+  const neap_tensor ones = neap_scale(s->b, neap_slice(s->b, x, 2, 0, 1), 0, 1);
+  return neap_divide(s->b, sum_tokens(s, x), sum_tokens(s, ones));
+}
+
+/* As torch.nn.functional.normalize: what is nearly zeros stays so. */
+static neap_tensor to_unit_length(const struct stack *s, neap_tensor x) {
+  static const float least = 1e-24f, most = 1e30f;
+  const neap_tensor squares = neap_sum(s->b, neap_multiply(s->b, x, x), (int[]){1}, 1, true);
+  return neap_multiply(s->b, x, neap_power(s->b, neap_clip(s->b, squares, least, most), -0.5f));
+}
+
+/* Has no loss. */
+static neap_tensor give_sentence(const struct stack *s, neap_tensor x) {
+  x = s->t->head == STACK_MEAN ? mean_tokens(s, x) : first_row(s, x);
+  neap_output(s->b, "sentence", s->t->unit ? to_unit_length(s, x) : x);
+  return -1;
+}
+
+/* The places of an image: its squares, and one before them. */
+static int64_t places_of_image(const struct transformer *t) {
+  return t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
+}
+
+static neap_tensor build_on_image(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  const struct stack s = {.b = b,
+                          .t = t,
+                          .p = p,
+                          .head = t->head_width > 0 ? t->head_width : t->width / t->heads,
+                          .times = places_of_image(t),
+                          .position = -1,
+                          .key_count = -1};
+  const neap_tensor x = add_blocks(&s, embed_image(&s));
+  neap_scope(b, "head");
+  return classify(&s, x);
+}
+
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  if (t->parts[PART_PATCH].name != NULL) return build_on_image(b, t, p);
   const bool decodes = p->decode > 0;
   const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
   struct stack s = {.b = b,
@@ -253,8 +350,11 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
   const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times});
   s.position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1;
   s.key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1;
-  const neap_tensor table = table_of(&s, PART_TOKEN, rows);
-  return finish(&s, add_blocks(&s, embed(&s, tokens, table)), table, rows);
+  if (t->head != STACK_TOKENS) s.key_count = neap_sequence_lengths(b, tokens);
+  const neap_tensor table = table_of(&s, PART_TOKEN, rows), x = add_blocks(&s, embed(&s, tokens, table));
+  if (t->head == STACK_TOKENS) return finish(&s, x, table, rows);
+  neap_scope(b, "head");
+  return t->head == STACK_CLASSES ? classify(&s, x) : give_sentence(&s, x);
 }
 
 neap_status transformer_check(const char *what, const struct transformer *t) {

@@ -1,5 +1,5 @@
-/* Weights of 4 bits in a file of safetensors: those whose first name is "w". What is taken gives as many numbers as
- * its shape has, and as blocks the same; what is refused gives a message that names the file. */
+/* Weights of 4 bits in a file of safetensors: those whose first name is "w". What is taken gives as many
+ * numbers as its shape has, and as blocks the same; what is refused gives a message that names the file. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -111,6 +111,7 @@ class ModelOptions(ctypes.Structure):
         ("decode", c_int64),
         ("regression", c_bool),
         ("window", c_int64),
+        ("head", c_int),
     ]
 
 

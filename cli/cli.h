@@ -19,7 +19,7 @@ enum exit_status {
 
 /* ---- Verbs (main.c) and their options (options.c) ---- */
 
-enum { USUAL_LIMIT = 6, SETTING_LIMIT = 80, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
+enum { USUAL_LIMIT = 6, SETTING_LIMIT = 96, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
 
 struct verb {
   const char *name, *usage, *summary;

@@ -23,6 +23,12 @@ static inline bool format_chosen(struct memory_format f) { return f.lanes != 0 |
 
 enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step is a multiple of */
 
+/* Reads a row of a parameter that lies on disk, as its type has it in memory. */
+struct row_source {
+  neap_status (*read)(void *context, const struct tensor *table, int64_t row, void *to);
+  void *context;
+};
+
 /* What a step has besides tensors. */
 struct run_context {
   uint64_t seed, step; /* step: from 0 */
@@ -33,6 +39,7 @@ struct run_context {
   float loss_scale;                   /* what gradients are larger by; 0: 1 */
   float largest; /* above 0: a gradient of this size or more did not fit its type, which sets */
   bool *overflowed;
+  struct row_source rows;
   int64_t first_row; /* of a kernel that has some of the rows of its node: the first of them */
 };
 
@@ -79,6 +86,7 @@ static inline const struct tensor *kernel_output(const struct kernel *kernel, in
 /* What a machine does at best, a second. */
 struct roofline {
   double f32_flops, bf16_flops, bytes;
+  double disk; /* bytes that are read past the system's cache */
 };
 
 /* Of an ordinary pair of cores; only ratios matter to a planner. */
@@ -87,6 +95,14 @@ extern const struct roofline usual_roofline;
 /* The larger of a node's FLOPs, by the type of its first input, and its bytes. */
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node);
+
+/* What reading a parameter that lies on disk takes: OP_FETCH; or `rows` rows of it, each with the page that it
+ * lies in: OP_FETCH_ROWS. */
+double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter);
+double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows);
+
+/* Runs OP_FETCH: fails, because programs hand these nodes to what reads the file (run/transfer.h). */
+kernel_run run_fetch_elsewhere;
 
 /* What `prepare` says of a node. Outputs are row-major before the call. */
 struct preparation {

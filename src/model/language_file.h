@@ -39,6 +39,8 @@ struct language_model {
   int64_t context;
   struct origin *origins; /* by name */
   int32_t origin_count;
+  struct direct_buffer buffer; /* of files that are read directly; else there is none */
+  struct direct_file *direct;  /* by file of the folder, or the GGUF file */
 };
 
 /* Reads all but the weights, and with `vocabulary` the tokens of a GGUF file too. Close with
@@ -46,11 +48,20 @@ struct language_model {
 neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary);
 void language_file_close(struct language_model *m);
 
+/* From now on elements are read past the system's cache of pages. For one thread. */
+neap_status language_file_read_directly(struct language_model *m);
+
 int64_t origin_elements(const struct origin *o);
 
-/* Reads a variable's first value, in the variable's shape and order. Of a transposed one it allocates a copy.
- */
+/* Reads a variable's first value, in the variable's shape and order; or some rows of a matrix. Of a transposed
+ * one it allocates a row of the file. */
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data);
+neap_status language_file_read_rows(const struct language_model *m, const struct origin *o, int64_t first,
+                                    int64_t rows, float *data);
+
+/* Reads the blocks of rows of a variable of a GGUF file, as they are. */
+neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
+                                      int64_t rows, void *blocks);
 
 /* How a variable is stored in a folder, or else in a GGUF file. The name is the model's. NEAP_UNSUPPORTED:
  * the form has no place for it; the message names it. */

@@ -136,6 +136,17 @@ static bool stores_all(const struct neap_graph *graph, const neap_session_option
   return predicts_only(graph, options) && options->lora == 0;
 }
 
+/* Frozen weights that are in no checkpoint, and that the model's file has, lie there. */
+static neap_status fetch_base(const struct neap_graph *graph, const struct neap_session_options *options,
+                              struct neap_graph **out) {
+  RETURN_IF(options->lora == 0 || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED,
+            "base-on-disk always: '%s' %s", graph->name,
+            options->lora == 0 ? "is trained without adapters, beside which weights stay as they are (--lora R)"
+                               : "has no large frozen matrix in a file of its own; a GGUF file or a folder of "
+                                 "Hugging Face has");
+  return rewrite_fetch(graph, out);
+}
+
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out) {
   struct neap_graph *made, *next;
@@ -155,6 +166,12 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
   }
   if (options->store != NULL) {
     const neap_status status = rewrite_quantise(made, options->store, stores_all(graph, options), &next);
+    neap_graph_free(made);
+    if (status != NEAP_OK) return status;
+    made = next;
+  }
+  if (options->base_on_disk == NEAP_DISK_ALWAYS) {
+    const neap_status status = fetch_base(made, options, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;

@@ -226,6 +226,7 @@ neap_status neap_session_select(neap_session *s, int index) {
 
 void neap_session_free(neap_session *s) {
   if (s == NULL) return;
+  transfer_free(s->transfer);
   session_unmap_memory(s);
   if (s->shapes.count > 0) neap_session_select(s, 0);
   for (size_t i = 1; i < s->shapes.count; i++) {
@@ -380,10 +381,11 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .loss_share = share,
                                       .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
                                       .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
-                                      .overflowed = &s->overflowed};
+                                      .overflowed = &s->overflowed,
+                                      .rows = {transfer_read_row, s->transfer}};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
-  const neap_status ran = program_run(program, &context, &s->memory, &s->measured, &s->changed,
+  const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) give_up(s);
   TRY(ran);

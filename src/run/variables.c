@@ -219,6 +219,15 @@ bool session_reads_disk(const struct neap_session *s) {
   return false;
 }
 
+void session_disk_use(const struct neap_session *s, neap_memory *memory) {
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (tensor_of(s, i)->on_disk) memory->on_disk += tensor_of(s, i)->file_bytes;
+  if (s->transfer == NULL) return;
+  const struct transfer_use use = transfer_use_of(s->transfer);
+  memory->disk_read = use.bytes;
+  memory->disk_waited = use.waited;
+}
+
 neap_status session_keep_source(struct neap_session *s, const struct value_source *source) {
   int64_t longest = 1;
   transfer_free(s->transfer);

@@ -40,6 +40,8 @@ uint64_t session_stored_saved(const struct neap_session *session);
 neap_status session_load_values(struct neap_session *session, const struct value_source *source);
 /* Whether some parameters lie on disk: the session then needs a source that stays. */
 bool session_reads_disk(const struct neap_session *session);
+/* Fills what the disk has and gave so far. */
+void session_disk_use(const struct neap_session *session, neap_memory *memory);
 /* Gives it that source, in place of a former one; it is the session's then, also after a failure. */
 neap_status session_keep_source(struct neap_session *session, const struct value_source *source);
 /* Lists them in the order of the digest. */

@@ -366,8 +366,8 @@ typedef struct neap_session_options {
    * parameters that are frozen. Reading such a file leaves these as they are. */
   bool save_trained;
   neap_byte_input byte_input;
-  /* neap_model_load must then come before the first step, and the session keeps the file open. NEAP_UNSUPPORTED:
-   * ALWAYS without adapters, or of another model. */
+  /* neap_model_load must then come before the first step, and the session keeps the file open.
+   * NEAP_UNSUPPORTED: ALWAYS without adapters, or of another model. */
   neap_base_on_disk base_on_disk;
 } neap_session_options;
 
@@ -572,6 +572,8 @@ typedef struct neap_speed {
   double bf16_flops;   /* dot products of bf16; 0: the processor has no instruction for them */
   double memory_bytes; /* bytes a second that a copy in main memory reads and writes; */
   double cache_bytes;  /* and one in the caches that each core has for itself */
+  double disk_bytes;   /* read from the disk of the user's cache directory, past the system's cache; 0: not
+                          known */
 } neap_speed;
 
 /* Measures it with one thread and with so many (0: all cores), in some tenths of a second, and enters both

@@ -54,10 +54,11 @@ void direct_file_close(struct direct_file *file) {
 /* ---- Reading ---- */
 
 static neap_status fail_changed(const struct direct_file *file, uint64_t offset) {
-  return neap_fail(NEAP_BAD_FORMAT,
-                   "%s: was changed or cut while it was read (at offset %llu; it had %llu bytes); put back the "
-                   "file that the run began with, and go on from the last checkpoint (--resume)",
-                   file->path, (unsigned long long)offset, (unsigned long long)file->bytes);
+  return neap_fail(
+      NEAP_BAD_FORMAT,
+      "%s: was changed or cut while it was read (at offset %llu; it had %llu bytes); put back the "
+      "file that the run began with, and go on from the last checkpoint (--resume)",
+      file->path, (unsigned long long)offset, (unsigned long long)file->bytes);
 }
 
 static neap_status check_same(const struct direct_file *file, uint64_t offset) {

@@ -1,5 +1,5 @@
-/* Reading files past the system's cache of pages: aligned parts of a file go into one buffer (O_DIRECT), where
- * the file system takes that; else they are read as usual, and the cache is told to drop them. */
+/* Reading files past the system's cache of pages: aligned parts of a file go into one buffer (O_DIRECT),
+ * where the file system takes that; else they are read as usual, and the cache is told to drop them. */
 #ifndef NEAP_BASE_DIRECT_FILE_H
 #define NEAP_BASE_DIRECT_FILE_H
 
@@ -37,13 +37,13 @@ neap_status direct_file_open(const char *path, int descriptor, struct direct_buf
                              struct direct_file *file);
 void direct_file_close(struct direct_file *file);
 
-/* Tells that reads go on up to `until`, and brings `bytes` from `offset` on into the buffer, if it has room for
- * them. Without it a read brings what it asks for alone. */
+/* Tells that reads go on up to `until`, and brings `bytes` from `offset` on into the buffer, if it has room
+ * for them. Without it a read brings what it asks for alone. */
 neap_status direct_file_cover(struct direct_file *file, uint64_t offset, uint64_t bytes, uint64_t until);
 
-/* Reads bytes through the buffer; or, where many reads are small and lie apart, as usual. One thread at a time
- * for all files of a buffer. NEAP_BAD_FORMAT: the file ends before them, or was changed since it was opened.
- * NEAP_IO_FAILED: the system's word on it. The message names file and offset. */
+/* Reads bytes through the buffer; or, where many reads are small and lie apart, as usual. One thread at a
+ * time for all files of a buffer. NEAP_BAD_FORMAT: the file ends before them, or was changed since it was
+ * opened. NEAP_IO_FAILED: the system's word on it. The message names file and offset. */
 neap_status direct_file_read(struct direct_file *file, uint64_t offset, void *to, uint64_t bytes);
 neap_status direct_file_read_apart(struct direct_file *file, uint64_t offset, void *to, uint64_t bytes);
 

@@ -61,8 +61,8 @@ neap_status gguf_read(const struct gguf *gguf, int32_t tensor, int64_t first_row
 neap_status gguf_read_blocks(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
                              void *blocks);
 
-/* Tells that `rows` rows are read next, in whatever order, and then others up to row `end`. Does nothing where
- * elements are read as usual. */
+/* Tells that `rows` rows are read next, in whatever order, and then others up to row `end`. Does nothing
+ * where elements are read as usual. */
 neap_status gguf_expect_rows(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
                              int64_t end);
 

@@ -590,8 +590,8 @@ neap_status safetensors_read(const struct safetensors *tensors, int32_t index, f
   neap_dtype type;
   RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL, "%s: tensor '%s' is of another type",
             tensors->path, tensor->name);
-  const int64_t stored = (int64_t)(tensor->bytes / (uint64_t)dtype_rows[type].block_bytes) *
-                         dtype_rows[type].block_elements;
+  const int64_t stored =
+      (int64_t)(tensor->bytes / (uint64_t)dtype_rows[type].block_bytes) * dtype_rows[type].block_elements;
   TRY(read_stored(tensors, tensor, 0, stored, false, data));
   return tensor->indices != NULL ? spread(tensors, tensor, data) : NEAP_OK;
 }

@@ -76,8 +76,8 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
 /* Reads the elements of a tensor of one of these types, or of U8, as floats; a sparse one as a dense one. */
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
 
-/* Reads `count` elements from element `first` on of a dense tensor, whole blocks where it has blocks. `apart`:
- * many such reads are small and lie apart. NEAP_INVALID_ARGUMENT: it has fewer. */
+/* Reads `count` elements from element `first` on of a dense tensor, whole blocks where it has blocks.
+ * `apart`: many such reads are small and lie apart. NEAP_INVALID_ARGUMENT: it has fewer. */
 neap_status safetensors_read_part(const struct safetensors *tensors, int32_t index, int64_t first,
                                   int64_t count, bool apart, float *data);
 

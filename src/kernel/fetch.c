@@ -8,8 +8,7 @@ double fetch_seconds(const struct roofline *roofline, const struct tensor *param
 double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows) {
   static const double page = 4096, read = 1e-4; /* bytes; seconds that a read of one page takes */
   const double row = (double)table->file_bytes / (double)table->dims[0];
-  return (double)rows *
-         (read + (row + page) / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk));
+  return (double)rows * (read + (row + page) / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk));
 }
 
 neap_status run_fetch_elsewhere(const struct kernel *kernel, void *const *inputs, void *const *outputs,

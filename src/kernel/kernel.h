@@ -96,8 +96,8 @@ extern const struct roofline usual_roofline;
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node);
 
-/* What reading a parameter that lies on disk takes: OP_FETCH; or `rows` rows of it, each with the page that it
- * lies in: OP_FETCH_ROWS. */
+/* What reading a parameter that lies on disk takes: OP_FETCH; or `rows` rows of it, each with the page that
+ * it lies in: OP_FETCH_ROWS. */
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter);
 double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows);
 

@@ -53,8 +53,8 @@ neap_status language_file_read_directly(struct language_model *m);
 
 int64_t origin_elements(const struct origin *o);
 
-/* Reads a variable's first value, in the variable's shape and order; or some rows of a matrix. Of a transposed
- * one it allocates a row of the file. */
+/* Reads a variable's first value, in the variable's shape and order; or some rows of a matrix. Of a
+ * transposed one it allocates a row of the file. */
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data);
 neap_status language_file_read_rows(const struct language_model *m, const struct origin *o, int64_t first,
                                     int64_t rows, float *data);

@@ -430,8 +430,8 @@ int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-/* Of rows [first, end) of the variable row `row` is read next: tells, where it is the first of a head or of all,
- * that those of its head are, which lie side by side in the file in another order. */
+/* Of rows [first, end) of the variable row `row` is read next: tells, where it is the first of a head or of
+ * all, that those of its head are, which lie side by side in the file in another order. */
 static neap_status expect_head(const struct language_model *m, const struct origin *o, int64_t first,
                                int64_t row, int64_t end) {
   const int64_t head = o->dims[0] / o->form.permuted_heads;
@@ -456,8 +456,8 @@ static neap_status read_transposed(const struct origin *o, int64_t first, int64_
   neap_status status = NEAP_OK;
   RETURN_IF(row == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for a row", o->name);
   for (int64_t i = 0; status == NEAP_OK && i < inputs; i++) {
-    status = safetensors_read_part(o->file->file, o->file->index, i * outputs + first, rows, rows < outputs,
-                                   row);
+    status =
+        safetensors_read_part(o->file->file, o->file->index, i * outputs + first, rows, rows < outputs, row);
     for (int64_t k = 0; status == NEAP_OK && k < rows; k++) data[k * inputs + i] = row[k];
   }
   free(row);
@@ -507,7 +507,8 @@ static neap_status read_sparse(const struct language_model *m, const struct orig
 
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
   const int64_t row = o->dims[o->rank - 1];
-  if (o->file != NULL && o->file->file->tensors[o->file->index].indices != NULL) return read_sparse(m, o, data);
+  if (o->file != NULL && o->file->file->tensors[o->file->index].indices != NULL)
+    return read_sparse(m, o, data);
   return language_file_read_rows(m, o, 0, o->rank > 1 ? origin_elements(o) / row : 1, data);
 }
 

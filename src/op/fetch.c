@@ -7,11 +7,8 @@ static neap_status infer_fetch(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
-const struct op_row op_row_fetch = {"Fetch",
-                                    "a parameter, read from the model's file",
-                                    .output_count = 1,
-                                    .infer = infer_fetch,
-                                    .takes = {TYPES_FLOAT | TYPES_QUANTISED}};
+const struct op_row op_row_fetch = {"Fetch", "a parameter, read from the model's file", .output_count = 1,
+                                    .infer = infer_fetch, .takes = {TYPES_FLOAT | TYPES_QUANTISED}};
 
 /* What the rows of a table in blocks become. */
 static const struct attribute_row fetch_rows_attributes[] = {ATTRIBUTE(dtype, INT32)};

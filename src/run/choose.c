@@ -140,11 +140,12 @@ static bool stores_all(const struct neap_graph *graph, const neap_session_option
 /* Frozen weights that are in no checkpoint, and that the model's file has, lie there. */
 static neap_status fetch_base(const struct neap_graph *graph, const struct neap_session_options *options,
                               struct neap_graph **out) {
-  RETURN_IF(options->lora == 0 || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED,
-            "base-on-disk always: '%s' %s", graph->name,
-            options->lora == 0 ? "is trained without adapters, beside which weights stay as they are (--lora R)"
-                               : "has no large frozen matrix in a file of its own; a GGUF file or a folder of "
-                                 "Hugging Face has");
+  RETURN_IF(options->lora == 0 || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED, "base-on-disk always: '%s' %s",
+            graph->name,
+            options->lora == 0
+                ? "is trained without adapters, beside which weights stay as they are (--lora R)"
+                : "has no large frozen matrix in a file of its own; a GGUF file or a folder of "
+                  "Hugging Face has");
   return rewrite_fetch(graph, out);
 }
 
@@ -544,9 +545,8 @@ static neap_status choose_with(const struct neap_graph *graph, const struct neap
   struct neap_graph *training = NULL;
   struct choice choice = {.base_on_disk = options->base_on_disk};
   TRY(make_main_graph(graph, options, &training));
-  neap_status status = options->plan_file != NULL
-                           ? read_plan(&choice, training, options, reserve, smallest)
-                           : make_plan(&choice, training, options, reserve, smallest);
+  neap_status status = options->plan_file != NULL ? read_plan(&choice, training, options, reserve, smallest)
+                                                  : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
   const bool fixed = options->plan_file != NULL || choice.base_on_disk != NEAP_DISK_ALWAYS;
   if (status == NEAP_OK && !fixed) status = prefetch_within(&choice);
@@ -602,8 +602,8 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
   if (options->base_on_disk == NEAP_DISK_ALWAYS || replayed)
     return choose_with(graph, &on_disk, reserve, smallest, out);
   if (!may || options->plan_file != NULL) return choose_with(graph, &in_memory, reserve, smallest, out);
-  const bool least = options->budget == NEAP_BUDGET_MIN && options->budget_fraction <= 0 &&
-                     options->process_budget == 0;
+  const bool least =
+      options->budget == NEAP_BUDGET_MIN && options->budget_fraction <= 0 && options->process_budget == 0;
   const neap_status status = choose_with(graph, &in_memory, reserve, NULL, least ? &one : out);
   if (status == NEAP_OVER_BUDGET) return choose_with(graph, &on_disk, reserve, smallest, out);
   if (status != NEAP_OK || !least) return status;

@@ -66,7 +66,7 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
  * raised to the highest byte of the memory that a kernel was given; `changed` to what was changed.
  * NEAP_INTERRUPTED: a stop was requested between two calls while no more than `most` had been changed. */
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const struct device_memory *memory, struct transfer *transfer, uint64_t *measured, enum change *changed,
-                        enum change most);
+                        const struct device_memory *memory, struct transfer *transfer, uint64_t *measured,
+                        enum change *changed, enum change most);
 
 #endif

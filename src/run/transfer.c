@@ -55,8 +55,7 @@ static neap_status read_rows(struct transfer *t, const struct tensor *weight, in
 static bool converts(const struct transfer *t, const struct request *r) {
   const struct value_source *s = &t->source;
   const neap_dtype dtype = r->weight->dtype;
-  return dtype != NEAP_F32 &&
-         !(dtype_is_quantised(dtype) && s->has_blocks(s->context, r->index, dtype));
+  return dtype != NEAP_F32 && !(dtype_is_quantised(dtype) && s->has_blocks(s->context, r->index, dtype));
 }
 
 static neap_status read_weight(struct transfer *t, const struct request *r) {
@@ -205,8 +204,7 @@ void transfer_settle(struct transfer *t) {
 neap_status transfer_read_row(void *transfer, const struct tensor *table, int64_t row, void *to) {
   struct transfer *t = transfer;
   int32_t index;
-  RETURN_IF(t == NULL, NEAP_INVALID_ARGUMENT, "'%s' lies on disk: load the model's file first",
-            table->name);
+  RETURN_IF(t == NULL, NEAP_INVALID_ARGUMENT, "'%s' lies on disk: load the model's file first", table->name);
   TRY(find(t, table->name, &index));
   pthread_mutex_lock(&t->reads);
   const neap_status status = read_rows(t, table, index, row, 1, to);

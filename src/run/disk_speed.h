@@ -2,7 +2,8 @@
 #ifndef NEAP_RUN_DISK_SPEED_H
 #define NEAP_RUN_DISK_SPEED_H
 
-/* Bytes a second, of a file that is written beside `path` for the while; 0: it could not be measured there. */
+/* Bytes a second, of a file that is written beside `path` for the while; 0: it could not be measured there.
+ */
 double disk_speed(const char *path);
 
 #endif

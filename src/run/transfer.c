@@ -37,13 +37,17 @@ struct transfer {
 
 /* ---- Reading ---- */
 
+/* Whether the source has the blocks that the memory has. */
+static bool has_blocks(const struct value_source *s, int32_t index, neap_dtype dtype) {
+  return dtype_is_quantised(dtype) && s->has_blocks != NULL && s->has_blocks(s->context, index, dtype);
+}
+
 /* Rows as the memory has them, to an address. */
 static neap_status read_rows(struct transfer *t, const struct tensor *weight, int32_t index, int64_t first,
                              int64_t rows, void *to) {
   const struct value_source *s = &t->source;
   struct tensor part = *weight;
-  if (dtype_is_quantised(weight->dtype) && s->has_blocks(s->context, index, weight->dtype))
-    return s->read_blocks(s->context, index, first, rows, to);
+  if (has_blocks(s, index, weight->dtype)) return s->read_blocks(s->context, index, first, rows, to);
   if (weight->dtype == NEAP_F32) return s->read_rows(s->context, index, first, rows, to);
   part.dims[0] = rows;
   part.elements = rows * weight->dims[1];
@@ -53,9 +57,8 @@ static neap_status read_rows(struct transfer *t, const struct tensor *weight, in
 
 /* Whether rows are made in pieces on the way: others go to their place at once, however many they are. */
 static bool converts(const struct transfer *t, const struct request *r) {
-  const struct value_source *s = &t->source;
   const neap_dtype dtype = r->weight->dtype;
-  return dtype != NEAP_F32 && !(dtype_is_quantised(dtype) && s->has_blocks(s->context, r->index, dtype));
+  return dtype != NEAP_F32 && !has_blocks(&t->source, r->index, dtype);
 }
 
 static neap_status read_weight(struct transfer *t, const struct request *r) {

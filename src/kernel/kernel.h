@@ -23,9 +23,9 @@ static inline bool format_chosen(struct memory_format f) { return f.lanes != 0 |
 
 enum { MEMORY_ALIGNMENT = 64 }; /* bytes; also what every size in a lowered step is a multiple of */
 
-/* Reads a row of a parameter that lies on disk, as its type has it in memory. */
+/* Reads rows of a matrix that lies on disk, as its type has them in memory. */
 struct row_source {
-  neap_status (*read)(void *context, const struct tensor *table, int64_t row, void *to);
+  neap_status (*read)(void *context, const struct tensor *table, int64_t first, int64_t rows, void *to);
   void *context;
 };
 
@@ -96,7 +96,7 @@ extern const struct roofline usual_roofline;
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node);
 
-/* What reading a parameter that lies on disk takes: OP_FETCH; or `rows` rows of it, each with the page that
+/* What reading a parameter that lies on disk takes; or `rows` rows of it, each with the page that
  * it lies in: OP_FETCH_ROWS. */
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter);
 double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows);

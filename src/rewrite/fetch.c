@@ -25,10 +25,31 @@ static neap_status fetch_rows(struct copy *copy, const struct node *node, const 
                      &copy->map[node->outputs[0]]);
 }
 
+/* Whether a node reads a matrix that lies on disk itself, some rows at a time: the loss its weights. */
+static bool reads_rows(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+  return node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS &&
+         graph->tensors.data[node->inputs[slot]].view_of < 0;
+}
+
+/* Copies a node; what it reads row by row is the parameter, whatever others have fetched. */
+static neap_status copy_reader(struct copy *copy, const struct node *node, const int32_t *on_disk) {
+  int32_t *map = NULL, fetched = NO_TENSOR;
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != NO_TENSOR && reads_rows(copy->from, node, i) &&
+        on_disk[node->inputs[i]] != NO_TENSOR) {
+      map = &copy->map[node->inputs[i]];
+      fetched = *map;
+      *map = on_disk[node->inputs[i]];
+    }
+  const neap_status status = copy_node(copy, *node);
+  if (map != NULL) *map = fetched;
+  return status;
+}
+
 /* Fetches what a node reads first. `on_disk`: by tensor of the old graph, the parameter without bytes. */
 static neap_status fetch_for(struct copy *copy, const struct node *node, const int32_t *on_disk) {
   for (int32_t i = 0; i < node->input_count; i++) {
-    if (node->inputs[i] == NO_TENSOR) continue;
+    if (node->inputs[i] == NO_TENSOR || reads_rows(copy->from, node, i)) continue;
     const int32_t old = graph_storage(copy->from, node->inputs[i]);
     if (on_disk[old] == NO_TENSOR || copy->map[old] != on_disk[old]) continue;
     TRY(graph_apply(copy->to, OP_FETCH, copy->from->tensors.data[old].name, &(union attributes){0},
@@ -50,7 +71,7 @@ static neap_status rewrite_all(struct copy *copy, int32_t *on_disk) {
       continue;
     }
     TRY(fetch_for(copy, node, on_disk));
-    TRY(copy_node(copy, *node));
+    TRY(copy_reader(copy, node, on_disk));
   }
   copy->to->name = region_format(&copy->to->region, "%s" FETCH_SUFFIX, from->name);
   RETURN_IF(copy->to->name == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", from->name);

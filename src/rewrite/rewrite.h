@@ -79,8 +79,9 @@ neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, b
 bool quantised_type(const char *list, bool all, const struct tensor *parameter, neap_dtype *dtype);
 
 /* Frozen matrices that the model's file has (tensor.file_bytes), but for small ones, lie on disk: they take
- * no bytes, and a node Fetch makes the value that their readers read; a table gives its rows by FetchRows
- * alone. The graph's name ends in FETCH_SUFFIX. On a forward graph, after the rewrites that choose types. */
+ * no bytes, and a node Fetch makes the value that their readers read. A table gives its rows by FetchRows
+ * alone, and a loss that has the weights of its classes reads these itself, some at a time. The graph's name
+ * ends in FETCH_SUFFIX. On a forward graph, after the rewrites that choose types. */
 neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **out);
 #define FETCH_SUFFIX "+disk"
 

@@ -386,7 +386,7 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
                                       .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
                                       .overflowed = &s->overflowed,
-                                      .rows = {transfer_read_row, s->transfer}};
+                                      .rows = {transfer_read_rows, s->transfer}};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
   const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,

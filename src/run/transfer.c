@@ -32,7 +32,7 @@ struct transfer {
   struct request requests[WAITING];
   uint64_t started, ended;
   struct ending failure; /* the first */
-  double waited;
+  double waited;         /* of the thread that starts reads, which alone changes it */
 };
 
 /* ---- Reading ---- */
@@ -55,22 +55,32 @@ static neap_status read_rows(struct transfer *t, const struct tensor *weight, in
   return t->backend->import_variable(t->state, &part, ROW_MAJOR, t->numbers, to);
 }
 
-/* Whether rows are made in pieces on the way: others go to their place at once, however many they are. */
-static bool converts(const struct transfer *t, const struct request *r) {
-  const neap_dtype dtype = r->weight->dtype;
-  return dtype != NEAP_F32 && !has_blocks(&t->source, r->index, dtype);
+/* So many rows are read at once: all, where they go to their place as the source gives them. */
+static int64_t step_of(const struct transfer *t, const struct tensor *weight, int32_t index) {
+  const bool as_given = weight->dtype == NEAP_F32 || has_blocks(&t->source, index, weight->dtype);
+  return as_given ? weight->dims[0] : t->piece / weight->dims[1];
 }
 
+static neap_status read_to(struct transfer *t, const struct tensor *weight, int32_t index, int64_t first,
+                           int64_t rows, unsigned char *to) {
+  const int64_t step = step_of(t, weight, index);
+  const uint64_t row = dtype_bytes(weight->dtype, (uint64_t)weight->dims[1]);
+  for (int64_t done = 0; done < rows; done += step)
+    TRY(read_rows(t, weight, index, first + done, rows - done < step ? rows - done : step,
+                  to + (uint64_t)done * row));
+  return NEAP_OK;
+}
+
+/* Straight to its place, or in pieces where the host does not reach that. */
 static neap_status read_weight(struct transfer *t, const struct request *r) {
-  const int64_t all = r->weight->dims[0], width = r->weight->dims[1];
-  const uint64_t row = dtype_bytes(r->weight->dtype, (uint64_t)width);
+  const int64_t all = r->weight->dims[0], step = t->piece / r->weight->dims[1];
+  const uint64_t row = dtype_bytes(r->weight->dtype, (uint64_t)r->weight->dims[1]);
   unsigned char *address = device_address(t->memory, r->place, (uint64_t)all * row);
-  const int64_t step = address != NULL && !converts(t, r) ? all : t->piece / width;
+  if (address != NULL) return read_to(t, r->weight, r->index, 0, all, address);
   for (int64_t first = 0; first < all; first += step) {
     const int64_t rows = all - first < step ? all - first : step;
-    const uint64_t at = (uint64_t)first * row;
-    TRY(read_rows(t, r->weight, r->index, first, rows, address != NULL ? address + at : t->stored));
-    if (address == NULL) TRY(device_write(t->memory, r->place + at, t->stored, (uint64_t)rows * row));
+    TRY(read_rows(t, r->weight, r->index, first, rows, t->stored));
+    TRY(device_write(t->memory, r->place + (uint64_t)first * row, t->stored, (uint64_t)rows * row));
   }
   return NEAP_OK;
 }
@@ -204,13 +214,16 @@ void transfer_settle(struct transfer *t) {
   pthread_mutex_unlock(&t->lock);
 }
 
-neap_status transfer_read_row(void *transfer, const struct tensor *table, int64_t row, void *to) {
+neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64_t first, int64_t rows,
+                               void *to) {
   struct transfer *t = transfer;
+  const double begin = clock_seconds();
   int32_t index;
   RETURN_IF(t == NULL, NEAP_INVALID_ARGUMENT, "'%s' lies on disk: load the model's file first", table->name);
   TRY(find(t, table->name, &index));
   pthread_mutex_lock(&t->reads);
-  const neap_status status = read_rows(t, table, index, row, 1, to);
+  const neap_status status = read_to(t, table, index, first, rows, to);
+  t->waited += clock_seconds() - begin; /* who starts reads and waits for them is this thread */
   pthread_mutex_unlock(&t->reads);
   return status;
 }

@@ -43,8 +43,9 @@ neap_status transfer_wait(struct transfer *transfer, uint64_t count);
 /* Waits for all that were started, and forgets a failure. */
 void transfer_settle(struct transfer *transfer);
 
-/* Reads a row now, as the memory would have it: a row_source's function, whose context is a transfer. */
-neap_status transfer_read_row(void *transfer, const struct tensor *table, int64_t row, void *to);
+/* Reads rows now, as the memory would have them: a row_source's function, whose context is a transfer. */
+neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64_t first, int64_t rows,
+                               void *to);
 
 /* Reads a variable whole, as the source's `read`. */
 neap_status transfer_read(struct transfer *transfer, const char *name, float *data);

@@ -1,5 +1,5 @@
-/* Frozen weights on disk (session options `base_on_disk`): what lies there, bits at every budget in every type,
- * what is chosen by the budget, files that are cut or changed, and what is refused. */
+/* Frozen weights on disk (session options `base_on_disk`): what lies there, bits at every budget in every
+ * type, what is chosen by the budget, files that are cut or changed, and what is refused. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -230,7 +230,8 @@ static void test_prefetch(void **state) {
 
 static void expect_failure(neap_status status, neap_status wanted, const char *words) {
   assert_int_equal(status, wanted);
-  if (strstr(neap_error_message(), words) == NULL) fail_msg("'%s' does not say '%s'", neap_error_message(), words);
+  if (strstr(neap_error_message(), words) == NULL)
+    fail_msg("'%s' does not say '%s'", neap_error_message(), words);
 }
 
 /* A read that fails ends the step with its message; the session goes on when the disk is back. */
@@ -260,7 +261,8 @@ static void test_failures(void **state) {
   neap_variable v = {0};
   int32_t table = -1;
   assert_true(values != NULL && read != NULL);
-  while (v.name == NULL || strcmp(v.name, "table.weight") != 0) ASSERT_OK(neap_session_variable(s, ++table, &v));
+  while (v.name == NULL || strcmp(v.name, "table.weight") != 0)
+    ASSERT_OK(neap_session_variable(s, ++table, &v));
   ASSERT_OK(read_all(&n, find(&n, v.name), values));
   ASSERT_OK(neap_session_read(s, table, read));
   assert_memory_equal(values, read, TOKENS * WIDTH * sizeof *values);
@@ -330,7 +332,8 @@ static void test_direct_file(void **state) {
       ASSERT_OK((k % 5 == 0 ? direct_file_read_apart : direct_file_read)(&file, at, to, bytes));
       for (uint64_t i = 0; i < bytes; i++) assert_int_equal(to[i], byte_at(at + i));
     }
-    expect_failure(direct_file_read(&file, FILE_BYTES - 10, to, 11), NEAP_BAD_FORMAT, "cut while it was read");
+    expect_failure(direct_file_read(&file, FILE_BYTES - 10, to, 11), NEAP_BAD_FORMAT,
+                   "cut while it was read");
     direct_file_close(&file);
   }
   ASSERT_OK(direct_file_open(path, descriptor, &buffer, &file));

@@ -32,7 +32,7 @@ RUN(run_fetch_rows) {
     } else if (same >= 0) {
       memcpy(to, (unsigned char *)out[0] + (size_t)same * made, made);
     } else {
-      TRY(context->rows.read(context->rows.context, t, ids[i], workspace));
+      TRY(context->rows.read(context->rows.context, t, ids[i], 1, workspace));
       if (dtype_is_quantised(t->dtype))
         K->dequantise(t->dtype, width, workspace, (struct stored){type, to});
       else

@@ -16,7 +16,7 @@ RUN(run_fetch_rows) {
     double *y = (double *)out[0] + i * width;
     FOR(k, width) y[k] = 0;
     if (row < 0 || row >= table->dims[0]) continue;
-    TRY(context->rows.read(context->rows.context, table, row, workspace));
+    TRY(context->rows.read(context->rows.context, table, row, 1, workspace));
     for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
       const int64_t length = part_length(first, width);
       memcpy(y + first, weights_at(table, workspace, first, length, part), (size_t)length * sizeof *y);

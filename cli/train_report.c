@@ -132,6 +132,9 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
   fprintf(f, "  %-36s %12s  of a budget of %s\n", "peak", bytes_text(m->planned_peak).text,
           bytes_text(m->budget).text);
   fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
+  if (m->on_disk > 0)
+    fprintf(f, "  %-36s %12s  read as it is needed\n", "frozen weights in the model's file",
+            bytes_text(m->on_disk).text);
   fprintf(f, "  %-36s %12s\n\n", "recomputation", overhead_text(m->cost, m->base_cost).text);
 }
 
@@ -421,6 +424,11 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
   if (report->unstored != NULL) {
     json_object_set_new(memory, "stored_saved_bytes", json_integer((json_int_t)m->stored_saved));
     json_object_set(memory, "unstored", report->unstored);
+  }
+  if (m->on_disk > 0) {
+    json_object_set_new(memory, "on_disk_bytes", json_integer((json_int_t)m->on_disk));
+    json_object_set_new(memory, "disk_bytes_per_step", json_real(r->step_disk_bytes));
+    json_object_set_new(memory, "disk_wait_seconds_per_step", json_real(r->step_disk_seconds));
   }
   if (report->pairs != NULL) json_object_update(memory, report->pairs);
   if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);

@@ -257,6 +257,12 @@ typedef void neap_plan_progress_function(const neap_plan_progress *progress, voi
  * cheaper, or which needs less for NEAP_BUDGET_MIN; BASE where they are equal. */
 typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_MASK } neap_variant;
 
+/* Where frozen matrices of a model of a GGUF file or a folder of Hugging Face lie while adapters are trained
+ * (session options `lora`): in the session's memory; or in the model's file, which is read, weight by weight,
+ * each time that the plan needs one; what bitsandbytes packed there lies in memory. The bits are the same.
+ * AUTO: in memory where the budget is met so; for NEAP_BUDGET_MIN wherever less is needed. */
+typedef enum neap_base_on_disk { NEAP_DISK_AUTO, NEAP_DISK_ALWAYS, NEAP_DISK_NEVER } neap_base_on_disk;
+
 /* How a session keeps which elements of sparse parameters have values: a bit an element, or two bytes a value
  * (its index in a block of 65536 elements) and four a block. SMALLER is the one of fewer bytes, by shapes and
  * density alone: a bit from densities of about 1/16 on. All give the same bits of weights. */
@@ -379,6 +385,9 @@ typedef struct neap_session_options {
    * parameters that are frozen. Reading such a file leaves these as they are. */
   bool save_trained;
   neap_byte_input byte_input;
+  /* neap_model_load must then come before the first step, and the session keeps the file open.
+   * NEAP_UNSUPPORTED: ALWAYS without adapters, or of another model. */
+  neap_base_on_disk base_on_disk;
 } neap_session_options;
 
 typedef struct neap_session neap_session;
@@ -452,6 +461,9 @@ typedef struct neap_memory {
   const char *variant;                 /* of the graph, "base" or another; a constant */
   uint64_t stored_saved; /* bytes that parameters in quantised types (store) take less than in that of the
                             others */
+  uint64_t on_disk;      /* bytes of the frozen weights that stay in the model's file (base_on_disk) */
+  uint64_t disk_read;    /* bytes that were read from it so far */
+  double disk_waited;    /* seconds that kernels waited for them */
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 
@@ -579,6 +591,8 @@ typedef struct neap_speed {
   double bf16_flops;   /* dot products of bf16; 0: the processor has no instruction for them */
   double memory_bytes; /* bytes a second that a copy in main memory reads and writes; */
   double cache_bytes;  /* and one in the caches that each core has for itself */
+  double disk_bytes;   /* read from the disk of the user's cache directory, past the system's cache; 0: not
+                          known */
 } neap_speed;
 
 /* Measures it with one thread and with so many (0: all cores), in some tenths of a second, and enters both

@@ -193,9 +193,10 @@ typedef struct neap_train_result {
   double best_value;
   bool best_by_loss, stopped_early;
   double seconds, step_seconds_median, loss, accuracy;
-  double test_accuracy, test_loss;     /* -1: not evaluated here */
-  double test_mae, test_rmse, test_r2; /* as in neap_train_progress */
-  double bits_per_byte;                /* of test text; -1: of no text, or not evaluated */
+  double step_disk_bytes, step_disk_seconds; /* mean of a step: read from the model's file; waited for it */
+  double test_accuracy, test_loss;           /* -1: not evaluated here */
+  double test_mae, test_rmse, test_r2;       /* as in neap_train_progress */
+  double bits_per_byte;                      /* of test text; -1: of no text, or not evaluated */
   neap_memory memory;
   /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */

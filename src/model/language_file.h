@@ -44,6 +44,8 @@ struct language_model {
   int64_t context;
   struct origin *origins; /* by name */
   int32_t origin_count;
+  struct direct_buffer buffer; /* of files that are read directly; else there is none */
+  struct direct_file *direct;  /* by file of the folder, or the GGUF file */
 };
 
 /* Reads all but the weights, and with `vocabulary` the tokens of a GGUF file too. Close with
@@ -55,12 +57,28 @@ neap_status language_file_open_as(struct language_model *m, const char *path, bo
                                   const neap_model_options *options);
 void language_file_close(struct language_model *m);
 
+/* From now on elements are read past the system's cache of pages. For one thread. */
+neap_status language_file_read_directly(struct language_model *m);
+
+/* The number of the variable's origin; -1: there is none of this name. */
+int32_t language_file_find(const struct language_model *m, const char *name);
+
 int64_t origin_elements(const struct origin *o);
 
+/* Bytes of the tensor that a variable's rows can be read from, some at a time; 0: it is new, packed in 4
+ * bits, or not dense, and has no such rows. */
+uint64_t language_file_bytes(const struct language_model *m, const struct origin *o);
+
 /* Reads a variable's first value, in the variable's shape and order; zeros where it is new. Of a transposed
- * one it allocates a copy.
+ * one it allocates a copy, or a row of the file.
  */
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data);
+neap_status language_file_read_rows(const struct language_model *m, const struct origin *o, int64_t first,
+                                    int64_t rows, float *data);
+
+/* Reads the blocks of rows of a variable of a GGUF file, as they are, or of one that is packed in 4 bits. */
+neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
+                                      int64_t rows, void *blocks);
 
 /* How a variable is stored in a folder, or else in a GGUF file. The name is the model's. NEAP_UNSUPPORTED:
  * the form has no place for it; the message names it. */

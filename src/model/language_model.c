@@ -324,7 +324,30 @@ neap_status language_file_open_as(struct language_model *m, const char *path, bo
   return find_origins(m);
 }
 
+/* Bytes of the buffer: a disk gives 0.7 GB/s in reads of 1 MiB, 0.85 in such of 4 MiB. */
+enum { DIRECT_BYTES = 2 << 20 };
+
+neap_status language_file_read_directly(struct language_model *m) {
+  const int32_t files = m->config != NULL ? m->weights.file_count : 1;
+  m->direct = region_alloc(&m->region, (size_t)files, sizeof *m->direct);
+  RETURN_IF(m->direct == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  TRY(direct_buffer_create(DIRECT_BYTES, &m->buffer));
+  if (m->config == NULL) {
+    m->gguf.direct = &m->direct[0];
+    return direct_file_open(m->gguf.path, fileno(m->gguf.file), &m->buffer, &m->direct[0]);
+  }
+  for (int32_t i = 0; i < files; i++) {
+    struct safetensors *file = &m->weights.files[i];
+    file->direct = &m->direct[i];
+    TRY(direct_file_open(file->path, fileno(file->file), &m->buffer, &m->direct[i]));
+  }
+  return NEAP_OK;
+}
+
 void language_file_close(struct language_model *m) {
+  for (int32_t i = 0; m->direct != NULL && i < (m->config != NULL ? m->weights.file_count : 1); i++)
+    direct_file_close(&m->direct[i]);
+  direct_buffer_free(&m->buffer);
   weight_files_close(&m->weights);
   gguf_close(&m->gguf);
   json_decref(m->config);
@@ -388,8 +411,7 @@ static neap_status check_options(const struct language_model *m, const neap_mode
   return NEAP_OK;
 }
 
-static int32_t find_origin(const void *context, const char *name) {
-  const struct language_model *m = context;
+int32_t language_file_find(const struct language_model *m, const char *name) {
   const struct origin wanted = {.name = name},
                       *found = m->origin_count > 0 ? bsearch(&wanted, m->origins, (size_t)m->origin_count,
                                                              sizeof *m->origins, by_name)
@@ -402,7 +424,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
   for (size_t i = 0; i < graph->tensors.count; i++) {
     struct tensor *t = &graph->tensors.data[i];
     if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0) continue;
-    const int32_t index = find_origin(m, t->name);
+    const int32_t index = language_file_find(m, t->name);
     RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: nothing says where the weight '%s' is", m->path, t->name);
     const struct origin *o = &m->origins[index];
     bool same = t->rank == o->rank;
@@ -412,6 +434,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
     t->kept = o->made || o->part == PART_CLASSIFIER;
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
+    t->file_bytes = language_file_bytes(m, o);
   }
   return NEAP_OK;
 }
@@ -525,134 +548,6 @@ neap_status language_model_new_layers(const char *path, const neap_model_options
                             m.transformer.parts[o->part].name);
     if (*layers == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   }
-  language_file_close(&m);
-  return status;
-}
-
-/* ---- First values ---- */
-
-int64_t origin_elements(const struct origin *o) {
-  int64_t elements = 1;
-  for (int d = 0; d < o->rank; d++) elements *= o->dims[d];
-  return elements;
-}
-
-/* A matrix [rows, columns] becomes [columns, rows], through a copy. */
-static neap_status transpose(const char *path, int64_t rows, int64_t columns, float *data) {
-  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
-  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
-            (long long)rows, (long long)columns);
-  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++) data[j * rows + i] = copy[i * columns + j];
-  free(copy);
-  return NEAP_OK;
-}
-
-/* Row p half + i of a head is row 2 i + p of that head in the file. */
-int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
-  const int64_t head = rows / permuted_heads, half = head / 2, in_head = row % head;
-  return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
-/* Of a bias the rows are its elements. */
-static int64_t permuted_columns(const struct origin *o) { return o->rank > 1 ? o->dims[1] : 1; }
-
-/* Brings rows from the variable's order into the file's, or back, through a copy. */
-static neap_status permute(const char *path, const struct origin *o, int64_t heads, bool back, float *data) {
-  const int64_t rows = o->dims[0], columns = permuted_columns(o);
-  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
-  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
-            (long long)rows, (long long)columns);
-  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
-  for (int64_t r = 0; r < rows; r++) {
-    const int64_t stored = stored_row(heads, rows, r), to = back ? r : stored, from = back ? stored : r;
-    memcpy(data + to * columns, copy + from * columns, (size_t)columns * sizeof *copy);
-  }
-  free(copy);
-  return NEAP_OK;
-}
-
-static neap_status read_permuted(const struct language_model *m, const struct origin *o, float *data) {
-  const int64_t rows = o->dims[0], columns = permuted_columns(o);
-  if (o->rank == 1) {
-    TRY(gguf_read(&m->gguf, o->tensor, 0, 1, data));
-    return permute(m->path, o, o->form.permuted_heads, true, data);
-  }
-  for (int64_t r = 0; r < rows; r++)
-    TRY(gguf_read(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, rows, r), 1, data + r * columns));
-  return NEAP_OK;
-}
-
-neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
-  const int64_t elements = origin_elements(o);
-  if (o->made) {
-    memset(data, 0, (size_t)elements * sizeof *data);
-    return NEAP_OK;
-  }
-  if (o->packed != NULL)
-    TRY(packed_weight_read(o->packed, data));
-  else if (o->file != NULL)
-    TRY(safetensors_read(o->file->file, o->file->index, data));
-  else if (o->form.permuted_heads > 0)
-    TRY(read_permuted(m, o, data));
-  else
-    TRY(gguf_read(&m->gguf, o->tensor, 0, o->rank > 1 ? elements / o->dims[o->rank - 1] : 1, data));
-  if (o->form.transposed) TRY(transpose(m->path, o->dims[1], o->dims[0], data));
-  for (int64_t i = 0; o->form.less != 0 && i < elements; i++) data[i] += o->form.less;
-  return NEAP_OK;
-}
-
-neap_status language_file_store(const struct language_model *m, const struct origin *o,
-                                const struct stored_form *form, float *data) {
-  const int64_t elements = origin_elements(o);
-  for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
-  if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
-  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, false, data) : NEAP_OK;
-}
-
-/* What is new has no values in the file. */
-static int32_t find_stored(const void *context, const char *name) {
-  const struct language_model *m = context;
-  const int32_t index = find_origin(context, name);
-  return index >= 0 && m->origins[index].made ? -1 : index;
-}
-
-static neap_status read_origin(const void *context, int32_t index, float *data) {
-  const struct language_model *m = context;
-  return language_file_read(m, &m->origins[index], data);
-}
-
-static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
-  const struct language_model *m = context;
-  const struct origin *o = &m->origins[index];
-  if (o->packed != NULL) return dtype == NEAP_NF4 && packed_weight_has_blocks(o->packed);
-  return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
-}
-
-/* Rows are whole blocks: those of heads are put back into order as they are. */
-static neap_status read_blocks(const void *context, int32_t index, int64_t first, int64_t rows,
-                               void *blocks) {
-  const struct language_model *m = context;
-  const struct origin *o = &m->origins[index];
-  if (o->packed != NULL) return packed_weight_read_blocks(o->packed, first, rows, blocks);
-  if (o->form.permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
-  const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
-  for (int64_t r = 0; r < rows; r++)
-    TRY(gguf_read_blocks(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, o->dims[0], first + r), 1,
-                         (unsigned char *)blocks + (uint64_t)r * row));
-  return NEAP_OK;
-}
-
-neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
-                                neap_session *session) {
-  struct language_model m;
-  (void)masked;
-  neap_status status = language_file_open_as(&m, path, false, options);
-  if (status == NEAP_OK)
-    status = session_load_values(
-        session, &(struct value_source){find_stored, read_origin, has_blocks, read_blocks, &m});
-  if (status == NEAP_OK) status = session_need_finite(session, path);
   language_file_close(&m);
   return status;
 }

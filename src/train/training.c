@@ -166,8 +166,28 @@ static neap_status divide_data(struct training *t) {
   return loader_prepare(&t->data, inputs, count);
 }
 
+/* Frozen weights that are not those of the model's file lie in memory. */
+static neap_status settle_base(struct training *t) {
+  const char *other = t->options->initial, *run = t->options->resume != NULL ? t->options->resume : other;
+  neap_base_on_disk *where = &t->own.session.base_on_disk;
+  struct base_weights base = {0};
+  if (*where == NEAP_DISK_NEVER || run == NULL) return NEAP_OK;
+  const char *state = region_format(&t->region, "%s/state.json", run);
+  RETURN_IF_NULL(state);
+  if (access(state, F_OK) == 0) TRY(base_weights_read(run, &t->region, &base));
+  if (base.given && base.path == NULL) return NEAP_OK;
+  if (base.path != NULL) other = base.path;
+  RETURN_IF(*where == NEAP_DISK_ALWAYS, NEAP_UNSUPPORTED,
+            "base-on-disk always: what is frozen is not what the model's file has, but comes from %s; with "
+            "auto or never it lies in memory",
+            other != NULL ? other : run);
+  *where = NEAP_DISK_NEVER;
+  return NEAP_OK;
+}
+
 neap_status training_build(struct training *t) {
   neap_available available;
+  TRY(settle_base(t));
   TRY(available_memory_settle(&t->own.session, &available));
   memory_watch_begin(&t->watch, &available);
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));

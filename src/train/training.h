@@ -60,6 +60,7 @@ struct training {
   double test_mae, test_rmse, test_r2; /* of values; mae -1: not evaluated, or there are classes */
   double *seconds;                     /* [TIMED_STEPS], a ring; NULL: no step has run */
   int64_t steps_here;                  /* by this process */
+  double disk_bytes, disk_waited;      /* of its steps: what was read while they ran, seconds */
   double started;
   neap_process process;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */

@@ -175,6 +175,7 @@ class SessionOptions(ctypes.Structure):
         ("lora_layers", c_char_p),
         ("save_trained", c_bool),
         ("byte_input", ByteInput),
+        ("base_on_disk", c_int),
     ]
 
 

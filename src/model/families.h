@@ -46,7 +46,7 @@ json_t *family_config(const struct family *family, const struct transformer *t, 
                       const char *type);
 
 /* Adds the pairs that describe such a model in a GGUF file; keys are the region's. `architecture` is the
- * family's. */
+ * family's. NEAP_UNSUPPORTED: such a file has no place for what the model has. */
 neap_status family_pairs(const char *architecture, const struct transformer *t, int64_t context,
                          struct region *region, struct gguf_pairs *pairs);
 

@@ -91,8 +91,9 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
 }
 
 static bool is_norm(enum part part) {
-  return part == PART_EMBEDDING_NORM || part == PART_ATTENTION_NORM || part == PART_QUERY_NORM ||
-         part == PART_KEY_NORM || part == PART_FEED_NORM || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
+  return part == PART_EMBEDDING_NORM || part == PART_ATTENTION_POST || part == PART_FEED_POST ||
+         part == PART_ATTENTION_NORM || part == PART_QUERY_NORM || part == PART_KEY_NORM ||
+         part == PART_FEED_NORM || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
 }
 
 static bool is_in_block(const struct language_model *m, enum part part) {

@@ -86,9 +86,11 @@ static neap_tensor activate(const struct stack *s, neap_tensor x) {
 
 /* ---- Attention ---- */
 
-/* The shorter of the model's window and the one that is asked for; 0: there is no window. */
-static int64_t window_of(const struct stack *s) {
-  const int64_t own = s->t->window, asked = s->p->window;
+/* The shorter of the block's window and the one that is asked for; 0: there is no window. */
+static int64_t window_of(const struct stack *s, int64_t block) {
+  const int64_t every = s->t->full_every, asked = s->p->window;
+  const bool full = every > 0 && (block + 1) % every == 0;
+  const int64_t own = full ? 0 : s->t->window;
   return asked > 0 && (own == 0 || asked < own) ? asked : own;
 }
 
@@ -110,7 +112,7 @@ static neap_tensor attend_cached(const struct stack *s, neap_tensor q, neap_tens
   const neap_tensor keys = add_to_cache(s, k, block, "key_cache"),
                     values = add_to_cache(s, v, block, "value_cache");
   return neap_attention(s->b, q, keys, values, s->key_count,
-                        (neap_attention_options){.scale = s->t->attention_scale});
+                        (neap_attention_options){.scale = s->t->attention_scale, .cap = s->t->score_cap});
 }
 
 /* The first heads of x turned by their positions. */
@@ -119,10 +121,11 @@ static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
   return has(s, PART_POSITION) ? x : builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR);
 }
 
-static neap_attention_options attention_options(const struct stack *s) {
+static neap_attention_options attention_options(const struct stack *s, int64_t block) {
   return (neap_attention_options){.causal = s->t->causal,
-                                  .window = window_of(s),
+                                  .window = window_of(s, block),
                                   .scale = s->t->attention_scale,
+                                  .cap = s->t->score_cap,
                                   .dropout = s->p->dropout};
 }
 
@@ -140,7 +143,7 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
     return attend_cached(s, neap_slice(s->b, qkv, 2, 0, t->heads),
                          neap_slice(s->b, qkv, 2, t->heads, t->key_heads),
                          neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
-  neap_attention_options options = attention_options(s);
+  neap_attention_options options = attention_options(s, block);
   options.key_heads = t->key_heads;
   return neap_attention(s->b, qkv, -1, -1, s->key_count, options);
 }
@@ -154,7 +157,7 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
   q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
   k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
   return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
-                          : neap_attention(s->b, q, k, v, s->key_count, attention_options(s));
+                          : neap_attention(s->b, q, k, v, s->key_count, attention_options(s, block));
 }
 
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
@@ -182,11 +185,12 @@ static neap_tensor feed_forward(const struct stack *s, neap_tensor x, int64_t bl
 
 typedef neap_tensor layer(const struct stack *s, neap_tensor x, int64_t block);
 
-/* x + layer(norm(x)), or norm(x + layer(x)), where norms come last. */
+/* x + layer(norm(x)), with a norm of what the layer gives where there is one; or norm(x + layer(x)), where
+ * norms come last. */
 static neap_tensor add_layer(const struct stack *s, neap_tensor x, int64_t block, layer *made,
-                             enum part of_norm) {
+                             enum part of_norm, enum part behind) {
   const bool last = s->t->norm_last;
-  const neap_tensor y = made(s, last ? x : norm(s, x, of_norm, block), block);
+  const neap_tensor y = norm(s, made(s, last ? x : norm(s, x, of_norm, block), block), behind, block);
   x = neap_add(s->b, x, sequence_dropout(s->b, y, (double)s->p->dropout));
   return last ? norm(s, x, of_norm, block) : x;
 }
@@ -196,8 +200,8 @@ static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
     char scope[SEQUENCE_NAME];
     snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
     neap_scope(s->b, scope);
-    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM);
-    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM);
+    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM, PART_ATTENTION_POST);
+    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM, PART_FEED_POST);
   }
   return x;
 }
@@ -262,6 +266,18 @@ static neap_tensor embed_image(const struct stack *s) {
   return sequence_dropout(s->b, x, (double)s->p->dropout);
 }
 
+/* The same of logits [N, T, classes] with a cap, which are made whole. */
+static neap_tensor finish_capped(const struct stack *s, neap_tensor logits) {
+  const float cap = s->t->logit_cap;
+  const int64_t dims[] = {s->p->batch, s->times}, rows = s->p->batch * s->times;
+  logits = neap_scale(s->b, neap_tanh(s->b, neap_scale(s->b, logits, 1 / cap, 0)), cap, 0);
+  neap_output(s->b, "logits", logits);
+  if (s->p->decode > 0) return -1;
+  const neap_tensor label = neap_input(s->b, "label", NEAP_I32, 2, dims);
+  return neap_softmax_cross_entropy(s->b, neap_reshape(s->b, logits, 2, (int64_t[]){rows, -1}),
+                                    neap_reshape(s->b, label, 1, &rows), s->p->smoothing);
+}
+
 static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor table, int64_t rows) {
   const struct transformer *t = s->t;
   char name[SEQUENCE_NAME];
@@ -272,6 +288,7 @@ static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor tabl
   const neap_tensor bias =
       t->parts[PART_HEAD].bias ? sequence_parameter(s->b, name, "bias", 1, &rows, 0) : -1;
   const neap_tensor weight = t->tied ? table : table_of(s, PART_HEAD, rows);
+  if (t->logit_cap > 0) return finish_capped(s, neap_linear_with(s->b, x, weight, bias));
   return s->p->decode > 0 ? sequence_logits(s->b, x, weight, bias)
                           : sequence_loss(s->b, x, weight, bias, s->p->smoothing);
 }

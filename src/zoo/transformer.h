@@ -23,10 +23,12 @@ enum part {
   PART_QUERY_NORM,     /* of each head, before its positions */
   PART_KEY_NORM,       /**/
   PART_ATTENTION_OUT,  /* from the heads to the width */
+  PART_ATTENTION_POST, /* a norm of what attention gives */
   PART_FEED_NORM,      /* as PART_ATTENTION_NORM */
   PART_GATE,           /* where it is there: activation(gate x) * (up x); else activation(up x) */
   PART_UP,             /**/
   PART_DOWN,           /**/
+  PART_FEED_POST,      /* a norm of what the layers above give */
   PART_FINAL_NORM,     /* behind the last block */
   PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
   PART_HEAD_NORM,      /* its norm */
@@ -62,6 +64,7 @@ struct transformer {
   int64_t first_place; /* the row of the table that the first token has */
   int64_t first_block; /* number of the first block in names */
   int64_t window;      /* of attention; 0: none */
+  int64_t full_every;  /* each block of this number, the last of them, has no window; 0: all have it */
   int64_t image[3];    /* that it takes: channels, height, width */
   int64_t patch;       /* the side of its squares, which divides height and width */
   enum activation activation;
@@ -75,6 +78,7 @@ struct transformer {
   bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
   bool tied;                           /* the head has the embedding's weights */
   float epsilon;                       /* of norms */
+  float score_cap, logit_cap;          /* x becomes cap tanh(x / cap); 0: it stays */
   float attention_scale;               /* 0: 1 / sqrt(head_width) */
   float embedding_scale;               /* what embeddings of tokens are multiplied with; 0: 1 */
   const char *norm_weight, *norm_bias; /* NULL: "weight", "bias" */

@@ -77,6 +77,7 @@ class AttentionOptions(ctypes.Structure):
         ("window", c_int64),
         ("scale", c_float),
         ("dropout", c_float),
+        ("cap", c_float),
     ]
 
 

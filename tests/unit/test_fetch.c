@@ -196,6 +196,37 @@ static void test_memory(void **state) {
   assert_string_equal(tight.digest, memory.digest);
 }
 
+/* Kernels are timed where no file is; what reads it costs what it did. */
+static void test_measured_costs(void **state) {
+  (void)state;
+  struct neap_graph *graph = make_graph(true);
+  neap_session_options o = usual;
+  struct lowered *timed, *not_timed;
+  char folder[] = "/tmp/neap-costs-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+  o.base_on_disk = NEAP_DISK_ALWAYS;
+  ASSERT_OK(lower_training(graph, &o, &not_timed));
+  o.costs = NEAP_COSTS_MEASURED;
+  ASSERT_OK(lower_training(graph, &o, &timed));
+  int fetches = 0;
+  for (int32_t v = 0; v < timed->step->node_count; v++) {
+    if (strcmp(timed->step->nodes[v].op, "Fetch") != 0) continue;
+    assert_true(timed->step->nodes[v].cost == not_timed->step->nodes[v].cost);
+    fetches++;
+  }
+  assert_int_equal(fetches, 2 * LAYERS);
+  lowered_free(timed);
+  lowered_free(not_timed);
+  neap_graph_free(graph);
+  unsetenv("XDG_CACHE_HOME");
+  char path[64];
+  snprintf(path, sizeof path, "%s/neap/kernels-1.sqlite", folder);
+  unlink(path);
+  snprintf(path, sizeof path, "%s/neap", folder);
+  assert_int_equal(rmdir(path) + rmdir(folder), 0);
+}
+
 /* A plan with more room reads before the nodes ahead, at the same cost. */
 static void test_prefetch(void **state) {
   (void)state;
@@ -351,8 +382,9 @@ static void test_direct_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits),     cmocka_unit_test(test_memory),  cmocka_unit_test(test_prefetch),
-      cmocka_unit_test(test_failures), cmocka_unit_test(test_refused), cmocka_unit_test(test_direct_file),
+      cmocka_unit_test(test_bits),           cmocka_unit_test(test_memory),   cmocka_unit_test(test_prefetch),
+      cmocka_unit_test(test_measured_costs), cmocka_unit_test(test_failures), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_direct_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 struct direct_file;
 
-/* A buffer that files share: it has a part of one of them. Zeroed: there is none. */
+/* A buffer that files share: it has a part of one of them. Zeroed: it has no memory. */
 struct direct_buffer {
   unsigned char *memory;
   uint64_t bytes;

@@ -2,8 +2,7 @@
 #ifndef NEAP_RUN_DISK_SPEED_H
 #define NEAP_RUN_DISK_SPEED_H
 
-/* Bytes a second, of a file that is written beside `path` for the while; 0: it could not be measured there.
- */
+/* Returns bytes a second, measured with a file beside `path` that is deleted again; 0: not known. */
 double disk_speed(const char *path);
 
 #endif

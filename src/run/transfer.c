@@ -55,7 +55,7 @@ static neap_status read_rows(struct transfer *t, const struct tensor *weight, in
   return t->backend->import_variable(t->state, &part, ROW_MAJOR, t->numbers, to);
 }
 
-/* So many rows are read at once: all, where they go to their place as the source gives them. */
+/* Returns how many rows are read at once: all, where they go to their place as the source gives them. */
 static int64_t step_of(const struct transfer *t, const struct tensor *weight, int32_t index) {
   const bool as_given = weight->dtype == NEAP_F32 || has_blocks(&t->source, index, weight->dtype);
   return as_given ? weight->dims[0] : t->piece / weight->dims[1];

@@ -10,7 +10,8 @@
 struct value_source {
   int32_t (*find)(const void *context, const char *name);
   neap_status (*read)(const void *context, int32_t index, float *data);
-  /* Whether there are values of a quantised type; and the blocks of rows of them. NULL: there are none. */
+  /* Whether there are values of a quantised type; and the blocks of rows of them. NULL: the source has no
+   * such values. */
   bool (*has_blocks)(const void *context, int32_t index, neap_dtype dtype);
   neap_status (*read_blocks)(const void *context, int32_t index, int64_t first, int64_t rows, void *blocks);
   const void *context;
@@ -37,7 +38,7 @@ neap_status transfer_start(struct transfer *transfer, const struct tensor *weigh
 /* How many were started so far. */
 uint64_t transfer_started(const struct transfer *transfer);
 
-/* Returns when so many have ended; the first failure since transfer_settle is told. */
+/* Returns when `count` have ended, with the first failure since transfer_settle. */
 neap_status transfer_wait(struct transfer *transfer, uint64_t count);
 
 /* Waits for all that were started, and forgets a failure. */

@@ -71,12 +71,25 @@ def test_bits(few: str, tmp_path: Path, kind: str) -> None:  # noqa: F811
 
 @pytest.mark.parametrize(
     "options",
-    [["--store", "*=nf4"], ["--store", "*=q8_0"], ["--precision", "bf16"], ["--micro-batch", "1"], ["--lora-layers", "all"]],
+    [
+        *(["--store", f"*={kind}"] for kind in ("nf4", "q8_0", "i8")),
+        *(["--base", kind] for kind in ("nf4", "i8")),
+        *(["--precision", "bf16"], ["--micro-batch", "1"], ["--lora-layers", "all"]),
+    ],
 )
 def test_bits_of_other_types(few: str, tmp_path: Path, options: list[str]) -> None:  # noqa: F811
     model = make("folder F32", tmp_path / "model")
     memory = train(model, few, tmp_path / "memory", *options, "--base-on-disk", "never")
     disk = train(model, few, tmp_path / "disk", *options, "--base-on-disk", "always", "--budget", "min")
+    assert disk["weights_sha256"] == memory["weights_sha256"]
+
+
+def test_several_processes(few: str, tmp_path: Path) -> None:  # noqa: F811
+    """A batch of one length may have fewer micro-batches than there are processes: the others read nothing meanwhile."""
+    model, parts = make("Q8_0", tmp_path / "model"), ["--batch", "4", "--micro-batch", "1"]
+    memory = train(model, few, tmp_path / "memory", *parts, "--base-on-disk", "never")
+    disk = train(model, few, tmp_path / "disk", *parts, "--base-on-disk", "always", "--processes", "2")
+    assert disk["processes"] == 2 and disk["on_disk_bytes"] > 0
     assert disk["weights_sha256"] == memory["weights_sha256"]
 
 

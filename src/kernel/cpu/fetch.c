@@ -10,7 +10,7 @@ CPU_OPERATOR(fetch, TYPES_FLOAT) {
   return cpu_finish(state, p, run_fetch_elsewhere, (struct cpu_kernel){0});
 }
 
-/* The number below `i` of the same id; -1: there is none. */
+/* Returns the last place before `i` with the same id; -1: no place has it. */
 static int64_t earlier(const int32_t *ids, int64_t i) {
   int64_t k = i - 1;
   while (k >= 0 && ids[k] != ids[i]) k--;

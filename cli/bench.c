@@ -62,6 +62,7 @@ static void print_machine(const struct report *r) {
   print_rates(r, "bf16: dot products", "FLOP/s", offsetof(neap_speed, bf16_flops));
   print_rates(r, "memory: a copy, bytes read and written", "B/s", offsetof(neap_speed, memory_bytes));
   print_rates(r, "L2 cache: the same", "B/s", offsetof(neap_speed, cache_bytes));
+  print_rates(r, "disk: a file, past the system's cache", "B/s", offsetof(neap_speed, disk_bytes));
 }
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -125,9 +126,11 @@ static void print_model(const struct report *r) {
 /* ---- As JSON ---- */
 
 static json_t *speed_json(const neap_speed *s) {
-  return json_pack("{s:i, s:f, s:o, s:f, s:f}", "threads", s->threads, "f32_flops_per_second", s->f32_flops,
-                   "bf16_flops_per_second", s->bf16_flops > 0 ? json_real(s->bf16_flops) : json_null(),
-                   "memory_bytes_per_second", s->memory_bytes, "cache_bytes_per_second", s->cache_bytes);
+  return json_pack("{s:i, s:f, s:o, s:f, s:f, s:o}", "threads", s->threads, "f32_flops_per_second",
+                   s->f32_flops, "bf16_flops_per_second",
+                   s->bf16_flops > 0 ? json_real(s->bf16_flops) : json_null(), "memory_bytes_per_second",
+                   s->memory_bytes, "cache_bytes_per_second", s->cache_bytes, "disk_bytes_per_second",
+                   s->disk_bytes > 0 ? json_real(s->disk_bytes) : json_null());
 }
 
 static json_t *kernels_json(const neap_kernels *k, double step) {

@@ -78,7 +78,8 @@ struct text overhead_text(double cost, double base_cost) {
 }
 
 bool of_sequences(const char *records) {
-  return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0;
+  return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0 &&
+         strcmp(records, "texts") != 0;
 }
 
 json_t *text_json(const char *text, size_t length) {

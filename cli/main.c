@@ -26,7 +26,7 @@ static const struct verb verbs[] = {
     {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
      NEAP_VERB_EVALUATE, NULL, .operands = 1, .run = run_evaluate,
      .usual = {{"average", NULL}, {"best", NULL}, {"*", "the run's"}}},
-    {"predict", "(RUN | --model M --weights F) --data D -o OUT.csv|.jsonl|.npy [--budget B]",
+    {"predict", "(RUN | MODEL | --model M --weights F) --data D -o OUT.csv|.jsonl|.npy [--budget B]",
      "Run a trained model over data and write its outputs.", NEAP_VERB_PREDICT, predict_options,
      .operands = 1, .run = run_predict, .usual = {{"budget", "min"}, {"classes", "those of the data"}}},
     {"export", "RUN|MODEL -o FILE.onnx|FILE.gguf|DIR [--merge|--adapter] [--type TYPE] [--best]",

@@ -1,5 +1,6 @@
 /* neap predict */
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "run_settings.h"
@@ -17,7 +18,8 @@ const neap_setting predict_options[] = {
                "OUT.csv or .jsonl: names and probabilities; OUT.npy: f32 [records, ...]", TEXT, out,
                .flags = NEAP_SETTING_PATH),
     OWN_OPTION(struct settings, "output", "NAME", "logits, or prediction of values",
-               "which output of the model", TEXT, output),
+               "which output of the model; sentence: the vector of a text, of encoders of files", TEXT,
+               output),
     OWN_OPTION(struct settings, "train", NULL, NULL, "the training records, not the test records", SWITCH,
                training),
     {0},
@@ -44,6 +46,14 @@ static void print_result(const struct settings *s, const neap_predict_result *r)
   if (r->accuracy >= 0) printf("accuracy      %.2f %%\n", 100 * r->accuracy);
   printf("memory        %s, of which weights and a batch are %s\n", bytes_text(r->memory.measured_peak).text,
          bytes_text(r->memory.resident).text);
+}
+
+/* A language model of a file, and no run: its own weights are taken. */
+static bool is_model(const char *operand) {
+  char state[4096];
+  struct stat status;
+  const int length = snprintf(state, sizeof state, "%s/state.json", operand);
+  return neap_model_is_file(operand) && (size_t)length < sizeof state && stat(state, &status) != 0;
 }
 
 static int check_needed(const struct verb *verb, const struct settings *s, bool of_run) {
@@ -99,7 +109,13 @@ int run_predict(const struct verb *verb, int count, char **arguments) {
   struct arguments run;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const char *folder = s.a.operands.count > 0 ? s.a.operands.values[0] : NULL;
-  int result = check_needed(verb, &s, folder != NULL);
+  const bool model = folder != NULL && is_model(folder);
+  int result = EXIT_DONE;
+  if (model && set_setting(&s.a, neap_setting_find("model"), folder) != NEAP_OK)
+    return report_failure(verb, NEAP_INVALID_ARGUMENT);
+  result = check_needed(verb, &s, folder != NULL);
+  if (model && result == EXIT_DONE) result = check_use(verb, &s.a);
+  if (model) folder = NULL;
   if (result == EXIT_DONE && folder != NULL) result = read_run(verb, folder, &s.a, &run);
   if (result != EXIT_DONE) return result;
   return predict(verb, &s, folder, folder != NULL ? &run.options : &s.a.options);

@@ -96,6 +96,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
     fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
+  if (progress->new_layers != NULL)
+    fprintf(f, "new layers    %s: %s has none for these data; they are drawn, and trained\n",
+            progress->new_layers, s->model);
   if (session->lora > 0)
     fprintf(f, "adapters      of rank %d, alpha %g, dropout %g, beside %s\n", session->lora,
             fabs((double)session->lora_alpha), (double)session->lora_dropout,
@@ -129,6 +132,9 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
   fprintf(f, "  %-36s %12s  of a budget of %s\n", "peak", bytes_text(m->planned_peak).text,
           bytes_text(m->budget).text);
   fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
+  if (m->on_disk > 0)
+    fprintf(f, "  %-36s %12s  read as it is needed\n", "frozen weights in the model's file",
+            bytes_text(m->on_disk).text);
   fprintf(f, "  %-36s %12s\n\n", "recomputation", overhead_text(m->cost, m->base_cost).text);
 }
 
@@ -242,6 +248,8 @@ static void tell_left_out(const struct train_report *r, const neap_train_progres
             "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
             "other part are cut\n",
             skipped, (long long)r->arguments->options.shape.length, cut);
+  else if (strcmp(p->records, "texts") == 0)
+    fprintf(stderr, "neap: %lld texts are longer than a sequence and are cut (--length N)\n", cut);
   else if (skipped > 0)
     fprintf(stderr,
             "neap: %lld conversations are left out, because they are longer than a sequence (--long skip) or "
@@ -416,6 +424,11 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
   if (report->unstored != NULL) {
     json_object_set_new(memory, "stored_saved_bytes", json_integer((json_int_t)m->stored_saved));
     json_object_set(memory, "unstored", report->unstored);
+  }
+  if (m->on_disk > 0) {
+    json_object_set_new(memory, "on_disk_bytes", json_integer((json_int_t)m->on_disk));
+    json_object_set_new(memory, "disk_bytes_per_step", json_real(r->step_disk_bytes));
+    json_object_set_new(memory, "disk_wait_seconds_per_step", json_real(r->step_disk_seconds));
   }
   if (report->pairs != NULL) json_object_update(memory, report->pairs);
   if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);

@@ -162,6 +162,14 @@ int64_t neap_graph_parameters(const neap_graph *graph); /* elements that trainin
 
 /* ---- 3. Ready-made networks ---- */
 
+/* What stands on the stack of a language model of a file. */
+typedef enum neap_head {
+  NEAP_HEAD_USUAL,   /* the file's own; where it has none, that of classes */
+  NEAP_HEAD_TOKENS,  /* a logit for each token of the vocabulary, at each token */
+  NEAP_HEAD_CLASSES, /* of encoders: `classes` logits of a text, "tokens" [N, T] with -1 behind its end */
+  NEAP_HEAD_SENTENCE /* of encoders: the vector of such a text, the output "sentence"; there is no loss */
+} neap_head;
+
 typedef struct neap_model_options {
   int64_t batch; /* images or sequences; 0: the model's usual one */
   int64_t
@@ -173,10 +181,11 @@ typedef struct neap_model_options {
   int64_t source_length; /* of the first of a pair of sequences; 0: the length */
   int64_t decode;  /* above 0: the graph that decodes one token at a time after `decode` tokens at most before
                       it */
-  bool regression; /* of images and rows of numbers: `classes` values in place of classes, "label" [N,
+  bool regression; /* of images, rows of numbers and texts: `classes` values in place of classes, "label" [N,
                       classes] of f32; the loss is the mean squared error, the output "prediction" */
   int64_t window;  /* of transformers of one stack: a token sees the last `window` tokens, itself among them;
                       0: all */
+  neap_head head;  /* of encoders of files: what they are to tell */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs
@@ -247,6 +256,12 @@ typedef void neap_plan_progress_function(const neap_plan_progress *progress, voi
  * bit an element wherever nothing else needs the output. AUTO plans each and takes the one whose plan is
  * cheaper, or which needs less for NEAP_BUDGET_MIN; BASE where they are equal. */
 typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_MASK } neap_variant;
+
+/* Where frozen matrices of a model of a GGUF file or a folder of Hugging Face lie while adapters are trained
+ * (session options `lora`): in the session's memory; or in the model's file, which is read, weight by weight,
+ * each time that the plan needs one; what bitsandbytes packed there lies in memory. The bits are the same.
+ * AUTO: in memory where the budget is met so; for NEAP_BUDGET_MIN wherever less is needed. */
+typedef enum neap_base_on_disk { NEAP_DISK_AUTO, NEAP_DISK_ALWAYS, NEAP_DISK_NEVER } neap_base_on_disk;
 
 /* How a session keeps which elements of sparse parameters have values: a bit an element, or two bytes a value
  * (its index in a block of 65536 elements) and four a block. SMALLER is the one of fewer bytes, by shapes and
@@ -370,6 +385,9 @@ typedef struct neap_session_options {
    * parameters that are frozen. Reading such a file leaves these as they are. */
   bool save_trained;
   neap_byte_input byte_input;
+  /* neap_model_load must then come before the first step, and the session keeps the file open.
+   * NEAP_UNSUPPORTED: ALWAYS without adapters, or of another model. */
+  neap_base_on_disk base_on_disk;
 } neap_session_options;
 
 typedef struct neap_session neap_session;
@@ -443,6 +461,9 @@ typedef struct neap_memory {
   const char *variant;                 /* of the graph, "base" or another; a constant */
   uint64_t stored_saved; /* bytes that parameters in quantised types (store) take less than in that of the
                             others */
+  uint64_t on_disk;      /* bytes of the frozen weights that stay in the model's file (base_on_disk) */
+  uint64_t disk_read;    /* bytes that were read from it so far */
+  double disk_waited;    /* seconds that kernels waited for them */
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 
@@ -570,6 +591,8 @@ typedef struct neap_speed {
   double bf16_flops;   /* dot products of bf16; 0: the processor has no instruction for them */
   double memory_bytes; /* bytes a second that a copy in main memory reads and writes; */
   double cache_bytes;  /* and one in the caches that each core has for itself */
+  double disk_bytes;   /* read from the disk of the user's cache directory, past the system's cache; 0: not
+                          known */
 } neap_speed;
 
 /* Measures it with one thread and with so many (0: all cores), in some tenths of a second, and enters both

@@ -201,6 +201,7 @@ typedef struct neap_attention_options {
   int64_t window; /* 0: none */
   float scale;    /* 0: 1 / sqrt(D) */
   float dropout;  /* probability that a weight of the softmax is zeroed, as neap_dropout does; in [0, 1) */
+  float cap;      /* above 0: scaled scores s become cap tanh(s / cap); 0: they stay */
 } neap_attention_options;
 /* k, v and lengths: negative where not given. */
 neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,

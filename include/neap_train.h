@@ -48,6 +48,8 @@ typedef struct neap_train_progress {
    * the training part, and cut in the other one. */
   const char *longest;
   int64_t skipped_records, cut_records;
+  const char
+      *new_layers; /* that the model's file does not have and that are drawn: "classifier"; NULL: none */
   const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
   int64_t frozen;                            /* elements of parameters that no step changes */
   const char *const
@@ -191,9 +193,10 @@ typedef struct neap_train_result {
   double best_value;
   bool best_by_loss, stopped_early;
   double seconds, step_seconds_median, loss, accuracy;
-  double test_accuracy, test_loss;     /* -1: not evaluated here */
-  double test_mae, test_rmse, test_r2; /* as in neap_train_progress */
-  double bits_per_byte;                /* of test text; -1: of no text, or not evaluated */
+  double step_disk_bytes, step_disk_seconds; /* mean of a step: read from the model's file; waited for it */
+  double test_accuracy, test_loss;           /* -1: not evaluated here */
+  double test_mae, test_rmse, test_r2;       /* as in neap_train_progress */
+  double bits_per_byte;                      /* of test text; -1: of no text, or not evaluated */
   neap_memory memory;
   /* Beyond the session's own bytes after the first step; and what the process grew by at most since the
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
@@ -270,15 +273,19 @@ void neap_data_report_free(neap_data_report *report);
 
 /* What to predict. Zeroed but for model, weights, data and out it is usable. */
 typedef struct neap_predict_options {
-  const char *model, *weights, *data; /* a ready-made model, a file of safetensors, a data set */
+  /* A ready-made model, a file of safetensors, a data set. A language model of a file needs no weights: its
+   * own are taken, and its tokenizer and classes where the data are texts ("csv:FILE,text=COLUMN"). */
+  const char *model, *weights, *data;
   /* A run's folder, whose weights are taken where `weights` is NULL; and what its records became numbers by,
    * so that the data may have no labels: "images:" a folder of pictures, "csv:" a table, "npy:" records. */
   const char *checkpoint;
   /* The file that is written. NAME.csv and NAME.jsonl have a line a record, with the names of classes and
    * their probabilities, or the values; any other is NumPy's, f32 [records, ...]. */
   const char *out;
-  bool best;             /* of the checkpoint's weights those that keep_best kept */
-  const char *output;    /* which output of the model; NULL: "logits", or "prediction" of values */
+  bool best; /* of the checkpoint's weights those that keep_best kept */
+  /* Which output of the model; NULL: "logits", "prediction" of values, or "sentence" of an encoder that has
+   * no other head; "sentence" is there of each encoder of a file. */
+  const char *output;
   bool training_records; /* instead of the test set's */
   neap_model_options shape;
   neap_session_options session; /* budget, threads, backend, convolution; the rest does not matter */

@@ -34,12 +34,15 @@ static inline neap_tensor apply_recurrent_parts(neap_builder *b, neap_tensor x, 
   return neap_reshape(b, all, 2, flat);
 }
 
-/* Packed: rows of pixels are heads, with `count` key heads; `outputs` is a window, `align` causality. */
+/* Packed: rows of pixels are heads, with `count` key heads; `outputs` is a window, `align` causality,
+ * half of `first` the cap of scores. */
 static inline neap_tensor apply_streamed_attention(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  return neap_attention(
-      b, x, -1, -1, -1,
-      (neap_attention_options){
-          .key_heads = c->count, .causal = c->align, .window = c->outputs, .dropout = c->probability});
+  return neap_attention(b, x, -1, -1, -1,
+                        (neap_attention_options){.key_heads = c->count,
+                                                 .causal = c->align,
+                                                 .window = c->outputs,
+                                                 .dropout = c->probability,
+                                                 .cap = 0.5f * (float)c->first});
 }
 
 /* Fewer queries than keys, which are `count` of the heads, as values are. */
@@ -47,10 +50,12 @@ static inline neap_tensor apply_attention_apart(neap_builder *b, neap_tensor x, 
   const int64_t heads = c->dims[2];
   const neap_tensor q = neap_slice(b, x, 1, 2, c->dims[1] - 2), k = neap_slice(b, x, 2, 0, c->count),
                     v = neap_slice(b, x, 2, heads - c->count, c->count);
-  return neap_attention(
-      b, q, k, v, -1,
-      (neap_attention_options){
-          .causal = c->align, .window = c->outputs, .scale = 0.5f, .dropout = c->probability});
+  return neap_attention(b, q, k, v, -1,
+                        (neap_attention_options){.causal = c->align,
+                                                 .window = c->outputs,
+                                                 .scale = 0.5f,
+                                                 .dropout = c->probability,
+                                                 .cap = 0.5f * (float)c->first});
 }
 
 /* There and back; `count` heads are turned. */

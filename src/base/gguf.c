@@ -434,6 +434,11 @@ static neap_status need_rows(const struct gguf *gguf, const struct gguf_tensor *
   return NEAP_OK;
 }
 
+static neap_status read_bytes(const struct gguf *gguf, uint64_t offset, void *to, uint64_t bytes) {
+  return gguf->direct != NULL ? direct_file_read(gguf->direct, offset, to, bytes)
+                              : file_need_at(gguf->path, fileno(gguf->file), offset, to, (size_t)bytes);
+}
+
 neap_status gguf_read(const struct gguf *gguf, int32_t index, int64_t first_row, int64_t rows,
                       float *values) {
   const struct gguf_tensor *tensor = &gguf->tensors[index];
@@ -449,8 +454,7 @@ neap_status gguf_read(const struct gguf *gguf, int32_t index, int64_t first_row,
   const uint64_t bytes = dtype_bytes(type, (uint64_t)count);
   /* The end of `values` is read into; the elements spread from there over the whole. */
   unsigned char *from = (unsigned char *)values + (size_t)count * sizeof *values - (size_t)bytes;
-  TRY(file_need_at(gguf->path, fileno(gguf->file),
-                   tensor->offset + dtype_bytes(type, (uint64_t)(first_row * row)), from, (size_t)bytes));
+  TRY(read_bytes(gguf, tensor->offset + dtype_bytes(type, (uint64_t)(first_row * row)), from, bytes));
   if (dtype_is_quantised(type)) {
     dequantise(type, count, from, values);
     return NEAP_OK;
@@ -469,6 +473,16 @@ neap_status gguf_read_blocks(const struct gguf *gguf, int32_t index, int64_t fir
   const int64_t row = gguf_row_elements(tensor), all = row > 0 ? tensor->elements / row : 0;
   TRY(need_rows(gguf, tensor, all, first_row, rows));
   const uint64_t bytes = all > 0 ? tensor->bytes / (uint64_t)all : 0;
-  return file_need_at(gguf->path, fileno(gguf->file), tensor->offset + (uint64_t)first_row * bytes, blocks,
-                      (size_t)((uint64_t)rows * bytes));
+  return read_bytes(gguf, tensor->offset + (uint64_t)first_row * bytes, blocks, (uint64_t)rows * bytes);
+}
+
+neap_status gguf_expect_rows(const struct gguf *gguf, int32_t index, int64_t first_row, int64_t rows,
+                             int64_t end) {
+  const struct gguf_tensor *tensor = &gguf->tensors[index];
+  const int64_t row = gguf_row_elements(tensor), all = row > 0 ? tensor->elements / row : 0;
+  const uint64_t bytes = all > 0 ? tensor->bytes / (uint64_t)all : 0;
+  if (gguf->direct == NULL) return NEAP_OK;
+  TRY(need_rows(gguf, tensor, all, first_row, rows));
+  return direct_file_cover(gguf->direct, tensor->offset + (uint64_t)first_row * bytes, (uint64_t)rows * bytes,
+                           tensor->offset + (uint64_t)end * bytes);
 }

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/direct_file.h"
 #include "base/gguf_types.h"
 #include "base/region.h"
 #include "base/vector.h"
@@ -22,6 +23,7 @@ struct gguf {
   struct gguf_pair *pairs;
   const struct gguf_tensor **tensors_by_name;
   const struct gguf_pair **pairs_by_key;
+  struct direct_file *direct; /* elements are read through it, by one thread; NULL: as usual */
 };
 
 /* What is kept takes at most ten times the bytes of the file, and of a sound one mostly twice those of its
@@ -59,6 +61,11 @@ neap_status gguf_read(const struct gguf *gguf, int32_t tensor, int64_t first_row
 /* Reads the bytes of rows, whatever the type. NEAP_INVALID_ARGUMENT: there are fewer rows. */
 neap_status gguf_read_blocks(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
                              void *blocks);
+
+/* Tells that `rows` rows are read next, in whatever order, and then others up to row `end`. Does nothing
+ * where elements are read as usual. */
+neap_status gguf_expect_rows(const struct gguf *gguf, int32_t tensor, int64_t first_row, int64_t rows,
+                             int64_t end);
 
 /* ---- Writing (gguf_save.c) ---- */
 

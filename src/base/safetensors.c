@@ -557,17 +557,24 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
   return NEAP_OK;
 }
 
-/* The elements that are in the file. */
+/* Bytes of elements, of which many others that lie apart may follow. */
+static neap_status read_elements(const struct safetensors *tensors, uint64_t offset, bool apart, void *to,
+                                 uint64_t bytes) {
+  if (tensors->direct == NULL) return read_at(tensors, offset, to, bytes);
+  return (apart ? direct_file_read_apart : direct_file_read)(tensors->direct, offset, to, bytes);
+}
+
+/* Elements that are in the file, `stored` of them from byte `at` of the tensor on. */
 static neap_status read_stored(const struct safetensors *tensors, const struct safetensors_tensor *tensor,
-                               float *data) {
+                               uint64_t at, int64_t stored, bool apart, float *data) {
   neap_dtype type;
   RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL, "%s: tensor '%s' is of another type",
             tensors->path, tensor->name);
   const struct dtype_row *row = &dtype_rows[type];
-  const int64_t stored = (int64_t)(tensor->bytes / (uint64_t)row->block_bytes) * row->block_elements;
+  const uint64_t bytes = dtype_bytes(type, (uint64_t)stored);
   /* The end of `data` is read into; the elements spread from there over the whole. */
-  const unsigned char *from = (unsigned char *)data + (size_t)stored * sizeof *data - (size_t)tensor->bytes;
-  TRY(read_at(tensors, tensor->offset, (void *)from, tensor->bytes));
+  const unsigned char *from = (unsigned char *)data + (size_t)stored * sizeof *data - (size_t)bytes;
+  TRY(read_elements(tensors, tensor->offset + at, apart, (void *)from, bytes));
   if (type_set_has(TYPES_QUANTISED, type)) dequantise(type, stored, from, data);
   for (int64_t i = 0; i < stored && !type_set_has(TYPES_QUANTISED | TYPE_F32, type); i++) {
     uint16_t bits = 0;
@@ -580,8 +587,25 @@ static neap_status read_stored(const struct safetensors *tensors, const struct s
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
   if (!has_type(tensor->dtype, TYPE_U8)) TRY(safetensors_need_real(tensors, index));
-  TRY(read_stored(tensors, tensor, data));
+  neap_dtype type;
+  RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL, "%s: tensor '%s' is of another type",
+            tensors->path, tensor->name);
+  const int64_t stored =
+      (int64_t)(tensor->bytes / (uint64_t)dtype_rows[type].block_bytes) * dtype_rows[type].block_elements;
+  TRY(read_stored(tensors, tensor, 0, stored, false, data));
   return tensor->indices != NULL ? spread(tensors, tensor, data) : NEAP_OK;
+}
+
+neap_status safetensors_read_part(const struct safetensors *tensors, int32_t index, int64_t first,
+                                  int64_t count, bool apart, float *data) {
+  const struct safetensors_tensor *tensor = &tensors->tensors[index];
+  neap_dtype type;
+  TRY(safetensors_need_real(tensors, index));
+  RETURN_IF(tensor->indices != NULL || first < 0 || count < 0 || first > tensor->elements ||
+                count > tensor->elements - first || !find_type(tensor->dtype, READ_TYPES, &type),
+            NEAP_INVALID_ARGUMENT, "%s: tensor '%s' has %lld elements in a row (got %lld from %lld on)",
+            tensors->path, tensor->name, (long long)tensor->elements, (long long)count, (long long)first);
+  return read_stored(tensors, tensor, dtype_bytes(type, (uint64_t)first), count, apart, data);
 }
 
 neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks) {

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "base/direct_file.h"
 #include "base/region.h"
 #include "base/status.h"
 
@@ -57,6 +58,7 @@ struct safetensors {
   int32_t tensor_count, metadata_count;
   struct safetensors_tensor *tensors; /* in the order of their data */
   struct safetensors_text *metadata;
+  struct direct_file *direct; /* elements are read through it, by one thread; NULL: as usual */
 };
 
 /* Errors name the file, and the tensor and field where it is one. Close with safetensors_close, whatever the
@@ -73,6 +75,11 @@ neap_status safetensors_need_real(const struct safetensors *tensors, int32_t ind
 
 /* Reads the elements of a tensor of one of these types, or of U8, as floats; a sparse one as a dense one. */
 neap_status safetensors_read(const struct safetensors *tensors, int32_t index, float *data);
+
+/* Reads `count` elements from element `first` on of a dense tensor, whole blocks where it has blocks.
+ * `apart`: many such reads are small and lie apart. NEAP_INVALID_ARGUMENT: it has fewer. */
+neap_status safetensors_read_part(const struct safetensors *tensors, int32_t index, int64_t first,
+                                  int64_t count, bool apart, float *data);
 
 /* Reads the blocks of a tensor of a quantised type. */
 neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks);

@@ -9,7 +9,8 @@ enum { VERSION = 1, ELEMENT_LIMIT = 1 << 24 };
 /* ---- Writing ---- */
 
 bool encoding_applies(const struct source *source) {
-  return source->kind == TASK_IMAGES || source->kind == TASK_PIXELS || source->kind == TASK_FEATURES;
+  return source->kind == TASK_IMAGES || source->kind == TASK_PIXELS || source->kind == TASK_FEATURES ||
+         source->kind == TASK_TEXTS;
 }
 
 static json_t *numbers_json(const double *numbers, int64_t count) {
@@ -44,6 +45,7 @@ static json_t *columns_json(const struct table *table) {
   for (int64_t i = 0; i < table->column_count; i++) {
     const struct table_column *c = &table->columns[i];
     json_t *column = json_pack("{s:s}", "name", c->name);
+    if (c->text) json_object_set_new(column, "text", json_true());
     if (c->word_count > 0)
       json_object_set_new(column, "words", words_json((const char *const *)c->words, c->word_count));
     if (json_array_append_new(columns, column) != 0) {
@@ -159,8 +161,11 @@ static neap_status read_table(const struct reader *r, const json_t *object, stru
     RETURN_IF_NULL(c->name);
     if (json_object_get(column, "words") != NULL)
       TRY(read_words(r, column, "words", &c->word_count, &c->words));
+    c->text = json_is_true(json_object_get(column, "text"));
     c->first = table->width;
-    table->width += c->word_count > 0 ? c->word_count : 1;
+    table->width += c->text ? 0 : c->word_count > 0 ? c->word_count : 1;
+    if (c->text && (json_array_size(columns) > 1 || c->word_count > 0))
+      return json_bad_field(&r->place, "columns", "have others beside a text");
   }
   TRY(json_need_string(object, "label", &r->place, &name));
   table->label.name = region_string(r->region, name);
@@ -170,7 +175,7 @@ static neap_status read_table(const struct reader *r, const json_t *object, stru
     table->label.words = region_copy(r->region, e->class_names, (size_t)e->classes, sizeof *e->class_names);
     RETURN_IF_NULL(table->label.words);
   }
-  if (e->rank != 1 || table->width != e->shape[0])
+  if (e->rank != 1 || (!table_is_text(table) && table->width != e->shape[0]))
     return json_bad_field(&r->place, "columns", "are not as many as 'shape' says");
   e->table = table;
   return NEAP_OK;

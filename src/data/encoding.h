@@ -5,6 +5,8 @@
  *      "input_scale": {"mean": [...], "deviation": [...]}, "label_scale": {...},
  *      "label": "price", "columns": [{"name": "size"}, {"name": "town", "words": ["Rome", "Ulm"]}]}
  *
+ * Of texts "columns" is [{"name": "review", "text": true}], and "shape" the tokens of the longest.
+ *
  * classes: of the label, or with "values": true how many values it has. mean, deviation: of bytes of images
  * by channel. The scales are of numbers that are standardised. label, columns: of a table. What does not
  * apply is missing. */
@@ -22,7 +24,7 @@ struct encoding {
   const char *const *class_names; /* [classes]; NULL: they have none */
   double mean[SOURCE_MAX_CHANNELS], deviation[SOURCE_MAX_CHANNELS];
   struct scale input_scale, label_scale;
-  struct table *table; /* NULL: it was none */
+  struct table *table; /* NULL: it was none. Of texts that no run knows its names are NULL */
 };
 
 /* Whether a source has something to keep; and writes it. */

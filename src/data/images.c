@@ -312,6 +312,29 @@ static neap_status list_known(struct source *source, const struct words *words, 
   return NEAP_OK;
 }
 
+/* Classes that the model has, too, are told apart in its order. */
+static neap_status take_labels(struct source *source) {
+  struct images *images = source->context;
+  const struct task *task = &source->task;
+  struct task_labels labels = {0};
+  if (task->texts != NULL && task->texts->read_labels != NULL)
+    TRY(task->texts->read_labels(task->model, &source->region, &labels));
+  int32_t *places = region_alloc(&source->region, images->classes.count, sizeof *places);
+  RETURN_IF_NULL(places);
+  for (size_t c = 0; c < images->classes.count; c++) {
+    int64_t place = 0;
+    while (place < labels.count && strcmp(labels.names[place], images->classes.data[c]) != 0) place++;
+    if (place == labels.count) return NEAP_OK;
+    places[c] = (int32_t)place;
+  }
+  for (int s = 0; s < SPLITS; s++)
+    for (size_t i = 0; i < images->files[s].count; i++)
+      images->files[s].data[i].label = places[images->files[s].data[i].label];
+  source->classes = labels.count;
+  source->class_names = labels.names;
+  return NEAP_OK;
+}
+
 static neap_status settle_parts(struct source *source, const struct words *words) {
   struct images *images = source->context;
   bool *held;
@@ -345,6 +368,7 @@ static neap_status open_images(struct source *source, const struct words *words)
   TRY(known ? list_known(source, words, source->task.encoding) : list_folders(source, words));
   TRY(problems_tell(&source->problems, words->folder));
   if (!known) TRY(settle_parts(source, words));
+  if (!known) TRY(take_labels(source));
   TRY(workspaces_create(source_threads(source), &images->workspaces));
   TRY(measure_all(source, &sizes));
   TRY(problems_tell(&source->problems, words->folder));

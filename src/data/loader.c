@@ -16,9 +16,9 @@
 
 /* All there are, in the order in which records go through them. */
 static const struct transform *const transforms[] = {
-    &transform_standardise, &transform_frame,  &transform_crop,       &transform_flip,
-    &transform_numbers,     &transform_centre, &transform_next_token, &transform_masked_token,
-    &transform_pad,         &transform_answers};
+    &transform_standardise, &transform_frame,   &transform_crop,       &transform_flip,
+    &transform_numbers,     &transform_centre,  &transform_next_token, &transform_masked_token,
+    &transform_pad,         &transform_answers, &transform_text};
 
 /* With the source open. */
 static neap_status begin(struct loader *l) {
@@ -80,7 +80,8 @@ static void order_epoch(struct loader *l, int64_t epoch) {
   l->ordered_epoch = epoch;
 }
 
-/* A batch of shorter sequences has as many tokens, nearly, as one of the longest. */
+/* A batch of shorter sequences has as many tokens, nearly, as one of the longest; of texts, which have a
+ * label each, as many records. */
 neap_status loader_divide(struct loader *l, const struct division *division) {
   const int64_t longest = loader_length(l), count = l->source.records[SPLIT_TRAIN];
   int64_t most = 0;
@@ -89,7 +90,8 @@ neap_status loader_divide(struct loader *l, const struct division *division) {
   l->epoch_steps = 0;
   for (int k = 0; k < l->bucket_count; k++) {
     struct bucket *b = &l->buckets[k];
-    b->micro = l->by_bucket[SPLIT_TRAIN] != NULL ? division->micro * longest / b->length : division->micro;
+    const bool more = l->by_bucket[SPLIT_TRAIN] != NULL && l->source.kind != TASK_TEXTS;
+    b->micro = more ? division->micro * longest / b->length : division->micro;
     const int64_t batch = b->micro * l->micro_batches;
     b->steps = b->count[SPLIT_TRAIN] / batch;
     const int64_t rest = b->count[SPLIT_TRAIN] % batch;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+bool table_is_text(const struct table *table) { return table->column_count == 1 && table->columns[0].text; }
+
 int64_t table_find_word(const struct table_column *column, const char *word) {
   int64_t low = 0, high = column->word_count;
   while (low < high) {

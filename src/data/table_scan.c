@@ -82,6 +82,45 @@ static bool is_listed(const char *list, const char *name) {
   return false;
 }
 
+/* The column of that name; seen->count: no such column. */
+static size_t find_column(const seen_columns *seen, const char *name) {
+  size_t i = 0;
+  while (i < seen->count && strcmp(seen->data[i].name, name) != 0) i++;
+  return i;
+}
+
+static neap_status choose_label(const struct table_words *words, const char *path, const seen_columns *seen,
+                                size_t *label) {
+  *label = seen->count - 1;
+  if (words->label != NULL) {
+    *label = find_column(seen, words->label);
+    RETURN_IF(*label == seen->count, NEAP_INVALID_ARGUMENT,
+              "%s: has no column '%s' for the label; it has '%s' to '%s'", path, words->label,
+              seen->data[0].name, seen->data[seen->count - 1].name);
+    return NEAP_OK;
+  }
+  if (words->text != NULL && strcmp(seen->data[*label].name, words->text) == 0) *label = seen->count;
+  if (find_column(seen, "target") < seen->count) *label = find_column(seen, "target");
+  if (find_column(seen, "label") < seen->count) *label = find_column(seen, "label");
+  RETURN_IF(*label == seen->count, NEAP_INVALID_ARGUMENT,
+            "%s: its last column is the text '%s'; name the label (,label=COLUMN)", path, words->text);
+  return NEAP_OK;
+}
+
+/* Of a table of texts: what other columns have is not looked at. */
+static neap_status look_at_label_alone(const struct table_words *words, const char *path,
+                                       seen_columns *seen) {
+  size_t label;
+  RETURN_IF(find_column(seen, words->text) == seen->count, NEAP_INVALID_ARGUMENT,
+            "%s: has no column '%s' for the text; it has '%s' to '%s'", path, words->text, seen->data[0].name,
+            seen->data[seen->count - 1].name);
+  TRY(choose_label(words, path, seen, &label));
+  RETURN_IF(strcmp(seen->data[label].name, words->text) == 0, NEAP_INVALID_ARGUMENT,
+            "%s: column '%s' is both the text and the label; name another one", path, words->text);
+  for (size_t i = 0; i < seen->count; i++) seen->data[i].ignored = i != label;
+  return NEAP_OK;
+}
+
 static neap_status read_header(struct source *source, const struct table_words *words, struct csv *csv,
                                seen_columns *seen) {
   bool any;
@@ -101,7 +140,7 @@ static neap_status read_header(struct source *source, const struct table_words *
                 name);
     TRY(vector_push(seen, (struct seen){.name = name, .ignored = is_listed(words->ignore, name)}));
   }
-  return NEAP_OK;
+  return words->text != NULL ? look_at_label_alone(words, csv->path, seen) : NEAP_OK;
 }
 
 static neap_status read_rows(struct source *source, struct csv *csv, seen_columns *seen, int64_t *rows) {
@@ -123,28 +162,6 @@ static neap_status read_rows(struct source *source, struct csv *csv, seen_column
 }
 
 /* ---- Describing ---- */
-
-/* The column of that name; seen->count: no such column. */
-static size_t find_column(const seen_columns *seen, const char *name) {
-  size_t i = 0;
-  while (i < seen->count && strcmp(seen->data[i].name, name) != 0) i++;
-  return i;
-}
-
-static neap_status choose_label(const struct table_words *words, const char *path, const seen_columns *seen,
-                                size_t *label) {
-  *label = seen->count - 1;
-  if (words->label != NULL) {
-    *label = find_column(seen, words->label);
-    RETURN_IF(*label == seen->count, NEAP_INVALID_ARGUMENT,
-              "%s: has no column '%s' for the label; it has '%s' to '%s'", path, words->label,
-              seen->data[0].name, seen->data[seen->count - 1].name);
-    return NEAP_OK;
-  }
-  if (find_column(seen, "target") < seen->count) *label = find_column(seen, "target");
-  if (find_column(seen, "label") < seen->count) *label = find_column(seen, "label");
-  return NEAP_OK;
-}
 
 static neap_status take_words(struct source *source, const struct seen *c, struct table_column *column) {
   column->word_count = (int64_t)c->words.count;
@@ -214,6 +231,16 @@ static neap_status describe_label(struct source *source, const struct table_word
   return NEAP_OK;
 }
 
+/* Of a table of texts. */
+static neap_status describe_text(struct source *source, const struct table_words *words,
+                                 struct table *table) {
+  const struct table_column column = {.name = words->text, .text = true};
+  table->columns = region_copy(&source->region, &column, 1, sizeof column);
+  RETURN_IF_NULL(table->columns);
+  table->column_count = 1;
+  return NEAP_OK;
+}
+
 static neap_status describe(struct source *source, const struct table_words *words, const char *path,
                             seen_columns *seen, struct table *table) {
   size_t label;
@@ -221,6 +248,7 @@ static neap_status describe(struct source *source, const struct table_words *wor
             "%s: has one column; it needs a label and something to learn from", path);
   TRY(choose_label(words, path, seen, &label));
   TRY(describe_label(source, words, path, &seen->data[label], &table->label));
+  if (words->text != NULL) return describe_text(source, words, table);
   table->columns = region_alloc(&source->region, seen->count, sizeof *table->columns);
   RETURN_IF_NULL(table->columns);
   for (size_t i = 0; i < seen->count; i++) {

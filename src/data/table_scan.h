@@ -8,12 +8,13 @@
 
 /* As the name says. */
 struct table_words {
-  const char *file, *label, *task, *test, *ignore, *holdout, *seed; /* NULL: not given */
+  const char *file, *label, *task, *test, *ignore, *holdout, *seed, *text; /* NULL: not given */
 };
 
-/* Reads the whole file and describes it; what is kept lies in the source's region. `*rows`: records. Rows of
- * another number of fields than the header are problems. NEAP_BAD_FORMAT: a column has too many words, or is
- * named twice; the label has fractions where classes are wanted. */
+/* Reads the whole file and describes it, with `text` that column and the label alone; what is kept lies in
+ * the source's region. `*rows`: records. Rows of another number of fields than the header are problems.
+ * NEAP_BAD_FORMAT: a column has too many words, or is named twice; the label has fractions where classes are
+ * wanted. */
 neap_status table_scan(struct source *source, const struct table_words *words, struct csv *csv,
                        struct table *table, int64_t *rows);
 

@@ -1,7 +1,8 @@
 /* Tables as data: "csv:FILE[,label=COLUMN][,task=classes|regression][,test=FILE][,ignore=A;B][,holdout=0.1]
- * [,seed=0]". The first line names the columns. Columns of numbers are standardised by the training part,
- * those of words become a 1 among zeros. Records are written to a temporary file as numbers; the process
- * holds none. */
+ * [,seed=0][,text=COLUMN]". The first line names the columns. Columns of numbers are standardised by the
+ * training part, those of words become a 1 among zeros. Records are written to a temporary file as numbers;
+ * the process holds none. With text= a record is the text of a column alone, in tokens (table_texts.h). Its
+ * classes are those of the model where it has all of them, in its order. */
 #include <string.h>
 
 #include "base/file.h"
@@ -10,11 +11,13 @@
 #include "data/readers.h"
 #include "data/scale.h"
 #include "data/table_scan.h"
+#include "data/table_texts.h"
 
 struct table_source {
   const char *path;
   int descriptor;
   struct table table;
+  struct table_texts texts;
   const int32_t *places[SPLITS]; /* of records in the file; NULL: one after the other from first on */
   int64_t first[SPLITS];
 };
@@ -22,12 +25,22 @@ struct table_source {
 /* Bytes of a record in the file: features and label. */
 static size_t record_bytes(const struct table *table) { return (size_t)(table->width + 1) * sizeof(float); }
 
+static int64_t place_of(const struct table_source *t, enum split split, int64_t record) {
+  return t->places[split] != NULL ? t->places[split][record] : t->first[split] + record;
+}
+
+static int64_t length_of(const struct source *source, enum split split, int64_t record) {
+  const struct table_source *t = source->context;
+  return t->texts.records.data[place_of(t, split, record)].count;
+}
+
 static neap_status read_record(const struct source *source, enum split split, int64_t record,
                                const struct draw *draw, void *const *fields, int64_t *lengths) {
-  (void)draw, (void)lengths;
+  (void)draw;
   const struct table_source *t = source->context;
   const size_t features = (size_t)t->table.width * sizeof(float);
-  const int64_t place = t->places[split] != NULL ? t->places[split][record] : t->first[split] + record;
+  const int64_t place = place_of(t, split, record);
+  if (table_is_text(&t->table)) return table_texts_read(&t->texts, place, fields, lengths);
   const uint64_t at = (uint64_t)place * record_bytes(&t->table);
   if (fields[0] != NULL) TRY(file_need_at(t->path, t->descriptor, at, fields[0], features));
   return fields[1] != NULL ? file_need_at(t->path, t->descriptor, at + features, fields[1], sizeof(float))
@@ -81,7 +94,7 @@ static neap_status map_columns(struct source *source, const struct table *table,
   RETURN_IF_NULL(*map);
   for (size_t i = 0; i < count; i++) {
     const char *name = i + 1 < count ? table->columns[i].name : table->label.name;
-    size_t field = 0;
+    size_t field = name == NULL ? csv->fields.count : 0;
     while (any && field < csv->fields.count && strcmp(csv_field(csv, field), name) != 0) field++;
     if (any && field == csv->fields.count && i + 1 == count && source->task.encoding != NULL) {
       source->unlabelled = true;
@@ -94,14 +107,25 @@ static neap_status map_columns(struct source *source, const struct table *table,
   return NEAP_OK;
 }
 
-static neap_status put_record(const struct csv *csv, const struct table *table, const size_t *map,
+static neap_status put_own_label(const struct csv *csv, const struct table *table, const size_t *map,
+                                 float *value) {
+  const size_t label = map[table->column_count];
+  if (label != SIZE_MAX) return put_label(csv, &table->label, csv_field(csv, label), value);
+  memset(value, table->label.word_count > 0 ? 0xFF : 0, sizeof *value);
+  return NEAP_OK;
+}
+
+/* Behind those that there are. */
+static neap_status put_record(struct source *source, const struct csv *csv, const size_t *map,
                               float *record) {
+  struct table_source *t = source->context;
+  const struct table *table = &t->table;
+  TRY(put_own_label(csv, table, map, record + table->width));
+  if (table_is_text(table))
+    return table_texts_add(source, &t->texts, csv, table->columns[0].name, csv_field(csv, map[0]), record);
   for (int64_t i = 0; i < table->column_count; i++)
     TRY(put_column(csv, &table->columns[i], csv_field(csv, map[i]), record));
-  const size_t label = map[table->column_count];
-  if (label != SIZE_MAX) return put_label(csv, &table->label, csv_field(csv, label), record + table->width);
-  memset(record + table->width, table->label.word_count > 0 ? 0xFF : 0, sizeof *record);
-  return NEAP_OK;
+  return source_write_file(csv->path, t->descriptor, record, record_bytes(table));
 }
 
 /* Writes all records of a file to the temporary one; those that cannot be are problems. */
@@ -119,10 +143,9 @@ static neap_status write_records(struct source *source, struct csv *csv, int64_t
     TRY(csv_next(csv, &any));
     if (!any) return problems_tell(&source->problems, csv->path);
     neap_status status = csv->fields.count == header
-                             ? put_record(csv, table, map, record)
+                             ? put_record(source, csv, map, record)
                              : neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header %zu",
                                          csv->path, (long long)csv->line, csv->fields.count, header);
-    if (status == NEAP_OK) status = source_write_file(csv->path, t->descriptor, record, record_bytes(table));
     TRY(problems_add(&source->problems, &source->region, csv->line, status));
   }
 }
@@ -183,43 +206,109 @@ static neap_status settle_parts(struct source *source, const struct table_words 
   return words->test != NULL ? add_test_file(source, words) : hold_out(source, words, rows);
 }
 
-static neap_status open_table(struct source *source, const struct table_words *words, struct csv *csv) {
+/* With an encoding: what the model has learned from. Of texts the name may say other columns. */
+static neap_status take_known(struct source *source, const struct table_words *words) {
   struct table_source *t = source->context;
-  int64_t rows;
-  if (source->task.encoding != NULL) {
-    RETURN_IF(source->task.encoding->table == NULL, NEAP_INVALID_ARGUMENT,
-              "%s: is a table, but the model has learned from %s:", words->file,
-              source->task.encoding->source);
-    t->table = *source->task.encoding->table;
-  } else {
-    TRY(table_scan(source, words, csv, &t->table, &rows));
-  }
-  TRY(source_temporary_file(source, words->file, &t->descriptor));
-  TRY(write_records(source, csv, &rows));
-  source->table = &t->table;
-  source->kind = TASK_FEATURES;
-  source->read = read_record;
-  TRY(settle_parts(source, words, rows));
+  const struct table *known = source->task.encoding->table;
+  RETURN_IF(known == NULL, NEAP_INVALID_ARGUMENT,
+            "%s: is a table, but the model has learned from %s:", words->file, source->task.encoding->source);
+  t->table = *known;
+  RETURN_IF(words->text != NULL && !table_is_text(known), NEAP_INVALID_ARGUMENT,
+            "%s: text=%s: the model has learned from the columns of a table, not from texts", words->file,
+            words->text);
+  if (!table_is_text(known)) return NEAP_OK;
+  t->table.columns = region_copy(&source->region, known->columns, 1, sizeof *known->columns);
+  RETURN_IF_NULL(t->table.columns);
+  if (words->text != NULL) t->table.columns[0].name = words->text;
+  const bool labelled = known->label.name != NULL || known->label.word_count > 0;
+  if (words->label != NULL && labelled) t->table.label.name = words->label;
+  RETURN_IF(t->table.columns[0].name == NULL, NEAP_INVALID_ARGUMENT,
+            "%s: which column has the texts is missing; name it, as csv:%s,text=COLUMN", words->file,
+            words->file);
+  return NEAP_OK;
+}
+
+/* Classes that the model has, too, are told apart in its order. */
+static neap_status take_labels(struct source *source, const struct task_labels *labels,
+                               struct table_column *label) {
+  struct table_column all = *label;
+  if (labels->count == 0 || labels->values || label->word_count == 0) return NEAP_OK;
+  all.word_count = labels->count;
+  all.words = region_copy(&source->region, labels->names, (size_t)labels->count, sizeof *labels->names);
+  RETURN_IF_NULL(all.words);
+  for (int64_t i = 0; i < label->word_count; i++)
+    if (table_find_class(&all, label->words[i]) < 0) return NEAP_OK;
+  *label = all;
+  return NEAP_OK;
+}
+
+/* A model of values asks for such, where nothing is said. */
+static neap_status scan_texts(struct source *source, struct table_words *words, struct csv *csv,
+                              int64_t *rows) {
+  struct table_source *t = source->context;
+  struct task_labels labels = {0};
+  if (source->task.texts != NULL)
+    TRY(source->task.texts->read_labels(source->task.model, &source->region, &labels));
+  if (words->task == NULL && labels.values) words->task = "regression";
+  TRY(table_scan(source, words, csv, &t->table, rows));
+  return take_labels(source, &labels, &t->table.label);
+}
+
+static neap_status describe_table(struct source *source, struct table_words *words, struct csv *csv,
+                                  int64_t *rows) {
+  struct table_source *t = source->context;
+  if (source->task.encoding != NULL) return take_known(source, words);
+  return words->text != NULL ? scan_texts(source, words, csv, rows)
+                             : table_scan(source, words, csv, &t->table, rows);
+}
+
+static neap_status add_fields(struct source *source) {
+  struct table_source *t = source->context;
   const bool values = t->table.label.word_count == 0;
   source->classes = values ? 1 : t->table.label.word_count;
   if (!values) source->class_names = (const char *const *)t->table.label.words;
-  TRY(source_add_field(source, (struct field){"features", NEAP_F32, 1, {t->table.width}, false}));
-  TRY(source_add_field(source, values ? (struct field){"label", NEAP_F32, 1, {1}, false}
-                                      : (struct field){"label", NEAP_I32, 0, {0}, false}));
-  return take_scales(source);
+  TRY(table_is_text(&t->table)
+          ? table_texts_finish(source, &t->texts, values)
+          : source_add_field(source, (struct field){"features", NEAP_F32, 1, {t->table.width}, false}));
+  return source_add_field(source, values ? (struct field){"label", NEAP_F32, 1, {1}, false}
+                                         : (struct field){"label", NEAP_I32, 0, {0}, false});
+}
+
+static neap_status open_table(struct source *source, struct table_words *words, struct csv *csv) {
+  struct table_source *t = source->context;
+  int64_t rows;
+  TRY(describe_table(source, words, csv, &rows));
+  const bool text = table_is_text(&t->table);
+  TRY(text ? table_texts_open(source, words->file, &t->texts)
+           : source_temporary_file(source, words->file, &t->descriptor));
+  TRY(write_records(source, csv, &rows));
+  source->table = &t->table;
+  source->kind = text ? TASK_TEXTS : TASK_FEATURES;
+  source->read = read_record;
+  TRY(settle_parts(source, words, rows));
+  TRY(add_fields(source));
+  if (text && source->task.any_length) source->length = length_of;
+  return text ? NEAP_OK
+              : take_scales(source); /* values of texts stay as they are: so pretrained heads have them */
+}
+
+static void close_table(struct source *source) {
+  struct table_source *t = source->context;
+  table_texts_close(&t->texts);
 }
 
 neap_status table_open(const char *argument, struct source *source) {
-  static const char *const keys[] = {"", "label", "task", "test", "ignore", "holdout", "seed", NULL};
+  static const char *const keys[] = {"", "label", "task", "test", "ignore", "holdout", "seed", "text", NULL};
   static const struct table_source none;
   struct table_words words = {0};
   struct csv csv;
   TRY(source_parse(source, argument, keys,
                    (const char **const[]){&words.file, &words.label, &words.task, &words.test, &words.ignore,
-                                          &words.holdout, &words.seed}));
+                                          &words.holdout, &words.seed, &words.text}));
   struct table_source *t = region_copy(&source->region, &none, 1, sizeof none);
   RETURN_IF_NULL(t);
   source->context = t;
+  source->close = close_table;
   t->path = words.file;
   neap_status status = csv_open(words.file, &csv);
   if (status == NEAP_OK) status = open_table(source, &words, &csv);

@@ -136,10 +136,33 @@ static void apply_answers(const struct stage *stage, const int *slots, struct sa
     labels[i] = i + 1 < count && ids[i + 1] >= 0 ? ids[i + 1] : -1;
 }
 
+/* ---- Texts ---- */
+
+enum { TEXT };
+
+static neap_status prepare_text(struct stage *stage, const struct field *wanted, int wanted_count, int *slots,
+                                bool *applies) {
+  (void)wanted, (void)wanted_count;
+  slots[TEXT] = stage_find_slot(stage, task_rows[TASK_TEXTS].input);
+  *applies = stage->source->kind == TASK_TEXTS && slots[TEXT] >= 0;
+  return *applies ? stage_add_slot(stage, stage->slots[slots[TEXT]].field, &slots[TOKENS]) : NEAP_OK;
+}
+
+/* Where there is no record, one token keeps attention from looking at nothing. */
+static void apply_text(const struct stage *stage, const int *slots, struct sample *s) {
+  (void)stage;
+  const int64_t count = s->record >= 0 ? s->lengths[slots[TEXT]] : 1;
+  const int32_t *text = s->values[slots[TEXT]];
+  int32_t *tokens = s->values[slots[TOKENS]];
+  for (int64_t i = 0; tokens != NULL && i < s->length; i++)
+    tokens[i] = i >= count ? -1 : s->record >= 0 ? text[i] : 0;
+}
+
 const struct transform transform_next_token = {"next-token", "labels are the tokens that follow",
                                                prepare_next, apply_next},
                        transform_masked_token = {"masked-token", "labels are tokens that are masked",
                                                  prepare_masked, apply_masked},
                        transform_pad = {"pad", "pairs in one length, with </s>", prepare_pad, apply_pad},
                        transform_answers = {"answers", "labels are the tokens of answers", prepare_answers,
-                                            apply_answers};
+                                            apply_answers},
+                       transform_text = {"text", "texts in one length", prepare_text, apply_text};

@@ -11,7 +11,10 @@
  * what follows, </s> at the end.
  * answers: of the tokens of a conversation "tokens" and "label", the tokens that follow and carry loss;
  * others, and what is behind its end, are -1 (and tokens 0 there, which no token before them sees). A token
- * without loss is its complement, ~id. */
-extern const struct transform transform_next_token, transform_masked_token, transform_pad, transform_answers;
+ * without loss is its complement, ~id.
+ *
+ * transform_text: the tokens of a text, with -1 behind its end. */
+extern const struct transform transform_next_token, transform_masked_token, transform_pad, transform_answers,
+    transform_text;
 
 #endif

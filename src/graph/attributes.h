@@ -76,6 +76,7 @@ struct attention_attributes {
   bool causal;
   int64_t window;    /* 0: none */
   float scale;       /* of scores; 0: 1 / sqrt of the depth of a head */
+  float cap;         /* scores are cap tanh(score / cap); 0: they stay */
   float probability; /* of dropout of the weights */
   int32_t stream;    /* which random stream, the same in its gradient */
 };

@@ -16,9 +16,13 @@ struct tensor {
   neap_initial initial; /* of a parameter or state */
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
+  bool kept;            /* a parameter that stays trained beside adapters: of a head that is learned */
   bool adapter; /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
   bool linear;  /* a parameter that rewrite_quantise found to be the weight of a linear layer */
   neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
+  uint64_t file_bytes;   /* of a parameter: what it takes in the model's file, which rows of it can be read
+                            from at any time; 0: it is in none */
+  bool on_disk;          /* a parameter that has no bytes in memory: it is read from the file */
   const char *state_of;  /* of a state: the parameter that it goes with; NULL: running statistics */
   bool image;            /* made of an input's bytes: it lies in memory as an input does */
   bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */

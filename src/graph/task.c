@@ -8,4 +8,5 @@ const struct task_row task_rows[TASK_KINDS] = {
     [TASK_VECTORS] = {"sequence", "label", "sequences", "sequences of vectors"},
     [TASK_FEATURES] = {"features", "label", "records", "rows of numbers"},
     [TASK_PAIRS] = {"tokens", "label", "pairs", "pairs of sequences"},
+    [TASK_TEXTS] = {"tokens", "label", "texts", "texts"},
 };

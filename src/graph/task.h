@@ -2,6 +2,7 @@
 #ifndef NEAP_GRAPH_TASK_H
 #define NEAP_GRAPH_TASK_H
 
+#include "base/region.h"
 #include "base/status.h"
 
 enum task_kind {
@@ -12,6 +13,7 @@ enum task_kind {
   TASK_VECTORS,  /* "sequence" [N, T, K], a class each: "label" [N, T] */
   TASK_FEATURES, /* "features" [N, K], a class each: "label" [N]; or values "label" [N, L]. Images do, too */
   TASK_PAIRS,    /* "source" [N, S], with -1 behind its end, and "tokens" and "label" as above */
+  TASK_TEXTS,    /* "tokens" [N, T], with -1 behind a text's end; "label" as of TASK_FEATURES */
   TASK_KINDS
 };
 
@@ -23,10 +25,18 @@ struct encoding;
 struct tokenizer;
 struct chat_template;
 
+/* What a classifier of a file tells apart, in its order. */
+struct task_labels {
+  int64_t count; /* 0: it has no classifier */
+  const char *const *names;
+  bool values; /* `count` values, not classes */
+};
+
 /* What a model of a file brings for texts, by its name; NULL where it has none of its own. */
 struct task_texts {
   neap_status (*read_tokenizer)(const char *model, struct tokenizer **tokenizer);
   neap_status (*read_template)(const char *model, struct chat_template **chat);
+  neap_status (*read_labels)(const char *model, struct region *region, struct task_labels *labels);
 };
 
 /* How conversations become tokens. Zeros: as the source's name and the model say. */
@@ -35,6 +45,11 @@ struct task_chat {
       *template_name;   /* that the user asks for, before the model's; NULL: "chatml" where that has none */
   bool train_on_prompt; /* all tokens carry loss, not the assistant's alone */
   bool skip_long;       /* what is longer than a sequence is left out, not cut */
+};
+
+/* What a model of images makes of a byte: (byte - mean) / deviation, by channel. Zeros: what the data say. */
+struct task_pixels {
+  double mean[4], deviation[4];
 };
 
 /* Of a kind of task. */
@@ -53,6 +68,7 @@ struct task {
   int64_t batch;                         /* there are some batches, whatever they take */
   int64_t length, width;                 /* of sequences, and of their vectors */
   int64_t asked_length;                  /* by the user: the most that a pair may have */
+  struct task_pixels pixels;             /* of the model */
   bool any_length;                       /* the model's weights serve shorter sequences, too */
   struct task_chat chat;
   const struct encoding

@@ -30,6 +30,12 @@ struct share {
 struct ranks;
 struct rank_part;
 
+/* Reads rows of a matrix that lies on disk, as its type has them in memory. */
+struct row_source {
+  neap_status (*read)(void *context, const struct tensor *table, int64_t first, int64_t rows, void *to);
+  void *context;
+};
+
 /* What a step has besides tensors. */
 struct run_context {
   uint64_t seed, step; /* step: from 0 */
@@ -40,6 +46,7 @@ struct run_context {
   float loss_scale;                   /* what gradients are larger by; 0: 1 */
   float largest; /* above 0: a gradient of this size or more did not fit its type, which sets */
   bool *overflowed;
+  struct row_source rows;
   int64_t first_row;         /* of a kernel that has some of the rows of its node: the first of them */
   const struct ranks *ranks; /* NULL: one process */
   struct share share;        /* that a kernel works on; what it is given begins at its first element */
@@ -88,6 +95,7 @@ static inline const struct tensor *kernel_output(const struct kernel *kernel, in
 /* What a machine does at best, a second. */
 struct roofline {
   double f32_flops, bf16_flops, bytes;
+  double disk; /* bytes that are read past the system's cache */
 };
 
 /* Of an ordinary pair of cores; only ratios matter to a planner. */
@@ -96,6 +104,14 @@ extern const struct roofline usual_roofline;
 /* The larger of a node's FLOPs, by the type of its first input, and its bytes. */
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node);
+
+/* What reading a parameter that lies on disk takes; or `rows` rows of it, each with the page that
+ * it lies in: OP_FETCH_ROWS. */
+double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter);
+double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows);
+
+/* Runs OP_FETCH: fails, because programs hand these nodes to what reads the file (run/transfer.h). */
+kernel_run run_fetch_elsewhere;
 
 /* What `prepare` says of a node. Outputs are row-major before the call. */
 struct preparation {

@@ -4,7 +4,7 @@
 #include "base/parallel.h"
 #include "kernel/ranks.h"
 
-const struct roofline usual_roofline = {.f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9};
+const struct roofline usual_roofline = {.f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9, .disk = 1e9};
 
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node) {
@@ -420,12 +420,12 @@ static neap_status make_step(struct lowering *l) {
     map[t] = tensor->view_of >= 0 ? map[tensor->view_of] : draft.tensor_count;
     home[t] = storage->lies_in > 0 ? map[storage->lies_in - 1] : map[t];
     if (tensor->view_of >= 0) continue;
-    /* What lies in a variable takes no bytes of its own. Its tensor in the step keeps its reader behind its
-     * maker. */
+    /* What lies in a variable, or on disk, takes no bytes of its own. Its tensor in the step keeps its reader
+     * behind its maker. */
     draft.tensors[draft.tensor_count++] = (struct step_tensor){
         .name = tensor->name,
         .role = tensor->role,
-        .bytes = tensor->lies_in > 0
+        .bytes = tensor->lies_in > 0 || tensor->on_disk
                      ? 0
                      : round_up(share_bytes(l->to->backend, tensor, *format_of(l, (int32_t)t)))};
   }

@@ -203,6 +203,34 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
   return NEAP_OK;
 }
 
+/* The side of an image, or [height, width], of config.json; 0: it has none. */
+static int64_t side_of(const json_t *config, const char *name, int of) {
+  const json_t *field = find_in_config(config, name);
+  if (json_is_array(field)) field = json_array_get(field, (size_t)of);
+  return json_is_integer(field) ? json_integer_value(field) : 0;
+}
+
+/* Of a model of images: what it takes, and how many places that makes. */
+static neap_status read_image(const struct model_keys *keys, struct transformer *t, int64_t *context) {
+  enum { SIDE_MOST = 4096, CHANNELS_MOST = 4 };
+  t->image[0] = 3;
+  get_integer(keys, (struct key){"num_channels", NULL}, &t->image[0]);
+  for (int i = 0; i < 2; i++) t->image[1 + i] = side_of(keys->config, "image_size", i);
+  t->patch = side_of(keys->config, "patch_size", 0);
+  const bool good = t->image[0] >= 1 && t->image[0] <= CHANNELS_MOST && t->patch >= 1 &&
+                    t->image[1] >= t->patch && t->image[2] >= t->patch && t->image[1] <= SIDE_MOST &&
+                    t->image[2] <= SIDE_MOST && t->image[1] % t->patch == 0 && t->image[2] % t->patch == 0 &&
+                    side_of(keys->config, "patch_size", 1) == t->patch;
+  RETURN_IF(
+      !good, NEAP_BAD_FORMAT,
+      "%s: config.json: takes images of %lldx%lldx%lld in squares of %lld; sides must be up to %d and whole "
+      "squares, of 1 to %d channels",
+      keys->path, (long long)t->image[0], (long long)t->image[1], (long long)t->image[2], (long long)t->patch,
+      SIDE_MOST, CHANNELS_MOST);
+  *context = t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
+  return NEAP_OK;
+}
+
 /* ---- Families ---- */
 
 /* Fails where a flag of config.json asks for what is not computed. */
@@ -269,6 +297,61 @@ static neap_status settle_bert(const struct model_keys *keys, struct transformer
   return need_flag(keys, "tie_word_embeddings", true);
 }
 
+/* A cap of config.json or a GGUF file; 0 where config.json has null. */
+static neap_status read_cap(const struct model_keys *keys, struct key key, float usual, float *cap) {
+  char name[128];
+  const bool null = keys->config != NULL && json_is_null(json_object_get(keys->config, key.config));
+  *cap = null ? 0 : real_or(keys, key, usual);
+  RETURN_IF(!(*cap >= 0 && isfinite(*cap)), NEAP_BAD_FORMAT, "%s: %s is %g; it must be positive", keys->path,
+            key_text(keys, key, name), (double)*cap);
+  return NEAP_OK;
+}
+
+/* The window is of every other block, which the names of their kinds may say. */
+static neap_status check_layer_types(const struct model_keys *keys, const struct transformer *t) {
+  const json_t *types = keys->config != NULL ? find_in_config(keys->config, "layer_types") : NULL;
+  for (int64_t i = 0; types != NULL && i < t->layers; i++) {
+    const char *type = json_string_value(json_array_get(types, (size_t)i));
+    const char *own = (i + 1) % t->full_every == 0 ? "full_attention" : "sliding_attention";
+    RETURN_IF(
+        type == NULL || strcmp(type, own) != 0, NEAP_UNSUPPORTED,
+        "%s: config.json: 'layer_types' has '%s' for layer %lld; models are computed where it is '%s' there",
+        keys->path, type != NULL ? type : "nothing", (long long)i, own);
+  }
+  return NEAP_OK;
+}
+
+/* Gemma 2's scores are divided by the root of this. A GGUF file does not say it: it is the width of a head,
+ * but in the largest model. */
+static int64_t gguf_scalar(const struct transformer *t) {
+  enum { LARGEST = 46 }; /* layers of 27B */
+  const int64_t by_width = t->width / t->heads;
+  return t->head_width > 0 && t->layers != LARGEST ? t->head_width : by_width;
+}
+
+static neap_status settle_gemma2(const struct model_keys *keys, struct transformer *t) {
+  const float by = real_or(keys, (struct key){"query_pre_attn_scalar", NULL},
+                           keys->config != NULL ? 256 : (float)gguf_scalar(t));
+  RETURN_IF(!(by > 0 && isfinite(by)), NEAP_BAD_FORMAT,
+            "%s: config.json: 'query_pre_attn_scalar' is %g; it must be positive", keys->path, (double)by);
+  t->attention_scale = 1 / sqrtf(by);
+  TRY(read_cap(keys, (struct key){"attn_logit_softcapping", "attn_logit_softcapping"}, 50, &t->score_cap));
+  TRY(read_cap(keys, (struct key){"final_logit_softcapping", "final_logit_softcapping"}, 30, &t->logit_cap));
+  t->window = 4096;
+  get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
+  RETURN_IF(t->window < 1, NEAP_BAD_FORMAT, "%s: a window of %lld tokens; it must be 1 or more", keys->path,
+            (long long)t->window);
+  TRY(check_layer_types(keys, t));
+  TRY(need_flag(keys, "use_bidirectional_attention", false));
+  return settle_gemma(keys, t);
+}
+
+static neap_status settle_vit(const struct model_keys *keys, struct transformer *t) {
+  for (enum part part = PART_QUERY; part <= PART_VALUE; part++)
+    t->parts[part].bias = get_flag(keys, "qkv_bias", true);
+  return NEAP_OK;
+}
+
 static neap_status settle_gpt2(const struct model_keys *keys, struct transformer *t) {
   (void)t;
   TRY(need_flag(keys, "scale_attn_weights", true));
@@ -289,15 +372,15 @@ static neap_status settle_opt(const struct model_keys *keys, struct transformer 
   return NEAP_OK;
 }
 
-#define LLAMA_NAMES                                                                                          \
+#define LLAMA_LAYERS                                                                                         \
   [PART_TOKEN] = {"model.embed_tokens"}, [PART_ATTENTION_NORM] = {"model.layers.%d.input_layernorm"},        \
   [PART_QUERY] = {"model.layers.%d.self_attn.q_proj"}, [PART_KEY] = {"model.layers.%d.self_attn.k_proj"},    \
   [PART_VALUE] = {"model.layers.%d.self_attn.v_proj"},                                                       \
   [PART_ATTENTION_OUT] = {"model.layers.%d.self_attn.o_proj"},                                               \
-  [PART_FEED_NORM] = {"model.layers.%d.post_attention_layernorm"},                                           \
   [PART_GATE] = {"model.layers.%d.mlp.gate_proj"}, [PART_UP] = {"model.layers.%d.mlp.up_proj"},              \
   [PART_DOWN] = {"model.layers.%d.mlp.down_proj"}, [PART_FINAL_NORM] = {"model.norm"},                       \
   [PART_HEAD] = {"lm_head"}
+#define LLAMA_NAMES LLAMA_LAYERS, [PART_FEED_NORM] = {"model.layers.%d.post_attention_layernorm"}
 
 #define LLAMA_GGUF_NAMES                                                                                     \
   [PART_TOKEN] = "token_embd", [PART_ATTENTION_NORM] = "blk.%d.attn_norm", [PART_QUERY] = "blk.%d.attn_q",   \
@@ -354,6 +437,23 @@ static const struct family families[] = {
      .gguf_names = {LLAMA_GGUF_NAMES},
      .norm_less = true,
      .settle = settle_gemma},
+    {.model_type = "gemma2",
+     .class_name = "Gemma2ForCausalLM",
+     .architecture = "gemma2",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_GELU_TANH,
+                .epsilon = 1e-6f,
+                .tied = true,
+                .full_every = 2,
+                .parts = {LLAMA_LAYERS, [PART_ATTENTION_POST] = {"model.layers.%d.post_attention_layernorm"},
+                          [PART_FEED_NORM] = {"model.layers.%d.pre_feedforward_layernorm"},
+                          [PART_FEED_POST] = {"model.layers.%d.post_feedforward_layernorm"}}},
+     .gguf_names = {LLAMA_GGUF_NAMES, [PART_ATTENTION_POST] = "blk.%d.post_attention_norm",
+                    [PART_FEED_POST] = "blk.%d.post_ffw_norm"},
+     .norm_less = true,
+     .settle = settle_gemma2},
     {.model_type = "gpt2",
      .class_name = "GPT2LMHeadModel",
      .short_keys = true,
@@ -410,6 +510,7 @@ static const struct family families[] = {
      .settle = settle_opt},
     {.model_type = "bert",
      .class_name = "BertForMaskedLM",
+     .classifier_class = "BertForSequenceClassification",
      .kind = TASK_MASKED,
      .prefix = "bert.",
      .layers = {.activation = ACTIVATION_GELU,
@@ -430,8 +531,31 @@ static const struct family families[] = {
                           [PART_DOWN] = {"bert.encoder.layer.%d.output.dense", true},
                           [PART_HEAD_DENSE] = {"cls.predictions.transform.dense", true},
                           [PART_HEAD_NORM] = {"cls.predictions.transform.LayerNorm"},
-                          [PART_HEAD] = {"cls.predictions", true}}},
+                          [PART_HEAD] = {"cls.predictions", true},
+                          [PART_POOLER] = {"bert.pooler.dense", true},
+                          [PART_CLASSIFIER] = {"classifier", true}}},
      .settle = settle_bert},
+    {.model_type = "vit",
+     .class_name = "ViTForImageClassification",
+     .classifier_class = "ViTForImageClassification",
+     .kind = TASK_IMAGES,
+     .prefix = "vit.",
+     .layers = {.activation = ACTIVATION_GELU,
+                .epsilon = 1e-12f,
+                .parts = {[PART_PATCH] = {"vit.embeddings.patch_embeddings.projection", true},
+                          [PART_FIRST_TOKEN] = {"vit.embeddings.cls_token"},
+                          [PART_POSITION] = {"vit.embeddings.position_embeddings"},
+                          [PART_ATTENTION_NORM] = {"vit.encoder.layer.%d.layernorm_before"},
+                          [PART_QUERY] = {"vit.encoder.layer.%d.attention.attention.query", true},
+                          [PART_KEY] = {"vit.encoder.layer.%d.attention.attention.key", true},
+                          [PART_VALUE] = {"vit.encoder.layer.%d.attention.attention.value", true},
+                          [PART_ATTENTION_OUT] = {"vit.encoder.layer.%d.attention.output.dense", true},
+                          [PART_FEED_NORM] = {"vit.encoder.layer.%d.layernorm_after"},
+                          [PART_UP] = {"vit.encoder.layer.%d.intermediate.dense", true},
+                          [PART_DOWN] = {"vit.encoder.layer.%d.output.dense", true},
+                          [PART_FINAL_NORM] = {"vit.layernorm"},
+                          [PART_CLASSIFIER] = {"classifier", true}}},
+     .settle = settle_vit},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -466,6 +590,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
               t->epsilon);
   *context = 0;
   get_integer(keys, (struct key){"max_position_embeddings|n_positions", "context_length"}, context);
+  if (t->parts[PART_PATCH].name != NULL) TRY(read_image(keys, t, context));
   if (t->parts[PART_POSITION].name != NULL)
     t->places = *context;
   else
@@ -529,6 +654,14 @@ static bool set_rotary(const struct transformer *t, json_t *config) {
                        "original_max_position_embeddings", (json_int_t)s->places));
 }
 
+/* What Gemma 2 has beyond others. */
+static bool set_caps(const struct transformer *t, json_t *config) {
+  const float scale = t->attention_scale;
+  return set(config, "query_pre_attn_scalar", json_integer((json_int_t)lroundf(1 / (scale * scale)))) &&
+         set(config, "attn_logit_softcapping", t->score_cap > 0 ? float_json(t->score_cap) : json_null()) &&
+         set(config, "final_logit_softcapping", t->logit_cap > 0 ? float_json(t->logit_cap) : json_null());
+}
+
 json_t *family_config(const struct family *family, const struct transformer *t, int64_t context,
                       const char *type) {
   const bool short_keys = family->short_keys;
@@ -548,6 +681,7 @@ json_t *family_config(const struct family *family, const struct transformer *t, 
     }
   if (good && t->parts[PART_POSITION].name == NULL) good = set_rotary(t, config);
   if (good && t->window > 0) good = set(config, "sliding_window", json_integer(t->window));
+  if (good && t->full_every > 0) good = set_caps(t, config);
   if (good) return config;
   json_decref(config);
   return NULL;
@@ -582,6 +716,21 @@ static neap_status add_rotary(const struct writing *w, const struct transformer 
   return add_pair(w, "rope.scaling.factor", gguf_pair_f32("", s->factor));
 }
 
+static neap_status add_caps(const struct writing *w, const struct transformer *t) {
+  const float scalar = 1 / (t->attention_scale * t->attention_scale);
+  RETURN_IF(
+      lroundf(scalar) != gguf_scalar(t), NEAP_UNSUPPORTED,
+      "'query_pre_attn_scalar' is %g: a GGUF file does not say it, and has %lld for such a model; write "
+      "the model as a folder",
+      (double)scalar, (long long)gguf_scalar(t));
+  RETURN_IF(!(t->score_cap > 0 && t->logit_cap > 0), NEAP_UNSUPPORTED,
+            "'attn_logit_softcapping' and 'final_logit_softcapping': a GGUF file has both (got %g and %g); "
+            "write the model as a folder",
+            (double)t->score_cap, (double)t->logit_cap);
+  TRY(add_pair(w, "attn_logit_softcapping", gguf_pair_f32("", t->score_cap)));
+  return add_pair(w, "final_logit_softcapping", gguf_pair_f32("", t->logit_cap));
+}
+
 neap_status family_pairs(const char *architecture, const struct transformer *t, int64_t context,
                          struct region *region, struct gguf_pairs *pairs) {
   const struct writing w = {architecture, region, pairs};
@@ -595,5 +744,6 @@ neap_status family_pairs(const char *architecture, const struct transformer *t, 
   TRY(add_pair(&w, t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
                gguf_pair_f32("", t->epsilon)));
   if (t->window > 0) TRY(add_integer(&w, "attention.sliding_window", t->window));
+  if (t->full_every > 0) TRY(add_caps(&w, t));
   return t->parts[PART_POSITION].name == NULL ? add_rotary(&w, t) : NEAP_OK;
 }

@@ -20,6 +20,7 @@ struct family {
   const char
       *architecture; /* in a GGUF file, of which the first family that has it is read; NULL: no such file */
   const char *class_name;        /* that transformers has for it */
+  const char *classifier_class;  /* and for its classifier of texts; NULL: there is none */
   const char *prefix;            /* of names in a folder, which some files leave out; NULL: none does */
   struct transformer layers;     /* what is fixed, with the names of weights in a folder */
   const char *gguf_names[PARTS]; /* the same in a GGUF file, in which %d stands for the number of a block */
@@ -45,7 +46,7 @@ json_t *family_config(const struct family *family, const struct transformer *t, 
                       const char *type);
 
 /* Adds the pairs that describe such a model in a GGUF file; keys are the region's. `architecture` is the
- * family's. */
+ * family's. NEAP_UNSUPPORTED: such a file has no place for what the model has. */
 neap_status family_pairs(const char *architecture, const struct transformer *t, int64_t context,
                          struct region *region, struct gguf_pairs *pairs);
 

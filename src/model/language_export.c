@@ -74,7 +74,10 @@ static json_t *copied_config(const struct language_exporting *x) {
   json_t *config = json_deep_copy(x->model.config);
   if (config != NULL) json_object_del(config, "quantization_config"); /* weights are written as numbers */
   const char *key = json_object_get(config, "dtype") != NULL ? "dtype" : "torch_dtype";
-  if (config != NULL && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
+  const struct task_labels *labels = &x->from->labels;
+  const bool described =
+      config != NULL && (labels->count == 0 || language_head_describe(config, x->model.family, labels));
+  if (described && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
     return config;
   json_decref(config);
   return NULL;
@@ -140,7 +143,8 @@ static neap_status write_descriptions(struct language_exporting *x, const char *
                                        "vocab.json",
                                        "merges.txt",
                                        "tokenizer.model",
-                                       "vocab.txt"};
+                                       "vocab.txt",
+                                       "preprocessor_config.json"};
   struct token_vocabulary v;
   json_t *config;
   if (x->model.config != NULL) {

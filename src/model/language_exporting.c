@@ -2,7 +2,7 @@
 
 neap_status language_exporting_open(struct language_exporting *x, bool folder) {
   struct language_model *m = &x->model;
-  TRY(language_file_open(m, x->from->base, true));
+  TRY(language_file_open_as(m, x->from->base, true, x->from->options));
   x->forms = region_alloc(&m->region, (size_t)m->origin_count, sizeof *x->forms);
   RETURN_IF(x->forms == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
   for (int32_t i = 0; i < m->origin_count; i++)

@@ -2,6 +2,7 @@
 #ifndef NEAP_MODEL_LANGUAGE_EXPORTING_H
 #define NEAP_MODEL_LANGUAGE_EXPORTING_H
 
+#include "graph/task.h"
 #include "model/language_file.h"
 
 struct language_export {
@@ -10,7 +11,9 @@ struct language_export {
   /* Changes a variable from its value in the base to its value now, [dims...]. */
   neap_status (*change)(void *context, const char *name, int rank, const int64_t *dims, float *data);
   void *context;
-  bool replace; /* a folder that has files is written to */
+  bool replace;                      /* a folder that has files is written to */
+  const neap_model_options *options; /* of the model; its head */
+  struct task_labels labels;         /* that config.json says of a classifier; none: as the base has it */
 };
 
 struct language_exporting {

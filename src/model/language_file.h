@@ -4,6 +4,7 @@
 #define NEAP_MODEL_LANGUAGE_FILE_H
 
 #include "model/families.h"
+#include "model/language_head.h"
 #include "model/packed_weight.h"
 #include "run/weight_files.h"
 #include "text/token_vocabulary.h"
@@ -25,6 +26,7 @@ struct origin {
   const struct weight_tensor *file;   /* of a folder */
   const struct packed_weight *packed; /* of a folder: how it is packed in 4 bits; NULL: it is not */
   int32_t tensor;                     /* of a GGUF file */
+  bool made;                          /* the file does not have it: it is of a new head */
   int rank;
   int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
   struct stored_form form;     /* in this file */
@@ -37,22 +39,46 @@ struct language_model {
   struct weight_files weights;
   struct gguf gguf;
   const struct family *family;
+  struct language_head head; /* the file's; transformer has the one that is asked for */
   struct transformer transformer;
   int64_t context;
   struct origin *origins; /* by name */
   int32_t origin_count;
+  struct direct_buffer buffer; /* of files that are read directly; else there is none */
+  struct direct_file *direct;  /* by file of the folder, or the GGUF file */
 };
 
 /* Reads all but the weights, and with `vocabulary` the tokens of a GGUF file too. Close with
  * language_file_close, whatever the status. */
 neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary);
+
+/* The same with the head that the options ask for. What the file does not have of a classifier is new. */
+neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
+                                  const neap_model_options *options);
 void language_file_close(struct language_model *m);
+
+/* From now on elements are read past the system's cache of pages. For one thread. */
+neap_status language_file_read_directly(struct language_model *m);
+
+/* The number of the variable's origin; -1: there is none of this name. */
+int32_t language_file_find(const struct language_model *m, const char *name);
 
 int64_t origin_elements(const struct origin *o);
 
-/* Reads a variable's first value, in the variable's shape and order. Of a transposed one it allocates a copy.
+/* Bytes of the tensor that a variable's rows can be read from, some at a time; 0: it is new, packed in 4
+ * bits, or not dense, and has no such rows. */
+uint64_t language_file_bytes(const struct language_model *m, const struct origin *o);
+
+/* Reads a variable's first value, in the variable's shape and order; zeros where it is new. Of a transposed
+ * one it allocates a copy, or a row of the file.
  */
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data);
+neap_status language_file_read_rows(const struct language_model *m, const struct origin *o, int64_t first,
+                                    int64_t rows, float *data);
+
+/* Reads the blocks of rows of a variable of a GGUF file, as they are, or of one that is packed in 4 bits. */
+neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
+                                      int64_t rows, void *blocks);
 
 /* How a variable is stored in a folder, or else in a GGUF file. The name is the model's. NEAP_UNSUPPORTED:
  * the form has no place for it; the message names it. */

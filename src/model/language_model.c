@@ -72,7 +72,8 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
   char owner[SEQUENCE_NAME], stored[SEQUENCE_NAME];
   const char *in_gguf = m->family->gguf_names[o->part];
   transformer_name(&m->transformer, o->part, o->block, owner);
-  *variable = region_format(&m->region, "%s.%s", owner, o->suffix);
+  *variable = *o->suffix == '\0' ? region_string(&m->region, owner)
+                                 : region_format(&m->region, "%s.%s", owner, o->suffix);
   if (folder) {
     *in_file = *variable;
   } else {
@@ -90,8 +91,9 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
 }
 
 static bool is_norm(enum part part) {
-  return part == PART_EMBEDDING_NORM || part == PART_ATTENTION_NORM || part == PART_QUERY_NORM ||
-         part == PART_KEY_NORM || part == PART_FEED_NORM || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
+  return part == PART_EMBEDDING_NORM || part == PART_ATTENTION_POST || part == PART_FEED_POST ||
+         part == PART_ATTENTION_NORM || part == PART_QUERY_NORM || part == PART_KEY_NORM ||
+         part == PART_FEED_NORM || part == PART_FINAL_NORM || part == PART_HEAD_NORM;
 }
 
 static bool is_in_block(const struct language_model *m, enum part part) {
@@ -112,6 +114,23 @@ neap_status language_file_form(struct language_model *m, const struct origin *o,
   return NEAP_OK;
 }
 
+/* The shape of what a new head has. */
+static void shape_made(const struct transformer *t, struct origin *o) {
+  o->made = true;
+  o->packed = NULL; /* that of another head */
+  o->rank = strcmp(o->suffix, "weight") == 0 ? 2 : 1;
+  o->dims[0] = o->part == PART_CLASSIFIER ? t->outputs : t->width;
+  o->dims[1] = t->width;
+}
+
+/* A pooler that the file does not have is new, and a classifier of another number of classes, or of another
+ * task. */
+static bool is_new(const struct language_model *m, const struct origin *o, bool found) {
+  if (o->part == PART_POOLER) return !found;
+  return o->part == PART_CLASSIFIER &&
+         (!found || m->head.own != NEAP_HEAD_CLASSES || m->head.labels.count != m->transformer.outputs);
+}
+
 static neap_status add_origin(struct language_model *m, enum part part, int64_t block, const char *suffix) {
   struct origin *o = &m->origins[m->origin_count];
   const bool folder = m->config != NULL;
@@ -120,6 +139,11 @@ static neap_status add_origin(struct language_model *m, enum part part, int64_t 
   *o = (struct origin){.part = part, .block = block, .suffix = suffix};
   TRY(names_of(m, o, folder, &o->name, &stored));
   TRY(find_tensor(m, stored, o, &found));
+  if (is_new(m, o, found)) {
+    shape_made(&m->transformer, o);
+    m->origin_count++;
+    return language_file_form(m, o, folder, &o->form);
+  }
   RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which a model of the family '%s' has", m->path,
             stored, m->family->model_type);
   m->origin_count++;
@@ -141,6 +165,7 @@ static neap_status add_part(struct language_model *m, enum part part) {
   const struct transformer *t = &m->transformer;
   const int64_t blocks = is_in_block(m, part) ? t->layers : 1;
   const bool norm = is_norm(part);
+  if (transformer_is_bare(t, part)) return add_origin(m, part, 0, "");
   for (int64_t i = 0; i < blocks; i++) {
     if (part != PART_HEAD || !t->tied) TRY(add_origin(m, part, i, "weight"));
     if (norm ? !t->rms : t->parts[part].bias) TRY(add_origin(m, part, i, "bias"));
@@ -153,6 +178,7 @@ static neap_status settle_head(struct language_model *m) {
   struct origin head = {.part = PART_HEAD, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
+  if (m->transformer.parts[PART_HEAD].name == NULL) return NEAP_OK;
   TRY(names_of(m, &head, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &head, &found));
   const bool said = m->config != NULL && json_object_get(m->config, "tie_word_embeddings") != NULL;
@@ -255,6 +281,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
   struct origin token = {.part = PART_TOKEN, .suffix = "weight"};
   const char *variable, *stored;
   bool found;
+  if (m->transformer.parts[PART_TOKEN].name == NULL) return NEAP_OK;
   TRY(names_of(m, &token, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &token, &found));
   RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
@@ -264,17 +291,64 @@ static neap_status settle_vocabulary(struct language_model *m) {
   return NEAP_OK;
 }
 
+/* Whether the file has the layers between the stack and the head of tokens. */
+static neap_status has_token_head(struct language_model *m, bool *has) {
+  struct origin o = {.part = PART_HEAD_DENSE, .suffix = "weight"};
+  const char *variable, *stored;
+  *has = m->transformer.parts[PART_HEAD].name != NULL;
+  if (m->transformer.parts[PART_HEAD_DENSE].name == NULL) return NEAP_OK;
+  TRY(names_of(m, &o, m->config != NULL, &variable, &stored));
+  return find_tensor(m, stored, &o, has);
+}
+
+static neap_status settle_stack_head(struct language_model *m, const struct model_keys *keys,
+                                     const neap_model_options *options) {
+  bool has;
+  TRY(has_token_head(m, &has));
+  TRY(language_head_read(keys, m->family, has, &m->region, &m->head));
+  return language_head_settle(m->path, &m->head, m->family, options, &m->transformer);
+}
+
 neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary) {
+  return language_file_open_as(m, path, vocabulary, &(neap_model_options){0});
+}
+
+neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
+                                  const neap_model_options *options) {
   *m = (struct language_model){.path = path};
   struct model_keys keys = {.path = path};
   TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
   TRY(settle_vocabulary(m));
+  TRY(settle_stack_head(m, &keys, options));
   return find_origins(m);
 }
 
+/* Bytes of the buffer: a disk gives 0.7 GB/s in reads of 1 MiB, 0.85 in such of 4 MiB. */
+enum { DIRECT_BYTES = 2 << 20 };
+
+neap_status language_file_read_directly(struct language_model *m) {
+  const int32_t files = m->config != NULL ? m->weights.file_count : 1;
+  m->direct = region_alloc(&m->region, (size_t)files, sizeof *m->direct);
+  RETURN_IF(m->direct == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  TRY(direct_buffer_create(DIRECT_BYTES, &m->buffer));
+  if (m->config == NULL) {
+    m->gguf.direct = &m->direct[0];
+    return direct_file_open(m->gguf.path, fileno(m->gguf.file), &m->buffer, &m->direct[0]);
+  }
+  for (int32_t i = 0; i < files; i++) {
+    struct safetensors *file = &m->weights.files[i];
+    file->direct = &m->direct[i];
+    TRY(direct_file_open(file->path, fileno(file->file), &m->buffer, &m->direct[i]));
+  }
+  return NEAP_OK;
+}
+
 void language_file_close(struct language_model *m) {
+  for (int32_t i = 0; m->direct != NULL && i < (m->config != NULL ? m->weights.file_count : 1); i++)
+    direct_file_close(&m->direct[i]);
+  direct_buffer_free(&m->buffer);
   weight_files_close(&m->weights);
   gguf_close(&m->gguf);
   json_decref(m->config);
@@ -286,23 +360,44 @@ void language_file_close(struct language_model *m) {
 enum { USUAL_LENGTH = 1024, USUAL_BATCH = 4 };
 
 static int64_t usual_length(const struct language_model *m) {
-  return m->context < USUAL_LENGTH ? m->context : USUAL_LENGTH;
+  const int64_t own = m->head.longest > 0 && m->head.longest < m->context ? m->head.longest : m->context;
+  return own < USUAL_LENGTH ? own : USUAL_LENGTH;
+}
+
+/* There is an embedding for each place of the images that it has learned from. */
+static neap_status check_image(const struct language_model *m, const neap_model_options *o) {
+  const int64_t *own = m->transformer.image;
+  RETURN_IF(o->length > 0 || o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a model of images: it has no length, window or tokens to decode", m->path);
+  for (int i = 0; i < 3; i++)
+    RETURN_IF(o->image[i] > 0 && o->image[i] != own[i], NEAP_INVALID_ARGUMENT,
+              "%s: takes images of %lldx%lldx%lld (got %lldx%lldx%lld); ask for that size (--image)", m->path,
+              (long long)own[0], (long long)own[1], (long long)own[2], (long long)o->image[0],
+              (long long)o->image[1], (long long)o->image[2]);
+  return NEAP_OK;
+}
+
+static neap_status check_kind(const struct language_model *m, const neap_model_options *o) {
+  const bool texts = m->transformer.head != STACK_TOKENS;
+  if (m->family->kind == TASK_IMAGES) return check_image(m, o);
+  RETURN_IF(
+      !texts && o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
+      "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
+      m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
+  RETURN_IF((!texts && o->regression) || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
+            "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
+  RETURN_IF(o->decode > 0 && (texts || m->family->kind != TASK_TOKENS || o->window > 0),
+            NEAP_INVALID_ARGUMENT, "%s: %s", m->path,
+            o->window > 0 ? "a graph that decodes has no other window"
+                          : "does not tell the next token: it cannot decode");
+  return NEAP_OK;
 }
 
 static neap_status check_options(const struct language_model *m, const neap_model_options *o) {
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->length < 0 || o->decode < 0 || o->window < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window and decode must not be negative",
             m->path);
-  RETURN_IF(
-      o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
-      "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
-      m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
-  RETURN_IF(o->regression || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
-            "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
-  RETURN_IF(o->decode > 0 && (m->family->kind != TASK_TOKENS || o->window > 0), NEAP_INVALID_ARGUMENT,
-            "%s: %s", m->path,
-            o->window > 0 ? "a graph that decodes has no other window"
-                          : "does not tell the next token: it cannot decode");
+  TRY(check_kind(m, o));
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             m->path, (double)o->dropout);
   const int64_t window = m->transformer.window;
@@ -317,8 +412,7 @@ static neap_status check_options(const struct language_model *m, const neap_mode
   return NEAP_OK;
 }
 
-static int32_t find_origin(const void *context, const char *name) {
-  const struct language_model *m = context;
+int32_t language_file_find(const struct language_model *m, const char *name) {
   const struct origin wanted = {.name = name},
                       *found = m->origin_count > 0 ? bsearch(&wanted, m->origins, (size_t)m->origin_count,
                                                              sizeof *m->origins, by_name)
@@ -331,15 +425,17 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
   for (size_t i = 0; i < graph->tensors.count; i++) {
     struct tensor *t = &graph->tensors.data[i];
     if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0) continue;
-    const int32_t index = find_origin(m, t->name);
+    const int32_t index = language_file_find(m, t->name);
     RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: nothing says where the weight '%s' is", m->path, t->name);
     const struct origin *o = &m->origins[index];
     bool same = t->rank == o->rank;
     for (int d = 0; same && d < o->rank; d++) same = t->dims[d] == o->dims[d];
     RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: the weight '%s' is %s in the file; by its description it is %s",
               m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
+    t->kept = o->made || o->part == PART_CLASSIFIER;
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
+    t->file_bytes = language_file_bytes(m, o);
   }
   return NEAP_OK;
 }
@@ -375,7 +471,7 @@ neap_status language_model_build(const char *path, bool masked, const neap_model
                                  neap_graph **graph) {
   struct language_model m;
   (void)masked;
-  neap_status status = language_file_open(&m, path, false);
+  neap_status status = language_file_open_as(&m, path, false, options);
   if (status == NEAP_OK) status = build_graph(&m, options, graph);
   language_file_close(&m);
   return status;
@@ -387,9 +483,17 @@ neap_status language_model_usual(const char *path, bool masked, neap_model_optio
   (void)masked;
   const neap_status status = language_file_open(&m, path, false);
   if (status == NEAP_OK) {
-    *usual = (neap_model_options){
-        .batch = USUAL_BATCH, .classes = m.transformer.vocabulary, .length = usual_length(&m)};
-    *kind = m.family->kind;
+    const bool texts = m.transformer.head != STACK_TOKENS;
+    *usual = (neap_model_options){.batch = USUAL_BATCH,
+                                  .classes = texts ? m.transformer.outputs : m.transformer.vocabulary,
+                                  .length = usual_length(&m),
+                                  .regression = m.transformer.values,
+                                  .head = m.head.own};
+    *kind = texts && m.family->kind != TASK_IMAGES ? TASK_TEXTS : m.family->kind;
+    if (*kind == TASK_IMAGES) {
+      usual->length = 0;
+      memcpy(usual->image, m.transformer.image, sizeof usual->image);
+    }
   }
   language_file_close(&m);
   return status;
@@ -405,119 +509,46 @@ neap_status language_model_places(const char *path, int64_t length, int64_t *pla
   return status;
 }
 
-/* ---- First values ---- */
+/* ---- The head of classes ---- */
 
-int64_t origin_elements(const struct origin *o) {
-  int64_t elements = 1;
-  for (int d = 0; d < o->rank; d++) elements *= o->dims[d];
-  return elements;
-}
-
-/* A matrix [rows, columns] becomes [columns, rows], through a copy. */
-static neap_status transpose(const char *path, int64_t rows, int64_t columns, float *data) {
-  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
-  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
-            (long long)rows, (long long)columns);
-  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++) data[j * rows + i] = copy[i * columns + j];
-  free(copy);
-  return NEAP_OK;
-}
-
-/* Row p half + i of a head is row 2 i + p of that head in the file. */
-int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
-  const int64_t head = rows / permuted_heads, half = head / 2, in_head = row % head;
-  return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
-/* Of a bias the rows are its elements. */
-static int64_t permuted_columns(const struct origin *o) { return o->rank > 1 ? o->dims[1] : 1; }
-
-/* Brings rows from the variable's order into the file's, or back, through a copy. */
-static neap_status permute(const char *path, const struct origin *o, int64_t heads, bool back, float *data) {
-  const int64_t rows = o->dims[0], columns = permuted_columns(o);
-  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
-  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
-            (long long)rows, (long long)columns);
-  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
-  for (int64_t r = 0; r < rows; r++) {
-    const int64_t stored = stored_row(heads, rows, r), to = back ? r : stored, from = back ? stored : r;
-    memcpy(data + to * columns, copy + from * columns, (size_t)columns * sizeof *copy);
-  }
-  free(copy);
-  return NEAP_OK;
-}
-
-static neap_status read_permuted(const struct language_model *m, const struct origin *o, float *data) {
-  const int64_t rows = o->dims[0], columns = permuted_columns(o);
-  if (o->rank == 1) {
-    TRY(gguf_read(&m->gguf, o->tensor, 0, 1, data));
-    return permute(m->path, o, o->form.permuted_heads, true, data);
-  }
-  for (int64_t r = 0; r < rows; r++)
-    TRY(gguf_read(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, rows, r), 1, data + r * columns));
-  return NEAP_OK;
-}
-
-neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
-  const int64_t elements = origin_elements(o);
-  if (o->packed != NULL)
-    TRY(packed_weight_read(o->packed, data));
-  else if (o->file != NULL)
-    TRY(safetensors_read(o->file->file, o->file->index, data));
-  else if (o->form.permuted_heads > 0)
-    TRY(read_permuted(m, o, data));
-  else
-    TRY(gguf_read(&m->gguf, o->tensor, 0, o->rank > 1 ? elements / o->dims[o->rank - 1] : 1, data));
-  if (o->form.transposed) TRY(transpose(m->path, o->dims[1], o->dims[0], data));
-  for (int64_t i = 0; o->form.less != 0 && i < elements; i++) data[i] += o->form.less;
-  return NEAP_OK;
-}
-
-neap_status language_file_store(const struct language_model *m, const struct origin *o,
-                                const struct stored_form *form, float *data) {
-  const int64_t elements = origin_elements(o);
-  for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
-  if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
-  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, false, data) : NEAP_OK;
-}
-
-static neap_status read_origin(const void *context, int32_t index, float *data) {
-  const struct language_model *m = context;
-  return language_file_read(m, &m->origins[index], data);
-}
-
-static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
-  const struct language_model *m = context;
-  const struct origin *o = &m->origins[index];
-  if (o->packed != NULL) return dtype == NEAP_NF4 && packed_weight_has_blocks(o->packed);
-  return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
-}
-
-/* Rows are whole blocks: those of heads are put back into order as they are. */
-static neap_status read_blocks(const void *context, int32_t index, int64_t first, int64_t rows,
-                               void *blocks) {
-  const struct language_model *m = context;
-  const struct origin *o = &m->origins[index];
-  if (o->packed != NULL) return packed_weight_read_blocks(o->packed, first, rows, blocks);
-  if (o->form.permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
-  const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
-  for (int64_t r = 0; r < rows; r++)
-    TRY(gguf_read_blocks(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, o->dims[0], first + r), 1,
-                         (unsigned char *)blocks + (uint64_t)r * row));
-  return NEAP_OK;
-}
-
-neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
-                                neap_session *session) {
+neap_status language_model_labels(const char *path, struct region *region, struct task_labels *labels) {
   struct language_model m;
-  (void)masked, (void)options;
+  *labels = (struct task_labels){0};
   neap_status status = language_file_open(&m, path, false);
-  if (status == NEAP_OK)
-    status = session_load_values(
-        session, &(struct value_source){find_origin, read_origin, has_blocks, read_blocks, &m});
-  if (status == NEAP_OK) status = session_need_finite(session, path);
+  const struct task_labels *own = &m.head.labels;
+  const char **names = status == NEAP_OK ? region_alloc(region, (size_t)own->count, sizeof *names) : NULL;
+  bool whole = names != NULL;
+  for (int64_t i = 0; whole && i < own->count; i++)
+    whole = (names[i] = region_string(region, own->names[i])) != NULL;
+  if (status == NEAP_OK && !whole) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  if (status == NEAP_OK) *labels = (struct task_labels){own->count, names, own->values};
+  language_file_close(&m);
+  return status;
+}
+
+neap_status language_model_pixels(const char *path, struct task_pixels *pixels) {
+  struct language_model m;
+  *pixels = (struct task_pixels){0};
+  neap_status status = language_file_open(&m, path, false);
+  if (status == NEAP_OK && m.family->kind == TASK_IMAGES)
+    status =
+        language_head_pixels(&(struct model_keys){.path = path}, m.transformer.image[0], &m.region, pixels);
+  language_file_close(&m);
+  return status;
+}
+
+neap_status language_model_new_layers(const char *path, const neap_model_options *options,
+                                      struct region *region, const char **layers) {
+  struct language_model m;
+  *layers = NULL;
+  neap_status status = language_file_open_as(&m, path, false, options);
+  for (int32_t i = 0; status == NEAP_OK && i < m.origin_count; i++) {
+    const struct origin *o = &m.origins[i];
+    if (!o->made || strcmp(o->suffix, "weight") != 0) continue;
+    *layers = region_format(region, "%s%s%s", *layers != NULL ? *layers : "", *layers != NULL ? ", " : "",
+                            m.transformer.parts[o->part].name);
+    if (*layers == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  }
   language_file_close(&m);
   return status;
 }

@@ -22,6 +22,17 @@ neap_status language_model_load(const char *path, bool masked, const neap_model_
 neap_status language_model_places(const char *path, int64_t length, int64_t *places);
 neap_status language_model_digest(const char *path, char digest[65]);
 
+/* What its classifier tells apart, in the region. */
+neap_status language_model_labels(const char *path, struct region *region, struct task_labels *labels);
+
+/* What preprocessor_config.json of a model of images makes of bytes; zeros: it is no such model, or does not
+ * say it. NEAP_BAD_FORMAT: the file is wrong. */
+neap_status language_model_pixels(const char *path, struct task_pixels *pixels);
+
+/* The layers that the file does not have with such options, as "a, b" in the region; NULL: it has all. */
+neap_status language_model_new_layers(const char *path, const neap_model_options *options,
+                                      struct region *region, const char **layers);
+
 /* The tokenizer that comes with the model, to be freed with tokenizer_free. */
 neap_status language_model_tokenizer(const char *path, struct tokenizer **out);
 

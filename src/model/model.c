@@ -153,3 +153,22 @@ neap_status model_chat_template(const char *name, struct chat_template **chat) {
   return format != NULL && format->reader->chat_template != NULL ? format->reader->chat_template(path, chat)
                                                                  : NEAP_OK;
 }
+
+neap_status model_labels(const char *name, struct region *region, struct task_labels *labels) {
+  const char *path = model_language_path(name);
+  *labels = (struct task_labels){0};
+  return path != NULL ? language_model_labels(path, region, labels) : NEAP_OK;
+}
+
+neap_status model_pixels(const char *name, struct task_pixels *pixels) {
+  const char *path = model_language_path(name);
+  *pixels = (struct task_pixels){0};
+  return path != NULL ? language_model_pixels(path, pixels) : NEAP_OK;
+}
+
+neap_status model_new_layers(const char *name, const neap_model_options *options, struct region *region,
+                             const char **layers) {
+  const char *path = model_language_path(name);
+  *layers = NULL;
+  return path != NULL ? language_model_new_layers(path, options, region, layers) : NEAP_OK;
+}

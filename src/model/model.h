@@ -27,6 +27,17 @@ const char *model_language_path(const char *name);
 /* The tokenizer of a model that has one of its own, to be freed with tokenizer_free; else NULL. */
 neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer);
 
+/* What a model's own classifier tells apart, in the region; a model without one has a count of 0. */
+neap_status model_labels(const char *name, struct region *region, struct task_labels *labels);
+
+/* What a model of images of a file makes of bytes; zeros where the data say it. */
+neap_status model_pixels(const char *name, struct task_pixels *pixels);
+
+/* The layers that a model of a file does not have with such options and that are drawn, as "a, b" in the
+ * region; NULL: it has all. */
+neap_status model_new_layers(const char *name, const neap_model_options *options, struct region *region,
+                             const char **layers);
+
 /* The chat template of a model that has one, to be freed with chat_template_free; else NULL. */
 neap_status model_chat_template(const char *name, struct chat_template **chat);
 

@@ -377,7 +377,8 @@ static neap_status read_first(const void *context, int32_t index, float *data) {
 }
 
 neap_status import_load(struct import *m, neap_session *session) {
-  TRY(session_load_values(session, &(struct value_source){find_first, read_first, NULL, NULL, m}));
+  TRY(session_load_values(session,
+                          &(struct value_source){.find = find_first, .read = read_first, .context = m}));
   return session_need_finite(session, m->file.path);
 }
 

@@ -22,6 +22,7 @@ static const struct attribute_row attention_attributes[] = {
     ATTRIBUTE(attention.causal, FLAG),
     ATTRIBUTE(attention.window, INTEGER),
     ATTRIBUTE(attention.scale, REAL),
+    ATTRIBUTE(attention.cap, REAL),
     ATTRIBUTE(attention.probability, REAL),
     {"attention.stream", ATTRIBUTE_INT32, offsetof(union attributes, attention.stream), true, 0},
 };
@@ -46,6 +47,9 @@ static neap_status check_numbers(const struct node *node) {
             "Attention '%s': dropout %g is not in [0, 1)", node->name, (double)a->probability);
   RETURN_IF(!isfinite(a->scale), NEAP_INVALID_ARGUMENT, "Attention '%s': scale %g is not finite", node->name,
             (double)a->scale);
+  RETURN_IF(!(a->cap >= 0 && a->cap < INFINITY), NEAP_INVALID_ARGUMENT,
+            "Attention '%s': scores are capped at %g; the cap must be positive, or 0 for none", node->name,
+            (double)a->cap);
   RETURN_IF(a->window < 0, NEAP_INVALID_ARGUMENT, "Attention '%s': window %lld is negative", node->name,
             (long long)a->window);
   return NEAP_OK;
@@ -180,6 +184,7 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
                                             .causal = o.causal,
                                             .window = o.window,
                                             .scale = o.scale,
+                                            .cap = o.cap,
                                             .probability = o.dropout,
                                             .stream = o.dropout != 0 ? builder_stream(b) : 0}};
   const int32_t inputs[] = {q, k < 0 ? NO_TENSOR : k, v < 0 ? NO_TENSOR : v,

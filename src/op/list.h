@@ -114,6 +114,9 @@ OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */
 /* quantised.c */
 OP(DEQUANTISE, dequantise) /* a parameter in a quantised type -> its numbers; made by a rewrite */
+/* fetch.c: of a parameter that lies on disk; made by a rewrite */
+OP(FETCH, fetch)           /* w -> the same in memory */
+OP(FETCH_ROWS, fetch_rows) /* table, ids -> its rows */
 /* sparse.c */
 OP(DENSIFY, densify)                     /* pool, offset, positions, indices -> w */
 OP(ACCUMULATE_SPARSE, accumulate_sparse) /* pool, dw, its sums, offset, positions, indices; updates offset */

@@ -133,6 +133,8 @@ struct tensor value_like(const struct tensor *t) {
   struct tensor copy = *t;
   copy.role = NEAP_ROLE_VALUE;
   copy.view_of = -1;
+  copy.on_disk = false;
+  copy.file_bytes = 0;
   return copy;
 }
 

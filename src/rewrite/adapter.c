@@ -63,7 +63,7 @@ static void find_layers(const struct neap_graph *graph, enum layer_kind *kinds) 
     const int32_t w = matrix_of(graph, node);
     if (node->op == OP_LINEAR_CROSS_ENTROPY)
       kinds[graph_storage(graph, node->inputs[LOSS_WEIGHTS])] = LAYER_LOSS;
-    if (w == NO_TENSOR || kinds[w] > LAYER_LINEAR) continue;
+    if (w == NO_TENSOR || kinds[w] > LAYER_LINEAR || graph->tensors.data[w].kept) continue;
     const int32_t y = node->outputs[0];
     kinds[w] = is_output(graph, y) || is_read_by_loss(graph, y) ? LAYER_HEAD : LAYER_LINEAR;
   }
@@ -297,15 +297,27 @@ static neap_status add_adapters(const struct neap_graph *graph, const struct lor
   return status;
 }
 
+/* All that is frozen where nothing else is said: what is not kept for training. */
+static neap_status frozen_by_adapters(struct neap_graph *graph, const char **patterns) {
+  *patterns = "*";
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    if (!graph->tensors.data[t].kept || !is_parameter(&graph->tensors.data[t])) continue;
+    *patterns = region_format(&graph->region, "%s,!%s", *patterns, graph->tensors.data[t].name);
+    RETURN_IF_NULL(*patterns);
+  }
+  return NEAP_OK;
+}
+
 neap_status rewrite_lora(const struct neap_graph *graph, const struct lora_options *options,
                          struct neap_graph **out) {
   struct neap_graph *adapted = NULL;
   bool *chosen = calloc(graph->tensors.count + 1, sizeof *chosen);
   RETURN_IF_NULL(chosen);
   neap_status status = mark_layers(graph, options->layers, chosen);
+  const char *freeze = options->freeze;
   if (status == NEAP_OK) status = add_adapters(graph, options, chosen, &adapted);
-  if (status == NEAP_OK)
-    status = rewrite_freeze(adapted, options->freeze != NULL ? options->freeze : "*", out);
+  if (status == NEAP_OK && freeze == NULL) status = frozen_by_adapters(adapted, &freeze);
+  if (status == NEAP_OK) status = rewrite_freeze(adapted, freeze, out);
   neap_graph_free(adapted);
   free(chosen);
   return status;

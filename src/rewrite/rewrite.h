@@ -91,6 +91,16 @@ bool quantised_type(const struct store_options *options, const struct tensor *pa
  * `linear` is zeroed. NEAP_OUT_OF_MEMORY. */
 neap_status find_linear_weights(const struct neap_graph *graph, bool *linear);
 
+/* Frozen matrices that the model's file has (tensor.file_bytes), but for small ones, lie on disk: they take
+ * no bytes, and a node Fetch makes the value that their readers read. A table gives its rows by FetchRows
+ * alone, and a loss that has the weights of its classes reads these itself, some at a time. The graph's name
+ * ends in FETCH_SUFFIX. On a forward graph, after the rewrites that choose types. */
+neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **out);
+#define FETCH_SUFFIX "+disk"
+
+/* Whether the graph has such a parameter. */
+bool rewrite_can_fetch(const struct neap_graph *graph);
+
 /* Cross-entropies of logits take the weights of their classes from an input CLASS_WEIGHTS, f32 [classes]. On
  * a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such loss, or several of different classes. */
 neap_status rewrite_class_weights(const struct neap_graph *graph, struct neap_graph **out);

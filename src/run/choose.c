@@ -13,6 +13,7 @@
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 #include "run/measure.h"
+#include "run/prefetch.h"
 #include "run/settings.h"
 #include "run/speed.h"
 #include "step/planner.h"
@@ -153,6 +154,18 @@ static struct store_options store_of(const struct neap_graph *graph, const neap_
                                 .all = predicts_only(graph, options) && options->lora == 0};
 }
 
+/* Frozen weights that are in no checkpoint, and that the model's file has, lie there. */
+static neap_status fetch_base(const struct neap_graph *graph, const struct neap_session_options *options,
+                              struct neap_graph **out) {
+  RETURN_IF(options->lora == 0 || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED, "base-on-disk always: '%s' %s",
+            graph->name,
+            options->lora == 0
+                ? "is trained without adapters, beside which weights stay as they are (--lora R)"
+                : "has no large frozen matrix that is read from a file; those of a GGUF file are, and "
+                  "those of a folder of Hugging Face that are not packed");
+  return rewrite_fetch(graph, out);
+}
+
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out) {
   struct neap_graph *made, *next;
@@ -173,6 +186,12 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
   if (options->store != NULL || options->base != NULL) {
     const struct store_options store = store_of(graph, options);
     const neap_status status = rewrite_quantise(made, &store, &next);
+    neap_graph_free(made);
+    if (status != NEAP_OK) return status;
+    made = next;
+  }
+  if (options->base_on_disk == NEAP_DISK_ALWAYS) {
+    const neap_status status = fetch_base(made, options, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;
@@ -526,20 +545,29 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
 
 /* ---- The whole ---- */
 
+/* Reads overlap the nodes before them where there is room. */
+static neap_status prefetch_within(struct choice *c) {
+  const bool open = c->budget == NEAP_BUDGET_MAX || c->budget == NEAP_BUDGET_MIN;
+  TRY(prefetch(c->lowered, open ? plan_bytes(c->plan) : c->budget, &c->plan));
+  return check(c->lowered->step, c->plan);
+}
+
 void choice_free(struct choice *choice) {
   lowered_free(choice->lowered);
   neap_plan_free(choice->plan);
 }
 
-neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
-                        uint64_t reserve, uint64_t *smallest, struct choice *out) {
+/* As the options say where frozen weights lie. */
+static neap_status choose_with(const struct neap_graph *graph, const struct neap_session_options *options,
+                               uint64_t reserve, uint64_t *smallest, struct choice *out) {
   struct neap_graph *training = NULL;
-  struct choice choice = {0};
+  struct choice choice = {.base_on_disk = options->base_on_disk};
   TRY(make_main_graph(graph, options, &training));
-  const neap_status status = options->plan_file != NULL
-                                 ? read_plan(&choice, training, options, reserve, smallest)
-                                 : make_plan(&choice, training, options, reserve, smallest);
+  neap_status status = options->plan_file != NULL ? read_plan(&choice, training, options, reserve, smallest)
+                                                  : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
+  const bool fixed = options->plan_file != NULL || choice.base_on_disk != NEAP_DISK_ALWAYS;
+  if (status == NEAP_OK && !fixed) status = prefetch_within(&choice);
   if (status != NEAP_OK) {
     choice_free(&choice);
     return status;
@@ -548,6 +576,61 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
     choice.budget = plan_bytes(choice.plan);
   *out = choice;
   return NEAP_OK;
+}
+
+/* Whether weights that would lie in memory may lie on disk instead, where that is left open. */
+static neap_status may_fetch(const struct neap_graph *graph, const struct neap_session_options *options,
+                             bool *may) {
+  struct neap_graph *forward;
+  *may = false;
+  if (options->base_on_disk != NEAP_DISK_AUTO || options->lora == 0 || predicts_only(graph, options))
+    return NEAP_OK;
+  TRY(make_forward_graph(graph, options, &forward));
+  *may = rewrite_can_fetch(forward);
+  neap_graph_free(forward);
+  return NEAP_OK;
+}
+
+/* A saved plan has where they lie in the name of its graph. */
+static neap_status lies_on_disk(const char *plan_file, bool *does) {
+  struct neap_plan *plan;
+  TRY(neap_plan_read(plan_file, &plan));
+  *does = strstr(plan->graph, FETCH_SUFFIX) != NULL;
+  neap_plan_free(plan);
+  return NEAP_OK;
+}
+
+/* Takes the plan with the lesser peak, and frees the other one. */
+static void take_lesser(struct choice *one, struct choice *other, struct choice *out) {
+  const bool first = plan_bytes(one->plan) <= plan_bytes(other->plan);
+  *out = first ? *one : *other;
+  choice_free(first ? other : one);
+}
+
+neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
+                        uint64_t reserve, uint64_t *smallest, struct choice *out) {
+  struct neap_session_options in_memory = *options, on_disk = *options;
+  struct choice one, other;
+  bool may, replayed = false;
+  in_memory.base_on_disk = NEAP_DISK_NEVER;
+  on_disk.base_on_disk = NEAP_DISK_ALWAYS;
+  TRY(check_session_options(options));
+  TRY(may_fetch(graph, options, &may));
+  if (may && options->plan_file != NULL) TRY(lies_on_disk(options->plan_file, &replayed));
+  if (options->base_on_disk == NEAP_DISK_ALWAYS || replayed)
+    return choose_with(graph, &on_disk, reserve, smallest, out);
+  if (!may || options->plan_file != NULL) return choose_with(graph, &in_memory, reserve, smallest, out);
+  const bool least =
+      options->budget == NEAP_BUDGET_MIN && options->budget_fraction <= 0 && options->process_budget == 0;
+  const neap_status status = choose_with(graph, &in_memory, reserve, NULL, least ? &one : out);
+  if (status == NEAP_OVER_BUDGET) return choose_with(graph, &on_disk, reserve, smallest, out);
+  if (status != NEAP_OK || !least) return status;
+  const neap_status second = choose_with(graph, &on_disk, reserve, smallest, &other);
+  if (second == NEAP_OK)
+    take_lesser(&one, &other, out);
+  else
+    choice_free(&one);
+  return second;
 }
 
 neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,

@@ -49,6 +49,7 @@ neap_status lower_training_like(const struct neap_graph *graph, const struct nea
 
 struct choice {
   neap_variant variant;
+  neap_base_on_disk base_on_disk; /* ALWAYS or NEVER */
   struct lowered *lowered;
   struct neap_plan *plan; /* valid by the checker, within the budget */
   uint64_t budget, keep_all;
@@ -63,9 +64,10 @@ enum { PROCESS_GROWTH = 3 << 20, PROCESS_RESERVE = 2 * PROCESS_GROWTH };
  * with the cheapest plan, for the least budget the one with the least peak, the base where they are equal.
  * What cannot be cheaper is not planned: nothing where the base recomputes nothing, no variant whose step
  * costs more as it is, and none that hardly saves memory where everything is kept. A plan file has its
- * variant in the name of its graph. `out` is freed with choice_free. NEAP_OVER_BUDGET: `*smallest` (may be
- * NULL) is the smallest budget that one of them meets. `reserve`: of a budget for the process, what comes to
- * the rest later. */
+ * variant in the name of its graph. Where it is left open whether frozen weights lie on disk, they do where
+ * the budget is not met otherwise; for the least budget, where less is needed so. `out` is freed with
+ * choice_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is the smallest budget that one of them meets.
+ * `reserve`: of a budget for the process, what comes to the rest later. */
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
                         uint64_t reserve, uint64_t *smallest, struct choice *out);
 

@@ -214,6 +214,7 @@ neap_status session_load_values(neap_session *s, const struct value_source *sour
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
     const int32_t index = source->find(source->context, s->variables[i].name);
     if (index < 0 || s->variables[i].kind == NEAP_VARIABLE_POSITIONS) continue;
+    if (s->main->graph->tensors.data[s->variables[i].tensor].on_disk) continue;
     status = load_value(s, i, source, index, buffer);
   }
   free(allocated);

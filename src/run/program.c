@@ -12,7 +12,8 @@ struct binding {
   const struct lowered *lowered;
   const struct neap_plan *plan;
   uint64_t arena;
-  uint64_t *place; /* step tensor -> its newest instance */
+  uint64_t *place;  /* step tensor -> its newest instance */
+  int32_t *fetched; /* step tensor -> how many weights were fetched up to it; 0: it is none */
 };
 
 bool is_running_statistic(const struct tensor *t) {
@@ -31,6 +32,37 @@ static enum change change_of(const struct neap_graph *graph, const struct node *
     most = change > most ? change : most;
   }
   return most;
+}
+
+/* Whether a tensor that position `at` makes is read before it is made again. */
+static bool is_read(const struct binding *b, int32_t made, int32_t at) {
+  for (int32_t p = at + 1; p < b->plan->length; p++) {
+    const struct node *node = kernel_node(&b->lowered->kernels[b->plan->schedule[p]]);
+    for (int32_t i = 0; i < node->input_count; i++)
+      if (node->inputs[i] != NO_TENSOR && b->lowered->home[node->inputs[i]] == made) return true;
+    if (b->plan->schedule[p] == b->plan->schedule[at]) return false;
+  }
+  return false;
+}
+
+/* A weight is waited for by its first reader; one that nobody reads by the call behind it. */
+static void bind_fetches(const struct binding *b, struct program *program) {
+  int32_t alone = 0; /* of the fetched weights the last that has no reader yet */
+  for (int32_t at = 0; at < program->length; at++) {
+    struct call *call = &program->calls[at];
+    const struct node *node = kernel_node(call->kernel);
+    call->fetches = node->op == OP_FETCH;
+    call->needs = alone;
+    for (int32_t i = 0; i < node->input_count; i++) {
+      const int32_t input = node->inputs[i] != NO_TENSOR ? b->fetched[b->lowered->home[node->inputs[i]]] : 0;
+      call->needs = input > call->needs ? input : call->needs;
+    }
+    alone = 0;
+    if (!call->fetches) continue;
+    const int32_t made = b->lowered->home[node->outputs[0]];
+    b->fetched[made] = ++program->fetches;
+    if (!is_read(b, made, at)) alone = program->fetches;
+  }
 }
 
 static neap_status bind_call(const struct binding *b, int32_t position, int32_t *instance,
@@ -148,9 +180,11 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   struct program program = {.lowered = lowered, .length = plan->length};
   b.place = region_copy(region, resident, (size_t)lowered->step->tensor_count, sizeof *b.place);
   program.calls = region_alloc(region, (size_t)plan->length, sizeof *program.calls);
-  RETURN_IF(!b.place || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
+  b.fetched = region_alloc(region, (size_t)lowered->step->tensor_count, sizeof *b.fetched);
+  RETURN_IF(!b.place || !b.fetched || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
   int32_t instance = 0;
   for (int32_t at = 0; at < plan->length; at++) TRY(bind_call(&b, at, &instance, &program.calls[at]));
+  bind_fetches(&b, &program);
   TRY(make_room_for_operands(&b, &program));
   TRY(find_outputs(&b, &program));
   find_labels(&b, &program);
@@ -205,6 +239,23 @@ static neap_status call_kernel(const struct program *program, const struct call 
   return NEAP_OK;
 }
 
+/* Starts to read a weight; it is there for the call that needs it. */
+static neap_status fetch(const struct program *program, const struct call *call,
+                         const struct device_memory *memory, struct transfer *transfer) {
+  const struct tensor *weight = kernel_input(call->kernel, 0);
+#if NEAP_DEBUG
+  unsigned char *base;
+  TRY(device_enter(memory, &base));
+  UNPOISON(base + call->outputs[0], tensor_bytes(program->lowered, kernel_node(call->kernel)->outputs[0]));
+  device_leave(memory);
+#else
+  (void)program, (void)memory;
+#endif
+  RETURN_IF(transfer == NULL, NEAP_INVALID_ARGUMENT, "'%s' lies on disk: load the model's file first",
+            weight->name);
+  return transfer_start(transfer, weight, call->outputs[0]);
+}
+
 static neap_status run_call(const struct program *program, int32_t at, const struct run_context *context,
                             const struct device_memory *memory) {
   unsigned char *base;
@@ -219,26 +270,30 @@ static neap_status run_call(const struct program *program, int32_t at, const str
 }
 
 static neap_status run_calls(const struct program *program, const struct run_context *context,
-                             const struct device_memory *memory, uint64_t *measured, enum change *changed,
-                             enum change most) {
+                             const struct device_memory *memory, struct transfer *transfer,
+                             uint64_t *measured, enum change *changed, enum change most) {
+  const uint64_t before = transfer != NULL ? transfer_started(transfer) : 0;
+  const bool idle = ranks_idle(context); /* it fetches nothing */
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
-    if (ranks_idle(context) && !ranks_meet(call->kernel->graph, kernel_node(call->kernel))) continue;
+    if (idle && !ranks_meet(call->kernel->graph, kernel_node(call->kernel))) continue;
     RETURN_IF(context->ranks == NULL && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
               "stopped on request");
+    if (call->needs > 0 && !idle) TRY(transfer_wait(transfer, before + (uint64_t)call->needs));
     if (call->change > *changed) *changed = call->change;
     measure(program->lowered, call, measured);
-    TRY(run_call(program, at, context, memory));
+    TRY(call->fetches ? fetch(program, call, memory, transfer) : run_call(program, at, context, memory));
   }
   return device_wait(memory);
 }
 
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const struct device_memory *memory, uint64_t *measured, enum change *changed,
-                        enum change most) {
+                        const struct device_memory *memory, struct transfer *transfer, uint64_t *measured,
+                        enum change *changed, enum change most) {
   struct team former;
   TRY(team_set(program->lowered->threads, &former));
-  const neap_status status = run_calls(program, context, memory, measured, changed, most);
+  const neap_status status = run_calls(program, context, memory, transfer, measured, changed, most);
+  if (transfer != NULL) transfer_settle(transfer); /* nothing is read into memory that others have */
   team_restore(&former);
   return status;
 }

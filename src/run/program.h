@@ -3,6 +3,7 @@
 #define NEAP_RUN_PROGRAM_H
 
 #include "kernel/kernel.h"
+#include "run/transfer.h"
 #include "step/plan.h"
 
 /* What has changed that outlives a step, rising. */
@@ -21,6 +22,8 @@ struct call {
   uint64_t *inputs, *outputs; /* places; NOWHERE: an optional input that is not given */
   uint64_t workspace;
   uint64_t workspace_bytes;
+  bool fetches;  /* it starts to read a weight */
+  int32_t needs; /* how many weights of the program must have been read before it begins */
 #if NEAP_DEBUG
   int32_t first_dead, dead_count; /* in program.dead: ranges that die here */
 #endif
@@ -34,6 +37,7 @@ struct program {
   const struct lowered *lowered;
   struct call *calls;
   int32_t length;
+  int32_t fetches; /* weights that a run reads */
   void **operands; /* room for the addresses of a call */
   double *seconds; /* [length], to which each run adds what its calls take; NULL: it is not asked for */
   /* Places when it has run; what is there has its own type. */
@@ -57,11 +61,12 @@ static inline uint64_t tensor_bytes(const struct lowered *lowered, int32_t tenso
 neap_status program_create(struct region *region, const struct lowered *lowered, const struct neap_plan *plan,
                            const uint64_t *resident, uint64_t arena, struct program *out);
 
-/* Runs all calls in order, with the threads that they were lowered for, and waits for them. `measured` is
+/* Runs all calls in order, with the threads that they were lowered for, and waits for them. `transfer` reads
+ * weights that lie on disk; NULL: none do. `measured` is
  * raised to the highest byte of the memory that a kernel was given; `changed` to what was changed.
  * NEAP_INTERRUPTED: a stop was requested between two calls while no more than `most` had been changed. */
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const struct device_memory *memory, uint64_t *measured, enum change *changed,
-                        enum change most);
+                        const struct device_memory *memory, struct transfer *transfer, uint64_t *measured,
+                        enum change *changed, enum change most);
 
 #endif

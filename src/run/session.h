@@ -115,6 +115,7 @@ struct neap_session {
   int32_t unstored_count;
   int32_t output_count;
   const neap_variable *outputs; /* that the graph names, whether they fit into the memory or not */
+  struct transfer *transfer;    /* run/transfer.h; NULL: nothing lies on disk, or nothing was loaded */
   struct sparse *sparse;        /* without layers where there are none */
 };
 

@@ -11,6 +11,7 @@
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/give_up.h"
+#include "run/prefetch.h"
 #include "run/session_memory.h"
 #include "run/variables.h"
 
@@ -71,6 +72,7 @@ static neap_status make_evaluation(struct neap_session *s, const struct neap_gra
     TRY(lower_evaluation(graph, &s->options, s->main, outputs, &p->lowered));
     const uint64_t budget = p->lowered->step->resident_bytes + s->plan->arena_bytes;
     status = neap_plan_make(p->lowered->step, budget, "auto", NULL, &p->plan);
+    if (status == NEAP_OK) status = prefetch(p->lowered, budget, &p->plan);
     outputs = largest_output(graph, outputs - 1);
   }
   if (status != NEAP_OK) return status;
@@ -186,6 +188,7 @@ static neap_status plan_shape(struct neap_session *s, const neap_graph *graph, s
   TRY(check_residents(s, p->lowered));
   const uint64_t budget = p->lowered->step->resident_bytes + s->plan->arena_bytes;
   TRY(neap_plan_make(p->lowered->step, budget, "auto", NULL, &p->plan));
+  TRY(prefetch(p->lowered, budget, &p->plan));
   TRY(neap_plan_check(p->lowered->step, p->plan, &result));
   TRY(make_evaluation(s, graph, &shape->evaluation));
   TRY(make_program(s, p));
@@ -227,6 +230,7 @@ neap_status neap_session_select(neap_session *s, int index) {
 
 void neap_session_free(neap_session *s) {
   if (s == NULL) return;
+  transfer_free(s->transfer);
   session_unmap_memory(s);
   if (s->shapes.count > 0) neap_session_select(s, 0);
   for (size_t i = 1; i < s->shapes.count; i++) {
@@ -248,6 +252,7 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   s->main = choice.lowered;
   s->plan = choice.plan;
   s->variant = choice.variant;
+  s->options.base_on_disk = choice.base_on_disk;
   s->budget = choice.budget;
   s->keep_all = choice.keep_all;
   s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_STEP] =
@@ -261,11 +266,11 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
 /* What the process takes once the memory is mapped: programs, by their nodes, and what does not depend on the
  * model. */
 static uint64_t growth_of(const struct neap_session *s) {
-  static const uint64_t of_node = 2560;
+  static const uint64_t of_node = 2560, of_reads = 3 << 20 /* buffers of weights that lie on disk */;
   uint64_t nodes = 0;
   for (int k = 0; k < PROGRAM_COUNT; k++)
     if (s->programs[k].lowered != NULL) nodes += s->programs[k].lowered->graph->nodes.count;
-  return PROCESS_GROWTH + nodes * of_node;
+  return PROCESS_GROWTH + nodes * of_node + (s->options.base_on_disk == NEAP_DISK_ALWAYS ? of_reads : 0);
 }
 
 /* Before the memory is mapped: by how much the process would go beyond its budget. */
@@ -396,10 +401,11 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .loss_share = share,
                                       .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
                                       .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
-                                      .overflowed = &s->overflowed};
+                                      .overflowed = &s->overflowed,
+                                      .rows = {transfer_read_rows, s->transfer}};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
-  const neap_status ran = program_run(program, &context, &s->memory, &s->measured, &s->changed,
+  const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) give_up(s);
   TRY(ran);
@@ -550,6 +556,7 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .planner = constant_planner_name(s->plan->planner),
                           .variant = graph_variants[s->variant].name};
   memory->stored_saved = session_stored_saved(s);
+  session_disk_use(s, memory);
   for (int32_t t = 0; t < step->tensor_count; t++) {
     const struct step_tensor *tensor = &step->tensors[t];
     if (tensor->role == NEAP_ROLE_PARAMETER) memory->parameters += tensor->bytes;

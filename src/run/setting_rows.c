@@ -131,6 +131,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora", .key = "store"},
     {"base", "TYPE", NULL, "frozen linear layers but the head in one of these types, as nf4, q8_0 or i8 (bitsandbytes' rows of 8 bits)", FIELD(TEXT, session.base),
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora", .key = "base"},
+    {"base-on-disk", "auto|always|never", "auto, by budget", "where frozen weights lie while adapters are trained: in memory, or in the model's file, which is read as they are needed", FIELD(WORD, session.base_on_disk),
+     .flags = STEP, .verbs = TRAIN | STEPS | EVALUATE},
     {"lora", "R", "0: none", "train adapters of rank R beside linear layers, which stay as they are (LoRA)", FIELD(INT, session.lora), 0, SIZE_LIMIT,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "lora"},
     {"lora-alpha", "X", "8", "adapters count X / R times", FIELD(FLOAT, session.lora_alpha),

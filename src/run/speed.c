@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "kernel/cpu/speed.h"
 #include "run/cost_database.h"
+#include "run/disk_speed.h"
 
 void neap_processor_name(char *name, size_t size) {
   char line[256];
@@ -34,9 +35,10 @@ char *machine_text(struct region *region, int threads) {
 /* ---- In the database ---- */
 
 /* A speed is kept as the seconds that one of what it counts takes; 0 where there is none. */
-enum { SPEEDS = 4 };
+enum { SPEEDS = 5, NEEDED = 4 /* the first; a machine whose disk was not timed has no other */ };
 static const char *const operations[SPEEDS] = {
-    "one FLOP of f32", "one FLOP of bf16", "one byte of a copy in memory", "one byte of a copy in a cache"};
+    "one FLOP of f32", "one FLOP of bf16", "one byte of a copy in memory", "one byte of a copy in a cache",
+    "one byte of a file past the cache of pages"};
 
 static double seconds_of(double speed) { return speed > 0 ? 1 / speed : 0; }
 
@@ -44,20 +46,24 @@ static void keep(struct cost_database *database, const neap_speed *speed) {
   const struct kernel_time times[SPEEDS] = {{operations[0], seconds_of(speed->f32_flops)},
                                             {operations[1], seconds_of(speed->bf16_flops)},
                                             {operations[2], seconds_of(speed->memory_bytes)},
-                                            {operations[3], seconds_of(speed->cache_bytes)}};
+                                            {operations[3], seconds_of(speed->cache_bytes)},
+                                            {operations[4], seconds_of(speed->disk_bytes)}};
   struct region region = {0};
   const char *machine = machine_text(&region, speed->threads);
-  if (machine != NULL) cost_database_add(database, machine, times, SPEEDS);
+  if (machine != NULL) cost_database_add(database, machine, times, speed->disk_bytes > 0 ? SPEEDS : NEEDED);
   region_free(&region);
 }
 
 /* False where one of them is missing, or is no speed that a machine can have. */
 static bool find(struct cost_database *database, const char *machine, neap_speed *speed) {
   double *const speeds[SPEEDS] = {&speed->f32_flops, &speed->bf16_flops, &speed->memory_bytes,
-                                  &speed->cache_bytes};
+                                  &speed->cache_bytes, &speed->disk_bytes};
   for (int i = 0; i < SPEEDS; i++) {
     double seconds;
-    if (!cost_database_find(database, machine, operations[i], &seconds)) return false;
+    if (!cost_database_find(database, machine, operations[i], &seconds)) {
+      if (i < NEEDED) return false;
+      continue;
+    }
     *speeds[i] = seconds > 0 ? 1 / seconds : 0;
     if (!isfinite(*speeds[i])) return false;
   }
@@ -67,8 +73,10 @@ static bool find(struct cost_database *database, const char *machine, neap_speed
 /* ---- The whole ---- */
 
 struct roofline roofline_of(const neap_speed *speed) {
-  return (struct roofline){
-      .f32_flops = speed->f32_flops, .bf16_flops = speed->bf16_flops, .bytes = speed->memory_bytes};
+  return (struct roofline){.f32_flops = speed->f32_flops,
+                           .bf16_flops = speed->bf16_flops,
+                           .bytes = speed->memory_bytes,
+                           .disk = speed->disk_bytes > 0 ? speed->disk_bytes : usual_roofline.disk};
 }
 
 struct roofline machine_roofline(int threads) {
@@ -91,7 +99,9 @@ neap_status neap_measure_speed(int threads, neap_speed *one, neap_speed *all) {
   const neap_status status = cpu_measure_speed(team_size(threads), one, all);
   team_restore(&former);
   if (status != NEAP_OK) return status;
-  struct cost_database *database = cost_database_path(true, path) ? cost_database_open(path) : NULL;
+  const bool place = cost_database_path(true, path);
+  one->disk_bytes = all->disk_bytes = place ? disk_speed(path) : 0;
+  struct cost_database *database = place ? cost_database_open(path) : NULL;
   keep(database, one);
   keep(database, all);
   cost_database_close(database);

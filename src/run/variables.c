@@ -142,6 +142,11 @@ neap_status neap_session_read(const neap_session *s, int32_t index, float *data)
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_read_positions(s, v->layer, data) : sparse_read(s, v->layer, v->pool, data);
+  if (tensor_of(s, index)->on_disk) {
+    RETURN_IF(s->transfer == NULL, NEAP_INVALID_ARGUMENT,
+              "'%s' lies on disk, and the model's file was not loaded yet", v->name);
+    return transfer_read(s->transfer, v->name, data);
+  }
   return session_export(s, s->main, v->tensor, session_place(s, v->tensor), data);
 }
 
@@ -151,6 +156,9 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_write_positions(s, v->layer, data) : sparse_write(s, v->layer, v->pool, data);
+  RETURN_IF(tensor_of(s, index)->on_disk, NEAP_UNSUPPORTED,
+            "'%s' stays in the model's file and takes no other values; with --base-on-disk never it does",
+            v->name);
   TRY(session_import(s, s->main, v->tensor, data, session_place(s, v->tensor)));
   return s->steps == 0 && v->kind == NEAP_VARIABLE_PARAMETER ? averages_begin(s, index) : NEAP_OK;
 }
@@ -161,6 +169,9 @@ static neap_status need_blocks(const struct neap_session *s, int32_t index, size
   const struct tensor *t = tensor_of(s, index);
   RETURN_IF(s->variables[index].layer >= 0 || !dtype_is_quantised(t->dtype), NEAP_INVALID_ARGUMENT,
             "'%s' is stored in %s, which has no blocks", s->variables[index].name, dtype_rows[t->dtype].name);
+  RETURN_IF(t->on_disk, NEAP_UNSUPPORTED,
+            "'%s' stays in the model's file and takes no other values; with --base-on-disk never it does",
+            s->variables[index].name);
   *bytes = (size_t)dtype_bytes(t->dtype, (uint64_t)t->elements);
   return NEAP_OK;
 }
@@ -193,7 +204,7 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
             "a step has begun: %d of its %d micro-batches are still to come", parts - s->micro_batch, parts);
   for (int32_t i = 0; i < s->variable_count; i++) {
     const uint64_t elements = (uint64_t)tensor_of(s, i)->elements;
-    if (elements > most) most = elements;
+    if (elements > most && !tensor_of(s, i)->on_disk) most = elements;
   }
   *allocated = NULL;
   *buffer = device_address(&s->memory, s->plan->resident_bytes, most * sizeof(float));
@@ -202,6 +213,30 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
   *buffer = *allocated = malloc(most * sizeof(float));
   RETURN_IF_NULL(*buffer);
   return NEAP_OK;
+}
+
+bool session_reads_disk(const struct neap_session *s) {
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (tensor_of(s, i)->on_disk) return true;
+  return false;
+}
+
+void session_disk_use(const struct neap_session *s, neap_memory *memory) {
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (tensor_of(s, i)->on_disk) memory->on_disk += tensor_of(s, i)->file_bytes;
+  if (s->transfer == NULL) return;
+  const struct transfer_use use = transfer_use_of(s->transfer);
+  memory->disk_read = use.bytes;
+  memory->disk_waited = use.waited;
+}
+
+neap_status session_keep_source(struct neap_session *s, const struct value_source *source) {
+  int64_t longest = 1;
+  transfer_free(s->transfer);
+  s->transfer = NULL;
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (tensor_of(s, i)->on_disk && tensor_of(s, i)->dims[1] > longest) longest = tensor_of(s, i)->dims[1];
+  return transfer_create(source, &s->memory, s->main->backend, s->main->state, longest, &s->transfer);
 }
 
 int64_t session_frozen(const struct neap_session *s) {
@@ -217,7 +252,7 @@ uint64_t session_stored_saved(const struct neap_session *s) {
   uint64_t saved = 0;
   for (int32_t i = 0; i < s->variable_count; i++) {
     const struct tensor *t = tensor_of(s, i);
-    if (s->variables[i].layer < 0 && dtype_is_quantised(t->dtype))
+    if (s->variables[i].layer < 0 && dtype_is_quantised(t->dtype) && !t->on_disk)
       saved += dtype_bytes(others, (uint64_t)t->elements) - dtype_bytes(t->dtype, (uint64_t)t->elements);
   }
   return saved;
@@ -283,6 +318,7 @@ neap_status initialise_variable(struct neap_session *s, int32_t index, float *da
   static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
   const struct tensor *t = tensor_of(s, index);
   const uint64_t seed = s->options.seed, stream = first_stream + (uint64_t)index;
+  if (t->on_disk) return NEAP_OK;
   if (!in_blocks(s, index)) {
     fill_first_values(t, seed, stream, 0, t->elements, data);
     return neap_session_write(s, index, data);
@@ -340,6 +376,7 @@ static neap_status need_finite(const struct neap_session *s, int32_t index, cons
   TRY(neap_session_variable(s, index, &variable));
   if (variable.kind != NEAP_VARIABLE_PARAMETER && variable.kind != NEAP_VARIABLE_RUNNING_STATISTIC)
     return NEAP_OK;
+  if (tensor_of(s, index)->on_disk) return NEAP_OK; /* a loss that is not finite tells */
   if (in_blocks(s, index)) return need_finite_blocks(s, index, path, values);
   TRY(neap_session_read(s, index, values));
   int64_t i = 0;

@@ -3,6 +3,7 @@
 #define NEAP_RUN_VARIABLES_H
 
 #include "run/session.h"
+#include "run/transfer.h"
 
 /* Room on the host for any variable in row-major order. Between steps nothing lives in the arena, and it held
  * a gradient of every parameter: so no memory is needed that the plan does not have. Outputs that lay there
@@ -34,20 +35,15 @@ bool variable_is_adapter(const struct neap_session *session, int32_t index);
 int64_t session_frozen(const struct neap_session *session);
 /* Bytes that the parameters in blocks take less than in the type of the others. */
 uint64_t session_stored_saved(const struct neap_session *session);
-/* Values by the names of variables. `find` gives a number, -1: there are none of this name; `read` all of its
- * elements, as many as the variable has. */
-struct value_source {
-  int32_t (*find)(const void *context, const char *name);
-  neap_status (*read)(const void *context, int32_t index, float *data);
-  /* Whether there are values of a quantised type; and the blocks of rows of them. NULL: there are none. */
-  bool (*has_blocks)(const void *context, int32_t index, neap_dtype dtype);
-  neap_status (*read_blocks)(const void *context, int32_t index, int64_t first, int64_t rows, void *blocks);
-  const void *context;
-};
-
 /* Gives the variables that the source has those values; sparse parameters keep the largest. Others stay as
- * they are. */
+ * they are. What lies on disk is not read. */
 neap_status session_load_values(struct neap_session *session, const struct value_source *source);
+/* Whether some parameters lie on disk: the session then needs a source that stays. */
+bool session_reads_disk(const struct neap_session *session);
+/* Fills what the disk has and gave so far. */
+void session_disk_use(const struct neap_session *session, neap_memory *memory);
+/* Gives it that source, in place of a former one; it is the session's then, also after a failure. */
+neap_status session_keep_source(struct neap_session *session, const struct value_source *source);
 /* Lists them in the order of the digest. */
 neap_status list_variables(struct neap_session *session);
 

@@ -219,6 +219,10 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer) {
   return tokenizer->kind == TOKENIZER_PIPELINE ? tokenizer->pipeline->eos : -1;
 }
 
+int32_t tokenizer_behind(const struct tokenizer *tokenizer) {
+  return tokenizer->kind == TOKENIZER_PIPELINE ? (int32_t)tokenizer->pipeline->post.behind.count : 0;
+}
+
 const char *tokenizer_added_text(const struct tokenizer *tokenizer, int32_t id) {
   if (tokenizer->kind != TOKENIZER_PIPELINE || id < 0) return NULL;
   const struct added_token *token = added_token_of_id(&tokenizer->pipeline->added, id);

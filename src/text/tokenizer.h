@@ -66,6 +66,9 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer);
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 
+/* How many ids a tokenizer of others sets behind a whole text (tokenizer_encode_places). */
+int32_t tokenizer_behind(const struct tokenizer *tokenizer);
+
 /* The text of an added token of a tokenizer of others, ended by a 0; NULL: the id is none. Borrowed. */
 const char *tokenizer_added_text(const struct tokenizer *tokenizer, int32_t id);
 

@@ -264,12 +264,12 @@ static json_t *config_json(const struct writing *w, int64_t *layers) {
     saved = json_null();
   }
   json_t *config = json_pack(
-      "{s:s, s:i, s:o, s:f, s:o, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:o, s:b}", "peft_type", "LORA", "r",
+      "{s:s, s:i, s:o, s:f, s:o, s:s, s:s?, s:s, s:b, s:b, s:b, s:b, s:o, s:b}", "peft_type", "LORA", "r",
       o->lora, "lora_alpha",
       alpha == floor(alpha) && alpha < 1e9 ? json_integer((json_int_t)alpha) : json_real(alpha),
       "lora_dropout", (double)o->lora_dropout, "target_modules", targets, "bias", "none", "task_type",
-      "CAUSAL_LM", "base_model_name_or_path", w->from->base, "fan_in_fan_out", 0, "use_rslora", 0, "use_dora",
-      0, "inference_mode", 1, "modules_to_save", saved, "init_lora_weights", 1);
+      w->from->task, "base_model_name_or_path", w->from->base, "fan_in_fan_out", 0, "use_rslora", 0,
+      "use_dora", 0, "inference_mode", 1, "modules_to_save", saved, "init_lora_weights", 1);
   if (whole) return config;
   json_decref(config);
   return NULL;

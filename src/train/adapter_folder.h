@@ -29,6 +29,7 @@ struct adapter_export {
   const neap_graph *graph;             /* of the model, with a loss or without */
   const neap_session_options *session; /* of the run: lora and what goes with it, freeze */
   const struct safetensors *weights;   /* of the run: has what was trained */
+  const char *task;                    /* as peft calls it; NULL: it has no name for it */
   const char *base;                    /* what the adapters go with, for base_model_name_or_path */
   const char *model;                   /* the folder or GGUF file that the model is of; NULL: none */
 };

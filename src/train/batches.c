@@ -35,6 +35,8 @@ bool batches_have_a_class(const struct training *t) {
   return labels_each(t) == 1 && !loader_has_values(&t->data);
 }
 
+bool batches_are_whole(const struct training *t) { return labels_each(t) == 1 && t->data.bucket_count == 1; }
+
 /* Of the classes of the labels of the micro-batch that was filled, together. */
 static double weigh_labels(const struct training *t, int bucket) {
   const int64_t count = t->data.filled * loader_labels_each(&t->data, bucket);
@@ -65,7 +67,8 @@ static neap_status look_at_labels(struct training *t, const struct shape_of_step
 static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted,
                                     double *weight) {
   const bool values = loader_has_values(&t->data), weighs = t->class_weights != NULL && step->parts > 1,
-             even = values || labels_each(t) == 1 || (t->data.source.kind == TASK_PIXELS && step->parts == 1);
+             even =
+                 values || batches_are_whole(t) || (t->data.source.kind == TASK_PIXELS && step->parts == 1);
   *counted = (double)(values ? step->records : step->records * labels_each(t));
   *weight = 0;
   if (even && !weighs) return NEAP_OK;
@@ -84,7 +87,7 @@ static double share_of(const struct training *t, const struct shape_of_step *ste
                        double weight) {
   if (step->parts == 1) return 1;
   if (t->class_weights != NULL) return weight > 0 ? weigh_labels(t, step->bucket) / weight : 0;
-  if (labels_each(t) == 1 || loader_has_values(&t->data))
+  if (batches_are_whole(t) || loader_has_values(&t->data))
     return (double)t->data.filled / (double)step->records;
   return counted > 0 ? count_labels(t, step->bucket) / counted : 0;
 }

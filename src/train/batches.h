@@ -12,6 +12,9 @@ neap_status batches_step(struct training *t, double rate, neap_step_result *resu
 /* Whether each record has one label, a class. */
 bool batches_have_a_class(const struct training *t);
 
+/* Whether each record has one label, a class, and no record that is none fills a training batch up. */
+bool batches_are_whole(const struct training *t);
+
 /* Over the whole test set, by the labels that count: sets the test's loss and accuracy. */
 neap_status batches_evaluate(struct training *t);
 

@@ -55,6 +55,13 @@ static neap_status read_encoding(struct exporting *x) {
   return encoding_read(path, &x->region, &x->encoding);
 }
 
+/* Whether the whole language model is written: it was asked for, or a GGUF file is and not that of adapters,
+ * or there is no run. */
+static bool is_merged(const neap_export_options *o) {
+  const bool no_run = o->weights == NULL && o->checkpoint == NULL;
+  return o->merge || (!o->adapters && (export_is_gguf(o->out) || no_run));
+}
+
 /* What the run's data gave the model; where the checkpoint does not say it the data are asked. */
 static neap_status settle(struct exporting *x) {
   const neap_export_options *o = x->options;
@@ -62,12 +69,14 @@ static neap_status settle(struct exporting *x) {
   x->shape = o->shape;
   if (x->encoded) {
     const struct encoding *e = &x->encoding;
-    for (int i = 0; i < 3; i++) x->shape.image[i] = i < e->rank ? e->shape[i] : 0;
+    const bool texts = e->table != NULL && table_is_text(e->table);
+    for (int i = 0; i < 3 && !texts; i++) x->shape.image[i] = i < e->rank ? e->shape[i] : 0;
+    if (model_language_path(o->model) != NULL) x->shape.head = NEAP_HEAD_CLASSES;
     if (x->shape.classes < e->classes) x->shape.classes = e->classes;
     x->shape.regression = e->values;
     return NEAP_OK;
   }
-  if (o->data == NULL) return NEAP_OK;
+  if (o->data == NULL || is_merged(o)) return NEAP_OK;
   neap_status status = open_data(
       &(struct data_choice){
           .model = o->model, .name = o->data, .shape = &o->shape, .threads = 1, .one_length = true},
@@ -187,7 +196,9 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   TRY(find_base(x, &from.base));
   TRY(neap_model_build(x->options->model, &x->shape, &graph));
   from.graph = graph;
+  const bool classifies = x->shape.head == NEAP_HEAD_CLASSES;
   from.model = model_language_path(x->options->model);
+  from.task = !classifies ? "CAUSAL_LM" : x->shape.image[0] > 0 ? NULL : "SEQ_CLS";
   const neap_status status = (export_is_gguf(x->options->out) ? adapter_gguf_write : adapter_folder_write)(
       &from, x->options->out, &result->adapters);
   neap_graph_free(graph);
@@ -196,18 +207,16 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
 
 /* A language model of others, with what was trained. */
 static neap_status write_language(struct exporting *x, neap_export_result *result) {
-  const struct language_run from = {
-      .options = x->options, .session = &x->session, .weights = x->weights.path != NULL ? &x->weights : NULL};
+  const struct encoding *e = &x->encoding;
+  struct language_run from = {.options = x->options,
+                              .session = &x->session,
+                              .weights = x->weights.path != NULL ? &x->weights : NULL,
+                              .shape = &x->shape};
+  if (x->shape.head == NEAP_HEAD_CLASSES)
+    from.labels = (struct task_labels){e->classes, e->class_names, e->values};
   if (x->options->checkpoint != NULL)
     TRY(checkpoint_read_adapters(x->options->checkpoint, &x->region, &x->session));
   return export_language(&from, &result->tensors);
-}
-
-/* Whether the whole language model is written: it was asked for, or a GGUF file is and not that of adapters,
- * or there is no run. */
-static bool is_merged(const neap_export_options *o) {
-  const bool no_run = o->weights == NULL && o->checkpoint == NULL;
-  return o->merge || (!o->adapters && (export_is_gguf(o->out) || no_run));
 }
 
 static neap_status check_options(const neap_export_options *o) {
@@ -229,9 +238,9 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
   const neap_export_options *o = x->options;
   TRY(check_options(o));
   if (o->weights != NULL || o->checkpoint != NULL) TRY(open_weights(x));
-  if (is_merged(o)) return write_language(x, result);
   TRY(read_encoding(x));
   TRY(settle(x));
+  if (is_merged(o)) return write_language(x, result);
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));
   RETURN_IF(o->adapters && x->session.lora == 0, NEAP_INVALID_ARGUMENT,
             "%s: has no adapters; leave --adapter out", o->checkpoint != NULL ? o->checkpoint : o->weights);

@@ -99,8 +99,12 @@ static neap_status find_type(const char *name, bool gguf, neap_dtype *type) {
 
 static neap_status write(struct merging *m, int64_t *tensors) {
   const neap_export_options *o = m->run->options;
-  struct language_export from = {
-      .base = model_language_path(o->model), .change = change, .context = m, .replace = o->replace};
+  struct language_export from = {.base = model_language_path(o->model),
+                                 .change = change,
+                                 .context = m,
+                                 .replace = o->replace,
+                                 .options = m->run->shape,
+                                 .labels = m->run->labels};
   const bool gguf = export_is_gguf(o->out);
   RETURN_IF(from.base == NULL, NEAP_INVALID_ARGUMENT,
             "%s: is no language model of a folder or GGUF file; what can be merged and written as one is a "

@@ -3,12 +3,15 @@
 #define NEAP_TRAIN_EXPORT_LANGUAGE_H
 
 #include "base/safetensors.h"
+#include "graph/task.h"
 
 /* What a run made of a model. */
 struct language_run {
   const neap_export_options *options;
   const neap_session_options *session; /* lora and lora_alpha */
   const struct safetensors *weights;   /* what was trained, at least; NULL: there is no run, nothing was */
+  const neap_model_options *shape;
+  struct task_labels labels; /* of a classifier; else none */
 };
 
 /* Whether a name asks for a GGUF file. */

@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 
-static const struct task_texts texts = {model_tokenizer, model_chat_template};
+static const struct task_texts texts = {model_tokenizer, model_chat_template, model_labels};
 
 /* Whether weights that were made for sequences of `length` serve shorter ones, too. */
 static neap_status find_any_length(const char *model, int64_t length, bool *any) {
@@ -32,10 +32,12 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   task.asked_length = asked->length;
   task.length = asked->length > 0 ? asked->length : usual.length;
   task.width = usual.image[0];
-  if (task.kind == TASK_TOKENS && !choice->one_length)
-    TRY(find_any_length(model, task.length, &task.any_length));
+  const bool of_texts = task.kind == TASK_TOKENS || model_language_path(model) != NULL;
+  if (of_texts && !choice->one_length) TRY(find_any_length(model, task.length, &task.any_length));
+  TRY(model_pixels(model, &task.pixels));
+  const bool fixed = task.kind == TASK_IMAGES && model_language_path(model) != NULL;
   for (int i = 0; i < 3; i++) {
-    task.asked_image[i] = asked->image[i];
+    task.asked_image[i] = asked->image[i] == 0 && fixed ? usual.image[i] : asked->image[i];
     task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
   }
   return choice->own != NULL ? loader_open_own(loader, choice->own, &task)
@@ -48,6 +50,13 @@ static neap_status check_kind(const char *model, enum task_kind kind, const char
   const char *learns = task_rows[kind].learns, *has = task_rows[source->kind].learns;
   const char *other = kind == TASK_PAIRS ? "parallel:DIR:de-en" : "'synthetic'";
   if (kind == TASK_FEATURES && source->kind == TASK_IMAGES) return NEAP_OK;
+  if (source->kind == TASK_TEXTS && model_language_path(model) != NULL)
+    return NEAP_OK; /* its build decides */
+  RETURN_IF(
+      kind == TASK_TEXTS && source->kind != TASK_TEXTS, NEAP_INVALID_ARGUMENT,
+      "model '%s' learns from texts of a class each, but %s has %s; csv:FILE,text=COLUMN,label=COLUMN has "
+      "them",
+      model, name, has);
   RETURN_IF(source->kind == TASK_FEATURES && kind != TASK_FEATURES, NEAP_INVALID_ARGUMENT,
             "model '%s' learns from %s, but %s has %s; models mlp-64 or mlp-64x64 learn from them", model,
             learns, name, has);
@@ -95,6 +104,12 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
     const int64_t tokens = asked->batch > 0 ? asked->batch : usual.batch * usual.length;
     shape->batch = tokens / length > 0 ? tokens / length : 1;
   }
+  if (source->kind == TASK_TEXTS && shape->head == NEAP_HEAD_USUAL) shape->head = NEAP_HEAD_CLASSES;
+  RETURN_IF(source->kind == TASK_TEXTS && shape->head == NEAP_HEAD_TOKENS, NEAP_INVALID_ARGUMENT,
+            "model '%s' has no classifier of texts; finetune gives it one, and --output sentence asks for "
+            "the vector "
+            "of a text",
+            model);
   if (length == 0) TRY(settle_input(name, asked, source, shape));
   shape->regression = has_values(source);
   RETURN_IF(shape->regression && (asked->classes > 0 || asked->smoothing > 0), NEAP_INVALID_ARGUMENT,

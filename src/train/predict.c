@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "data/encoding.h"
 #include "data/statistics.h"
+#include "model/model.h"
 #include "run/session.h"
 #include "run/variables.h"
 #include "train/base_weights.h"
@@ -22,7 +23,7 @@ struct prediction {
   const neap_predict_options *options;
   struct loader data;
   enum split split;
-  neap_model_options shape;
+  neap_model_options asked, shape;
   neap_graph *graph;
   neap_session *session;
   neap_variable output;
@@ -36,6 +37,7 @@ struct prediction {
 
 static const char *output_name(const struct prediction *p) {
   if (p->options->output != NULL) return p->options->output;
+  if (p->shape.head == NEAP_HEAD_SENTENCE) return "sentence";
   return p->shape.regression ? "prediction" : "logits";
 }
 
@@ -61,23 +63,78 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   return NEAP_OK;
 }
 
+/* What a model of images that no run has trained knows of them. */
+static neap_status describe_images(struct prediction *p, const neap_model_options *usual,
+                                   const struct task_labels *labels, const struct encoding **encoding) {
+  struct task_pixels pixels;
+  TRY(model_pixels(p->options->model, &pixels));
+  p->encoding = (struct encoding){.source = "images",
+                                  .input = "image",
+                                  .rank = 3,
+                                  .classes = labels->count,
+                                  .class_names = labels->names};
+  memcpy(p->encoding.shape, usual->image, sizeof p->encoding.shape);
+  memcpy(p->encoding.mean, pixels.mean, sizeof p->encoding.mean);
+  memcpy(p->encoding.deviation, pixels.deviation, sizeof p->encoding.deviation);
+  if (strncmp(p->options->data, "images:", 7) == 0) *encoding = &p->encoding;
+  return NEAP_OK;
+}
+
+/* What a language model that no run has trained knows of texts: its tokens and its classes. */
+static neap_status describe_model(struct prediction *p, const struct encoding **encoding) {
+  const neap_predict_options *o = p->options;
+  neap_model_options usual;
+  struct task_labels labels;
+  enum task_kind kind;
+  if (o->checkpoint != NULL || o->weights != NULL) return NEAP_OK;
+  TRY(model_usual(o->model, &usual, &kind));
+  TRY(model_labels(o->model, &p->region, &labels));
+  p->asked.head = usual.head;
+  struct table_column *text = region_alloc(&p->region, 1, sizeof *text);
+  struct table *table = region_alloc(&p->region, 1, sizeof *table);
+  RETURN_IF(text == NULL || table == NULL, NEAP_OUT_OF_MEMORY, "prediction: out of memory");
+  *text = (struct table_column){.text = true};
+  *table = (struct table){.columns = text, .column_count = 1};
+  if (!labels.values) {
+    table->label.word_count = labels.count;
+    table->label.words = (const char **)labels.names;
+  }
+  p->encoding = (struct encoding){.source = "csv", .input = "tokens", .rank = 1, .table = table};
+  if (kind == TASK_IMAGES) return describe_images(p, &usual, &labels, encoding);
+  if (strncmp(o->data, "csv:", 4) == 0) *encoding = &p->encoding;
+  return NEAP_OK;
+}
+
+static neap_status load_weights(const struct prediction *p) {
+  const neap_predict_options *o = p->options;
+  if (p->weights == NULL) return neap_model_load(o->model, &p->shape, p->session);
+  TRY(base_weights_take(o->checkpoint, o->model, &p->shape, p->session));
+  TRY(neap_session_load(p->session, p->weights));
+  return session_need_finite(p->session, p->weights);
+}
+
 static neap_status open_all(struct prediction *p) {
   struct field inputs[INPUT_LIMIT];
   int input_count;
   const neap_predict_options *o = p->options;
   const struct encoding *encoding;
-  RETURN_IF(
-      o->model == NULL || (o->weights == NULL && o->checkpoint == NULL) || o->data == NULL || o->out == NULL,
-      NEAP_INVALID_ARGUMENT, "a prediction needs a model, weights or a checkpoint, data and a file to write");
+  const bool own = o->model != NULL && model_language_path(o->model) != NULL;
+  RETURN_IF(o->model == NULL || (o->weights == NULL && o->checkpoint == NULL && !own) || o->data == NULL ||
+                o->out == NULL,
+            NEAP_INVALID_ARGUMENT,
+            "a prediction needs a model, weights or a checkpoint, data and a file to write");
+  p->asked = o->shape;
   TRY(open_checkpoint(p, &encoding));
+  TRY(describe_model(p, &encoding));
+  if (own && o->output != NULL && strcmp(o->output, "sentence") == 0) p->asked.head = NEAP_HEAD_SENTENCE;
   const struct data_choice choice = {.model = o->model,
                                      .name = o->data,
-                                     .shape = &o->shape,
+                                     .shape = &p->asked,
                                      .threads = team_size(o->session.threads),
                                      .encoding = encoding,
                                      .one_length = true};
   TRY(open_data(&choice, &p->data));
-  TRY(settle_shape(o->model, o->data, &o->shape, &p->data, &p->shape));
+  TRY(settle_shape(o->model, o->data, &p->asked, &p->data, &p->shape));
   RETURN_IF(p->data.bucket_count > 1, NEAP_UNSUPPORTED,
             "%s: pairs of sequences come in several lengths; `neap translate` takes them", o->data);
   TRY(neap_model_build(o->model, &p->shape, &p->graph));
@@ -91,9 +148,7 @@ static neap_status open_all(struct prediction *p) {
   session.byte_input = statistics_byte_input(&p->data.source);
   session.threads = team_size(o->session.threads);
   TRY(neap_session_create(p->graph, &session, &p->result->smallest_budget, &p->session));
-  TRY(base_weights_take(o->checkpoint, o->model, &p->shape, p->session));
-  TRY(neap_session_load(p->session, p->weights));
-  TRY(session_need_finite(p->session, p->weights));
+  TRY(load_weights(p));
   TRY(neap_session_output(p->session, output_name(p), &p->output, NULL));
   RETURN_IF(p->output.rank < 1 || p->output.dims[0] != p->batch, NEAP_UNSUPPORTED,
             "output '%s' has no place for each record", p->output.name);
@@ -196,6 +251,7 @@ static neap_status run(struct prediction *p) {
                                      .split = p->split,
                                      .values = p->shape.regression,
                                      .count = p->shape.classes};
+  if (p->shape.head == NEAP_HEAD_SENTENCE) p->rows.values = true, p->rows.count = p->output.dims[1];
   RETURN_IF(p->rows.form != PREDICTION_NPY && (p->output.rank != 2 || p->output.dims[1] != p->rows.count),
             NEAP_UNSUPPORTED, "%s: output '%s' has no number for each class or value; write a .npy",
             p->options->out, p->output.name);

@@ -124,7 +124,8 @@ static neap_status check_model(const neap_setting *s, const neap_train_options *
                [TASK_MASKED] = {NEAP_OF_TOKENS, "tokens"},
                [TASK_VECTORS] = {NEAP_OF_VECTORS, "sequences of vectors"},
                [TASK_FEATURES] = {NEAP_OF_IMAGES, "images"},
-               [TASK_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"}};
+               [TASK_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"},
+               [TASK_TEXTS] = {NEAP_OF_TOKENS, "tokens"}};
   neap_model_options usual;
   enum task_kind kind;
   if (s->models == 0 || options->model == NULL) return NEAP_OK;

@@ -32,6 +32,14 @@ static void measure_overhead(struct training *t) {
   t->overhead = resident > own ? resident - own + behind : behind;
 }
 
+/* Takes off what was read and waited for so far, or adds it. */
+static void count_reads(struct training *t, int sign) {
+  neap_memory memory = {0};
+  session_disk_use(t->session, &memory);
+  t->disk_bytes += sign * (double)memory.disk_read;
+  t->disk_waited += sign * memory.disk_waited;
+}
+
 static neap_status run_step(struct training *t, neap_train_progress *progress) {
   static const double share = 0.05; /* of the values of sparse parameters, that change places at once */
   neap_step_result result;
@@ -39,7 +47,9 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   double counted;
   int64_t records;
   session_may_tear(t->session, t->options->out == NULL || t->saved_step == t->state.step);
+  count_reads(t, -1);
   TRY(batches_step(t, rate, &result, &records, &counted));
+  count_reads(t, 1);
   if (t->state.step % t->epoch_steps == 0) {
     t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
     t->counted = t->correct_here = 0;
@@ -67,9 +77,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->seconds = seconds;
   progress->loss_scale = t->options->session.dynamic_loss_scale ? (double)session_loss_scale(t->session) : 0;
   progress->skipped += result.skipped;
-  progress->uncounted = !loader_has_values(&t->data) &&
-                                loader_labels_each(&t->data, t->data.bucket_count - 1) == 1 &&
-                                result.counted >= 0
+  progress->uncounted = !loader_has_values(&t->data) && batches_are_whole(t) && result.counted >= 0
                             ? records - result.counted
                             : 0;
   progress->images_per_second = (double)records / seconds;
@@ -144,6 +152,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->other_kernels = t->other_kernels;
     progress->marked_file = t->data.source.marked_file;
     progress->longest = t->data.source.longest;
+    progress->new_layers = t->new_layers;
     progress->skipped_records = t->data.source.skipped;
     progress->cut_records = t->data.source.cut;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
@@ -332,6 +341,10 @@ static neap_status fill_result(struct training *t, neap_status ended, neap_train
   if (t->session == NULL) return NEAP_OK;
   result->seconds = t->started > 0 ? clock_seconds() - t->started : 0;
   result->step_seconds_median = median_seconds(t);
+  if (t->steps_here > 0) {
+    result->step_disk_bytes = t->disk_bytes / (double)t->steps_here;
+    result->step_disk_seconds = t->disk_waited / (double)t->steps_here;
+  }
   neap_session_memory(t->session, &result->memory);
   if (together && !session_is_torn(t->session)) TRY(neap_session_digest(t->session, result->weights_sha256));
   if (together) TRY(training_compare(t, result));

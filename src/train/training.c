@@ -135,9 +135,13 @@ neap_status training_open_data(struct training *t) {
 /* Divides the data into steps. */
 static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;
-  RETURN_IF(o->mixup > 0 && (t->shape.regression || t->data.source.kind == TASK_PIXELS),
-            NEAP_INVALID_ARGUMENT, "--mixup: mixes records that have a class each; those of %s have %s",
-            t->data.source.name, t->shape.regression ? "values" : "a class for each pixel");
+  const enum task_kind of = t->data.source.kind;
+  RETURN_IF(o->mixup > 0 && (t->shape.regression || of == TASK_PIXELS || of == TASK_TEXTS),
+            NEAP_INVALID_ARGUMENT, "--mixup: mixes records of numbers that have a class each; those of %s %s",
+            t->data.source.name,
+            t->shape.regression ? "have values"
+            : of == TASK_TEXTS  ? "are texts"
+                                : "have a class for each pixel");
   const struct division division = {.batch = t->batch,
                                     .micro = t->micro,
                                     .seed = o->session.seed,
@@ -149,7 +153,7 @@ static neap_status divide_data(struct training *t) {
                                     .ranks = training_ranks(t)};
   const enum task_kind kind = t->data.source.kind;
   RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
-                (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS),
+                (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS || kind == TASK_TEXTS),
             NEAP_INVALID_ARGUMENT, "--augment on: nothing of %s is changed at random; leave it out", o->data);
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
@@ -162,8 +166,28 @@ static neap_status divide_data(struct training *t) {
   return loader_prepare(&t->data, inputs, count);
 }
 
+/* Frozen weights that are not those of the model's file lie in memory. */
+static neap_status settle_base(struct training *t) {
+  const char *other = t->options->initial, *run = t->options->resume != NULL ? t->options->resume : other;
+  neap_base_on_disk *where = &t->own.session.base_on_disk;
+  struct base_weights base = {0};
+  if (*where == NEAP_DISK_NEVER || run == NULL) return NEAP_OK;
+  const char *state = region_format(&t->region, "%s/state.json", run);
+  RETURN_IF_NULL(state);
+  if (access(state, F_OK) == 0) TRY(base_weights_read(run, &t->region, &base));
+  if (base.given && base.path == NULL) return NEAP_OK;
+  if (base.path != NULL) other = base.path;
+  RETURN_IF(*where == NEAP_DISK_ALWAYS, NEAP_UNSUPPORTED,
+            "base-on-disk always: what is frozen is not what the model's file has, but comes from %s; with "
+            "auto or never it lies in memory",
+            other != NULL ? other : run);
+  *where = NEAP_DISK_NEVER;
+  return NEAP_OK;
+}
+
 neap_status training_build(struct training *t) {
   neap_available available;
+  TRY(settle_base(t));
   TRY(available_memory_settle(&t->own.session, &available));
   memory_watch_begin(&t->watch, &available);
   TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
@@ -371,8 +395,11 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     const bool pairs = t->data.source.kind == TASK_PAIRS;
     if (t->data.source.longest != NULL)
       return neap_fail(status, "%s; the longest %s sets the memory (%s): --length N %s longer ones%s",
-                       ending.message, pairs ? "pair" : "conversation", t->data.source.longest,
-                       pairs ? "leaves" : "cuts", pairs ? " out" : "");
+                       ending.message,
+                       pairs                               ? "pair"
+                       : t->data.source.kind == TASK_TEXTS ? "text"
+                                                           : "conversation",
+                       t->data.source.longest, pairs ? "leaves" : "cuts", pairs ? " out" : "");
     return ending_tell(&ending);
   }
   if (status != NEAP_OK) return status;
@@ -533,6 +560,7 @@ neap_status training_load(struct training *t) {
     return training_load_checkpoint(t);
   }
   TRY(neap_model_load(t->options->model, &t->shape, t->session));
+  TRY(model_new_layers(t->options->model, &t->shape, &t->region, &t->new_layers));
   TRY(t->options->initial != NULL ? initialise(t) : keep_base(t, NULL));
   return t->options->lora_initial != NULL
              ? adapter_folder_read(t->options->lora_initial, &t->options->session, t->session)

@@ -1,68 +1,8 @@
-/* A run: what it is made of, before its first step. */
+/* A run before its first step. */
 #ifndef NEAP_TRAIN_TRAINING_H
 #define NEAP_TRAIN_TRAINING_H
 
-#include "base/available_memory.h"
-#include "data/loader.h"
-#include "run/session.h"
-#include "train/base_weights.h"
-#include "train/checkpoint.h"
-#include "train/confusion.h"
-#include "train/event_file.h"
-#include "train/folder.h"
-#include "train/learning_rate.h"
-#include "train/metrics.h"
-
-enum {
-  TIMED_STEPS = 4096, /* the median is over the last so many steps */
-  UNTIMED_STEPS = 2   /* the first steps warm caches */
-};
-
-struct training {
-  char model_digest[65];             /* of its file; "": it is ready-made */
-  const neap_train_options *options; /* `own` */
-  neap_train_options own;            /* as they were given, with the combination that was chosen */
-  struct memory_watch watch;         /* where the budget is what was available */
-  struct loader data;
-  neap_model_options shape;
-  neap_graph *graph;
-  neap_session *session;
-  struct learning_rate rate;
-  struct metrics metrics;
-  struct event_file events;
-  struct confusion confusion; /* of an evaluation by class */
-  float *class_weights;       /* [shape.classes]; NULL: all classes weigh 1 */
-  json_t *settings, *kernels; /* of its checkpoints */
-  const char *other_kernels;  /* of neap_train_progress */
-  neap_initialisation initialisation;
-  struct region region;
-  struct folder_lock lock;
-  char combination[48]; /* the techniques that are taken, by name */
-  char refused[48];
-  /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
-                                                                                                  options->out
-                                                                                                */
-  struct base_weights base; /* what its checkpoints do without */
-  struct checkpoint state;
-  struct part_result *part_results; /* of a step's micro-batches (train/training_ranks.h) */
-  bool saves;                       /* checkpoints are written, by the first process */
-  int threads;
-  int64_t batch, epoch_steps, steps;
-  int64_t micro; /* records of a micro-batch, which is the batch of the graph */
-  struct {
-    int64_t records;
-    int graph;
-  } parts[2];         /* micro-batches of a short last step, which have graphs of their own; 0: none */
-  int64_t saved_step; /* of the last checkpoint written; -1: none */
-  double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
-  double test_loss;             /* -1: not evaluated here */
-  double test_mae, test_rmse, test_r2; /* of values; mae -1: not evaluated, or there are classes */
-  double *seconds;                     /* [TIMED_STEPS], a ring; NULL: no step has run */
-  int64_t steps_here;                  /* by this process */
-  double started;
-  neap_process process;
-  uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */
-};
+#include "train/training_state.h"
 
 /* In this order; each needs those before it.
  *

@@ -3,7 +3,7 @@
 #ifndef NEAP_TRAIN_TRAINING_RANKS_H
 #define NEAP_TRAIN_TRAINING_RANKS_H
 
-#include "train/training.h"
+#include "train/training_state.h"
 
 /* How many there are, and which this one is. */
 int32_t training_ranks(const struct training *t);

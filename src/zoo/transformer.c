@@ -13,7 +13,7 @@ struct stack {
   int64_t head;          /* width of one */
   int64_t times;         /* that the graph has of a sequence: all, or where it decodes one */
   neap_tensor position;  /* [1]: how many tokens go before that one; where it decodes */
-  neap_tensor key_count; /* [N]: one more, for attention */
+  neap_tensor key_count; /* [N]: one more, for attention; of texts: their tokens; else -1 */
 };
 
 static const double deviation = 0.02; /* Radford et al. 2019 */
@@ -30,6 +30,10 @@ void transformer_name(const struct transformer *t, enum part part, int64_t block
   else
     snprintf(name, SEQUENCE_NAME, "%.*s%lld%s", (int)(number - pattern), pattern,
              (long long)(block + t->first_block), number + 2);
+}
+
+bool transformer_is_bare(const struct transformer *t, enum part part) {
+  return part == PART_FIRST_TOKEN || (part == PART_POSITION && t->parts[PART_PATCH].name != NULL);
 }
 
 /* ---- Layers ---- */
@@ -82,9 +86,11 @@ static neap_tensor activate(const struct stack *s, neap_tensor x) {
 
 /* ---- Attention ---- */
 
-/* The shorter of the model's window and the one that is asked for; 0: there is no window. */
-static int64_t window_of(const struct stack *s) {
-  const int64_t own = s->t->window, asked = s->p->window;
+/* The shorter of the block's window and the one that is asked for; 0: there is no window. */
+static int64_t window_of(const struct stack *s, int64_t block) {
+  const int64_t every = s->t->full_every, asked = s->p->window;
+  const bool full = every > 0 && (block + 1) % every == 0;
+  const int64_t own = full ? 0 : s->t->window;
   return asked > 0 && (own == 0 || asked < own) ? asked : own;
 }
 
@@ -106,7 +112,7 @@ static neap_tensor attend_cached(const struct stack *s, neap_tensor q, neap_tens
   const neap_tensor keys = add_to_cache(s, k, block, "key_cache"),
                     values = add_to_cache(s, v, block, "value_cache");
   return neap_attention(s->b, q, keys, values, s->key_count,
-                        (neap_attention_options){.scale = s->t->attention_scale});
+                        (neap_attention_options){.scale = s->t->attention_scale, .cap = s->t->score_cap});
 }
 
 /* The first heads of x turned by their positions. */
@@ -115,10 +121,11 @@ static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
   return has(s, PART_POSITION) ? x : builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR);
 }
 
-static neap_attention_options attention_options(const struct stack *s) {
+static neap_attention_options attention_options(const struct stack *s, int64_t block) {
   return (neap_attention_options){.causal = s->t->causal,
-                                  .window = window_of(s),
+                                  .window = window_of(s, block),
                                   .scale = s->t->attention_scale,
+                                  .cap = s->t->score_cap,
                                   .dropout = s->p->dropout};
 }
 
@@ -136,9 +143,9 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
     return attend_cached(s, neap_slice(s->b, qkv, 2, 0, t->heads),
                          neap_slice(s->b, qkv, 2, t->heads, t->key_heads),
                          neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
-  neap_attention_options options = attention_options(s);
+  neap_attention_options options = attention_options(s, block);
   options.key_heads = t->key_heads;
-  return neap_attention(s->b, qkv, -1, -1, -1, options);
+  return neap_attention(s->b, qkv, -1, -1, s->key_count, options);
 }
 
 static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t block) {
@@ -150,7 +157,7 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
   q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
   k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
   return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
-                          : neap_attention(s->b, q, k, v, -1, attention_options(s));
+                          : neap_attention(s->b, q, k, v, s->key_count, attention_options(s, block));
 }
 
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
@@ -178,11 +185,12 @@ static neap_tensor feed_forward(const struct stack *s, neap_tensor x, int64_t bl
 
 typedef neap_tensor layer(const struct stack *s, neap_tensor x, int64_t block);
 
-/* x + layer(norm(x)), or norm(x + layer(x)), where norms come last. */
+/* x + layer(norm(x)), with a norm of what the layer gives where there is one; or norm(x + layer(x)), where
+ * norms come last. */
 static neap_tensor add_layer(const struct stack *s, neap_tensor x, int64_t block, layer *made,
-                             enum part of_norm) {
+                             enum part of_norm, enum part behind) {
   const bool last = s->t->norm_last;
-  const neap_tensor y = made(s, last ? x : norm(s, x, of_norm, block), block);
+  const neap_tensor y = norm(s, made(s, last ? x : norm(s, x, of_norm, block), block), behind, block);
   x = neap_add(s->b, x, sequence_dropout(s->b, y, (double)s->p->dropout));
   return last ? norm(s, x, of_norm, block) : x;
 }
@@ -192,8 +200,8 @@ static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
     char scope[SEQUENCE_NAME];
     snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
     neap_scope(s->b, scope);
-    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM);
-    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM);
+    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM, PART_ATTENTION_POST);
+    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM, PART_FEED_POST);
   }
   return x;
 }
@@ -228,6 +236,48 @@ static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor 
   return sequence_dropout(s->b, x, (double)s->p->dropout);
 }
 
+static neap_tensor bare(const struct stack *s, enum part part, int64_t rows) {
+  return neap_parameter(s->b, s->t->parts[part].name, 3, (int64_t[]){1, rows, s->t->width},
+                        (neap_parameter_options){.initial = NEAP_INITIAL_NORMAL, .scale = (float)deviation});
+}
+
+/* The squares of an image [N, C, H, W] as rows [N, squares, width]. */
+static neap_tensor embed_patches(const struct stack *s, neap_tensor image) {
+  const struct transformer *t = s->t;
+  const char *name = t->parts[PART_PATCH].name;
+  const int64_t dims[] = {t->width, t->image[0], t->patch, t->patch},
+                rows[] = {s->p->batch, t->width, s->times - 1};
+  const neap_tensor weight = sequence_parameter(s->b, name, "weight", 4, dims, deviation),
+                    bias = sequence_parameter(s->b, name, "bias", 1, &t->width, 0);
+  const neap_tensor x =
+      neap_conv_with(s->b, image, weight, bias, (neap_conv_options){.stride = t->patch, .size = t->patch});
+  return neap_transpose(s->b, neap_reshape(s->b, x, 3, rows), (int[]){0, 2, 1});
+}
+
+static neap_tensor embed_image(const struct stack *s) {
+  const struct transformer *t = s->t;
+  const int64_t dims[] = {s->p->batch, t->image[0], t->image[1], t->image[2]},
+                first[] = {s->p->batch, 1, t->width};
+  const neap_tensor image = neap_input(s->b, "image", NEAP_F32, 4, dims);
+  neap_scope(s->b, "embedding");
+  const neap_tensor parts[] = {neap_expand(s->b, bare(s, PART_FIRST_TOKEN, 1), 3, first),
+                               embed_patches(s, image)};
+  const neap_tensor x = neap_add(s->b, neap_concat(s->b, parts, 2, 1), bare(s, PART_POSITION, s->times));
+  return sequence_dropout(s->b, x, (double)s->p->dropout);
+}
+
+/* The same of logits [N, T, classes] with a cap, which are made whole. */
+static neap_tensor finish_capped(const struct stack *s, neap_tensor logits) {
+  const float cap = s->t->logit_cap;
+  const int64_t dims[] = {s->p->batch, s->times}, rows = s->p->batch * s->times;
+  logits = neap_scale(s->b, neap_tanh(s->b, neap_scale(s->b, logits, 1 / cap, 0)), cap, 0);
+  neap_output(s->b, "logits", logits);
+  if (s->p->decode > 0) return -1;
+  const neap_tensor label = neap_input(s->b, "label", NEAP_I32, 2, dims);
+  return neap_softmax_cross_entropy(s->b, neap_reshape(s->b, logits, 2, (int64_t[]){rows, -1}),
+                                    neap_reshape(s->b, label, 1, &rows), s->p->smoothing);
+}
+
 static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor table, int64_t rows) {
   const struct transformer *t = s->t;
   char name[SEQUENCE_NAME];
@@ -238,11 +288,75 @@ static neap_tensor finish(const struct stack *s, neap_tensor x, neap_tensor tabl
   const neap_tensor bias =
       t->parts[PART_HEAD].bias ? sequence_parameter(s->b, name, "bias", 1, &rows, 0) : -1;
   const neap_tensor weight = t->tied ? table : table_of(s, PART_HEAD, rows);
+  if (t->logit_cap > 0) return finish_capped(s, neap_linear_with(s->b, x, weight, bias));
   return s->p->decode > 0 ? sequence_logits(s->b, x, weight, bias)
                           : sequence_loss(s->b, x, weight, bias, s->p->smoothing);
 }
 
+/* The first row of each sequence: [N, K]. */
+static neap_tensor first_row(const struct stack *s, neap_tensor x) {
+  return neap_reshape(s->b, neap_slice(s->b, x, 1, 0, 1), 2, (int64_t[]){s->p->batch, s->t->width});
+}
+
+/* The loss of classes or values of the first token, dropout before the last layer. */
+static neap_tensor classify(const struct stack *s, neap_tensor x) {
+  const struct transformer *t = s->t;
+  x = norm(s, first_row(s, x), PART_FINAL_NORM, 0);
+  if (has(s, PART_POOLER)) x = neap_tanh(s->b, linear(s, x, PART_POOLER, 0, t->width, deviation));
+  x = sequence_dropout(s->b, x, (double)s->p->dropout);
+  x = linear(s, x, PART_CLASSIFIER, 0, t->outputs, deviation);
+  neap_output(s->b, t->values ? "prediction" : "logits", x);
+  if (t->values)
+    return neap_mse_loss(s->b, x,
+                         neap_input(s->b, "label", NEAP_F32, 2, (int64_t[]){s->p->batch, t->outputs}));
+  return neap_softmax_cross_entropy(s->b, x, neap_input(s->b, "label", NEAP_I32, 1, &s->p->batch),
+                                    s->p->smoothing);
+}
+
+/* The sum over the tokens of a text: [N, K]. */
+static neap_tensor sum_tokens(const struct stack *s, neap_tensor x) {
+  return neap_sum(s->b, neap_sequence_mask(s->b, x, s->key_count), (int[]){1}, 1, false);
+}
+
+static neap_tensor mean_tokens(const struct stack *s, neap_tensor x) {
+  const neap_tensor ones = neap_scale(s->b, neap_slice(s->b, x, 2, 0, 1), 0, 1);
+  return neap_divide(s->b, sum_tokens(s, x), sum_tokens(s, ones));
+}
+
+/* As torch.nn.functional.normalize: what is nearly zeros stays so. */
+static neap_tensor to_unit_length(const struct stack *s, neap_tensor x) {
+  static const float least = 1e-24f, most = 1e30f;
+  const neap_tensor squares = neap_sum(s->b, neap_multiply(s->b, x, x), (int[]){1}, 1, true);
+  return neap_multiply(s->b, x, neap_power(s->b, neap_clip(s->b, squares, least, most), -0.5f));
+}
+
+/* Has no loss. */
+static neap_tensor give_sentence(const struct stack *s, neap_tensor x) {
+  x = s->t->head == STACK_MEAN ? mean_tokens(s, x) : first_row(s, x);
+  neap_output(s->b, "sentence", s->t->unit ? to_unit_length(s, x) : x);
+  return -1;
+}
+
+/* The places of an image: its squares, and one before them. */
+static int64_t places_of_image(const struct transformer *t) {
+  return t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
+}
+
+static neap_tensor build_on_image(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  const struct stack s = {.b = b,
+                          .t = t,
+                          .p = p,
+                          .head = t->head_width > 0 ? t->head_width : t->width / t->heads,
+                          .times = places_of_image(t),
+                          .position = -1,
+                          .key_count = -1};
+  const neap_tensor x = add_blocks(&s, embed_image(&s));
+  neap_scope(b, "head");
+  return classify(&s, x);
+}
+
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  if (t->parts[PART_PATCH].name != NULL) return build_on_image(b, t, p);
   const bool decodes = p->decode > 0;
   const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
   struct stack s = {.b = b,
@@ -253,8 +367,11 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
   const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times});
   s.position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1;
   s.key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1;
-  const neap_tensor table = table_of(&s, PART_TOKEN, rows);
-  return finish(&s, add_blocks(&s, embed(&s, tokens, table)), table, rows);
+  if (t->head != STACK_TOKENS) s.key_count = neap_sequence_lengths(b, tokens);
+  const neap_tensor table = table_of(&s, PART_TOKEN, rows), x = add_blocks(&s, embed(&s, tokens, table));
+  if (t->head == STACK_TOKENS) return finish(&s, x, table, rows);
+  neap_scope(b, "head");
+  return t->head == STACK_CLASSES ? classify(&s, x) : give_sentence(&s, x);
 }
 
 neap_status transformer_check(const char *what, const struct transformer *t) {

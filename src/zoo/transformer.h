@@ -8,9 +8,12 @@
 
 /* Layers that a stack may have. Which ones are there says what is computed. */
 enum part {
-  PART_TOKEN,          /* embedding [vocabulary, width] */
-  PART_POSITION,       /* embedding [places, width]; without it positions are rotary */
-  PART_SEGMENT,        /* embedding [2, width]: all tokens are of the first segment */
+  PART_TOKEN,       /* embedding [vocabulary, width] */
+  PART_PATCH,       /* in its place, of images: a convolution [width, channels, patch, patch] */
+  PART_FIRST_TOKEN, /* bare [1, 1, width]: what stands before the patches */
+  PART_POSITION,    /* embedding [places, width]; without it positions are rotary. Of images bare, [1, places,
+                       width] */
+  PART_SEGMENT,     /* embedding [2, width]: all tokens are of the first segment */
   PART_EMBEDDING_NORM, /* of the sum of these */
   PART_ATTENTION_NORM, /* before attention; where norms come last behind the sum with it */
   PART_QKV,            /* queries, keys and values in one layer, or */
@@ -20,21 +23,33 @@ enum part {
   PART_QUERY_NORM,     /* of each head, before its positions */
   PART_KEY_NORM,       /**/
   PART_ATTENTION_OUT,  /* from the heads to the width */
+  PART_ATTENTION_POST, /* a norm of what attention gives */
   PART_FEED_NORM,      /* as PART_ATTENTION_NORM */
   PART_GATE,           /* where it is there: activation(gate x) * (up x); else activation(up x) */
   PART_UP,             /**/
   PART_DOWN,           /**/
+  PART_FEED_POST,      /* a norm of what the layers above give */
   PART_FINAL_NORM,     /* behind the last block */
   PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
   PART_HEAD_NORM,      /* its norm */
   PART_HEAD,           /* to the vocabulary; its weight may be the embedding's */
+  PART_POOLER,         /* of the first token, with tanh: what a classifier reads */
+  PART_CLASSIFIER,     /* to the classes or values */
   PARTS
 };
 
 enum activation { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU };
 
+/* What the last block's rows become; neap_head has the same. */
+enum stack_head {
+  STACK_TOKENS,
+  STACK_CLASSES, /* of the first token */
+  STACK_MEAN,    /* the mean over the tokens of a text, or */
+  STACK_FIRST    /* its first token: an output "sentence", without a loss */
+};
+
 /* The name of a layer, in which %d stands for the number of the block; NULL: it is not there. Parameters are
- * "NAME.weight" and "NAME.bias"; those of norms may be called otherwise. */
+ * "NAME.weight" and "NAME.bias"; those of norms may be called otherwise, and those that are bare "NAME". */
 struct part_row {
   const char *name;
   bool bias;
@@ -49,13 +64,21 @@ struct transformer {
   int64_t first_place; /* the row of the table that the first token has */
   int64_t first_block; /* number of the first block in names */
   int64_t window;      /* of attention; 0: none */
+  int64_t full_every;  /* each block of this number, the last of them, has no window; 0: all have it */
+  int64_t image[3];    /* that it takes: channels, height, width */
+  int64_t patch;       /* the side of its squares, which divides height and width */
   enum activation activation;
+  enum stack_head head;
+  int64_t outputs; /* of STACK_CLASSES: classes, or values */
+  bool values;
+  bool unit;                           /* the vector of a sentence is scaled to a length of 1 */
   bool causal;                         /* a token sees those before it alone */
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
   bool rms;                            /* norms do not subtract the mean */
   bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
   bool tied;                           /* the head has the embedding's weights */
   float epsilon;                       /* of norms */
+  float score_cap, logit_cap;          /* x becomes cap tanh(x / cap); 0: it stays */
   float attention_scale;               /* 0: 1 / sqrt(head_width) */
   float embedding_scale;               /* what embeddings of tokens are multiplied with; 0: 1 */
   const char *norm_weight, *norm_bias; /* NULL: "weight", "bias" */
@@ -70,6 +93,9 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
 /* Fails with NEAP_INVALID_ARGUMENT where heads, key heads and widths do not fit one another; `what` names the
  * model. */
 neap_status transformer_check(const char *what, const struct transformer *t);
+
+/* Whether a part is a parameter by itself, without ".weight". */
+bool transformer_is_bare(const struct transformer *t, enum part part);
 
 /* The name of a part's layer in block `block` of the stack, counted from 0. */
 void transformer_name(const struct transformer *t, enum part part, int64_t block, char name[SEQUENCE_NAME]);

@@ -1,5 +1,6 @@
 /* Tables of text. The records of one that is read, written anew with every field in quotes, are read as the
- * same; as data it is records of finite numbers with labels that are classes, or a message names it. */
+ * same; as data it is records of finite numbers with labels that are classes, or a message names it; and
+ * so are its first column's texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,41 @@ static void check_records(const struct source *source) {
   free(features);
 }
 
+static void check_texts(const struct source *source) {
+  int32_t *tokens = malloc((size_t)source->sequence_length * sizeof *tokens);
+  CHECK(tokens != NULL && source->records[0] > 0 && source->records[1] > 0);
+  for (int s = 0; s < SPLITS; s++)
+    for (int64_t i = 0; i < source->records[s]; i++) {
+      int32_t label;
+      void *fields[FIELD_LIMIT] = {tokens, &label};
+      int64_t lengths[FIELD_LIMIT];
+      CHECK_OK(source->read(source, (enum split)s, i, &(struct draw){0}, fields, lengths));
+      CHECK(lengths[0] > 0 && lengths[0] <= source->sequence_length);
+      for (int64_t k = 0; k < lengths[0]; k++) CHECK(tokens[k] >= 0 && tokens[k] < 256);
+    }
+  free(tokens);
+}
+
+/* The same file as texts of its first column. */
+static void open_as_texts(const char *path) {
+  char text[400];
+  struct csv csv;
+  struct loader loader;
+  bool any = false;
+  const bool named = csv_open(path, &csv) == NEAP_OK && csv_next(&csv, &any) == NEAP_OK && any &&
+                     strlen(csv_field(&csv, 0)) < 100 && strchr(csv_field(&csv, 0), ',') == NULL;
+  if (named) {
+    snprintf(text, sizeof text, "csv:%s,text=%s", path, csv_field(&csv, 0));
+    const neap_status status = loader_open(&loader, text, &(struct task){.kind = TASK_TEXTS, .length = 16});
+    if (status == NEAP_OK)
+      check_texts(&loader.source);
+    else
+      CHECK(status != NEAP_INTERNAL && neap_error_message()[0] != '\0');
+    loader_close(&loader);
+  }
+  csv_close(&csv);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_path("table.csv"), *copy = fuzz_path("copy.csv");
   char text[160];
@@ -86,5 +122,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   else
     CHECK(status != NEAP_INTERNAL && neap_error_message()[0] != '\0');
   loader_close(&loader);
+  open_as_texts(path);
   return 0;
 }

@@ -16,7 +16,8 @@ static void check_table(const struct encoding *e) {
     const struct table_column *c = &e->table->columns[i];
     CHECK(c->name != NULL && c->first == width);
     for (int64_t k = 0; k < c->word_count; k++) CHECK(c->words[k] != NULL);
-    width += c->word_count > 0 ? c->word_count : 1;
+    CHECK(!c->text || e->table->column_count == 1);
+    width += c->text ? e->shape[0] : c->word_count > 0 ? c->word_count : 1;
   }
   CHECK(e->rank == 1 && width == e->shape[0] && e->table->label.name != NULL);
 }

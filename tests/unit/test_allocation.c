@@ -221,7 +221,7 @@ static neap_status bring_template(const char *model, struct chat_template **chat
 
 /* Opens conversations with a model's template, and learns their tokens. */
 static neap_status attempt_conversations(void) {
-  static const struct task_texts texts = {bring_nothing, bring_template};
+  static const struct task_texts texts = {bring_nothing, bring_template, NULL};
   char name[128];
   struct source source = {0};
   const struct task task = {

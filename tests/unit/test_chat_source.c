@@ -360,7 +360,7 @@ static neap_status bring_llama(const char *model, struct chat_template **chat) {
 /* A model brings its tokenizer and its template; what the user asks for comes first. Bytes have no tokens
  * that begin and end a text. */
 static void test_of_model(void **state) {
-  static const struct task_texts texts = {bring_bytes, bring_llama};
+  static const struct task_texts texts = {bring_bytes, bring_llama, NULL};
   (void)state;
   char name[400];
   struct loader loader;

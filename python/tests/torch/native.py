@@ -77,6 +77,7 @@ class AttentionOptions(ctypes.Structure):
         ("window", c_int64),
         ("scale", c_float),
         ("dropout", c_float),
+        ("cap", c_float),
     ]
 
 
@@ -111,6 +112,7 @@ class ModelOptions(ctypes.Structure):
         ("decode", c_int64),
         ("regression", c_bool),
         ("window", c_int64),
+        ("head", c_int),
     ]
 
 
@@ -175,6 +177,7 @@ class SessionOptions(ctypes.Structure):
         ("lora_layers", c_char_p),
         ("save_trained", c_bool),
         ("byte_input", ByteInput),
+        ("base_on_disk", c_int),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,15 @@ def lightweight(n: Any, x: int, w: int) -> int:
     return n.sequence_conv(x, n.softmax(w, -1), 2)
 
 
+def capped(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor, scale: float, cap: float
+) -> torch.Tensor:
+    """As transformers has it for Gemma 2."""
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+    scores = cap * torch.tanh((scale or q.shape[3] ** -0.5) * (q @ k.transpose(2, 3)) / cap)
+    return scores.masked_fill(~attn_mask, -math.inf).softmax(3) @ v
+
+
 def attended(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -56,12 +66,15 @@ def attended(
     causal: bool = False,
     window: int = 0,
     scale: float = 0.0,
+    cap: float = 0.0,
 ) -> torch.Tensor:
     """By PyTorch's attention: with its own causal mask where that is all, else with one of the header's words."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     call = functools.partial(F.scaled_dot_product_attention, scale=scale or None, enable_gqa=True)
     times, keys = q.shape[2], k.shape[2]
-    if lengths is None and window == 0 and (not causal or times == keys):
+    if cap:
+        call = functools.partial(capped, scale=scale, cap=cap)
+    elif lengths is None and window == 0 and (not causal or times == keys):
         return call(q, k, v, is_causal=causal).transpose(1, 2)
     place, key = torch.arange(times)[:, None] + keys - times, torch.arange(keys)
     sees = torch.ones(1, 1, times, keys, dtype=torch.bool)
@@ -168,9 +181,13 @@ SEQUENCES = [
     attention((3, 17, 2, 4), (3, 21, 2, 4), these_numbers(21, 3, 14), causal=True, window=6, scale=1.25),
     attention((2, 149, 3, 32), (2, 167, 3, 32), causal=True),
     attention((2, 131, 4, 24), (2, 259, 2, 24), these_numbers(259, 40)),
+    attention((2, 19, 4, 6), (2, 19, 2, 6), causal=True, window=5, cap=0.75),
+    attention((3, 9, 4, 4), (3, 9, 2, 4), these_numbers(9, 1, 6), scale=2.0, cap=1.5),
+    attention((2, 149, 3, 32), (2, 167, 3, 32), causal=True, cap=2.0),
     packed_attention((2, 7, 9, 5)),
     packed_attention((2, 13, 6, 8), causal=True),
     packed_attention((2, 13, 8, 6), key_heads=2, causal=True),
+    packed_attention((2, 31, 8, 4), key_heads=1, causal=True, scale=2.0, cap=0.5),
     packed_attention((3, 11, 6, 4), lengths=these_numbers(11, 4, 7)),
     packed_attention((2, 31, 8, 4), key_heads=1, causal=True, window=7, scale=0.5),
     packed_attention((1, 193, 12, 16), key_heads=2, causal=True),

@@ -22,7 +22,7 @@ transformers = pytest.importorskip("transformers")
 
 NINE_HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72, "intermediate_size": 96}
 READ_BY_TRANSFORMERS = {"llama": NINE_HEADS, "qwen2": {}, "qwen3": {"head_dim": 128}, "gpt2": {"n_positions": 1024}}
-GGUF_FAMILIES = [f for f in FAMILIES if not f.startswith(("opt", "bert"))]
+GGUF_FAMILIES = [f for f in FAMILIES if not f.startswith(("opt", "bert", "gemma2 without"))]
 TYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8_0": "Q8_0"}
 
 
@@ -193,7 +193,7 @@ def test_transformers(library, tmp_path, family):
 def test_read_back(library, tmp_path, family):
     """The same logits to the bit, of every family: biases, scaled positions and windows too."""
     base, out, ids = tmp_path / "base", tmp_path / "out.gguf", some_tokens()
-    folder(family, base)
+    folder(family, base, **({"query_pre_attn_scalar": 16} if family == "gemma2" else {}))
     neap("export", base, "-o", out, "--type", "f32")
     np.testing.assert_array_equal(logits(library, out, ids), logits(library, base, ids))
     neap("export", out, "-o", tmp_path / "again.gguf", "--type", "f32")
@@ -359,6 +359,11 @@ def test_bad_cases(tmp_path):
     for family in ["opt", "bert"]:
         make(family, tmp_path / family)
         assert f"'{family}'" in neap("export", tmp_path / family, "-o", tmp_path / "x.gguf", expect=1)
+    for family, said in [("gemma2", "query_pre_attn_scalar"), ("gemma2 without caps", "query_pre_attn_scalar")]:
+        make(family, tmp_path / family)
+        assert said in neap("export", tmp_path / family, "-o", tmp_path / "x.gguf", expect=1)
+    make("gemma2", tmp_path / "gemma2", query_pre_attn_scalar=16, attn_logit_softcapping=None)
+    assert "softcapping" in neap("export", tmp_path / "gemma2", "-o", tmp_path / "x.gguf", expect=1)
     tokenizer = byte_tokenizer("gpt-2")
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", "isolated")
     make("llama", base, vocab_size=400)

@@ -362,11 +362,11 @@ def quantise(weight: np.ndarray, kind: Type, draw: np.random.Generator) -> np.nd
     return blocks.reshape(*weight.shape[:-1], -1)
 
 
-def write_gguf(path: Path, kind: Type, leave_out: str = "", **changes: int) -> Any:
+def write_gguf(path: Path, kind: Type, leave_out: str = "", wide: bool = False, **changes: int) -> Any:
     """A small Llama whose matrices are of a type, and the same one of transformers, whose weights are the numbers that these
     stand for."""
-    width = 256 if kind.name.endswith("_K") else 64
-    heads, key_heads, hidden = 4, 2, 256 if width == 256 else 96
+    width = 256 if wide or kind.name.endswith("_K") else 64
+    heads, key_heads, hidden = 4, 2, 512 if wide else 256 if width == 256 else 96
     tokenizer = make_tokenizer()
     torch.manual_seed(4)
     draw = np.random.default_rng(5)

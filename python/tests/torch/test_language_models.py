@@ -42,6 +42,35 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen2": ("Qwen2", "CausalLM", {**SMALL, "num_key_value_heads": 2}),
     "qwen3": ("Qwen3", "CausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 12}),
     "gemma": ("Gemma", "CausalLM", {**SMALL, "tie_word_embeddings": True, "num_key_value_heads": 1, "head_dim": 16}),
+    "gemma2": (
+        "Gemma2",
+        "CausalLM",
+        {
+            **SMALL,
+            "tie_word_embeddings": True,
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "query_pre_attn_scalar": 8,
+            "sliding_window": 5,
+            "attn_logit_softcapping": 0.5,
+            "final_logit_softcapping": 1.5,
+            "attn_implementation": "eager",
+        },
+    ),
+    "gemma2 without caps": (
+        "Gemma2",
+        "CausalLM",
+        {
+            **SMALL,
+            "tie_word_embeddings": True,
+            "num_key_value_heads": 1,
+            "head_dim": 16,
+            "query_pre_attn_scalar": 32,
+            "attn_logit_softcapping": None,
+            "final_logit_softcapping": None,
+        },
+    ),
     "gpt2": (
         "GPT2",
         "LMHeadModel",
@@ -77,7 +106,7 @@ def make(family: str, folder: Path, **more: Any) -> torch.nn.Module:
     model = getattr(transformers, stem + suffix)(getattr(transformers, f"{stem}Config")(**{**options, **more})).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            one = 1.0 if parameter.dim() == 1 and name.endswith("weight") and stem != "Gemma" else 0.0
+            one = 1.0 if parameter.dim() == 1 and name.endswith("weight") and "Gemma" not in stem else 0.0
             parameter.copy_(one + 0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     return model
@@ -127,7 +156,7 @@ def test_logits_and_a_step_are_those_of_transformers(library, tmp_path, family):
             assert np.abs(was - s.read(name) - expected).max() < 2e-3 * most, name
 
 
-@pytest.mark.parametrize("family", ["llama 3", "qwen3", "gemma", "gpt2", "opt"])
+@pytest.mark.parametrize("family", ["llama 3", "qwen3", "gemma", "gemma2 without caps", "gpt2", "opt"])
 def test_tokens_one_by_one_give_the_same_logits(library, tmp_path, family):
     model, ids = make(family, tmp_path), tokens()[:1]
     expected = model(ids).logits.detach().numpy()[0]
@@ -212,6 +241,10 @@ def test_bad_descriptions_are_told(library, tmp_path, fields, words):
         ("bert", {"position_embedding_type": "relative_key"}, ["relative_key", "absolute"]),
         ("bert", {"is_decoder": True}, ["is_decoder"]),
         ("mistral", {"sliding_window": 0}, ["sliding_window", "0"]),
+        ("gemma2", {"layer_types": ["full_attention"] * 3}, ["layer_types", "sliding_attention"]),
+        ("gemma2", {"query_pre_attn_scalar": -1}, ["query_pre_attn_scalar", "-1"]),
+        ("gemma2", {"attn_logit_softcapping": -1.0}, ["attn_logit_softcapping", "-1"]),
+        ("gemma2", {"use_bidirectional_attention": True}, ["use_bidirectional_attention"]),
     ],
 )
 def test_what_is_not_computed_is_refused(library, tmp_path, family, fields, words):
@@ -254,3 +287,37 @@ def test_folders_without_weights_that_are_read(library, tmp_path):
         for word in words:
             assert word in str(failed.value)
     shutil.rmtree(tmp_path)
+
+
+def test_gemma2_of_a_gguf_file(library, tmp_path):
+    """Its norms are stored + 1; the scale of scores is by the width of a head."""
+    gguf = pytest.importorskip("gguf")
+    model, ids, path = make("gemma2", tmp_path / "folder", query_pre_attn_scalar=16), tokens(), tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "gemma2")
+    writer.add_block_count(3)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(16)
+    writer.add_value_length(16)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_sliding_window(5)
+    writer.add_attn_logit_softcapping(0.5)
+    writer.add_final_logit_softcapping(1.5)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GEMMA2, 3)
+    for name, value in model.state_dict().items():
+        if name != "lm_head.weight":
+            one = 1.0 if "norm" in name else 0.0
+            writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), value.numpy() + one)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    shape = {"batch": BATCH, "length": LENGTH}
+    with native.model(library, str(path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, path, s, **shape)
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.predict()
+        assert relative(s.output("logits"), model(ids).logits.detach().numpy()) < 2e-5

@@ -194,6 +194,9 @@ def test_packed_folders_are_finetuned(tmp_path):
     runs = [tune(tmp_path, tmp_path / "packed", "--budget", budget, name=budget) for budget in ("max", "min")]
     digests = {json.loads((run / "state.json").read_text())["weights_sha256"] for run in runs}
     assert len(digests) == 1
+    # On disk its embedding and head can be; what is packed lies in memory.
+    disk = tune(tmp_path, tmp_path / "packed", "--base-on-disk", "always", "--budget", "min", name="disk")
+    assert json.loads((disk / "state.json").read_text())["weights_sha256"] in digests
     neap("export", runs[0], "--merge", "-o", tmp_path / "merged")
     assert "quantization_config" not in json.loads((tmp_path / "merged" / "config.json").read_text())
     merged = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged").state_dict()

@@ -23,6 +23,7 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
                             .causal = a->causal,
                             .window = a->window < most ? a->window : most,
                             .scale = s.scale,
+                            .cap = a->cap,
                             .storage = node_input(graph, node, 0)->dtype,
                             .probability = a->probability};
 }

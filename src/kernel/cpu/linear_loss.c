@@ -18,10 +18,12 @@ struct loss_kernel {
   neap_dtype storage, blocks; /* of the rows; of the weights, where these lie in blocks, else `storage` */
   bool bf16;                  /* so are the products */
   bool fixed;                 /* the weights have no gradient */
+  bool on_disk;               /* the weights are read as they are needed */
   /* Where in the workspace: the logits, and their gradient in bf16; the rows and their gradient, the block's
    * weights, their gradient and bias in f32, where they are stored otherwise; the state of the rows, and
    * their labels; what the library and sums need. */
   uint64_t logits, dlogits, x, dx, w, dw, bias, dbias, state, labels, scratch;
+  uint64_t read; /* a block's weights from disk */
 };
 
 static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
@@ -91,6 +93,7 @@ static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct prepara
   k->state = reserve(p, back ? 0 : (uint64_t)rows * sizeof(struct loss_row));
   k->labels = reserve(p, (uint64_t)rows * sizeof(int32_t));
   k->scratch = reserve(p, scratch > sums ? scratch : sums);
+  k->read = reserve(p, k->on_disk ? dtype_bytes(k->blocks, (uint64_t)(k->block * width)) : 0);
 }
 
 static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
@@ -101,7 +104,8 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
   struct loss_kernel k = {.shared.kernels = cpu->kernels,
                           .storage = x->dtype,
                           .blocks = w->dtype,
-                          .fixed = back && node->attributes.loss.fixed};
+                          .fixed = back && node->attributes.loss.fixed,
+                          .on_disk = w->on_disk};
   k.bf16 = k.storage == NEAP_BF16 && dnn_has_bf16();
   k.block = block_of(rows, classes,
                      (k.bf16                  ? rows / 2
@@ -113,6 +117,7 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
   TRY(make_products(cpu, rows, width, k.block, bias, back, &k, &k.whole));
   TRY(make_products(cpu, rows, width, classes - (k.count - 1) * k.block, bias, back, &k, &k.last));
   lay_out(cpu, &k, p, rows, width, bias, back);
+  if (k.on_disk) p->seconds = roofline_seconds(p->roofline, graph, node) + fetch_seconds(p->roofline, w);
   p->run = run;
   p->state = region_copy(p->region, &k, 1, sizeof k);
   RETURN_IF_NULL(p->state);
@@ -129,7 +134,8 @@ struct running {
   int64_t width, counted;
   const int32_t *labels; /* of the rows */
   void *const *in;
-  void *x; /* the rows as products take them */
+  const struct row_source *source; /* of weights that lie on disk */
+  void *x;                         /* the rows as products take them */
 };
 
 static float *at(const struct running *r, uint64_t place) { return (float *)(void *)(r->work + place); }
@@ -144,11 +150,10 @@ static void *as_factor(const struct running *r, void *data, int64_t first, int64
 }
 
 /* The same of weights, which may lie in blocks of a quantised type. */
-static void *weights_as_factor(const struct running *r, int64_t first, int64_t count) {
+static void *weights_as_factor(const struct running *r, void *data, int64_t first, int64_t count) {
   const struct loss_kernel *k = r->k;
-  if (k->blocks == k->storage) return as_factor(r, r->in[LOSS_WEIGHTS], first, count, k->w);
-  const unsigned char *blocks =
-      (const unsigned char *)r->in[LOSS_WEIGHTS] + dtype_bytes(k->blocks, (uint64_t)first);
+  if (k->blocks == k->storage) return as_factor(r, data, first, count, k->w);
+  const unsigned char *blocks = (const unsigned char *)data + dtype_bytes(k->blocks, (uint64_t)first);
   k->shared.kernels->dequantise(k->blocks, count, blocks,
                                 (struct stored){k->bf16 ? NEAP_BF16 : NEAP_F32, at(r, k->w)});
   return at(r, k->w);
@@ -163,7 +168,8 @@ static void store(const struct running *r, void *data, int64_t first, int64_t co
     r->k->shared.kernels->narrow(r->k->storage, count, made, (uint16_t *)data + first);
 }
 
-static struct running begin(const struct kernel *kernel, void *const *in, void *workspace) {
+static struct running begin(const struct kernel *kernel, void *const *in, void *workspace,
+                            const struct run_context *context) {
   const struct tensor *x = kernel_input(kernel, LOSS_X), *labels = kernel_input(kernel, LOSS_LABELS);
   const struct loss_attributes *a = &ATTRIBUTES.loss;
   struct running r = {
@@ -172,7 +178,8 @@ static struct running begin(const struct kernel *kernel, void *const *in, void *
       .work = workspace,
       .l = {x->dims[0], kernel_input(kernel, LOSS_WEIGHTS)->dims[0], a->ignored, a->smoothing},
       .width = x->dims[1],
-      .in = in};
+      .in = in,
+      .source = &context->rows};
   const int32_t *all = in[LOSS_LABELS];
   for (int64_t i = 0; i < labels->elements; i++)
     r.counted += all[i] >= 0 && all[i] < r.l.classes && all[i] != r.l.ignored;
@@ -193,13 +200,24 @@ struct block {
   void *w;
 };
 
+/* The weights of classes [first, first + count), as products take them. */
+static neap_status take_weights(const struct running *r, struct block *b) {
+  void *data = r->in[LOSS_WEIGHTS];
+  if (r->k->on_disk) {
+    data = at(r, r->k->read);
+    TRY(r->source->read(r->source->context, kernel_input(r->kernel, LOSS_WEIGHTS), b->first, b->count, data));
+  }
+  b->w = weights_as_factor(r, data, r->k->on_disk ? 0 : b->first * r->width, b->count * r->width);
+  return NEAP_OK;
+}
+
 /* The logits of block `i`. */
 static neap_status block_logits(const struct running *r, int64_t i, struct block *b) {
   const struct loss_kernel *k = r->k;
   const bool last = i == k->count - 1;
   *b = (struct block){.first = i * k->block, .products = last ? &k->last : &k->whole};
   b->count = last ? r->l.classes - b->first : k->block;
-  b->w = weights_as_factor(r, b->first * r->width, b->count * r->width);
+  TRY(take_weights(r, b));
   void *bias = r->in[LOSS_BIAS] != NULL ? as_factor(r, r->in[LOSS_BIAS], b->first, b->count, k->bias) : NULL;
   return dnn_run(
       b->products->logits,
@@ -208,8 +226,7 @@ static neap_status block_logits(const struct running *r, int64_t i, struct block
 }
 
 RUN(run_linear_cross_entropy) {
-  (void)context;
-  const struct running r = begin(kernel, in, workspace);
+  const struct running r = begin(kernel, in, workspace, context);
   struct loss_row *state = (void *)(r.work + r.k->state);
   for (int64_t i = 0; i < r.k->count; i++) {
     struct block b;
@@ -254,8 +271,7 @@ static neap_status block_gradients(const struct running *r, const struct block *
 }
 
 RUN(run_linear_cross_entropy_backward) {
-  (void)context;
-  const struct running r = begin(kernel, in, workspace);
+  const struct running r = begin(kernel, in, workspace, context);
   const float dloss = in[LOSS_BACK_GRADIENT] != NULL ? *(const float *)in[LOSS_BACK_GRADIENT] : 1,
               share = r.counted > 0 ? dloss / (float)r.counted : 0;
   float *dx = made_at(&r, out[0], 0, r.k->dx);

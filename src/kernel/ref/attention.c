@@ -59,7 +59,16 @@ static double product(int64_t count, const double *x, const double *y) {
 }
 
 static double score(const struct attention *t, int64_t n, int64_t h, int64_t i, int64_t j) {
-  return (double)t->s.scale * product(t->s.depth, t->q + query_at(t, n, h, i), t->k + key_at(t, n, h, j));
+  const double s = (double)t->s.scale *
+                   product(t->s.depth, t->q + query_at(t, n, h, i), t->k + key_at(t, n, h, j)),
+               cap = (double)t->a->cap;
+  return cap > 0 ? cap * tanh(s / cap) : s;
+}
+
+/* The derivative of a score by what it is before its cap. */
+static double score_slope(const struct attention *t, double score) {
+  const double cap = (double)t->a->cap;
+  return cap > 0 ? 1 - score / cap * (score / cap) : 1;
 }
 
 /* What dropout multiplies a weight by. */
@@ -103,8 +112,9 @@ static void attend_backward(const struct attention *t, int64_t n, int64_t h, int
   FOR(j, t->s.keys) {
     if (!sees(t, n, i, j)) continue;
     const int64_t at = key_at(t, n, h, j);
-    const double weight = exp(score(t, n, h, i, j) - log_sum), keep = kept(t, n, h, i, j),
-                 slope = (double)t->s.scale * weight * (keep * product(depth, dy, t->v + at) - mean);
+    const double s = score(t, n, h, i, j), weight = exp(s - log_sum), keep = kept(t, n, h, i, j),
+                 slope = (double)t->s.scale * score_slope(t, s) * weight *
+                         (keep * product(depth, dy, t->v + at) - mean);
     FOR(d, depth) {
       dv[at + d] += weight * keep * dy[d];
       dq[query_at(t, n, h, i) + d] += slope * t->k[at + d];

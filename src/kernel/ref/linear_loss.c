@@ -38,7 +38,7 @@ static double wanted(const struct loss_attributes *a, int64_t classes, int64_t c
   return (c == label ? 1 - (double)a->smoothing : 0) + (double)a->smoothing / (double)classes;
 }
 
-RUN(run_linear_cross_entropy) {
+static RUN(loss_of_all) {
   UNUSED;
   const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
   const struct loss_attributes *a = &ATTRIBUTES->loss;
@@ -70,7 +70,7 @@ RUN(run_linear_cross_entropy) {
   return NEAP_OK;
 }
 
-RUN(run_linear_cross_entropy_backward) {
+static RUN(gradients_of_all) {
   UNUSED;
   const struct tensor *x = kernel_input(kernel, LOSS_X), *w = kernel_input(kernel, LOSS_WEIGHTS);
   const struct loss_attributes *a = &ATTRIBUTES->loss;
@@ -101,4 +101,22 @@ RUN(run_linear_cross_entropy_backward) {
     }
   }
   return NEAP_OK;
+}
+
+/* Weights that lie on disk are read into the workspace. */
+static neap_status run_with_weights(kernel_run *run, const struct kernel *kernel, void *const *in,
+                                    void *const *out, void *workspace, const struct run_context *context) {
+  enum { INPUTS = LOSS_BACK_GRADIENT + 1 };
+  const struct tensor *w = kernel_input(kernel, LOSS_WEIGHTS);
+  void *given[INPUTS] = {NULL};
+  if (!w->on_disk) return run(kernel, in, out, workspace, context);
+  memcpy(given, in, (size_t)kernel_node(kernel)->input_count * sizeof *given);
+  given[LOSS_WEIGHTS] = workspace;
+  TRY(context->rows.read(context->rows.context, w, 0, w->dims[0], workspace));
+  return run(kernel, given, out, NULL, context);
+}
+
+RUN(run_linear_cross_entropy) { return run_with_weights(loss_of_all, kernel, in, out, workspace, context); }
+RUN(run_linear_cross_entropy_backward) {
+  return run_with_weights(gradients_of_all, kernel, in, out, workspace, context);
 }

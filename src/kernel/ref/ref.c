@@ -702,6 +702,16 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
     p->workspace = recurrent_workspace(node_input(graph, node, 0));
   for (int32_t i = 0; node->op == OP_ATTENTION_BACKWARD && i < node->output_count; i++)
     p->workspace += (uint64_t)graph->tensors.data[node->outputs[i]].elements * sizeof(double);
+  if (node->op == OP_FETCH_ROWS) {
+    const struct tensor *table = node_input(graph, node, 0);
+    p->workspace = dtype_bytes(table->dtype, (uint64_t)table->dims[1]);
+    p->seconds = fetch_rows_seconds(p->roofline, table, node_input(graph, node, 1)->elements);
+  }
+  if (node->op == OP_LINEAR_CROSS_ENTROPY || node->op == OP_LINEAR_CROSS_ENTROPY_BACKWARD) {
+    const struct tensor *w = node_input(graph, node, LOSS_WEIGHTS);
+    if (w->on_disk) p->workspace = dtype_bytes(w->dtype, (uint64_t)w->elements);
+  }
+  if (node->op == OP_FETCH) p->seconds = fetch_seconds(p->roofline, node_input(graph, node, 0));
   p->run = runs[node->op];
   return NEAP_OK;
 }

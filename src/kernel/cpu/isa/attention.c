@@ -257,6 +257,14 @@ static void scale_rows(int64_t rows, int64_t columns, float scale, float *x) {
   }
 }
 
+static void cap_rows(int64_t rows, int64_t columns, float cap, float *x) {
+  for (int64_t m = 0; m < rows; m++) {
+#pragma omp simd
+    for (int64_t i = 0; i < columns; i++)
+      x[m * QUERIES + i] = cap * hyperbolic_tangent(x[m * QUERIES + i] / cap);
+  }
+}
+
 /* Scores of the queries and a block of keys, which it packs. */
 static void score(const struct attention *a, const struct queries *q, struct range keys, const void *k,
                   const void *v, const struct block *b) {
@@ -268,6 +276,7 @@ static void score(const struct attention *a, const struct queries *q, struct ran
   multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1}, b->queries.columns,
            QUERIES, b->scores, QUERIES, false);
   if (b->pairs) scale_rows(count, whole_vectors(q->count), a->scale, b->scores);
+  if (a->cap > 0) cap_rows(count, whole_vectors(q->count), a->cap, b->scores);
   hide(a, q, keys.begin, count, b->scores);
 }
 
@@ -394,6 +403,15 @@ static void gather_terms(const struct attention *a, const struct queries *q, con
   }
 }
 
+/* The slopes of the cap of a row of scores; of hidden ones, at -infinity, 0. */
+static void slopes_of_cap(int64_t columns, float cap, const float *scores, float *slopes) {
+#pragma omp simd
+  for (int64_t i = 0; i < columns; i++) {
+    const float share = scores[i] > -cap ? scores[i] / cap : -1;
+    slopes[i] = 1 - share * share;
+  }
+}
+
 /* From scores and gradients of the weights to weights and gradients of the scores. Rows that
  * fill up a tile are products with zeros and stay 0: what is added to the sums of keys there changes nothing.
  */
@@ -402,6 +420,8 @@ static void differentiate(const struct attention *a, int64_t keys, int64_t colum
   for (int64_t j = 0; j < keys; j++) {
     float *weights = b->scores + j * QUERIES, *slopes = b->gradients + j * QUERIES;
     const float *kept = b->kept + j * QUERIES;
+    float of_cap[QUERIES];
+    if (a->cap > 0) slopes_of_cap(columns, a->cap, weights, of_cap);
     if (a->probability > 0) {
 #pragma omp simd
       for (int64_t i = 0; i < columns; i++) {
@@ -416,6 +436,7 @@ static void differentiate(const struct attention *a, int64_t keys, int64_t colum
         slopes[i] = weights[i] * (slopes[i] - t->mean[i]) * a->scale;
       }
     }
+    if (a->cap > 0) multiply_rows(1, columns, of_cap, 0, slopes);
   }
 }
 

@@ -146,9 +146,9 @@ enum { HALF_ROW_LIMIT = 4096 };
 struct attention {
   int64_t sequences, queries, keys, heads, key_heads, depth, query_row, key_row;
   bool causal;
-  int64_t window; /* 0: none; at most queries + keys */
-  float scale, probability;
-  neap_dtype storage; /* of all operands but the logarithms */
+  int64_t window;                /* 0: none; at most queries + keys */
+  float scale, cap, probability; /* cap: of scores, cap tanh(score / cap); 0: none */
+  neap_dtype storage;            /* of all operands but the logarithms */
   struct random_key key;
   int64_t first; /* of the sequences, among those that dropout counts */
 };

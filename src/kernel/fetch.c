@@ -1,0 +1,18 @@
+/* What reading parameters from disk costs. */
+#include "kernel/kernel.h"
+
+double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter) {
+  return (double)parameter->file_bytes / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk);
+}
+
+double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows) {
+  static const double page = 4096, read = 1e-4; /* bytes; seconds that a read of one page takes */
+  const double row = (double)table->file_bytes / (double)table->dims[0];
+  return (double)rows * (read + (row + page) / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk));
+}
+
+neap_status run_fetch_elsewhere(const struct kernel *kernel, void *const *inputs, void *const *outputs,
+                                void *workspace, const struct run_context *context) {
+  (void)inputs, (void)outputs, (void)workspace, (void)context;
+  return neap_fail(NEAP_INTERNAL, "'%s' lies on disk: no kernel reads it", kernel_input(kernel, 0)->name);
+}

@@ -1,0 +1,229 @@
+/* First values of a language model's variables: from its file, in whatever form it has them, to a session. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/language_file.h"
+#include "model/language_model.h"
+#include "run/variables.h"
+
+int64_t origin_elements(const struct origin *o) {
+  int64_t elements = 1;
+  for (int d = 0; d < o->rank; d++) elements *= o->dims[d];
+  return elements;
+}
+
+/* Row p half + i of a head is row 2 i + p of that head in the file. */
+int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
+  const int64_t head = rows / permuted_heads, half = head / 2, in_head = row % head;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+/* Of rows [first, end) of the variable row `row` is read next: tells, where it is the first of a head or of
+ * all, that those of its head are, which lie side by side in the file in another order. */
+static neap_status expect_head(const struct language_model *m, const struct origin *o, int64_t first,
+                               int64_t row, int64_t end) {
+  const int64_t head = o->dims[0] / o->form.permuted_heads;
+  if (row != first && row % head != 0) return NEAP_OK;
+  return gguf_expect_rows(&m->gguf, o->tensor, row / head * head, head, (end + head - 1) / head * head);
+}
+
+static neap_status read_permuted(const struct language_model *m, const struct origin *o, int64_t first,
+                                 int64_t rows, float *data) {
+  for (int64_t r = first; r < first + rows; r++) {
+    TRY(expect_head(m, o, first, r, first + rows));
+    TRY(gguf_read(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, o->dims[0], r), 1,
+                  data + (r - first) * o->dims[1]));
+  }
+  return NEAP_OK;
+}
+
+/* A row of the file [inputs, outputs] has one number of each row of the variable. */
+static neap_status read_transposed(const struct origin *o, int64_t first, int64_t rows, float *data) {
+  const int64_t outputs = o->dims[0], inputs = o->dims[1];
+  float *row = malloc((size_t)rows * sizeof *row);
+  neap_status status = NEAP_OK;
+  RETURN_IF(row == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for a row", o->name);
+  for (int64_t i = 0; status == NEAP_OK && i < inputs; i++) {
+    status =
+        safetensors_read_part(o->file->file, o->file->index, i * outputs + first, rows, rows < outputs, row);
+    for (int64_t k = 0; status == NEAP_OK && k < rows; k++) data[k * inputs + i] = row[k];
+  }
+  free(row);
+  return status;
+}
+
+/* Elements that lie side by side in the file. */
+static neap_status read_straight(const struct language_model *m, const struct origin *o, int64_t first,
+                                 int64_t rows, int64_t row, float *data) {
+  if (o->file != NULL)
+    return safetensors_read_part(o->file->file, o->file->index, first * row, rows * row, false, data);
+  return gguf_read(&m->gguf, o->tensor, first, rows, data);
+}
+
+neap_status language_file_read_rows(const struct language_model *m, const struct origin *o, int64_t first,
+                                    int64_t rows, float *data) {
+  const int64_t row = o->dims[o->rank - 1];
+  if (o->form.transposed)
+    TRY(read_transposed(o, first, rows, data));
+  else if (o->form.permuted_heads > 0 && o->rank == 2)
+    TRY(read_permuted(m, o, first, rows, data));
+  else
+    TRY(read_straight(m, o, first, rows, row, data));
+  for (int64_t i = 0; o->form.less != 0 && i < rows * row; i++) data[i] += o->form.less;
+  return NEAP_OK;
+}
+
+/* A matrix [rows, columns] becomes [columns, rows], through a copy. */
+static neap_status transpose(const char *path, int64_t rows, int64_t columns, float *data) {
+  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
+  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
+            (long long)rows, (long long)columns);
+  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++) data[j * rows + i] = copy[i * columns + j];
+  free(copy);
+  return NEAP_OK;
+}
+
+/* Of a bias the rows are its elements. */
+static int64_t permuted_columns(const struct origin *o) { return o->rank > 1 ? o->dims[1] : 1; }
+
+/* Brings rows from the variable's order into the file's, or back, through a copy. */
+static neap_status permute(const char *path, const struct origin *o, int64_t heads, bool back, float *data) {
+  const int64_t rows = o->dims[0], columns = permuted_columns(o);
+  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
+  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
+            (long long)rows, (long long)columns);
+  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t stored = stored_row(heads, rows, r), to = back ? r : stored, from = back ? stored : r;
+    memcpy(data + to * columns, copy + from * columns, (size_t)columns * sizeof *copy);
+  }
+  free(copy);
+  return NEAP_OK;
+}
+
+/* Whether the variable is made of rows of the file, each of which can be read by itself. */
+static bool has_rows(const struct language_model *m, const struct origin *o) {
+  if (o->made || o->packed != NULL) return false;
+  if (m->config == NULL) return o->rank > 1 || o->form.permuted_heads == 0;
+  return o->file->file->tensors[o->file->index].indices == NULL;
+}
+
+uint64_t language_file_bytes(const struct language_model *m, const struct origin *o) {
+  if (!has_rows(m, o)) return 0;
+  return m->config == NULL ? m->gguf.tensors[o->tensor].bytes : o->file->file->tensors[o->file->index].bytes;
+}
+
+/* Reads what has no rows. */
+static neap_status read_whole(const struct language_model *m, const struct origin *o, float *data) {
+  if (o->packed != NULL) return packed_weight_read(o->packed, data);
+  if (m->config == NULL) {
+    TRY(gguf_read(&m->gguf, o->tensor, 0, 1, data));
+    return permute(m->path, o, o->form.permuted_heads, true, data);
+  }
+  TRY(safetensors_read(o->file->file, o->file->index, data));
+  return o->form.transposed ? transpose(m->path, o->dims[1], o->dims[0], data) : NEAP_OK;
+}
+
+neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
+  const int64_t elements = origin_elements(o), row = o->dims[o->rank - 1];
+  if (o->made) {
+    memset(data, 0, (size_t)elements * sizeof *data);
+    return NEAP_OK;
+  }
+  if (has_rows(m, o)) return language_file_read_rows(m, o, 0, o->rank > 1 ? elements / row : 1, data);
+  TRY(read_whole(m, o, data));
+  for (int64_t i = 0; o->form.less != 0 && i < elements; i++) data[i] += o->form.less;
+  return NEAP_OK;
+}
+
+neap_status language_file_store(const struct language_model *m, const struct origin *o,
+                                const struct stored_form *form, float *data) {
+  const int64_t elements = origin_elements(o);
+  for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
+  if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
+  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, false, data) : NEAP_OK;
+}
+
+/* ---- A session's values ---- */
+
+/* What is new has no values in the file. */
+static int32_t find_stored(const void *context, const char *name) {
+  const struct language_model *m = context;
+  const int32_t index = language_file_find(m, name);
+  return index >= 0 && m->origins[index].made ? -1 : index;
+}
+
+static neap_status read_origin(const void *context, int32_t index, float *data) {
+  const struct language_model *m = context;
+  return language_file_read(m, &m->origins[index], data);
+}
+
+static neap_status read_rows(const void *context, int32_t index, int64_t first, int64_t rows, float *data) {
+  const struct language_model *m = context;
+  return language_file_read_rows(m, &m->origins[index], first, rows, data);
+}
+
+static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
+  const struct language_model *m = context;
+  const struct origin *o = &m->origins[index];
+  if (o->packed != NULL) return dtype == NEAP_NF4 && packed_weight_has_blocks(o->packed);
+  return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
+}
+
+/* Rows are whole blocks: those of heads are put back into order as they are. */
+neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
+                                      int64_t rows, void *blocks) {
+  if (o->packed != NULL) return packed_weight_read_blocks(o->packed, first, rows, blocks);
+  if (o->form.permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
+  const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
+  for (int64_t r = first; r < first + rows; r++) {
+    TRY(expect_head(m, o, first, r, first + rows));
+    TRY(gguf_read_blocks(&m->gguf, o->tensor, stored_row(o->form.permuted_heads, o->dims[0], r), 1,
+                         (unsigned char *)blocks + (uint64_t)(r - first) * row));
+  }
+  return NEAP_OK;
+}
+
+static neap_status read_blocks(const void *context, int32_t index, int64_t first, int64_t rows,
+                               void *blocks) {
+  const struct language_model *m = context;
+  return language_file_read_blocks(m, &m->origins[index], first, rows, blocks);
+}
+
+static uint64_t bytes_read(const void *context) {
+  return ((const struct language_model *)context)->buffer.total;
+}
+
+static void close_source(const void *context) {
+  struct language_model *m = (void *)context;
+  language_file_close(m);
+  free(m);
+}
+
+/* The session keeps the open model where it reads weights while it runs. */
+static neap_status load_into(struct language_model *m, neap_session *session, bool *kept) {
+  const struct value_source source = {find_stored, read_origin, has_blocks, read_blocks,
+                                      m,           read_rows,   bytes_read, close_source};
+  TRY(session_load_values(session, &source));
+  TRY(session_need_finite(session, m->path));
+  if (!session_reads_disk(session)) return NEAP_OK;
+  m->path = region_string(&m->region, m->path); /* the session outlives the caller's */
+  RETURN_IF_NULL(m->path);
+  TRY(language_file_read_directly(m));
+  *kept = true;
+  return session_keep_source(session, &source);
+}
+
+neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
+                                neap_session *session) {
+  struct language_model *m = malloc(sizeof *m);
+  bool kept = false;
+  (void)masked;
+  RETURN_IF(m == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  neap_status status = language_file_open_as(m, path, false, options);
+  if (status == NEAP_OK) status = load_into(m, session, &kept);
+  if (!kept) close_source(m);
+  return status;
+}

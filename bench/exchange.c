@@ -2,7 +2,7 @@
  *
  * How fast ranks exchange bytes: RANKS (2) processes of this machine through shared memory, or, under mpirun,
  * its ranks through the plugin of its MPI. Prints the seconds of the smallest allgather, and by size what
- * each rank sends, and receives, in a second: in an exchange; in an allgather of so many bytes in all, what
+ * each rank sends, and receives, in a second: in an exchange; in an allgather of that many bytes in all, what
  * it receives; and beside these what each copies by memcpy while all copy at the same time. The best of
  * ROUNDS (5), in turn. */
 #include <stdio.h>

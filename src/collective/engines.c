@@ -16,7 +16,9 @@ neap_status neap_collective_fork(int count, neap_collective *own, int *exit_stat
 }
 
 void neap_collective_report(const neap_collective *own, neap_status status) {
-  if (own != NULL) processes_report(own, status);
+  if (own == NULL) return;
+  processes_report(own, status); /* each for its own engine alone */
+  heartbeat_report(own, status);
 }
 
 neap_status neap_collective_launched(neap_rank_lost_function *lost, void *context, neap_collective *own) {

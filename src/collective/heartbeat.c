@@ -389,7 +389,7 @@ static void heart_close(void *self) {
 
 void heartbeat_report(const neap_collective *own, neap_status status) {
   struct heart *h = own->self;
-  if (status == NEAP_OK) return;
+  if (status == NEAP_OK || own->close != heart_close) return;
   pthread_mutex_lock(&h->lock);
   keep_own(h, status);
   pthread_mutex_unlock(&h->lock);
@@ -398,6 +398,7 @@ void heartbeat_report(const neap_collective *own, neap_status status) {
 
 bool heartbeat_speaks(const neap_collective *own) {
   struct heart *h = own->self;
+  if (own->close != heart_close) return true;
   pthread_mutex_lock(&h->lock);
   const bool speaks = h->failed && !h->lost_prints && h->speaker == h->inner.rank;
   pthread_mutex_unlock(&h->lock);

@@ -35,11 +35,13 @@ neap_status heartbeat_start(const neap_collective *inner, const struct heartbeat
                             neap_collective *out);
 
 /* Tells all ranks that this one failed, with this thread's last message: they are lost (see above). Only the
- * first failure counts. NEAP_OK: does nothing. To be called before close. */
+ * first failure counts. NEAP_OK, or
+ * another engine's collective: does nothing. To be called before close. */
 void heartbeat_report(const neap_collective *own, neap_status status);
 
 /* Whether this rank is to print the failure that a call returned or that it reported: not where `lost` prints
- * it, or another rank. The rank then closes and exits with a status that is not 0. */
+ * it, or another rank. The rank then closes and exits with a status that is not 0. Another engine's
+ * collective: true. */
 bool heartbeat_speaks(const neap_collective *own);
 
 #endif

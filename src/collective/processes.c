@@ -36,7 +36,7 @@ static void processes_close(void *self) {
 
 void processes_report(const neap_collective *own, neap_status status) {
   char message[MESSAGE_BYTES + 32];
-  if (status == NEAP_OK) return;
+  if (status == NEAP_OK || own->close != processes_close) return;
   snprintf(message, sizeof message, "rank %d: %s", own->rank, neap_error_message());
   shared_memory_fail(shared_memory_region(own->self), own->rank, status, message);
 }

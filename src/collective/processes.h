@@ -23,7 +23,8 @@
 neap_status processes_start(int count, neap_collective *own, int *exit_status);
 
 /* Records the failure of a rank with this thread's last message, which becomes that of the parent's
- * processes_start. Only the first failure of all ranks counts. NEAP_OK: does nothing. */
+ * processes_start. Only the first failure of all ranks counts. NEAP_OK, or
+ * another engine's collective: does nothing. */
 void processes_report(const neap_collective *own, neap_status status);
 
 /* Bytes of shared memory that `count` processes map in all: each has its share of that, and maps all. */

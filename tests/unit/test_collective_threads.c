@@ -62,6 +62,8 @@ static void test_close(void **state) {
   (void)neap_fail(NEAP_INTERNAL, "of before");
   for (int r = 0; r < 2; r++) ranks[r].close(ranks[r].self);
   ranks[0].close(NULL);
+  neap_collective_report(&ranks[0], NEAP_INTERNAL); /* of no engine with reports */
+  neap_collective_report(NULL, NEAP_INTERNAL);
   assert_string_equal(neap_error_message(), "of before");
 }
 

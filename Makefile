@@ -24,7 +24,7 @@ check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@scripts/check-circles
 	@scripts/check-headers
 	@scripts/check-words $(WORDS_BASE)
-	@cd $(BUILD) && NEAP_QUICK=1 ctest -j $(JOBS) --output-on-failure --no-tests=error
+	@cd $(BUILD) && NEAP_QUICK=1 ctest -j $(JOBS) $(CTEST_FLAGS) --output-on-failure --no-tests=error
 	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
 
 check-all: all ## the tests that a quick pass shortens at their full length; all under the sanitizers, in build-asan; 500 random programs of PyTorch

@@ -121,3 +121,9 @@ def test_notebook(tmp_path):
     assert "the same losses and the same weights" in printed["bits"]
     for name in ("step", "backend"):
         assert 0 < size(printed[name], "planned peak") <= size(printed[name], "budget")
+
+
+def test_several_processes(tmp_path):
+    text = run(tmp_path, "several_processes.py", 3, 2)  # two would add to the same sum in either order
+    several, one = re.findall(r": ([0-9a-f]{64})$", text, re.MULTILINE)
+    assert several == one

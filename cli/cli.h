@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "neap.h"
+#include "neap_collective.h"
 
 enum exit_status {
   EXIT_DONE = 0,
@@ -19,7 +20,7 @@ enum exit_status {
 
 /* ---- Verbs (main.c) and their options (options.c) ---- */
 
-enum { USUAL_LIMIT = 6, SETTING_LIMIT = 96, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
+enum { USUAL_LIMIT = 6, SETTING_LIMIT = 128, OWN_LIMIT = 16, OPERAND_LIMIT = 2 };
 
 struct verb {
   const char *name, *usage, *summary;
@@ -124,6 +125,32 @@ struct did_you_mean suggestion_text(const struct suggestion *s, const char *befo
 
 /* EXIT_DONE where one of `neap models` has this name; or EXIT_USAGE after a message. */
 int check_model_name(const struct verb *verb, const char *name);
+
+/* ---- Several processes (processes.c) ---- */
+
+struct launched {
+  int32_t asked; /* --processes; 0: not given */
+  bool by_launcher;
+  neap_collective collective; /* size 0 or 1: there is one process */
+};
+
+/* Becomes one of several processes, where that is asked for. False: this one has nothing more to do than to
+ * end with
+ * `*exit_status`; it supervised the others, or they were not to be had. */
+bool launch_processes(const struct verb *verb, struct arguments *a, struct launched *launched,
+                      int *exit_status);
+bool is_first_process(const struct launched *launched);
+
+/* Whether this process is to tell why its run failed, with this thread's last message; another one, or the
+ * one that started them, does elsewhere. */
+bool tell_failure(const struct launched *launched, neap_status status);
+
+/* The exit status of a process that is not the first, or does not tell, and whose run ended so. */
+int end_process(const struct launched *launched, neap_status status);
+void leave_processes(const struct launched *launched);
+
+/* What the command exits with. */
+int exit_status_of(neap_status status);
 
 /* From here on messages about wrong usage are told as a JSON object, too. */
 void tell_usage_as_json(void);

@@ -1,43 +1,73 @@
 /* neap export */
 #include <stddef.h>
+#include <string.h>
 
 #include "run_settings.h"
 
 struct settings {
   struct arguments a;
   const char *out, *type;
-  bool merge, force;
+  bool merge, adapter, force;
 };
 
 const neap_setting export_options[] = {
-    OWN_OPTION(struct settings, "o", "FILE.onnx|DIR", NULL,
+    OWN_OPTION(struct settings, "o", "FILE.onnx|FILE.gguf|DIR", NULL,
                "the file to write; of a run with --lora also a folder, for its adapters as peft has them",
                TEXT, out, .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(struct settings, "merge", NULL, NULL,
-               "the whole language model with what was trained, as a folder of Hugging Face", SWITCH, merge),
-    OWN_OPTION(struct settings, "type", "TYPE", "f32", "of a merged model's weights: f32, bf16 or f16", TEXT,
-               type),
+    OWN_OPTION(
+        struct settings, "merge", NULL, NULL,
+        "the whole language model with what was trained, as a folder of Hugging Face; FILE.gguf has it so",
+        SWITCH, merge),
+    OWN_OPTION(struct settings, "adapter", NULL, NULL,
+               "the adapters alone, in FILE.gguf as llama.cpp takes them", SWITCH, adapter),
+    OWN_OPTION(struct settings, "type", "TYPE", "f32; of GGUF f16",
+               "of a whole model's weights: f32, bf16 or f16, of GGUF q8_0, too", TEXT, type),
     OWN_OPTION(struct settings, "force", NULL, NULL, "write a merged model into a folder that has files",
                SWITCH, force),
     {0},
 };
 
+static bool is_gguf(const char *path) {
+  const size_t length = strlen(path);
+  return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
+/* What the place that was written to is called in JSON. */
+static const char *place_key(const struct settings *s) { return is_gguf(s->out) ? "file" : "folder"; }
+
 static int report_adapters(const struct settings *s, const neap_export_options *options,
                            const neap_export_result *result) {
   if (s->a.json)
-    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, "folder", s->out, "adapters",
+    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out, "adapters",
                                 (json_int_t)result->adapters));
-  printf("exported      adapters of %lld layers of %s into %s, as peft has them\n",
-         (long long)result->adapters, options->model, s->out);
+  printf("exported      adapters of %lld layers of %s into %s, as %s has them\n", (long long)result->adapters,
+         options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");
   return EXIT_DONE;
 }
 
 static int report_merged(const struct settings *s, const neap_export_options *options,
                          const neap_export_result *result) {
   if (s->a.json)
-    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, "folder", s->out, "tensors",
+    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out, "tensors",
                                 (json_int_t)result->tensors));
   printf("exported      %s into %s: %lld tensors\n", options->model, s->out, (long long)result->tensors);
+  return EXIT_DONE;
+}
+
+/* What is exported: a run, or a model as it comes. */
+static int find_source(const struct verb *verb, const struct settings *s, struct arguments *run,
+                       neap_export_options *options) {
+  const char *source = s->a.operands.values[0];
+  if (neap_model_is_file(source)) {
+    options->model = source;
+    return EXIT_DONE;
+  }
+  const int read = read_run(verb, source, &s->a, run);
+  if (read != EXIT_DONE) return read;
+  options->model = run->options.model;
+  options->checkpoint = source;
+  options->data = run->options.data;
+  options->shape = run->options.shape;
   return EXIT_DONE;
 }
 
@@ -46,21 +76,18 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   struct arguments run;
   neap_export_result result;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  if (s.a.operands.count == 0) return report_usage(verb, "the folder of a run is missing");
+  if (s.a.operands.count == 0)
+    return report_usage(verb, "the folder of a run, or a model's file, is missing");
   if (s.out == NULL) return report_usage(verb, "-o is missing: the file or folder to write");
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
-  const char *folder = s.a.operands.values[0];
-  const int read = read_run(verb, folder, &s.a, &run);
-  if (read != EXIT_DONE) return read;
-  neap_export_options options = {.model = run.options.model,
-                                 .checkpoint = folder,
-                                 .best = s.a.options.best,
-                                 .data = run.options.data,
+  neap_export_options options = {.best = s.a.options.best,
                                  .out = s.out,
-                                 .shape = run.options.shape,
                                  .merge = s.merge,
+                                 .adapters = s.adapter,
                                  .type = s.type,
                                  .replace = s.force};
+  const int found = find_source(verb, &s, &run, &options);
+  if (found != EXIT_DONE) return found;
   options.shape.smoothing = options.shape.dropout = 0;
   const neap_status status = neap_export(&options, &result);
   if (status != NEAP_OK) return report_failure(verb, status);

@@ -29,9 +29,9 @@ static const struct verb verbs[] = {
     {"predict", "(RUN | --model M --weights F) --data D -o OUT.csv|.jsonl|.npy [--budget B]",
      "Run a trained model over data and write its outputs.", NEAP_VERB_PREDICT, predict_options,
      .operands = 1, .run = run_predict, .usual = {{"budget", "min"}, {"classes", "those of the data"}}},
-    {"export", "RUN -o FILE.onnx|DIR [--merge] [--best]",
-     "Write the model of a run as an ONNX file, or as the folder of a language model.", NEAP_VERB_EXPORT,
-     export_options, .operands = 1, .run = run_export},
+    {"export", "RUN|MODEL -o FILE.onnx|FILE.gguf|DIR [--merge|--adapter] [--type TYPE] [--best]",
+     "Write the model of a run as an ONNX file, or as a language model's folder or GGUF file.",
+     NEAP_VERB_EXPORT, export_options, .operands = 1, .run = run_export},
     {"generate", "DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K]",
      "Write text with the language model of the checkpoint in a folder.", NEAP_VERB_GENERATE,
      generate_options, .operands = 1, .run = run_generate, .usual = {{"threads", "the run's"}}},
@@ -113,20 +113,26 @@ static void report_memory_limit(void) {
           (unsigned long long)limit.rlim_cur / 1024);
 }
 
-int report_failure(const struct verb *verb, neap_status status) {
-  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
-  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
+int exit_status_of(neap_status status) {
   static const struct {
     neap_status status;
     int exit_status;
-  } rows[] = {{NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
+  } rows[] = {{NEAP_OK, EXIT_DONE},
+              {NEAP_INVALID_ARGUMENT, EXIT_USAGE},
+              {NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
               {NEAP_INVALID_PLAN, EXIT_INVALID},
               {NEAP_DIVERGED, EXIT_DIVERGED},
               {NEAP_INTERRUPTED, EXIT_SIGNAL + SIGINT}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].status == status) return rows[i].exit_status;
   return EXIT_FAILED;
+}
+
+int report_failure(const struct verb *verb, neap_status status) {
+  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
+  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
+  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
+  return exit_status_of(status);
 }
 
 static int run_verb(const struct verb *verb, int count, char **arguments) {

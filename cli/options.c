@@ -318,7 +318,12 @@ static int read_config(const struct verb *verb, void *own, struct arguments *a) 
 }
 
 bool read_arguments(const struct verb *verb, int count, char **arguments, void *own, struct arguments *a) {
+  neap_setting beyond;
   *a = (struct arguments){.options = neap_train_options_usual()};
+  if (neap_setting_at(SETTING_LIMIT, &beyond)) { /* a program of another library than it was made for */
+    report_usage(verb, "the library has more than %d settings", SETTING_LIMIT);
+    return false;
+  }
   for (int i = 0; i < count; i++) {
     if (arguments[i][0] == '-' && arguments[i][1] != '\0') {
       if (!read_option(verb, count, arguments, &i, own, a)) return false;

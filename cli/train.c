@@ -11,6 +11,7 @@
 /* ---- Stopping ---- */
 
 static volatile sig_atomic_t stop_signal;
+static bool says_nothing; /* a process that is not the first */
 
 static void remember_signal(int number) {
   static const char text[] = "\nneap: stopping; the current step is given up, or finished where its updates "
@@ -18,6 +19,7 @@ static void remember_signal(int number) {
                              "end at once\n";
   const int before = errno;
   stop_signal = number;
+  if (says_nothing) return;
   if (write(STDERR_FILENO, text, sizeof text - 1) < 0) errno = 0; /* nobody reads it */
   errno = before;
 }
@@ -68,6 +70,13 @@ static int on_progress(void *context, const neap_train_progress *progress) {
   return stop_signal != 0;
 }
 
+/* Of a process that is not the first. */
+static int on_quiet_progress(void *unused, const neap_train_progress *progress) {
+  (void)unused;
+  if (progress->step == 0) catch_signals();
+  return stop_signal != 0;
+}
+
 /* ---- The verb ---- */
 
 static int finish(const struct verb *verb, struct train_report *report, neap_status status,
@@ -77,7 +86,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   if (status == NEAP_OVER_BUDGET)
     exit_status = report_over_budget(report, result);
   else if (status == NEAP_INTERRUPTED)
-    exit_status = report_interruption(report, stop_signal);
+    exit_status = report_interruption(report, stop_signal != 0 ? stop_signal : SIGINT);
   else if (status != NEAP_OK)
     exit_status = report_failure(verb, status);
   const bool ended = status == NEAP_OK || status == NEAP_INTERRUPTED;
@@ -90,7 +99,19 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   return exit_status;
 }
 
-static int train(const struct verb *verb, const struct arguments *a, const char *command) {
+/* What processes other than the first do. */
+static int train_along(const struct arguments *a, const struct launched *launched) {
+  neap_train_options options = a->options;
+  neap_train_result result;
+  says_nothing = true;
+  options.progress = on_quiet_progress;
+  options.stop = &stop_signal;
+  const neap_status status = neap_train(&options, &result);
+  return end_process(launched, status);
+}
+
+static int train(const struct verb *verb, const struct arguments *a, const char *command,
+                 const struct launched *launched) {
   struct train_report report = make_report(a);
   outlive_readers();
   neap_train_options options = a->options;
@@ -106,7 +127,8 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   const neap_status status = neap_train(&options, &result);
   watch_end(report.watch);
   report.watch = NULL;
-  const int exit_status = finish(verb, &report, status, &result);
+  const int exit_status =
+      tell_failure(launched, status) ? finish(verb, &report, status, &result) : exit_status_of(status);
   json_decref(report.initialisation);
   json_decref(report.unstored);
   json_decref(report.pairs);
@@ -115,26 +137,45 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
 
 struct settings {
   bool show_config, full;
+  int32_t processes;
 };
+
+#define PROCESSES_OPTION                                                                                     \
+  OWN_OPTION(struct settings, "processes", "N", "1",                                                         \
+             "processes of this machine that train together, each within the budget, with the bits of one",  \
+             INT, processes, .least = 1, .below = 129)
 
 const neap_setting train_options[] = {
     OWN_OPTION(struct settings, "show-config", NULL, NULL,
                "print all settings of the run as a file for --config, and do nothing else", SWITCH,
                show_config),
+    PROCESSES_OPTION,
     {0},
 };
 
-static int run(const struct verb *verb, struct arguments *a, bool shows_config) {
+static int run_process(const struct verb *verb, struct arguments *a, const struct launched *launched) {
   char *command = NULL;
-  int result = complete_run(verb, a);
-  if (result == EXIT_DONE && shows_config) return show_config(verb, a);
-  if (result == EXIT_DONE) result = prepare_threads(a->options.session.threads);
-  if (result == EXIT_DONE && a->options.out != NULL) {
+  int result = prepare_threads(a->options.session.threads);
+  if (result != EXIT_DONE) return result;
+  a->options.session.collective = launched->collective.size > 1 ? &launched->collective : NULL;
+  if (!is_first_process(launched)) return train_along(a, launched);
+  if (a->options.out != NULL) {
     command = run_command(a);
-    if (command == NULL) result = EXIT_FAILED;
+    if (command == NULL) return EXIT_FAILED;
   }
-  if (result == EXIT_DONE) result = train(verb, a, command);
+  result = train(verb, a, command, launched);
   free(command);
+  return result;
+}
+
+static int run(const struct verb *verb, struct arguments *a, const struct settings *settings) {
+  struct launched launched = {.asked = settings->processes};
+  int result = complete_run(verb, a);
+  if (result != EXIT_DONE) return result;
+  if (settings->show_config) return show_config(verb, a);
+  if (!launch_processes(verb, a, &launched, &result)) return result;
+  result = run_process(verb, a, &launched);
+  leave_processes(&launched);
   return result;
 }
 
@@ -142,7 +183,7 @@ int run_train(const struct verb *verb, int count, char **arguments) {
   struct arguments a;
   struct settings settings = {0};
   if (!read_arguments(verb, count, arguments, &settings, &a)) return EXIT_USAGE;
-  return run(verb, &a, settings.show_config);
+  return run(verb, &a, &settings);
 }
 
 /* ---- neap finetune ---- */
@@ -152,6 +193,7 @@ const neap_setting finetune_options[] = {
     OWN_OPTION(struct settings, "show-config", NULL, NULL,
                "print all settings of the run as a file for --config, and do nothing else", SWITCH,
                show_config),
+    PROCESSES_OPTION,
     {0},
 };
 
@@ -191,5 +233,5 @@ int run_finetune(const struct verb *verb, int count, char **arguments) {
   if (settings.full && given_text(&a, "lora") != NULL)
     return report_usage(verb, "--full trains all weights, --lora adapters beside them: take one");
   const int result = settle_finetuning(verb, &a, settings.full);
-  return result == EXIT_DONE ? run(verb, &a, settings.show_config) : result;
+  return result == EXIT_DONE ? run(verb, &a, &settings) : result;
 }

@@ -38,8 +38,11 @@ static void print_initialisation(FILE *f, const char *from, const neap_initialis
 }
 
 /* What weights in blocks save, and those that the option names and that are in none. */
-static void print_stored(FILE *f, const char *store, const neap_train_progress *progress) {
-  fprintf(f, "stored        %s: %s less", store, bytes_text(progress->memory->stored_saved).text);
+static void print_stored(FILE *f, const neap_session_options *session, const neap_train_progress *progress) {
+  const char *store = session->store, *base = session->base;
+  fprintf(f, "stored        %s%s%s%s: %s less", store != NULL ? store : "",
+          store != NULL && base != NULL ? ", " : "", base != NULL ? "linear layers in " : "",
+          base != NULL ? base : "", bytes_text(progress->memory->stored_saved).text);
   for (int32_t i = 0; i < progress->unstored_count; i++)
     fprintf(f, "%s%s", i == 0 ? "; no whole blocks: " : ", ", progress->unstored[i]);
   fputc('\n', f);
@@ -100,7 +103,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->frozen > 0)
     fprintf(f, "frozen        %s: %lld parameters\n", session->freeze != NULL ? session->freeze : "*",
             (long long)progress->frozen);
-  if (session->store != NULL) print_stored(f, session->store, progress);
+  if (session->store != NULL || session->base != NULL) print_stored(f, session, progress);
   if (session->ema > 0)
     fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
@@ -341,6 +344,12 @@ void print_summary(const struct train_report *r, const neap_train_result *result
             overhead_text(m->cost, m->base_cost).text);
   else
     fprintf(f, "saved         nothing: everything was kept\n");
+  if (result->processes > 1)
+    fprintf(
+        f,
+        "processes     %d, of at most %s; one sends up to %s a step; exchanges take up to %s of the time\n",
+        (int)result->processes, bytes_text(result->highest_peak).text, bytes_text(result->sent_bytes).text,
+        percent_text(result->exchange_share).text);
   fprintf(f, "process       grew by %s, of them %s for code, stacks and libraries\n",
           bytes_text(result->rss_growth_bytes).text, bytes_text(result->process_overhead_bytes).text);
   const neap_process *p = &result->process;
@@ -401,6 +410,10 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                                 "code_bytes", (json_int_t)r->process.code, "data_bytes",
                                 (json_int_t)r->process.data, "kernels_bytes", (json_int_t)r->process.kernels,
                                 "planning_bytes", (json_int_t)r->process.planning));
+  if (r->processes > 1)
+    json_object_update_new(memory, json_pack("{s:i, s:I, s:I, s:f}", "processes", (int)r->processes,
+                                             "highest_peak_bytes", (json_int_t)r->highest_peak, "sent_bytes",
+                                             (json_int_t)r->sent_bytes, "exchange_share", r->exchange_share));
   if (report->frozen > 0)
     json_object_set_new(memory, "frozen_parameters", json_integer((json_int_t)report->frozen));
   if (report->unstored != NULL) {

@@ -85,8 +85,8 @@ typedef int32_t neap_tensor;
 /* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
  * for every 65536 elements, are what sparse parameters are found by. Q8_0 to Q6_K are GGUF's: blocks of 32
  * numbers (Q4_K, Q5_K, Q6_K: 256) of 4 to 8 bits that share a scale. NF4 is bitsandbytes': 64 numbers of 4
- * bits, which stand in a table, and an f32 that they are multiplied by. Frozen parameters can be stored so.
- */
+ * bits, which stand in a table, and an f32 that they are multiplied by; I8, too: 64 numbers of 8 bits, and
+ * the largest size of their row, which 127 stands for. Frozen parameters can be stored so. */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -105,7 +105,8 @@ typedef enum neap_dtype {
   NEAP_Q4_K,
   NEAP_Q5_K,
   NEAP_Q6_K,
-  NEAP_NF4
+  NEAP_NF4,
+  NEAP_I8
 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };
@@ -276,6 +277,7 @@ typedef struct neap_byte_input {
 #define NEAP_ZERO (-0.0)
 
 /* Zeroed options are usable: SGD without momentum, automatic everything, budget `min`. */
+struct neap_collective;
 typedef struct neap_session_options {
   uint64_t budget;        /* bytes, or one of NEAP_BUDGET_MIN, MAX, AVAILABLE */
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
@@ -324,10 +326,15 @@ typedef struct neap_session_options {
   uint64_t seed;        /* initial parameters and random operators */
   bool predict;         /* without gradients and optimizer: only what the graph's outputs need is in memory */
   int32_t micro_batches; /* that a step has, each as large as the graph's batch; 0: 1 */
-  neap_dtype precision;  /* BF16 or F16: storage of values, parameters and optimizer states (losses, and what
-                            norms need, in f32); updates round at random, so that the mean is exact */
-  bool master;           /* parameters and optimizer states stay f32 beside values of 16 bits */
-  float loss_scale;      /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
+  /* Processes that train together (neap_collective.h); NULL: one; borrowed. Process r of P takes the
+   * micro-batches r, r + P, ... of each step and has a P-th of the optimizer's states. The bits are those of
+   * one process that takes all micro-batches. All ranks make the same calls of the session in the same order.
+   */
+  const struct neap_collective *collective;
+  neap_dtype precision; /* BF16 or F16: storage of values, parameters and optimizer states (losses, and what
+                           norms need, in f32); updates round at random, so that the mean is exact */
+  bool master;          /* parameters and optimizer states stay f32 beside values of 16 bits */
+  float loss_scale;     /* that gradients are larger by until the update; 0: 1024 in F16, else 1 */
   bool dynamic_loss_scale; /* begins with loss_scale (0: 65536): halved by a step with a gradient that does
                               not fit its type, whose update is left out; doubled after 2000 that do */
   /* Not 0: the share of their values that sparse parameters keep, with their optimizer states; the rest is 0
@@ -348,6 +355,9 @@ typedef struct neap_session_options {
    * one that matches decides: "*=q8_0,!head.*". Parameters of one dimension, and those whose elements by
    * their first index are no multiple of 32, stay as they are. Borrowed until the session is made. */
   const char *store;
+  /* NULL, or a type as `store` names them: frozen weights of linear layers are stored in it, whatever `store`
+   * says of them; not those of layers that give an output or what a loss reads. Borrowed likewise. */
+  const char *base;
   bool save_sparse; /* neap_session_save writes values and their indices in place of dense tensors */
   /* Not 0: the rank of adapters of linear layers (LoRA; Hu et al. 2021): y += lora_alpha / lora (x A^T) B^T.
    * They alone are trained, unless `freeze` says what is frozen of the rest. A layer "NAME.weight" has the

@@ -9,6 +9,7 @@
 #ifndef NEAP_COLLECTIVE_H
 #define NEAP_COLLECTIVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "neap.h"
@@ -42,6 +43,40 @@ typedef struct neap_collective {
   /* Ends the connection and frees `self`. NULL: nothing to do. */
   void (*close)(void *self);
 } neap_collective;
+
+/* ---- Engines ---- */
+
+/* Connects `size` threads of this process: ranks[r] [size] is for the thread that is rank r, which closes it.
+ */
+neap_status neap_collective_threads(int size, neap_collective *ranks);
+
+/* Forks `count` processes (1 to 128), connected by shared memory; before this process has other threads,
+ * OpenMP's included. Returns NEAP_OK in each of them, with its collective in `*own`.
+ *
+ * The parent has own->size 0. It passes signals on, and returns when all have ended: `*exit_status` is 0, or
+ * that of the rank that failed first (128 and its signal). NEAP_INTERRUPTED: a signal that it passed on ended
+ * them. Another status: the first failure, with a message that names its rank. */
+neap_status neap_collective_fork(int count, neap_collective *own, int *exit_status);
+
+/* Records a failure of this rank, with this thread's last message, for the parent of neap_collective_fork to
+ * tell. The first of all ranks counts. */
+void neap_collective_report(const neap_collective *own, neap_status status);
+
+/* Told once, by a thread of its own, that another rank died, failed, or left while this one still calls. This
+ * rank's thread may wait inside the engine for ever: the function has to end the process where that does not
+ * end by itself. It prints the message where `speaks`; another rank does elsewhere. */
+typedef void neap_rank_lost(void *context, bool speaks, const char *message);
+
+/* Connects this process with those that an MPI launcher started beside it, by libneap_openmpi.so or
+ * libneap_mpich.so, and watches over them: each rank sends a sign of life every second over TCP, and counts
+ * as dead after 8 seconds without one. No launcher started more than one: own->size is 0. `lost` NULL: nobody
+ * watches. NEAP_UNSUPPORTED: the plugin is missing, or of another MPI or version; the message says which
+ * package it is built with. */
+neap_status neap_collective_launched(neap_rank_lost *lost, void *context, neap_collective *own);
+
+/* Tells the ranks of neap_collective_launched, which has a `lost`, that this one has failed with this
+ * thread's last message. Returns whether this rank is to print it. */
+bool neap_collective_fail(const neap_collective *own, neap_status status);
 
 #ifdef __cplusplus
 }

@@ -200,6 +200,11 @@ typedef struct neap_train_result {
    * session was made, without what planning took: the peak that the system tells (VmHWM) is reset there. */
   uint64_t process_overhead_bytes, rss_growth_bytes;
   neap_process process;
+  /* Of several processes (session.collective): the highest measured peak of one, the most bytes that one sent
+   * in a step, and the largest share of the time in which one exchanged or waited. */
+  int32_t processes; /* 1: one */
+  uint64_t highest_peak, sent_bytes;
+  double exchange_share;
   char weights_sha256[65];
   /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
   uint64_t smallest_budget; /* that would do; of the process, where its budget was given */
@@ -302,13 +307,16 @@ typedef struct neap_export_options {
   bool best;        /* of the checkpoint's weights those that keep_best kept */
   /* The file to write; weights of more than 1.9 GB go to OUT.data beside it. Of a checkpoint with adapters
    * (session.lora), where it does not end in .onnx: a folder, which is made, for adapter_config.json and
-   * adapter_model.safetensors as peft has them. */
+   * adapter_model.safetensors as peft has them. FILE.gguf: the whole language model, as `merge` has it. */
   const char *out;
   neap_model_options shape;
   /* Of a language model of a folder or GGUF file: the whole of it with what was trained, adapters added to
-   * the weights beside them, as a folder of Hugging Face. */
+   * the weights beside them, as a folder of Hugging Face or FILE.gguf. Without checkpoint and weights the
+   * model is written so as it is. */
   bool merge;
-  const char *type; /* of a merged model's weights: "f32" (NULL: that), "bf16" or "f16" */
+  bool adapters;    /* the adapters alone; FILE.gguf: as llama.cpp has them */
+  const char *type; /* of a whole model's weights. A folder: "f32" (NULL: that), "bf16" or "f16"; a GGUF file:
+                       "f16" (NULL: that), "f32", "bf16" or "q8_0" */
   bool replace;     /* a folder for a merged model may have files, which are replaced */
 } neap_export_options;
 typedef struct neap_export_result {

@@ -669,6 +669,7 @@ static const struct op_case op_cases[] = {
     {"dequantise 4 bits", apply_frozen, .dims = {6, 64}, .outputs = 96, .store = "op.*weight=q4_0,op.w=q4_1"},
     {"dequantise 5 bits", apply_frozen, .dims = {6, 64}, .outputs = 96, .store = "op.*weight=q5_0,op.w=q5_1"},
     {"dequantise nf4", apply_frozen, .dims = {6, 64}, .outputs = 96, .store = "op.*=nf4,!op.*bias"},
+    {"dequantise i8", apply_frozen, .dims = {6, 128}, .outputs = 192, .store = "op.*=i8,!op.*bias"},
     {"dequantise kernels", apply_frozen_conv, .dims = {2, 32, 5, 4},
      .conv = {.filters = 21, .size = 3, .padding = 1}, .scope = "op.conv1.weight", .store = "op.*=q8_0"},
     {"adaptive average pool to 1", apply_adaptive_pool, .dims = {3, 80, 5, 4}, .pool = {.size = 1}},
@@ -716,7 +717,7 @@ static inline bool op_case_fuses(const struct op_case *c) {
 static inline struct neap_graph *op_case_quantised(const struct op_case *c, struct neap_graph *graph) {
   struct neap_graph *quantised = NULL;
   if (c->store == NULL) return graph;
-  assert_ok(rewrite_quantise(graph, c->store, false, &quantised));
+  assert_ok(rewrite_quantise(graph, &(struct store_options){.list = c->store}, &quantised));
   neap_graph_free(graph);
   return quantised;
 }

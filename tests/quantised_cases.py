@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes quantised_cases.h: blocks of quantised types, their numbers, and numbers as blocks.
 
-What is written is PyPI's gguf (ggml's types) and bitsandbytes (nf4), never ours:
+What is written is PyPI's gguf (ggml's types) and bitsandbytes (nf4, i8), never ours:
 
     pip install gguf==0.19.0 bitsandbytes==0.50.2
     python3 tests/quantised_cases.py >tests/quantised_cases.h
@@ -69,27 +69,35 @@ def main() -> None:
         array("uint8_t", f"{name.lower()}_blocks", blocks)
         with np.errstate(all="ignore"):
             array("uint32_t", f"{name.lower()}_numbers", bits(quants.dequantize(blocks.reshape(-1), kind)))
-        cases.append([name, length * len(blocks), "0", "NULL"])
+        cases.append([name, length * len(blocks), "0", length, "NULL"])
         if length == 32:
             x = numbers_to_write(length)
             array("uint8_t", f"{name.lower()}_written", quants.quantize(x.reshape(-1), kind))
-            cases[-1][2:] = [str(x.size), f"{name.lower()}_written"]
+            cases[-1][2:] = [str(x.size), length, f"{name.lower()}_written"]
     x = numbers_to_write(64)
     q, scales = torch.ops.bitsandbytes.quantize_4bit(torch.tensor(x).reshape(-1), 64, "nf4", torch.uint8)
     y = torch.ops.bitsandbytes.dequantize_4bit(q, scales, 64, "nf4", [x.size], torch.float32).numpy()
     blocks = np.concatenate([q.numpy().reshape(-1, 32), scales.numpy().reshape(-1, 1).view(np.uint8)], axis=1)
     array("uint8_t", "nf4_blocks", blocks)
     array("uint32_t", "nf4_numbers", bits(y))
-    cases.append(["NF4", x.size, str(x.size), "nf4_blocks"])
+    cases.append(["NF4", x.size, str(x.size), 64, "nf4_blocks"])
+    rows = torch.tensor(x).reshape(-1, 192)  # each block repeats the largest size of its row
+    q, most, _ = torch.ops.bitsandbytes.int8_vectorwise_quant(rows)
+    q = torch.where(most[:, None] > 0, q, 0)
+    y = torch.ops.bitsandbytes.int8_vectorwise_dequant(q, most).numpy()
+    scales = most.numpy().repeat(3).reshape(-1, 1).view(np.int8)
+    array("uint8_t", "i8_blocks", np.concatenate([q.numpy().reshape(-1, 64), scales], axis=1).view(np.uint8))
+    array("uint32_t", "i8_numbers", bits(y))
+    cases.append(["I8", x.size, str(x.size), 192, "i8_blocks"])
     array("uint32_t", "quantised_from", x.view(np.uint32))
     print("\nstatic const struct quantised_case {\n  neap_dtype dtype;\n  int64_t elements;\n  const uint8_t *blocks;")
     print(
         "  const uint32_t *numbers;\n  int64_t from; /* of the numbers quantised_from; 0: they do not become blocks */"
     )
-    print("  const uint8_t *written;\n} quantised_cases[] = {")
-    for name, elements, count, written in cases:
+    print("  int64_t row; /* elements */\n  const uint8_t *written;\n} quantised_cases[] = {")
+    for name, elements, count, row, written in cases:
         low = name.lower()
-        print(f"  {{NEAP_{name}, {elements}, {low}_blocks, {low}_numbers, {count}, {written}}},")
+        print(f"  {{NEAP_{name}, {elements}, {low}_blocks, {low}_numbers, {count}, {row}, {written}}},")
     print("};")
 
 

@@ -141,7 +141,8 @@ class Planned:
 
 
 class Meter:
-    """Bytes that a step takes at its peak, all that is there between steps included, above `base`: what was there before."""
+    """Bytes that a step takes at its peak: its batch, and all that was not there when the meter was made, which parameters and states
+    of its model come after."""
 
     def __init__(self, options):
         self.cuda = options.device == "cuda"
@@ -161,11 +162,11 @@ class Meter:
         loss = step(*batch)
         if self.cuda:
             torch.cuda.synchronize()
-            told = torch.cuda.memory_stats()
+            told, given = torch.cuda.memory_stats(), sum(t.untyped_storage().nbytes() for t in batch)
+            requested = told.get("requested_bytes.all.peak", 0)  # without the caching allocator's rounding
             return loss, {
-                "measured": torch.cuda.max_memory_allocated() - self.base,
-                "requested": told.get("requested_bytes.all.peak", 0)
-                - self.requested,  # without the caching allocator's rounding
+                "measured": torch.cuda.max_memory_allocated() - self.base + given,
+                "requested": requested - self.requested + given,
             }
         return loss, {"measured": step.step.memory.measured_peak_bytes if isinstance(step, Planned) else None}
 
@@ -200,16 +201,18 @@ def trained(step, batches):
 
 
 @contextlib.contextmanager
-def repeatable(warn_only):
-    """Deterministic algorithms and no TF32. Memory that is not written yet is left as it is, which is quicker."""
+def repeatable(warn_only, cudnn=True):
+    """Deterministic algorithms and no TF32; cudnn: cuDNN may be used. Memory that is not written yet is left as it is, which is
+    quicker."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.enabled = False, cudnn
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(True, warn_only=warn_only)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.enabled = True
 
 
 class Check:
@@ -241,7 +244,7 @@ class Check:
         began = time.perf_counter()
         told = {}
         try:
-            with warnings.catch_warnings(), repeatable(self.warn_only.get(name, False)):
+            with warnings.catch_warnings(), repeatable(self.warn_only.get(name, False), NETS[name].cudnn):
                 warnings.simplefilter("ignore")
                 told = run()
         except Exception as error:  # a row that fails is a result, and others follow

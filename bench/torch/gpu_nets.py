@@ -171,7 +171,7 @@ def vit(small):
 
 
 class Recurrent(Blocks):
-    """An LSTM whose time is cut into chunks: each chunk is one call a layer."""
+    """An LSTM whose time is cut into chunks: on the CPU each chunk is one call a layer, on CUDA without cuDNN a few calls a time."""
 
     def __init__(self, words, width, layers, chunk):
         super().__init__(nn.Embedding(words, width), [nn.LSTM(width, width, layers)], nn.Linear(width, words))
@@ -187,7 +187,7 @@ class Recurrent(Blocks):
 
 
 def lstm(small):
-    return Recurrent(50, 16, 1, 8) if small else Recurrent(4096, 1024, 2, 64)
+    return Recurrent(50, 16, 1, 8) if small else Recurrent(4096, 1024, 2, 16)
 
 
 # ---- Llama: of SmolLM2-135M's shape ----
@@ -277,10 +277,11 @@ def llama(small, lora, plain):
 
 
 class Net:
-    """A row of the table below. make(small, plain); data: (batch, image size, classes), or (batch, length, words)."""
+    """A row of the table below. make(small, plain); data: (batch, image size, classes), or (batch, length, words). cudnn: cuDNN
+    may be used."""
 
-    def __init__(self, make, kind, small, large):
-        self.make, self.kind, self.sizes = make, kind, (large, small)
+    def __init__(self, make, kind, small, large, cudnn=True):
+        self.make, self.kind, self.sizes, self.cudnn = make, kind, (large, small), cudnn
 
     def model(self, options):
         torch.manual_seed(1)
@@ -319,7 +320,7 @@ NETS = {
     "WRN-28-2": Net(lambda small, _: wrn(small), "images", (16, 16, 10), (512, 32, 10)),
     "ResNet-50": Net(lambda small, _: resnet50(small), "images", (16, 16, 10), (64, 224, 1000)),
     "GPT": Net(lambda small, _: gpt(small), "tokens", (8, 64, 50), (8, 1024, 8192)),
-    "LSTM": Net(lambda small, _: lstm(small), "tokens", (16, 64, 50), (64, 512, 4096)),
+    "LSTM": Net(lambda small, _: lstm(small), "tokens", (16, 64, 50), (64, 128, 4096), cudnn=False),
     "U-Net": Net(lambda small, _: UNet(4, 2) if small else UNet(64, 4), "pixels", (4, 16, 5), (16, 256, 5)),
     "ViT": Net(lambda small, _: vit(small), "images", (16, 16, 10), (64, 224, 1000)),
     "Llama, LoRA": Net(lambda small, plain: llama(small, True, plain), "tokens", (8, 64, 60), (8, 512, 49152)),

@@ -23,6 +23,7 @@ const struct dtype_row dtype_rows[] = {
     [NEAP_Q5_K] = {"q5_k", DTYPE_QUANTISED, 256, 176, "Q5_K"},
     [NEAP_Q6_K] = {"q6_k", DTYPE_QUANTISED, 256, 210, "Q6_K"},
     [NEAP_NF4] = {"nf4", DTYPE_QUANTISED, 64, 36, "NF4"},
+    [NEAP_I8] = {"i8", DTYPE_QUANTISED, 64, 68, "I8_ROW"},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
 

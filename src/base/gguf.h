@@ -9,6 +9,7 @@
 #include "base/direct_file.h"
 #include "base/gguf_types.h"
 #include "base/region.h"
+#include "base/vector.h"
 
 /* A file that is open for reading and whose header was checked: keys and names are unique, every tensor has a
  * type of ggml, rows of whole blocks, and its own place inside the file. */
@@ -69,6 +70,9 @@ neap_status gguf_expect_rows(const struct gguf *gguf, int32_t tensor, int64_t fi
 /* ---- Writing (gguf_save.c) ---- */
 
 /* Pairs to write; they borrow what they are given. */
+struct gguf_pairs {
+  VECTOR(struct gguf_pair) list;
+};
 struct gguf_pair gguf_pair_text(const char *key, const char *text);
 struct gguf_pair gguf_pair_u32(const char *key, uint32_t value);
 struct gguf_pair gguf_pair_f32(const char *key, float value);

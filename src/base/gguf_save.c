@@ -143,7 +143,7 @@ static neap_status put_header(struct saving *s) {
 /* To the type that a tensor is written in, in place. */
 static neap_status narrow(const struct gguf_tensor *tensor, float *data) {
   if (dtype_is_quantised(tensor->dtype))
-    return quantise(tensor->dtype, tensor->name, tensor->elements, data, data);
+    return quantise(tensor->dtype, tensor->name, gguf_row_elements(tensor), tensor->elements, data, data);
   for (int64_t i = 0; i < tensor->elements && tensor->dtype != NEAP_F32; i++) {
     const float value = data[i];
     const uint16_t bits = tensor->dtype == NEAP_F16 ? f16_from_float(value) : bf16_from_float(value);

@@ -114,6 +114,20 @@ static void nf4_from_floats(const float *x, void *block) {
   memcpy(block, &b, sizeof b);
 }
 
+/* As bitsandbytes' int8_vectorwise_quant: to the nearest, halves to the even one. A row of zeros, of which it
+ * has NaN before it rounds, is 0. */
+static void i8_from_row(const float *x, int64_t count, void *blocks) {
+  unsigned char *block = blocks;
+  float most = 0;
+  for (int64_t i = 0; i < count; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+  const float inverse = most > 0 && isfinite(127 / most) ? 127 / most : 0;
+  for (int64_t first = 0; first < count; first += 64, block += sizeof(struct i8)) {
+    struct i8 b = {.absmax = most};
+    for (int i = 0; i < 64; i++) b.q[i] = (int8_t)rintf(x[first + i] * inverse);
+    memcpy(block, &b, sizeof b);
+  }
+}
+
 /* ---- The types ---- */
 
 #define F16_LARGEST 65504.0f
@@ -123,10 +137,16 @@ static const struct quantiser {
   neap_dtype dtype;
   float largest;
   void (*from_floats)(const float *x, void *block);
+  void (*from_row)(const float *x, int64_t count, void *blocks); /* in place of it: rows have a scale */
 } quantisers[] = {
-    {NEAP_Q8_0, 127 * F16_LARGEST, q8_0_from_floats}, {NEAP_Q4_0, 8 * F16_LARGEST, q4_0_from_floats},
-    {NEAP_Q4_1, F16_LARGEST, q4_1_from_floats},       {NEAP_Q5_0, 16 * F16_LARGEST, q5_0_from_floats},
-    {NEAP_Q5_1, F16_LARGEST, q5_1_from_floats},       {NEAP_NF4, FLT_MAX, nf4_from_floats}};
+    {NEAP_Q8_0, 127 * F16_LARGEST, .from_floats = q8_0_from_floats},
+    {NEAP_Q4_0, 8 * F16_LARGEST, .from_floats = q4_0_from_floats},
+    {NEAP_Q4_1, F16_LARGEST, .from_floats = q4_1_from_floats},
+    {NEAP_Q5_0, 16 * F16_LARGEST, .from_floats = q5_0_from_floats},
+    {NEAP_Q5_1, F16_LARGEST, .from_floats = q5_1_from_floats},
+    {NEAP_NF4, FLT_MAX, .from_floats = nf4_from_floats},
+    {NEAP_I8, FLT_MAX, .from_row = i8_from_row},
+};
 
 static const struct quantiser *find_quantiser(neap_dtype dtype) {
   for (size_t i = 0; i < sizeof quantisers / sizeof *quantisers; i++)
@@ -136,20 +156,35 @@ static const struct quantiser *find_quantiser(neap_dtype dtype) {
 
 bool can_quantise(neap_dtype dtype) { return find_quantiser(dtype) != NULL; }
 
-neap_status quantise(neap_dtype dtype, const char *name, int64_t count, const float *x, void *blocks) {
-  const struct dtype_row *row = &dtype_rows[dtype];
+/* Fails where one of the numbers is larger than the type can hold. */
+static neap_status check_numbers(const struct quantiser *quantiser, const char *name, int64_t first,
+                                 int64_t count, const float *x) {
+  for (int64_t i = first; i < first + count; i++)
+    RETURN_IF(!(fabsf(x[i]) <= quantiser->largest), NEAP_INVALID_ARGUMENT,
+              "'%s': element %lld is %g, but %s holds numbers from -%g to %g", name, (long long)i,
+              (double)x[i], dtype_rows[quantiser->dtype].name, (double)quantiser->largest,
+              (double)quantiser->largest);
+  return NEAP_OK;
+}
+
+neap_status quantise(neap_dtype dtype, const char *name, int64_t row, int64_t count, const float *x,
+                     void *blocks) {
+  const struct dtype_row *type = &dtype_rows[dtype];
   const struct quantiser *quantiser = find_quantiser(dtype);
-  unsigned char *block = (unsigned char *)blocks;
-  RETURN_IF(!dtype_is_quantised(dtype), NEAP_INTERNAL, "'%s': %s is no quantised type", name, row->name);
+  RETURN_IF(!dtype_is_quantised(dtype), NEAP_INTERNAL, "'%s': %s is no quantised type", name, type->name);
   RETURN_IF(quantiser == NULL, NEAP_UNSUPPORTED,
             "'%s': numbers do not become blocks of %s here; only files that have such blocks give them", name,
-            row->name);
-  for (int64_t first = 0; first < count; first += row->block_elements, block += row->block_bytes) {
-    for (int64_t i = first; i < first + row->block_elements; i++)
-      RETURN_IF(!(fabsf(x[i]) <= quantiser->largest), NEAP_INVALID_ARGUMENT,
-                "'%s': element %lld is %g, but %s holds numbers from -%g to %g", name, (long long)i,
-                (double)x[i], row->name, (double)quantiser->largest, (double)quantiser->largest);
-    quantiser->from_floats(x + first, block);
+            type->name);
+  const int64_t step = quantiser->from_row != NULL ? row : type->block_elements;
+  RETURN_IF(step < 1 || step % type->block_elements != 0 || count % step != 0, NEAP_INTERNAL,
+            "'%s': %lld elements are no whole rows of %lld", name, (long long)count, (long long)row);
+  for (int64_t first = 0; first < count; first += step) {
+    void *to = (unsigned char *)blocks + dtype_bytes(dtype, (uint64_t)first);
+    TRY(check_numbers(quantiser, name, first, step, x));
+    if (quantiser->from_row != NULL)
+      quantiser->from_row(x + first, step, to);
+    else
+      quantiser->from_floats(x + first, to);
   }
   return NEAP_OK;
 }

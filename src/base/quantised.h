@@ -1,7 +1,8 @@
 /* Quantised types: blocks of numbers that share a scale. Those of GGUF are byte for byte as ggml has them
  * (block_q8_0 and its like). A block of nf4 is what bitsandbytes has in two tensors: 32 bytes of packed
- * numbers, then their absmax, which is its scale. A type is a row of QUANTISED_TYPES, its block and how that
- * becomes numbers; and, where numbers become blocks here, a row in quantised.c. */
+ * numbers, then their absmax, which is its scale; one of i8 what it has for LLM.int8(), where each block of a
+ * row repeats the absmax of the whole row. A type is a row of QUANTISED_TYPES, its block and how that becomes
+ * numbers; and, where numbers become blocks here, a row in quantised.c. */
 #ifndef NEAP_BASE_QUANTISED_H
 #define NEAP_BASE_QUANTISED_H
 
@@ -21,7 +22,8 @@
   ROW(Q4_K, q4_k, 256)                                                                                       \
   ROW(Q5_K, q5_k, 256)                                                                                       \
   ROW(Q6_K, q6_k, 256)                                                                                       \
-  ROW(NF4, nf4, 64)
+  ROW(NF4, nf4, 64)                                                                                          \
+  ROW(I8, i8, 64)
 
 /* Scales and least numbers are f16. Of two numbers in a byte the low one is the first of its half. */
 struct q8_0 {
@@ -66,6 +68,10 @@ struct q6_k {
 struct nf4 {
   uint8_t q[32]; /* the high half of a byte is the first of two numbers */
   float scale;
+};
+struct i8 {
+  int8_t q[64];
+  float absmax; /* of the row */
 };
 
 /* Every product of ggml's types below is exact: a scale has 11 bits, its factor at most 8, a number at
@@ -191,6 +197,13 @@ static inline void nf4_to_floats(const void *block, float *x) {
   }
 }
 
+/* As bitsandbytes' int8_vectorwise_dequant: two products, each rounded. */
+static inline void i8_to_floats(const void *block, float *x) {
+  struct i8 b;
+  memcpy(&b, block, sizeof b);
+  for (int i = 0; i < 64; i++) x[i] = (float)b.q[i] * b.absmax * 0.007874015718698502f + 0.0f;
+}
+
 /* x = the numbers of `count` elements, whole blocks. `x` may be the memory at whose end the blocks lie. Of a
  * type that is not quantised, NaN. */
 static inline void dequantise(neap_dtype dtype, int64_t count, const void *blocks, float *x) {
@@ -212,10 +225,12 @@ static inline void dequantise(neap_dtype dtype, int64_t count, const void *block
 /* Whether `quantise` makes blocks of that type. */
 bool can_quantise(neap_dtype dtype);
 
-/* Writes `count` numbers, whole blocks, as a quantised type; `blocks` may be where x lies.
+/* Writes `count` numbers, whole rows of `row` elements, as a quantised type; `blocks` may be where x lies.
+ * Rows are whole blocks; of types whose blocks have their own scales `row` may be any multiple of a block.
  * NEAP_UNSUPPORTED: blocks of the type are only read. NEAP_INVALID_ARGUMENT: the type cannot hold one, which
  * is infinite, NaN, or too large for its scales; `name` is for the message. Blocks before it are written
  * then. */
-neap_status quantise(neap_dtype dtype, const char *name, int64_t count, const float *x, void *blocks);
+neap_status quantise(neap_dtype dtype, const char *name, int64_t row, int64_t count, const float *x,
+                     void *blocks);
 
 #endif

@@ -461,10 +461,13 @@ neap_status loader_fill(struct loader *l, int64_t step, int32_t part, bool label
   const int32_t *places = training_batch(l, step, part, &batch);
   batch.labels_only = labels_only;
   TRY(fill_or_take(l, &batch, places));
-  const bool last_part = part + 1 == loader_parts(l, step);
+  const int32_t stride = l->division.ranks > 1 ? l->division.ranks : 1;
+  const bool last_part = part + stride >= loader_parts(l, step);
   const int64_t next = step + last_part;
   if (l->ahead == NULL || next / l->epoch_steps != step / l->epoch_steps) return NEAP_OK;
-  places = training_batch(l, next, last_part ? 0 : part + 1, &batch);
+  const int32_t next_part = last_part ? l->division.rank : part + stride;
+  if (next_part >= loader_parts(l, next)) return NEAP_OK;
+  places = training_batch(l, next, next_part, &batch);
   begin_ahead(l, &batch, places);
   return NEAP_OK;
 }

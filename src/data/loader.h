@@ -25,6 +25,7 @@ struct division {
   bool shuffle, augment; /* of training records */
   bool keep_last;        /* those that are left over make a short last step; of pairs they always do */
   float mixup;           /* not 0: they are mixed in pairs, by shares from Beta(mixup, mixup) */
+  int32_t rank, ranks;   /* this process takes the micro-batches rank, rank + ranks, ... of a step; 0: all */
 };
 
 struct ahead;

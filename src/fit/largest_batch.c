@@ -1,6 +1,7 @@
 /* The answer to a budget that cannot be met: with which batch could it be? */
 #include "base/status.h"
 #include "fit/fit.h"
+#include "neap_collective.h"
 #include "plan/memory_bound.h"
 #include "step/step.h"
 
@@ -116,9 +117,10 @@ neap_status neap_largest_micro_batch(const char *model, const neap_model_options
   neap_session_options parts = *session;
   TRY(fit_settle_share(model, shape, &parts));
   const struct batch_search search = {.model = model, .shape = *shape, .session = &parts};
+  const int64_t ranks = session->collective != NULL ? session->collective->size : 1;
   for (int64_t count = 1; count < batch; count++) {
     bool fits = false;
-    if (batch % count != 0) continue;
+    if (batch % count != 0 || count % ranks != 0) continue;
     parts.micro_batches = (int32_t)count;
     for (int quick = 1; quick >= 0 && !fits; quick--) /* a quick look may miss what is just met */
       TRY(try_batch(&search, batch / count, quick, &fits));

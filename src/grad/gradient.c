@@ -17,8 +17,9 @@ static void mark_needed(const struct neap_graph *graph, bool *needed) {
   }
 }
 
-/* The state of a parameter by its name, made where there is none. */
-static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix, int32_t *id) {
+/* The state of a parameter by its name, made where there is none; `shares`: over so many processes. */
+static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix, int32_t shares,
+                             int32_t *id) {
   struct tensor state = graph->tensors.data[parameter];
   char name[512];
   snprintf(name, sizeof name, "%s.%s", state.name, suffix);
@@ -32,7 +33,17 @@ static neap_status add_state(struct neap_graph *graph, int32_t parameter, const 
   state.name = name;
   state.role = NEAP_ROLE_STATE;
   state.initial = NEAP_INITIAL_ZERO;
+  state.shares = shares;
   return graph_add_tensor(graph, state, id);
+}
+
+/* In how many shares the states of a parameter lie; 0: each process has them. So it is with the values of
+ * sparse parameters, which change places. */
+static int32_t shares_of(const struct neap_graph *graph, const struct optimizer *o, int32_t parameter) {
+  for (size_t v = 0; v < graph->nodes.count; v++)
+    if (graph->nodes.data[v].op == OP_DENSIFY && graph->nodes.data[v].inputs[DENSIFY_VALUES] == parameter)
+      return 0;
+  return o->ranks > 1 ? o->ranks : 0;
 }
 
 const struct optimizer_row optimizer_rows[OPTIMIZERS] = {
@@ -161,7 +172,7 @@ static neap_status add_states(struct neap_graph *graph, const struct optimizer *
   for (int32_t k = 0; k < 2; k++) {
     states[k] = NO_TENSOR;
     if (row->states[k] != NULL && (k != row->momentum_state || o->momentum != 0))
-      TRY(add_state(graph, parameter, row->states[k], &states[k]));
+      TRY(add_state(graph, parameter, row->states[k], shares_of(graph, o, parameter), &states[k]));
   }
   return NEAP_OK;
 }
@@ -186,8 +197,9 @@ static bool sums_in_momentum(const struct optimizer *o) {
          !o->tentative && !o->norm;
 }
 
-static neap_status add_sum(struct neap_graph *graph, int32_t parameter, int32_t *sum) {
-  TRY(add_state(graph, parameter, "gradient_sum", sum));
+static neap_status add_sum(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
+                           int32_t *sum) {
+  TRY(add_state(graph, parameter, "gradient_sum", shares_of(graph, o, parameter), sum));
   graph->tensors.data[*sum].sum = true;
   graph->tensors.data[*sum].dtype = NEAP_F32;
   return NEAP_OK;
@@ -199,7 +211,7 @@ static neap_status find_sum(struct neap_graph *graph, const struct optimizer *o,
   int32_t states[2];
   TRY(add_states(graph, o, parameter, states));
   *sum = states[0];
-  return sums_in_momentum(o) ? NEAP_OK : add_sum(graph, parameter, sum);
+  return sums_in_momentum(o) ? NEAP_OK : add_sum(graph, o, parameter, sum);
 }
 
 static neap_status accumulate(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
@@ -244,21 +256,22 @@ static neap_status add_squares(struct neap_graph *graph, int32_t parameter, int3
   return NEAP_OK;
 }
 
-/* The updates of all parameters, with gradients scaled by min(1, norm / (their norm + 1e-6)), as PyTorch's
- * clip_grad_norm_. */
-static neap_status add_clipped_updates(struct neap_graph *graph, const struct optimizer *o,
-                                       const struct pending_update *updates, size_t count) {
+/* The updates of all parameters behind the squares of all gradients; where these are clipped, scaled by
+ * min(1, norm / (their norm + 1e-6)), as PyTorch's clip_grad_norm_. */
+static neap_status add_later_updates(struct neap_graph *graph, const struct optimizer *o,
+                                     const struct pending_update *updates, size_t count) {
   int32_t total = NO_TENSOR;
   for (size_t i = 0; i < count; i++)
     TRY(add_squares(graph, updates[i].parameter, updates[i].gradient, &total));
   if (o->norm && total != NO_TENSOR) graph->norm = total;
   if (total == NO_TENSOR) return NEAP_OK;
   const struct tensor like = graph->tensors.data[total];
-  TRY(add_node(graph, OP_CLIP_COEFFICIENT, "clip", (union attributes){.scalar = {.a = o->clip_norm}}, &total,
-               1, like, &total));
+  if (o->clip_norm != 0)
+    TRY(add_node(graph, OP_CLIP_COEFFICIENT, "clip", (union attributes){.scalar = {.a = o->clip_norm}},
+                 &total, 1, like, &total));
   for (size_t i = 0; i < count; i++) {
     int32_t gradient = updates[i].gradient;
-    TRY(clip(graph, 0, total, &gradient));
+    if (o->clip_norm != 0) TRY(clip(graph, 0, total, &gradient));
     TRY(add_update(graph, o, updates[i].parameter, gradient));
   }
   return NEAP_OK;
@@ -316,7 +329,7 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
       TRY(add_update(graph, optimizer, t, g->of[t]));
     }
   }
-  return add_clipped_updates(graph, optimizer, updates, complete);
+  return add_later_updates(graph, optimizer, updates, complete);
 }
 
 /* A state beside each trained parameter that has an update, for its average. */
@@ -328,7 +341,7 @@ static neap_status add_averages(struct neap_graph *graph, const int32_t *of, siz
     RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
               "the average of '%s', which is of %s: parameters of f32 alone have averages; give --master",
               tensor->name, dtype_rows[tensor->dtype].name);
-    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, &average));
+    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, 0, &average));
   }
   return NEAP_OK;
 }
@@ -433,7 +446,7 @@ static neap_status add_all(const struct neap_graph *training, const struct optim
     if (node->op == OP_ACCUMULATE || sparse)
       TRY(add(graph, optimizer, map[node->inputs[0]], map[node->inputs[2]], updates, &count));
   }
-  TRY(add_clipped_updates(graph, optimizer, updates, count));
+  TRY(add_later_updates(graph, optimizer, updates, count));
   return add_positions(training, map, graph);
 }
 
@@ -470,8 +483,7 @@ static neap_status add_end(struct neap_graph *graph, const struct optimizer *o, 
   if (sums_in_momentum(o))
     return add_update_node(graph, OP_MOMENTUM_END, o, (int32_t[]){parameter, sum}, 2, &parameter, 1);
   if (o->clip_value != 0) TRY(clip(graph, o->clip_value, NO_TENSOR, &sum));
-  if (o->clip_norm == 0 && o->norm) TRY(add_squares(graph, parameter, sum, &graph->norm));
-  if (o->clip_norm == 0) return add_update(graph, o, parameter, sum);
+  if (o->clip_norm == 0 && !o->norm) return add_update(graph, o, parameter, sum);
   updates[(*count)++] = (struct pending_update){parameter, sum};
   return NEAP_OK;
 }

@@ -14,6 +14,7 @@ struct optimizer {
   const neap_parameter_group *groups; /* borrowed */
   int group_count;
   int32_t micro_batches; /* that a step has; 0: 1 */
+  int32_t ranks;         /* processes that it is divided among, with their states; 0: one */
   bool scaled;           /* gradients are larger by a loss scale */
   bool tentative;        /* an update may be left out: nothing but sums of gradients changes before it */
   bool averages;         /* trained parameters have a state AVERAGE_SUFFIX, which no node changes */

@@ -17,6 +17,7 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   bool adapter; /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
+  bool linear;  /* a parameter that rewrite_quantise found to be the weight of a linear layer */
   neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
   uint64_t file_bytes;   /* of a parameter: what it takes in the model's file, which rows of it can be read
                             from at any time; 0: it is in none */
@@ -25,6 +26,7 @@ struct tensor {
   bool image;            /* made of an input's bytes: it lies in memory as an input does */
   bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */
   bool sum;              /* a state that holds something within a step alone: what micro-batches add up to */
+  int32_t shares;        /* above 1: it lies in so many shares, of which a process has one (kernel/ranks.h) */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];
   int64_t elements;
@@ -34,6 +36,9 @@ struct tensor {
   int32_t
       lies_in; /* 1 + the variable in whose bytes this value is made, by adding to it; 0: it has its own */
 };
+
+/* Elements of a row: those that share a first index. */
+static inline int64_t row_elements(const struct tensor *t) { return t->elements / t->dims[0]; }
 
 /* A shape as messages have it: "[32, 10]". */
 struct shape_text {

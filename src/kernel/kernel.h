@@ -29,6 +29,13 @@ struct row_source {
   void *context;
 };
 
+/* Elements of an update, as they lie in memory, of which each rank has a share (kernel/ranks.h). */
+struct share {
+  int64_t first, count, whole; /* whole 0: all elements */
+};
+struct ranks;
+struct rank_part;
+
 /* What a step has besides tensors. */
 struct run_context {
   uint64_t seed, step; /* step: from 0 */
@@ -40,7 +47,9 @@ struct run_context {
   float largest; /* above 0: a gradient of this size or more did not fit its type, which sets */
   bool *overflowed;
   struct row_source rows;
-  int64_t first_row; /* of a kernel that has some of the rows of its node: the first of them */
+  int64_t first_row;         /* of a kernel that has some of the rows of its node: the first of them */
+  const struct ranks *ranks; /* NULL: one process */
+  struct share share;        /* that a kernel works on; what it is given begins at its first element */
 };
 
 /* What a gradient of 1 stands for; and d loss / d loss. */
@@ -122,6 +131,7 @@ struct lower_options {
   int threads; /* 0: all cores */
   int64_t
       outputs; /* named outputs of so many elements at most live to the end of the step, as the loss does */
+  int ranks;   /* processes that train together; 0: one */
   struct roofline roofline; /* that costs are of; zeros: the usual one */
 };
 
@@ -170,6 +180,7 @@ struct lowered {
   struct neap_step *step;        /* tensor ids differ from the graph's: views are not there */
   const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
   const int32_t *home; /* graph tensor -> step tensor in whose bytes it is: of what lies in a variable that */
+  const struct rank_part *rank_parts; /* by node; NULL: one process */
 };
 
 /* Lowers a graph. A resident tensor (input, parameter, state) takes the format of the one of that name in

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "kernel/kernel.h"
+#include "kernel/ranks.h"
 
 const struct roofline usual_roofline = {.f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9, .disk = 1e9};
 
@@ -298,20 +298,64 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   return own;
 }
 
+/* What a node also reads in the step, so that all ranks run together what they run together, in one order,
+ * whatever their plans; NO_TENSOR: nothing. */
+struct order {
+  int32_t earlier; /* what such a node has made, which comes before this one */
+  int32_t later;   /* what such a node updates, which therefore comes behind this one */
+};
+
+/* `orders` [nodes]. Nodes that only make something, as sums of squares do, stand before those that update. */
+static void order_ranks(const struct neap_graph *graph, struct order *orders) {
+  int32_t made = NO_TENSOR, updated = NO_TENSOR;
+  size_t first_update = graph->nodes.count;
+  for (size_t v = 0; v < graph->nodes.count; v++) orders[v] = (struct order){NO_TENSOR, NO_TENSOR};
+  for (size_t v = graph->nodes.count; v-- > 0;) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->update_count == 0 || !ranks_meet(graph, node)) continue;
+    orders[v].later = updated;
+    updated = node->updates[0];
+    first_update = v;
+  }
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (!ranks_meet(graph, node) || (node->update_count > 0 && v != first_update)) continue;
+    orders[v].earlier = made;
+    if (node->update_count == 0) made = node->outputs[0];
+  }
+}
+
+static const int32_t *step_inputs(struct region *region, const struct neap_graph *graph, const int32_t *map,
+                                  const struct node *node, struct order order, int32_t *count) {
+  int32_t *ids = region_alloc(region, (size_t)node->input_count + 2, sizeof *ids);
+  if (ids == NULL) return NULL;
+  memcpy(ids, node->inputs, (size_t)node->input_count * sizeof *ids);
+  ids[node->input_count] = order.earlier;
+  ids[node->input_count + 1] = order.later;
+  return map_ids(region, graph, map, ids, node->input_count + 2, count);
+}
+
 static neap_status step_nodes(struct lowering *l, struct region *region, struct neap_step *draft,
                               const int32_t *map) {
   const struct neap_graph *graph = l->to->graph;
+  const struct rank_part *shared = l->to->rank_parts;
+  struct order *orders = region_alloc(region, graph->nodes.count, sizeof *orders);
+  RETURN_IF_NULL(orders);
+  if (shared != NULL) order_ranks(graph, orders);
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     struct step_node *made = &draft->nodes[v];
-    *made = (struct step_node){.name = node->name,
-                               .op = node_row(node)->name,
-                               .pass = node->pass,
-                               .repeatable = node->update_count == 0 && !adds_to_variable(graph, node),
-                               .cost = l->seconds.data[v],
-                               .workspace = l->workspace.data[v]};
+    const struct order order = shared != NULL ? orders[v] : (struct order){NO_TENSOR, NO_TENSOR};
+    const bool meets = shared != NULL && ranks_meet(graph, node);
+    *made = (struct step_node){
+        .name = node->name,
+        .op = node_row(node)->name,
+        .pass = node->pass,
+        .repeatable = node->update_count == 0 && !adds_to_variable(graph, node) && !meets,
+        .cost = l->seconds.data[v],
+        .workspace = l->workspace.data[v] + (shared != NULL ? round_up(shared[v].workspace) : 0)};
     made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
-    made->inputs = map_ids(region, graph, map, node->inputs, node->input_count, &made->input_count);
+    made->inputs = step_inputs(region, graph, map, node, order, &made->input_count);
     made->outputs = map_ids(region, graph, map, node->outputs, node->output_count, &made->output_count);
     made->updates = map_ids(region, graph, map, node->updates, node->update_count, &made->update_count);
     RETURN_IF(!made->inplace || !made->inputs || !made->outputs || !made->updates, NEAP_OUT_OF_MEMORY,
@@ -344,6 +388,19 @@ static neap_status step_outputs(struct lowering *l, struct region *region, const
   return NEAP_OK;
 }
 
+/* What ranks share of each node, once all formats are known. */
+static neap_status prepare_ranks(struct lowering *l) {
+  struct lowered *to = l->to;
+  if (l->options->ranks <= 1) return NEAP_OK;
+  struct rank_part *parts = region_alloc(&to->region, to->graph->nodes.count, sizeof *parts);
+  RETURN_IF_NULL(parts);
+  for (size_t v = 0; v < to->graph->nodes.count; v++)
+    parts[v] =
+        ranks_prepare(to->backend, to->graph, &to->graph->nodes.data[v], to->formats, l->options->ranks);
+  to->rank_parts = parts;
+  return NEAP_OK;
+}
+
 static neap_status make_step(struct lowering *l) {
   const struct neap_graph *graph = l->to->graph;
   const size_t tensors = graph->tensors.count;
@@ -370,7 +427,7 @@ static neap_status make_step(struct lowering *l) {
         .role = tensor->role,
         .bytes = tensor->lies_in > 0 || tensor->on_disk
                      ? 0
-                     : round_up(l->to->backend->format_bytes(tensor, *format_of(l, (int32_t)t)))};
+                     : round_up(share_bytes(l->to->backend, tensor, *format_of(l, (int32_t)t)))};
   }
   if (status == NEAP_OK) status = step_nodes(l, &region, &draft, map);
   if (status == NEAP_OK) status = step_outputs(l, &region, map, &draft);
@@ -404,20 +461,22 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
   else
     TRY(to->backend->create_state(l->from, l->options, &to->state));
   TRY(lower_graph(l, like));
-  TRY(make_step(l));
   to->formats = region_alloc(&to->region, l->format.count, sizeof *to->formats);
-  for (size_t t = 0; to->formats != NULL && t < l->format.count; t++)
-    to->formats[t] = *format_of(l, (int32_t)t);
+  RETURN_IF_NULL(to->formats);
+  for (size_t t = 0; t < l->format.count; t++) to->formats[t] = *format_of(l, (int32_t)t);
+  TRY(prepare_ranks(l));
+  TRY(make_step(l));
   to->kernels = region_copy(&to->region, l->kernels.data, l->kernels.count, sizeof *to->kernels);
-  RETURN_IF(!to->formats || !to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");
+  RETURN_IF(!to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");
   return NEAP_OK;
 }
 
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out) {
   const bool usual = options->roofline.bytes == 0;
-  const struct lower_options known = {options->convolution, team_size(options->threads), options->outputs,
-                                      usual ? usual_roofline : options->roofline};
+  struct lower_options known = *options;
+  known.threads = team_size(options->threads);
+  if (usual) known.roofline = usual_roofline;
   struct lowering l = {.to = calloc(1, sizeof(struct lowered)), .options = &known};
   struct neap_graph *rewritten = NULL;
   struct team former;

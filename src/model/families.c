@@ -213,24 +213,34 @@ static neap_status need_flag(const struct model_keys *keys, const char *name, bo
   return NEAP_OK;
 }
 
-static neap_status settle_llama(const struct model_keys *keys, struct transformer *t) {
+static void set_llama_biases(const struct model_keys *keys, struct transformer *t) {
   const bool bias = get_flag(keys, "attention_bias", false);
   for (enum part part = PART_QUERY; part <= PART_VALUE; part++) t->parts[part].bias = bias;
   t->parts[PART_ATTENTION_OUT].bias = bias;
   for (enum part part = PART_GATE; part <= PART_DOWN; part++)
     t->parts[part].bias = get_flag(keys, "mlp_bias", false);
-  return NEAP_OK;
 }
 
 /* All layers have the window. */
-static neap_status settle_mistral(const struct model_keys *keys, struct transformer *t) {
+static neap_status settle_window(const struct model_keys *keys, struct transformer *t) {
+  static const struct key window_key = {"sliding_window", "attention.sliding_window"};
+  char name[128];
   int64_t window;
-  if (get_integer(keys, (struct key){"sliding_window", NULL}, &window)) {
-    RETURN_IF(window < 1, NEAP_BAD_FORMAT, "%s: config.json: 'sliding_window' is %lld; it must be 1 or more",
-              keys->path, (long long)window);
-    t->window = window;
-  }
-  return settle_llama(keys, t);
+  if (!get_integer(keys, window_key, &window)) return NEAP_OK;
+  RETURN_IF(window < 1, NEAP_BAD_FORMAT, "%s: %s is %lld; it must be 1 or more", keys->path,
+            key_text(keys, window_key, name), (long long)window);
+  t->window = window;
+  return NEAP_OK;
+}
+
+static neap_status settle_llama(const struct model_keys *keys, struct transformer *t) {
+  set_llama_biases(keys, t);
+  return keys->config != NULL ? NEAP_OK : settle_window(keys, t);
+}
+
+static neap_status settle_mistral(const struct model_keys *keys, struct transformer *t) {
+  set_llama_biases(keys, t);
+  return settle_window(keys, t);
 }
 
 /* Only some layers would have the window. */
@@ -308,8 +318,11 @@ static const struct family families[] = {
      .settle = settle_llama},
     {.model_type = "mistral",
      .class_name = "MistralForCausalLM",
+     .architecture = "llama",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER, .parts = {LLAMA_NAMES}},
+     .gguf_names = {LLAMA_GGUF_NAMES},
+     .permuted = true,
      .settle = settle_mistral},
     {.model_type = "qwen2",
      .class_name = "Qwen2ForCausalLM",
@@ -433,6 +446,7 @@ static neap_status find_family(const struct model_keys *keys, const struct famil
     if (own == NULL) continue;
     *family = &families[i];
     if (strcmp(own, name) == 0) return NEAP_OK;
+    if (strstr(read, own) != NULL) continue;
     snprintf(read + strlen(read), sizeof read - strlen(read), "%s%s", read[0] != '\0' ? ", " : "", own);
   }
   return neap_fail(NEAP_UNSUPPORTED, "%s: is a model of the family '%s'; families that are read are %s",
@@ -537,4 +551,49 @@ json_t *family_config(const struct family *family, const struct transformer *t, 
   if (good) return config;
   json_decref(config);
   return NULL;
+}
+
+/* ---- Pairs of a GGUF file ---- */
+
+struct writing {
+  const char *architecture;
+  struct region *region;
+  struct gguf_pairs *pairs;
+};
+
+/* Adds a pair, whose key stands behind the architecture. */
+static neap_status add_pair(const struct writing *w, const char *key, struct gguf_pair pair) {
+  pair.key = region_format(w->region, "%s.%s", w->architecture, key);
+  RETURN_IF(pair.key == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the pairs of a GGUF file");
+  return vector_push(&w->pairs->list, pair);
+}
+
+static neap_status add_integer(const struct writing *w, const char *key, int64_t value) {
+  return add_pair(w, key, gguf_pair_u32("", (uint32_t)value));
+}
+
+static neap_status add_rotary(const struct writing *w, const struct transformer *t) {
+  const struct rotary_scaling *s = &t->scaling;
+  TRY(add_integer(w, "rope.dimension_count", t->head_width > 0 ? t->head_width : t->width / t->heads));
+  TRY(add_pair(w, "rope.freq_base", gguf_pair_f32("", t->rotary_base)));
+  if (!(s->factor > 0)) return NEAP_OK;
+  if (s->places > 0) return add_integer(w, "rope.scaling.original_context_length", s->places);
+  TRY(add_pair(w, "rope.scaling.type", gguf_pair_text("", "linear")));
+  return add_pair(w, "rope.scaling.factor", gguf_pair_f32("", s->factor));
+}
+
+neap_status family_pairs(const char *architecture, const struct transformer *t, int64_t context,
+                         struct region *region, struct gguf_pairs *pairs) {
+  const struct writing w = {architecture, region, pairs};
+  TRY(add_integer(&w, "context_length", context));
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    int64_t value;
+    memcpy(&value, (const char *)t + sizes[i].place, sizeof value);
+    if (value > 0) TRY(add_integer(&w, sizes[i].key.gguf, value));
+  }
+  if (t->head_width > 0) TRY(add_integer(&w, "attention.value_length", t->head_width));
+  TRY(add_pair(&w, t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+               gguf_pair_f32("", t->epsilon)));
+  if (t->window > 0) TRY(add_integer(&w, "attention.sliding_window", t->window));
+  return t->parts[PART_POSITION].name == NULL ? add_rotary(&w, t) : NEAP_OK;
 }

@@ -16,8 +16,9 @@ struct model_keys {
 };
 
 struct family {
-  const char *model_type;        /* in config.json */
-  const char *architecture;      /* in a GGUF file; NULL: it is not read from one */
+  const char *model_type; /* in config.json */
+  const char
+      *architecture; /* in a GGUF file, of which the first family that has it is read; NULL: no such file */
   const char *class_name;        /* that transformers has for it */
   const char *prefix;            /* of names in a folder, which some files leave out; NULL: none does */
   struct transformer layers;     /* what is fixed, with the names of weights in a folder */
@@ -42,5 +43,10 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
  * `type`: of its weights, as "float32". */
 json_t *family_config(const struct family *family, const struct transformer *t, int64_t context,
                       const char *type);
+
+/* Adds the pairs that describe such a model in a GGUF file; keys are the region's. `architecture` is the
+ * family's. */
+neap_status family_pairs(const char *architecture, const struct transformer *t, int64_t context,
+                         struct region *region, struct gguf_pairs *pairs);
 
 #endif

@@ -8,36 +8,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "model/language_file.h"
 
-struct exporting {
-  const struct language_export *from;
-  struct language_model model;
-  struct stored_form *forms; /* of the origins */
-};
-
-static neap_status open_base(struct exporting *x, bool folder) {
-  struct language_model *m = &x->model;
-  TRY(language_file_open(m, x->from->base, true));
-  x->forms = region_alloc(&m->region, (size_t)m->origin_count, sizeof *x->forms);
-  RETURN_IF(x->forms == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
-  for (int32_t i = 0; i < m->origin_count; i++)
-    TRY(language_file_form(m, &m->origins[i], folder, &x->forms[i]));
-  return NEAP_OK;
-}
-
-/* A variable as it is now, in the form of the file that is written. */
-static neap_status read_variable(void *context, int32_t index, float *data) {
-  struct exporting *x = context;
-  const struct origin *o = &x->model.origins[index];
-  TRY(language_file_read(&x->model, o, data));
-  TRY(x->from->change(x->from->context, o->name, o->rank, o->dims, data));
-  return language_file_store(&x->model, o, &x->forms[index], data);
-}
-
-/* ---- A folder ---- */
-
-static neap_status write_weights(struct exporting *x, const char *path) {
+static neap_status write_weights(struct language_exporting *x, const char *path) {
   static const struct safetensors_text metadata[] = {{"format", "pt"}};
   struct language_model *m = &x->model;
   struct safetensors_tensor *tensors = region_alloc(&m->region, (size_t)m->origin_count, sizeof *tensors);
@@ -58,7 +30,7 @@ static neap_status write_weights(struct exporting *x, const char *path) {
                                                               .tensor_count = m->origin_count,
                                                               .metadata = metadata,
                                                               .metadata_count = 1,
-                                                              .read = read_variable,
+                                                              .read = language_exporting_read,
                                                               .context = x});
 }
 
@@ -72,7 +44,7 @@ static bool copy_bytes(FILE *file, const void *context) {
 }
 
 /* Copies a file of the base, where it has it. */
-static neap_status copy_file(struct exporting *x, const char *folder, const char *name) {
+static neap_status copy_file(struct language_exporting *x, const char *folder, const char *name) {
   struct region *region = &x->model.region;
   const char *from = region_format(region, "%s/%s", x->model.path, name),
              *to = region_format(region, "%s/%s", folder, name);
@@ -86,7 +58,8 @@ static neap_status copy_file(struct exporting *x, const char *folder, const char
   return status;
 }
 
-static neap_status write_json(struct exporting *x, json_t *value, const char *folder, const char *name) {
+static neap_status write_json(struct language_exporting *x, json_t *value, const char *folder,
+                              const char *name) {
   const char *path = region_format(&x->model.region, "%s/%s", folder, name);
   RETURN_IF(path == NULL || value == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %s", folder, name);
   return json_write(value, path);
@@ -97,8 +70,9 @@ static const char *torch_type(neap_dtype dtype) {
 }
 
 /* The base's own, but for the type of the weights. */
-static json_t *copied_config(const struct exporting *x) {
+static json_t *copied_config(const struct language_exporting *x) {
   json_t *config = json_deep_copy(x->model.config);
+  if (config != NULL) json_object_del(config, "quantization_config"); /* weights are written as numbers */
   const char *key = json_object_get(config, "dtype") != NULL ? "dtype" : "torch_dtype";
   if (config != NULL && json_object_set_new(config, key, json_string(torch_type(x->from->dtype))) == 0)
     return config;
@@ -106,7 +80,7 @@ static json_t *copied_config(const struct exporting *x) {
   return NULL;
 }
 
-static json_t *described_config(const struct exporting *x, const struct token_vocabulary *v) {
+static json_t *described_config(const struct language_exporting *x, const struct token_vocabulary *v) {
   const struct language_model *m = &x->model;
   json_t *config = family_config(m->family, &m->transformer, m->context, torch_type(x->from->dtype));
   bool good = config != NULL;
@@ -120,7 +94,7 @@ static json_t *described_config(const struct exporting *x, const struct token_vo
 }
 
 /* What tokenizer_config.json says of the tokens and the chat template of a GGUF file. */
-static json_t *tokenizer_config(const struct exporting *x, const struct token_vocabulary *v) {
+static json_t *tokenizer_config(const struct language_exporting *x, const struct token_vocabulary *v) {
   const struct {
     const char *key;
     int32_t id;
@@ -140,7 +114,7 @@ static json_t *tokenizer_config(const struct exporting *x, const struct token_vo
   return NULL;
 }
 
-static neap_status write_tokenizer(struct exporting *x, const struct token_vocabulary *v,
+static neap_status write_tokenizer(struct language_exporting *x, const struct token_vocabulary *v,
                                    const char *folder) {
   json_t *made = NULL;
   if (v->tokens == NULL) return NEAP_OK;
@@ -156,7 +130,7 @@ static neap_status write_tokenizer(struct exporting *x, const struct token_vocab
   return status;
 }
 
-static neap_status write_descriptions(struct exporting *x, const char *folder) {
+static neap_status write_descriptions(struct language_exporting *x, const char *folder) {
   static const char *const copied[] = {"tokenizer.json",
                                        "tokenizer_config.json",
                                        "special_tokens_map.json",
@@ -206,7 +180,7 @@ static neap_status make_folder(const struct language_export *from, const char *f
 }
 
 /* An index would come before the weights that were written. */
-static neap_status remove_index(struct exporting *x, const char *folder) {
+static neap_status remove_index(struct language_exporting *x, const char *folder) {
   const char *index = region_format(&x->model.region, "%s/model.safetensors.index.json", folder);
   RETURN_IF(index == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   RETURN_IF(unlink(index) != 0 && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be removed: %s", index,
@@ -214,7 +188,7 @@ static neap_status remove_index(struct exporting *x, const char *folder) {
   return NEAP_OK;
 }
 
-static neap_status write_folder(struct exporting *x, const char *folder) {
+static neap_status write_folder(struct language_exporting *x, const char *folder) {
   bool made;
   const char *weights = region_format(&x->model.region, "%s/model.safetensors", folder);
   RETURN_IF(weights == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
@@ -227,8 +201,8 @@ static neap_status write_folder(struct exporting *x, const char *folder) {
 }
 
 neap_status language_export_folder(const struct language_export *from, const char *folder, int64_t *tensors) {
-  struct exporting x = {.from = from};
-  neap_status status = open_base(&x, true);
+  struct language_exporting x = {.from = from};
+  neap_status status = language_exporting_open(&x, true);
   if (status == NEAP_OK) status = write_folder(&x, folder);
   *tensors = x.model.origin_count;
   language_file_close(&x.model);

@@ -4,6 +4,7 @@
 #define NEAP_MODEL_LANGUAGE_FILE_H
 
 #include "model/families.h"
+#include "model/packed_weight.h"
 #include "run/weight_files.h"
 #include "text/token_vocabulary.h"
 
@@ -20,9 +21,10 @@ struct origin {
   const char *name; /* of the variable */
   enum part part;
   int64_t block;
-  const char *suffix;               /* "weight" or "bias" */
-  const struct weight_tensor *file; /* of a folder */
-  int32_t tensor;                   /* of a GGUF file */
+  const char *suffix;                 /* "weight" or "bias" */
+  const struct weight_tensor *file;   /* of a folder */
+  const struct packed_weight *packed; /* of a folder: how it is packed in 4 bits; NULL: it is not */
+  int32_t tensor;                     /* of a GGUF file */
   int rank;
   int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
   struct stored_form form;     /* in this file */
@@ -78,5 +80,10 @@ int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row);
 /* What an open GGUF file says of its tokens; `v->tokens` is NULL where it has none. Arrays are the model's.
  */
 neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v);
+
+/* The chat template of a folder, and the file that it is in: chat_template.jinja, or a field of
+ * tokenizer_config.json. Both are the region's; `*jinja` is NULL where the folder has no template. */
+neap_status language_folder_template(const char *folder, struct region *region, const char **file,
+                                     const char **jinja);
 
 #endif

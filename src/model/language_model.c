@@ -39,12 +39,17 @@ static const struct weight_tensor *find_weight(const struct language_model *m, c
   return found;
 }
 
-static neap_status find_tensor(const struct language_model *m, const char *name, struct origin *o,
-                               bool *found) {
+static neap_status find_tensor(struct language_model *m, const char *name, struct origin *o, bool *found) {
   if (m->config != NULL) {
     o->file = find_weight(m, name);
     *found = o->file != NULL;
     if (!*found) return NEAP_OK;
+    TRY(packed_weight_find(&m->weights, o->file, &m->region, &o->packed));
+    if (o->packed != NULL) {
+      o->rank = o->packed->rank;
+      memcpy(o->dims, o->packed->dims, sizeof o->dims);
+      return NEAP_OK;
+    }
     const struct safetensors_tensor *t = &o->file->file->tensors[o->file->index];
     o->rank = t->rank;
     memcpy(o->dims, t->dims, sizeof o->dims);
@@ -100,13 +105,8 @@ neap_status language_file_form(struct language_model *m, const struct origin *o,
   *form = (struct stored_form){0};
   TRY(names_of(m, o, folder, &variable, &form->name));
   if (folder && m->family->norm_less && weight && is_norm(o->part)) form->less = 1;
-  if (!folder && m->family->permuted && (o->part == PART_QUERY || o->part == PART_KEY)) {
-    RETURN_IF(!weight, NEAP_UNSUPPORTED,
-              "%s: '%s': biases of queries and keys of this family are neither read from a GGUF file nor "
-              "written to one",
-              m->path, form->name);
+  if (!folder && m->family->permuted && (o->part == PART_QUERY || o->part == PART_KEY))
     form->permuted_heads = o->part == PART_QUERY ? m->transformer.heads : m->transformer.key_heads;
-  }
   form->transposed = folder && m->family->transposed && weight && o->rank == 2 && is_in_block(m, o->part) &&
                      !is_norm(o->part);
   return NEAP_OK;
@@ -124,6 +124,7 @@ static neap_status add_origin(struct language_model *m, enum part part, int64_t 
             stored, m->family->model_type);
   m->origin_count++;
   TRY(language_file_form(m, o, folder, &o->form));
+  if (o->packed != NULL) o->form.transposed = false; /* linear layers are made of all that are packed */
   if (o->form.transposed) {
     const int64_t rows = o->dims[0];
     o->dims[0] = o->dims[1];
@@ -159,9 +160,22 @@ static neap_status settle_head(struct language_model *m) {
   return NEAP_OK;
 }
 
+/* A GGUF file does not say which linear layers have biases, but has them. */
+static neap_status settle_biases(struct language_model *m) {
+  const char *variable, *stored;
+  for (enum part part = PART_QKV; part <= PART_DOWN; part++) {
+    const struct origin bias = {.part = part, .suffix = "bias"};
+    if (m->transformer.parts[part].name == NULL || is_norm(part)) continue;
+    TRY(names_of(m, &bias, false, &variable, &stored));
+    if (gguf_find(&m->gguf, stored) >= 0) m->transformer.parts[part].bias = true;
+  }
+  return NEAP_OK;
+}
+
 static neap_status find_origins(struct language_model *m) {
   const size_t most = (size_t)(m->transformer.layers + 1) * PARTS * 2;
   TRY(settle_head(m));
+  if (m->config == NULL) TRY(settle_biases(m));
   m->origins = region_alloc(&m->region, most, sizeof *m->origins);
   RETURN_IF(m->origins == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %zu names", m->path, most);
   for (enum part part = 0; part < PARTS; part++)
@@ -180,8 +194,7 @@ static neap_status open_folder(struct language_model *m, struct model_keys *keys
   RETURN_IF(m->config == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
             "%s: line %d: is no JSON: %s", config, error.line, error.text);
   RETURN_IF(!json_is_object(m->config), NEAP_BAD_FORMAT, "%s: is no JSON object", config);
-  RETURN_IF(json_object_get(m->config, "quantization_config") != NULL, NEAP_UNSUPPORTED,
-            "%s: has 'quantization_config'; weights of F32, F16 and BF16 are read, or a GGUF file", config);
+  TRY(packed_weight_check(config, json_object_get(m->config, "quantization_config")));
   keys->config = m->config;
   const char *pickled = region_format(&m->region, "%s/pytorch_model.bin", m->path),
              *index = region_format(&m->region, "%s/model.safetensors.index.json", m->path),
@@ -204,7 +217,7 @@ static neap_status open_gguf(struct language_model *m, struct model_keys *keys, 
 }
 
 /* Llama 3 in a GGUF file: the factors by which frequencies are divided are a tensor. All published ones
- * follow from the largest and from 8192 places. */
+ * follow from the largest and from 8192 places, or those that the file says. */
 static neap_status read_rope_factors(struct language_model *m) {
   enum { MOST = 1 << 12 };
   struct transformer *t = &m->transformer;
@@ -218,6 +231,12 @@ static neap_status read_rope_factors(struct language_model *m) {
   RETURN_IF(factors == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
   TRY(gguf_read(&m->gguf, tensor, 0, 1, factors));
   t->scaling = (struct rotary_scaling){.factor = factors[head / 2 - 1], .low = 1, .high = 4, .places = 8192};
+  const char *places =
+      region_format(&m->region, "%s.rope.scaling.original_context_length", m->family->architecture);
+  RETURN_IF(places == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  gguf_integer(&m->gguf, places, &t->scaling.places);
+  RETURN_IF(t->scaling.places < 1, NEAP_BAD_FORMAT, "%s: '%s' is %lld; it must be 1 or more", m->path, places,
+            (long long)t->scaling.places);
   RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT, "%s: tensor 'rope_freqs.weight' ends with %g", m->path,
             (double)t->scaling.factor);
   static const struct rotary_scaling none = {0};
@@ -332,6 +351,7 @@ static int32_t find_origin(const void *context, const char *name) {
 
 /* 0: rows of it cannot be read. */
 static uint64_t bytes_in_file(const struct language_model *m, const struct origin *o) {
+  if (o->packed != NULL) return 0;
   if (m->config == NULL) return m->gguf.tensors[o->tensor].bytes;
   const struct safetensors_tensor *t = &o->file->file->tensors[o->file->index];
   return t->indices == NULL ? t->bytes : 0;
@@ -351,6 +371,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
               m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     t->file_bytes = bytes_in_file(m, o);
+    if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
   }
   return NEAP_OK;
 }
@@ -497,9 +518,40 @@ static neap_status transpose(const char *path, int64_t rows, int64_t columns, fl
   return NEAP_OK;
 }
 
-/* What the file has of few elements alone is read whole. */
-static neap_status read_sparse(const struct language_model *m, const struct origin *o, float *data) {
-  TRY(safetensors_read(o->file->file, o->file->index, data));
+/* Of a bias the rows are its elements. */
+static int64_t permuted_columns(const struct origin *o) { return o->rank > 1 ? o->dims[1] : 1; }
+
+/* Brings rows from the variable's order into the file's, or back, through a copy. */
+static neap_status permute(const char *path, const struct origin *o, int64_t heads, bool back, float *data) {
+  const int64_t rows = o->dims[0], columns = permuted_columns(o);
+  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
+  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
+            (long long)rows, (long long)columns);
+  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t stored = stored_row(heads, rows, r), to = back ? r : stored, from = back ? stored : r;
+    memcpy(data + to * columns, copy + from * columns, (size_t)columns * sizeof *copy);
+  }
+  free(copy);
+  return NEAP_OK;
+}
+
+/* Whether rows of it can be read by themselves: not where weights are packed, few elements are in the file,
+ * or the elements of a bias are permuted. */
+static bool has_rows(const struct origin *o) {
+  const bool sparse =
+      o->packed == NULL && o->file != NULL && o->file->file->tensors[o->file->index].indices != NULL;
+  return o->packed == NULL && !sparse && !(o->rank == 1 && o->form.permuted_heads > 0);
+}
+
+static neap_status read_whole(const struct language_model *m, const struct origin *o, float *data) {
+  if (o->packed != NULL)
+    TRY(packed_weight_read(o->packed, data));
+  else if (o->file != NULL)
+    TRY(safetensors_read(o->file->file, o->file->index, data));
+  else
+    TRY(gguf_read(&m->gguf, o->tensor, 0, 1, data));
+  if (o->form.permuted_heads > 0) TRY(permute(m->path, o, o->form.permuted_heads, true, data));
   if (o->form.transposed) TRY(transpose(m->path, o->dims[1], o->dims[0], data));
   for (int64_t i = 0; o->form.less != 0 && i < origin_elements(o); i++) data[i] += o->form.less;
   return NEAP_OK;
@@ -507,21 +559,8 @@ static neap_status read_sparse(const struct language_model *m, const struct orig
 
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data) {
   const int64_t row = o->dims[o->rank - 1];
-  if (o->file != NULL && o->file->file->tensors[o->file->index].indices != NULL)
-    return read_sparse(m, o, data);
+  if (!has_rows(o)) return read_whole(m, o, data);
   return language_file_read_rows(m, o, 0, o->rank > 1 ? origin_elements(o) / row : 1, data);
-}
-
-static neap_status permute(const char *path, const struct origin *o, int64_t heads, float *data) {
-  const int64_t rows = o->dims[0], columns = o->dims[1];
-  float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
-  RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
-            (long long)rows, (long long)columns);
-  memcpy(copy, data, (size_t)(rows * columns) * sizeof *copy);
-  for (int64_t r = 0; r < rows; r++)
-    memcpy(data + stored_row(heads, rows, r) * columns, copy + r * columns, (size_t)columns * sizeof *copy);
-  free(copy);
-  return NEAP_OK;
 }
 
 neap_status language_file_store(const struct language_model *m, const struct origin *o,
@@ -529,7 +568,7 @@ neap_status language_file_store(const struct language_model *m, const struct ori
   const int64_t elements = origin_elements(o);
   for (int64_t i = 0; form->less != 0 && i < elements; i++) data[i] -= form->less;
   if (form->transposed) TRY(transpose(m->path, o->dims[0], o->dims[1], data));
-  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, data) : NEAP_OK;
+  return form->permuted_heads > 0 ? permute(m->path, o, form->permuted_heads, false, data) : NEAP_OK;
 }
 
 static neap_status read_origin(const void *context, int32_t index, float *data) {
@@ -544,12 +583,15 @@ static neap_status read_rows(const void *context, int32_t index, int64_t first, 
 
 static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
   const struct language_model *m = context;
-  return m->config == NULL && m->gguf.tensors[m->origins[index].tensor].dtype == dtype;
+  const struct origin *o = &m->origins[index];
+  if (o->packed != NULL) return dtype == NEAP_NF4 && packed_weight_has_blocks(o->packed);
+  return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
 }
 
 /* Rows are whole blocks: those of heads are put back into order as they are. */
 neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
                                       int64_t rows, void *blocks) {
+  if (o->packed != NULL) return packed_weight_read_blocks(o->packed, first, rows, blocks);
   if (o->form.permuted_heads == 0) return gguf_read_blocks(&m->gguf, o->tensor, first, rows, blocks);
   const uint64_t row = m->gguf.tensors[o->tensor].bytes / (uint64_t)o->dims[0];
   for (int64_t r = first; r < first + rows; r++) {
@@ -718,22 +760,39 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
 
 /* ---- The chat template ---- */
 
-/* The program of a folder: the field of tokenizer_config.json, or a file of its own. NULL: there is none. */
-static neap_status folder_template(struct language_model *m, const char **file, const char **jinja) {
+/* The program in tokenizer_config.json: a text, or of a list of several that which is called "default". */
+static const char *find_template(const json_t *config) {
+  const json_t *given = json_object_get(config, "chat_template"), *one;
+  size_t i;
+  json_array_foreach(given, i, one) {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    if (name != NULL && strcmp(name, "default") == 0)
+      return json_string_value(json_object_get(one, "template"));
+  }
+  return json_string_value(given);
+}
+
+neap_status language_folder_template(const char *folder, struct region *region, const char **file,
+                                     const char **jinja) {
   struct text text;
-  *file = region_format(&m->region, "%s/chat_template.jinja", m->path);
-  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  json_t *config = NULL;
+  *jinja = NULL;
+  *file = region_format(region, "%s/chat_template.jinja", folder);
+  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   if (access(*file, F_OK) == 0) {
-    TRY(text_read(*file, true, &m->region, &text));
-    *jinja = region_format(&m->region, "%.*s", (int)text.length, text.bytes);
+    TRY(text_read(*file, true, region, &text));
+    *jinja = region_format(region, "%.*s", (int)text.length, text.bytes);
     RETURN_IF(*jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
     return NEAP_OK;
   }
-  *file = region_format(&m->region, "%s/tokenizer_config.json", m->path);
-  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  *file = region_format(region, "%s/tokenizer_config.json", folder);
+  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   if (access(*file, F_OK) != 0) return NEAP_OK;
-  TRY(json_read_as_reals(*file, &m->config));
-  *jinja = json_string_value(json_object_get(m->config, "chat_template"));
+  TRY(json_read_as_reals(*file, &config));
+  const char *found = find_template(config);
+  *jinja = found != NULL ? region_string(region, found) : NULL;
+  json_decref(config);
+  RETURN_IF(found != NULL && *jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
   return NEAP_OK;
 }
 
@@ -744,7 +803,7 @@ neap_status language_model_chat_template(const char *path, struct chat_template 
   neap_status status;
   *out = NULL;
   if (is_folder(path)) {
-    status = folder_template(&m, &file, &jinja);
+    status = language_folder_template(path, &m.region, &file, &jinja);
   } else {
     status = open_gguf(&m, &keys, false);
     if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");

@@ -89,7 +89,8 @@ const struct op_row op_row_batch_norm_backward = {
     .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
 const struct op_row op_row_running_statistics = {
     "RunningStatistics", "update: running mean and variance, once a step",
-    ROW_ATTRIBUTES(batch_norm_attributes), .takes = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
+    ROW_ATTRIBUTES(batch_norm_attributes), .takes = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32},
+    .across = ACROSS_WHOLE};
 
 /* What a layer makes itself. */
 static struct batch_norm_variables own_variables(neap_builder *b, const char *name, int64_t channels) {

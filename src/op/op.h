@@ -100,6 +100,14 @@ struct row_split {
   uint32_t sums;            /* outputs that are the sum of what the parts give */
 };
 
+/* How several processes (ranks) run a node. Most run it each by itself. */
+enum across_ranks {
+  ACROSS_NONE,
+  ACROSS_SUM,   /* input 1, a gradient, is added to this rank's share of input 2, rank after rank */
+  ACROSS_WHOLE, /* once for each rank, with the values that this one has, on every rank */
+  ACROSS_SHARE  /* on a share of the elements, where an operand lies in shares */
+};
+
 enum { ALL_OPERANDS = -1 };
 
 /* Where the split hangs on shapes and attributes: changes the row's, or zeroes it. */
@@ -129,6 +137,7 @@ struct op_row {
   int32_t lies_as; /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */
+  enum across_ranks across;
 };
 
 /* For a row: its in-place pairs and its attributes, given as arrays. */

@@ -12,4 +12,5 @@ const struct op_row op_row_densify = {
         [DENSIFY_OFFSET] = TYPE_I32, [DENSIFY_POSITIONS] = TYPES_POSITIONS, [DENSIFY_INDICES] = TYPE_U16}};
 const struct op_row op_row_accumulate_sparse = {
     "AccumulateSparse", "update: a dense gradient added to sums at nonzeros", .any_place = true,
-    .takes = {[SPARSE_OFFSET] = TYPE_I32, [SPARSE_POSITIONS] = TYPES_POSITIONS, [SPARSE_INDICES] = TYPE_U16}};
+    .takes = {[SPARSE_OFFSET] = TYPE_I32, [SPARSE_POSITIONS] = TYPES_POSITIONS, [SPARSE_INDICES] = TYPE_U16},
+    .across = ACROSS_WHOLE};

@@ -69,6 +69,15 @@ static void find_layers(const struct neap_graph *graph, enum layer_kind *kinds) 
   }
 }
 
+neap_status find_linear_weights(const struct neap_graph *graph, bool *linear) {
+  enum layer_kind *kinds = calloc(graph->tensors.count + 1, sizeof *kinds);
+  RETURN_IF(kinds == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  find_layers(graph, kinds);
+  for (size_t t = 0; t < graph->tensors.count; t++) linear[t] = kinds[t] == LAYER_LINEAR;
+  free(kinds);
+  return NEAP_OK;
+}
+
 static size_t module_length(const char *weight) {
   static const char ending[] = ".weight";
   const size_t length = strlen(weight), end = sizeof ending - 1;

@@ -28,6 +28,16 @@ static struct type_names type_names(void) {
   return names;
 }
 
+/* The type of that name; false: none that numbers can become has it. */
+static bool find_stored_type(const char *name, neap_dtype *dtype) {
+  for (neap_dtype d = 0; (int32_t)d < dtype_count; d++)
+    if (can_quantise(d) && strcmp(name, dtype_rows[d].name) == 0) {
+      *dtype = d;
+      return true;
+    }
+  return false;
+}
+
 static neap_status next_entry(const char **list, struct entry *entry, bool *any) {
   TRY(pattern_next(list, &entry->pattern, any));
   if (!*any || entry->pattern.without) return NEAP_OK;
@@ -37,24 +47,26 @@ static neap_status next_entry(const char **list, struct entry *entry, bool *any)
     *equals = '\0';
     return NEAP_OK;
   }
-  for (neap_dtype d = 0; equals != NULL && (int32_t)d < dtype_count; d++)
-    if (can_quantise(d) && strcmp(equals + 1, dtype_rows[d].name) == 0) {
-      *equals = '\0';
-      entry->dtype = d;
-      return NEAP_OK;
-    }
+  if (equals != NULL && find_stored_type(equals + 1, &entry->dtype)) {
+    *equals = '\0';
+    return NEAP_OK;
+  }
   return neap_fail(NEAP_INVALID_ARGUMENT,
                    "store: '%s' is no PATTERN=TYPE; the types that weights can be stored in are %s, and "
                    "file: those of the model's file",
                    entry->pattern.text, type_names().text);
 }
 
-bool quantised_type(const char *list, bool all, const struct tensor *t, neap_dtype *dtype) {
+bool quantised_type(const struct store_options *options, const struct tensor *t, bool linear,
+                    neap_dtype *dtype) {
+  const char *list = options->list;
   struct entry entry;
   bool any, wanted = false;
-  while (next_entry(&list, &entry, &any) == NEAP_OK && any)
+  if (options->base != NULL && linear && (t->frozen || options->all))
+    return find_stored_type(options->base, dtype);
+  while (list != NULL && next_entry(&list, &entry, &any) == NEAP_OK && any)
     if (pattern_matches(&entry.pattern, t->name)) {
-      const bool in_file = dtype_is_quantised(t->file_dtype) && (t->frozen || all);
+      const bool in_file = dtype_is_quantised(t->file_dtype) && (t->frozen || options->all);
       wanted = !entry.pattern.without && (!entry.as_file || in_file);
       *dtype = entry.as_file ? t->file_dtype : entry.dtype;
     }
@@ -65,11 +77,16 @@ static bool is_parameter(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->adapter;
 }
 
-/* A pattern that matches nothing is a mistake. */
-static neap_status check_list(const struct neap_graph *graph, const char *list) {
+/* A pattern that matches nothing is a mistake, and so is a type that does not exist. */
+static neap_status check_options(const struct neap_graph *graph, const struct store_options *options) {
+  const char *list = options->list;
+  neap_dtype base;
   struct entry entry;
   bool any;
-  for (;;) {
+  RETURN_IF(options->base != NULL && !find_stored_type(options->base, &base), NEAP_INVALID_ARGUMENT,
+            "base: '%s' is no type that weights can be stored in; these are %s", options->base,
+            type_names().text);
+  while (list != NULL) {
     TRY(next_entry(&list, &entry, &any));
     if (!any) return NEAP_OK;
     const char *first = "none";
@@ -83,36 +100,41 @@ static neap_status check_list(const struct neap_graph *graph, const char *list) 
               "store: '%s' has no parameter that '%s' matches; the first is '%s'", graph->name,
               entry.pattern.text, first);
   }
+  return NEAP_OK;
 }
-
-/* Elements that share a first index: they are whole blocks. */
-static int64_t row_of(const struct tensor *t) { return t->elements / t->dims[0]; }
 
 /* Whether a parameter can be in blocks: a matrix or kernels, of whole blocks a row, that nobody reads by name
  * as an output. */
 static bool has_blocks(const struct neap_graph *graph, int32_t id, neap_dtype dtype) {
   const struct tensor *t = &graph->tensors.data[id];
-  return t->rank >= 2 && row_of(t) % dtype_rows[dtype].block_elements == 0 && !graph_is_output(graph, id);
+  return t->rank >= 2 && row_elements(t) % dtype_rows[dtype].block_elements == 0 &&
+         !graph_is_output(graph, id);
 }
 
-/* `types`: by tensor, that which a parameter becomes; its own where it stays. */
-static neap_status choose_types(const struct neap_graph *graph, const char *list, bool all,
-                                neap_dtype *types) {
+/* What options ask for, by tensor. */
+struct stored_types {
+  neap_dtype *types; /* that which a parameter becomes; its own where it stays */
+  bool *linear;      /* the weight of a linear layer */
+};
+
+static neap_status choose_types(const struct neap_graph *graph, const struct store_options *options,
+                                const struct stored_types *stored) {
   const struct tensor *left = NULL;
   neap_dtype dtype = NEAP_F32;
   bool any = false;
-  TRY(check_list(graph, list));
+  TRY(check_options(graph, options));
+  if (options->base != NULL) TRY(find_linear_weights(graph, stored->linear));
   for (size_t i = 0; i < graph->tensors.count; i++) {
     const struct tensor *t = &graph->tensors.data[i];
-    types[i] = t->dtype;
-    if (!is_parameter(t) || !quantised_type(list, all, t, &dtype)) continue;
+    stored->types[i] = t->dtype;
+    if (!is_parameter(t) || !quantised_type(options, t, stored->linear[i], &dtype)) continue;
     RETURN_IF(
-        !t->frozen && !all, NEAP_INVALID_ARGUMENT,
+        !t->frozen && !options->all, NEAP_INVALID_ARGUMENT,
         "store: '%s' is trained, and only frozen weights can be stored in %s; freeze it (--freeze '%s'), "
         "or take it out with --store '!%s'",
         t->name, dtype_rows[dtype].name, t->name, t->name);
     if (has_blocks(graph, (int32_t)i, dtype)) {
-      types[i] = dtype;
+      stored->types[i] = dtype;
       any = true;
     } else if (left == NULL || left->rank < t->rank) {
       left = t;
@@ -122,8 +144,8 @@ static neap_status choose_types(const struct neap_graph *graph, const char *list
             "store: no weight of '%s' that '%s' matches can be in %s: it needs two dimensions or more and "
             "rows of a "
             "multiple of %d elements; '%s' is %s",
-            graph->name, list, dtype_rows[dtype].name, dtype_rows[dtype].block_elements, left->name,
-            shape_text(left).text);
+            graph->name, options->list != NULL ? options->list : "--base", dtype_rows[dtype].name,
+            dtype_rows[dtype].block_elements, left->name, shape_text(left).text);
   return NEAP_OK;
 }
 
@@ -160,11 +182,14 @@ static neap_status dequantise_for(struct copy *copy, const struct node *node, in
   return NEAP_OK;
 }
 
-static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32_t *stored, bool *read) {
+static neap_status rewrite_all(struct copy *copy, const struct stored_types *chosen, int32_t *stored,
+                               bool *read) {
+  const neap_dtype *types = chosen->types;
   const struct neap_graph *from = copy->from;
   find_read(from, read);
   for (size_t t = 0; t < from->tensors.count; t++) {
     stored[t] = NO_TENSOR;
+    if (chosen->linear[t]) copy->to->tensors.data[copy->map[t]].linear = true;
     if (types[t] == from->tensors.data[t].dtype) continue;
     stored[t] = copy->map[t];
     copy->to->tensors.data[stored[t]].dtype = types[t];
@@ -180,20 +205,23 @@ static neap_status rewrite_all(struct copy *copy, const neap_dtype *types, int32
   return NEAP_OK;
 }
 
-neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, bool all,
+neap_status rewrite_quantise(const struct neap_graph *graph, const struct store_options *options,
                              struct neap_graph **out) {
   struct copy copy;
-  neap_dtype *types = calloc(graph->tensors.count + 1, sizeof *types);
-  int32_t *stored = calloc(graph->tensors.count + 1, sizeof *stored);
-  bool *read = calloc(graph->tensors.count + 1, sizeof *read);
+  const size_t count = graph->tensors.count + 1;
+  const struct stored_types chosen = {calloc(count, sizeof *chosen.types),
+                                      calloc(count, sizeof *chosen.linear)};
+  int32_t *stored = calloc(count, sizeof *stored);
+  bool *read = calloc(count, sizeof *read);
   neap_status status = NEAP_OK;
-  if (types == NULL || stored == NULL || read == NULL)
+  if (chosen.types == NULL || chosen.linear == NULL || stored == NULL || read == NULL)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
-  if (status == NEAP_OK) status = choose_types(graph, list, all, types);
+  if (status == NEAP_OK) status = choose_types(graph, options, &chosen);
   if (status == NEAP_OK) status = copy_begin(&copy, graph, NULL);
-  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, types, stored, read), out);
+  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, &chosen, stored, read), out);
   free(read);
   free(stored);
-  free(types);
+  free(chosen.linear);
+  free(chosen.types);
   return status;
 }

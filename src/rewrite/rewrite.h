@@ -66,17 +66,30 @@ struct lora_options {
 neap_status rewrite_lora(const struct neap_graph *graph, const struct lora_options *options,
                          struct neap_graph **out);
 
-/* Frozen parameters whose names are in `list` are stored in a quantised type and read through Dequantise
- * (op/quantised.c). An entry of the list is PATTERN=TYPE or !PATTERN, which takes out what it matches; the
- * last one that matches decides. PATTERN=file stands for the types that frozen ones have in the model's file,
- * where these are quantised. What has one dimension, or rows that are no whole blocks, stays as it is.
- * `all`: nothing is trained. On a forward graph. NEAP_INVALID_ARGUMENT: an entry is neither, a pattern
- * matches no parameter or a trained one, or no parameter that the list has can be stored so. */
-neap_status rewrite_quantise(const struct neap_graph *graph, const char *list, bool all,
+/* Which frozen parameters are stored in a quantised type. */
+struct store_options {
+  /* Entries PATTERN=TYPE or !PATTERN, which takes out what it matches; the last one that matches decides.
+   * PATTERN=file: the types that parameters have in the model's file, where these are quantised. */
+  const char *list;
+  const char *base; /* NULL, or the type of the weights that find_linear_weights marks, before the list */
+  bool all;         /* nothing is trained: parameters that are not frozen count, too */
+};
+
+/* Parameters are stored in a quantised type and read through Dequantise (op/quantised.c), or as blocks. What
+ * has one dimension, or rows that are no whole blocks, stays as it is. On a forward graph.
+ * NEAP_INVALID_ARGUMENT: an entry is neither, a type is unknown, a pattern matches no parameter or a trained
+ * one, or no parameter that was asked for can be stored so. */
+neap_status rewrite_quantise(const struct neap_graph *graph, const struct store_options *options,
                              struct neap_graph **out);
 
-/* Whether such a list, which a rewrite has taken, has a parameter; and the type. */
-bool quantised_type(const char *list, bool all, const struct tensor *parameter, neap_dtype *dtype);
+/* Whether such options, which a rewrite has taken, have a parameter; and the type. `linear`: it is the weight
+ * of a linear layer. */
+bool quantised_type(const struct store_options *options, const struct tensor *parameter, bool linear,
+                    neap_dtype *dtype);
+
+/* Marks the weights of linear layers, by tensor, but those whose product is an output or is read by a loss.
+ * `linear` is zeroed. NEAP_OUT_OF_MEMORY. */
+neap_status find_linear_weights(const struct neap_graph *graph, bool *linear);
 
 /* Frozen matrices that the model's file has (tensor.file_bytes), but for small ones, lie on disk: they take
  * no bytes, and a node Fetch makes the value that their readers read. A table gives its rows by FetchRows

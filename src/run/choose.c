@@ -8,6 +8,7 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "grad/gradient.h"
+#include "neap_collective.h"
 #include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
@@ -41,6 +42,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .groups = o->groups,
                             .group_count = o->group_count,
                             .micro_batches = o->micro_batches,
+                            .ranks = o->collective != NULL ? o->collective->size : 0,
                             .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
                             .tentative = o->dynamic_loss_scale,
                             .averages = o->ema != 0,
@@ -58,12 +60,25 @@ struct lower_options lower_options_of(const struct neap_session_options *o) {
   const bool here = o->backend == NEAP_CPU && o->costs == NEAP_COSTS_ROOFLINE;
   return (struct lower_options){.convolution = o->convolution,
                                 .threads = o->threads,
+                                .ranks = o->collective != NULL ? o->collective->size : 0,
                                 .roofline = here ? machine_roofline(o->threads) : usual_roofline};
 }
 
 enum { MICRO_BATCH_LIMIT = 1 << 20 };
 
 static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
+
+neap_status check_ranks(const struct neap_session_options *o) {
+  const int ranks = o->collective != NULL ? o->collective->size : 1;
+  RETURN_IF(ranks > 1 && o->predict, NEAP_INVALID_ARGUMENT,
+            "session options: %d processes train together; a session that only predicts has one", ranks);
+  RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
+            "session options: %d micro-batches do not divide among %d processes; give a multiple of %d",
+            o->micro_batches > 0 ? o->micro_batches : 1, ranks, ranks);
+  RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
+            "session options: several processes train on the backend cpu alone");
+  return NEAP_OK;
+}
 
 neap_status check_session_options(const struct neap_session_options *o) {
   TRY(settings_check_session(o));
@@ -131,10 +146,12 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
   return status;
 }
 
-/* Whether weights are stored in blocks wherever `store` names them: where nothing is trained. Adapters tell
+/* Weights are stored in blocks wherever the options name them where nothing is trained. Adapters tell
  * what was trained beside them: those weights stay as they are. */
-static bool stores_all(const struct neap_graph *graph, const neap_session_options *options) {
-  return predicts_only(graph, options) && options->lora == 0;
+static struct store_options store_of(const struct neap_graph *graph, const neap_session_options *options) {
+  return (struct store_options){.list = options->store,
+                                .base = options->base,
+                                .all = predicts_only(graph, options) && options->lora == 0};
 }
 
 /* Frozen weights that are in no checkpoint, and that the model's file has, lie there. */
@@ -166,8 +183,9 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     if (status != NEAP_OK) return status;
     made = next;
   }
-  if (options->store != NULL) {
-    const neap_status status = rewrite_quantise(made, options->store, stores_all(graph, options), &next);
+  if (options->store != NULL || options->base != NULL) {
+    const struct store_options store = store_of(graph, options);
+    const neap_status status = rewrite_quantise(made, &store, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;

@@ -30,6 +30,8 @@ neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap
 bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *options);
 
 /* NEAP_INVALID_ARGUMENT: an enumerator that is none, or a number that is none or out of its range. */
+/* Whether processes that train together can have a session with these options. */
+neap_status check_ranks(const struct neap_session_options *options);
 neap_status check_session_options(const struct neap_session_options *options);
 
 /* The training step of a graph: fused, differentiated, in the variant that options name (the base for AUTO),

@@ -4,6 +4,7 @@
 #include "base/parallel.h"
 #include "base/stop.h"
 #include "device/poison.h"
+#include "kernel/ranks.h"
 #include "step/simulate.h"
 
 struct binding {
@@ -226,7 +227,9 @@ static neap_status call_kernel(const struct program *program, const struct call 
     UNPOISON(outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
   if (workspace != NULL) UNPOISON(workspace, call->workspace_bytes);
 #endif
-  TRY(call->kernel->run(call->kernel, inputs, outputs, workspace, context));
+  const bool shared = context->ranks != NULL && ranks_share(call->kernel->graph, node);
+  TRY(shared ? ranks_run(program->lowered, call->kernel, inputs, outputs, workspace, context)
+             : call->kernel->run(call->kernel, inputs, outputs, workspace, context));
 #if NEAP_DEBUG
   for (int32_t i = 0; i < call->dead_count; i++) {
     const struct range *dead = &program->dead[call->first_dead + i];
@@ -272,8 +275,10 @@ static neap_status run_calls(const struct program *program, const struct run_con
   const uint64_t before = transfer != NULL ? transfer_started(transfer) : 0;
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
-    RETURN_IF(*changed <= most && stop_is_requested(), NEAP_INTERRUPTED, "stopped on request");
-    if (call->needs > 0) TRY(transfer_wait(transfer, before + (uint64_t)call->needs));
+    if (ranks_idle(context) && !ranks_meet(call->kernel->graph, kernel_node(call->kernel))) continue;
+    RETURN_IF(context->ranks == NULL && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
+              "stopped on request");
+    if (call->needs > 0 && !ranks_idle(context)) TRY(transfer_wait(transfer, before + (uint64_t)call->needs));
     if (call->change > *changed) *changed = call->change;
     measure(program->lowered, call, measured);
     TRY(call->fetches ? fetch(program, call, memory, transfer) : run_call(program, at, context, memory));

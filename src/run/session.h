@@ -2,6 +2,7 @@
 #ifndef NEAP_RUN_SESSION_H
 #define NEAP_RUN_SESSION_H
 
+#include "kernel/ranks.h"
 #include "run/program.h"
 
 /* The programs of a session, over one memory: a training session has STEP and EVALUATE, one that only
@@ -98,6 +99,7 @@ struct neap_session {
   double gradient_norm;     /* of the last step; -1: its update was left out */
   struct average *averages; /* run/averages.h */
   int32_t average_count;
+  struct traffic traffic;    /* with other ranks, of all steps */
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
   int32_t parts;             /* micro-batches of the step; 0: as many as the options say */
@@ -133,6 +135,8 @@ static inline const char *const *session_unstored(const struct neap_session *ses
   *count = session->unstored_count;
   return session->unstored;
 }
+/* With other processes, in all steps so far. */
+static inline struct traffic session_traffic(const struct neap_session *session) { return session->traffic; }
 /* VmRSS of the process just before the session's memory was mapped. Bytes. */
 static inline uint64_t session_resident_before(const struct neap_session *session) {
   return session->resident_before;

@@ -1,9 +1,11 @@
 #include "run/session_memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory_status.h"
 #include "device/devices.h"
+#include "kernel/ranks.h"
 
 static bool is_input(const struct step_tensor *tensor) { return tensor->role == NEAP_ROLE_INPUT; }
 
@@ -59,9 +61,75 @@ uint64_t session_place(const struct neap_session *s, int32_t tensor) {
   return s->resident[s->main->step_tensor[tensor]];
 }
 
+/* ---- Variables as f32 ---- */
+
+/* A variable that processes share, whole, on the host: room for it, where this process's share is in it, and
+ * where that lies in the session's memory. */
+struct shared {
+  unsigned char *whole;
+  struct share share;
+  uint64_t size, place; /* bytes of an element; of the share in the session's memory */
+};
+
+static neap_status open_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
+                               uint64_t place, struct shared *shared) {
+  const struct tensor *t = &l->graph->tensors.data[tensor];
+  const struct neap_collective *c = s->options.collective;
+  const uint64_t bytes = l->backend->format_bytes(t, l->formats[tensor]), size = dtype_bytes(t->dtype, 1);
+  *shared = (struct shared){calloc(bytes + 1, 1), share_of_rank((int64_t)(bytes / size), c->rank, c->size),
+                            size, place};
+  RETURN_IF(shared->whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for all shares of it", t->name);
+  return NEAP_OK;
+}
+
+static unsigned char *own_share(const struct shared *shared) {
+  return shared->whole + (uint64_t)shared->share.first * shared->size;
+}
+
+static neap_status read_shares(const struct neap_session *s, const struct shared *shared) {
+  const struct neap_collective *c = s->options.collective;
+  uint64_t *bytes = malloc((size_t)c->size * sizeof *bytes);
+  RETURN_IF_NULL(bytes);
+  for (int rank = 0; rank < c->size; rank++)
+    bytes[rank] = (uint64_t)share_of_rank(shared->share.whole, rank, c->size).count * shared->size;
+  neap_status status = device_read(&s->memory, shared->place, own_share(shared), bytes[c->rank]);
+  if (status == NEAP_OK) status = c->allgather(c->self, shared->whole, bytes);
+  free(bytes);
+  return status;
+}
+
+static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
+                                 uint64_t place, float *plain) {
+  struct shared shared;
+  TRY(open_shared(s, l, tensor, place, &shared));
+  neap_status status = read_shares(s, &shared);
+  if (status == NEAP_OK)
+    status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor], l->formats[tensor],
+                                         shared.whole, plain);
+  free(shared.whole);
+  return status;
+}
+
+static neap_status import_shared(struct neap_session *s, const struct lowered *l, int32_t tensor,
+                                 const float *plain, uint64_t place) {
+  struct shared shared;
+  TRY(open_shared(s, l, tensor, place, &shared));
+  neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
+                                                   l->formats[tensor], plain, shared.whole);
+  if (status == NEAP_OK)
+    status = device_write(&s->memory, place, own_share(&shared), (uint64_t)shared.share.count * shared.size);
+  free(shared.whole);
+  return status;
+}
+
+static bool is_shared(const struct lowered *l, int32_t tensor) {
+  return l->graph->tensors.data[tensor].shares > 1;
+}
+
 neap_status session_export(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                            uint64_t place, float *plain) {
   unsigned char *base;
+  if (is_shared(l, tensor)) return export_shared(s, l, tensor, place, plain);
   TRY(device_enter(&s->memory, &base));
   const neap_status status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor],
                                                          l->formats[tensor], base + place, plain);
@@ -72,6 +140,7 @@ neap_status session_export(const struct neap_session *s, const struct lowered *l
 neap_status session_import(struct neap_session *s, const struct lowered *l, int32_t tensor,
                            const float *plain, uint64_t place) {
   unsigned char *base;
+  if (is_shared(l, tensor)) return import_shared(s, l, tensor, plain, place);
   TRY(device_enter(&s->memory, &base));
   const neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
                                                          l->formats[tensor], plain, base + place);

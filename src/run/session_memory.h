@@ -16,7 +16,8 @@ neap_status session_send_inputs(struct neap_session *session);
 /* Where a resident tensor of the graph of `main` lies. */
 uint64_t session_place(const struct neap_session *session, int32_t tensor);
 
-/* Copies the tensor of a graph that lies at `place` to f32 in row-major order on the host, and back. */
+/* Copies the tensor of a graph that lies at `place` to f32 in row-major order on the host, and back. Of one
+ * that processes share, all shares: every rank makes this call. */
 neap_status session_export(const struct neap_session *session, const struct lowered *lowered, int32_t tensor,
                            uint64_t place, float *plain);
 neap_status session_import(struct neap_session *session, const struct lowered *lowered, int32_t tensor,

@@ -5,6 +5,7 @@
 
 #include "base/available_memory.h"
 #include "base/memory_status.h"
+#include "kernel/ranks.h"
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
@@ -304,6 +305,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
   enum { ATTEMPTS = 3 }; /* within a budget for the process */
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a session needs options and a graph");
   uint64_t reserve = PROCESS_RESERVE, beyond = 0;
+  TRY(check_ranks(options));
   for (int i = 0; i < ATTEMPTS; i++) {
     struct neap_session *s = calloc(1, sizeof *s);
     RETURN_IF_NULL(s);
@@ -370,16 +372,30 @@ static neap_status read_result(const neap_session *s, const struct program *prog
 
 static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
 
+/* Processes that train together. */
+static int32_t ranks_of(const neap_session *s) {
+  return s->options.collective != NULL ? s->options.collective->size : 1;
+}
+
+/* The ranks that have a micro-batch in this round; around the micro-batches all. */
+static struct ranks ranks_in(neap_session *s, enum program_kind kind) {
+  const int32_t all = ranks_of(s), left = parts_of(s) - s->micro_batch;
+  return (struct ranks){s->options.collective, &s->traffic, kind == PROGRAM_STEP && left < all ? left : all};
+}
+
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
                        neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   const struct program *program = &s->programs[kind].program;
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
+  const struct ranks ranks = ranks_in(s, kind);
+  const int32_t rank = ranks_of(s) > 1 && kind == PROGRAM_STEP ? ranks.collective->rank : 0;
   const struct run_context context = {.seed = s->options.seed,
                                       .step = s->steps,
                                       .learning_rate = learning_rate,
-                                      .micro_batch = s->micro_batch,
+                                      .micro_batch = s->micro_batch + rank,
+                                      .ranks = ranks_of(s) > 1 ? &ranks : NULL,
                                       .micro_batches = s->options.micro_batches,
                                       .parts = parts_of(s),
                                       .loss_share = share,
@@ -394,6 +410,10 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   if (ran == NEAP_INTERRUPTED) give_up(s);
   TRY(ran);
   s->ran = kind;
+  if (ranks_idle(&context)) {
+    if (result != NULL) *result = (neap_step_result){.gradient_norm = -1};
+    return NEAP_OK;
+  }
   if (program->norm != NOWHERE) {
     double squares;
     TRY(read_scalar(s, program->norm, graph->tensors.data[graph->norm].dtype, &squares));
@@ -402,10 +422,31 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   return result != NULL ? read_result(s, program, result) : NEAP_OK;
 }
 
+/* Whether a gradient of any rank did not fit its type. */
+static neap_status tell_overflow(neap_session *s) {
+  const struct neap_collective *c = s->options.collective;
+  if (ranks_of(s) == 1 || !s->options.dynamic_loss_scale) return NEAP_OK;
+  unsigned char *all = calloc((size_t)c->size, 1);
+  uint64_t *bytes = malloc((size_t)c->size * sizeof *bytes);
+  neap_status status = NEAP_OUT_OF_MEMORY;
+  if (all != NULL && bytes != NULL) {
+    for (int rank = 0; rank < c->size; rank++) bytes[rank] = 1;
+    all[c->rank] = s->overflowed;
+    status = c->allgather(c->self, all, bytes);
+    for (int rank = 0; rank < c->size; rank++) s->overflowed = s->overflowed || all[rank] != 0;
+  } else {
+    status = neap_fail(status, "session: out of memory");
+  }
+  free(bytes);
+  free(all);
+  return status;
+}
+
 /* A step's update, or where a gradient did not fit none; the next step's loss scale follows from that. */
 static neap_status end_step(neap_session *s, float learning_rate, float share, neap_step_result *result) {
   static const uint64_t good_steps = 2000; /* as PyTorch's GradScaler */
   static const float smallest = 1, largest = 0x1p24f;
+  TRY(tell_overflow(s));
   const bool skipped = s->overflowed;
   s->overflowed = false;
   if (!skipped) TRY(run(s, PROGRAM_END, learning_rate, share, NULL));
@@ -431,7 +472,8 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   TRY(session_send_inputs(s));
   if (parts && s->micro_batch == 0) TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
   TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
-  if (parts && ++s->micro_batch < parts_of(s)) return NEAP_OK;
+  s->micro_batch += parts ? ranks_of(s) : 0;
+  if (parts && s->micro_batch < parts_of(s)) return NEAP_OK;
   s->micro_batch = 0;
   s->gradient_norm = parts ? -1 : s->gradient_norm;
   if (parts) TRY(end_step(s, learning_rate, share, result));

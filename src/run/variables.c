@@ -48,16 +48,18 @@ static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, 
   return NEAP_OK;
 }
 
-/* What options.store names and has no whole blocks, but for what has one dimension. */
+/* What the options store and has no whole blocks, but for what has one dimension. */
 static neap_status list_unstored(struct neap_session *s) {
   neap_dtype dtype;
-  if (s->options.store == NULL) return NEAP_OK;
+  const struct store_options store = {
+      .list = s->options.store, .base = s->options.base, .all = s->options.predict && s->options.lora == 0};
+  if (store.list == NULL && store.base == NULL) return NEAP_OK;
   s->unstored = region_alloc(&s->region, (size_t)s->variable_count, sizeof *s->unstored);
   RETURN_IF_NULL(s->unstored);
   for (int32_t i = 0; i < s->variable_count; i++)
     if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && tensor_of(s, i)->rank > 1 &&
         !tensor_of(s, i)->adapter && !dtype_is_quantised(tensor_of(s, i)->dtype) &&
-        quantised_type(s->options.store, s->options.predict && s->options.lora == 0, tensor_of(s, i), &dtype))
+        quantised_type(&store, tensor_of(s, i), tensor_of(s, i)->linear, &dtype))
       s->unstored[s->unstored_count++] = s->variables[i].name;
   return NEAP_OK;
 }
@@ -300,10 +302,16 @@ static bool in_blocks(const struct neap_session *s, int32_t index) {
   return s->variables[index].layer < 0 && dtype_is_quantised(tensor_of(s, index)->dtype);
 }
 
-enum { PIECE = 1 << 16 }; /* elements: whole blocks of any type */
+/* Elements of whole rows: some tens of thousands, or one row. */
+static int64_t piece_elements(const struct tensor *t) {
+  static const int64_t most = 1 << 16;
+  const int64_t row = row_elements(t);
+  return row < most ? most / row * row : row;
+}
 
 static int64_t piece_length(const struct tensor *t, int64_t first) {
-  return t->elements - first < PIECE ? t->elements - first : PIECE;
+  const int64_t piece = piece_elements(t);
+  return t->elements - first < piece ? t->elements - first : piece;
 }
 
 neap_status initialise_variable(struct neap_session *s, int32_t index, float *data) {
@@ -316,10 +324,10 @@ neap_status initialise_variable(struct neap_session *s, int32_t index, float *da
     return neap_session_write(s, index, data);
   }
   if (dtype_is_quantised(t->file_dtype)) return NEAP_OK; /* zeros, until the file is read */
-  for (int64_t first = 0; first < t->elements; first += PIECE) {
+  for (int64_t first = 0; first < t->elements; first += piece_elements(t)) {
     const int64_t count = piece_length(t, first);
     fill_first_values(t, seed, stream, first, count, data);
-    TRY(quantise(t->dtype, t->name, count, data, data));
+    TRY(quantise(t->dtype, t->name, row_elements(t), count, data, data));
     TRY(device_write(&s->memory,
                      session_place(s, s->variables[index].tensor) + dtype_bytes(t->dtype, (uint64_t)first),
                      data, dtype_bytes(t->dtype, (uint64_t)count)));
@@ -350,7 +358,7 @@ static neap_status need_finite_blocks(const struct neap_session *s, int32_t inde
                                       float *values) {
   const struct tensor *t = tensor_of(s, index);
   const uint64_t place = session_place(s, s->variables[index].tensor);
-  for (int64_t first = 0; first < t->elements; first += PIECE) {
+  for (int64_t first = 0; first < t->elements; first += piece_elements(t)) {
     const int64_t count = piece_length(t, first);
     const uint64_t bytes = dtype_bytes(t->dtype, (uint64_t)count);
     unsigned char *blocks = (unsigned char *)values + (uint64_t)count * sizeof *values - bytes;

@@ -47,4 +47,7 @@ neap_status session_keep_source(struct neap_session *session, const struct value
 /* Lists them in the order of the digest. */
 neap_status list_variables(struct neap_session *session);
 
+/* What a process does while another one saves (neap_session_save): it gives its shares of the states. */
+neap_status session_save_along(struct neap_session *session);
+
 #endif

@@ -183,6 +183,33 @@ static neap_status read_variable(void *context, int32_t tensor, float *data) {
   return neap_session_read(saving->session, index, data);
 }
 
+static void end_saving(struct saving *saving) {
+  free(saving->sparse);
+  free(saving->bits);
+  free(saving->tensors);
+  free(saving->variables);
+}
+
+/* Reads all that a file would have. */
+static neap_status read_all(struct saving *saving, float *buffer) {
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; status == NEAP_OK && i < saving->count; i++) status = read_variable(saving, i, buffer);
+  return status;
+}
+
+neap_status session_save_along(neap_session *s) {
+  struct saving saving = {.session = s};
+  float *buffer, *allocated = NULL;
+  neap_status status;
+  TRY_DONE(begin_saving(&saving));
+  TRY_DONE(session_scratch(s, &buffer, &allocated));
+  status = read_all(&saving, buffer);
+done:
+  free(allocated);
+  end_saving(&saving);
+  return status;
+}
+
 neap_status neap_session_save(neap_session *s, const char *path) {
   NEED(s);
   NEED(path);
@@ -201,9 +228,6 @@ neap_status neap_session_save(neap_session *s, const char *path) {
                                                                 .buffer = buffer});
 done:
   free(allocated);
-  free(saving.sparse);
-  free(saving.bits);
-  free(saving.tensors);
-  free(saving.variables);
+  end_saving(&saving);
   return status;
 }

@@ -101,6 +101,65 @@ neap_status byte_pairs_to_json(const char *pre, bool prefix_space, const char *f
   return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", file);
 }
 
+/* How a tokenizer.json splits text, and what it does before. */
+struct splitting {
+  const char *patterns[PATTERNS];
+  int count;
+  bool digits, nfc, gpt2, prefix_space, other; /* other: something that no row has */
+};
+
+static bool flag_of(const json_t *step, const char *name, bool usual) {
+  const json_t *flag = json_object_get(step, name);
+  return json_is_boolean(flag) ? json_is_true(flag) : usual;
+}
+
+static void look_at_step(const json_t *step, struct splitting *s) {
+  const char *type = json_string_value(json_object_get(step, "type")),
+             *pattern = json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex")),
+             *behavior = json_string_value(json_object_get(step, "behavior"));
+  if (type == NULL) {
+    s->other = s->other || !json_is_null(step);
+  } else if (strcmp(type, "Split") == 0 && pattern != NULL && s->count < PATTERNS && behavior != NULL &&
+             strcmp(behavior, "Isolated") == 0 && !flag_of(step, "invert", false)) {
+    s->patterns[s->count++] = pattern;
+  } else if (strcmp(type, "Digits") == 0 && flag_of(step, "individual_digits", false)) {
+    s->digits = true;
+  } else if (strcmp(type, "ByteLevel") == 0) {
+    s->gpt2 = flag_of(step, "use_regex", true);
+    s->prefix_space = flag_of(step, "add_prefix_space", true);
+  } else if (strcmp(type, "NFC") == 0) {
+    s->nfc = true;
+  } else {
+    s->other = true;
+  }
+}
+
+static void look_at(const json_t *step, const char *list, struct splitting *s) {
+  const json_t *steps = json_object_get(step, list), *one;
+  size_t i;
+  if (step == NULL) return;
+  if (!json_is_array(steps)) look_at_step(step, s);
+  json_array_foreach(steps, i, one) look_at_step(one, s);
+}
+
+const char *byte_pairs_pre(const json_t *tokenizer, bool *prefix_space) {
+  struct splitting s = {0};
+  const bool ignore_merges = flag_of(json_object_get(tokenizer, "model"), "ignore_merges", false);
+  look_at(json_object_get(tokenizer, "normalizer"), "normalizers", &s);
+  look_at(json_object_get(tokenizer, "pre_tokenizer"), "pretokenizers", &s);
+  *prefix_space = s.prefix_space;
+  for (size_t i = 0; !s.other && i < sizeof byte_rows / sizeof *byte_rows; i++) {
+    const struct byte_row *row = &byte_rows[i];
+    bool same = row->digits == s.digits && row->nfc == s.nfc && row->ignore_merges == ignore_merges &&
+                (row->patterns[0] == NULL) == s.gpt2;
+    for (int k = 0; same && k < PATTERNS; k++)
+      same = row->patterns[k] == s.patterns[k] || (row->patterns[k] != NULL && s.patterns[k] != NULL &&
+                                                   strcmp(row->patterns[k], s.patterns[k]) == 0);
+    if (same) return row->pre;
+  }
+  return NULL;
+}
+
 json_t *added_token_to_json(json_t *content, int32_t id, bool special) {
   return json_pack("{s:i, s:O, s:b, s:b, s:b, s:b, s:b}", "id", id, "content", content, "single_word", 0,
                    "lstrip", 0, "rstrip", 0, "normalized", 0, "special", special);

@@ -4,6 +4,7 @@
 #define NEAP_TEXT_TOKEN_VOCABULARY_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -32,6 +33,10 @@ neap_status token_vocabulary_to_json(const struct token_vocabulary *v, json_t **
  * caller frees. `pre` is GGUF's word for the way in which text is split (NULL: "default"). NEAP_UNSUPPORTED:
  * there is no row for it. */
 neap_status byte_pairs_to_json(const char *pre, bool prefix_space, const char *file, json_t **out);
+
+/* GGUF's word for the way in which a tokenizer.json of bytes splits text; NULL: GGUF has no word
+ * for it. `*prefix_space`: a space is set before a text. */
+const char *byte_pairs_pre(const json_t *tokenizer, bool *prefix_space);
 
 /* A TemplateProcessing with these tokens before and behind a text; NULL and -1: none. */
 json_t *template_to_json(const char *before, int32_t before_id, const char *behind, int32_t behind_id);

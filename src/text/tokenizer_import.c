@@ -285,35 +285,80 @@ static neap_status find_folder(const char *path, struct source *s, bool *is_fold
   return NEAP_OK;
 }
 
-static neap_status import(const char *path, struct source *s, struct tokenizer **out) {
-  char file[4200];
-  bool is_folder;
-  TRY(find_folder(path, s, &is_folder));
-  if (is_folder)
-    join(s, "tokenizer.json", file);
-  else
-    snprintf(file, sizeof file, "%s", path);
+/* `s->made` becomes what the folder's files say, or those beside the file do. `own`: it is a tokenizer of
+ * Neap's, and not looked at. */
+static neap_status read_source(const char *path, const char *file, bool is_folder, struct source *s,
+                               bool *own) {
+  *own = false;
   if (is_folder && !exists(s, "tokenizer.json")) {
     RETURN_IF(!exists(s, "vocab.json") || !exists(s, "merges.txt"), NEAP_IO_FAILED,
               "%s: has no tokenizer; it needs tokenizer.json, or vocab.json and merges.txt", path);
     TRY(read_settings(s));
-    TRY(make_of_lists(s));
-    return make(s, path, out);
+    return make_of_lists(s);
   }
   TRY(json_read_any(file, &s->made));
   RETURN_IF(!json_is_object(s->made), NEAP_BAD_FORMAT, "%s: must be a JSON object", file);
-  if (json_object_get(s->made, "format") != NULL) return tokenizer_read(file, out);
+  *own = json_object_get(s->made, "format") != NULL;
+  if (*own) return NEAP_OK;
   TRY(read_settings(s));
-  TRY(add_from_config(s));
-  return make(s, file, out);
+  return add_from_config(s);
+}
+
+static neap_status import(const char *path, struct source *s, struct tokenizer **out) {
+  char file[4200];
+  bool is_folder, own;
+  TRY(find_folder(path, s, &is_folder));
+  if (is_folder && exists(s, "tokenizer.json"))
+    join(s, "tokenizer.json", file);
+  else
+    snprintf(file, sizeof file, "%s", path);
+  TRY(read_source(path, file, is_folder, s, &own));
+  return own ? tokenizer_read(file, out) : make(s, file, out);
+}
+
+static neap_status copy_text(struct region *region, const struct source *s, const char *name,
+                             const char **copy) {
+  const char *text = text_of(find_special(s, name));
+  *copy = text != NULL ? region_string(region, text) : NULL;
+  RETURN_IF(text != NULL && *copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", s->folder);
+  return NEAP_OK;
+}
+
+static neap_status to_json(const char *folder, struct region *region, struct source *s,
+                           struct special_texts *t) {
+  char file[4200];
+  bool is_folder, own;
+  TRY(find_folder(folder, s, &is_folder));
+  if (!exists(s, "tokenizer.json") && !exists(s, "vocab.json")) return NEAP_OK;
+  join(s, "tokenizer.json", file);
+  TRY(read_source(folder, file, true, s, &own));
+  RETURN_IF(own, NEAP_UNSUPPORTED, "%s: is a tokenizer of Neap's own; one of Hugging Face's is needed", file);
+  TRY(copy_text(region, s, "bos_token", &t->bos));
+  TRY(copy_text(region, s, "eos_token", &t->eos));
+  TRY(copy_text(region, s, "unk_token", &t->unknown));
+  return copy_text(region, s, "pad_token", &t->padding);
+}
+
+static void source_free(struct source *s) {
+  json_decref(s->config);
+  json_decref(s->map);
+  json_decref(s->made);
+}
+
+neap_status tokenizer_folder_to_json(const char *folder, struct region *region, json_t **out,
+                                     struct special_texts *special) {
+  struct source s = {0};
+  *special = (struct special_texts){0};
+  const neap_status status = to_json(folder, region, &s, special);
+  *out = status == NEAP_OK ? json_incref(s.made) : NULL;
+  source_free(&s);
+  return status;
 }
 
 neap_status tokenizer_import(const char *path, struct tokenizer **out) {
   struct source s = {0};
   const neap_status status = import(path, &s, out);
-  json_decref(s.config);
-  json_decref(s.map);
-  json_decref(s.made);
+  source_free(&s);
   return status;
 }
 

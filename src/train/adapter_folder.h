@@ -30,6 +30,7 @@ struct adapter_export {
   const neap_session_options *session; /* of the run: lora and what goes with it, freeze */
   const struct safetensors *weights;   /* of the run: has what was trained */
   const char *base;                    /* what the adapters go with, for base_model_name_or_path */
+  const char *model;                   /* the folder or GGUF file that the model is of; NULL: none */
 };
 
 /* Makes the folder where it is missing, and writes both files; each is whole or as it was. `*layers`: that

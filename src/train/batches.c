@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "train/training_ranks.h"
 #include "train/values.h"
 
 /* How a step is divided. */
@@ -34,22 +35,6 @@ bool batches_have_a_class(const struct training *t) {
   return labels_each(t) == 1 && !loader_has_values(&t->data);
 }
 
-/* Over all of a step's micro-batches: what counts may be spread unevenly. */
-static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted) {
-  const int64_t each = labels_each(t);
-  const int32_t parts = step->parts;
-  const int bucket = step->bucket;
-  *counted = (double)(loader_has_values(&t->data) ? step->records : step->records * each);
-  if (loader_has_values(&t->data)) return NEAP_OK;
-  if (each == 1 || (t->data.source.kind == TASK_PIXELS && parts == 1)) return NEAP_OK;
-  *counted = 0;
-  for (int32_t part = 0; part < parts; part++) {
-    TRY(loader_fill(&t->data, t->state.step, part, true));
-    *counted += count_labels(t, bucket);
-  }
-  return NEAP_OK;
-}
-
 /* Of the classes of the labels of the micro-batch that was filled, together. */
 static double weigh_labels(const struct training *t, int bucket) {
   const int64_t count = t->data.filled * loader_labels_each(&t->data, bucket);
@@ -64,13 +49,32 @@ static double weigh_labels(const struct training *t, int bucket) {
   return weight;
 }
 
-/* What each micro-batch's loss, a weighted mean, counts by in that of the whole batch. */
-static neap_status weigh_all_labels(struct training *t, const struct shape_of_step *step, double *weight) {
-  *weight = 0;
-  if (t->class_weights == NULL || step->parts == 1) return NEAP_OK;
-  for (int32_t part = 0; part < step->parts; part++) {
+/* The labels of this process's micro-batches, and their weight where classes have weights. */
+static neap_status look_at_labels(struct training *t, const struct shape_of_step *step) {
+  for (int32_t part = training_rank(t); part < step->parts; part += training_ranks(t)) {
+    struct part_result *result = training_part_result(t, part);
     TRY(loader_fill(&t->data, t->state.step, part, true));
-    *weight += weigh_labels(t, step->bucket);
+    result->counted = count_labels(t, step->bucket);
+    if (t->class_weights != NULL) result->weight = weigh_labels(t, step->bucket);
+  }
+  return training_gather_parts(t);
+}
+
+/* Over all of a step's micro-batches: what counts may be spread unevenly, and so may what a micro-batch's
+ * loss, a weighted mean, counts by in that of the whole batch. */
+static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted,
+                                    double *weight) {
+  const bool values = loader_has_values(&t->data), weighs = t->class_weights != NULL && step->parts > 1,
+             even = values || labels_each(t) == 1 || (t->data.source.kind == TASK_PIXELS && step->parts == 1);
+  *counted = (double)(values ? step->records : step->records * labels_each(t));
+  *weight = 0;
+  if (even && !weighs) return NEAP_OK;
+  TRY(look_at_labels(t, step));
+  if (!even) *counted = 0;
+  for (int32_t part = 0; part < step->parts; part++) {
+    const struct part_result *result = training_part_result(t, part);
+    if (!even) *counted += result->counted;
+    if (weighs) *weight += result->weight;
   }
   return NEAP_OK;
 }
@@ -85,27 +89,41 @@ static double share_of(const struct training *t, const struct shape_of_step *ste
   return counted > 0 ? count_labels(t, step->bucket) / counted : 0;
 }
 
+/* A micro-batch of the step, or of one that other processes alone have a micro-batch of. */
+static neap_status run_part(struct training *t, const struct shape_of_step *step, int32_t part, double rate,
+                            double counted, double weight, neap_step_result *micro) {
+  if (part >= step->parts) return neap_session_micro_step(t->session, (float)rate, 0, micro);
+  TRY(loader_fill(&t->data, t->state.step, part, false));
+  TRY(neap_session_select(t->session, training_part_graph(t, step->bucket, t->data.filled)));
+  const double share = share_of(t, step, counted, weight);
+  TRY(neap_session_micro_step(t->session, (float)rate, (float)share, micro));
+  *training_part_result(t, part) =
+      (struct part_result){.loss = share * micro->loss, .correct = micro->correct, .labels = micro->counted};
+  return NEAP_OK;
+}
+
 /* One step, micro-batch by micro-batch: its loss and right answers. */
 neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
                          double *counted) {
   const struct shape_of_step step = shape_of_step(t);
+  const int32_t ranks = training_ranks(t), rank = training_rank(t);
   double weight;
-  TRY(count_all_labels(t, &step, counted));
-  TRY(weigh_all_labels(t, &step, &weight));
+  TRY(count_all_labels(t, &step, counted, &weight));
   session_set_parts(t->session, step.parts);
   *records = step.records;
   *result = (neap_step_result){0};
-  for (int32_t part = 0; part < step.parts; part++) {
+  for (int32_t part = rank; part - rank < step.parts; part += ranks) {
     neap_step_result micro;
-    TRY(loader_fill(&t->data, t->state.step, part, false));
-    TRY(neap_session_select(t->session, training_part_graph(t, step.bucket, t->data.filled)));
-    const double share = share_of(t, &step, *counted, weight);
-    TRY(neap_session_micro_step(t->session, (float)rate, (float)share, &micro));
-    result->loss += share * micro.loss;
+    TRY(run_part(t, &step, part, rate, *counted, weight, &micro));
     result->skipped = micro.skipped;
     result->gradient_norm = micro.gradient_norm;
-    result->correct += micro.correct;
-    result->counted += micro.counted;
+  }
+  TRY(training_gather_parts(t));
+  for (int32_t part = 0; part < step.parts; part++) {
+    const struct part_result *given = training_part_result(t, part);
+    result->loss += given->loss;
+    result->correct += given->correct;
+    result->counted += given->labels;
   }
   return NEAP_OK;
 }
@@ -116,20 +134,51 @@ struct scores {
   int64_t correct;
 };
 
-/* The test records of a bucket. */
+/* What a batch of test records gave, on whichever process had it. */
+struct batch_scores {
+  double loss, labels;
+  int64_t correct, count;
+};
+
+/* The batch of test records from `first` on. */
+static neap_status evaluate_batch(struct training *t, int bucket, int64_t first,
+                                  struct batch_scores *scores) {
+  neap_step_result result;
+  *scores = (struct batch_scores){0};
+  TRY(loader_fill_at(&t->data, SPLIT_TEST, bucket, first, &scores->count));
+  if (scores->count == 0) return NEAP_OK;
+  scores->labels = count_labels(t, bucket);
+  TRY(neap_session_evaluate(t->session, &result));
+  TRY(confusion_add(&t->confusion, t->session, loader_labels(&t->data), t->data.buckets[bucket].micro));
+  scores->loss = result.loss * scores->labels;
+  scores->correct = result.correct;
+  return NEAP_OK;
+}
+
+/* The test records of a bucket: of every round each process has a batch. */
+static neap_status evaluate_rounds(struct training *t, int bucket, struct batch_scores *all,
+                                   struct scores *scores) {
+  const int32_t ranks = training_ranks(t), rank = training_rank(t);
+  const int64_t micro = t->data.buckets[bucket].micro;
+  for (int64_t first = 0;; first += ranks * micro) {
+    TRY(evaluate_batch(t, bucket, first + rank * micro, &all[rank]));
+    TRY(training_gather(t, all, sizeof *all));
+    for (int32_t r = 0; r < ranks && all[r].count > 0; r++) {
+      scores->correct += all[r].correct;
+      scores->loss += all[r].loss;
+      scores->counted += all[r].labels;
+    }
+    if (all[ranks - 1].count == 0) return NEAP_OK;
+  }
+}
+
 static neap_status evaluate_bucket(struct training *t, int bucket, struct scores *scores) {
   TRY(neap_session_select(t->session, training_graph(t, bucket)));
-  for (int64_t first = 0, count;; first += count) {
-    neap_step_result result;
-    TRY(loader_fill_at(&t->data, SPLIT_TEST, bucket, first, &count));
-    if (count == 0) return NEAP_OK;
-    const double labels = count_labels(t, bucket);
-    TRY(neap_session_evaluate(t->session, &result));
-    TRY(confusion_add(&t->confusion, t->session, loader_labels(&t->data), t->data.buckets[bucket].micro));
-    scores->correct += result.correct;
-    scores->loss += result.loss * labels;
-    scores->counted += labels;
-  }
+  struct batch_scores *all = calloc((size_t)training_ranks(t), sizeof *all);
+  RETURN_IF_NULL(all);
+  const neap_status status = evaluate_rounds(t, bucket, all, scores);
+  free(all);
+  return status;
 }
 
 static double original(const struct scale *scale, int64_t k, float value) {

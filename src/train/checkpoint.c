@@ -187,6 +187,7 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
   const char *path;
   TRY(neap_session_digest(session, checkpoint->weights_sha256));
   checkpoint->session_steps = (int64_t)session_steps(session);
+  if (folder == NULL) return session_save_along(session);
   snprintf(checkpoint->weights, sizeof checkpoint->weights, "weights-%" PRId64 "-%.12s.safetensors",
            checkpoint->step, checkpoint->weights_sha256);
   path = path_in(folder, checkpoint->weights, &region);

@@ -248,7 +248,8 @@ neap_status checkpoint_read_object(const char *folder, json_t **state) {
 
 neap_status checkpoint_read_adapters(const char *folder, struct region *region,
                                      neap_session_options *session) {
-  static const char *const keys[] = {"lora", "lora_alpha", "lora_dropout", "lora_layers", "freeze", "store"};
+  static const char *const keys[] = {"lora",   "lora_alpha", "lora_dropout", "lora_layers",
+                                     "freeze", "store",      "base"};
   neap_train_options options = {.session = *session};
   json_t *state;
   TRY(checkpoint_read_object(folder, &state));

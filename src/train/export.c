@@ -4,12 +4,14 @@
 #include "base/parallel.h"
 #include "base/safetensors.h"
 #include "data/encoding.h"
+#include "model/model.h"
 #include "model/onnx_export.h"
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/variables.h"
 #include "train/adapter_folder.h"
+#include "train/adapter_gguf.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/export_language.h"
@@ -185,35 +187,55 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   TRY(find_base(x, &from.base));
   TRY(neap_model_build(x->options->model, &x->shape, &graph));
   from.graph = graph;
-  const neap_status status = adapter_folder_write(&from, x->options->out, &result->adapters);
+  from.model = model_language_path(x->options->model);
+  const neap_status status = (export_is_gguf(x->options->out) ? adapter_gguf_write : adapter_folder_write)(
+      &from, x->options->out, &result->adapters);
   neap_graph_free(graph);
   return status;
 }
 
 /* A language model of others, with what was trained. */
 static neap_status write_language(struct exporting *x, neap_export_result *result) {
-  const struct language_run from = {.options = x->options, .session = &x->session, .weights = &x->weights};
+  const struct language_run from = {
+      .options = x->options, .session = &x->session, .weights = x->weights.path != NULL ? &x->weights : NULL};
   if (x->options->checkpoint != NULL)
     TRY(checkpoint_read_adapters(x->options->checkpoint, &x->region, &x->session));
   return export_language(&from, &result->tensors);
 }
 
+/* Whether the whole language model is written: it was asked for, or a GGUF file is and not that of adapters,
+ * or there is no run. */
+static bool is_merged(const neap_export_options *o) {
+  const bool no_run = o->weights == NULL && o->checkpoint == NULL;
+  return o->merge || (!o->adapters && (export_is_gguf(o->out) || no_run));
+}
+
+static neap_status check_options(const neap_export_options *o) {
+  const bool run = o->weights != NULL || o->checkpoint != NULL;
+  RETURN_IF(o->model == NULL || o->out == NULL || (!run && model_language_path(o->model) == NULL),
+            NEAP_INVALID_ARGUMENT, "an export needs a model, weights or a checkpoint, and a file to write");
+  RETURN_IF(o->merge && o->adapters, NEAP_INVALID_ARGUMENT,
+            "merged adapters are part of the model; give --merge or --adapter");
+  RETURN_IF(!run && o->adapters, NEAP_INVALID_ARGUMENT, "%s: is a model without adapters; name a run",
+            o->model);
+  RETURN_IF(!run && ends_with(o->out, ".onnx"), NEAP_INVALID_ARGUMENT,
+            "%s: a network of ONNX is written of a run; name one, or a folder or FILE.gguf to write", o->out);
+  RETURN_IF(o->type != NULL && !is_merged(o), NEAP_INVALID_ARGUMENT,
+            "type '%s': is of a whole language model; give --merge, too", o->type);
+  return NEAP_OK;
+}
+
 static neap_status run(struct exporting *x, neap_export_result *result) {
   const neap_export_options *o = x->options;
-  RETURN_IF(o->model == NULL || (o->weights == NULL && o->checkpoint == NULL) || o->out == NULL,
-            NEAP_INVALID_ARGUMENT, "an export needs a model, weights or a checkpoint, and a file to write");
-  RETURN_IF(o->type != NULL && !o->merge, NEAP_INVALID_ARGUMENT,
-            "type '%s': is of a merged language model; give --merge, too", o->type);
-  RETURN_IF(ends_with(o->out, ".gguf"), NEAP_UNSUPPORTED,
-            "%s: GGUF files are not written; write the whole model as a folder (--merge -o DIR), or adapters "
-            "(-o DIR)",
-            o->out);
-  TRY(open_weights(x));
-  if (o->merge) return write_language(x, result);
+  TRY(check_options(o));
+  if (o->weights != NULL || o->checkpoint != NULL) TRY(open_weights(x));
+  if (is_merged(o)) return write_language(x, result);
   TRY(read_encoding(x));
   TRY(settle(x));
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));
-  if (x->session.lora > 0 && !ends_with(o->out, ".onnx")) return write_adapters(x, result);
+  RETURN_IF(o->adapters && x->session.lora == 0, NEAP_INVALID_ARGUMENT,
+            "%s: has no adapters; leave --adapter out", o->checkpoint != NULL ? o->checkpoint : o->weights);
+  if (x->session.lora > 0 && (o->adapters || !ends_with(o->out, ".onnx"))) return write_adapters(x, result);
   TRY(open_whole(x));
   TRY(build_both(x));
   struct export_task task = {.graph = x->graph, .other = x->other, .read = read_weight, .context = x};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/language_export.h"
+#include "model/language_export_gguf.h"
 #include "model/model.h"
 #include "run/averages.h"
 #include "run/weight_files.h"
@@ -67,6 +68,7 @@ static neap_status add_adapter(const struct merging *m, const char *name, const 
 
 static neap_status change(void *context, const char *name, int rank, const int64_t *dims, float *data) {
   struct merging *m = context;
+  if (m->run->weights == NULL) return NEAP_OK;
   const int32_t trained = averages_tensor(m->run->weights, name);
   const struct weight_tensor *first = m->base.path != NULL ? weight_files_find(&m->first, name) : NULL;
   if (trained >= 0)
@@ -78,18 +80,20 @@ static neap_status change(void *context, const char *name, int rank, const int64
   return adapted ? add_adapter(m, name, dims, data) : NEAP_OK;
 }
 
-static neap_status find_type(const char *name, neap_dtype *type) {
-  static const struct {
-    const char *name;
-    neap_dtype type;
-  } rows[] = {{"f32", NEAP_F32}, {"bf16", NEAP_BF16}, {"f16", NEAP_F16}};
-  *type = NEAP_F32;
-  for (size_t i = 0; name != NULL && i < sizeof rows / sizeof *rows; i++) {
-    *type = rows[i].type;
-    if (strcmp(rows[i].name, name) == 0) return NEAP_OK;
-  }
-  RETURN_IF(name != NULL, NEAP_INVALID_ARGUMENT,
-            "type '%s': weights are not written so; a folder has f32, bf16 or f16", name);
+/* The types of weights, the usual one first. */
+static const struct written_type {
+  const char *name;
+  neap_dtype type;
+} folder_types[] = {{"f32", NEAP_F32}, {"bf16", NEAP_BF16}, {"f16", NEAP_F16}, {NULL, NEAP_F32}},
+  gguf_types[] = {
+      {"f16", NEAP_F16}, {"f32", NEAP_F32}, {"bf16", NEAP_BF16}, {"q8_0", NEAP_Q8_0}, {NULL, NEAP_F32}};
+
+static neap_status find_type(const char *name, bool gguf, neap_dtype *type) {
+  const struct written_type *row = gguf ? gguf_types : folder_types;
+  while (name != NULL && row->name != NULL && strcmp(row->name, name) != 0) row++;
+  *type = row->type;
+  RETURN_IF(row->name == NULL, NEAP_INVALID_ARGUMENT, "type '%s': weights are not written so; a %s", name,
+            gguf ? "GGUF file has f16, f32, bf16 or q8_0" : "folder has f32, bf16 or f16");
   return NEAP_OK;
 }
 
@@ -97,15 +101,22 @@ static neap_status write(struct merging *m, int64_t *tensors) {
   const neap_export_options *o = m->run->options;
   struct language_export from = {
       .base = model_language_path(o->model), .change = change, .context = m, .replace = o->replace};
+  const bool gguf = export_is_gguf(o->out);
   RETURN_IF(from.base == NULL, NEAP_INVALID_ARGUMENT,
             "%s: is no language model of a folder or GGUF file; what can be merged and written as one is a "
             "run of such a model",
             o->model);
-  TRY(find_type(o->type, &from.dtype));
+  TRY(find_type(o->type, gguf, &from.dtype));
   if (o->checkpoint != NULL) TRY(base_weights_read(o->checkpoint, &m->region, &m->base));
   TRY(base_weights_check(&m->base, o->checkpoint, o->model));
   if (m->base.path != NULL) TRY(weight_files_open(m->base.path, m->base.map, &m->first));
-  return language_export_folder(&from, o->out, tensors);
+  return (gguf ? language_export_gguf : language_export_folder)(&from, o->out, tensors);
+}
+
+bool export_is_gguf(const char *path) {
+  static const char ending[] = ".gguf";
+  const size_t length = strlen(path), end = sizeof ending - 1;
+  return length > end && strcmp(path + length - end, ending) == 0;
 }
 
 neap_status export_language(const struct language_run *run, int64_t *tensors) {

@@ -15,6 +15,7 @@
 #include "train/epochs.h"
 #include "train/model_data.h"
 #include "train/rewiring.h"
+#include "train/training_ranks.h"
 
 /* ---- The run --------------------------------------------------------------------------------------------
  */
@@ -116,17 +117,18 @@ static neap_status keep_epoch(struct training *t) {
 static neap_status save(struct training *t) {
   if (t->saved_step == t->state.step || session_is_torn(t->session)) return NEAP_OK;
   TRY(check_weights(t));
-  if (t->options->out == NULL) return NEAP_OK;
-  TRY(metrics_sync(&t->metrics));
+  if (!t->saves) return NEAP_OK;
+  if (t->options->out != NULL) TRY(metrics_sync(&t->metrics));
   TRY(checkpoint_save(t->options->out, t->settings, t->session, &t->state));
   t->saved_step = t->state.step;
-  return keep_epoch(t);
+  return t->options->out != NULL ? keep_epoch(t) : NEAP_OK;
 }
 
 /* A failure that has nothing to do with the run's state does not cost what was trained. */
 static neap_status end_with_checkpoint(struct training *t, neap_status failure) {
   struct ending ending;
-  if (t->options->out == NULL) return failure;
+  if (t->options->out == NULL || training_ranks(t) > 1)
+    return failure; /* the others may not be where this one is */
   ending_keep(&ending, failure);
   const bool saved = check_weights(t) == NEAP_OK &&
                      checkpoint_save(t->options->out, t->settings, t->session, &t->state) == NEAP_OK;
@@ -144,6 +146,7 @@ static neap_status end_on_request(struct training *t, const char *where) {
 
 static neap_status report(struct training *t, neap_train_progress *progress) {
   neap_memory memory;
+  enum ending_reason reason;
   bool stop = stop_is_requested();
   if (t->options->progress != NULL) {
     neap_session_memory(t->session, &memory);
@@ -158,7 +161,21 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->unstored = session_unstored(t->session, &progress->unstored_count);
     stop = t->options->progress(t->options->context, progress) != 0 || stop;
   }
-  return stop ? end_on_request(t, "after") : NEAP_OK;
+  TRY(training_ending(t, stop ? STOP_ASKED : GOES_ON, &reason));
+  return reason == STOP_ASKED ? end_on_request(t, "after") : NEAP_OK;
+}
+
+/* Ends the run of all processes where one is short of memory. */
+static neap_status watch_memory(struct training *t) {
+  struct ending ending;
+  enum ending_reason reason;
+  ending_keep(&ending, memory_watch_check(&t->watch));
+  TRY(training_ending(t, ending.status != NEAP_OK ? MEMORY_SHORT : GOES_ON, &reason));
+  if (reason == GOES_ON) return NEAP_OK;
+  if (training_ranks(t) == 1) return end_with_checkpoint(t, ending_tell(&ending));
+  TRY(save(t));
+  return ending.status != NEAP_OK ? ending_tell(&ending)
+                                  : neap_fail(NEAP_OVER_BUDGET, "another process is short of memory");
 }
 
 /* Does once before step 1 whatever comes later, so that what the process takes for it is seen in the first
@@ -170,6 +187,8 @@ static neap_status warm_up(struct training *t) {
     TRY(checkpoint_keep_tokenizer(t->options->out,
                                   t->data.source.of_model ? NULL : t->data.source.tokenizer));
     TRY(checkpoint_keep_data(t->options->out, &t->data.source));
+  }
+  if (t->saves) {
     TRY(save(t));
   } else {
     TRY(neap_session_digest(t->session, digest));
@@ -267,8 +286,7 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
       TRY(training_check_process(t, result));
     }
     if (reported != NEAP_OK) return reported;
-    const neap_status short_of = memory_watch_check(&t->watch);
-    if (short_of != NEAP_OK) return end_with_checkpoint(t, short_of);
+    TRY(watch_memory(t));
   }
   return NEAP_OK;
 }
@@ -297,7 +315,9 @@ static double epoch_accuracy(const struct training *t) {
   return (double)t->state.correct / (double)(t->state.images * loader_labels_each(&t->data, 0));
 }
 
-static neap_status fill_result(struct training *t, neap_train_result *result) {
+/* `ended`: how the run did. Processes have a digest together, where all have come to the end of it. */
+static neap_status fill_result(struct training *t, neap_status ended, neap_train_result *result) {
+  const bool together = ended == NEAP_OK || ended == NEAP_INTERRUPTED || training_ranks(t) == 1;
   result->records = t->data.source.name != NULL ? task_rows[t->data.source.kind].records : NULL;
   result->batch = t->batch;
   result->micro_batches = t->data.micro_batches;
@@ -327,7 +347,8 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
     result->step_disk_seconds = t->disk_waited / (double)t->steps_here;
   }
   neap_session_memory(t->session, &result->memory);
-  if (!session_is_torn(t->session)) TRY(neap_session_digest(t->session, result->weights_sha256));
+  if (together && !session_is_torn(t->session)) TRY(neap_session_digest(t->session, result->weights_sha256));
+  if (together) TRY(training_compare(t, result));
   if (t->steps_here == 0) measure_overhead(t); /* nothing was left to do */
   result->process_overhead_bytes = t->overhead;
   const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */
@@ -337,7 +358,8 @@ static neap_status fill_result(struct training *t, neap_train_result *result) {
   return NEAP_OK;
 }
 
-static neap_status run(struct training *t, neap_train_result *result) {
+/* What each process does by itself before anything is planned. */
+static neap_status prepare(struct training *t) {
   TRY(training_check(t->options));
   TRY(training_claim(t));
   t->seconds = region_alloc(&t->region, TIMED_STEPS, sizeof *t->seconds);
@@ -348,10 +370,15 @@ static neap_status run(struct training *t, neap_train_result *result) {
   t->process.data = now > t->process.code ? now - t->process.code : 0;
   TRY(training_build(t));
   TRY(training_settle(t));
-  TRY(training_read_state(t));
-  TRY(training_open_session(t, result));
+  return training_read_state(t);
+}
+
+static neap_status run(struct training *t, neap_train_result *result) {
+  TRY(training_share_status(t, prepare(t)));
+  TRY(training_agree(t));
+  TRY(training_share_status(t, training_open_session(t, result)));
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
-  TRY(training_load(t));
+  TRY(training_share_status(t, training_load(t)));
   TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
   TRY(event_file_open(t->options->tensorboard, t->options->resume != NULL ? t->state.step : -1, &t->region,
                       &t->events));
@@ -368,6 +395,9 @@ static struct training training_of(const neap_train_options *options) {
       .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
   if (options->data == NULL && options->source != NULL)
     t.own.data = options->source->name != NULL ? options->source->name : "own";
+  t.saves = options->out != NULL;
+  if (training_rank(&t) > 0) /* the first process writes */
+    t.own.out = t.own.metrics = t.own.tensorboard = t.own.save_plan = NULL;
   return t;
 }
 
@@ -381,7 +411,7 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
   ending_keep(&ending, run(&t, result));
-  const neap_status filled = fill_result(&t, result), closed = metrics_close(&t.metrics),
+  const neap_status filled = fill_result(&t, ending.status, result), closed = metrics_close(&t.metrics),
                     also_closed = event_file_close(&t.events);
   training_release(&t);
   TRY(ending_tell(&ending));

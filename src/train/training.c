@@ -20,6 +20,7 @@
 #include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
+#include "train/training_ranks.h"
 
 neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || (options->data == NULL && options->source == NULL),
@@ -40,6 +41,7 @@ neap_status training_check(const neap_train_options *options) {
 /* A share is one of what the whole, dense batch needs in f32. */
 static neap_status settle_budget(struct training *t) {
   neap_session_options session = t->own.session;
+  session.collective = NULL;
   session.threads = t->threads;
   session.precision = NEAP_F32;
   session.sparse_density = 0;
@@ -65,6 +67,9 @@ static neap_status choose_combination(struct training *t) {
   int count;
   session.threads = t->threads;
   if (t->own.allow == 0) return NEAP_OK;
+  RETURN_IF(training_ranks(t) > 1, NEAP_UNSUPPORTED,
+            "--allow: chooses techniques for one process; name them for several (--micro-batch, --precision, "
+            "--sparse)");
   const neap_prefer prefer = session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
                              : t->own.allow_by_time            ? NEAP_PREFER_TIME
                                                                : NEAP_PREFER_FIDELITY;
@@ -83,11 +88,17 @@ static neap_status choose_combination(struct training *t) {
 static neap_status settle_micro_batch(struct training *t) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
-  t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch;
+  const int64_t ranks = training_ranks(t);
+  RETURN_IF(t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
+            "a batch of %lld does not divide among %lld processes", (long long)t->batch, (long long)ranks);
+  t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch / ranks;
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
             "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
+  RETURN_IF(t->batch / t->micro % ranks != 0, NEAP_INVALID_ARGUMENT,
+            "%lld micro-batches (a batch of %lld, --micro-batch %lld) do not divide among %lld processes",
+            (long long)(t->batch / t->micro), (long long)t->batch, (long long)t->micro, (long long)ranks);
   if (t->micro == t->batch) return NEAP_OK;
   neap_graph_free(t->graph);
   t->graph = NULL;
@@ -133,7 +144,9 @@ static neap_status divide_data(struct training *t) {
                                     .shuffle = !o->no_shuffle,
                                     .augment = training_augments(t),
                                     .keep_last = o->keep_last,
-                                    .mixup = o->mixup};
+                                    .mixup = o->mixup,
+                                    .rank = training_rank(t),
+                                    .ranks = training_ranks(t)};
   const enum task_kind kind = t->data.source.kind;
   RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
                 (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS),
@@ -186,6 +199,7 @@ neap_status training_build(struct training *t) {
   TRY(choose_combination(t));
   TRY(settle_micro_batch(t));
   TRY(divide_data(t));
+  TRY(training_prepare_parts(t));
   const int64_t epochs = t->options->epochs > 0 ? t->options->epochs : 1;
   t->steps = t->options->steps;
   RETURN_IF(t->steps == 0 && __builtin_mul_overflow(epochs, t->epoch_steps, &t->steps), NEAP_TOO_LARGE,
@@ -360,13 +374,14 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   neap_session_options session = t->options->session;
   session.threads = t->threads;
   session.micro_batches = t->data.micro_batches;
-  const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
+  const neap_status status = training_create_session(t, &session, &result->smallest_budget);
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
     ending_keep(&ending, status);
     result->memory.budget = session.process_budget > 0 ? session.process_budget : session.budget;
     /* The answer stands without this part of it. A saved plan is for one batch only. */
-    if (session.plan_file == NULL &&
+    session.collective = NULL;
+    if (session.plan_file == NULL && training_ranks(t) == 1 &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;
     result->direct_fits = fit_with_direct_convolutions(t->graph, &session);

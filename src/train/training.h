@@ -44,6 +44,8 @@ struct training {
                                                                                                 */
   struct base_weights base; /* what its checkpoints do without */
   struct checkpoint state;
+  struct part_result *part_results; /* of a step's micro-batches (train/training_ranks.h) */
+  bool saves;                       /* checkpoints are written, by the first process */
   int threads;
   int64_t batch, epoch_steps, steps;
   int64_t micro; /* records of a micro-batch, which is the batch of the graph */

@@ -72,6 +72,6 @@ says "learns from"
 expect 1 "$neap" plan --model nothing.onnx --budget max
 says "nothing.onnx: cannot be opened"
 expect 2 "$neap" export
-says "the folder of a run is missing"
+says "the folder of a run, or a model's file, is missing"
 expect 2 "$neap" export run
 says "-o is missing"

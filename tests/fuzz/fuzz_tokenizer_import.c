@@ -1,11 +1,13 @@
 /* Tokenizers of others: a tokenizer.json, or the files of a folder as parts. What is taken gives ids of its
  * vocabulary, whose ends rise within the text, and a text for all of them; kept as JSON and read again it
- * gives the same. What is refused gives a message that names the folder. */
+ * gives the same. What is refused gives a message that names the folder. The lists that a GGUF file would
+ * hold have a text and a type for each id, and become a tokenizer.json, or are refused likewise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
+#include "text/folder_vocabulary.h"
 #include "text/tokenizer_file.h"
 #include "text/tokenizer_import.h"
 
@@ -58,6 +60,20 @@ static struct tokenizer *keep(const struct tokenizer *tokenizer) {
   return again;
 }
 
+static void check_lists(const char *folder) {
+  enum { ROWS = 400 };
+  struct region region = {0};
+  struct token_vocabulary v;
+  json_t *object;
+  const neap_status status = folder_vocabulary_read(folder, NULL, ROWS, &region, &v);
+  if (status != NEAP_OK) fuzz_check_refused(status, folder);
+  CHECK(v.tokens == NULL || status == NEAP_OK);
+  for (int32_t i = 0; v.tokens != NULL && i < ROWS; i++)
+    CHECK(strlen(v.tokens[i]) <= v.lengths[i] && v.types[i] >= 1 && v.types[i] <= 6);
+  if (v.tokens != NULL && token_vocabulary_to_json(&v, &object) == NEAP_OK) json_decref(object);
+  region_free(&region);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char *const names[] = {"vocab.json", "merges.txt", "tokenizer_config.json",
                                       "special_tokens_map.json", "tokenizer.json"};
@@ -69,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_unpack(data, size, folder, names, 5);
   else
     fuzz_write(path, data, size);
+  check_lists(folder);
   const neap_status status = tokenizer_import(folder, &tokenizer);
   fuzz_taken = status == NEAP_OK;
   if (!fuzz_taken) {

@@ -2,6 +2,7 @@
  * nothing to do; for what the header calls optional as its default. Each call is made by a process of its
  * own, so that one that crashes is named. tests/cli/public_calls.sh sees to it that no function is missing.
  */
+#include "neap_collective.h"
 #include "session_help.h"
 
 #include <signal.h>
@@ -91,6 +92,12 @@ static void test_errors_and_files(void **state) {
   REFUSED(neap_memory_available(NULL));
   REFUSED(neap_write_file(NULL, "x", 1));
   REFUSED(neap_write_file("/tmp/neap-null", NULL, 1));
+  REFUSED(neap_collective_threads(2, NULL));
+  REFUSED(neap_collective_fork(2, NULL, &(int){0}));
+  REFUSED(neap_collective_fork(2, &(neap_collective){0}, NULL));
+  TAKEN((neap_collective_report(NULL, NEAP_IO_FAILED), 0));
+  REFUSED(neap_collective_launched(NULL, NULL, NULL));
+  TAKEN(neap_collective_fail(NULL, NEAP_IO_FAILED));
   REFUSED(neap_checkpoint_command(NULL, &(char *){0}));
   REFUSED(neap_checkpoint_command("/tmp", NULL));
   TAKEN((neap_processor_name(NULL, 10), 0));

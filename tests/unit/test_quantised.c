@@ -50,7 +50,7 @@ static void test_definition(void **state) {
   static unsigned char blocks[BYTES];
   draw(x);
   assert_int_equal(dtype_bytes(NEAP_Q8_0, COUNT), BYTES);
-  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, x, blocks), NEAP_OK);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, COUNT, x, blocks), NEAP_OK);
   dequantise(NEAP_Q8_0, COUNT, blocks, y);
   for (int b = 0; b < BLOCKS; b++) {
     const unsigned char *block = blocks + 34 * b;
@@ -73,7 +73,7 @@ static void test_known_block(void **state) {
   float x[32] = {127, -127, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, 0.49f, -0.49f, 126.5f};
   static const int8_t wanted[32] = {127, -127, 1, -1, 2, -2, 3, 0, 0, 127};
   unsigned char block[34];
-  assert_int_equal(quantise(NEAP_Q8_0, "x", 32, x, block), NEAP_OK);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", 32, 32, x, block), NEAP_OK);
   assert_true(block[0] == 0x00 && block[1] == 0x3C); /* 1 in f16 */
   assert_memory_equal(block + 2, wanted, 32);
 }
@@ -84,10 +84,10 @@ static void test_again(void **state) {
   static float x[COUNT], y[COUNT], z[COUNT];
   static unsigned char blocks[BYTES];
   draw(x);
-  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, x, blocks), NEAP_OK);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, COUNT, x, blocks), NEAP_OK);
   dequantise(NEAP_Q8_0, COUNT, blocks, y);
   memcpy(z, y, sizeof z);
-  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, z, z), NEAP_OK);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, COUNT, z, z), NEAP_OK);
   unsigned char *end = (unsigned char *)z + sizeof z - BYTES;
   memmove(end, z, BYTES);
   dequantise(NEAP_Q8_0, COUNT, end, z);
@@ -99,7 +99,7 @@ static void test_tiny(void **state) {
   (void)state;
   float x[64] = {0x1p-149f, -0x1p-130f, [32] = 0x1p-100f, -0x1p-101f}, y[64];
   unsigned char blocks[68];
-  assert_int_equal(quantise(NEAP_Q8_0, "x", 64, x, blocks), NEAP_OK);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", 64, 64, x, blocks), NEAP_OK);
   dequantise(NEAP_Q8_0, 64, blocks, y);
   for (int i = 0; i < 64; i++) assert_true(y[i] == 0 && !signbit(y[i]));
 }
@@ -111,13 +111,13 @@ static void test_out_of_range(void **state) {
     float x[64] = {0};
     unsigned char blocks[68];
     x[40] = bad[k];
-    assert_int_equal(quantise(NEAP_Q8_0, "w", 64, x, blocks), NEAP_INVALID_ARGUMENT);
+    assert_int_equal(quantise(NEAP_Q8_0, "w", 64, 64, x, blocks), NEAP_INVALID_ARGUMENT);
     assert_non_null(strstr(neap_error_message(), "'w': element 40 is "));
   }
   float x[32] = {8.3e6f};
   unsigned char block[34];
-  assert_int_equal(quantise(NEAP_Q8_0, "w", 32, x, block), NEAP_OK);
-  assert_int_equal(quantise(NEAP_BF16, "w", 32, x, block), NEAP_INTERNAL);
+  assert_int_equal(quantise(NEAP_Q8_0, "w", 32, 32, x, block), NEAP_OK);
+  assert_int_equal(quantise(NEAP_BF16, "w", 32, 32, x, block), NEAP_INTERNAL);
 }
 
 /* ---- Every type, by tables ---- */
@@ -157,11 +157,12 @@ static void test_blocks(void **state) {
     static unsigned char blocks[sizeof quantised_from];
     assert_int_equal(can_quantise(c->dtype), c->from > 0);
     if (c->from == 0) {
-      assert_int_equal(quantise(c->dtype, "w", row->block_elements, x, blocks), NEAP_UNSUPPORTED);
+      assert_int_equal(quantise(c->dtype, "w", row->block_elements, row->block_elements, x, blocks),
+                       NEAP_UNSUPPORTED);
       assert_non_null(strstr(neap_error_message(), row->name));
       continue;
     }
-    assert_int_equal(quantise(c->dtype, "w", c->from, x, blocks), NEAP_OK);
+    assert_int_equal(quantise(c->dtype, "w", c->row, c->from, x, blocks), NEAP_OK);
     for (int64_t b = 0; b < c->from / row->block_elements; b++) {
       const unsigned char *block = blocks + b * row->block_bytes;
       if (memcmp(block, c->written + b * row->block_bytes, (size_t)row->block_bytes) != 0)
@@ -171,7 +172,7 @@ static void test_blocks(void **state) {
     /* In place they are the same, and so are their numbers. */
     static float y[MOST], z[MOST];
     memcpy(y, x, sizeof quantised_from);
-    assert_int_equal(quantise(c->dtype, "w", c->from, y, y), NEAP_OK);
+    assert_int_equal(quantise(c->dtype, "w", c->row, c->from, y, y), NEAP_OK);
     const size_t bytes = dtype_bytes(c->dtype, (uint64_t)c->from);
     assert_memory_equal(y, blocks, bytes);
     unsigned char *end = (unsigned char *)(y + c->from) - bytes;
@@ -187,10 +188,10 @@ static void test_limits(void **state) {
   for (int k = 0; k < CASES; k++) {
     const neap_dtype dtype = quantised_cases[k].dtype;
     static const float bad[] = {NAN, INFINITY, -INFINITY, 8.4e6f};
-    for (int i = 0; i < (dtype == NEAP_NF4 ? 3 : 4) && can_quantise(dtype); i++) {
+    for (int i = 0; i < (dtype == NEAP_NF4 || dtype == NEAP_I8 ? 3 : 4) && can_quantise(dtype); i++) {
       float x[64] = {[40] = bad[i]};
       unsigned char blocks[sizeof x];
-      assert_int_equal(quantise(dtype, "w", 64, x, blocks), NEAP_INVALID_ARGUMENT);
+      assert_int_equal(quantise(dtype, "w", 64, 64, x, blocks), NEAP_INVALID_ARGUMENT);
       assert_non_null(strstr(neap_error_message(), "'w': element 40 is "));
       assert_non_null(strstr(neap_error_message(), dtype_rows[dtype].name));
     }

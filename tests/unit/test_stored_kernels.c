@@ -148,8 +148,8 @@ static void check_rounding(const struct cpu_kernels *k, neap_dtype storage) {
 static void check_update(const struct cpu_kernels *k, neap_dtype storage) {
   struct numbers *n = draw(k, storage);
   const struct random_key keys[] = {{1, 2}, {3, 4}};
-  const struct updated w16 = {storage, n->x16, keys[0]}, m16 = {storage, n->y16, keys[1]},
-                       w = {NEAP_F32, n->x, {0}}, m = {NEAP_F32, n->y, {0}};
+  const struct updated w16 = {storage, n->x16, keys[0], 0}, m16 = {storage, n->y16, keys[1], 0},
+                       w = {NEAP_F32, n->x, {0}, 0}, m = {NEAP_F32, n->y, {0}, 0};
   k->sgd(COUNT, w16, m16, (struct stored){storage, n->z16}, 0.5f, 0.1f, 0.9f, 1e-3f, true);
   k->sgd(COUNT, w, m, of_floats(n->z), 0.5f, 0.1f, 0.9f, 1e-3f, true);
   k->narrow_randomly(storage, COUNT, n->x, n->made16, keys[0], 0);

@@ -107,6 +107,11 @@ def reason() -> str | None:
     return _reason
 
 
+def steers(device: torch.device) -> bool:
+    """Whether calls on the device get their results at planned addresses."""
+    return device.type == "cpu" and library() is not None
+
+
 class Recording:
     """What a call allocates: `with Recording() as r: result = call()`, and then r.rows and r.scratch(kept)."""
 

@@ -80,8 +80,8 @@ def generator_state_bytes(device: torch.device) -> int:
 
 
 class _Assembler:
-    def __init__(self, graph: Graph, costs: list[Cost]):
-        self.graph, self.costs = graph, costs
+    def __init__(self, graph: Graph, costs: list[Cost], in_place: bool):
+        self.graph, self.costs, self.in_place = graph, costs, in_place
         self.sizes: list[int] = []
         self.roles: list[str] = []
         self.names: list[str] = []
@@ -140,7 +140,7 @@ class _Assembler:
                 if not resident:
                     work.pairs.append((len(outputs), inputs.index(self.tensors[old])))
                 outputs.append(self.value(new))
-            if not call.changes:
+            if not call.changes and self.in_place:
                 self.pair_elementwise(work, call)
             if call.statistics:
                 # Two calls that move the same statistics keep their order.
@@ -283,15 +283,17 @@ def assemble(
     gradients: list[Gradient],
     outputs: list[Any],
     *,
+    in_place: bool,
     states: list[list[tuple[str, int]]] | None = None,
     resident: list[tuple[str, int, str]] = (),
     name: str = "step",
 ) -> Assembly:
     """The step of a captured graph.
 
+    in_place: whether a call that works element by element can write over an operand, which needs planned addresses.
     states: for each of `gradients`, (name, bytes) of what it changes beside the parameter: optimizer states or an
     accumulator. resident: (name, bytes, role) of what else is there all the time. outputs: views that live to the end."""
-    a = _Assembler(graph, costs)
+    a = _Assembler(graph, costs, in_place)
     a.declare()
     extra = [[a.tensor(size, "state", n) for n, size in one] for one in (states or [[] for _ in gradients])]
     for n, size, role in resident:

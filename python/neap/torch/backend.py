@@ -97,12 +97,11 @@ def _boundary(
     forward_outputs: list[Any],
     gradients: list[Any],
     tangents: list[View],
-    name: str,
-    redraws: bool,
+    by_inductor: bool,
 ) -> tuple[Assembly, int]:
-    """The step with a node between forward and backward that reads all outputs and makes the tangents; its position. redraws:
-    random calls may run again."""
-    a = _Assembler(graph, costs)
+    """The step with a node between forward and backward that reads all outputs and makes the tangents; its position. by_inductor:
+    random calls do not run again, and what is made element by element takes the place of an operand."""
+    a = _Assembler(graph, costs, by_inductor)
     a.declare()
     for view in tangents:
         a.value(view.tensor)
@@ -111,7 +110,7 @@ def _boundary(
     a.add_writes()
     moved = _moved(graph, forward_outputs)
     for work in a.works:
-        if work.kind == "call" and graph.calls[work.index].random and not redraws:
+        if work.kind == "call" and graph.calls[work.index].random and by_inductor:
             work.repeatable = False
         if work.kind == "call" and any(t in moved for t in _read_again(graph.calls[work.index])):
             work.repeatable = False
@@ -126,7 +125,7 @@ def _boundary(
         "boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False
     )
     a.works = [*ahead, boundary, *behind]
-    return a.finish(name, [], outputs), len(ahead)
+    return a.finish("compiled graph", [], outputs), len(ahead)
 
 
 def _read_again(call: Call) -> list[int]:
@@ -325,7 +324,7 @@ def _partition(
     finally:
         cache.close()
     assembly, boundary = _boundary(
-        graph, costs, forward_outputs, gradients, tangents, "compiled graph", not session.options.get("inductor")
+        graph, costs, forward_outputs, gradients, tangents, bool(session.options.get("inductor"))
     )
     step = assembly.step
     budget = session.budget_for(step, inputs)

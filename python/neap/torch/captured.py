@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 import neap
 from neap._budget import parse as parse_budget
 
-from . import measure
+from . import allocator, measure
 from .advice import shown
 from .assemble import Assembly, Gradient, Work, assemble
 from .family import Template, numbers_of, places_of
@@ -294,7 +294,10 @@ class Steps:
             ]
             resident.append(("optimizer states", sum(u.state for u in self.updates), "state"))
             states = [[(f"{n} gradient", size)] for n, size in zip(names, sizes, strict=True)]
-        body = assemble(graph, costs, wanted, returned, states=states, resident=resident, name=owner.name)
+        in_place = allocator.steers(self.parameters_device)
+        body = assemble(
+            graph, costs, wanted, returned, in_place=in_place, states=states, resident=resident, name=owner.name
+        )
         plan = self._plan_of(body.step)
         owner.tell_cost(body.step, plan)
         planned = Planned(vector, graph, costs, body, plan, bypass, output_bytes)
@@ -340,8 +343,8 @@ class Steps:
         states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
         rest = planned.body.step.resident_bytes - sum(sizes) - sum(u.state for u in self.updates)
         body = assemble(
-            graph, costs, wanted, [norm] if norm else [], states=states, resident=[("the rest", max(rest, 0), "input")],
-            name=f"{owner.name}-end",
+            graph, costs, wanted, [norm] if norm else [], in_place=allocator.steers(self.parameters_device), states=states,
+            resident=[("the rest", max(rest, 0), "input")], name=f"{owner.name}-end",
         )  # fmt: skip
         budget = owner.budget
         if budget not in ("min", "max"):

@@ -138,13 +138,15 @@ def _step(
         states.append([(f"{name} state", update.state)] if update.state else [])
     returned = sum(map(view_bytes, outputs))
     resident = [("outputs", returned, "input")]
-    if all(s.device.type in ("cpu", "meta") for s in graph.storages):
+    on_cpu = all(s.device.type in ("cpu", "meta") for s in graph.storages)
+    if on_cpu:
         resident.append(("outside PyTorch's allocator", _outside(graph, costs), "input"))
     assembly = assemble(
         graph,
         costs,
         gradients,
         [*outputs, *kept],
+        in_place=on_cpu,
         states=states,
         resident=resident,
         name=type(model).__name__,

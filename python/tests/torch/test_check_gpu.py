@@ -130,3 +130,30 @@ def test_a_difference_of_one_bit_is_seen():
     assert check_gpu.compared(a, {k: v.clone() for k, v in a.items()}) == ([], 0.0)
     assert check_gpu.compared(a, {"w": torch.tensor([-0.0, 1.0]), "n": a["n"]})[0] == ["w"]
     assert check_gpu.compared(a, {"n": a["n"]})[0] == ["w"]
+
+
+def test_a_peak_counts_the_batch_and_leaves_out_what_was_there(monkeypatch):
+    there = {"requested_bytes.all.current": 900, "requested_bytes.all.peak": 4900}
+    for name, value in (
+        ("memory_allocated", 1024),
+        ("max_memory_allocated", 5120),
+        ("memory_stats", there),
+        ("empty_cache", None),
+        ("synchronize", None),
+        ("reset_peak_memory_stats", None),
+    ):
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    batch = torch.zeros(10), torch.zeros(5, dtype=torch.int64)
+    loss, memory = check_gpu.Meter(Namespace(device="cuda")).peak(lambda x, y: x.sum() + y.sum(), batch)
+    assert loss == 0
+    assert memory == {"measured": 4096 + 80, "requested": 4000 + 80}
+
+
+def test_recurrent_layers_run_without_cudnn():
+    for name, net in gpu_nets.NETS.items():
+        holds = any(isinstance(m, torch.nn.RNNBase) for m in net.model(SMALL)[0].modules())
+        assert net.cudnn != holds, name
+        with check_gpu.repeatable(False, net.cudnn):
+            assert torch.backends.cudnn.enabled == net.cudnn
+    assert torch.backends.cudnn.enabled

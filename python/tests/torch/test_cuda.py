@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 
 import pytest
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import neap.torch
-from neap.torch import allocator, measure
+from neap.torch import allocator, backend, measure
 from neap.torch.captured import Steps
 from neap.torch.graph import NOT_READ, STATISTICS
 
@@ -74,6 +77,7 @@ def test_a_seed_is_the_one_that_the_random_call_gave():
 @pytest.fixture
 def dropping(monkeypatch):
     """Steps drop tensors at their last read, as on CUDA."""
+    gc.collect()  # steps of other tests give their memory back while the allocator is there
     monkeypatch.setattr(allocator, "_library", None)
     monkeypatch.setattr(allocator, "_reason", "a test")
 
@@ -98,6 +102,63 @@ def test_gradients_are_dropped_at_their_update(dropping, monkeypatch):
     assert len(gradients) == 6
     assert max(held) == 0
     assert not step.memory.enforced
+
+
+class Living(TorchDispatchMode):
+    """Counts the bytes of the storages that operators read or make and that are still there: `peak` is the most behind an operator."""
+
+    def __init__(self):
+        super().__init__()
+        self.storages: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for t in torch.utils._pytree.tree_leaves((args, kwargs, result)):
+            if isinstance(t, torch.Tensor):
+                storage = t.untyped_storage()
+                self.storages[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        self.storages = {k: (r, n) for k, (r, n) in self.storages.items() if not r.expired()}
+        self.peak = max(self.peak, sum(n for _, n in self.storages.values()))
+        return result
+
+
+def pointwise_net():
+    """Its peak lies at a pointwise call at any budget."""
+    layers = [m for _ in range(4) for m in (nn.Linear(16, 512), nn.GELU(), nn.Linear(512, 16), nn.Tanh())]
+    return nn.Sequential(*layers, nn.Linear(16, 2))
+
+
+@pytest.mark.filterwarnings("ignore:neap")
+@pytest.mark.parametrize("budget", ["max", "70%", "min"])
+def test_a_result_beside_its_operand_is_planned(budget, dropping):
+    """Nothing has a planned address there, so that no pointwise call writes over its operand."""
+    torch.manual_seed(0)
+    model = pointwise_net()
+    step = neap.torch.compile_step(
+        model, lambda m, x, y: F.cross_entropy(m(x), y), torch.optim.SGD(model.parameters(), lr=0.1), budget=budget
+    )
+    batch = torch.randn(600, 16), torch.randint(2, (600,))
+    step(*batch)
+    with Living() as living:
+        step(*batch)
+    least = 600 * 512 * 4 * 2  # the operand and the result of one GELU
+    assert least < living.peak <= step.memory.planned_peak_bytes
+    assert step.memory.measured_peak_bytes <= step.memory.planned_peak_bytes
+
+
+def test_the_backend_plans_a_result_beside_its_operand(monkeypatch):
+    planned = []
+    plan = backend.cached_plan
+
+    def watched(step, *rest):
+        planned.append(step)
+        return plan(step, *rest)
+
+    monkeypatch.setattr(backend, "cached_plan", watched)
+    model = torch.compile(pointwise_net(), backend="neap", options={"budget": "80%"})
+    model(torch.randn(64, 16)).sum().backward()
+    assert [len(step.inplace) for step in planned] == [0]
 
 
 class Counters:

@@ -211,7 +211,7 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
   float *f32;
   int64_t elements;
   if (dtype_is_quantised(tensor->dtype))
-    return quantise(tensor->dtype, tensor->name, tensor->elements, plain, data);
+    return quantise(tensor->dtype, tensor->name, row_elements(tensor), tensor->elements, plain, data);
   TRY(as_f32(tensor, format, data, &f32, &elements));
   const neap_status status = convert(cpu, tensor, format, plain, f32, false);
   if (f32 == data) return status;

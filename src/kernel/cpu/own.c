@@ -5,6 +5,7 @@
 #include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
 #include "kernel/random_stream.h"
+#include "kernel/ranks.h"
 
 static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) {
   const int64_t channels = (a.channels + a.lanes - 1) / a.lanes * a.lanes;
@@ -387,7 +388,13 @@ static struct updated updated_input(const struct kernel *kernel, void *const *in
   return (struct updated){
       x.storage,
       x.data,
-      {context->seed ^ hash, random_stream(run_draw(context), update_stream(kernel_node(kernel)->op))}};
+      {context->seed ^ hash, random_stream(run_draw(context), update_stream(kernel_node(kernel)->op))},
+      context->share.first};
+}
+
+/* Elements that a kernel works on. */
+static int64_t count_of(const struct kernel *kernel, const struct run_context *context) {
+  return context->share.whole > 0 ? context->share.count : (int64_t)cpu_kernel(kernel)->count;
 }
 #define CHANGED(i) updated_input(kernel, in, i, context)
 #define GIVEN(i)   stored_input(kernel, in, i)
@@ -402,7 +409,7 @@ static struct updated updated_input(const struct kernel *kernel, void *const *in
     const int64_t number = (int64_t)context->step + 1;                                                       \
     const float unit = run_gradient_unit(context);                                                           \
     (void)number, (void)rate, (void)unit;                                                                    \
-    K->id((int64_t)cpu_kernel(kernel)->count, __VA_ARGS__);                                                  \
+    K->id(count_of(kernel, context), __VA_ARGS__);                                                           \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
   CPU_OPERATOR(id, TYPES_FLOAT, .converts = updates_sparse) {                                                \
@@ -420,7 +427,7 @@ UPDATE(lion, CHANGED(0), CHANGED(2), GIVEN(1), unit, rate, a->beta1, a->beta2, a
 
 RUN(run_accumulate) {
   (void)out, (void)workspace;
-  const int64_t count = (int64_t)cpu_kernel(kernel)->count;
+  const int64_t count = count_of(kernel, context);
   look_for_overflow(kernel, GIVEN(1).storage, count, in[1], context);
   K->accumulate(count, CHANGED(2), GIVEN(1), run_gradient_unit(context));
   return NEAP_OK;
@@ -435,21 +442,29 @@ UPDATE(momentum_end, CHANGED(0), GIVEN(1), rate)
 
 /* ---- Clipping: of gradients as they lie ---- */
 
+/* Each part is a sum of its own, so that ranks that have some of them give the bits of one process. */
 RUN(run_squared_norm) {
   const float unit = run_gradient_unit(context);
-  K->squared_norm((int64_t)cpu_kernel(kernel)->count, in[0], out[0], workspace);
+  const struct share share = context->share;
+  const int64_t whole = share.whole > 0 ? share.whole : (int64_t)cpu_kernel(kernel)->count;
+  double *parts = workspace, total = 0;
+  for (int part = 0; part < SQUARE_PARTS; part++) parts[part] = 0;
+  K->squares(whole, share.first, share.whole > 0 ? share.count : whole, in[0], parts);
+  if (share.whole > 0) TRY(ranks_gather_parts(context, parts));
+  for (int part = 0; part < SQUARE_PARTS; part++) total += parts[part];
+  *(float *)out[0] = (float)total;
   *(float *)out[0] *= unit * unit;
   return NEAP_OK;
 }
 CPU_OPERATOR(squared_norm, TYPE_F32) {
-  p->workspace = LOSS_PARTS * sizeof(double);
+  p->workspace = SQUARE_PARTS * sizeof(double);
   return prepare_flat(state, graph, node, p, run_squared_norm);
 }
 
 RUN(run_clip_gradient) {
   (void)workspace;
   const float limit = ATTRIBUTES.scalar.a / run_gradient_unit(context);
-  K->clip_gradient((int64_t)cpu_kernel(kernel)->count, limit, in[1], in[0], out[0]);
+  K->clip_gradient(count_of(kernel, context), limit, in[1], in[0], out[0]);
   return NEAP_OK;
 }
 CPU_OPERATOR(clip_gradient, TYPE_F32) {

@@ -664,7 +664,7 @@ static neap_status import_variable(void *state, const struct tensor *tensor, str
                                    const float *plain, void *data) {
   (void)state, (void)format;
   if (dtype_is_quantised(tensor->dtype))
-    return quantise(tensor->dtype, tensor->name, tensor->elements, plain, data);
+    return quantise(tensor->dtype, tensor->name, row_elements(tensor), tensor->elements, plain, data);
   FOR(i, tensor->elements) dtype_set_real(tensor->dtype, data, i, (double)plain[i]);
   return NEAP_OK;
 }

@@ -137,7 +137,8 @@ static inline float *changed_floats(struct updated x, int64_t first, int64_t cou
 }
 static inline void store_changed(struct updated x, int64_t first, int64_t count, const float *buffer) {
   if (x.data == NULL || x.storage == NEAP_F32) return;
-  narrow_run_randomly(x.storage, count, buffer, (void *)element_at(x.data, x.storage, first), x.key, first);
+  narrow_run_randomly(x.storage, count, buffer, (void *)element_at(x.data, x.storage, first), x.key,
+                      x.first + first);
 }
 
 /* Runs `step`, a loop over i below `length`, on the floats of w, of the states m and v and of g. */
@@ -286,18 +287,16 @@ void ISA(lion)(int64_t count, struct updated w_, struct updated m_, struct store
   UPDATE_RUNS(w_, m_, no_state, g_, lion_run(length, w, m, g, unit, rate, beta1, beta2, weight_decay))
 }
 
-void ISA(squared_norm)(int64_t count, const float *x, float *sum, double *parts) {
+void ISA(squares)(int64_t whole, int64_t begin, int64_t count, const float *x, double *parts) {
 #pragma omp parallel for if (count >= PARALLEL_FROM)
-  for (int part = 0; part < LOSS_PARTS; part++) {
-    const struct range mine = part_of(count, part, LOSS_PARTS);
+  for (int part = 0; part < SQUARE_PARTS; part++) {
+    const struct range mine = part_of(whole, part, SQUARE_PARTS);
+    if (mine.begin < begin || mine.end > begin + count) continue;
     double squares = 0;
 #pragma omp simd reduction(+ : squares)
-    for (int64_t i = mine.begin; i < mine.end; i++) squares += (double)x[i] * (double)x[i];
+    for (int64_t i = mine.begin - begin; i < mine.end - begin; i++) squares += (double)x[i] * (double)x[i];
     parts[part] = squares;
   }
-  double total = 0;
-  for (int part = 0; part < LOSS_PARTS; part++) total += parts[part];
-  *sum = (float)total;
 }
 
 void ISA(clip_gradient)(int64_t count, float limit, const float *coefficient, const float *x, float *y) {

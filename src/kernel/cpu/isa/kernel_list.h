@@ -172,8 +172,9 @@ KERNEL(void, rmsprop,
 KERNEL(void, lion,
        (int64_t count, struct updated w, struct updated m, struct stored g, float unit, float rate,
         float beta1, float beta2, float weight_decay))
-/* Sum of squares, added up in double. parts: [LOSS_PARTS], workspace. */
-KERNEL(void, squared_norm, (int64_t count, const float *x, float *sum, double *parts))
+/* parts [SQUARE_PARTS]: the sum of squares, in double, of each part of `whole` elements that lies in the
+ * `count` elements x from number `first` on; others stay. */
+KERNEL(void, squares, (int64_t whole, int64_t first, int64_t count, const float *x, double *parts))
 /* y = x cut to [-limit, limit] (0: not), times *coefficient (NULL: 1); in place. */
 KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficient, const float *x, float *y))
 /* Of a step of micro-batches: sum += g; sum = 0; m = momentum * m + weight_decay * w; w -= rate * m. */

@@ -85,6 +85,9 @@ struct random_key {
 
 /* The loss over some of the rows. */
 enum { LOSS_PARTS = 64 };
+enum {
+  SQUARE_PARTS = 64
+}; /* of a sum of squares, each a sum of its own; ranks have whole ones (SHARE_PARTS) */
 struct loss_part {
   double loss, weight; /* weight: of the labels' classes together */
   int64_t correct;
@@ -109,6 +112,7 @@ struct updated {
   neap_dtype storage;
   void *data;
   struct random_key key;
+  int64_t first; /* the place in the tensor of the first element that `data` has */
 };
 
 struct scalars { /* attributes of an operator of one tensor */

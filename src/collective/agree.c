@@ -1,0 +1,65 @@
+#include "collective/agree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sha256.h"
+
+enum { DIGEST_BYTES = 65 };
+
+/* Gives every rank what each has in its element of `all`, which are `each` bytes. */
+static neap_status gather(const neap_collective *c, void *all, uint64_t each) {
+  uint64_t *bytes = calloc((size_t)c->size, sizeof *bytes);
+  RETURN_IF_NULL(bytes);
+  for (int r = 0; r < c->size; r++) bytes[r] = each;
+  const neap_status status = c->allgather(c->self, all, bytes);
+  free(bytes);
+  return status;
+}
+
+neap_status collective_agree(const neap_collective *c, const char *what, const void *data, size_t bytes) {
+  char(*digests)[DIGEST_BYTES] = calloc((size_t)c->size, sizeof *digests);
+  struct sha256 hash;
+  RETURN_IF_NULL(digests);
+  sha256_start(&hash);
+  sha256_feed(&hash, data, bytes);
+  sha256_finish(&hash, digests[c->rank]);
+  neap_status status = gather(c, digests, sizeof *digests);
+  for (int r = 1; r < c->size && status == NEAP_OK; r++)
+    if (memcmp(digests[r], digests[0], sizeof *digests) != 0)
+      status =
+          neap_fail(NEAP_INVALID_ARGUMENT,
+                    "rank %d: its %s differs from rank 0's; start all ranks with the same %s", r, what, what);
+  free(digests);
+  return status;
+}
+
+/* Makes the first failure of `size` this thread's. One that was shared before names its rank already. */
+static neap_status first_failure(const struct ending *endings, int size) {
+  for (int r = 0; r < size; r++) {
+    if (endings[r].status == NEAP_OK) continue;
+    if (strncmp(endings[r].message, "rank ", 5) == 0) return ending_tell(&endings[r]);
+    return neap_fail(endings[r].status, "rank %d: %.*s", r, MESSAGE_BYTES - 1, endings[r].message);
+  }
+  return NEAP_OK;
+}
+
+neap_status collective_share_status(const neap_collective *c, neap_status own) {
+  struct ending *endings, mine = {0};
+  if (c->size == 1) return own;
+  ending_keep(&mine, own);
+  endings = calloc((size_t)c->size, sizeof *endings);
+  neap_status status = NEAP_OK;
+  if (endings == NULL)
+    status = neap_fail(NEAP_OUT_OF_MEMORY, "collective_share_status: out of memory");
+  else {
+    endings[c->rank] = mine;
+    status = gather(c, endings, sizeof *endings);
+    if (status == NEAP_OK)
+      status = first_failure(endings, c->size);
+    else if (own != NEAP_OK)
+      status = ending_tell(&mine);
+  }
+  free(endings);
+  return status;
+}

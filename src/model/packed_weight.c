@@ -1,0 +1,258 @@
+#include "model/packed_weight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/quantised.h"
+
+#define STATE ".quant_state.bitsandbytes__"
+
+/* ---- What is read ---- */
+
+neap_status packed_weight_check(const char *config_path, const json_t *config) {
+  const char *method = json_string_value(json_object_get(config, "quant_method")),
+             *type = json_string_value(json_object_get(config, "bnb_4bit_quant_type"));
+  if (config == NULL || json_is_null(config)) return NEAP_OK;
+  const bool eight = json_is_true(json_object_get(config, "load_in_8bit")),
+             four = json_is_true(json_object_get(config, "load_in_4bit"));
+  RETURN_IF(method == NULL || strcmp(method, "bitsandbytes") != 0 || (eight && !four), NEAP_UNSUPPORTED,
+            "%s: 'quantization_config': weights are stored by '%s'%s; weights of F32, F16 and BF16 are read, "
+            "those of "
+            "bitsandbytes in 4 bits (nf4), or a GGUF file",
+            config_path, method != NULL ? method : "(no quant_method)", eight ? " in 8 bits" : "");
+  RETURN_IF(
+      type != NULL && strcmp(type, "nf4") != 0, NEAP_UNSUPPORTED,
+      "%s: 'quantization_config': weights are stored in '%s'; of bitsandbytes' types of 4 bits nf4 is read",
+      config_path, type);
+  return NEAP_OK;
+}
+
+static neap_status read_bytes(const struct safetensors *file, const struct safetensors_tensor *t, uint64_t at,
+                              uint64_t bytes, void *data) {
+  RETURN_IF(at > t->bytes || bytes > t->bytes - at, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' has %llu bytes; its weight needs more", file->path, t->name,
+            (unsigned long long)t->bytes);
+  return file_need_at(file->path, fileno(file->file), t->offset + at, data, (size_t)bytes);
+}
+
+/* A tensor beside the weight; NULL where it is missing. */
+static neap_status find_beside(const struct weight_files *files, const char *name, const char *ending,
+                               struct region *region, const struct weight_tensor **found) {
+  const char *whole = region_format(region, "%s%s", name, ending);
+  RETURN_IF(whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory", name);
+  *found = weight_files_find(files, whole);
+  return NEAP_OK;
+}
+
+static neap_status need_beside(const struct weight_files *files, const struct weight_tensor *weight,
+                               const char *ending, uint64_t bytes, struct region *region,
+                               const struct weight_tensor **found) {
+  TRY(find_beside(files, weight->name, ending, region, found));
+  RETURN_IF(*found == NULL, NEAP_BAD_FORMAT, "%s: has no tensor '%s%s', which belongs to a weight of 4 bits",
+            weight->file->path, weight->name, ending);
+  const struct safetensors_tensor *t = &(*found)->file->tensors[(*found)->index];
+  RETURN_IF(bytes > 0 && t->bytes != bytes, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' has %llu bytes; it must have %llu", (*found)->file->path, t->name,
+            (unsigned long long)t->bytes, (unsigned long long)bytes);
+  return NEAP_OK;
+}
+
+/* ---- The state ---- */
+
+static neap_status parse_state(const struct weight_tensor *tensor, json_t **state) {
+  enum { MOST = 1 << 16 };
+  const struct safetensors *file = tensor->file;
+  const struct safetensors_tensor *t = &file->tensors[tensor->index];
+  json_error_t error;
+  RETURN_IF(t->bytes > MOST, NEAP_BAD_FORMAT, "%s: tensor '%s' has %llu bytes, which is no state", file->path,
+            t->name, (unsigned long long)t->bytes);
+  char *text = malloc((size_t)t->bytes + 1);
+  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
+  neap_status status = read_bytes(file, t, 0, t->bytes, text);
+  if (status == NEAP_OK) {
+    *state = json_loadb(text, (size_t)t->bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(*state))
+      status = neap_fail(NEAP_BAD_FORMAT, "%s: tensor '%s' is no JSON object", file->path, t->name);
+  }
+  free(text);
+  return status;
+}
+
+static neap_status read_shape(const json_t *shape, const struct json_place *place, struct packed_weight *p) {
+  const size_t rank = json_array_size(shape);
+  if (rank < 1 || rank > NEAP_MAX_RANK) return json_bad_field(place, "shape", "is no shape");
+  p->rank = (int)rank;
+  p->elements = 1;
+  for (size_t i = 0; i < rank; i++) {
+    const json_t *dim = json_array_get(shape, i);
+    p->dims[i] = json_integer_value(dim);
+    if (!json_is_integer(dim) || p->dims[i] < 1 ||
+        __builtin_mul_overflow(p->elements, p->dims[i], &p->elements) || p->elements > (int64_t)1 << 44)
+      return json_bad_field(place, "shape", "is no shape");
+  }
+  return NEAP_OK;
+}
+
+static neap_status read_block(const json_t *state, const char *field, const struct json_place *place,
+                              int64_t *block) {
+  uint64_t size;
+  TRY(json_need_size(state, field, place, &size));
+  if (size < 2 || size > 1 << 20 || size % 2 != 0)
+    return json_bad_field(place, field, "is no size of blocks");
+  *block = (int64_t)size;
+  return NEAP_OK;
+}
+
+static neap_status read_state(const json_t *state, const char *path, struct packed_weight *p) {
+  const struct json_place place = {.file = path};
+  double offset;
+  TRY(read_shape(json_object_get(state, "shape"), &place, p));
+  TRY(read_block(state, "blocksize", &place, &p->block));
+  RETURN_IF(p->block % 64 != 0, NEAP_UNSUPPORTED, "%s: field 'blocksize': is %lld; multiples of 64 are read",
+            path, (long long)p->block);
+  if (json_object_get(state, "nested_offset") == NULL) return NEAP_OK;
+  const char *type = json_string_value(json_object_get(state, "nested_dtype"));
+  RETURN_IF(type == NULL || strcmp(type, "float32") != 0, NEAP_UNSUPPORTED,
+            "%s: field 'nested_dtype': is '%s'; float32 is read", path, type != NULL ? type : "no text");
+  TRY(read_block(state, "nested_blocksize", &place, &p->nested_block));
+  TRY(json_need_number(state, "nested_offset", &place, &offset));
+  p->offset = (float)offset;
+  return NEAP_OK;
+}
+
+/* ---- The tensors ---- */
+
+static uint64_t ceiling(int64_t count, int64_t by) { return (uint64_t)((count + by - 1) / by); }
+
+/* The table that numbers stand in is that of Neap's blocks. */
+static neap_status check_table(const struct weight_tensor *tensor) {
+  const struct safetensors *file = tensor->file;
+  float map[16], own[64];
+  struct nf4 block = {.scale = 1};
+  for (int i = 0; i < 16; i++) block.q[i] = (uint8_t)(i << 4);
+  nf4_to_floats(&block, own);
+  TRY(read_bytes(file, &file->tensors[tensor->index], 0, sizeof map, map));
+  for (int i = 0; i < 16; i++)
+    RETURN_IF(map[i] != own[2 * i], NEAP_UNSUPPORTED,
+              "%s: tensor '%s': number %d is %.9g; in the table of nf4 it is %.9g", file->path, tensor->name,
+              i, (double)map[i], (double)own[2 * i]);
+  return NEAP_OK;
+}
+
+static neap_status find_nested(const struct weight_files *files, const struct weight_tensor *weight,
+                               struct region *region, struct packed_weight *p) {
+  const uint64_t scales = ceiling(p->elements, p->block);
+  const struct weight_tensor *nested, *map;
+  TRY(need_beside(files, weight, ".nested_absmax", 4 * ceiling((int64_t)scales, p->nested_block), region,
+                  &nested));
+  TRY(need_beside(files, weight, ".nested_quant_map", sizeof p->nested_map, region, &map));
+  p->nested_absmax = &nested->file->tensors[nested->index];
+  p->nested_file = nested->file;
+  return read_bytes(map->file, &map->file->tensors[map->index], 0, sizeof p->nested_map, p->nested_map);
+}
+
+static neap_status find_parts(const struct weight_files *files, const struct weight_tensor *weight,
+                              const json_t *state, struct region *region, struct packed_weight *p) {
+  const struct weight_tensor *absmax, *table;
+  p->numbers_file = weight->file;
+  p->numbers = &weight->file->tensors[weight->index];
+  TRY(read_state(state, weight->file->path, p));
+  const uint64_t scales = ceiling(p->elements, p->block), bytes = ceiling(p->elements, 2);
+  RETURN_IF(p->numbers->bytes != bytes, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' has %llu bytes; its %lld numbers of 4 bits have %llu", weight->file->path,
+            weight->name, (unsigned long long)p->numbers->bytes, (long long)p->elements,
+            (unsigned long long)bytes);
+  TRY(need_beside(files, weight, ".absmax", p->nested_block > 0 ? scales : 4 * scales, region, &absmax));
+  TRY(need_beside(files, weight, ".quant_map", 16 * sizeof(float), region, &table));
+  p->absmax_file = absmax->file;
+  p->absmax = &absmax->file->tensors[absmax->index];
+  TRY(check_table(table));
+  return p->nested_block > 0 ? find_nested(files, weight, region, p) : NEAP_OK;
+}
+
+neap_status packed_weight_find(const struct weight_files *files, const struct weight_tensor *weight,
+                               struct region *region, const struct packed_weight **out) {
+  const struct weight_tensor *state, *other;
+  json_t *object = NULL;
+  *out = NULL;
+  TRY(find_beside(files, weight->name, STATE "nf4", region, &state));
+  TRY(find_beside(files, weight->name, STATE "fp4", region, &other));
+  RETURN_IF(other != NULL, NEAP_UNSUPPORTED,
+            "%s: tensor '%s' is stored in fp4; of bitsandbytes' types of 4 bits nf4 is read",
+            weight->file->path, weight->name);
+  if (state == NULL) return NEAP_OK;
+  struct packed_weight *p = region_alloc(region, 1, sizeof *p);
+  RETURN_IF(p == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", weight->file->path);
+  neap_status status = parse_state(state, &object);
+  if (status == NEAP_OK) status = find_parts(files, weight, object, region, p);
+  json_decref(object);
+  if (status == NEAP_OK) *out = p;
+  return status;
+}
+
+/* ---- Numbers ---- */
+
+enum { PART = 64 }; /* blocks of 64 numbers that are read at once */
+
+/* As bitsandbytes has it: a product, which is rounded, and a sum. */
+static neap_status read_scales(const struct packed_weight *p, int64_t first, int64_t count, float *scales) {
+  uint8_t bytes[PART];
+  float nested = 0;
+  if (p->nested_absmax == NULL)
+    return read_bytes(p->absmax_file, p->absmax, 4 * (uint64_t)first, 4 * (uint64_t)count, scales);
+  TRY(read_bytes(p->absmax_file, p->absmax, (uint64_t)first, (uint64_t)count, bytes));
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t at = (first + i) / p->nested_block;
+    if (i == 0 || (first + i) % p->nested_block == 0)
+      TRY(read_bytes(p->nested_file, p->nested_absmax, 4 * (uint64_t)at, 4, &nested));
+    const volatile float product = p->nested_map[bytes[i]] * nested; /* not fused with the sum */
+    scales[i] = product + p->offset;
+  }
+  return NEAP_OK;
+}
+
+/* Blocks [first, first + count) of nf4, of which the tensor's last may be short. */
+static neap_status read_part(const struct packed_weight *p, int64_t first, int64_t count,
+                             struct nf4 *blocks) {
+  const int64_t per_scale = p->block / 64, scale = first / per_scale;
+  const uint64_t begin = 32 * (uint64_t)first, left = p->numbers->bytes - begin;
+  uint8_t numbers[32 * PART] = {0};
+  float scales[PART];
+  TRY(read_bytes(p->numbers_file, p->numbers, begin,
+                 left < 32 * (uint64_t)count ? left : 32 * (uint64_t)count, numbers));
+  TRY(read_scales(p, scale, (first + count - 1) / per_scale - scale + 1, scales));
+  for (int64_t i = 0; i < count; i++) {
+    blocks[i].scale = scales[(first + i) / per_scale - scale];
+    memcpy(blocks[i].q, numbers + 32 * i, sizeof blocks[i].q);
+  }
+  return NEAP_OK;
+}
+
+bool packed_weight_has_blocks(const struct packed_weight *p) { return p->rank == 2 && p->dims[1] % 64 == 0; }
+
+neap_status packed_weight_read_blocks(const struct packed_weight *p, int64_t first_row, int64_t rows,
+                                      void *blocks) {
+  const int64_t first = first_row * p->dims[1] / 64, total = rows * p->dims[1] / 64;
+  struct nf4 part[PART];
+  for (int64_t b = 0; b < total; b += PART) {
+    const int64_t count = total - b < PART ? total - b : PART;
+    TRY(read_part(p, first + b, count, part));
+    memcpy((unsigned char *)blocks + (size_t)b * sizeof *part, part, (size_t)count * sizeof *part);
+  }
+  return NEAP_OK;
+}
+
+neap_status packed_weight_read(const struct packed_weight *p, float *data) {
+  const int64_t total = (int64_t)ceiling(p->elements, 64);
+  struct nf4 part[PART];
+  float numbers[64];
+  for (int64_t b = 0; b < total; b++) {
+    if (b % PART == 0) TRY(read_part(p, b, total - b < PART ? total - b : PART, part));
+    const int64_t count = p->elements - 64 * b < 64 ? p->elements - 64 * b : 64;
+    nf4_to_floats(&part[b % PART], numbers);
+    memcpy(data + 64 * b, numbers, (size_t)count * sizeof *numbers);
+  }
+  return NEAP_OK;
+}

@@ -1,0 +1,37 @@
+/* Weights that bitsandbytes packed in 4 bits (NF4), in the safetensors of a folder: beside NAME, of bytes
+ * with two numbers each, NAME.absmax, NAME.quant_map, NAME.quant_state.bitsandbytes__nf4 (JSON), and where
+ * scales are quantised themselves NAME.nested_absmax and NAME.nested_quant_map. */
+#ifndef NEAP_MODEL_PACKED_WEIGHT_H
+#define NEAP_MODEL_PACKED_WEIGHT_H
+
+#include <jansson.h>
+
+#include "run/weight_files.h"
+
+struct packed_weight {
+  const struct safetensors_tensor *numbers, *absmax, *nested_absmax; /* nested_absmax NULL: absmax are f32 */
+  const struct safetensors *numbers_file, *absmax_file, *nested_file;
+  int rank;
+  int64_t dims[NEAP_MAX_RANK], elements;
+  int64_t block, nested_block;   /* elements that share a scale; scales that share one */
+  float nested_map[256], offset; /* a scale is nested_map[byte] * nested_absmax + offset */
+};
+
+/* Fails where quantization_config of config.json, which may be NULL, is not that of such weights;
+ * NEAP_UNSUPPORTED names the method. */
+neap_status packed_weight_check(const char *config_path, const json_t *config);
+
+/* Finds how the tensor is packed, in the region; `*out` is NULL where it is not. NEAP_UNSUPPORTED: it is of
+ * another type or table. NEAP_BAD_FORMAT: what belongs to it is missing or damaged. */
+neap_status packed_weight_find(const struct weight_files *files, const struct weight_tensor *tensor,
+                               struct region *region, const struct packed_weight **out);
+
+/* Reads all numbers, those of bitsandbytes' dequantize_4bit in f32. */
+neap_status packed_weight_read(const struct packed_weight *p, float *data);
+
+/* Whether rows can be blocks of nf4, and such blocks of rows: they give the same numbers. */
+bool packed_weight_has_blocks(const struct packed_weight *p);
+neap_status packed_weight_read_blocks(const struct packed_weight *p, int64_t first_row, int64_t rows,
+                                      void *blocks);
+
+#endif

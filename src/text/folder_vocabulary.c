@@ -1,0 +1,299 @@
+#include "text/folder_vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/post_processor.h"
+#include "text/tokenizer_import.h"
+#include "text/vocabulary.h"
+
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER = 4, UNUSED = 5, BYTE = 6 }; /* token_vocabulary.h: types */
+
+/* Lists that are filled. */
+struct filling {
+  const char *folder;
+  const json_t *tokenizer, *model;
+  struct region *region;
+  struct token_vocabulary *v;
+  const char **tokens, **merges;
+  size_t *lengths;
+  int32_t *types;
+  float *scores;
+  struct vocabulary by_text;
+};
+
+static neap_status out_of_memory(const struct filling *f) {
+  return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory for its tokens", f->folder);
+}
+
+static bool is_type(const json_t *object, const char *type) {
+  const char *own = json_string_value(json_object_get(object, "type"));
+  return own != NULL && strcmp(own, type) == 0;
+}
+
+/* ---- Tokens ---- */
+
+static const char mark[] = "\xE2\x96\x81"; /* U+2581, which stands for a space */
+enum { MARK_BYTES = 3 };
+
+/* "<0x0A>" */
+static bool is_byte(const char *text, size_t length) {
+  return length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>';
+}
+
+/* The text that a GGUF file has: of a token that is found before anything else, spaces in place of marks. */
+static const char *copy_token(const struct filling *f, const char *text, size_t *length, int32_t type) {
+  size_t marks = 0;
+  while (*length >= (marks + 1) * MARK_BYTES && memcmp(text + marks * MARK_BYTES, mark, MARK_BYTES) == 0)
+    marks++;
+  char *copy = region_alloc(f->region, *length + 1, 1);
+  if (copy == NULL) return NULL;
+  if (type == USER && marks > 1 && marks * MARK_BYTES == *length) {
+    memset(copy, ' ', marks);
+    *length = marks;
+  } else {
+    memcpy(copy, text, *length);
+  }
+  return copy;
+}
+
+static neap_status add_token(struct filling *f, const char *text, size_t length, const json_t *id,
+                             int32_t type) {
+  const json_int_t at = json_integer_value(id);
+  RETURN_IF(text == NULL || !json_is_integer(id) || at < 0, NEAP_BAD_FORMAT,
+            "%s: its tokenizer has a token without a text or an id", f->folder);
+  RETURN_IF(
+      at >= f->v->count, NEAP_BAD_FORMAT,
+      "%s: its tokenizer has the id %lld, but the embedding has %d rows; take the tokenizer that the model "
+      "was saved with",
+      f->folder, (long long)at, f->v->count);
+  if (vocabulary_find(&f->by_text, text, length) < 0)
+    TRY(vocabulary_add(&f->by_text, text, length, (int32_t)at));
+  f->tokens[at] = copy_token(f, text, &length, type);
+  if (f->tokens[at] == NULL) return out_of_memory(f);
+  f->lengths[at] = length;
+  f->types[at] = type;
+  return NEAP_OK;
+}
+
+static neap_status add_tokens(struct filling *f) {
+  const bool llama = strcmp(f->v->model, "llama") == 0;
+  const char *unknown = json_string_value(json_object_get(f->model, "unk_token"));
+  json_t *tokens = json_object_get(f->model, "vocab"), *token;
+  size_t i;
+  RETURN_IF(!json_is_object(tokens), NEAP_BAD_FORMAT, "%s: its tokenizer has no object 'vocab'", f->folder);
+  for (void *at = json_object_iter(tokens); at != NULL; at = json_object_iter_next(tokens, at)) {
+    const char *text = json_object_iter_key(at);
+    const size_t length = json_object_iter_key_len(at);
+    TRY(add_token(f, text, length, json_object_iter_value(at),
+                  llama && is_byte(text, length) ? BYTE : NORMAL));
+  }
+  json_array_foreach(json_object_get(f->tokenizer, "added_tokens"), i, token) {
+    const json_t *content = json_object_get(token, "content");
+    const char *text = json_string_value(content);
+    const bool special = json_is_true(json_object_get(token, "special")),
+               is_unknown = llama && unknown != NULL && text != NULL && strcmp(text, unknown) == 0;
+    TRY(add_token(f, text, json_string_length(content), json_object_get(token, "id"),
+                  is_unknown ? UNKNOWN
+                  : special  ? CONTROL
+                             : USER));
+  }
+  return NEAP_OK;
+}
+
+/* Ids without a token. */
+static neap_status pad(struct filling *f) {
+  for (int32_t i = 0; i < f->v->count; i++) {
+    if (f->tokens[i] != NULL) continue;
+    f->tokens[i] = region_format(f->region, "[PAD%d]", i);
+    if (f->tokens[i] == NULL) return out_of_memory(f);
+    f->lengths[i] = strlen(f->tokens[i]);
+    f->types[i] = UNUSED;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Merges ---- */
+
+/* A merge is "a b", or the two. */
+static neap_status add_merge(struct filling *f, const json_t *merge, int32_t i) {
+  const char *text = json_string_value(merge);
+  if (json_is_array(merge) && json_array_size(merge) == 2) {
+    const char *left = json_string_value(json_array_get(merge, 0)),
+               *right = json_string_value(json_array_get(merge, 1));
+    const bool parts = left != NULL && right != NULL;
+    RETURN_IF(parts && (strchr(left, ' ') != NULL || strchr(right, ' ') != NULL), NEAP_UNSUPPORTED,
+              "%s: merge %d of its tokenizer has a space, which a GGUF file cannot hold", f->folder, i);
+    text = parts ? region_format(f->region, "%s %s", left, right) : NULL;
+    if (parts && text == NULL) return out_of_memory(f);
+  } else if (text != NULL) {
+    text = region_string(f->region, text);
+    if (text == NULL) return out_of_memory(f);
+  }
+  RETURN_IF(text == NULL || strchr(text, ' ') == NULL, NEAP_BAD_FORMAT,
+            "%s: merge %d of its tokenizer is no pair of texts", f->folder, i);
+  f->merges[i] = text;
+  return NEAP_OK;
+}
+
+static neap_status add_merges(struct filling *f) {
+  const json_t *list = json_object_get(f->model, "merges"), *merge;
+  size_t i;
+  RETURN_IF(json_array_size(list) > INT32_MAX, NEAP_TOO_LARGE, "%s: more than 2^31 merges", f->folder);
+  f->v->merge_count = (int32_t)json_array_size(list);
+  f->merges = region_alloc(f->region, json_array_size(list), sizeof *f->merges);
+  if (f->merges == NULL) return out_of_memory(f);
+  json_array_foreach(list, i, merge) TRY(add_merge(f, merge, (int32_t)i));
+  return NEAP_OK;
+}
+
+/* The token that is made first has the highest score, -1 below which the next one has -2 and so on; what is
+ * made of nothing has the lowest, and what is no piece of text 0. */
+static neap_status add_scores(struct filling *f) {
+  struct token_vocabulary *v = f->v;
+  float next = 0;
+  f->scores = region_alloc(f->region, (size_t)v->count, sizeof *f->scores);
+  bool *made = calloc((size_t)v->count + 1, sizeof *made);
+  char *joined = NULL;
+  neap_status status = f->scores != NULL && made != NULL ? NEAP_OK : out_of_memory(f);
+  for (int32_t i = 0; status == NEAP_OK && i < v->merge_count; i++) {
+    const char *space = strchr(f->merges[i], ' ');
+    const size_t left = (size_t)(space - f->merges[i]), right = strlen(space + 1);
+    char *room = realloc(joined, left + right + 1);
+    if (room == NULL) {
+      status = out_of_memory(f);
+      break;
+    }
+    joined = room;
+    memcpy(joined, f->merges[i], left);
+    memcpy(joined + left, space + 1, right);
+    const int32_t id = vocabulary_find(&f->by_text, joined, left + right);
+    if (id < 0 || made[id]) continue;
+    made[id] = true;
+    f->scores[id] = next -= 1;
+  }
+  for (int32_t i = 0; status == NEAP_OK && i < v->count; i++)
+    if (!made[i]) f->scores[i] = v->types[i] == NORMAL || v->types[i] == UNUSED ? next - 1 : 0;
+  free(joined);
+  free(made);
+  return status;
+}
+
+/* ---- Special tokens ---- */
+
+/* The id of a text, or else what config.json has: a number, or a list of them, of which the first counts. */
+static int32_t special_id(const struct filling *f, const char *text, const json_t *config, const char *key) {
+  const int32_t id = text != NULL ? vocabulary_find(&f->by_text, text, strlen(text)) : -1;
+  if (id >= 0) return id;
+  const json_t *value = json_object_get(config, key);
+  if (json_is_array(value)) value = json_array_get(value, 0);
+  const json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
+  return number >= 0 && number < f->v->count ? (int32_t)number : -1;
+}
+
+/* One token may be set before a text and one behind; they become bos and eos. */
+static neap_status take_end(const struct filling *f, const struct token_ids *ids, const char *where,
+                            int *flag, int32_t *id) {
+  RETURN_IF(ids->count > 1, NEAP_UNSUPPORTED,
+            "%s: its tokenizer sets %zu tokens %s a text; a GGUF file can say one", f->folder, ids->count,
+            where);
+  *flag = ids->count == 1;
+  if (*flag) *id = ids->data[0];
+  return NEAP_OK;
+}
+
+static neap_status add_specials(struct filling *f, const struct special_texts *texts, const json_t *config) {
+  struct token_vocabulary *v = f->v;
+  const struct json_place place = {.file = f->folder, .path = "post_processor"};
+  struct post_processor post = {0};
+  const char *unknown = json_string_value(json_object_get(f->model, "unk_token"));
+  v->bos = special_id(f, texts->bos, config, "bos_token_id");
+  v->eos = special_id(f, texts->eos, config, "eos_token_id");
+  v->unknown = special_id(f, unknown != NULL ? unknown : texts->unknown, NULL, "");
+  v->padding = special_id(f, texts->padding, config, "pad_token_id");
+  const json_t *object = json_object_get(f->tokenizer, "post_processor");
+  neap_status status = object != NULL ? post_processor_parse(object, &place, v->count, &post) : NEAP_OK;
+  if (status == NEAP_OK) status = take_end(f, &post.before, "before", &v->add_bos, &v->bos);
+  if (status == NEAP_OK) status = take_end(f, &post.behind, "behind", &v->add_eos, &v->eos);
+  post_processor_free(&post);
+  return status;
+}
+
+/* ---- The kind of the tokenizer ---- */
+
+/* Whether a space is set before a text: by a normalizer, or by the one that splits. */
+static bool has_space_prefix(const json_t *step, const char *list) {
+  const json_t *one, *steps = json_object_get(step, list);
+  const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
+  size_t i;
+  if (is_type(step, "Prepend")) return true;
+  if (is_type(step, "Metaspace"))
+    return scheme != NULL ? strcmp(scheme, "never") != 0
+                          : !json_is_false(json_object_get(step, "add_prefix_space"));
+  json_array_foreach(steps, i, one) if (has_space_prefix(one, list)) return true;
+  return false;
+}
+
+static neap_status find_kind(struct filling *f) {
+  struct token_vocabulary *v = f->v;
+  const char *type = json_string_value(json_object_get(f->model, "type"));
+  bool prefix;
+  RETURN_IF(type != NULL && strcmp(type, "BPE") != 0, NEAP_UNSUPPORTED,
+            "%s: its tokenizer is a %s; those of BPE become one of a GGUF file", f->folder, type);
+  if (json_is_true(json_object_get(f->model, "byte_fallback"))) {
+    v->model = "llama";
+    v->pre = "default";
+    v->add_space_prefix = has_space_prefix(json_object_get(f->tokenizer, "normalizer"), "normalizers") ||
+                          has_space_prefix(json_object_get(f->tokenizer, "pre_tokenizer"), "pretokenizers");
+    return NEAP_OK;
+  }
+  v->model = "gpt2";
+  v->pre = byte_pairs_pre(f->tokenizer, &prefix);
+  v->add_space_prefix = prefix;
+  RETURN_IF(
+      v->pre == NULL, NEAP_UNSUPPORTED,
+      "%s: its tokenizer splits text in a way that has no name in a GGUF file ('tokenizer.ggml.pre'); write "
+      "the model as a folder",
+      f->folder);
+  return NEAP_OK;
+}
+
+static neap_status fill(struct filling *f, const struct special_texts *texts, const json_t *config) {
+  const size_t count = (size_t)f->v->count;
+  TRY(find_kind(f));
+  f->tokens = region_alloc(f->region, count, sizeof *f->tokens);
+  f->lengths = region_alloc(f->region, count, sizeof *f->lengths);
+  f->types = region_alloc(f->region, count, sizeof *f->types);
+  if (f->tokens == NULL || f->lengths == NULL || f->types == NULL) return out_of_memory(f);
+  TRY(add_tokens(f));
+  TRY(pad(f));
+  TRY(add_merges(f));
+  f->v->types = f->types;
+  if (strcmp(f->v->model, "llama") == 0) TRY(add_scores(f));
+  TRY(add_specials(f, texts, config));
+  f->v->tokens = f->tokens;
+  f->v->lengths = f->lengths;
+  f->v->scores = f->scores;
+  f->v->merges = f->merges;
+  return NEAP_OK;
+}
+
+neap_status folder_vocabulary_read(const char *folder, const json_t *config, int64_t rows,
+                                   struct region *region, struct token_vocabulary *v) {
+  struct special_texts texts;
+  json_t *tokenizer;
+  *v = (struct token_vocabulary){.file = folder, .count = (int32_t)rows};
+  RETURN_IF(rows < 1 || rows > INT32_MAX, NEAP_TOO_LARGE, "%s: has %lld tokens", folder, (long long)rows);
+  TRY(tokenizer_folder_to_json(folder, region, &tokenizer, &texts));
+  if (tokenizer == NULL) return NEAP_OK;
+  struct filling f = {.folder = folder,
+                      .tokenizer = tokenizer,
+                      .model = json_object_get(tokenizer, "model"),
+                      .region = region,
+                      .v = v};
+  const neap_status status = fill(&f, &texts, config);
+  vocabulary_free(&f.by_text);
+  json_decref(tokenizer);
+  if (status != NEAP_OK) v->tokens = NULL;
+  return status;
+}

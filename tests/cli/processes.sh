@@ -1,0 +1,59 @@
+# Several processes give the bits of one; one of them that dies or is told to stop ends all; any number goes on.
+source "$(dirname "$0")/common.bash"
+
+# The whole of a run in one process, in 8 micro-batches.
+run=("$neap" train --model wrn-10-1 --data synthetic:images=256 --batch 16 --micro-batch 2 --threads 1 --seed 3 --classes 10)
+for options in "--steps 4" "--steps 3 --optimizer adamw --clip-norm 0.5 --precision bf16" \
+  "--steps 3 --sparse 0.4 --budget min --planner evict"; do
+  read -ra given <<<"$options"
+  expect 0 "${run[@]}" "${given[@]}" --json
+  weights=$(field weights_sha256) loss=$(field loss) accuracy=$(field test_accuracy)
+  for processes in 2 4; do
+    expect 0 "${run[@]}" "${given[@]}" --processes $processes --json
+    same "$(field weights_sha256)" "$weights" "weights of $processes processes ($options)"
+    same "$(field loss)" "$loss" "the loss of $processes processes ($options)"
+    same "$(field test_accuracy)" "$accuracy" "the accuracy of $processes processes ($options)"
+    same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "the measured peak"
+  done
+done
+
+# Under a launcher, where there is one.
+for mpi in openmpi mpich; do
+  [ -e "$build/libneap_$mpi.so" ] && [ -n "$(command -v mpirun.$mpi)" ] || continue
+  launch=(mpirun.$mpi)
+  [ $mpi = mpich ] || launch+=(--allow-run-as-root --oversubscribe)
+  expect 0 "${launch[@]}" -n 2 "${run[@]}" "${given[@]}" --json
+  same "$(field weights_sha256)" "$weights" "weights of two processes of $mpi"
+  expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
+  says "a launcher has started 2 processes already"
+done
+
+# A process that is killed ends all; the checkpoint goes on in any number.
+expect 0 "${run[@]}" --steps 60 --evaluate off --json
+weights=$(field weights_sha256)
+for signal in KILL TERM; do
+  rm -rf out
+  "${run[@]}" --steps 60 --evaluate off --processes 4 --out run$signal --checkpoint-every 2 >/dev/null 2>err &
+  running=$!
+  for _ in $(seq 600); do [ ! -e run$signal/command.json ] || break; sleep 0.1; done
+  kill -$signal "$(pgrep -P $running | sed -n 3p)"
+  status=0
+  wait $running || status=$?
+  same $status $([ $signal = KILL ] && echo 137 || echo 130) "the exit status after SIG$signal to one process"
+  [ "$(grep -c "^neap: " err)" = 1 ] || fail "it is not told once why all have ended"
+  expect 0 "$neap" train --resume run$signal --processes $([ $signal = KILL ] && echo 2 || echo 1) --json
+  same "$(field weights_sha256)" "$weights" "weights of the run that goes on after SIG$signal"
+done
+
+# What is wrong is told once.
+while read -r status words options; do
+  read -ra given <<<"$options"
+  expect "$status" "${run[@]}" --steps 2 "${given[@]}"
+  says "${words//_/ }"
+  [ "$(grep -c "^neap: " err)" = 1 ] || fail "it is told $(grep -c "^neap: " err) times that $options is wrong"
+done <<'END'
+2 divide_among_3_processes --processes 3
+1 is_missing --processes 2 --data cifar10:nowhere
+3 the_smallest_that_can --processes 2 --budget 1KB
+2 --processes --processes 0
+END

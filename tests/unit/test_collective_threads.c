@@ -1,0 +1,75 @@
+/* Ranks that are threads of one process. */
+#include "collective_ranks.h"
+
+#include "collective/threads.h"
+
+static void run(int size, rank_work *work, struct rank *ranks) {
+  neap_collective collectives[MOST_RANKS];
+  assert_int_equal(threads_connect(size, collectives), NEAP_OK);
+  run_ranks(size, collectives, work, ranks);
+}
+
+static void all_succeed(rank_work *work) {
+  static const int sizes[] = {1, 2, 3, 4, 8};
+  struct rank ranks[MOST_RANKS];
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    run(sizes[i], work, ranks);
+    assert_all_ok(sizes[i], ranks);
+  }
+}
+
+static void all_fail(int size, rank_work *work, neap_status status, const char *message, int except) {
+  struct rank ranks[MOST_RANKS];
+  run(size, work, ranks);
+  assert_all_fail(size, ranks, status, message, except);
+}
+
+static void test_random_calls(void **state) {
+  (void)state;
+  all_succeed(call_at_random);
+}
+
+static void test_barriers(void **state) {
+  (void)state;
+  all_succeed(meet_often);
+}
+
+static void test_early_close(void **state) {
+  (void)state;
+  for (int i = 0; i < 50; i++)
+    all_fail(4, leave_early, NEAP_IO_FAILED,
+             "collective: rank 2 closed its connection while another rank called", 2);
+}
+
+static void test_calls_that_differ(void **state) {
+  (void)state;
+  all_fail(3, other_size, NEAP_INVALID_ARGUMENT,
+           "collective: rank 1 sends 5 bytes to rank 2, which expects 7; sizes have to agree", -1);
+  all_fail(
+      3, other_call, NEAP_INVALID_ARGUMENT,
+      "collective: rank 0 calls barrier while rank 1 calls allgather; all ranks have to make the same calls",
+      -1);
+  all_fail(3, other_parts, NEAP_INVALID_ARGUMENT,
+           "collective: rank 2 sends 5 bytes to rank 0, which expects 4; sizes have to agree", -1);
+}
+
+/* A rank that closes after its last call ends nobody's, and leaves the message of its thread. */
+static void test_close(void **state) {
+  (void)state;
+  neap_collective ranks[2];
+  assert_int_equal(threads_connect(0, ranks), NEAP_INVALID_ARGUMENT);
+  assert_int_equal(threads_connect(2, ranks), NEAP_OK);
+  (void)neap_fail(NEAP_INTERNAL, "of before");
+  for (int r = 0; r < 2; r++) ranks[r].close(ranks[r].self);
+  ranks[0].close(NULL);
+  assert_string_equal(neap_error_message(), "of before");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random_calls), cmocka_unit_test(test_barriers),
+      cmocka_unit_test(test_early_close),  cmocka_unit_test(test_calls_that_differ),
+      cmocka_unit_test(test_close),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -62,12 +62,12 @@ static inline void assert_all_fail(int size, const struct rank *ranks, neap_stat
 
 static inline neap_status call_at_random(const neap_collective *c, int *shared) {
   (void)shared;
-  for (uint64_t seed = 1; seed < 4; seed++) TRY(case_random_calls(c, seed, 60, 1000));
+  for (uint64_t seed = 1; seed < 3; seed++) TRY(case_random_calls(c, seed, 25, 1000));
   return NEAP_OK;
 }
 
 static inline neap_status meet_often(const neap_collective *c, int *shared) {
-  return case_barriers(c, shared, 200);
+  return case_barriers(c, shared, 30);
 }
 
 static inline neap_status leave_early(const neap_collective *c, int *shared) {

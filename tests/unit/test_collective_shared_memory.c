@@ -36,9 +36,9 @@ static void test_random_calls(void **state) {
 static neap_status call_with_large_pieces(const neap_collective *c, int *shared) {
   (void)shared;
   const int others = c->size > 1 ? c->size - 1 : 1;
-  TRY(case_random_calls(c, 11, 6, 64 << 10));
-  TRY(case_random_calls(c, 12, 6, (uint64_t)(OUTBOX_BYTES / others / 64 * 64)));
-  return case_random_calls(c, 13, 2, OUTBOX_BYTES);
+  TRY(case_random_calls(c, 11, 4, 64 << 10));
+  TRY(case_random_calls(c, 12, 4, (uint64_t)(OUTBOX_BYTES / others / 64 * 64)));
+  return case_random_calls(c, 13, 1, OUTBOX_BYTES);
 }
 
 static void test_large_pieces(void **state) {
@@ -53,7 +53,7 @@ static void test_barriers(void **state) {
 
 static void test_early_close(void **state) {
   (void)state;
-  for (int i = 0; i < 50; i++)
+  for (int i = 0; i < 15; i++)
     all_fail(4, leave_early, NEAP_IO_FAILED,
              "collective: rank 2 closed its connection while another rank called", 2);
 }

@@ -17,7 +17,8 @@ static void mark_needed(const struct neap_graph *graph, bool *needed) {
   }
 }
 
-/* The state of a parameter by its name, made where there is none; `shares`: over so many processes. */
+/* The state of a parameter by its name, made where it does not exist; `shares`: processes that have a share
+ * of it. */
 static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix, int32_t shares,
                              int32_t *id) {
   struct tensor state = graph->tensors.data[parameter];

@@ -27,7 +27,7 @@ struct tensor {
   bool image;            /* made of an input's bytes: it lies in memory as an input does */
   bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */
   bool sum;              /* a state that holds something within a step alone: what micro-batches add up to */
-  int32_t shares;        /* above 1: it lies in so many shares, of which a process has one (kernel/ranks.h) */
+  int32_t shares;        /* above 1: the number of shares it lies in; a process has one (kernel/ranks.h) */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];
   int64_t elements;

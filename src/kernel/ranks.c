@@ -41,7 +41,7 @@ uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor,
 
 /* ---- Nodes ---- */
 
-/* The first operand of which a rank has a share only; NO_TENSOR: there is none. */
+/* The first operand of which a rank has a share only; NO_TENSOR: every operand is whole. */
 static int32_t shared_operand(const struct neap_graph *graph, const struct node *node) {
   for (int32_t i = 0; i < node->input_count; i++)
     if (node->inputs[i] != NO_TENSOR && graph->tensors.data[node->inputs[i]].shares > 1)

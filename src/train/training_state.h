@@ -14,7 +14,7 @@
 #include "train/metrics.h"
 
 enum {
-  TIMED_STEPS = 4096, /* the median is over the last so many steps */
+  TIMED_STEPS = 4096, /* the median is over this number of steps, the last */
   UNTIMED_STEPS = 2   /* the first steps warm caches */
 };
 

@@ -45,7 +45,7 @@ for signal in KILL TERM; do
   same "$(field weights_sha256)" "$weights" "weights of the run that goes on after SIG$signal"
 done
 
-# What is wrong is told once.
+# A wrong option is reported once.
 while read -r status words options; do
   read -ra given <<<"$options"
   expect "$status" "${run[@]}" --steps 2 "${given[@]}"

@@ -104,7 +104,8 @@ def test_finetuning(tmp_path, kind):
     """Bits at every budget, after a pause, and none of the base's weights in the run."""
     make("llama", tmp_path / "base", **WIDE)
     runs = [
-        tune(tmp_path, tmp_path / "base", "--base", kind, "--budget", budget, name=budget) for budget in ("max", "min")
+        tune(tmp_path, tmp_path / "base", "--base", kind, "--budget", budget, "--planner", planner, name=budget)
+        for budget, planner in (("max", "auto"), ("min", "evict"))  # which plans at once
     ]
     states = [json.loads((run / "state.json").read_text()) for run in runs]
     assert states[0]["weights_sha256"] == states[1]["weights_sha256"]

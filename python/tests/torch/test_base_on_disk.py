@@ -59,14 +59,18 @@ def test_bits(few: str, tmp_path: Path, kind: str) -> None:  # noqa: F811
     model = make(kind, tmp_path / "model")
     memory = train(model, few, tmp_path / "memory", "--base-on-disk", "never")
     assert "on_disk_bytes" not in memory
-    for budget in ("max", "60%", "min"):
-        disk = train(model, few, tmp_path / budget, "--base-on-disk", "always", "--budget", budget)
+    for budget, planner in (("max", "auto"), ("60%", "auto"), ("min", "evict")):
+        how = ("--base-on-disk", "always", "--budget", budget, "--planner", planner)
+        disk = train(model, few, tmp_path / budget, *how)
         assert disk["weights_sha256"] == memory["weights_sha256"], budget
         assert disk["on_disk_bytes"] > 0 and disk["disk_bytes_per_step"] > 0
         assert disk["resident_bytes"] < memory["resident_bytes"] / 2
     by_itself = train(model, few, tmp_path / "auto", "--budget", str(disk["planned_peak_bytes"]))
     assert by_itself["on_disk_bytes"] == disk["on_disk_bytes"]
     assert by_itself["weights_sha256"] == memory["weights_sha256"]
+
+
+LEAST = ("--budget", "min", "--planner", "evict")  # which plans at once
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_bits(few: str, tmp_path: Path, kind: str) -> None:  # noqa: F811
 def test_bits_of_other_types(few: str, tmp_path: Path, options: list[str]) -> None:  # noqa: F811
     model = make("folder F32", tmp_path / "model")
     memory = train(model, few, tmp_path / "memory", *options, "--base-on-disk", "never")
-    disk = train(model, few, tmp_path / "disk", *options, "--base-on-disk", "always", "--budget", "min")
+    disk = train(model, few, tmp_path / "disk", *options, "--base-on-disk", "always", *LEAST)
     assert disk["weights_sha256"] == memory["weights_sha256"]
 
 

@@ -16,7 +16,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export MPI_RANKS_LOCK=$out/lock
 ranks_live() { [ ! -e "$out/lock" ] || ! flock -n -x "$out/lock" true; } # true before the first one begins
-start() { # start RANKS ARGUMENTS...: its exit status in $status, 124 where a rank lives for a minute
+start() { # start RANKS ARGUMENTS...: its exit status in $status, 124 where a rank lives for five minutes
   count=$1
   shift
   rm -f "$out/lock"
@@ -24,14 +24,14 @@ start() { # start RANKS ARGUMENTS...: its exit status in $status, 124 where a ra
   "mpirun.$mpi" -n "$count" "$ranks" "$@" >"$out/stdout" 2>"$out/stderr" &
   id=$! waited=0 dead=0
   # Open MPI's mpirun sometimes waits for ever in its own end (PMIx_server_finalize) when ranks failed.
-  while kill -0 $id 2>/dev/null && [ $waited -lt 600 ] && [ $dead -lt 30 ]; do
+  while kill -0 $id 2>/dev/null && [ $waited -lt 3000 ] && [ $dead -lt 30 ]; do
     if ranks_live; then dead=0; else dead=$((dead + 1)); fi
     waited=$((waited + 1))
     sleep 0.1
   done
   kill -9 $id 2>/dev/null || true
   wait $id || status=$?
-  if [ $waited -ge 600 ]; then status=124; fi
+  if [ $waited -ge 3000 ]; then status=124; fi
 }
 fail() {
   echo "$1; exit status $status" >&2
@@ -45,9 +45,9 @@ calls() { # calls WORK RANKS FOLDER
   start $2 $1 "$3"
   [ $status = 0 ] && [ "$(cat "$out/stdout")" = "$2 ranks" ] || fail "$1 of $2 ranks"
 }
-calls calls 4 "$build"
+calls calls 3 "$build"
 calls heart 3 "$build"
-calls calls 3 "$build/tests/short_messages"
+calls calls 2 "$build/tests/short_messages"
 
 # One rank needs no plugin.
 start 1 calls /nowhere

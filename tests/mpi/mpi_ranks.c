@@ -10,8 +10,8 @@
 #include "collective_cases.h"
 
 static neap_status make_calls(const neap_collective *c) {
-  TRY(case_random_calls(c, 3, 40, 1000));
-  return case_random_calls(c, 4, 6, 64 << 10);
+  TRY(case_random_calls(c, 3, 15, 1000));
+  return case_random_calls(c, 4, 3, 64 << 10);
 }
 
 /* The main thread may be inside MPI for ever. */

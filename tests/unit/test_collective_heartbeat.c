@@ -122,7 +122,7 @@ static neap_status work_as_process(struct shared_region *region, int rank, rank_
   struct heartbeat_options options = usual;
   options.lost = end_process;
   options.context = &rank;
-  alarm(60);
+  alarm(300);
   TRY(shared_memory_connect(region, rank, &inner));
   TRY(heartbeat_start(&inner, &options, &heart));
   const neap_status status = work(&heart, NULL);
@@ -240,7 +240,7 @@ static void test_no_connection(void **state) {
 int main(void) {
   seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (seen == MAP_FAILED) return 1;
-  alarm(120);
+  alarm(600);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_honest_ranks), cmocka_unit_test(test_failures),      cmocka_unit_test(test_death),
       cmocka_unit_test(test_life),         cmocka_unit_test(test_no_connection),

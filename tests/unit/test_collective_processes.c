@@ -69,11 +69,11 @@ static void pause_for(double seconds) {
 }
 
 static neap_status call_at_random(const neap_collective *c) {
-  TRY(case_random_calls(c, 3, 60, 1000));
+  TRY(case_random_calls(c, 3, 25, 1000));
   return case_random_calls(c, 4, 6, 64 << 10);
 }
 
-static neap_status meet_often(const neap_collective *c) { return case_barriers(c, shared, 100); }
+static neap_status meet_often(const neap_collective *c) { return case_barriers(c, shared, 30); }
 
 static void test_calls(void **state) {
   (void)state;
@@ -334,7 +334,7 @@ int main(void) {
   shared =
       mmap(NULL, SHARED_INTS * sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 1;
-  alarm(120);
+  alarm(600);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_calls),
       cmocka_unit_test(test_death),

@@ -25,9 +25,9 @@ typedef struct neap_piece {
 } neap_piece;
 
 /* Functions return NEAP_OK when this rank's part is done: what it received is there and what it sent may be
- * overwritten. A failure on any rank ends the call on every rank with a failure; after it only `close` is
- * allowed. The message of a failure (neap_error_message) names the rank that failed and why. Calls are made
- * by one thread at a time. */
+ * overwritten. A failure on any rank ends this call, or the next one, on every rank with a failure; after it
+ * only `close` is allowed. The message of a failure (neap_error_message) names the rank that failed and why.
+ * Calls are made by one thread at a time. */
 typedef struct neap_collective {
   int rank, size; /* from 0; at least 1 */
   void *self;     /* the engine's own, given to each function */

@@ -31,7 +31,10 @@ neap_status neap_collective_launched(neap_rank_lost_function *lost, void *contex
   const neap_status status = heartbeat_start(&inner, &options, own);
   struct ending ending;
   ending_keep(&ending, status);
-  if (status != NEAP_OK) inner.close(inner.self);
+  if (status != NEAP_OK) {
+    inner.close(inner.self);
+    *own = (neap_collective){0};
+  }
   return ending_tell(&ending);
 }
 

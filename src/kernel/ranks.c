@@ -4,7 +4,11 @@
 
 #include "base/clock.h"
 
-enum { OPERANDS = 16, RECEIVED = 4 << 20 /* bytes at a time, from all ranks together */ };
+enum {
+  OPERANDS = 16,
+  RECEIVED = 4 << 20, /* bytes at a time, from all ranks together */
+  AT_ONCE = 1 << 18   /* values of a node that all ranks get from all in one exchange: bytes at most */
+};
 
 /* ---- Shares ---- */
 
@@ -91,6 +95,8 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
       if (is_own(graph, node, i))
         part.workspace +=
             aligned(backend->format_bytes(&graph->tensors.data[node->inputs[i]], formats[node->inputs[i]]));
+    part.at_once = part.workspace * (uint64_t)ranks <= AT_ONCE;
+    if (part.at_once) part.workspace *= (uint64_t)ranks;
     return part;
   }
   const int32_t id = across == ACROSS_SUM ? node->inputs[GRADIENT] : shared_operand(graph, node);
@@ -209,33 +215,48 @@ static neap_status run_sum(const struct running *r) {
   return status;
 }
 
-/* Gives every rank what one of them has: `bytes` at `data`, of which the others have none before. */
-static neap_status hand_round(const struct ranks *ranks, int from, void *data, uint64_t bytes) {
-  uint64_t *sizes = calloc((size_t)ranks->collective->size, sizeof *sizes);
+/* Has room for the values of a rank from `place` on; copies them there where they are this rank's. `given`:
+ * all inputs. */
+static uint64_t lay_out(const struct running *r, int32_t rank, unsigned char *place, void **given) {
+  uint64_t used = 0;
+  for (int32_t i = 0; i < r->node->input_count; i++) {
+    given[i] = r->in[i];
+    if (!is_own(r->kernel->graph, r->node, i)) continue;
+    const int32_t id = r->node->inputs[i];
+    const uint64_t bytes = r->lowered->backend->format_bytes(operand(r, i), r->lowered->formats[id]);
+    given[i] = place + used;
+    used += aligned(bytes);
+    if (rank == r->collective->rank) memcpy(given[i], r->in[i], bytes);
+  }
+  return used;
+}
+
+/* Gives every rank the values of ranks `first` to `end` - 1, `bytes` each, of which it has its own in `all`.
+ */
+static neap_status hand_round(const struct running *r, int32_t first, int32_t end, void *all,
+                              uint64_t bytes) {
+  uint64_t *sizes = calloc((size_t)r->collective->size, sizeof *sizes);
   RETURN_IF_NULL(sizes);
-  sizes[from] = bytes;
-  const neap_status status = gather(ranks, data, sizes);
+  for (int32_t rank = first; rank < end; rank++) sizes[rank] = bytes;
+  const neap_status status = gather(r->context->ranks, all, sizes);
   free(sizes);
   return status;
 }
 
 /* The node once for each rank that has a micro-batch, with what that one gave, on every rank. */
 static neap_status run_whole(const struct running *r) {
-  for (int32_t rank = 0; rank < r->context->ranks->active; rank++) {
-    void *given[OPERANDS];
-    uint64_t place = 0;
+  const int32_t active = r->context->ranks->active, own = r->collective->rank;
+  const uint64_t bytes =
+      r->part->at_once ? r->part->workspace / (uint64_t)r->collective->size : r->part->workspace;
+  void *given[OPERANDS];
+  if (r->part->at_once && own < active) lay_out(r, own, r->received + (uint64_t)own * bytes, given);
+  if (r->part->at_once) TRY(hand_round(r, 0, active, r->received, bytes));
+  for (int32_t rank = 0; rank < active; rank++) {
+    unsigned char *place = r->received + (r->part->at_once ? (uint64_t)rank * bytes : 0);
     struct run_context at = *r->context;
-    at.micro_batch += rank - r->collective->rank;
-    for (int32_t i = 0; i < r->node->input_count; i++) {
-      given[i] = r->in[i];
-      if (!is_own(r->kernel->graph, r->node, i)) continue;
-      const int32_t id = r->node->inputs[i];
-      const uint64_t bytes = r->lowered->backend->format_bytes(operand(r, i), r->lowered->formats[id]);
-      given[i] = r->received + place;
-      place += aligned(bytes);
-      if (rank == r->collective->rank) memcpy(given[i], r->in[i], bytes);
-      TRY(hand_round(r->context->ranks, rank, given[i], bytes));
-    }
+    at.micro_batch += rank - own;
+    lay_out(r, rank, place, given);
+    if (!r->part->at_once) TRY(hand_round(r, rank, rank + 1, place, bytes));
     TRY(r->kernel->run(r->kernel, given, r->out, r->workspace, &at));
   }
   return NEAP_OK;

@@ -49,6 +49,7 @@ bool ranks_share(const struct neap_graph *graph, const struct node *node);
 struct rank_part {
   int64_t whole;
   uint64_t workspace; /* bytes; before the kernel's own */
+  bool at_once;       /* it has room for the values of all ranks */
 };
 
 /* `formats`: by tensor of the graph, views included. */

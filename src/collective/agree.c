@@ -7,8 +7,7 @@
 
 enum { DIGEST_BYTES = 65 };
 
-/* Gives every rank what each has in its element of `all`, which are `each` bytes. */
-static neap_status gather(const neap_collective *c, void *all, uint64_t each) {
+neap_status collective_gather(const neap_collective *c, void *all, uint64_t each) {
   uint64_t *bytes = calloc((size_t)c->size, sizeof *bytes);
   RETURN_IF_NULL(bytes);
   for (int r = 0; r < c->size; r++) bytes[r] = each;
@@ -24,7 +23,7 @@ neap_status collective_agree(const neap_collective *c, const char *what, const v
   sha256_start(&hash);
   sha256_feed(&hash, data, bytes);
   sha256_finish(&hash, digests[c->rank]);
-  neap_status status = gather(c, digests, sizeof *digests);
+  neap_status status = collective_gather(c, digests, sizeof *digests);
   for (int r = 1; r < c->size && status == NEAP_OK; r++)
     if (memcmp(digests[r], digests[0], sizeof *digests) != 0)
       status =
@@ -54,7 +53,7 @@ neap_status collective_share_status(const neap_collective *c, neap_status own) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "collective_share_status: out of memory");
   else {
     endings[c->rank] = mine;
-    status = gather(c, endings, sizeof *endings);
+    status = collective_gather(c, endings, sizeof *endings);
     if (status == NEAP_OK)
       status = first_failure(endings, c->size);
     else if (own != NEAP_OK)

@@ -5,6 +5,10 @@
 #include "base/status.h"
 #include "neap_collective.h"
 
+/* Gives every rank the records of all, `each` bytes long, in the order of ranks: `all` [size], where its own
+ * is. */
+neap_status collective_gather(const neap_collective *c, void *all, uint64_t each);
+
 /* Fails on all ranks with NEAP_INVALID_ARGUMENT where the `bytes` bytes of `data` (or their number) differ
  * between ranks: their SHA-256 are compared. The message names the first rank that differs from rank 0, and
  * `what` ("model") differs. */

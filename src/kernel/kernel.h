@@ -47,9 +47,10 @@ struct run_context {
   float largest; /* above 0: a gradient of this size or more did not fit its type, which sets */
   bool *overflowed;
   struct row_source rows;
-  int64_t first_row;         /* of a kernel that has some of the rows of its node: the first of them */
-  const struct ranks *ranks; /* NULL: one process */
-  struct share share;        /* that a kernel works on; what it is given begins at its first element */
+  int64_t first_row;   /* of a kernel that has some of the rows of its node: the first of them */
+  struct ranks *ranks; /* NULL: one process */
+  struct share share;  /* that a kernel works on; what it is given begins at its first element */
+  int64_t batch;       /* records of the rank whose statistics these are; 0: those of the graph */
 };
 
 /* What a gradient of 1 stands for; and d loss / d loss. */

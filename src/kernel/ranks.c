@@ -85,12 +85,16 @@ static int64_t chunk_of(int64_t whole, neap_dtype dtype, int ranks) {
 
 enum { GRADIENT = 1, SUM = 2 }; /* slots of Accumulate */
 
+/* What each rank hands round of a node that all run for each begins with the records of its micro-batch. */
+enum { HEAD_BYTES = MEMORY_ALIGNMENT };
+
 struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph,
                                const struct node *node, const struct memory_format *formats, int ranks) {
   struct rank_part part = {0};
   if (!ranks_share(graph, node)) return part;
   const enum across_ranks across = node_row(node)->across;
   if (across == ACROSS_WHOLE) {
+    part.workspace = HEAD_BYTES;
     for (int32_t i = 0; i < node->input_count; i++)
       if (is_own(graph, node, i))
         part.workspace +=
@@ -111,29 +115,63 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
 
 /* ---- Exchanges ---- */
 
-static neap_status exchange(const struct ranks *ranks, const neap_piece *send, const neap_piece *receive) {
+neap_status ranks_open(const struct neap_collective *c, struct region *region, struct ranks **out) {
+  const size_t size = (size_t)c->size;
+  struct ranks *ranks = region_alloc(region, 1, sizeof *ranks);
+  RETURN_IF_NULL(ranks);
+  *ranks = (struct ranks){.collective = c,
+                          .active = c->size,
+                          .sizes = region_alloc(region, size, sizeof *ranks->sizes),
+                          .pieces = region_alloc(region, 2 * size, sizeof *ranks->pieces),
+                          .from = region_alloc(region, size, sizeof *ranks->from),
+                          .flags = region_alloc(region, size, sizeof *ranks->flags)};
+  RETURN_IF(!ranks->sizes || !ranks->pieces || !ranks->from || !ranks->flags, NEAP_OUT_OF_MEMORY,
+            "ranks: out of memory");
+  *out = ranks;
+  return NEAP_OK;
+}
+
+/* The pieces to send, then those to receive. */
+static neap_status exchange(struct ranks *ranks) {
   const struct neap_collective *c = ranks->collective;
   const double begin = clock_seconds();
   for (int rank = 0; rank < c->size; rank++) {
-    ranks->traffic->sent += send[rank].bytes;
-    ranks->traffic->received += receive[rank].bytes;
+    ranks->traffic.sent += ranks->pieces[rank].bytes;
+    ranks->traffic.received += ranks->pieces[c->size + rank].bytes;
   }
-  const neap_status status = c->exchange(c->self, send, receive);
-  ranks->traffic->seconds += clock_seconds() - begin;
+  const neap_status status = c->exchange(c->self, ranks->pieces, ranks->pieces + c->size);
+  ranks->traffic.seconds += clock_seconds() - begin;
   return status;
 }
 
-static neap_status gather(const struct ranks *ranks, void *all, const uint64_t *bytes) {
+/* `all`: ranks->sizes of each rank, one after another. */
+static neap_status gather(struct ranks *ranks, void *all) {
   const struct neap_collective *c = ranks->collective;
   const double begin = clock_seconds();
   for (int rank = 0; rank < c->size; rank++)
     if (rank != c->rank) {
-      ranks->traffic->sent += bytes[c->rank];
-      ranks->traffic->received += bytes[rank];
+      ranks->traffic.sent += ranks->sizes[c->rank];
+      ranks->traffic.received += ranks->sizes[rank];
     }
-  const neap_status status = c->allgather(c->self, all, bytes);
-  ranks->traffic->seconds += clock_seconds() - begin;
+  const neap_status status = c->allgather(c->self, all, ranks->sizes);
+  ranks->traffic.seconds += clock_seconds() - begin;
   return status;
+}
+
+neap_status ranks_gather(struct ranks *ranks, void *all, int64_t whole, uint64_t size) {
+  const int count = ranks->collective->size;
+  for (int rank = 0; rank < count; rank++)
+    ranks->sizes[rank] = (uint64_t)share_of_rank(whole, rank, count).count * size;
+  return gather(ranks, all);
+}
+
+neap_status ranks_any(struct ranks *ranks, bool own, bool *any) {
+  const int count = ranks->collective->size;
+  for (int rank = 0; rank < count; rank++) ranks->sizes[rank] = 1;
+  ranks->flags[ranks->collective->rank] = own;
+  TRY(gather(ranks, ranks->flags));
+  for (int rank = 0; rank < count; rank++) *any = *any || ranks->flags[rank] != 0;
+  return NEAP_OK;
 }
 
 /* ---- Running ---- */
@@ -174,10 +212,10 @@ static neap_status fold(const struct running *r, struct share share, unsigned ch
 }
 
 /* One chunk of every rank's share: it goes to its owner, who folds it. */
-static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk, neap_piece *send,
-                             neap_piece *receive, unsigned char **from) {
+static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk) {
+  struct ranks *ranks = r->context->ranks;
   const struct tensor *gradient = operand(r, GRADIENT);
-  const int size = r->collective->size, own = r->collective->rank;
+  const int size = r->collective->size, own = r->collective->rank, active = ranks->active;
   const uint64_t room = aligned(dtype_bytes(gradient->dtype, (uint64_t)chunk));
   struct share mine = {0};
   for (int rank = 0, place = 0; rank < size; rank++) {
@@ -188,37 +226,30 @@ static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk,
     if (rank == own) mine = share;
     void *data = element(r->in[GRADIENT], gradient, share.first);
     const uint64_t bytes = dtype_bytes(gradient->dtype, (uint64_t)share.count);
-    send[rank] = (neap_piece){data, own < r->context->ranks->active && rank != own ? bytes : 0};
-    from[rank] = rank == own ? data : r->received + (uint64_t)place++ * room;
+    ranks->pieces[rank] = (neap_piece){data, own < active && rank != own ? bytes : 0};
+    ranks->from[rank] = rank == own ? data : r->received + (uint64_t)place++ * room;
   }
+  const uint64_t bytes = dtype_bytes(gradient->dtype, (uint64_t)mine.count);
   for (int rank = 0; rank < size; rank++)
-    receive[rank] = (neap_piece){from[rank], rank < r->context->ranks->active && rank != own
-                                                 ? dtype_bytes(gradient->dtype, (uint64_t)mine.count)
-                                                 : 0};
-  TRY(exchange(r->context->ranks, send, receive));
-  return mine.count > 0 ? fold(r, mine, from) : NEAP_OK;
+    ranks->pieces[size + rank] = (neap_piece){ranks->from[rank], rank < active && rank != own ? bytes : 0};
+  TRY(exchange(ranks));
+  return mine.count > 0 ? fold(r, mine, ranks->from) : NEAP_OK;
 }
 
 static neap_status run_sum(const struct running *r) {
-  const size_t size = (size_t)r->collective->size;
-  const neap_dtype dtype = operand(r, GRADIENT)->dtype;
-  const int64_t most = share_most(r->part->whole, (int)size),
-                chunk = chunk_of(r->part->whole, dtype, (int)size);
-  neap_piece *pieces = malloc(2 * size * sizeof *pieces);
-  unsigned char **from = malloc(size * sizeof *from);
-  neap_status status =
-      pieces != NULL && from != NULL ? NEAP_OK : neap_fail(NEAP_OUT_OF_MEMORY, "ranks: out of memory");
-  for (int64_t at = 0; status == NEAP_OK && at < most; at += chunk)
-    status = sum_chunk(r, at, chunk, pieces, pieces + size, from);
-  free(from);
-  free(pieces);
-  return status;
+  const int64_t most = share_most(r->part->whole, r->collective->size),
+                chunk = chunk_of(r->part->whole, operand(r, GRADIENT)->dtype, r->collective->size);
+  for (int64_t at = 0; at < most; at += chunk) TRY(sum_chunk(r, at, chunk));
+  return NEAP_OK;
 }
 
-/* Has room for the values of a rank from `place` on; copies them there where they are this rank's. `given`:
- * all inputs. */
-static uint64_t lay_out(const struct running *r, int32_t rank, unsigned char *place, void **given) {
-  uint64_t used = 0;
+/* Finds the values of a rank that lie from `place` on; copies them there, with what comes before them, where
+ * they are this rank's. `given`: all inputs. */
+static void lay_out(const struct running *r, int32_t rank, unsigned char *place, void **given) {
+  const bool own = rank == r->collective->rank;
+  const int64_t batch = neap_graph_batch(r->lowered->graph);
+  uint64_t used = HEAD_BYTES;
+  if (own) memcpy(place, &batch, sizeof batch);
   for (int32_t i = 0; i < r->node->input_count; i++) {
     given[i] = r->in[i];
     if (!is_own(r->kernel->graph, r->node, i)) continue;
@@ -226,21 +257,18 @@ static uint64_t lay_out(const struct running *r, int32_t rank, unsigned char *pl
     const uint64_t bytes = r->lowered->backend->format_bytes(operand(r, i), r->lowered->formats[id]);
     given[i] = place + used;
     used += aligned(bytes);
-    if (rank == r->collective->rank) memcpy(given[i], r->in[i], bytes);
+    if (own) memcpy(given[i], r->in[i], bytes);
   }
-  return used;
 }
 
-/* Gives every rank the values of ranks `first` to `end` - 1, `bytes` each, of which it has its own in `all`.
- */
+/* Gives every rank what ranks `first` to `end` - 1 hand round, `bytes` each, of which it has its own in
+ * `all`. */
 static neap_status hand_round(const struct running *r, int32_t first, int32_t end, void *all,
                               uint64_t bytes) {
-  uint64_t *sizes = calloc((size_t)r->collective->size, sizeof *sizes);
-  RETURN_IF_NULL(sizes);
-  for (int32_t rank = first; rank < end; rank++) sizes[rank] = bytes;
-  const neap_status status = gather(r->context->ranks, all, sizes);
-  free(sizes);
-  return status;
+  struct ranks *ranks = r->context->ranks;
+  for (int32_t rank = 0; rank < r->collective->size; rank++)
+    ranks->sizes[rank] = rank >= first && rank < end ? bytes : 0;
+  return gather(ranks, all);
 }
 
 /* The node once for each rank that has a micro-batch, with what that one gave, on every rank. */
@@ -257,6 +285,7 @@ static neap_status run_whole(const struct running *r) {
     at.micro_batch += rank - own;
     lay_out(r, rank, place, given);
     if (!r->part->at_once) TRY(hand_round(r, rank, rank + 1, place, bytes));
+    memcpy(&at.batch, place, sizeof at.batch);
     TRY(r->kernel->run(r->kernel, given, r->out, r->workspace, &at));
   }
   return NEAP_OK;
@@ -270,30 +299,6 @@ static void *at_share(const struct running *r, int32_t i, void *data, struct sha
       i < r->node->input_count ? r->node->inputs[i] : r->node->outputs[i - r->node->input_count];
   const int64_t elements = elements_in(r->lowered->backend, tensor, r->lowered->formats[id]);
   return elements == share.whole ? element(data, tensor, share.first) : data;
-}
-
-/* Every rank's share of a tensor that each has changed a share of. */
-static neap_status gather_shares(const struct running *r, int32_t i) {
-  const struct neap_collective *c = r->collective;
-  uint64_t *sizes = malloc((size_t)c->size * sizeof *sizes);
-  RETURN_IF_NULL(sizes);
-  for (int rank = 0; rank < c->size; rank++)
-    sizes[rank] =
-        dtype_bytes(operand(r, i)->dtype, (uint64_t)share_of_rank(r->part->whole, rank, c->size).count);
-  const neap_status status = gather(r->context->ranks, r->in[i], sizes);
-  free(sizes);
-  return status;
-}
-
-neap_status ranks_gather_parts(const struct run_context *context, double *parts) {
-  const struct neap_collective *c = context->ranks->collective;
-  uint64_t *sizes = malloc((size_t)c->size * sizeof *sizes);
-  RETURN_IF_NULL(sizes);
-  for (int rank = 0; rank < c->size; rank++)
-    sizes[rank] = (uint64_t)share_of_rank(SHARE_PARTS, rank, c->size).count * sizeof *parts;
-  const neap_status status = gather(context->ranks, parts, sizes);
-  free(sizes);
-  return status;
 }
 
 static bool updates(const struct node *node, int32_t input) {
@@ -311,7 +316,8 @@ static neap_status run_share(const struct running *r) {
     made[i] = at_share(r, r->node->input_count + i, r->out[i], at.share);
   TRY(r->kernel->run(r->kernel, given, made, r->workspace, &at));
   for (int32_t i = 0; i < r->node->input_count; i++)
-    if (operand(r, i) != NULL && operand(r, i)->shares <= 1 && updates(r->node, i)) TRY(gather_shares(r, i));
+    if (operand(r, i) != NULL && operand(r, i)->shares <= 1 && updates(r->node, i))
+      TRY(ranks_gather(r->context->ranks, r->in[i], r->part->whole, dtype_bytes(operand(r, i)->dtype, 1)));
   return NEAP_OK;
 }
 

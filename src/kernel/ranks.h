@@ -21,9 +21,24 @@ struct traffic {
 /* What a run has besides where there are several ranks. */
 struct ranks {
   const struct neap_collective *collective;
-  struct traffic *traffic; /* to which each exchange adds */
-  int32_t active;          /* ranks that have a micro-batch in this round: 0 to active - 1 */
+  int32_t active;         /* ranks that have a micro-batch in this round: 0 to active - 1 */
+  struct traffic traffic; /* of all exchanges so far */
+  /* Private: room for what an exchange is told, so that no step allocates. */
+  uint64_t *sizes;      /* [size] */
+  neap_piece *pieces;   /* [2 size] */
+  unsigned char **from; /* [size] */
+  unsigned char *flags; /* [size] */
 };
+
+/* For the ranks of a collective; in the region. */
+neap_status ranks_open(const struct neap_collective *collective, struct region *region, struct ranks **ranks);
+
+/* Gives every rank all shares of `whole` elements of `size` bytes each, of which each rank has its own in
+ * `all`. */
+neap_status ranks_gather(struct ranks *ranks, void *all, int64_t whole, uint64_t size);
+
+/* Tells every rank whether any of them says so. */
+neap_status ranks_any(struct ranks *ranks, bool own, bool *any);
 
 /* Whether this rank has none: then it only runs what ranks run together. */
 static inline bool ranks_idle(const struct run_context *context) {
@@ -55,9 +70,6 @@ struct rank_part {
 /* `formats`: by tensor of the graph, views included. */
 struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph,
                                const struct node *node, const struct memory_format *formats, int ranks);
-
-/* Gives every rank all parts [SHARE_PARTS] of a sum, of which each has made those of its share. */
-neap_status ranks_gather_parts(const struct run_context *context, double *parts);
 
 /* Runs a node that ranks share, as kernel->run does; `context` has ranks. */
 neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel, void *const *inputs,

@@ -97,13 +97,22 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                         : zoo_build(name, options, graph);
 }
 
+/* A folder that was a model may be gone by now: then nothing may go on with first values. */
+static neap_status check_ready_made(const char *name) {
+  neap_model_options usual;
+  enum task_kind kind;
+  RETURN_IF(zoo_usual(name, &usual, &kind) != NEAP_OK, NEAP_IO_FAILED,
+            "%s: is no ready-made model, and no model's folder or file is there now; put it back", name);
+  return NEAP_OK;
+}
+
 neap_status neap_model_load(const char *name, const neap_model_options *options, neap_session *session) {
   const neap_model_options none = {0};
   const char *path;
   const struct file_format *format = find_format(name, &path);
   NEED(name);
   NEED(session);
-  if (format == NULL) return NEAP_OK;
+  if (format == NULL) return check_ready_made(name);
   return format->reader->load(path, format->masked, options != NULL ? options : &none, session);
 }
 

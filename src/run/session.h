@@ -99,7 +99,7 @@ struct neap_session {
   double gradient_norm;     /* of the last step; -1: its update was left out */
   struct average *averages; /* run/averages.h */
   int32_t average_count;
-  struct traffic traffic;    /* with other ranks, of all steps */
+  struct ranks *ranks;       /* that train together; NULL: this process alone */
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
   int32_t parts;             /* micro-batches of the step; 0: as many as the options say */
@@ -136,7 +136,9 @@ static inline const char *const *session_unstored(const struct neap_session *ses
   return session->unstored;
 }
 /* With other processes, in all steps so far. */
-static inline struct traffic session_traffic(const struct neap_session *session) { return session->traffic; }
+static inline struct traffic session_traffic(const struct neap_session *session) {
+  return session->ranks != NULL ? session->ranks->traffic : (struct traffic){0};
+}
 /* VmRSS of the process just before the session's memory was mapped. Bytes. */
 static inline uint64_t session_resident_before(const struct neap_session *session) {
   return session->resident_before;

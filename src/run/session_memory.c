@@ -63,62 +63,46 @@ uint64_t session_place(const struct neap_session *s, int32_t tensor) {
 
 /* ---- Variables as f32 ---- */
 
-/* A variable that processes share, whole, on the host: room for it, where this process's share is in it, and
- * where that lies in the session's memory. */
+/* A variable that processes share, whole, on the host. */
 struct shared {
-  unsigned char *whole;
+  unsigned char *whole, *own; /* its elements; those of this process's share among them */
   struct share share;
-  uint64_t size, place; /* bytes of an element; of the share in the session's memory */
+  uint64_t size; /* bytes of an element */
 };
 
 static neap_status open_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
-                               uint64_t place, struct shared *shared) {
+                               struct shared *shared) {
   const struct tensor *t = &l->graph->tensors.data[tensor];
-  const struct neap_collective *c = s->options.collective;
+  const struct neap_collective *c = s->ranks->collective;
   const uint64_t bytes = l->backend->format_bytes(t, l->formats[tensor]), size = dtype_bytes(t->dtype, 1);
-  *shared = (struct shared){calloc(bytes + 1, 1), share_of_rank((int64_t)(bytes / size), c->rank, c->size),
-                            size, place};
-  RETURN_IF(shared->whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for all shares of it", t->name);
+  const struct share share = share_of_rank((int64_t)(bytes / size), c->rank, c->size);
+  unsigned char *whole = calloc(bytes + 1, 1);
+  RETURN_IF(whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for all shares of it", t->name);
+  *shared = (struct shared){whole, whole + (uint64_t)share.first * size, share, size};
   return NEAP_OK;
-}
-
-static unsigned char *own_share(const struct shared *shared) {
-  return shared->whole + (uint64_t)shared->share.first * shared->size;
-}
-
-static neap_status read_shares(const struct neap_session *s, const struct shared *shared) {
-  const struct neap_collective *c = s->options.collective;
-  uint64_t *bytes = malloc((size_t)c->size * sizeof *bytes);
-  RETURN_IF_NULL(bytes);
-  for (int rank = 0; rank < c->size; rank++)
-    bytes[rank] = (uint64_t)share_of_rank(shared->share.whole, rank, c->size).count * shared->size;
-  neap_status status = device_read(&s->memory, shared->place, own_share(shared), bytes[c->rank]);
-  if (status == NEAP_OK) status = c->allgather(c->self, shared->whole, bytes);
-  free(bytes);
-  return status;
 }
 
 static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  uint64_t place, float *plain) {
-  struct shared shared;
-  TRY(open_shared(s, l, tensor, place, &shared));
-  neap_status status = read_shares(s, &shared);
+  const struct tensor *t = &l->graph->tensors.data[tensor];
+  struct shared x;
+  TRY(open_shared(s, l, tensor, &x));
+  neap_status status = device_read(&s->memory, place, x.own, (uint64_t)x.share.count * x.size);
+  if (status == NEAP_OK) status = ranks_gather(s->ranks, x.whole, x.share.whole, x.size);
   if (status == NEAP_OK)
-    status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor], l->formats[tensor],
-                                         shared.whole, plain);
-  free(shared.whole);
+    status = l->backend->export_variable(l->state, t, l->formats[tensor], x.whole, plain);
+  free(x.whole);
   return status;
 }
 
 static neap_status import_shared(struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  const float *plain, uint64_t place) {
-  struct shared shared;
-  TRY(open_shared(s, l, tensor, place, &shared));
-  neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
-                                                   l->formats[tensor], plain, shared.whole);
-  if (status == NEAP_OK)
-    status = device_write(&s->memory, place, own_share(&shared), (uint64_t)shared.share.count * shared.size);
-  free(shared.whole);
+  const struct tensor *t = &l->graph->tensors.data[tensor];
+  struct shared x;
+  TRY(open_shared(s, l, tensor, &x));
+  neap_status status = l->backend->import_variable(l->state, t, l->formats[tensor], plain, x.whole);
+  if (status == NEAP_OK) status = device_write(&s->memory, place, x.own, (uint64_t)x.share.count * x.size);
+  free(x.whole);
   return status;
 }
 

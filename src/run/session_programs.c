@@ -289,6 +289,8 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   s->ran = PROGRAM_COUNT;
   s->loss_scale = loss_scale_of(&s->options);
   TRY(plan_main(s, graph, reserve, smallest));
+  if (s->options.collective != NULL && s->options.collective->size > 1)
+    TRY(ranks_open(s->options.collective, &s->region, &s->ranks));
   *beyond = beyond_process(s);
   if (*beyond > 0) return NEAP_OVER_BUDGET;
   TRY(session_map_memory(s));
@@ -373,14 +375,12 @@ static neap_status read_result(const neap_session *s, const struct program *prog
 static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
 
 /* Processes that train together. */
-static int32_t ranks_of(const neap_session *s) {
-  return s->options.collective != NULL ? s->options.collective->size : 1;
-}
+static int32_t ranks_of(const neap_session *s) { return s->ranks != NULL ? s->ranks->collective->size : 1; }
 
-/* The ranks that have a micro-batch in this round; around the micro-batches all. */
-static struct ranks ranks_in(neap_session *s, enum program_kind kind) {
+/* How many have a micro-batch in this round; around the micro-batches all. */
+static int32_t active_ranks(const neap_session *s, enum program_kind kind) {
   const int32_t all = ranks_of(s), left = parts_of(s) - s->micro_batch;
-  return (struct ranks){s->options.collective, &s->traffic, kind == PROGRAM_STEP && left < all ? left : all};
+  return kind == PROGRAM_STEP && left < all ? left : all;
 }
 
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
@@ -389,13 +389,12 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   const struct program *program = &s->programs[kind].program;
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
-  const struct ranks ranks = ranks_in(s, kind);
-  const int32_t rank = ranks_of(s) > 1 && kind == PROGRAM_STEP ? ranks.collective->rank : 0;
+  const int32_t rank = s->ranks != NULL && kind == PROGRAM_STEP ? s->ranks->collective->rank : 0;
   const struct run_context context = {.seed = s->options.seed,
                                       .step = s->steps,
                                       .learning_rate = learning_rate,
                                       .micro_batch = s->micro_batch + rank,
-                                      .ranks = ranks_of(s) > 1 ? &ranks : NULL,
+                                      .ranks = s->ranks,
                                       .micro_batches = s->options.micro_batches,
                                       .parts = parts_of(s),
                                       .loss_share = share,
@@ -405,6 +404,7 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
                                       .rows = {transfer_read_rows, s->transfer}};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
+  if (s->ranks != NULL) s->ranks->active = active_ranks(s, kind);
   const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) give_up(s);
@@ -422,31 +422,12 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   return result != NULL ? read_result(s, program, result) : NEAP_OK;
 }
 
-/* Whether a gradient of any rank did not fit its type. */
-static neap_status tell_overflow(neap_session *s) {
-  const struct neap_collective *c = s->options.collective;
-  if (ranks_of(s) == 1 || !s->options.dynamic_loss_scale) return NEAP_OK;
-  unsigned char *all = calloc((size_t)c->size, 1);
-  uint64_t *bytes = malloc((size_t)c->size * sizeof *bytes);
-  neap_status status = NEAP_OUT_OF_MEMORY;
-  if (all != NULL && bytes != NULL) {
-    for (int rank = 0; rank < c->size; rank++) bytes[rank] = 1;
-    all[c->rank] = s->overflowed;
-    status = c->allgather(c->self, all, bytes);
-    for (int rank = 0; rank < c->size; rank++) s->overflowed = s->overflowed || all[rank] != 0;
-  } else {
-    status = neap_fail(status, "session: out of memory");
-  }
-  free(bytes);
-  free(all);
-  return status;
-}
-
 /* A step's update, or where a gradient did not fit none; the next step's loss scale follows from that. */
 static neap_status end_step(neap_session *s, float learning_rate, float share, neap_step_result *result) {
   static const uint64_t good_steps = 2000; /* as PyTorch's GradScaler */
   static const float smallest = 1, largest = 0x1p24f;
-  TRY(tell_overflow(s));
+  if (s->ranks != NULL && s->options.dynamic_loss_scale)
+    TRY(ranks_any(s->ranks, s->overflowed, &s->overflowed));
   const bool skipped = s->overflowed;
   s->overflowed = false;
   if (!skipped) TRY(run(s, PROGRAM_END, learning_rate, share, NULL));

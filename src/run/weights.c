@@ -8,6 +8,7 @@
 
 #include "base/safetensors.h"
 #include "base/sha256.h"
+#include "collective/agree.h"
 #include "rewrite/rewrite.h"
 #include "run/sparse.h"
 #include "run/variables.h"
@@ -26,9 +27,10 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
     const int64_t elements = s->main->graph->tensors.data[s->variables[i].tensor].elements;
     if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
   }
-  if (status == NEAP_OK) sha256_finish(&hash, digest);
   free(allocated);
-  return status;
+  if (status != NEAP_OK) return status;
+  sha256_finish(&hash, digest);
+  return s->ranks != NULL ? collective_agree(s->ranks->collective, "weights", digest, 65) : NEAP_OK;
 }
 
 /* ---- Writing ---- */

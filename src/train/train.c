@@ -374,10 +374,11 @@ static neap_status prepare(struct training *t) {
 
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(training_share_status(t, prepare(t)));
-  TRY(training_agree(t));
+  TRY(training_agree(t, "settings, model or data", t->settings));
   TRY(training_share_status(t, training_open_session(t, result)));
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(training_share_status(t, training_load(t)));
+  TRY(training_agree(t, "processor (its kernels) or version", t->kernels));
   TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
   TRY(event_file_open(t->options->tensorboard, t->options->resume != NULL ? t->state.step : -1, &t->region,
                       &t->events));

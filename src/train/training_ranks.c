@@ -27,31 +27,19 @@ neap_status training_share_status(const struct training *t, neap_status own) {
   return training_ranks(t) == 1 ? own : collective_share_status(collective_of(t), own);
 }
 
-neap_status training_agree(const struct training *t) {
+neap_status training_agree(const struct training *t, const char *what, const json_t *value) {
   if (training_ranks(t) == 1) return NEAP_OK;
-  char *text = json_dumps(t->settings, JSON_COMPACT | JSON_SORT_KEYS);
+  char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
   RETURN_IF_NULL(text);
-  const neap_status status =
-      collective_agree(collective_of(t), "settings, model or data", text, strlen(text));
+  const neap_status status = collective_agree(collective_of(t), what, text, strlen(text));
   free(text);
   return status;
 }
 
 /* ---- What each has for all ---- */
 
-static neap_status gather(const struct neap_collective *c, void *all, const uint64_t *bytes) {
-  return c->allgather(c->self, all, bytes);
-}
-
 neap_status training_gather(const struct training *t, void *all, uint64_t bytes) {
-  const int32_t count = training_ranks(t);
-  if (count == 1) return NEAP_OK;
-  uint64_t *sizes = malloc((size_t)count * sizeof *sizes);
-  RETURN_IF_NULL(sizes);
-  for (int32_t rank = 0; rank < count; rank++) sizes[rank] = bytes;
-  const neap_status status = gather(collective_of(t), all, sizes);
-  free(sizes);
-  return status;
+  return training_ranks(t) == 1 ? NEAP_OK : collective_gather(collective_of(t), all, bytes);
 }
 
 /* Micro-batches of a step that each rank has at most. */
@@ -139,7 +127,7 @@ static neap_status hand_round(const struct training *t, unsigned char **bytes, u
   for (int32_t rank = 1; rank < ranks; rank++) counts[rank] = 0;
   if (status == NEAP_OK && *bytes == NULL) *bytes = malloc(*count + 1);
   if (status == NEAP_OK && *bytes == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a plan");
-  if (status == NEAP_OK) status = gather(collective_of(t), *bytes, counts);
+  if (status == NEAP_OK) status = collective_of(t)->allgather(collective_of(t)->self, *bytes, counts);
   free(counts);
   return status;
 }

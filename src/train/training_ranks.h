@@ -12,8 +12,10 @@ int32_t training_rank(const struct training *t);
 /* Fails on every process where one has failed, with the message of the first that did. */
 neap_status training_share_status(const struct training *t, neap_status own);
 
-/* Fails where the processes have other settings, models or data. After training_settle. */
-neap_status training_agree(const struct training *t);
+/* Fails where the processes have other settings, models or data (after training_settle); other kernels, of
+ * another processor or version, which compute other bits (after training_load). `what`: which, for the
+ * message. */
+neap_status training_agree(const struct training *t, const char *what, const json_t *value);
 
 /* Room for what a step's micro-batches give. */
 neap_status training_prepare_parts(struct training *t);

@@ -2,8 +2,9 @@
 source "$(dirname "$0")/common.bash"
 
 # The whole of a run in one process, in 8 micro-batches.
-run=("$neap" train --model wrn-10-1 --data synthetic:images=256 --batch 16 --micro-batch 2 --threads 1 --seed 3 --classes 10)
-for options in "--steps 4" "--steps 3 --optimizer adamw --clip-norm 0.5 --precision bf16" \
+run=("$neap" train --model wrn-10-1 --data synthetic:images=250 --batch 16 --micro-batch 2 --threads 1 --seed 3 --classes 10)
+# The last step of an epoch has 10 records: micro-batches of 4, 3 and 3, and a process without one.
+for options in "--steps 4" "--epochs 1 --drop-last off --micro-batch 4" "--steps 3 --optimizer adamw --clip-norm 0.5 --precision bf16" \
   "--steps 3 --sparse 0.4 --budget min --planner evict"; do
   read -ra given <<<"$options"
   expect 0 "${run[@]}" "${given[@]}" --json

@@ -200,6 +200,18 @@ static void expect_refused(struct neap_session *s, const char *path, const char 
   assert_string_equal(before, after);
 }
 
+/* A folder that was a model when a run began may be gone when its weights are read. */
+static void test_lost_model(void **state) {
+  (void)state;
+  struct neap_graph *graph = make_graph(4);
+  struct neap_session *s = make_session(graph, (neap_session_options){0});
+  ASSERT_OK(neap_model_load("lenet", NULL, s)); /* ready-made: it begins as it was drawn */
+  assert_int_equal(neap_model_load(in_folder("gone"), NULL, s), NEAP_IO_FAILED);
+  assert_non_null(strstr(neap_error_message(), "put it back"));
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
 static void test_refusals(void **state) {
   (void)state;
   struct neap_graph *graph = make_graph(3);
@@ -381,6 +393,7 @@ int main(void) {
       cmocka_unit_test(test_new_head),
       cmocka_unit_test(test_same_model),
       cmocka_unit_test(test_shards),
+      cmocka_unit_test(test_lost_model),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_sparse),
       cmocka_unit_test(test_frozen),

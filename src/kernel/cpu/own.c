@@ -63,11 +63,14 @@ CPU_OPERATOR(batch_norm_backward, TYPES_FLOAT) {
   return prepare_alike(state, graph, node, p, run_batch_norm_backward, 1u << 0 | 1u << 1 | 1u << 6, true);
 }
 
+/* Of another rank's micro-batch, which may have another number of records, the mean is over as many elements
+ * for each. */
 RUN(run_running_statistics) {
   (void)out, (void)workspace;
+  const int64_t own = ATTRIBUTES.batch_norm.count,
+                count = context->batch > 0 ? own / neap_graph_batch(kernel->graph) * context->batch : own;
   K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1],
-                        ATTRIBUTES.batch_norm.momentum, ATTRIBUTES.batch_norm.count, context->micro_batch,
-                        context->parts);
+                        ATTRIBUTES.batch_norm.momentum, count, context->micro_batch, context->parts);
   return NEAP_OK;
 }
 CPU_OPERATOR(running_statistics, TYPE_F32) {
@@ -450,7 +453,7 @@ RUN(run_squared_norm) {
   double *parts = workspace, total = 0;
   for (int part = 0; part < SQUARE_PARTS; part++) parts[part] = 0;
   K->squares(whole, share.first, share.whole > 0 ? share.count : whole, in[0], parts);
-  if (share.whole > 0) TRY(ranks_gather_parts(context, parts));
+  if (share.whole > 0) TRY(ranks_gather(context->ranks, parts, SQUARE_PARTS, sizeof *parts));
   for (int part = 0; part < SQUARE_PARTS; part++) total += parts[part];
   *(float *)out[0] = (float)total;
   *(float *)out[0] *= unit * unit;

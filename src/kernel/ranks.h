@@ -23,7 +23,7 @@ struct ranks {
   const struct neap_collective *collective;
   int32_t active;         /* ranks that have a micro-batch in this round: 0 to active - 1 */
   struct traffic traffic; /* of all exchanges so far */
-  /* Private: room for what an exchange is told, so that no step allocates. */
+  /* Private: the arguments of an exchange, allocated once for all steps. */
   uint64_t *sizes;      /* [size] */
   neap_piece *pieces;   /* [2 size] */
   unsigned char **from; /* [size] */

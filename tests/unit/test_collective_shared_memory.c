@@ -1,5 +1,5 @@
 /* Ranks that share a region of memory, here as threads of one process, so that sanitizers see all of them. */
-#include "collective_ranks.h"
+#include "collective_engine.h"
 
 #include "collective/shared_memory.h"
 
@@ -10,26 +10,6 @@ static void run(int size, rank_work *work, struct rank *ranks) {
   for (int r = 0; r < size; r++) assert_int_equal(shared_memory_connect(region, r, &collectives[r]), NEAP_OK);
   run_ranks(size, collectives, work, ranks);
   shared_memory_unmap(region);
-}
-
-static void all_succeed(rank_work *work) {
-  static const int sizes[] = {1, 2, 3, 4, 8};
-  struct rank ranks[MOST_RANKS];
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    run(sizes[i], work, ranks);
-    assert_all_ok(sizes[i], ranks);
-  }
-}
-
-static void all_fail(int size, rank_work *work, neap_status status, const char *message, int except) {
-  struct rank ranks[MOST_RANKS];
-  run(size, work, ranks);
-  assert_all_fail(size, ranks, status, message, except);
-}
-
-static void test_random_calls(void **state) {
-  (void)state;
-  all_succeed(call_at_random);
 }
 
 /* Sizes around a chunk, a receiver's ring and the whole outbox. */
@@ -44,18 +24,6 @@ static neap_status call_with_large_pieces(const neap_collective *c, int *shared)
 static void test_large_pieces(void **state) {
   (void)state;
   all_succeed(call_with_large_pieces);
-}
-
-static void test_barriers(void **state) {
-  (void)state;
-  all_succeed(meet_often);
-}
-
-static void test_early_close(void **state) {
-  (void)state;
-  for (int i = 0; i < 15; i++)
-    all_fail(4, leave_early, NEAP_IO_FAILED,
-             "collective: rank 2 closed its connection while another rank called", 2);
 }
 
 static void test_calls_that_differ(void **state) {

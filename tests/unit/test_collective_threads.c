@@ -1,5 +1,5 @@
 /* Ranks that are threads of one process. */
-#include "collective_ranks.h"
+#include "collective_engine.h"
 
 #include "collective/threads.h"
 
@@ -7,38 +7,6 @@ static void run(int size, rank_work *work, struct rank *ranks) {
   neap_collective collectives[MOST_RANKS];
   assert_int_equal(threads_connect(size, collectives), NEAP_OK);
   run_ranks(size, collectives, work, ranks);
-}
-
-static void all_succeed(rank_work *work) {
-  static const int sizes[] = {1, 2, 3, 4, 8};
-  struct rank ranks[MOST_RANKS];
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-    run(sizes[i], work, ranks);
-    assert_all_ok(sizes[i], ranks);
-  }
-}
-
-static void all_fail(int size, rank_work *work, neap_status status, const char *message, int except) {
-  struct rank ranks[MOST_RANKS];
-  run(size, work, ranks);
-  assert_all_fail(size, ranks, status, message, except);
-}
-
-static void test_random_calls(void **state) {
-  (void)state;
-  all_succeed(call_at_random);
-}
-
-static void test_barriers(void **state) {
-  (void)state;
-  all_succeed(meet_often);
-}
-
-static void test_early_close(void **state) {
-  (void)state;
-  for (int i = 0; i < 15; i++)
-    all_fail(4, leave_early, NEAP_IO_FAILED,
-             "collective: rank 2 closed its connection while another rank called", 2);
 }
 
 static void test_calls_that_differ(void **state) {

@@ -8,7 +8,7 @@
 #include "base/status.h"
 
 struct table_column {
-  const char *name;   /* of a label: NULL where there is none */
+  const char *name;   /* of a label; NULL: no label */
   bool text;          /* it is made tokens, and the only column */
   int64_t word_count; /* 0: numbers */
   const char **words; /* in the order of bytes, or of numbers where a label has such */

@@ -20,7 +20,7 @@ struct family {
   const char
       *architecture; /* in a GGUF file, of which the first family that has it is read; NULL: no such file */
   const char *class_name;        /* that transformers has for it */
-  const char *classifier_class;  /* and for its classifier of texts; NULL: there is none */
+  const char *classifier_class;  /* and for its classifier of texts; NULL: it has no classifier */
   const char *prefix;            /* of names in a folder, which some files leave out; NULL: none does */
   struct transformer layers;     /* what is fixed, with the names of weights in a folder */
   const char *gguf_names[PARTS]; /* the same in a GGUF file, in which %d stands for the number of a block */

@@ -44,7 +44,7 @@ struct language_model {
   int64_t context;
   struct origin *origins; /* by name */
   int32_t origin_count;
-  struct direct_buffer buffer; /* of files that are read directly; else there is none */
+  struct direct_buffer buffer; /* of files that are read directly; else empty */
   struct direct_file *direct;  /* by file of the folder, or the GGUF file */
 };
 
@@ -60,7 +60,7 @@ void language_file_close(struct language_model *m);
 /* From now on elements are read past the system's cache of pages. For one thread. */
 neap_status language_file_read_directly(struct language_model *m);
 
-/* The number of the variable's origin; -1: there is none of this name. */
+/* The number of the variable's origin; -1: no variable has this name. */
 int32_t language_file_find(const struct language_model *m, const char *name);
 
 int64_t origin_elements(const struct origin *o);

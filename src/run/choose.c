@@ -68,8 +68,17 @@ enum { MICRO_BATCH_LIMIT = 1 << 20 };
 
 static bool in_range(double value, double least, double most) { return value >= least && value <= most; }
 
+static neap_status check_share(const struct neap_session_options *o) {
+  const int ranks = o->collective != NULL ? o->collective->size : 1;
+  RETURN_IF(ranks > 1 && o->budget == NEAP_BUDGET_AVAILABLE, NEAP_UNSUPPORTED,
+            "--budget available: each of %d processes would take all that is free; give bytes for a process",
+            ranks);
+  return NEAP_OK;
+}
+
 neap_status check_ranks(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
+  TRY(check_share(o));
   RETURN_IF(ranks > 1 && o->predict, NEAP_INVALID_ARGUMENT,
             "session options: %d processes train together; a session that only predicts has one", ranks);
   RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
@@ -82,6 +91,7 @@ neap_status check_ranks(const struct neap_session_options *o) {
 
 neap_status check_session_options(const struct neap_session_options *o) {
   TRY(settings_check_session(o));
+  TRY(check_share(o));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
             "session options: there is no form %d of positions", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,

@@ -13,7 +13,8 @@ struct binding {
   const struct neap_plan *plan;
   uint64_t arena;
   uint64_t *place;  /* step tensor -> its newest instance */
-  int32_t *fetched; /* step tensor -> how many weights were fetched up to it; 0: it is none */
+  int32_t *fetched; /* step tensor -> how many weights were fetched up to it; 0: not a step tensor that is
+                       fetched */
 };
 
 bool is_running_statistic(const struct tensor *t) {

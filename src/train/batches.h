@@ -12,7 +12,7 @@ neap_status batches_step(struct training *t, double rate, neap_step_result *resu
 /* Whether each record has one label, a class. */
 bool batches_have_a_class(const struct training *t);
 
-/* Whether each record has one label, a class, and no record that is none fills a training batch up. */
+/* Whether each record has one label, a class, and training batches are full. */
 bool batches_are_whole(const struct training *t);
 
 /* Over the whole test set, by the labels that count: sets the test's loss and accuracy. */

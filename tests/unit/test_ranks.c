@@ -193,10 +193,15 @@ static void test_refusals(void **state) {
   neap_collective three = {.rank = 0, .size = 3};
   const neap_session_options alone = {.collective = &three},
                              uneven = {.collective = &three, .micro_batches = 8},
+                             greedy = {.collective = &three,
+                                       .micro_batches = 3,
+                                       .budget = NEAP_BUDGET_AVAILABLE},
                              slow = {.collective = &three, .micro_batches = 3, .backend = NEAP_REFERENCE};
   assert_int_equal(neap_session_create(graph, &alone, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_int_equal(neap_session_create(graph, &uneven, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "8 micro-batches do not divide among 3 processes"));
+  assert_int_equal(neap_session_create(graph, &greedy, NULL, &s), NEAP_UNSUPPORTED);
+  assert_non_null(strstr(neap_error_message(), "each of 3 processes would take all that is free"));
   assert_int_equal(neap_session_create(graph, &slow, NULL, &s), NEAP_UNSUPPORTED);
   neap_graph_free(graph);
 }

@@ -110,6 +110,16 @@ const double *weights_at(const struct tensor *w, const void *data, int64_t first
   return part;
 }
 
+void copy_row(const struct tensor *table, const void *data, int64_t row, double *y) {
+  const int64_t width = table->dims[1];
+  double part[WEIGHTS_PART];
+  if (data == NULL) memset(y, 0, (size_t)width * sizeof *y);
+  for (int64_t first = 0; data != NULL && first < width; first += WEIGHTS_PART) {
+    const int64_t length = part_length(first, width);
+    memcpy(y + first, weights_at(table, data, row * width + first, length, part), (size_t)length * sizeof *y);
+  }
+}
+
 RUN(run_linear) {
   UNUSED;
   const struct shape x = shape_of(kernel_input(kernel, 0)), w = shape_of(kernel_input(kernel, 1));

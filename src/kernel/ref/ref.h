@@ -32,6 +32,8 @@ static inline int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_
 enum { WEIGHTS_PART = 1024 }; /* whole blocks of any type */
 const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
                          double part[WEIGHTS_PART]);
+/* Copies row `row` of the table that lies at `data` to `y` [width]; zeros where `data` is NULL. */
+void copy_row(const struct tensor *table, const void *data, int64_t row, double *y);
 static inline int64_t part_length(int64_t first, int64_t end) {
   return end - first < WEIGHTS_PART ? end - first : WEIGHTS_PART;
 }

@@ -118,17 +118,10 @@ RUN(run_gather) {
   UNUSED;
   const struct tensor *table = kernel_input(kernel, 0);
   const int64_t width = table->dims[1];
-  double part[WEIGHTS_PART];
   FOR(i, kernel_input(kernel, 1)->elements) {
     const int32_t row = ((const int32_t *)in[1])[i];
-    double *y = (double *)out[0] + i * width;
-    FOR(k, width) y[k] = 0;
-    if (row < 0 || row >= table->dims[0]) continue;
-    for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
-      const int64_t length = part_length(first, width);
-      memcpy(y + first, weights_at(table, in[0], row * width + first, length, part),
-             (size_t)length * sizeof *y);
-    }
+    const bool exists = row >= 0 && row < table->dims[0];
+    copy_row(table, exists ? in[0] : NULL, row, (double *)out[0] + i * width);
   }
   return NEAP_OK;
 }

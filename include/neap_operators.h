@@ -207,6 +207,12 @@ typedef struct neap_attention_options {
 neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,
                            neap_attention_options options);
 
+/* The same where a row holds several sequences, one behind the other. `places` [N, T] of NEAP_I32 says how
+ * many queries of its own sequence stand before query i, which sees no key before the first of these:
+ * j >= p - places[n, i]. Negative: not given. */
+neap_tensor neap_attention_at(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v,
+                              neap_tensor lengths, neap_tensor places, neap_attention_options options);
+
 /* Rotary position embedding (Su et al. 2021) of x [N, T, heads, D]: at row t, elements d and d + D / 2 of
  * each of the first `heads` heads (0: all) are turned as a point of the plane by the angle (t + first)
  * base^(-2 d / D) (base 0: 10000); other heads are copied. D is even. Of packed queries, keys and values [N,

@@ -451,7 +451,8 @@ static void write_attention(struct exporter *e, const struct node *n) {
   const char *x = in(e, n, 0), *k = packed ? slice(e, x, 2, heads, groups) : in(e, n, 1),
              *v = packed ? slice(e, x, 2, heads + groups, groups) : in(e, n, 2);
   if (a->cap > 0) refuse(e, n, "attention whose scores are capped is not written");
-  if (n->input_count > 3 && n->inputs[3] != NO_TENSOR) refuse(e, n, "attention by lengths is not written");
+  for (int32_t i = 3; i < n->input_count; i++)
+    if (n->inputs[i] != NO_TENSOR) refuse(e, n, "attention by lengths or places is not written");
   if (packed) x = slice(e, x, 2, 0, heads);
   x = times(e, by_head(e, x, heads, groups, length, depth),
             a->scale != 0 ? a->scale : 1 / sqrtf((float)depth));

@@ -7,15 +7,8 @@
 
 /* ---- Attention ---- */
 
-enum {
-  QUERIES,
-  KEYS,
-  VALUES,
-  LENGTHS,
-  RESULT,
-  LOG_SUM,
-  RESULT_GRADIENT
-}; /* slots; the last three: backward */
+/* Slots. Where places are given, they come last: ATTENTION_PLACES, backward ATTENTION_BACK_PLACES. */
+enum { QUERIES, KEYS, VALUES, LENGTHS, RESULT, LOG_SUM, RESULT_GRADIENT };
 
 static const struct attribute_row attention_attributes[] = {
     ATTRIBUTE(attention.key_heads, INTEGER),
@@ -85,6 +78,21 @@ static neap_status check_apart(const struct node *node, const struct tensor *q, 
   return NEAP_OK;
 }
 
+static neap_status check_lengths(const struct node *node, const struct tensor *q,
+                                 const struct tensor *lengths, const struct tensor *places) {
+  RETURN_IF(lengths != NULL &&
+                (lengths->dtype != NEAP_I32 || lengths->rank != 1 || lengths->dims[0] != q->dims[0]),
+            NEAP_INVALID_ARGUMENT, "Attention '%s': lengths must be [%lld] of i32, but '%s' is %s of %s",
+            node->name, (long long)q->dims[0], lengths->name, shape_text(lengths).text,
+            dtype_rows[lengths->dtype].name);
+  RETURN_IF(places != NULL && (places->dtype != NEAP_I32 || places->rank != 2 ||
+                               places->dims[0] != q->dims[0] || places->dims[1] != q->dims[1]),
+            NEAP_INVALID_ARGUMENT, "Attention '%s': places must be [%lld, %lld] of i32, but '%s' is %s of %s",
+            node->name, (long long)q->dims[0], (long long)q->dims[1], places->name, shape_text(places).text,
+            dtype_rows[places->dtype].name);
+  return NEAP_OK;
+}
+
 static neap_status infer_attention(const struct neap_graph *graph, const struct node *node,
                                    struct tensor *outputs) {
   TRY(need_real(graph, node, 4, "[N, T, H, D]"));
@@ -92,11 +100,7 @@ static neap_status infer_attention(const struct neap_graph *graph, const struct 
   const struct tensor *q = node_input(graph, node, QUERIES), *k = node_input(graph, node, KEYS),
                       *v = node_input(graph, node, VALUES), *lengths = node_input(graph, node, LENGTHS);
   TRY(k == NULL && v == NULL ? check_packed(node, q) : check_apart(node, q, k, v));
-  RETURN_IF(lengths != NULL &&
-                (lengths->dtype != NEAP_I32 || lengths->rank != 1 || lengths->dims[0] != q->dims[0]),
-            NEAP_INVALID_ARGUMENT, "Attention '%s': lengths must be [%lld] of i32, but '%s' is %s of %s",
-            node->name, (long long)q->dims[0], lengths->name, shape_text(lengths).text,
-            dtype_rows[lengths->dtype].name);
+  TRY(check_lengths(node, q, lengths, node_input(graph, node, ATTENTION_PLACES)));
   const struct attention_shape s = attention_shape_of(graph, node);
   outputs[0] = value_like(q);
   outputs[0].dims[2] = s.heads;
@@ -132,8 +136,10 @@ static double flops_attention(const struct neap_graph *graph, const struct node 
 static neap_status gradient_attention(struct gradient *g, const struct node *n) {
   static const char *const names[] = {"dq", "dk", "dv"};
   const int32_t *in = n->inputs;
-  const int32_t inputs[] = {in[QUERIES],   in[KEYS],      in[VALUES],          in[LENGTHS],
-                            n->outputs[0], n->outputs[1], g->of[n->outputs[0]]};
+  const bool placed = n->input_count > ATTENTION_PLACES;
+  const int32_t inputs[] = {
+      in[QUERIES],   in[KEYS],      in[VALUES],           in[LENGTHS],
+      n->outputs[0], n->outputs[1], g->of[n->outputs[0]], placed ? in[ATTENTION_PLACES] : NO_TENSOR};
   const int32_t count = in[KEYS] == NO_TENSOR ? 1 : 3;
   int32_t outputs[3];
   for (int32_t i = 0; i < count; i++) TRY(graph_add_like(g->graph, in[i], names[i], &outputs[i]));
@@ -142,7 +148,7 @@ static neap_status gradient_attention(struct gradient *g, const struct node *n) 
                                              .pass = NEAP_PASS_BACKWARD,
                                              .attributes = n->attributes,
                                              .inputs = inputs,
-                                             .input_count = sizeof inputs / sizeof *inputs,
+                                             .input_count = ATTENTION_BACK_PLACES + placed,
                                              .outputs = outputs,
                                              .output_count = count}));
   for (int32_t i = 0; i < count; i++) TRY(gradient_add(g, in[i], outputs[i]));
@@ -164,19 +170,25 @@ const struct op_row op_row_attention = {"Attention",
                                         ROW_ATTRIBUTES(attention_attributes),
                                         .evaluated = without_dropout,
                                         .slots = 4,
-                                        .takes = {[3] = TYPE_I32},
-                                        .split = {15, 3, 0}};
-const struct op_row op_row_attention_backward = {"AttentionBackward",
-                                                 "gradients of attention, whose scores are computed again",
-                                                 .output_count = 3,
-                                                 ROW_INPLACE(attention_backward_pairs),
-                                                 .flops = flops_attention,
-                                                 ROW_ATTRIBUTES(attention_attributes),
-                                                 .takes = {[3] = TYPE_I32, [5] = TYPE_F32},
-                                                 .split = {127, 7, 0}};
+                                        .takes = {[LENGTHS] = TYPE_I32, [ATTENTION_PLACES] = TYPE_I32},
+                                        .split = {31, 3, 0}};
+const struct op_row op_row_attention_backward = {
+    "AttentionBackward",
+    "gradients of attention, whose scores are computed again",
+    .output_count = 3,
+    ROW_INPLACE(attention_backward_pairs),
+    .flops = flops_attention,
+    ROW_ATTRIBUTES(attention_attributes),
+    .takes = {[LENGTHS] = TYPE_I32, [LOG_SUM] = TYPE_F32, [ATTENTION_BACK_PLACES] = TYPE_I32},
+    .split = {255, 7, 0}};
 
 neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,
                            neap_attention_options o) {
+  return neap_attention_at(b, q, k, v, lengths, -1, o);
+}
+
+neap_tensor neap_attention_at(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v,
+                              neap_tensor lengths, neap_tensor places, neap_attention_options o) {
   if (!builder_usable(b, q)) return FAILED;
   const struct tensor *t = builder_tensor(b, q);
   if (k < 0 && v < 0 && o.key_heads == 0 && t->rank == 4 && t->dims[2] % 3 == 0) o.key_heads = t->dims[2] / 3;
@@ -188,8 +200,8 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
                                             .probability = o.dropout,
                                             .stream = o.dropout != 0 ? builder_stream(b) : 0}};
   const int32_t inputs[] = {q, k < 0 ? NO_TENSOR : k, v < 0 ? NO_TENSOR : v,
-                            lengths < 0 ? NO_TENSOR : lengths};
-  return builder_next(b, OP_ATTENTION, a, inputs, 4);
+                            lengths < 0 ? NO_TENSOR : lengths, places};
+  return builder_next(b, OP_ATTENTION, a, inputs, places < 0 ? ATTENTION_PLACES : ATTENTION_PLACES + 1);
 }
 
 /* ---- Rotary position embedding ---- */

@@ -4,6 +4,9 @@
 
 #include "op/op.h"
 
+/* Slots of the places of queries, forward and backward; nodes without them have fewer inputs. */
+enum { ATTENTION_PLACES = 4, ATTENTION_BACK_PLACES = 7 };
+
 struct attention_shape {
   int64_t sequences, queries, keys; /* queries and keys: of each sequence */
   int64_t heads, key_heads, depth;  /* heads: of queries */

@@ -77,9 +77,10 @@ OP(SUM, sum)                           /* x -> y: sums over axes, times a number
 OP(SOFTMAX, softmax)                   /* x -> y */
 OP(SOFTMAX_BACKWARD, softmax_backward) /* y, dy -> dx */
 /* attention.c */
-OP(ATTENTION, attention)                   /* q, [k], [v], [lengths] -> y, log of the sum of exponentials */
-OP(ATTENTION_BACKWARD, attention_backward) /* q, [k], [v], [lengths], y, log sum, dy -> dq, [dk, dv] */
-OP(ROTARY, rotary) /* x, [position] -> y: pairs turned by their position; its own gradient */
+OP(ATTENTION, attention) /* q, [k], [v], [lengths], [places] -> y, log of the sum of exponentials */
+OP(ATTENTION_BACKWARD,
+   attention_backward) /* q, [k], [v], [lengths], y, log sum, dy, [places] -> dq, [dk, dv] */
+OP(ROTARY, rotary)     /* x, [position] -> y: pairs turned by their position; its own gradient */
 /* sequence.c */
 OP(POSITIONS, positions)               /* -> y: sines and cosines of a row's position */
 OP(SEQUENCE_MASK, sequence_mask)       /* x, lengths -> y: rows beyond a length are 0; its own gradient */

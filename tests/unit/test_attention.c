@@ -13,7 +13,7 @@
 
 static const struct run_context context = {.seed = 11, .step = 5};
 
-enum { Q, KEY, VALUE, LENGTHS, Y, LOG_SUM, DY, SLOTS };
+enum { Q, KEY, VALUE, LENGTHS, Y, LOG_SUM, DY, PLACES, SLOTS };
 
 struct setup {
   const char *name;
@@ -22,27 +22,33 @@ struct setup {
   int64_t window;
   const int32_t *lengths; /* [sequences]; NULL: none */
   float scale, probability;
+  int64_t own; /* queries of each sequence of a row; 0: a row is one sequence */
 };
 
 static const int32_t some_lengths[] = {0, 130, 9, -7, 5000};
 
 static const struct setup setups[] = {
-    {"one query and key", 1, 1, 1, 1, 1, 1, false, false, 0, NULL, 0, 0},
-    {"blocks that are not full", 2, 300, 300, 2, 2, 20, false, false, 0, NULL, 0, 0},
-    {"causal", 1, 300, 300, 2, 1, 64, true, true, 0, NULL, 0, 0},
-    {"causal, more keys", 2, 100, 171, 2, 2, 7, false, true, 0, NULL, 0.3f, 0},
-    {"causal, more queries: the first see nothing", 2, 171, 100, 2, 2, 24, false, true, 0, NULL, 0, 0},
-    {"window", 1, 300, 300, 3, 3, 16, true, false, 70, NULL, 0, 0},
-    {"window of one", 2, 90, 90, 1, 1, 5, true, false, 1, NULL, 0, 0},
-    {"causal window", 1, 300, 300, 4, 2, 33, true, true, 65, NULL, 0, 0},
-    {"causal window, other keys", 1, 201, 140, 4, 1, 8, false, true, 50, NULL, 0, 0},
-    {"window beyond all keys", 1, 70, 75, 1, 1, 8, false, false, INT64_MAX, NULL, 0, 0},
-    {"lengths", 5, 40, 150, 4, 2, 12, false, false, 0, some_lengths, 0, 0},
-    {"lengths, causal, packed", 5, 140, 140, 3, 3, 16, true, true, 0, some_lengths, 0, 0},
-    {"lengths, window", 5, 150, 140, 2, 1, 16, false, false, 20, some_lengths, 0, 0},
-    {"dropout", 2, 70, 135, 2, 2, 10, false, false, 0, NULL, 0, 0.25f},
-    {"dropout, causal, lengths, packed", 5, 137, 137, 4, 1, 16, true, true, 90, some_lengths, 0, 0.5f},
-    {"large scores", 1, 80, 200, 1, 1, 32, false, true, 0, NULL, 30, 0},
+    {"one query and key", 1, 1, 1, 1, 1, 1, false, false, 0, NULL, 0, 0, 0},
+    {"blocks that are not full", 2, 300, 300, 2, 2, 20, false, false, 0, NULL, 0, 0, 0},
+    {"causal", 1, 300, 300, 2, 1, 64, true, true, 0, NULL, 0, 0, 0},
+    {"causal, more keys", 2, 100, 171, 2, 2, 7, false, true, 0, NULL, 0.3f, 0, 0},
+    {"causal, more queries: the first see nothing", 2, 171, 100, 2, 2, 24, false, true, 0, NULL, 0, 0, 0},
+    {"window", 1, 300, 300, 3, 3, 16, true, false, 70, NULL, 0, 0, 0},
+    {"window of one", 2, 90, 90, 1, 1, 5, true, false, 1, NULL, 0, 0, 0},
+    {"causal window", 1, 300, 300, 4, 2, 33, true, true, 65, NULL, 0, 0, 0},
+    {"causal window, other keys", 1, 201, 140, 4, 1, 8, false, true, 50, NULL, 0, 0, 0},
+    {"window beyond all keys", 1, 70, 75, 1, 1, 8, false, false, INT64_MAX, NULL, 0, 0, 0},
+    {"lengths", 5, 40, 150, 4, 2, 12, false, false, 0, some_lengths, 0, 0, 0},
+    {"lengths, causal, packed", 5, 140, 140, 3, 3, 16, true, true, 0, some_lengths, 0, 0, 0},
+    {"lengths, window", 5, 150, 140, 2, 1, 16, false, false, 20, some_lengths, 0, 0, 0},
+    {"dropout", 2, 70, 135, 2, 2, 10, false, false, 0, NULL, 0, 0.25f, 0},
+    {"dropout, causal, lengths, packed", 5, 137, 137, 4, 1, 16, true, true, 90, some_lengths, 0, 0.5f, 0},
+    {"large scores", 1, 80, 200, 1, 1, 32, false, true, 0, NULL, 30, 0, 0},
+    {"sequences in a row", 3, 300, 300, 2, 1, 16, true, true, 0, NULL, 0, 0, 23},
+    {"sequences longer than blocks", 2, 300, 300, 2, 2, 8, false, true, 0, NULL, 0, 0, 129},
+    {"sequences of one query", 1, 70, 70, 1, 1, 8, true, true, 0, NULL, 0, 0, 1},
+    {"sequences, window, lengths, dropout", 5, 140, 140, 2, 1, 12, true, true, 20, some_lengths, 0, 0.5f, 31},
+    {"sequences, more keys", 2, 90, 100, 2, 2, 8, false, false, 0, NULL, 0, 0, 17},
 };
 enum { SETUPS = sizeof setups / sizeof *setups };
 
@@ -58,6 +64,11 @@ static double *numbers(int64_t count) {
   double *values = calloc((size_t)count + 1, sizeof *values);
   assert_non_null(values);
   return values;
+}
+
+/* How many queries of its own sequence stand before query i; sequences of row n begin n queries early. */
+static int64_t place_of(const struct setup *s, int64_t n, int64_t i) {
+  return s->own > 0 ? (i + n) % s->own : i;
 }
 
 static float stored_as(neap_dtype dtype, float x) {
@@ -85,11 +96,13 @@ static int64_t key_elements(const struct setup *s) {
 static struct operands make_operands(const struct setup *s, neap_dtype dtype) {
   struct operands o = {.elements = {result_elements(s), key_elements(s), key_elements(s), s->sequences,
                                     result_elements(s), s->sequences * s->heads * s->queries,
-                                    result_elements(s)}};
+                                    result_elements(s), s->sequences * s->queries}};
   for (int i = 0; i < SLOTS; i++) o.of[i] = numbers(o.elements[i]);
   const int filled[] = {Q, KEY, VALUE, DY};
   for (int i = 0; i < 4; i++) fill(o.of[filled[i]], o.elements[filled[i]], (uint64_t)filled[i], dtype);
   for (int64_t n = 0; n < s->sequences; n++) o.of[LENGTHS][n] = s->lengths != NULL ? s->lengths[n] : 0;
+  for (int64_t i = 0; i < o.elements[PLACES]; i++)
+    o.of[PLACES][i] = (double)place_of(s, i / s->queries, i % s->queries);
   return o;
 }
 
@@ -144,6 +157,7 @@ static bool visible(const struct head *t, int64_t i, int64_t j) {
   const int64_t place = i + s->keys - s->queries, distance = j > place ? j - place : place - j;
   if (s->lengths != NULL && j >= s->lengths[t->n]) return false;
   if (s->causal && j > place) return false;
+  if (s->own > 0 && j < place - place_of(s, t->n, i)) return false;
   return s->window == 0 || distance < s->window;
 }
 
@@ -225,7 +239,9 @@ static int32_t add_input(struct neap_graph *graph, const char *name, neap_dtype 
   const struct tensor t = {.name = name,
                            .dtype = dtype,
                            .role = NEAP_ROLE_INPUT,
-                           .rank = rows > 0 ? 4 : 1,
+                           .rank = depth > 0  ? 4
+                                   : rows > 0 ? 2
+                                              : 1,
                            .dims = {n, rows, heads, depth},
                            .view_of = -1};
   int32_t id;
@@ -243,13 +259,15 @@ static struct neap_graph *make_graph(const struct setup *s, neap_dtype dtype, in
   if (!s->packed) ids[KEY] = add_input(graph, "k", dtype, n, s->keys, s->key_heads, s->depth);
   if (!s->packed) ids[VALUE] = add_input(graph, "v", dtype, n, s->keys, s->key_heads, s->depth);
   if (s->lengths != NULL) ids[LENGTHS] = add_input(graph, "lengths", NEAP_I32, n, 0, 0, 0);
+  if (s->own > 0) ids[PLACES] = add_input(graph, "places", NEAP_I32, n, s->queries, 0, 0);
   ids[DY] = add_input(graph, "dy", dtype, n, s->queries, s->heads, s->depth);
   const union attributes a = {.attention = {.key_heads = s->packed ? s->key_heads : 0,
                                             .causal = s->causal,
                                             .window = s->window,
                                             .scale = s->scale,
                                             .probability = s->probability}};
-  assert_ok(graph_apply(graph, OP_ATTENTION, "attention", &a, ids, 4, &ids[Y]));
+  const int32_t given[] = {ids[Q], ids[KEY], ids[VALUE], ids[LENGTHS], ids[PLACES]};
+  assert_ok(graph_apply(graph, OP_ATTENTION, "attention", &a, given, s->own > 0 ? 5 : 4, &ids[Y]));
   int32_t outputs[3];
   const int32_t count = s->packed ? 1 : 3;
   for (int32_t i = 0; i < count; i++) assert_ok(graph_add_like(graph, ids[i], "gradient", &outputs[i]));
@@ -258,7 +276,7 @@ static struct neap_graph *make_graph(const struct setup *s, neap_dtype dtype, in
                                                 .pass = NEAP_PASS_BACKWARD,
                                                 .attributes = a,
                                                 .inputs = ids,
-                                                .input_count = SLOTS,
+                                                .input_count = s->own > 0 ? SLOTS : PLACES,
                                                 .outputs = outputs,
                                                 .output_count = count}));
   return graph;
@@ -279,9 +297,9 @@ static void write_operands(const struct interpreter *m, const struct setup *s, c
   static const struct {
     const char *name;
     int slot;
-  } inputs[] = {{"q", Q}, {"k", KEY}, {"v", VALUE}, {"lengths", LENGTHS}, {"dy", DY}};
+  } inputs[] = {{"q", Q}, {"k", KEY}, {"v", VALUE}, {"lengths", LENGTHS}, {"dy", DY}, {"places", PLACES}};
   for (int32_t id = 0; id < (int32_t)m->lowered->graph->tensors.count; id++)
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
       const struct tensor *t = &m->lowered->graph->tensors.data[id];
       if (t->role == NEAP_ROLE_INPUT && strcmp(t->name, inputs[i].name) == 0)
         interpreter_write(m, id, packed != NULL && i == 0 ? packed : o->of[inputs[i].slot]);
@@ -401,7 +419,7 @@ static void test_what_is_not_there(void **state) {
 
 /* Bytes of workspace of both nodes, for so many rows. */
 static uint64_t workspace_of(int64_t rows, bool backward) {
-  const struct setup s = {"workspace", 2, rows, rows, 4, 4, 64, true, true, 0, NULL, 0, 0.1f};
+  const struct setup s = {"workspace", 2, rows, rows, 4, 4, 64, true, true, 0, NULL, 0, 0.1f, 0};
   int32_t ids[SLOTS];
   struct neap_graph *graph = make_graph(&s, NEAP_F32, ids);
   struct lowered *lowered = NULL;
@@ -426,7 +444,7 @@ static void test_workspace(void **state) {
 static void test_cost(void **state) {
   (void)state;
   const int64_t rows = 512, window = 16;
-  struct setup s = {"cost", 1, rows, rows, 1, 1, 8, false, false, 0, NULL, 0, 0};
+  struct setup s = {"cost", 1, rows, rows, 1, 1, 8, false, false, 0, NULL, 0, 0, 0};
   static const double products[] = {2, 5};
   double flops[3][2];
   for (int way = 0; way < 3; way++) {
@@ -471,8 +489,8 @@ static void test_evaluation(void **state) {
   neap_graph_free(graph);
 }
 
-/* Inputs: q of 6 heads, k of 2, k of 4, v of another depth, lengths, and something odd. */
-enum { GIVEN_Q, GIVEN_K, GIVEN_FOUR, GIVEN_WIDE, GIVEN_LENGTHS, GIVEN_ODD, GIVEN };
+/* Inputs: q of 6 heads, k of 2, k of 4, v of another depth, lengths, places, and something odd. */
+enum { GIVEN_Q, GIVEN_K, GIVEN_FOUR, GIVEN_WIDE, GIVEN_LENGTHS, GIVEN_PLACES, GIVEN_ODD, GIVEN };
 
 static void declare(neap_builder *b, neap_tensor t[GIVEN]) {
   t[GIVEN_Q] = neap_input(b, "q", NEAP_F32, 4, (int64_t[]){2, 5, 6, 8});
@@ -480,6 +498,7 @@ static void declare(neap_builder *b, neap_tensor t[GIVEN]) {
   t[GIVEN_FOUR] = neap_input(b, "four", NEAP_F32, 4, (int64_t[]){2, 9, 4, 8});
   t[GIVEN_WIDE] = neap_input(b, "wide", NEAP_F32, 4, (int64_t[]){2, 9, 2, 9});
   t[GIVEN_LENGTHS] = neap_input(b, "lengths", NEAP_I32, 1, (int64_t[]){2});
+  t[GIVEN_PLACES] = neap_input(b, "places", NEAP_I32, 2, (int64_t[]){2, 5});
   t[GIVEN_ODD] = neap_input(b, "odd", NEAP_F32, 3, (int64_t[]){2, 5, 7});
 }
 
@@ -512,6 +531,16 @@ static void test_what_is_refused(void **state) {
       {GIVEN_Q, none, none, none, {.scale = INFINITY}, false},
       {GIVEN_Q, none, none, none, {.window = -1}, false},
   };
+  for (size_t i = 0; i < 3; i++) { /* places that are good, of another shape, of another type */
+    neap_builder *b = neap_builder_create("places");
+    neap_tensor t[GIVEN];
+    declare(b, t);
+    const neap_tensor places[] = {t[GIVEN_PLACES], t[GIVEN_LENGTHS], t[GIVEN_ODD]},
+                      y = neap_attention_at(b, t[GIVEN_Q], t[GIVEN_K], t[GIVEN_K], -1, places[i],
+                                            (neap_attention_options){0});
+    if ((y >= 0) != (i == 0)) fail_msg("places %zu: %s", i, neap_error_message());
+    neap_builder_free(b);
+  }
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     neap_builder *b = neap_builder_create("refused");
     neap_tensor t[GIVEN];

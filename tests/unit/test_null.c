@@ -212,6 +212,7 @@ static void test_operators(void **state) {
   TAKEN(neap_flatten(NULL, x));
   TAKEN(neap_dropout(NULL, x, 1));
   TAKEN(neap_attention(NULL, x, x, x, x, (neap_attention_options){0}));
+  TAKEN(neap_attention_at(NULL, x, x, x, x, x, (neap_attention_options){0}));
   TAKEN(neap_rotary(NULL, x, 1, 1, 1));
   TAKEN(neap_rotary_at(NULL, x, 1, 1, x));
   TAKEN(neap_positions(NULL, 1, 1, 1));

@@ -28,11 +28,14 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
                             .probability = a->probability};
 }
 
-/* The same with what this run draws. */
-static struct attention attention_now(const struct kernel *kernel, const struct run_context *context) {
+/* The same with what this run draws, and what hides keys; `places`: the slot. */
+static struct attention attention_now(const struct kernel *kernel, void *const *in, int32_t places,
+                                      const struct run_context *context) {
   struct attention a = attention_of(kernel->graph, kernel_node(kernel));
   a.key = (struct random_key){context->seed, random_stream(run_draw(context), ATTRIBUTES.attention.stream)};
   a.first = context->first_row;
+  a.lengths = in[3];
+  a.places = places < kernel_node(kernel)->input_count ? in[places] : NULL;
   return a;
 }
 
@@ -49,16 +52,16 @@ static struct three three_of(const struct attention *a, void *const *given, bool
 }
 
 RUN(run_attention) {
-  const struct attention a = attention_now(kernel, context);
+  const struct attention a = attention_now(kernel, in, ATTENTION_PLACES, context);
   const struct three x = three_of(&a, in, in[1] == NULL);
-  K->attention(a, x.q, x.k, x.v, in[3], out[0], out[1], workspace);
+  K->attention(a, x.q, x.k, x.v, out[0], out[1], workspace);
   return NEAP_OK;
 }
 
 RUN(run_attention_backward) {
-  const struct attention a = attention_now(kernel, context);
+  const struct attention a = attention_now(kernel, in, ATTENTION_BACK_PLACES, context);
   const struct three x = three_of(&a, in, in[1] == NULL), dx = three_of(&a, out, in[1] == NULL);
-  K->attention_backward(a, x.q, x.k, x.v, in[3], in[4], in[5], in[6], dx.q, dx.k, dx.v, workspace);
+  K->attention_backward(a, x.q, x.k, x.v, in[4], in[5], in[6], dx.q, dx.k, dx.v, workspace);
   return NEAP_OK;
 }
 

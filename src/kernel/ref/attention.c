@@ -12,11 +12,12 @@ struct attention {
   const struct attention_attributes *a;
   const double *q, *k, *v;
   int64_t query_row, key_row; /* elements from one row of a sequence to the next */
-  const int32_t *lengths;
+  const int32_t *lengths, *places;
   uint64_t seed, stream;
 };
 
-static struct attention attention_of(const struct kernel *kernel, void *const *in,
+/* `places`: the slot. */
+static struct attention attention_of(const struct kernel *kernel, void *const *in, int32_t places,
                                      const struct run_context *context) {
   struct attention t = {.s = attention_shape_of(kernel->graph, kernel_node(kernel)),
                         .a = &ATTRIBUTES->attention,
@@ -24,6 +25,7 @@ static struct attention attention_of(const struct kernel *kernel, void *const *i
                         .k = in[1],
                         .v = in[2],
                         .lengths = in[3],
+                        .places = places < kernel_node(kernel)->input_count ? in[places] : NULL,
                         .seed = context->seed,
                         .stream = random_stream(run_draw(context), ATTRIBUTES->attention.stream)};
   t.query_row = t.s.heads * t.s.depth;
@@ -49,7 +51,8 @@ static int64_t result_at(const struct attention *t, int64_t n, int64_t h, int64_
 static bool sees(const struct attention *t, int64_t n, int64_t i, int64_t j) {
   const int64_t place = i + t->s.keys - t->s.queries, ahead = j - place, window = t->a->window;
   return !(t->lengths != NULL && j >= t->lengths[n]) && !(t->a->causal && ahead > 0) &&
-         !(window > 0 && (ahead >= window || -ahead >= window));
+         !(window > 0 && (ahead >= window || -ahead >= window)) &&
+         !(t->places != NULL && -ahead > t->places[n * t->s.queries + i]);
 }
 
 static double product(int64_t count, const double *x, const double *y) {
@@ -96,7 +99,7 @@ static void attend(const struct attention *t, int64_t n, int64_t h, int64_t i, d
 
 RUN(run_attention) {
   UNUSED;
-  const struct attention t = attention_of(kernel, in, context);
+  const struct attention t = attention_of(kernel, in, ATTENTION_PLACES, context);
   FOR(n, t.s.sequences) FOR(h, t.s.heads) FOR(i, t.s.queries) {
     attend(&t, n, h, i, (double *)out[0] + result_at(&t, n, h, i),
            (double *)out[1] + (n * t.s.heads + h) * t.s.queries + i);
@@ -125,7 +128,7 @@ static void attend_backward(const struct attention *t, int64_t n, int64_t h, int
 
 /* The gradients are added up in the workspace: they may lie where the operands do. */
 RUN(run_attention_backward) {
-  const struct attention t = attention_of(kernel, in, context);
+  const struct attention t = attention_of(kernel, in, ATTENTION_BACK_PLACES, context);
   const double *y = in[4], *log_sum = in[5], *dy = in[6];
   const int32_t outputs = kernel_node(kernel)->output_count;
   double *sums[3] = {workspace};

@@ -190,7 +190,8 @@ static void unpack_rows(const struct attention *a, int64_t count, const float *f
 /* Some queries of a head, with the operands that they read. */
 struct queries {
   int64_t sequence, head, first, count;
-  int64_t length; /* of the keys that there are */
+  int64_t length;        /* of the keys that there are */
+  const int32_t *places; /* [count]; NULL: hide no key */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -203,13 +204,17 @@ static struct range keys_of(const struct attention *a, const struct queries *q) 
   if (a->window > 0) seen.begin = most(0, first - a->window + 1);
   if (a->window > 0) seen.end = least(seen.end, last + a->window);
   if (a->causal) seen.end = least(seen.end, last + 1);
+  if (q->places == NULL) return seen;
+  int64_t own = seen.end; /* the first key of the sequences of these queries */
+  for (int64_t i = 0; i < q->count; i++) own = least(own, first + i - q->places[i]);
+  seen.begin = most(seen.begin, own);
   return seen;
 }
 
 /* Scores of a row of queries and a key that these do not see: -infinity. */
 static void hide(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
                  float *scores) {
-  if (!a->causal && a->window == 0) return;
+  if (!a->causal && a->window == 0 && q->places == NULL) return;
   for (int64_t j = 0; j < keys; j++) {
     const int64_t place = first_key + j - (a->keys - a->queries) - q->first; /* of the query beside it */
     int64_t begin = 0, end = QUERIES;
@@ -218,6 +223,8 @@ static void hide(const struct attention *a, const struct queries *q, int64_t fir
     if (a->window > 0) end = least(end, place + a->window);
     for (int64_t i = 0; i < least(begin, QUERIES); i++) scores[j * QUERIES + i] = -INFINITY;
     for (int64_t i = most(end, 0); i < QUERIES; i++) scores[j * QUERIES + i] = -INFINITY;
+    for (int64_t i = 0; q->places != NULL && i < q->count; i++)
+      if (place + q->places[i] < i) scores[j * QUERIES + i] = -INFINITY;
   }
 }
 
@@ -341,8 +348,14 @@ static void attend(const struct attention *a, const struct queries *q, const voi
   unpack_columns(a, q->count, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
 }
 
-static int64_t length_of(const struct attention *a, const int32_t *lengths, int64_t n) {
-  return lengths != NULL ? most(0, least(lengths[n], a->keys)) : a->keys;
+/* A block of queries of a head, from `first` on. */
+static struct queries queries_of(const struct attention *a, int64_t n, int64_t h, int64_t first) {
+  return (struct queries){.sequence = n,
+                          .head = h,
+                          .first = first,
+                          .count = least(QUERIES, a->queries - first),
+                          .length = a->lengths != NULL ? most(0, least(a->lengths[n], a->keys)) : a->keys,
+                          .places = a->places != NULL ? a->places + n * a->queries + first : NULL};
 }
 
 /* Where a head's rows begin. */
@@ -361,14 +374,14 @@ static bool worth_a_team(const struct attention *a) {
 }
 
 /* Blocks of queries go to threads in turns, since later ones see more keys where attention is causal. */
-void ISA(attention)(struct attention a, const void *q, const void *k, const void *v, const int32_t *lengths,
-                    void *y, float *log_sum, void *workspace) {
+void ISA(attention)(struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
+                    void *workspace) {
   const int64_t blocks = (a.queries + QUERIES - 1) / QUERIES, group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.heads * blocks; task++) {
     const int64_t n = task / blocks / a.heads, h = task / blocks % a.heads, first = task % blocks * QUERIES,
                   keys = key_at(&a, n, h / group);
-    const struct queries some = {n, h, first, least(QUERIES, a.queries - first), length_of(&a, lengths, n)};
+    const struct queries some = queries_of(&a, n, h, first);
     const struct block b = block_of(&a, false, workspace);
     attend(&a, &some, element_at(q, a.storage, query_at(&a, &some)), element_at(k, a.storage, keys),
            element_at(v, a.storage, keys), (void *)element_at(y, a.storage, result_at(&a, &some)),
@@ -485,9 +498,9 @@ static void query_backward(const struct attention *a, const struct queries *some
 
 /* A task is a head of keys with all its heads of queries: what lies in place of an operand is written when
  * nothing reads that any more. */
-void ISA(attention_backward)(struct attention a, const void *q, const void *k, const void *v,
-                             const int32_t *lengths, const void *y, const float *log_sum, const void *dy,
-                             void *dq, void *dk, void *dv, void *workspace) {
+void ISA(attention_backward)(struct attention a, const void *q, const void *k, const void *v, const void *y,
+                             const float *log_sum, const void *dy, void *dq, void *dk, void *dv,
+                             void *workspace) {
   const int64_t group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.key_heads; task++) {
@@ -498,8 +511,7 @@ void ISA(attention_backward)(struct attention a, const void *q, const void *k, c
     memset(b.value_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     for (int64_t h = key_head * group; h < (key_head + 1) * group; h++)
       for (int64_t first = 0; first < a.queries; first += QUERIES) {
-        const struct queries some = {n, h, first, least(QUERIES, a.queries - first),
-                                     length_of(&a, lengths, n)};
+        const struct queries some = queries_of(&a, n, h, first);
         query_backward(&a, &some, q, head_k, head_v, y, log_sum, dy, dq, &b);
       }
     unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(dk, a.storage, keys), a.key_row);

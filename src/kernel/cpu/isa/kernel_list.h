@@ -303,16 +303,16 @@ KERNEL(void, gather_backward,
         const void *addend, void *dtable, void *workspace))
 KERNEL(size_t, gather_workspace, (int64_t count))
 /* Attention over blocks of keys: y [sequences, queries, heads, depth] and the logarithm of the sum of the
- * exponentials of a query's scores, [sequences, heads, queries]; -infinity where it sees no key. `lengths`
- * may be NULL. Elements of keys and values that no query of a block can see are not read. */
+ * exponentials of a query's scores, [sequences, heads, queries]; -infinity where it sees no key. Elements of
+ * keys and values that no query of a block can see are not read. */
 KERNEL(void, attention,
-       (struct attention a, const void *q, const void *k, const void *v, const int32_t *lengths, void *y,
-        float *log_sum, void *workspace))
+       (struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
+        void *workspace))
 /* Its gradients. dq in place of dy, y or q, dk of k, dv of v; also where q, k and v are parts of one tensor.
  */
 KERNEL(void, attention_backward,
-       (struct attention a, const void *q, const void *k, const void *v, const int32_t *lengths,
-        const void *y, const float *log_sum, const void *dy, void *dq, void *dk, void *dv, void *workspace))
+       (struct attention a, const void *q, const void *k, const void *v, const void *y, const float *log_sum,
+        const void *dy, void *dq, void *dk, void *dv, void *workspace))
 /* Bytes of workspace of each of the two. */
 KERNEL(size_t, attention_workspace, (struct attention a, bool backward, int threads))
 /* Pairs of elements of the first `turned` heads turned by the angles of their row; in place. `workspace`:

@@ -150,7 +150,8 @@ struct attention {
   float scale, cap, probability; /* cap: of scores, cap tanh(score / cap); 0: none */
   neap_dtype storage;            /* of all operands but the logarithms */
   struct random_key key;
-  int64_t first; /* of the sequences, among those that dropout counts */
+  int64_t first;                   /* of the sequences, among those that dropout counts */
+  const int32_t *lengths, *places; /* [sequences], [sequences, queries]; NULL: hide no key */
 };
 
 struct rotary { /* as struct rotary_attributes (graph/attributes.h) */

@@ -81,6 +81,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->longest != NULL)
     fprintf(f, "longest%s  %s\n", strcmp(progress->records, "pairs") == 0 ? " pair" : "     ",
             progress->longest);
+  if (progress->rows > 0)
+    fprintf(f, "packed        %lld conversations in %lld rows of tokens, unseen by each other\n",
+            (long long)progress->conversations, (long long)progress->rows);
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
@@ -231,6 +234,9 @@ static void keep_beginning(struct train_report *r, const neap_train_progress *p)
   if (p->longest != NULL && r->arguments->json)
     r->pairs = json_pack("{s:s, s:I, s:I}", "longest_record", p->longest, "skipped_records",
                          (json_int_t)p->skipped_records, "cut_records", (json_int_t)p->cut_records);
+  if (p->rows > 0 && r->pairs != NULL)
+    json_object_update_new(r->pairs, json_pack("{s:I, s:I}", "conversations", (json_int_t)p->conversations,
+                                               "rows", (json_int_t)p->rows));
   if (i == NULL || !r->arguments->json) return;
   r->initialisation =
       json_pack("{s:i, s:o, s:o, s:o}", "taken", i->taken, "missing",

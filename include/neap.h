@@ -186,6 +186,9 @@ typedef struct neap_model_options {
   int64_t window;  /* of transformers of one stack: a token sees the last `window` tokens, itself among them;
                       0: all */
   neap_head head;  /* of encoders of files: what they are to tell */
+  bool packed;     /* of models that tell the next token by transformers of one stack: a row holds several
+                      sequences, which do not see each other; an input "place" [N, T] of i32, 0, 1, ... from the
+                      first token of each on */
 } neap_model_options;
 
 /* A network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ... Its inputs

@@ -48,6 +48,7 @@ typedef struct neap_train_progress {
    * the training part, and cut in the other one. */
   const char *longest;
   int64_t skipped_records, cut_records;
+  int64_t conversations, rows; /* to train with, in the rows that they share; 0: each has its own */
   const char
       *new_layers; /* that the model's file does not have and that are drawn: "classifier"; NULL: none */
   const neap_initialisation *initialisation; /* before the first step: of `initial`; NULL: it was not given */
@@ -87,6 +88,10 @@ typedef enum neap_augment { NEAP_AUGMENT_USUAL, NEAP_AUGMENT_ON, NEAP_AUGMENT_OF
 
 /* What becomes of a conversation that is longer than a sequence. */
 typedef enum neap_long_records { NEAP_LONG_CUT, NEAP_LONG_SKIP } neap_long_records;
+
+/* Whether several conversations share a row of tokens, without seeing each other. AUTO: where the model can,
+ * unless the run that is resumed began without it. */
+typedef enum neap_pack { NEAP_PACK_OFF, NEAP_PACK_ON, NEAP_PACK_AUTO } neap_pack;
 
 typedef struct neap_train_options {
   const char *model, *data;       /* "wrn-28-2"; "cifar10:DIR", see neap_data_at */
@@ -135,6 +140,7 @@ typedef struct neap_train_options {
   const char *chat_template;
   bool train_on_prompt;
   neap_long_records long_records;
+  neap_pack pack;
   const char *out, *resume; /* checkpoint folders; a process that trains into `out` has it for itself */
   int64_t checkpoint_steps; /* also after each of this number of steps; 0: at the end of an epoch only */
   /* How many epochs' last weights stay in `out`, as epoch-NUMBER.safetensors; 0: none. */

@@ -7,8 +7,10 @@
  * bytes a token. The process holds a struct conversation for each, 16 bytes, and 1 byte a line where some are
  * held out. A token that carries no loss is written as its complement.
  *
- * A record is a conversation, alone in its sequence. One that is longer than a sequence is cut, or left out
- * where that is asked for; so is one without a token that carries loss in what is left of it. */
+ * A record is a conversation, alone in its sequence; or a row of several (packing.h), of which each token
+ * has its place in its own conversation. Rows are as short as they pack well: memory follows from them. A
+ * conversation that is longer than a sequence is cut, or left out where that is asked for; so is one without
+ * a token that carries loss in what is left of it. Packed, the process holds 12 bytes more a conversation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "base/file.h"
 #include "data/chat_lines.h"
 #include "data/holdout.h"
+#include "data/packing.h"
 #include "data/readers.h"
 #include "data/source_tokenizer.h"
 #include "text/chat_template.h"
@@ -31,11 +34,15 @@ struct chat_source {
   const char *path; /* for messages */
   int descriptor;   /* of the tokens */
   const struct conversation *records[SPLITS];
+  struct packing packed[SPLITS]; /* where records are rows */
 };
+
+/* Tokens of a conversation that the model sees: nothing follows the last one. */
+static int32_t places_of(const struct conversation *c) { return c->count - 1; }
 
 static int64_t length_of(const struct source *source, enum split split, int64_t record) {
   const struct chat_source *chat = source->context;
-  return chat->records[split][record].count - 1; /* nothing follows the last token */
+  return places_of(&chat->records[split][record]);
 }
 
 static neap_status read_record(const struct source *source, enum split split, int64_t record,
@@ -47,6 +54,102 @@ static neap_status read_record(const struct source *source, enum split split, in
   if (fields[0] == NULL) return NEAP_OK;
   return file_need_at(chat->path, chat->descriptor, (uint64_t)r->first * sizeof(int32_t), fields[0],
                       (size_t)r->count * sizeof(int32_t));
+}
+
+/* ---- Rows of several ---- */
+
+enum { ROW_TOKENS, ROW_LABELS, ROW_PLACES, ROW_FIELDS };
+
+static int64_t length_of_row(const struct source *source, enum split split, int64_t record) {
+  (void)split, (void)record;
+  return source->sequence_length;
+}
+
+/* Reads `count` tokens from number `first` of the file on, where they are wanted; those that carry no loss
+ * are still complements. */
+static neap_status read_tokens(const struct chat_source *chat, int64_t first, int64_t count, int32_t *to) {
+  if (to == NULL) return NEAP_OK;
+  return file_need_at(chat->path, chat->descriptor, (uint64_t)first * sizeof *to, to,
+                      (size_t)count * sizeof *to);
+}
+
+static neap_status read_row(const struct source *source, enum split split, int64_t record,
+                            const struct draw *draw, void *const *fields, int64_t *lengths) {
+  (void)draw, (void)lengths;
+  const struct chat_source *chat = source->context;
+  const struct packing *p = &chat->packed[split];
+  int32_t *tokens = fields[ROW_TOKENS], *labels = fields[ROW_LABELS], *places = fields[ROW_PLACES];
+  const int64_t length = source->sequence_length;
+  int64_t at = 0;
+  for (int64_t i = p->first[record]; i < p->first[record + 1]; i++) {
+    const struct conversation *c = &chat->records[split][p->members[i]];
+    const int32_t count = places_of(c);
+    TRY(read_tokens(chat, c->first, count, tokens != NULL ? tokens + at : NULL));
+    TRY(read_tokens(chat, c->first + 1, count, labels != NULL ? labels + at : NULL));
+    for (int32_t k = 0; places != NULL && k < count; k++) places[at + k] = k;
+    at += count;
+  }
+  for (int64_t k = 0; tokens != NULL && k < length; k++)
+    tokens[k] = k >= at ? 0 : tokens[k] < 0 ? ~tokens[k] : tokens[k];
+  for (int64_t k = 0; labels != NULL && k < length; k++)
+    labels[k] = k < at && labels[k] >= 0 ? labels[k] : -1;
+  for (int64_t k = at; places != NULL && k < length; k++) places[k] = (int32_t)(k - at);
+  return NEAP_OK;
+}
+
+/* Packs the conversations of a part, in the region. */
+static neap_status pack_part(struct region *region, const struct conversation *records, int64_t count,
+                             int64_t length, struct packing *packing) {
+  int32_t *lengths = malloc((size_t)(count > 0 ? count : 1) * sizeof *lengths);
+  RETURN_IF_NULL(lengths);
+  for (int64_t i = 0; i < count; i++) lengths[i] = places_of(&records[i]);
+  const neap_status status = packing_make(region, count, lengths, length, packing);
+  free(lengths);
+  return status;
+}
+
+/* Finds the places of a row, from those of the longest conversation on: the fewest of which at most a share
+ * of 1/20 stays empty, or else those that leave the least; no more than a sequence has, or than the training
+ * conversations fill in a batch. */
+static neap_status find_row_length(const struct source *source, const struct conversation *records,
+                                   int64_t longest, int64_t *length) {
+  enum { PARTS = 8, FULL = 20 };
+  const struct task *task = &source->task;
+  const int64_t count = source->records[SPLIT_TRAIN], places = source->tokens[SPLIT_TRAIN] - count,
+                batch = task->batch > 0 ? task->batch : 1, filled = (places + batch - 1) / batch,
+                most = filled < task->length ? filled : task->length;
+  int64_t least = INT64_MAX;
+  *length = longest;
+  for (int64_t k = PARTS, row = longest; k == PARTS || row <= most; k++, row = longest * k / PARTS) {
+    struct region region = {0};
+    struct packing packing;
+    const neap_status status = pack_part(&region, records, count, row, &packing);
+    region_free(&region);
+    TRY(status);
+    const int64_t all = packing.rows * row;
+    if (all < least) *length = row;
+    if (all < least) least = all;
+    if ((all - places) * FULL <= all) break;
+  }
+  return NEAP_OK;
+}
+
+/* Makes rows of the conversations the source's records. */
+static neap_status pack(struct source *source, struct chat_source *chat, int64_t longest) {
+  static const char *const names[ROW_FIELDS] = {"tokens", "label", "place"};
+  int64_t *length = &source->sequence_length;
+  source->conversations = source->records[SPLIT_TRAIN];
+  *length = source->task.length;
+  if (source->task.any_length) TRY(find_row_length(source, chat->records[SPLIT_TRAIN], longest, length));
+  for (int s = 0; s < SPLITS; s++) {
+    TRY(pack_part(&source->region, chat->records[s], source->records[s], *length, &chat->packed[s]));
+    source->records[s] = chat->packed[s].rows;
+  }
+  source->read = read_row;
+  source->length = length_of_row;
+  for (int i = 0; i < ROW_FIELDS; i++)
+    TRY(source_add_field(source, (struct field){names[i], NEAP_I32, 1, {*length}, false}));
+  return NEAP_OK;
 }
 
 /* ---- Opening ---- */
@@ -267,6 +370,16 @@ static neap_status check_records(const struct work *w) {
   return NEAP_OK;
 }
 
+/* Makes each conversation a record. */
+static neap_status keep_apart(struct source *source, int64_t longest) {
+  source->conversations = source->records[SPLIT_TRAIN];
+  source->read = read_record;
+  source->sequence_length = source->task.any_length ? longest : source->task.length;
+  if (source->task.any_length) source->length = length_of;
+  return source_add_field(source,
+                          (struct field){"conversation", NEAP_I32, 1, {source->sequence_length + 1}, true});
+}
+
 /* Makes what was written the source's records. */
 static neap_status finish(struct work *w) {
   struct source *source = w->source;
@@ -277,21 +390,18 @@ static neap_status finish(struct work *w) {
         region_copy(&source->region, w->records[s].data, w->records[s].count, sizeof *w->records[s].data);
     RETURN_IF_NULL(chat.records[s]);
   }
+  source->kind = TASK_TOKENS;
+  source->classes = tokenizer_size(w->source->tokenizer);
+  if (source->task.chat.packed)
+    TRY(pack(source, &chat, w->longest - 1));
+  else
+    TRY(keep_apart(source, w->longest - 1));
   source->context = region_copy(&source->region, &chat, 1, sizeof chat);
   source->longest = region_format(&source->region, "%s: line %lld, of %lld tokens", w->longest_file,
                                   (long long)w->longest_line, (long long)w->longest);
   RETURN_IF(source->context == NULL || source->longest == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory",
             chat.path);
-  source->kind = TASK_TOKENS;
-  source->classes = tokenizer_size(w->source->tokenizer);
-  source->read = read_record;
-  source->sequence_length = source->task.length;
-  if (source->task.any_length) {
-    source->length = length_of;
-    source->sequence_length = w->longest - 1;
-  }
-  return source_add_field(source,
-                          (struct field){"conversation", NEAP_I32, 1, {source->sequence_length + 1}, true});
+  return NEAP_OK;
 }
 
 static neap_status open_work(struct work *w, const struct words *words) {

@@ -62,6 +62,7 @@ struct source {
   bool of_model;                         /* it came with the model, which has it for whoever asks later */
   int32_t mask_token, end_token;         /* -1: none */
   int64_t skipped, cut;                  /* records left out and cut, by the task's limit */
+  int64_t conversations;   /* to train with, which may share rows; 0: records are something else */
   const char *longest;     /* where the longest record is, which sets the memory; NULL: all are alike */
   const char *marked_file; /* whose byte-order mark was skipped; NULL: no file has one */
 

@@ -11,7 +11,7 @@ enum { WINDOW, TOKENS, LABEL };
 static neap_status prepare_window(struct stage *stage, enum task_kind kind, int *slots, bool *applies) {
   const struct task_row *row = &task_rows[kind];
   slots[WINDOW] = stage_find_slot(stage, row->input);
-  *applies = stage->source->kind == kind && slots[WINDOW] >= 0;
+  *applies = stage->source->kind == kind && slots[WINDOW] >= 0 && stage_find_slot(stage, row->label) < 0;
   if (!*applies) return NEAP_OK;
   struct field tokens = stage->slots[slots[WINDOW]].field;
   tokens.dims[0]--;

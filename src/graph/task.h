@@ -45,6 +45,7 @@ struct task_chat {
       *template_name;   /* that the user asks for, before the model's; NULL: "chatml" where that has none */
   bool train_on_prompt; /* all tokens carry loss, not the assistant's alone */
   bool skip_long;       /* what is longer than a sequence is left out, not cut */
+  bool packed;          /* several share a row; tokens come with their places, "place" [N, T] */
 };
 
 /* What a model of images makes of a byte: (byte - mean) / deviation, by channel. Zeros: what the data say. */

@@ -400,7 +400,12 @@ static neap_status check_options(const struct language_model *m, const neap_mode
   TRY(check_kind(m, o));
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             m->path, (double)o->dropout);
-  const int64_t window = m->transformer.window;
+  const struct transformer *t = &m->transformer;
+  RETURN_IF(
+      o->packed && (o->decode > 0 || !t->causal || t->head != STACK_TOKENS), NEAP_INVALID_ARGUMENT,
+      "%s: has no rows of several sequences: models that tell the next token have them, while they train",
+      m->path);
+  const int64_t window = t->window;
   RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
             "%s: a token sees a window of %lld tokens, and decoding takes no more than that (got %lld); ask "
             "for fewer",
@@ -448,6 +453,7 @@ static neap_status build_graph(const struct language_model *m, const neap_model_
                               .places = m->transformer.places,
                               .decode = o->decode,
                               .window = o->window,
+                              .packed = o->packed,
                               .smoothing = o->smoothing,
                               .dropout = o->dropout};
   TRY(check_options(m, o));

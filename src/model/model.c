@@ -147,6 +147,10 @@ neap_status model_digest(const char *name, char digest[65]) {
   return format != NULL ? format->reader->digest(path, digest) : NEAP_OK;
 }
 
+bool model_packs(const char *name) {
+  return neap_model_is_file(name) ? model_language_path(name) != NULL : zoo_is_stack(name);
+}
+
 neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer) {
   const char *path;
   const struct file_format *format = find_format(name, &path);

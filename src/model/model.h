@@ -24,6 +24,9 @@ const char *model_kept_name(const char *name);
 /* The folder or GGUF file of a language model of others; NULL: a model of this name is none. */
 const char *model_language_path(const char *name);
 
+/* Whether a model that tells the next token can be built with options.packed. */
+bool model_packs(const char *name);
+
 /* The tokenizer of a model that has one of its own, to be freed with tokenizer_free; else NULL. */
 neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer);
 

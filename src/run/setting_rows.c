@@ -115,6 +115,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS, .verbs = LEARN, .models = NEAP_OF_TOKENS, .key = "train_on_prompt"},
     {"long", "cut|skip", "cut", "what becomes of conversations that are longer than a sequence", FIELD(WORD, long_records),
      .flags = BITS, .verbs = LEARN, .models = NEAP_OF_TOKENS, .key = "long"},
+    {"pack", "off|on|auto", "auto, where the model can", "several short conversations in one row of tokens, which do not see each other; off: each in a row of its own, of one of a few lengths", FIELD(WORD, pack),
+     .flags = BITS, .verbs = LEARN, .models = NEAP_OF_TOKENS, .key = "pack"},
     {"augment", "auto|on|off", "auto", "random crops and flips of pictures, other windows of a text in each epoch; auto: not of images:", FIELD(WORD, augment),
      .verbs = LEARN},
     {"evaluate", "on|off", "on", "test accuracy after each epoch and the last step", FIELD(CHOICE, no_evaluation),
@@ -235,7 +237,8 @@ neap_train_options neap_train_options_usual(void) {
                                           .epsilon = NAN,
                                           .seed = 1},
                               .learning_rate = NAN,
-                              .schedule = NEAP_LR_COSINE};
+                              .schedule = NEAP_LR_COSINE,
+                              .pack = NEAP_PACK_AUTO};
 }
 
 double setting_given_or(double value, double usual) {

@@ -32,6 +32,9 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   task.asked_length = asked->length;
   task.length = asked->length > 0 ? asked->length : usual.length;
   task.width = usual.image[0];
+  task.chat.packed = choice->pack != NEAP_PACK_OFF && task.kind == TASK_TOKENS && model_packs(model);
+  RETURN_IF(choice->pack == NEAP_PACK_ON && !task.chat.packed, NEAP_INVALID_ARGUMENT,
+            "--pack on: model '%s' has no rows of several conversations; leave it out", model);
   const bool of_texts = task.kind == TASK_TOKENS || model_language_path(model) != NULL;
   if (of_texts && !choice->one_length) TRY(find_any_length(model, task.length, &task.any_length));
   TRY(model_pixels(model, &task.pixels));
@@ -100,6 +103,7 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   *shape = *asked;
   shape->classes = source->classes;
   shape->length = shape->source_length = length;
+  shape->packed = source->conversations > 0 && source->task.chat.packed;
   if (kind == TASK_PAIRS) { /* a batch is asked for in tokens of the target */
     const int64_t tokens = asked->batch > 0 ? asked->batch : usual.batch * usual.length;
     shape->batch = tokens / length > 0 ? tokens / length : 1;

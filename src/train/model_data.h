@@ -3,6 +3,7 @@
 #define NEAP_TRAIN_MODEL_DATA_H
 
 #include "data/loader.h"
+#include "neap_train.h"
 
 /* Data, and the model that they are for. */
 struct data_choice {
@@ -13,6 +14,7 @@ struct data_choice {
       *encoding;               /* of the run that the model comes from, to predict by it; NULL: it learns */
   const neap_data_source *own; /* the caller's, in place of `name`; NULL: that */
   struct task_chat chat;
+  neap_pack pack;  /* of conversations */
   bool one_length; /* all records have one length, also where the model could take shorter ones as they are */
 };
 

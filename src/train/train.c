@@ -155,6 +155,8 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->new_layers = t->new_layers;
     progress->skipped_records = t->data.source.skipped;
     progress->cut_records = t->data.source.cut;
+    progress->conversations = t->shape.packed ? t->data.source.conversations : 0;
+    progress->rows = t->shape.packed ? t->data.source.records[SPLIT_TRAIN] : 0;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
     progress->frozen = session_frozen(t->session);
     progress->unstored = session_unstored(t->session, &progress->unstored_count);

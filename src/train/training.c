@@ -111,13 +111,25 @@ bool training_augments(const struct training *t) {
   return asked == NEAP_AUGMENT_ON || (asked == NEAP_AUGMENT_USUAL && !t->data.source.augment_asked);
 }
 
+/* A run that began before conversations shared rows goes on as it began. */
+static neap_status find_packing(const neap_train_options *o, neap_pack *pack) {
+  bool has = true;
+  *pack = o->pack;
+  if (o->resume != NULL && o->pack == NEAP_PACK_AUTO) TRY(checkpoint_has_setting(o->resume, "pack", &has));
+  if (!has) *pack = NEAP_PACK_OFF;
+  return NEAP_OK;
+}
+
 neap_status training_open_data(struct training *t) {
   const neap_train_options *o = t->options;
+  neap_pack pack;
+  TRY(find_packing(o, &pack));
   const struct data_choice choice = {.model = o->model,
                                      .name = o->data,
                                      .shape = &o->shape,
                                      .threads = t->threads,
                                      .own = o->source,
+                                     .pack = pack,
                                      .chat = {.template_name = o->chat_template,
                                               .train_on_prompt = o->train_on_prompt,
                                               .skip_long = o->long_records == NEAP_LONG_SKIP}};
@@ -125,8 +137,9 @@ neap_status training_open_data(struct training *t) {
   const char *of_chat = o->chat_template != NULL           ? "template"
                         : o->train_on_prompt               ? "train-on-prompt"
                         : o->long_records != NEAP_LONG_CUT ? "long"
+                        : o->pack == NEAP_PACK_ON          ? "pack"
                                                            : NULL;
-  RETURN_IF(of_chat != NULL && source_find_field(&t->data.source, "conversation") < 0, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(of_chat != NULL && t->data.source.conversations == 0, NEAP_INVALID_ARGUMENT,
             "--%s does nothing with the data of %s: it is for conversations, as chat:FILE has them", of_chat,
             t->data.source.name);
   return NEAP_OK;
@@ -245,6 +258,7 @@ static neap_train_options settled_options(const struct training *t) {
   o.model = model_kept_name(o.model); /* its digest tells which file it is, wherever it lies */
   o.session.threads = t->threads;
   if (o.session.sparse_density == 0) o.session.sparse_layers = NULL;
+  o.pack = t->shape.packed ? NEAP_PACK_ON : NEAP_PACK_OFF;
   neap_train_options_resolve(&o);
   o.learning_rate = t->rate.base > 0 ? t->rate.base : NEAP_ZERO;
   o.step_factor = t->rate.drop_factor > 0 ? t->rate.drop_factor : NEAP_ZERO;

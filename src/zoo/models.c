@@ -14,7 +14,7 @@ struct family {
   int64_t image[3], classes, batch;
   enum task_kind kind;
   sequence_network *build_sequence; /* of sequences, for which the one above is NULL */
-  bool takes_window;                /* its attention may have one */
+  bool is_stack;                    /* a transformer of one stack */
   int64_t length;
   int64_t places; /* that have an embedding: so many, or the length where that is more; 0: none has */
 };
@@ -189,7 +189,7 @@ static const struct family families[] = {
      .batch = 8,
      .kind = TASK_TOKENS,
      .build_sequence = build_gpt,
-     .takes_window = true,
+     .is_stack = true,
      .length = 256,
      .places = 1},
     {.pattern = "gpt2",
@@ -199,7 +199,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = TASK_TOKENS,
      .build_sequence = build_gpt2,
-     .takes_window = true,
+     .is_stack = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "gpt2-medium",
@@ -209,7 +209,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = TASK_TOKENS,
      .build_sequence = build_gpt2_medium,
-     .takes_window = true,
+     .is_stack = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "gpt2-large",
@@ -219,7 +219,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = TASK_TOKENS,
      .build_sequence = build_gpt2_large,
-     .takes_window = true,
+     .is_stack = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "gpt2-xl",
@@ -229,7 +229,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = TASK_TOKENS,
      .build_sequence = build_gpt2_xl,
-     .takes_window = true,
+     .is_stack = true,
      .length = 1024,
      .places = 1024},
     {.pattern = "llama-#x#x#x#",
@@ -240,7 +240,7 @@ static const struct family families[] = {
      .batch = 4,
      .kind = TASK_TOKENS,
      .build_sequence = build_llama,
-     .takes_window = true,
+     .is_stack = true,
      .length = 1024},
     {.pattern = "bert-#x#x#",
      .summary = "encoder of masked tokens: layers, width, heads",
@@ -250,7 +250,7 @@ static const struct family families[] = {
      .batch = 8,
      .kind = TASK_MASKED,
      .build_sequence = build_bert,
-     .takes_window = true,
+     .is_stack = true,
      .length = 128,
      .places = 512},
     {.pattern = "lstm-#x#",
@@ -386,6 +386,12 @@ neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kin
   return NEAP_OK;
 }
 
+bool zoo_is_stack(const char *name) {
+  int64_t numbers[4];
+  const struct family *family;
+  return find_family(name, numbers, &family) == NEAP_OK && family->is_stack;
+}
+
 void name_block(neap_builder *b, int64_t stage, int64_t block) {
   char scope[64];
   snprintf(scope, sizeof scope, "stage%lld.block%lld", (long long)stage, (long long)block);
@@ -452,12 +458,16 @@ static neap_status build_model(const char *name, const neap_model_options *o, in
                 o->length < 0 || o->source_length < 0 || o->decode < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths, classes and decode must not be negative",
             name);
-  const bool stack = family->takes_window;
+  const bool stack = family->is_stack;
   RETURN_IF(o->window < 0 || (o->window > 0 && (!stack || o->decode > 0)), NEAP_INVALID_ARGUMENT,
             "%s: a window of %lld: %s", name, (long long)o->window,
             o->window < 0 ? "it must not be negative"
             : stack       ? "a graph that decodes has none"
                           : "transformers of one stack have one (gpt, llama, bert)");
+  RETURN_IF(o->packed && !(stack && family->kind == TASK_TOKENS && o->decode == 0), NEAP_INVALID_ARGUMENT,
+            "%s: has no rows of several sequences: transformers of one stack that tell the next token have "
+            "them, while they train (gpt, llama)",
+            name);
   RETURN_IF(o->decode > 0 && family->kind != TASK_TOKENS, NEAP_INVALID_ARGUMENT,
             "%s: is no language model, which tells the next token: it cannot decode", name);
   RETURN_IF(o->regression && family->kind != TASK_IMAGES && family->kind != TASK_FEATURES,
@@ -473,6 +483,7 @@ static neap_status build_model(const char *name, const neap_model_options *o, in
                         .regression = o->regression,
                         .decode = o->decode,
                         .window = o->window,
+                        .packed = o->packed,
                         .smoothing = o->smoothing,
                         .dropout = o->dropout,
                         .source_length = o->source_length,

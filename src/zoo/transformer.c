@@ -14,6 +14,7 @@ struct stack {
   int64_t times;         /* that the graph has of a sequence: all, or where it decodes one */
   neap_tensor position;  /* [1]: how many tokens go before that one; where it decodes */
   neap_tensor key_count; /* [N]: one more, for attention; of texts: their tokens; else -1 */
+  neap_tensor places;    /* [N, T]: of tokens in their own sequences, where rows hold several; else -1 */
 };
 
 static const double deviation = 0.02; /* Radford et al. 2019 */
@@ -145,7 +146,7 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
                          neap_slice(s->b, qkv, 2, t->heads + t->key_heads, t->key_heads), block);
   neap_attention_options options = attention_options(s, block);
   options.key_heads = t->key_heads;
-  return neap_attention(s->b, qkv, -1, -1, s->key_count, options);
+  return neap_attention_at(s->b, qkv, -1, -1, s->key_count, s->places, options);
 }
 
 static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t block) {
@@ -156,8 +157,9 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
               v = by_head(s, linear(s, x, PART_VALUE, block, key_width, deviation), t->key_heads);
   q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
   k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
-  return s->p->decode > 0 ? attend_cached(s, q, k, v, block)
-                          : neap_attention(s->b, q, k, v, s->key_count, attention_options(s, block));
+  return s->p->decode > 0
+             ? attend_cached(s, q, k, v, block)
+             : neap_attention_at(s->b, q, k, v, s->key_count, s->places, attention_options(s, block));
 }
 
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
@@ -217,9 +219,9 @@ static neap_tensor table_of(const struct stack *s, enum part part, int64_t rows)
 /* The rows of the table of places that the graph's times have. */
 static neap_tensor places_of(const struct stack *s, neap_tensor table) {
   const int64_t first = s->t->first_place;
-  if (s->p->decode > 0) {
+  if (s->p->decode > 0 || s->places >= 0) {
     if (first > 0) table = neap_slice(s->b, table, 0, first, s->p->places);
-    return neap_gather(s->b, table, s->position);
+    return neap_gather(s->b, table, s->places >= 0 ? s->places : s->position);
   }
   return first > 0 || s->p->places > s->p->length ? neap_slice(s->b, table, 0, first, s->p->length) : table;
 }
@@ -349,7 +351,8 @@ static neap_tensor build_on_image(neap_builder *b, const struct transformer *t, 
                           .head = t->head_width > 0 ? t->head_width : t->width / t->heads,
                           .times = places_of_image(t),
                           .position = -1,
-                          .key_count = -1};
+                          .key_count = -1,
+                          .places = -1};
   const neap_tensor x = add_blocks(&s, embed_image(&s));
   neap_scope(b, "head");
   return classify(&s, x);
@@ -367,6 +370,7 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
   const neap_tensor tokens = neap_input(b, "tokens", NEAP_I32, 2, (int64_t[]){p->batch, times});
   s.position = decodes ? neap_input(b, "position", NEAP_I32, 1, (int64_t[]){1}) : -1;
   s.key_count = decodes ? neap_input(b, "length", NEAP_I32, 1, &p->batch) : -1;
+  s.places = p->packed ? neap_input(b, "place", NEAP_I32, 2, (int64_t[]){p->batch, times}) : -1;
   if (t->head != STACK_TOKENS) s.key_count = neap_sequence_lengths(b, tokens);
   const neap_tensor table = table_of(&s, PART_TOKEN, rows), x = add_blocks(&s, embed(&s, tokens, table));
   if (t->head == STACK_TOKENS) return finish(&s, x, table, rows);

@@ -17,6 +17,7 @@ struct blueprint {
   int64_t beams;            /* of pairs: see zoo_build_decoder; 0: a loss */
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
+  bool packed;     /* rows hold several sequences: neap_model_options */
   bool regression; /* `classes` are values */
 };
 
@@ -57,6 +58,9 @@ neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kin
 
 /* The row of a family; false: there is none of this number. */
 bool zoo_at(int32_t index, neap_row *row);
+
+/* Whether a model of this name is a transformer of one stack, with its usual options. */
+bool zoo_is_stack(const char *name);
 
 /* What neap_model_build does with such a name. */
 neap_status zoo_build(const char *name, const neap_model_options *options, neap_graph **graph);

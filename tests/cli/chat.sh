@@ -44,6 +44,36 @@ mkdir elsewhere
 expect 2 "$neap" train --resume part --steps 6 --template chatml
 says "was made with"
 
+# Conversations share rows where the model can: what they learn is the same to rounding, in fewer steps.
+same "$(grep -o '"pack": *"[a-z]*"' whole/state.json)" '"pack": "on"' "state.json"
+still=("${run[@]}" --length 400 --data lines.jsonl --lr 0 --weight-decay 0 --epochs 1)
+expect 0 "${still[@]}"
+loss=$(field test_loss) steps=$(field steps)
+has rows conversations
+expect 0 "${still[@]}" --pack on
+same "$(field test_loss) $(field steps)" "$loss $steps" "packed or by itself"
+expect 0 "${still[@]}" --pack off
+[ "$(field steps)" -gt "$steps" ] || fail "packing saves no step: $(field steps) without, $steps with"
+awk -v a="$(field test_loss)" -v b="$loss" 'BEGIN { exit !(a - b < 1e-5 * a && b - a < 1e-5 * a) }' ||
+  fail "packed conversations have another loss: $loss for $(field test_loss)"
+
+# A run that began before there was packing goes on as it began.
+early=("${run[@]}" --data lines.jsonl --schedule constant)
+expect 0 "${early[@]}" --steps 6 --pack off
+weights=$(field weights_sha256)
+expect 0 "${early[@]}" --steps 3 --pack off --out early
+! grep -q pack early/state.json || fail "a run without packing keeps a word of it"
+sed -i 's/"--pack": "off"/"--shuffle": "on"/' early/command.json # what it has anyway
+expect 0 "$neap" train --resume early --steps 6 --json
+same "$(field weights_sha256)" "$weights" "gone on as it began"
+expect 2 "$neap" train --resume early --steps 7 --pack on
+says "was made with pack"
+expect 0 "${run[@]}" --model char-lstm-1x16 --data lines.jsonl --steps 1
+expect 2 "${run[@]}" --model char-lstm-1x16 --data lines.jsonl --steps 1 --pack on
+says "--pack on: model 'char-lstm-1x16' has no rows of several conversations"
+expect 2 "${run[@]}" --data text:lines.jsonl --length 16 --steps 1 --pack on
+says "--pack does nothing"
+
 # What is wrong is named.
 expect 2 "${run[@]}" --data lines.jsonl --steps 1 --template chatlm
 says "there are chatml"

@@ -1,6 +1,6 @@
 /* Conversations as data: tokens are those of the rendered text, labels the tokens that follow where the
- * assistant writes, in one length and in buckets; what is too long is cut or left out; parts are divided, and
- * errors name file and line. */
+ * assistant writes, in one length, in buckets and in rows of several; what is too long is cut or left out;
+ * parts are divided, and errors name file and line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ enum { MOST = 512 };
 
 struct view {
   int64_t length;
-  int32_t tokens[MOST], labels[MOST];
+  int32_t tokens[MOST], labels[MOST], places[MOST]; /* places: of packed rows, else 0 */
 };
 
 static struct task task_of(int64_t length, bool any_length) {
@@ -56,9 +56,10 @@ static struct task task_of(int64_t length, bool any_length) {
 static void prepare(struct loader *loader) {
   const int64_t length = loader_length(loader);
   const struct field inputs[] = {{"tokens", NEAP_I32, 1, {length}, false},
-                                 {"label", NEAP_I32, 1, {length}, false}};
+                                 {"label", NEAP_I32, 1, {length}, false},
+                                 {"place", NEAP_I32, 1, {length}, false}};
   ASSERT_OK(loader_divide(loader, &(struct division){.batch = 1, .micro = 1}));
-  ASSERT_OK(loader_prepare(loader, inputs, 2));
+  ASSERT_OK(loader_prepare(loader, inputs, loader->source.task.chat.packed ? 3 : 2));
 }
 
 static int64_t count_of(const struct loader *loader, enum split split) {
@@ -81,6 +82,7 @@ static struct view view(struct loader *loader, enum split split, int32_t place) 
   assert_true(tokens != NULL && labels != NULL && places != NULL);
   for (int64_t i = 0; i < micro; i++) places[i] = i == 0 ? place : -1;
   assert_true(loader_attach_input(loader, "tokens", tokens) && loader_attach_input(loader, "label", labels));
+  assert_int_equal(loader_attach_input(loader, "place", seen.places), loader->source.task.chat.packed);
   ASSERT_OK(loader_fill_places(loader, split, bucket, places, &(struct draw){0}, false));
   memcpy(seen.tokens, tokens, (size_t)seen.length * sizeof *tokens);
   memcpy(seen.labels, labels, (size_t)seen.length * sizeof *labels);
@@ -211,6 +213,66 @@ static void test_buckets(void **state) {
     assert_four(seen, i);
   }
   loader_close(&loader);
+}
+
+/* ---- Rows of several ---- */
+
+/* Whether `count` tokens of a row from `first` on are a record, behind which nothing is left to learn. */
+static bool is_record(const struct view *row, int64_t first, int64_t count, const struct view *record) {
+  if (memcmp(row->tokens + first, record->tokens, (size_t)count * sizeof *row->tokens) != 0) return false;
+  for (int64_t i = 0; i < record->length; i++)
+    if (record->labels[i] != (i < count ? row->labels[first + i] : -1)) return false;
+  return true;
+}
+
+/* Marks the records that are in a row: between places of 0. */
+static void find_records(const struct view *row, const struct view *records, bool *found, int count) {
+  for (int64_t first = 0, next; first < row->length; first = next) {
+    bool any = false;
+    int i = 0;
+    for (next = first; next < row->length && row->places[next] == next - first; next++)
+      any |= row->labels[next] >= 0;
+    assert_true(next > first);
+    while (any && i < count && !is_record(row, first, next - first, &records[i])) i++;
+    if (!any) assert_true(next == row->length && row->tokens[first] == 0); /* what fills the row up */
+    if (any) assert_true(i < count && !found[i]);
+    if (any) found[i] = true;
+  }
+}
+
+static void test_rows(void **state) {
+  (void)state;
+  enum { COUNT = 26 };
+  static struct view records[COUNT];
+  char name[400], lines[COUNT * 120] = "", *to = lines;
+  for (int i = 0; i < COUNT; i++)
+    to += sprintf(to, "{\"prompt\": \"%c%.*s\", \"completion\": \"%.*s\"}\n", 'A' + i, i * 7 % 23,
+                  "abcdefghijklmnopqrstuvwxyz", 1 + i * 5 % 19, "zyxwvutsrqponmlkjihgfedcba");
+  write_lines("rows.jsonl", lines);
+  snprintf(name, sizeof name, "chat:%s,test=%s", path_of("rows.jsonl"), path_of("four.jsonl"));
+  for (int any = 0; any < 2; any++) {
+    struct loader apart, packed;
+    struct task task = task_of(300, false);
+    bool found[COUNT] = {false};
+    ASSERT_OK(loader_open(&apart, name, &task));
+    prepare(&apart);
+    for (int i = 0; i < COUNT; i++) records[i] = view(&apart, SPLIT_TRAIN, i);
+    task.any_length = any; /* rows of the longest record; else of all places */
+    task.chat.packed = true;
+    ASSERT_OK(loader_open(&packed, name, &task));
+    assert_int_equal(packed.source.conversations, COUNT);
+    assert_true(packed.bucket_count == 1 &&
+                (any ? loader_length(&packed) < 300 : loader_length(&packed) == 300));
+    assert_true(count_of(&packed, SPLIT_TRAIN) < COUNT / (any ? 1 : 2));
+    prepare(&packed);
+    for (int32_t row = 0; row < count_of(&packed, SPLIT_TRAIN); row++) {
+      const struct view seen = view(&packed, SPLIT_TRAIN, row);
+      find_records(&seen, records, found, COUNT);
+    }
+    for (int i = 0; i < COUNT; i++) assert_true(found[i]);
+    loader_close(&apart);
+    loader_close(&packed);
+  }
 }
 
 /* ---- Long ones ---- */
@@ -421,10 +483,11 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_labels),  cmocka_unit_test(test_on_prompt), cmocka_unit_test(test_buckets),
-      cmocka_unit_test(test_long),    cmocka_unit_test(test_holdout),   cmocka_unit_test(test_folder),
-      cmocka_unit_test(test_learned), cmocka_unit_test(test_of_model),  cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_labels),   cmocka_unit_test(test_on_prompt),
+                                     cmocka_unit_test(test_buckets),  cmocka_unit_test(test_rows),
+                                     cmocka_unit_test(test_long),     cmocka_unit_test(test_holdout),
+                                     cmocka_unit_test(test_folder),   cmocka_unit_test(test_learned),
+                                     cmocka_unit_test(test_of_model), cmocka_unit_test(test_refused)};
   static const char *const names[] = {"four.jsonl", "one.jsonl",   "numbered.jsonl", "train.jsonl",
                                       "test.jsonl", "valid.jsonl", "refused.jsonl"};
   snprintf(folder, sizeof folder, "/tmp/neap-chat-source-%d", (int)getpid());

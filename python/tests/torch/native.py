@@ -113,6 +113,7 @@ class ModelOptions(ctypes.Structure):
         ("regression", c_bool),
         ("window", c_int64),
         ("head", c_int),
+        ("packed", c_bool),
     ]
 
 

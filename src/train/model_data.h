@@ -3,7 +3,6 @@
 #define NEAP_TRAIN_MODEL_DATA_H
 
 #include "data/loader.h"
-#include "neap_train.h"
 
 /* Data, and the model that they are for. */
 struct data_choice {

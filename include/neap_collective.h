@@ -44,6 +44,18 @@ typedef struct neap_collective {
   void (*close)(void *self);
 } neap_collective;
 
+/* What a process sends in a step that several make together, and in how many exchanges. */
+typedef struct neap_exchanges {
+  int64_t calls;
+  uint64_t sent_bytes;
+} neap_exchanges;
+
+/* Computes that before anything runs, for the rank that sends the most. options->collective has the number of
+ * ranks; its functions are not called. options->micro_batches is a multiple of it. NEAP_INVALID_ARGUMENT: it
+ * is not; other errors are those of neap_step_from_graph. */
+neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
+                                neap_exchanges *exchanges);
+
 /* ---- Engines ---- */
 
 /* Connects `size` threads of this process: ranks[r] [size] is for the thread that is rank r, which closes it.

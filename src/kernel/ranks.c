@@ -58,12 +58,17 @@ bool ranks_share(const struct neap_graph *graph, const struct node *node) {
   return across == ACROSS_SHARE ? shared_operand(graph, node) != NO_TENSOR : across != ACROSS_NONE;
 }
 
+/* Whether every rank gets all of what a node makes of shares. */
+static bool makes_whole(const struct neap_graph *graph, const struct node *node) {
+  return node->output_count > 0 && graph->tensors.data[node->outputs[0]].shares <= 1;
+}
+
 bool ranks_meet(const struct neap_graph *graph, const struct node *node) {
   if (!ranks_share(graph, node)) return false;
   if (node_row(node)->across != ACROSS_SHARE) return true;
   for (int32_t i = 0; i < node->update_count; i++)
     if (graph->tensors.data[node->updates[i]].shares <= 1) return true;
-  return node->output_count > 0 && graph->tensors.data[node->outputs[0]].shares <= 1;
+  return makes_whole(graph, node);
 }
 
 /* Whether an input of a node is what this rank's micro-batch gave, and not a variable, which all have. */
@@ -111,6 +116,59 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
         (uint64_t)(ranks - 1) *
         aligned(dtype_bytes(tensor->dtype, (uint64_t)chunk_of(part.whole, tensor->dtype, ranks)));
   return part;
+}
+
+/* ---- What is expected ---- */
+
+static bool updates(const struct node *node, int32_t input) {
+  for (int32_t i = 0; i < node->update_count; i++)
+    if (node->updates[i] == node->inputs[input]) return true;
+  return false;
+}
+
+/* Whether a rank that has changed its share of an input gives it to all others. */
+static bool is_gathered(const struct neap_graph *graph, const struct node *node, int32_t input) {
+  return node->inputs[input] != NO_TENSOR && graph->tensors.data[node->inputs[input]].shares <= 1 &&
+         updates(node, input);
+}
+
+static struct expected_traffic expect_node(const struct lowered *l, size_t v, int rank, int ranks) {
+  const struct node *node = &l->graph->nodes.data[v];
+  const struct rank_part *part = &l->rank_parts[v];
+  const uint64_t others = (uint64_t)ranks - 1;
+  const enum across_ranks across = node_row(node)->across;
+  struct expected_traffic t = {0};
+  if (across == ACROSS_WHOLE)
+    return (struct expected_traffic){part->at_once ? 1 : ranks,
+                                     others * part->workspace / (uint64_t)(part->at_once ? ranks : 1)};
+  const int64_t own = share_of_rank(part->whole, rank, ranks).count;
+  if (across == ACROSS_SUM) {
+    const neap_dtype dtype = l->graph->tensors.data[node->inputs[GRADIENT]].dtype;
+    const int64_t chunk = chunk_of(part->whole, dtype, ranks);
+    return (struct expected_traffic){(share_most(part->whole, ranks) + chunk - 1) / chunk,
+                                     dtype_bytes(dtype, (uint64_t)(part->whole - own))};
+  }
+  for (int32_t i = 0; i < node->input_count; i++) {
+    if (!is_gathered(l->graph, node, i)) continue;
+    t.calls++;
+    t.sent += others * (uint64_t)own * dtype_bytes(l->graph->tensors.data[node->inputs[i]].dtype, 1);
+  }
+  if (makes_whole(l->graph, node)) { /* from the sums of the parts of all */
+    t.calls++;
+    t.sent += others * (uint64_t)share_of_rank(SHARE_PARTS, rank, ranks).count * sizeof(double);
+  }
+  return t;
+}
+
+struct expected_traffic ranks_expect(const struct lowered *lowered, int rank, int ranks) {
+  struct expected_traffic all = {0};
+  for (size_t v = 0; v < lowered->graph->nodes.count; v++) {
+    if (!ranks_share(lowered->graph, &lowered->graph->nodes.data[v])) continue;
+    const struct expected_traffic one = expect_node(lowered, v, rank, ranks);
+    all.calls += one.calls;
+    all.sent += one.sent;
+  }
+  return all;
 }
 
 /* ---- Exchanges ---- */
@@ -301,12 +359,6 @@ static void *at_share(const struct running *r, int32_t i, void *data, struct sha
   return elements == share.whole ? element(data, tensor, share.first) : data;
 }
 
-static bool updates(const struct node *node, int32_t input) {
-  for (int32_t i = 0; i < node->update_count; i++)
-    if (node->updates[i] == node->inputs[input]) return true;
-  return false;
-}
-
 static neap_status run_share(const struct running *r) {
   void *given[OPERANDS], *made[NODE_MAX_OUTPUTS];
   struct run_context at = *r->context;
@@ -316,7 +368,7 @@ static neap_status run_share(const struct running *r) {
     made[i] = at_share(r, r->node->input_count + i, r->out[i], at.share);
   TRY(r->kernel->run(r->kernel, given, made, r->workspace, &at));
   for (int32_t i = 0; i < r->node->input_count; i++)
-    if (operand(r, i) != NULL && operand(r, i)->shares <= 1 && updates(r->node, i))
+    if (is_gathered(r->kernel->graph, r->node, i))
       TRY(ranks_gather(r->context->ranks, r->in[i], r->part->whole, dtype_bytes(operand(r, i)->dtype, 1)));
   return NEAP_OK;
 }

@@ -71,6 +71,14 @@ struct rank_part {
 struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph,
                                const struct node *node, const struct memory_format *formats, int ranks);
 
+/* What a rank sends, and in how many exchanges, in one run of all nodes, where each rank has a micro-batch.
+ */
+struct expected_traffic {
+  int64_t calls;
+  uint64_t sent; /* bytes */
+};
+struct expected_traffic ranks_expect(const struct lowered *lowered, int rank, int ranks);
+
 /* Runs a node that ranks share, as kernel->run does; `context` has ranks. */
 neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel, void *const *inputs,
                       void *const *outputs, void *workspace, const struct run_context *context);

@@ -1,5 +1,5 @@
-/* Packing fits every sequence once, in few rows. What a model learns from a row of several sequences is what it
- * learns from each of them alone, and bits do not depend on the budget. */
+/* Packing fits every sequence once, in few rows. What a model learns from a row of several sequences is what
+ * it learns from each of them alone, and bits do not depend on the budget. */
 #include "session_help.h"
 
 #include "data/packing.h"
@@ -104,10 +104,8 @@ static int32_t token(int32_t sequence, int32_t at) { return (7 * sequence + at *
 static neap_session *session_of(const char *model, bool pack, uint64_t budget) {
   neap_graph *graph = NULL;
   neap_session *s = NULL;
-  const neap_model_options shape = {.batch = pack ? 1 : SEQUENCES,
-                                    .length = LENGTH,
-                                    .classes = CLASSES,
-                                    .packed = pack};
+  const neap_model_options shape = {
+      .batch = pack ? 1 : SEQUENCES, .length = LENGTH, .classes = CLASSES, .packed = pack};
   ASSERT_OK(neap_model_build(model, &shape, &graph));
   const neap_session_options options = {
       .budget = budget, .optimizer = NEAP_SGD, .momentum = 0.9f, .seed = 3, .threads = 2};

@@ -40,7 +40,7 @@ struct rank_run {
   char digest[65];
   double losses[STEPS][24], norm;
   neap_memory memory;
-  uint64_t states;
+  uint64_t states, sent; /* bytes */
 };
 
 static void run_steps_of_rank(struct rank_run *run, neap_session *s) {
@@ -68,6 +68,7 @@ static void *run_rank(void *context) {
   ASSERT_OK(neap_session_create(run->graph, &run->options, NULL, &s));
   if (run->path != NULL) ASSERT_OK(neap_session_load(s, run->path));
   run_steps_of_rank(run, s);
+  run->sent = session_traffic(s).sent;
   ASSERT_OK(neap_session_digest(s, run->digest));
   neap_session_memory(s, &run->memory);
   assert_int_equal(run->memory.measured_peak, run->memory.planned_peak);
@@ -89,8 +90,26 @@ static void run_ranks(const struct rank_run *like, int size, struct rank_run *ru
   for (int r = 0; r < size; r++) ranks[r].close(ranks[r].self);
 }
 
+/* Whether ranks sent what is computed before anything runs. */
+static void check_sent(const char *what, const struct rank_run *like, int size, const struct rank_run *runs) {
+  neap_exchanges expected;
+  neap_session_options options = like->options;
+  const neap_collective planned = {.size = size}; /* without an engine */
+  uint64_t sent = 0;
+  options.collective = &planned;
+  options.threads = 1;
+  ASSERT_OK(neap_step_exchanges(like->graph, &options, &expected));
+  for (int r = 0; r < size; r++) sent = runs[r].sent > sent ? runs[r].sent : sent;
+  const uint64_t all = STEPS * expected.sent_bytes;
+  if (options.dynamic_loss_scale) assert_true(sent <= all); /* an update that is skipped sends nothing */
+  if (sent != all && !options.dynamic_loss_scale)
+    fail_msg("%s, %d ranks: %llu bytes are expected in a step, but %g are sent", what, size,
+             (unsigned long long)expected.sent_bytes, (double)sent / STEPS);
+  assert_true(expected.calls > 0);
+}
+
 /* A run of `size` ranks beside one process. */
-static void check(const char *what, struct rank_run like, int size) {
+static const struct rank_run *check(const char *what, struct rank_run like, int size) {
   static struct rank_run one, runs[MOST_RANKS];
   one = like;
   run_rank(&one);
@@ -104,6 +123,7 @@ static void check(const char *what, struct rank_run like, int size) {
       for (int32_t part = r; part < like.options.micro_batches; part += size)
         assert_true(one.losses[k][part] == runs[r].losses[k][part]);
   }
+  return runs;
 }
 
 static const struct {
@@ -137,7 +157,7 @@ static void test_bits(void **state) {
       like.options.micro_batches = size == 3 ? 6 : 8;
       like.options.planner = "evict";
       like.options.budget = i % 2 == 0 ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
-      check(cases[i].what, like, size);
+      check_sent(cases[i].what, &like, size, check(cases[i].what, like, size));
     }
   neap_graph_free(graph);
 }

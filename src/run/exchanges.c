@@ -1,0 +1,46 @@
+#include "kernel/ranks.h"
+#include "neap_collective.h"
+#include "run/choose.h"
+
+/* What a rank sends in a step: in each round of micro-batches, and where the step ends. */
+static void find_most(const struct lowered *main, const struct lowered *end, int ranks, int64_t rounds,
+                      neap_exchanges *most) {
+  for (int rank = 0; rank < ranks; rank++) {
+    const struct expected_traffic round = ranks_expect(main, rank, ranks), last = ranks_expect(end, rank, ranks);
+    const neap_exchanges one = {.calls = rounds * round.calls + last.calls,
+                                .sent_bytes = (uint64_t)rounds * round.sent + last.sent};
+    if (one.sent_bytes > most->sent_bytes || rank == 0) *most = one;
+  }
+}
+
+static neap_status lower_end(const struct lowered *main, const neap_session_options *options,
+                             struct lowered **end) {
+  const struct optimizer optimizer = optimizer_of(options);
+  const struct lower_options lowering = lower_options_of(options);
+  struct neap_graph *graph = NULL;
+  TRY(graph_end_step(main->graph, &optimizer, &graph));
+  const neap_status status = lower(graph, backend_of(options), &lowering, main, end);
+  neap_graph_free(graph);
+  return status;
+}
+
+neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
+                                neap_exchanges *exchanges) {
+  NEED(exchanges);
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "exchanges: need options and a graph");
+  struct lowered *main = NULL, *end = NULL;
+  const int ranks = options->collective != NULL ? options->collective->size : 1;
+  *exchanges = (neap_exchanges){0};
+  TRY(check_ranks(options));
+  if (ranks <= 1) return NEAP_OK;
+  TRY(lower_training(graph, options, &main));
+  const neap_status status = lower_end(main, options, &end);
+  if (status == NEAP_OK) find_most(main, end, ranks, options->micro_batches / ranks, exchanges);
+  if (status == NEAP_OK && options->dynamic_loss_scale) { /* whether any gradient is not finite */
+    exchanges->calls++;
+    exchanges->sent_bytes += (uint64_t)ranks - 1;
+  }
+  lowered_free(end);
+  lowered_free(main);
+  return status;
+}

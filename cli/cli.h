@@ -235,6 +235,9 @@ neap_model_options source_shape(const neap_train_options *source);
 /* The step of a model, whose batch may be left open. */
 neap_status source_step(const neap_train_options *source, neap_step **step);
 
+/* What one of several processes sends in it, where the session's options have their number. */
+neap_status source_exchanges(const neap_train_options *source, neap_exchanges *exchanges);
+
 /* Sets the batch that a model has by itself. */
 neap_status source_usual_batch(neap_train_options *source);
 

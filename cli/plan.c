@@ -8,11 +8,27 @@ struct settings {
   struct arguments a;
   const char *out;
   bool profile;
+  int32_t processes;
+  uint64_t bandwidth; /* bytes in a second */
+  double latency;     /* seconds of an exchange */
+  neap_collective ranks;
 };
+
+enum { MOST_PROCESSES = 4096, USUAL_BANDWIDTH = 125000000 };
+static const double usual_latency = 1e-4;
 
 const neap_setting plan_options[] = {
     {"profile", .help = "what each technique (of --allow) makes of a model's memory, by kind of bytes",
      .kind = NEAP_SETTING_SWITCH, .offset = offsetof(struct settings, profile)},
+    OWN_OPTION(
+        struct settings, "processes", "N", "1",
+        "plan for one of the processes that train together: bytes, and seconds with what they exchange", INT,
+        processes, .least = 1, .below = MOST_PROCESSES + 1),
+    OWN_OPTION(struct settings, "bandwidth", "B", "125MB, a network of 1 Gbit/s",
+               "bytes that one of the processes sends in a second, while it receives as many", BYTES,
+               bandwidth, .least = 1, .with = "processes"),
+    OWN_OPTION(struct settings, "latency", "SECONDS", "0.0001", "what an exchange takes besides its bytes",
+               NUMBER, latency, .with = "processes"),
     {"o", "PLAN.json", .help = "write the plan", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
@@ -83,6 +99,59 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
                         budget > 0 ? json_integer((json_int_t)budget) : json_null());
 }
 
+/* ---- Several processes ---- */
+
+/* One of them, as training divides a batch; no engine is needed to plan. */
+static int divide(const struct verb *verb, struct settings *s) {
+  if (s->processes <= 1 && (s->bandwidth > 0 || s->latency > 0))
+    return report_usage(verb, "--bandwidth and --latency do nothing without --processes N");
+  if (s->bandwidth == 0) s->bandwidth = USUAL_BANDWIDTH;
+  if (s->latency == 0) s->latency = usual_latency;
+  if (s->processes <= 1) return EXIT_DONE;
+  if (s->profile || given_text(&s->a, "allow") != NULL || strcmp(s->a.options.session.planner, "all") == 0)
+    return report_usage(verb,
+                        "--processes %d: plans one step by one planner; leave out --allow, --profile "
+                        "and --planner all",
+                        (int)s->processes);
+  if (s->a.options.model == NULL && !neap_model_is_file(s->a.operands.values[0]))
+    return report_usage(verb, "--processes %d goes with --model: a graph file is of one process",
+                        (int)s->processes);
+  s->ranks = (neap_collective){.size = s->processes};
+  s->a.options.session.collective = &s->ranks;
+  return EXIT_DONE;
+}
+
+/* What a step of all of them takes, by the plan of one: on standard output, or in the object. */
+static neap_status tell_processes(const struct settings *s, const neap_plan *plan, json_t *object) {
+  const neap_train_options *o = &s->a.options;
+  neap_exchanges exchanges;
+  neap_plan_info p;
+  const neap_status status = source_exchanges(o, &exchanges);
+  if (status != NEAP_OK) return status;
+  neap_plan_describe(plan, &p);
+  const int64_t parts = o->shape.batch / o->micro_batch;
+  const double computing = p.cost * (double)(parts / s->processes), alone = p.cost * (double)parts,
+               exchanging =
+                   (double)exchanges.sent_bytes / (double)s->bandwidth + (double)exchanges.calls * s->latency;
+  if (object != NULL) {
+    json_object_update_new(object,
+                           json_pack("{s:i, s:I, s:I, s:I, s:f, s:f, s:f}", "processes", (int)s->processes,
+                                     "micro_batch", (json_int_t)o->micro_batch, "sent_bytes_per_step",
+                                     (json_int_t)exchanges.sent_bytes, "exchanges_per_step",
+                                     (json_int_t)exchanges.calls, "exchange_seconds_per_step", exchanging,
+                                     "step_seconds", computing + exchanging, "step_seconds_alone", alone));
+    return NEAP_OK;
+  }
+  printf("\neach of %d processes: %lld of %lld micro-batches of %lld; it sends %s a step in %lld exchanges\n",
+         (int)s->processes, (long long)(parts / s->processes), (long long)parts, (long long)o->micro_batch,
+         bytes_text(exchanges.sent_bytes).text, (long long)exchanges.calls);
+  printf("a step: %s of computing and, at %s/s and %g ms an exchange, %s of exchanges; one process computes "
+         "%s\n",
+         duration_text(computing).text, bytes_text(s->bandwidth).text, 1e3 * s->latency,
+         duration_text(exchanging).text, duration_text(alone).text);
+  return NEAP_OK;
+}
+
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
   struct plan_answer answer;
@@ -95,6 +164,8 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
   int result = EXIT_DONE;
   json_t *object = s->a.json ? answer_json(&answer, step, budget) : NULL;
   if (budget == NEAP_BUDGET_MIN) tell_cost_of_least(s, step, answer.plan, object);
+  if (s->processes > 1 && s->a.json && tell_processes(s, answer.plan, object) != NEAP_OK)
+    result = report_failure(verb, NEAP_INTERNAL);
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
     result = report_failure(verb, NEAP_IO_FAILED);
     json_decref(object);
@@ -104,6 +175,8 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
     print_heading(step, budget);
     print_row(&answer);
     print_details(answer.plan, step);
+    if (s->processes > 1 && tell_processes(s, answer.plan, NULL) != NEAP_OK)
+      result = report_failure(verb, NEAP_INTERNAL);
   }
   neap_plan_free(answer.plan);
   return result;
@@ -215,6 +288,7 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
   s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
+  if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);
   if (given_text(&s.a, "allow") != NULL) return plan_combinations(verb, &s);
   neap_step *step;

@@ -37,6 +37,17 @@ neap_status source_step(const neap_train_options *source, neap_step **step) {
   return status;
 }
 
+neap_status source_exchanges(const neap_train_options *source, neap_exchanges *exchanges) {
+  const neap_model_options shape = source_shape(source);
+  const neap_session_options session = source_session(source);
+  neap_graph *graph;
+  neap_status status = neap_model_build(source->model, &shape, &graph);
+  if (status != NEAP_OK) return status;
+  status = neap_step_exchanges(graph, &session, exchanges);
+  neap_graph_free(graph);
+  return status;
+}
+
 neap_status source_usual_batch(neap_train_options *source) {
   const neap_model_options shape = source_shape(source);
   neap_graph *graph;
@@ -56,12 +67,21 @@ static int check_graph_file(const struct verb *verb, const struct arguments *a, 
   return EXIT_DONE;
 }
 
-static int check_micro_batch(const struct verb *verb, const neap_train_options *source) {
+/* Each process has at least one micro-batch, and all as many. */
+static int check_micro_batch(const struct verb *verb, neap_train_options *source) {
+  const int ranks = source->session.collective != NULL ? source->session.collective->size : 1;
+  if (ranks > 1 && source->shape.batch % ranks != 0)
+    return report_usage(verb, "--processes %d: does not divide a batch of %lld", ranks,
+                        (long long)source->shape.batch);
+  if (ranks > 1 && source->micro_batch == 0) source->micro_batch = source->shape.batch / ranks;
   if (source->micro_batch == NEAP_MICRO_BATCH_AUTO)
     return report_usage(verb, "--micro-batch auto: is for `neap train`; give a number of images");
   if (source->micro_batch > 0 && source->shape.batch % source->micro_batch != 0)
     return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld",
                         (long long)source->micro_batch, (long long)source->shape.batch);
+  if (ranks > 1 && source->shape.batch / source->micro_batch % ranks != 0)
+    return report_usage(verb, "--processes %d: does not divide %lld micro-batches", ranks,
+                        (long long)(source->shape.batch / source->micro_batch));
   return EXIT_DONE;
 }
 

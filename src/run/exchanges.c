@@ -6,7 +6,8 @@
 static void find_most(const struct lowered *main, const struct lowered *end, int ranks, int64_t rounds,
                       neap_exchanges *most) {
   for (int rank = 0; rank < ranks; rank++) {
-    const struct expected_traffic round = ranks_expect(main, rank, ranks), last = ranks_expect(end, rank, ranks);
+    const struct expected_traffic round = ranks_expect(main, rank, ranks),
+                                  last = ranks_expect(end, rank, ranks);
     const neap_exchanges one = {.calls = rounds * round.calls + last.calls,
                                 .sent_bytes = (uint64_t)rounds * round.sent + last.sent};
     if (one.sent_bytes > most->sent_bytes || rank == 0) *most = one;

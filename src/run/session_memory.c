@@ -85,10 +85,12 @@ static neap_status open_shared(const struct neap_session *s, const struct lowere
 static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  uint64_t place, float *plain) {
   const struct tensor *t = &l->graph->tensors.data[tensor];
+  const struct traffic of_steps = s->ranks->traffic;
   struct shared x;
   TRY(open_shared(s, l, tensor, &x));
   neap_status status = device_read(&s->memory, place, x.own, (uint64_t)x.share.count * x.size);
   if (status == NEAP_OK) status = ranks_gather(s->ranks, x.whole, x.share.whole, x.size);
+  s->ranks->traffic = of_steps; /* what is read belongs to no step */
   if (status == NEAP_OK)
     status = l->backend->export_variable(l->state, t, l->formats[tensor], x.whole, plain);
   free(x.whole);

@@ -18,6 +18,23 @@ for options in "--steps 4" "--epochs 1 --drop-last off --micro-batch 4" "--steps
   done
 done
 
+# What is planned for one of several processes is what it takes and sends.
+step=(--model wrn-10-1 --batch 16 --micro-batch 2 --threads 1 --image 3x32x32 --classes 10)
+for processes in 2 4; do
+  expect 0 "${run[@]}" --steps 2 --evaluate off --processes $processes --json
+  peak=$(field highest_peak_bytes) sent=$(field sent_bytes)
+  expect 0 "$neap" plan "${step[@]}" --processes $processes --json
+  same "$(field peak_bytes) $(field sent_bytes_per_step)" "$peak $sent" "peak and bytes sent by $processes processes, as planned"
+done
+expect 0 "$neap" plan "${step[@]}" --processes 4 --bandwidth 1GB --latency 0.001
+grep -q "each of 4 processes: 2 of 8 micro-batches of 2; it sends" out || fail "the plan does not tell what is sent: $(cat out)"
+expect 2 "$neap" plan "${step[@]}" --processes 3
+says "does not divide"
+expect 2 "$neap" plan "${step[@]}" --processes 2 --planner all
+says "one planner"
+expect 2 "$neap" plan "${step[@]}" --bandwidth 1GB
+says "without --processes"
+
 # Under a launcher, where there is one.
 for mpi in openmpi mpich; do
   [ -e "$build/libneap_$mpi.so" ] && [ -n "$(command -v mpirun.$mpi)" ] || continue

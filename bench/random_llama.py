@@ -1,10 +1,12 @@
 """Writes a GGUF file of a Llama with random weights in Q4_0: bench/random_llama.py FILE.gguf [--shape 1.1b|7b|small].
 
-It has the shape, the bytes and a tokenizer of bytes; what it says means nothing. It serves to measure memory and speed."""
+It has the shape, the bytes and a tokenizer of bytes; what it says means nothing. It serves to measure memory and speed.
+With --hollow the weights are a hole of the file, which takes no disk: for `neap plan`, which reads the header alone."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 
 import gguf
@@ -16,6 +18,7 @@ SHAPES = {
     "1.1b": (22, 2048, 32, 4, 5632, 32000),
     "7b": (32, 4096, 32, 32, 11008, 32000),
 }
+ALIGNMENT = gguf.GGUF_DEFAULT_ALIGNMENT
 BLOCK, BYTES, SCALE = 32, 18, 0.0043  # numbers of a block; its bytes; so that weights deviate by 0.02
 
 
@@ -67,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file")
     parser.add_argument("--shape", choices=SHAPES, default="1.1b")
+    parser.add_argument("--hollow", action="store_true", help="zeros in place of weights, as a hole of the file")
     arguments = parser.parse_args()
     shape = SHAPES[arguments.shape]
     layers, width, heads, key_heads, feed, tokens = shape
@@ -91,6 +95,13 @@ def main() -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
+    if arguments.hollow:
+        writer.close()
+        length = sum(rows * columns // BLOCK * BYTES for _, rows, columns in matrices(shape))
+        length += len(vectors(shape)) * 4 * width
+        header = (os.path.getsize(arguments.file) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        os.truncate(arguments.file, header + length)
+        return
     rng = np.random.default_rng(1)
     for _, rows, columns in matrices(shape):
         writer.write_tensor_data(draw(rng, rows, columns))

@@ -1,24 +1,26 @@
-/* What more memory would save: the smallest budget found at which recomputation takes half as long again at
- * most.
- */
+/* What more memory would save: the smallest budget found at which recomputation takes no more than a share of
+ * the step's time. */
 #include <math.h>
 #include <string.h>
 
 #include "cli.h"
 
-static const double half_more = 0.5;
+const double half_more = 0.5;
 
 enum { HALVINGS = 7 };
 
-/* Whether one planner has a plan that costs no more within so many bytes; what it takes. */
-static bool is_met(const neap_step *step, uint64_t budget, const char *planner, uint64_t *bytes) {
+/* Whether one planner has a plan that costs no more within so many bytes; what it takes. Where any cost will
+ * do, so does any plan. */
+static bool is_met(const neap_step *step, uint64_t budget, const char *planner, double overhead,
+                   uint64_t *bytes) {
+  const neap_plan_options how = {.planner = planner, .quick = overhead == INFINITY};
   neap_plan *plan;
   neap_plan_info info;
-  if (neap_plan_make(step, budget, planner, NULL, &plan) != NEAP_OK) return false;
+  if (neap_plan_make_with(step, budget, &how, NULL, &plan) != NEAP_OK) return false;
   neap_plan_describe(plan, &info);
   *bytes = plan_bytes(plan);
   neap_plan_free(plan);
-  return overhead_of(info.cost, info.base_cost) <= half_more;
+  return overhead_of(info.cost, info.base_cost) <= overhead;
 }
 
 /* Who answers for "auto", which gives no dearer plan: the quickest that takes such a step. Who was asked by
@@ -26,12 +28,12 @@ static bool is_met(const neap_step *step, uint64_t budget, const char *planner, 
 static const char *answering_planner(const neap_step *step, const char *asked, uint64_t everything) {
   uint64_t bytes;
   if (strcmp(asked, "auto") != 0) return asked;
-  return is_met(step, everything, "rotor", &bytes) ? "rotor" : "evict";
+  return is_met(step, everything, "rotor", half_more, &bytes) ? "rotor" : "evict";
 }
 
 bool costs_too_much(double cost, double base_cost) { return overhead_of(cost, base_cost) > half_more; }
 
-uint64_t affordable_budget(const neap_step *step, const char *planner) {
+uint64_t affordable_budget(const neap_step *step, const char *planner, double overhead) {
   neap_plan *plan;
   neap_plan_info info;
   if (neap_plan_make(step, NEAP_BUDGET_MAX, "keep-all", NULL, &plan) != NEAP_OK) return 0;
@@ -43,7 +45,7 @@ uint64_t affordable_budget(const neap_step *step, const char *planner) {
     const uint64_t tried = (uint64_t)sqrt((double)met * (double)missed);
     uint64_t bytes = tried;
     if (tried <= missed || tried >= met) break;
-    if (is_met(step, tried, answering, &bytes))
+    if (is_met(step, tried, answering, overhead, &bytes))
       met = bytes < tried ? bytes : tried;
     else
       missed = tried;

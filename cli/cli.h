@@ -238,6 +238,10 @@ neap_status source_step(const neap_train_options *source, neap_step **step);
 /* What one of several processes sends in it, where the session's options have their number. */
 neap_status source_exchanges(const neap_train_options *source, neap_exchanges *exchanges);
 
+/* Whether the micro-batch is a number that divides the batch, and each of several processes has as many, at
+ * least one: which is set where none was given. EXIT_DONE, or EXIT_USAGE after a message. */
+int check_micro_batch(const struct verb *verb, neap_train_options *source);
+
 /* Sets the batch that a model has by itself. */
 neap_status source_usual_batch(neap_train_options *source);
 
@@ -285,6 +289,10 @@ neap_status source_plan(const neap_train_options *source, const neap_step *step,
                         const neap_plan_options *options, uint64_t *smallest, neap_step **chosen,
                         neap_plan **plan);
 
+/* neap_plan_graph of a model: the plan that a run of it makes within the budget, and its step. */
+neap_status source_plan_alone(const neap_train_options *source, uint64_t budget,
+                              const neap_plan_options *options, neap_step **step, neap_plan **plan);
+
 /* A plan file for the step, or for any variant of a model; checked. `*chosen` as above. */
 neap_status source_read_plan(const neap_train_options *source, const neap_step *step, const char *file,
                              neap_step **chosen, neap_plan **plan);
@@ -320,9 +328,12 @@ const char *planner_graphs(const char *name);
 /* More than half as much again. */
 bool costs_too_much(double cost, double base_cost);
 
-/* A budget at which the planner, by its name or "auto", has a plan that does not; as small as some looks
- * find. 0: not known. */
-uint64_t affordable_budget(const neap_step *step, const char *planner);
+/* By how much recomputation may lengthen a step before it costs too much: half as much again. */
+extern const double half_more;
+
+/* A budget at which the planner, by its name or "auto", has a plan whose overhead is no more than that; as
+ * small as some looks find. INFINITY: whatever it costs. 0: not known. */
+uint64_t affordable_budget(const neap_step *step, const char *planner, double overhead);
 
 /* The line about a budget of `min` that costs so much. */
 void tell_affordable(double cost, double base_cost, uint64_t budget);
@@ -342,6 +353,10 @@ void watch_end(struct watch *watch);
 neap_status watch_plan(struct watch *watch, const neap_train_options *source, const neap_step *step,
                        uint64_t budget, const char *planner, double seconds, uint64_t *smallest,
                        neap_step **chosen, neap_plan **plan);
+
+/* source_plan_alone in the same way, by the planner of the source. `step`: one like that which is planned. */
+neap_status watch_plan_alone(struct watch *watch, const neap_train_options *source, const neap_step *step,
+                             uint64_t budget, neap_step **own, neap_plan **plan);
 
 /* For a search that is not begun by watch_plan: the context is the watch. */
 neap_plan_progress_function watch_progress;

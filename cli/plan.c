@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "ways.h"
 
 struct settings {
   struct arguments a;
@@ -92,7 +93,7 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
   neap_plan_info p;
   neap_plan_describe(plan, &p);
   const bool much = costs_too_much(p.cost, p.base_cost);
-  const uint64_t budget = much ? affordable_budget(step, s->a.options.session.planner) : 0;
+  const uint64_t budget = much ? affordable_budget(step, s->a.options.session.planner, half_more) : 0;
   if (much) tell_affordable(p.cost, p.base_cost, budget);
   if (object != NULL)
     json_object_set_new(object, "affordable_budget_bytes",
@@ -277,6 +278,22 @@ static int plan_profile(const struct verb *verb, struct settings *s) {
   return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->a.json) : opened;
 }
 
+/* The operand, where it is a model and no graph file, becomes --model. */
+static int take_model(const struct verb *verb, struct arguments *a) {
+  const char *operand = a->operands.values[0];
+  if (a->options.model != NULL || !neap_model_is_language(operand)) return EXIT_DONE;
+  const neap_status status = set_setting(a, neap_setting_find("model"), operand);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  a->operands = (struct operands){0};
+  return EXIT_DONE;
+}
+
+/* Whether the table of ways is asked for: neither another table, nor one plan. */
+static bool is_about_ways(const struct settings *s) {
+  return s->out == NULL && !s->profile && s->processes <= 1 && s->a.operands.count == 0 &&
+         strcmp(s->a.options.session.planner, "all") != 0 && asks_for_ways(&s->a, s->a.options.model);
+}
+
 int run_plan(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
@@ -289,10 +306,14 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
   s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;
+  int result = take_model(verb, &s.a);
+  if (result != EXIT_DONE) return result;
+  if (is_about_ways(&s)) return plan_ways(verb, &s.a);
+  if (check_ways_alone(verb, &s.a) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);
   if (given_text(&s.a, "allow") != NULL) return plan_combinations(verb, &s);
   neap_step *step;
-  int result = source_open(verb, &s.a, operands->values[0], &step);
+  result = source_open(verb, &s.a, operands->values[0], &step);
   if (result != EXIT_DONE) return result;
   uint64_t budget;
   const neap_status status = source_budget(step, &s.a.options, &budget);

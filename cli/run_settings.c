@@ -241,3 +241,28 @@ int read_run(const struct verb *verb, const char *folder, const struct arguments
   run->options.resume = folder;
   return complete_run(verb, run);
 }
+
+/* ---- Fine-tuning ---- */
+
+/* What a fine-tuning has where the user says nothing: a value, and settings that take its place. */
+static const struct {
+  const char *setting, *value, *unless[2];
+  bool adapters; /* only where there are some */
+} finetune_usual[] = {
+    {"lora", "8", {"freeze"}, true},         {"store", "*=file", {"freeze"}, true},
+    {"optimizer", "adamw", {NULL}, false},   {"lr", "0.0002", {NULL}, false},
+    {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
+
+int settle_finetuning(const struct verb *verb, struct arguments *a, bool full) {
+  if (a->options.resume != NULL) return EXIT_DONE; /* what the run has */
+  for (size_t i = 0; i < sizeof finetune_usual / sizeof *finetune_usual; i++) {
+    bool given = given_text(a, finetune_usual[i].setting) != NULL || (full && finetune_usual[i].adapters);
+    for (int k = 0; k < 2 && finetune_usual[i].unless[k] != NULL; k++)
+      given = given || given_text(a, finetune_usual[i].unless[k]) != NULL;
+    if (given) continue;
+    const int32_t row = neap_setting_find(finetune_usual[i].setting);
+    const neap_status status = row >= 0 ? set_setting(a, row, finetune_usual[i].value) : NEAP_INTERNAL;
+    if (status != NEAP_OK) return report_failure(verb, status);
+  }
+  return EXIT_DONE;
+}

@@ -13,6 +13,10 @@ int complete_run(const struct verb *verb, struct arguments *a);
 int read_run(const struct verb *verb, const char *folder, const struct arguments *given,
              struct arguments *run);
 
+/* Sets what `neap finetune` has where nothing is said: adapters, AdamW, its learning rate. `full`: without
+ * adapters. An exit status, after a message where it is not EXIT_DONE. */
+int settle_finetuning(const struct verb *verb, struct arguments *a, bool full);
+
 /* The language model that the operand names (generate.c): `*folder` of a run, whose settings are in `run`; or
  * a model's file, and `*folder` NULL. Prepares the threads. An exit status, after a message where it is not
  * EXIT_DONE. */

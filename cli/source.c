@@ -68,7 +68,7 @@ static int check_graph_file(const struct verb *verb, const struct arguments *a, 
 }
 
 /* Each process has at least one micro-batch, and all as many. */
-static int check_micro_batch(const struct verb *verb, neap_train_options *source) {
+int check_micro_batch(const struct verb *verb, neap_train_options *source) {
   const int ranks = source->session.collective != NULL ? source->session.collective->size : 1;
   if (ranks > 1 && source->shape.batch % ranks != 0)
     return report_usage(verb, "--processes %d: does not divide a batch of %lld", ranks,
@@ -138,6 +138,16 @@ static neap_status plan_model(const neap_train_options *source, neap_session_opt
   status = neap_plan_graph(graph, &session, smallest, step, plan);
   neap_graph_free(graph);
   return status;
+}
+
+neap_status source_plan_alone(const neap_train_options *source, uint64_t budget,
+                              const neap_plan_options *options, neap_step **step, neap_plan **plan) {
+  const neap_session_options how = {.budget = budget,
+                                    .planner = options->planner,
+                                    .plan_seconds = options->seconds,
+                                    .plan_progress = options->progress,
+                                    .plan_context = options->context};
+  return plan_model(source, how, NULL, step, plan);
 }
 
 /* Frees `own` where it is the step that the caller has, or is not wanted. */

@@ -56,7 +56,7 @@ static void look_for_affordable(struct train_report *report) {
   if (session->plan_file != NULL || session->budget != NEAP_BUDGET_MIN || session->budget_fraction > 0)
     return;
   if (source_step(&source, &step) != NEAP_OK) return; /* the run says why */
-  report->affordable = affordable_budget(step, session->planner);
+  report->affordable = affordable_budget(step, session->planner, half_more);
   report->least = true;
   neap_step_free(step);
 }
@@ -196,29 +196,6 @@ const neap_setting finetune_options[] = {
     PROCESSES_OPTION,
     {0},
 };
-
-/* What a fine-tuning has where the user says nothing: a value, and settings that take its place. */
-static const struct {
-  const char *setting, *value, *unless[2];
-  bool adapters; /* only where there are some */
-} finetune_usual[] = {
-    {"lora", "8", {"freeze"}, true},         {"store", "*=file", {"freeze"}, true},
-    {"optimizer", "adamw", {NULL}, false},   {"lr", "0.0002", {NULL}, false},
-    {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
-
-static int settle_finetuning(const struct verb *verb, struct arguments *a, bool full) {
-  if (a->options.resume != NULL) return EXIT_DONE; /* what the run has */
-  for (size_t i = 0; i < sizeof finetune_usual / sizeof *finetune_usual; i++) {
-    bool given = given_text(a, finetune_usual[i].setting) != NULL || (full && finetune_usual[i].adapters);
-    for (int k = 0; k < 2 && finetune_usual[i].unless[k] != NULL; k++)
-      given = given || given_text(a, finetune_usual[i].unless[k]) != NULL;
-    if (given) continue;
-    const int32_t row = neap_setting_find(finetune_usual[i].setting);
-    const neap_status status = row >= 0 ? set_setting(a, row, finetune_usual[i].value) : NEAP_INTERNAL;
-    if (status != NEAP_OK) return report_failure(verb, status);
-  }
-  return EXIT_DONE;
-}
 
 int run_finetune(const struct verb *verb, int count, char **arguments) {
   struct arguments a;

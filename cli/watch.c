@@ -121,6 +121,15 @@ void watch_progress(const neap_plan_progress *progress, void *context) {
   pthread_mutex_unlock(&w->mutex);
 }
 
+neap_status watch_plan_alone(struct watch *w, const neap_train_options *source, const neap_step *step,
+                             uint64_t budget, neap_step **own, neap_plan **plan) {
+  const char *planner = source->session.planner;
+  const neap_plan_options options = {
+      .planner = planner, .progress = w != NULL ? watch_progress : NULL, .context = w};
+  if (w != NULL) begin_plan(w, step, planner);
+  return source_plan_alone(source, budget, &options, own, plan);
+}
+
 neap_status watch_plan(struct watch *w, const neap_train_options *source, const neap_step *step,
                        uint64_t budget, const char *planner, double seconds, uint64_t *smallest,
                        neap_step **chosen, neap_plan **plan) {

@@ -567,6 +567,9 @@ bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_op
 bool neap_model_at(int32_t index, neap_row *row);
 /* Whether a model of this name is a file's: its parameters begin with what that has. */
 bool neap_model_is_file(const char *name);
+/* Whether it is one whose file has a language model of others, or a classifier of texts or images as these
+ * are kept: what `neap finetune` begins with. */
+bool neap_model_is_language(const char *name);
 bool neap_data_at(int32_t index, neap_row *row); /* sources of data; name: how one is named, "cifar10:DIR" */
 
 /* What an operator is given besides tensors. */

@@ -68,8 +68,15 @@ typedef struct neap_step_info {
   int32_t tensors, nodes;
   uint64_t resident_bytes;
   double base_cost;
+  uint64_t parameter_bytes, trained_bytes,
+      state_bytes; /* resident; trained: parameters that a node updates */
 } neap_step_info;
 void neap_step_describe(const neap_step *step, neap_step_info *info);
+
+/* Whether two steps differ in nothing that a plan depends on but the bytes of what is resident, and names:
+ * then a plan of one, within a budget, is the plan of the other within a budget that differs as their
+ * `resident_bytes`. */
+bool neap_step_is_alike(const neap_step *step, const neap_step *other);
 
 /* The bytes that training takes without any recomputation: what a budget's fraction is one of. */
 neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes);

@@ -225,6 +225,18 @@ typedef struct neap_train_result {
  * is the last one before that. */
 neap_status neap_train(const neap_train_options *options, neap_train_result *result);
 
+/* How large a run is, by its settings and data. */
+typedef struct neap_run_size {
+  neap_model_options shape;   /* of the graph of a micro-batch; its length is that of the longest record */
+  int64_t batch, micro_batch; /* records */
+  int64_t training_records;
+  int64_t epoch_steps; /* of one pass over them */
+} neap_run_size;
+
+/* Opens the data of a run and settles its shape as neap_train does, and goes no further: nothing is planned,
+ * but for --micro-batch auto and `allow`, and nothing is written. Errors are those of neap_train. */
+neap_status neap_run_measure(const neap_train_options *options, neap_run_size *size);
+
 /* What an evaluation has come to by class. */
 typedef struct neap_class_scores {
   const char *name;                  /* or its number */

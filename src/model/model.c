@@ -69,6 +69,8 @@ const char *model_language_path(const char *name) {
   return format != NULL && format->reader == &language ? path : NULL;
 }
 
+bool neap_model_is_language(const char *name) { return model_language_path(name) != NULL; }
+
 bool neap_model_at(int32_t index, neap_row *row) {
   int32_t families = 0;
   neap_row family;

@@ -213,6 +213,42 @@ void neap_step_describe(const neap_step *step, neap_step_info *info) {
                            .nodes = step->node_count,
                            .resident_bytes = step->resident_bytes,
                            .base_cost = step->base_cost};
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    const struct step_tensor *tensor = &step->tensors[t];
+    if (tensor->role == NEAP_ROLE_STATE) info->state_bytes += tensor->bytes;
+    if (tensor->role == NEAP_ROLE_PARAMETER) info->parameter_bytes += tensor->bytes;
+    if (tensor->role == NEAP_ROLE_PARAMETER && tensor->updater >= 0) info->trained_bytes += tensor->bytes;
+  }
+}
+
+static bool same_ids(const int32_t *a, int32_t count, const int32_t *b, int32_t other) {
+  return count == other && (count == 0 || memcmp(a, b, (size_t)count * sizeof *a) == 0);
+}
+
+static bool is_alike_node(const struct step_node *a, const struct step_node *b) {
+  if (a->pass != b->pass || a->repeatable != b->repeatable || a->cost != b->cost ||
+      a->workspace != b->workspace || a->inplace_count != b->inplace_count)
+    return false;
+  for (int32_t i = 0; i < a->inplace_count; i++)
+    if (a->inplace[i].output != b->inplace[i].output || a->inplace[i].input != b->inplace[i].input)
+      return false;
+  return same_ids(a->inputs, a->input_count, b->inputs, b->input_count) &&
+         same_ids(a->outputs, a->output_count, b->outputs, b->output_count) &&
+         same_ids(a->updates, a->update_count, b->updates, b->update_count);
+}
+
+bool neap_step_is_alike(const neap_step *step, const neap_step *other) {
+  if (step == NULL || other == NULL || step->tensor_count != other->tensor_count ||
+      step->node_count != other->node_count ||
+      !same_ids(step->outputs, step->output_count, other->outputs, other->output_count))
+    return false;
+  for (int32_t t = 0; t < step->tensor_count; t++) {
+    const struct step_tensor *a = &step->tensors[t], *b = &other->tensors[t];
+    if (a->role != b->role || (a->role == NEAP_ROLE_VALUE && a->bytes != b->bytes)) return false;
+  }
+  for (int32_t n = 0; n < step->node_count; n++)
+    if (!is_alike_node(&step->nodes[n], &other->nodes[n])) return false;
+  return true;
 }
 
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op) {

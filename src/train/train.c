@@ -420,6 +420,30 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
   return filled != NEAP_OK ? filled : closed != NEAP_OK ? closed : also_closed;
 }
 
+static neap_status measure(struct training *t, neap_run_size *size) {
+  TRY(training_check(t->options));
+  TRY(training_open_data(t));
+  TRY(training_build(t));
+  *size = (neap_run_size){.shape = t->shape,
+                          .batch = t->batch,
+                          .micro_batch = t->micro,
+                          .training_records = t->data.source.records[SPLIT_TRAIN],
+                          .epoch_steps = t->epoch_steps};
+  return NEAP_OK;
+}
+
+neap_status neap_run_measure(const neap_train_options *options, neap_run_size *size) {
+  NEED(options);
+  NEED(size);
+  struct training t = training_of(options);
+  t.options = &t.own;
+  t.threads = team_size(options->session.threads);
+  struct ending ending;
+  ending_keep(&ending, measure(&t, size));
+  training_release(&t);
+  return ending_tell(&ending);
+}
+
 /* ---- A checkpoint, without training ---------------------------------------------------------------------
  */
 

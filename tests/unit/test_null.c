@@ -307,6 +307,10 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_train(&(neap_train_options){0}, &trained));
   REFUSED(neap_train(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
   neap_evaluation_free(NULL);
+  neap_run_size size;
+  REFUSED(neap_run_measure(NULL, &size));
+  REFUSED(neap_run_measure(&(neap_train_options){0}, &size));
+  REFUSED(neap_run_measure(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
   REFUSED(neap_evaluate(NULL, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){0}, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
@@ -377,6 +381,8 @@ static void test_tables(void **state) {
   TAKEN(neap_optimizer_at(0, NULL));
   TAKEN(neap_model_at(0, NULL));
   TAKEN(neap_model_is_file(NULL));
+  TAKEN(neap_model_is_language(NULL));
+  TAKEN(neap_step_is_alike(NULL, NULL));
   TAKEN(neap_data_at(0, NULL));
   TAKEN(neap_attribute_at(0, 0, NULL));
   TAKEN(neap_attribute_at(-1, 0, &attribute));

@@ -1,0 +1,77 @@
+# neap plan of a language model of a file: the ways to fine-tune it, their bytes and seconds, from the file's header alone.
+# A run of `neap finetune` within the bytes of the table takes the bytes of the table.
+source "$(dirname "$0")/common.bash"
+
+read -r bytes elements < <(python3 "$source/tests/cli/small_llama.py" model.gguf)
+for i in $(seq 400); do echo "line $i of a text that repeats itself: $((i * i % 97)) and $((i % 7))"; done >text
+shape=(--batch 2 --length 32 --threads 1)
+names=(full lora "lora + q8_0" "lora + nf4" "lora on disk")
+
+expect 0 "$neap" plan model.gguf "${shape[@]}" --json
+cp out ways
+has model batch micro_batches length records steps_per_pass budget_bytes take command
+same "$(field batch) $(field length) $(field records) $(field take)" "2 32 null null" "what is planned"
+for i in 0 1 2 3 4; do
+  same "$(field ways.$i.way) $(field ways.$i.possible)" "${names[i]} true" "way $i"
+  least=$(field ways.$i.least.budget_bytes) fastest=$(field ways.$i.fastest.peak_bytes)
+  [ "$(field ways.$i.lower_bound_bytes)" -le "$least" ] || fail "way $i needs less than any plan"
+  [ "$(field ways.$i.least.peak_bytes)" -le "$least" ] || fail "the plan of way $i is over its budget"
+  [ "$least" -lt "$fastest" ] || fail "the least of way $i is no less than keeping everything"
+  awk "BEGIN { exit !($(field ways.$i.least.step_seconds) >= $(field ways.$i.fastest.step_seconds)) }" ||
+    fail "the least of way $i takes less time"
+done
+
+# Bytes by hand: matrices of F16 lie in memory as F32; queries and values have adapters of rank 8, AdamW two states.
+adapters=$((8 * (256 + 256 + 256 + 128) * 4))
+same "$(field ways.0.weights_bytes) $(field ways.0.trained_bytes)" "$((4 * elements)) $((4 * elements))" "all weights"
+same "$(field ways.1.weights_bytes)" $((4 * elements + adapters)) "the weights beside adapters"
+for i in 1 2 3 4; do same "$(field ways.$i.trained_bytes)" $adapters "what is trained in way $i"; done
+[ "$(field ways.0.state_bytes)" -ge $((8 * elements)) ] || fail "AdamW has two states for each weight"
+linear=$((2 * 256 * 256 + 2 * 256 * 128 + 3 * 512 * 256)) # what --base has in blocks: of 32 in 34 bytes, of 64 in 36
+rest=$((4 * (elements - linear) + adapters))
+same "$(field ways.2.weights_bytes)" $((rest + linear / 32 * 34)) "the weights with q8_0"
+same "$(field ways.3.weights_bytes)" $((rest + linear / 64 * 36)) "the weights with nf4"
+[ "$(field ways.4.weights_bytes)" -lt "$bytes" ] || fail "weights on disk are in memory"
+
+# The header alone: a file whose weights are a hole gives the same.
+python3 "$source/tests/cli/small_llama.py" hollow.gguf --hollow >/dev/null
+expect 0 "$neap" plan --model hollow.gguf "${shape[@]}" --json
+sed 's/hollow\.gguf/model.gguf/g' out >of_hollow
+cmp -s ways of_hollow || fail "the table is made of more than the header"
+
+# What the table says is what a run does: its command, with data.
+expect 0 "$neap" plan model.gguf "${shape[@]}" --data text:text --json
+same "$(field steps_per_pass)" $(($(field records) / 2)) "steps of a pass"
+cp out ways
+planned() { # planned WAY PLAN COMMAND: the run of the command takes the bytes of the plan
+  local words
+  eval "words=($3)"
+  same "${words[0]} ${words[1]}" "neap finetune" "the command"
+  expect 0 "$neap" "${words[@]:1}" --force --steps 1 --evaluate off --json
+  same "$(field planned_peak_bytes)" "$("$json_field" "$1.$2.peak_bytes" <ways)" "the planned peak of '$3'"
+  [ "$(field measured_peak_bytes)" -le "$(field budget_bytes)" ] || fail "'$3' takes more than its budget"
+}
+for i in 0 1 2 3 4; do planned ways.$i least "$("$json_field" ways.$i.command <ways)"; done
+expect 0 "$neap" plan model.gguf "${shape[@]}" --lora 4 --micro-batch 1 --data text:text --budget 2MiB --json
+cp out ways
+same "$(field micro_batches) $(field budget_bytes) $(field ways.0.fits) $(field ways.4.fits)" "2 2097152 false true" "within 2 MiB"
+same "$(field ways.1.trained_bytes)" $((adapters / 2)) "adapters of rank 4"
+taken=$(field take)
+for i in 0 1 2 3 4; do [ "$(field ways.$i.way)" != "$taken" ] || place=$i; done
+planned "ways.$place" within "$("$json_field" command <ways)"
+
+# For people; nothing fits; what chooses one way plans that; and what does not go together.
+expect 0 "$neap" plan model.gguf "${shape[@]}"
+for name in "${names[@]}"; do [ "$(grep -cF "$name   " out)" = 2 ] || fail "'$name' is not in both tables"; done
+grep -qF "neap plan model.gguf --batch 2 --length 32 --threads 1 --budget available" out || fail "there is no advice"
+expect 3 "$neap" plan model.gguf "${shape[@]}" --budget 64KiB
+grep -q "no way fits 64.0 KiB" out || fail "that nothing fits is not said"
+for one in "--budget max" "--lora 8 --base nf4"; do
+  expect 0 "$neap" plan model.gguf "${shape[@]}" $one --json
+  if grep -q '"ways"' out; then fail "$one plans one way"; fi
+done
+expect 2 "$neap" plan "${small[@]}" --data synthetic
+says "--data goes with the table of ways"
+expect 2 "$neap" plan model.gguf "${shape[@]}" --micro-batch auto
+expect 2 "$neap" plan model.gguf --batch 3 --length 32 --micro-batch 2
+says "does not divide a batch of 3"

@@ -105,6 +105,10 @@ neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64
  * K]: a kernel for every time. `padding` is in [0, K); K - 1: no time reads a later one. The weights are used
  * as they are: lightweight and dynamic convolution (Wu et al. 2019) take them from neap_softmax. */
 neap_tensor neap_sequence_conv(neap_builder *b, neap_tensor x, neap_tensor w, int64_t padding);
+/* The rows of the result from time `first` in [0, T) on, [N, T - first, C]; w [H, K], or [N, T - first, H, K]
+ * for these times. */
+neap_tensor neap_sequence_conv_from(neap_builder *b, neap_tensor x, neap_tensor w, int64_t padding,
+                                    int64_t first);
 
 /* Products of x [..., m, k] and y [..., k, n], either as its transpose: [..., m, n]. Batches broadcast. */
 neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed);

@@ -188,6 +188,7 @@ static void test_operators(void **state) {
   TAKEN(neap_gather(NULL, x, x));
   TAKEN(neap_embedding(NULL, x, 1, 1));
   TAKEN(neap_sequence_conv(NULL, x, x, 1));
+  TAKEN(neap_sequence_conv_from(NULL, x, x, 1, 0));
   TAKEN(neap_matmul(NULL, x, x, false, false));
   TAKEN(neap_concat(NULL, tensors, 1, 0));
   TAKEN(neap_concat(b, NULL, 1, 0));

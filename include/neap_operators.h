@@ -241,6 +241,9 @@ neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int 
  * state, in calls after those that read it; gradients cannot read it, so such a graph is one that only
  * predicts. */
 void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position);
+/* The same from the first row on, but when neap_session_prepare is called: predictions read the state, do not
+ * change it, and leave out what only `rows` needs. */
+void neap_prepare(neap_builder *b, neap_tensor state, neap_tensor rows);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
  * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. Tokens, whose

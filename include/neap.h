@@ -444,6 +444,11 @@ neap_status neap_session_evaluate(neap_session *session, neap_step_result *resul
 /* Computes the graph's outputs from the inputs, as an evaluation does; labels do not matter. */
 neap_status neap_session_predict(neap_session *session);
 
+/* Of a graph with states that are prepared (neap_prepare): computes these from the inputs, in the memory that
+ * predictions have too. What a prediction reads of them stays until the next call. NEAP_INVALID_ARGUMENT: it
+ * has none. */
+neap_status neap_session_prepare(neap_session *session);
+
 /* Sparse parameters change places (dynamic sparse reparameterization: Mostafa and Wang 2019): values below a
  * threshold are dropped, as many new ones begin with 0 at random places, more of them where more values are
  * left; their number in all, and so the memory, stays. The threshold is doubled or halved where less or more

@@ -105,6 +105,10 @@ neap_tensor neap_embedding(neap_builder *b, neap_tensor ids, int64_t rows, int64
  * K]: a kernel for every time. `padding` is in [0, K); K - 1: no time reads a later one. The weights are used
  * as they are: lightweight and dynamic convolution (Wu et al. 2019) take them from neap_softmax. */
 neap_tensor neap_sequence_conv(neap_builder *b, neap_tensor x, neap_tensor w, int64_t padding);
+/* The rows of the result from time `first` in [0, T) on, [N, T - first, C]; w [H, K], or [N, T - first, H, K]
+ * for these times. */
+neap_tensor neap_sequence_conv_from(neap_builder *b, neap_tensor x, neap_tensor w, int64_t padding,
+                                    int64_t first);
 
 /* Products of x [..., m, k] and y [..., k, n], either as its transpose: [..., m, n]. Batches broadcast. */
 neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed);
@@ -243,6 +247,9 @@ neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int 
  * state, in calls after those that read it; gradients cannot read it, so such a graph is one that only
  * predicts. */
 void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position);
+/* The same from the first row on, but when neap_session_prepare is called: predictions read the state, do not
+ * change it, and leave out what only `rows` needs. */
+void neap_prepare(neap_builder *b, neap_tensor state, neap_tensor rows);
 
 /* Mean over the batch of -sum_c q_c log softmax(logits)_c, q = (1 - smoothing) onehot(label) + smoothing / C.
  * logits [N, C], labels [N] of NEAP_I32; or a label for each pixel: [N, C, H, W] and [N, H, W]. Tokens, whose

@@ -448,7 +448,7 @@ typedef struct neap_translate_options {
 } neap_translate_options;
 
 typedef struct neap_translate_result {
-  int64_t tokens, steps;    /* of the translations, with </s>; how often the model was run */
+  int64_t tokens, steps;    /* of the translations, with </s>; how often the decoder was run */
   neap_memory memory;       /* of the session that took most; what is outside: lines and one step's logits */
   uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do for a line at a time */
 } neap_translate_result;

@@ -26,7 +26,8 @@ struct op_case {
   int64_t first, count; /* of a slice */
   const char *scope;    /* whose nodes the case is about; NULL: "op" */
   neap_conv_transposed_options transposed;
-  neap_crop_options crop; /* of a resize: the output's height and width */
+  neap_crop_options
+      crop; /* of a resize: the output's height and width; of a convolution over time `top`: its first time */
   bool align;
   bool rounds;       /* to few bits: no derivative, and sums that differ in the last bit differ by more */
   bool dense;        /* a label for each pixel: the head is a 1x1 convolution */
@@ -639,6 +640,10 @@ static const struct op_case op_cases[] = {
      .first = 1, .align = true},
     {"dynamic convolution longer than the sequence", apply_sequence_conv, .dims = {2, 1, 5, 32},
      .outputs = 12, .count = 2, .first = 11, .align = true},
+    {"lightweight convolution, later times", apply_sequence_conv, .dims = {2, 5, 3, 36}, .outputs = 5,
+     .count = 2, .first = 4, .crop = {.top = 9}},
+    {"dynamic convolution, the last time", apply_sequence_conv, .dims = {2, 5, 3, 36}, .outputs = 4,
+     .count = 2, .first = 3, .align = true, .crop = {.top = 14}},
     {"glu", apply_glu, .dims = {2, 16, 5, 6}},
     {"glu of a matrix", apply_glu, .dims = {5, 34}},
     {"swiglu", apply_swiglu, .dims = {2, 5, 3, 14}},

@@ -78,18 +78,20 @@ static inline neap_tensor apply_store(neap_builder *b, neap_tensor x, const stru
 }
 
 /* Rows of pixels are times: x [N, C H, W], `count` heads, kernels of `outputs` taps; those of every time
- * (`align`) are made of x by softmax; the others are given (`bias`), or parameters. */
+ * (`align`) are made of x by softmax; the others are given (`bias`), or parameters. The result has the times
+ * from crop.top on. */
 static inline neap_tensor apply_sequence_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const int64_t times = c->dims[1] * c->dims[2], dims[] = {c->dims[0], times, c->dims[3]},
                 kernels[] = {c->count, c->outputs}, of_times[] = {c->dims[0], times, c->count, c->outputs};
   x = neap_reshape(b, x, 3, dims);
   if (c->bias) return neap_sequence_conv(b, x, neap_input(b, "op.kernels", NEAP_F32, 2, kernels), c->first);
-  const neap_tensor w =
+  neap_tensor w =
       c->align
           ? neap_softmax(b, neap_reshape(b, neap_linear(b, x, c->count * c->outputs, false), 4, of_times), -1)
           : neap_parameter(b, "op.w", 2, kernels,
                            (neap_parameter_options){NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32});
-  return neap_sequence_conv(b, x, w, c->first);
+  if (c->align && c->crop.top > 0) w = neap_slice(b, w, 1, c->crop.top, times - c->crop.top);
+  return neap_sequence_conv_from(b, x, w, c->first, c->crop.top);
 }
 
 static inline neap_tensor apply_sequence_mask(neap_builder *b, neap_tensor x, const struct op_case *c) {

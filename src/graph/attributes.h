@@ -64,6 +64,7 @@ struct pixels_attributes {
 
 struct sequence_conv_attributes {
   int64_t padding; /* rows of zeros before the sequence */
+  int64_t first;   /* the first time that the result has */
 };
 
 struct dropout_attributes {

@@ -26,6 +26,7 @@ struct tensor {
   const char *state_of;  /* of a state: the parameter that it goes with; NULL: running statistics */
   bool image;            /* made of an input's bytes: it lies in memory as an input does */
   bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */
+  bool prepared;         /* a carried state that predictions only read: neap_session_prepare stores in it */
   bool sum;              /* a state that holds something within a step alone: what micro-batches add up to */
   int32_t shares;        /* above 1: the number of shares it lies in; a process has one (kernel/ranks.h) */
   int32_t rank;

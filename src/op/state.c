@@ -32,10 +32,11 @@ neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int 
   return id;
 }
 
-void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position) {
+/* `prepared`: by neap_session_prepare, not by predictions. */
+static void store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position, bool prepared) {
   if (!builder_usable(b, state) || !builder_usable(b, rows)) return;
   struct neap_graph *graph = builder_graph(b);
-  const struct tensor *t = builder_tensor(b, state);
+  struct tensor *t = &graph->tensors.data[state];
   const char *name = t->name;
   if (t->role != NEAP_ROLE_STATE || !t->carried || t->view_of >= 0) {
     builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "'%s' is no state (neap_state) to store in", name));
@@ -53,4 +54,11 @@ void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tenso
   neap_status status = infer_cache_write(graph, &node, NULL);
   if (status == NEAP_OK) status = graph_add_node(graph, node);
   if (status != NEAP_OK) builder_fail(b, status);
+  t->prepared = prepared;
 }
+
+void neap_store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position) {
+  store(b, state, rows, position, false);
+}
+
+void neap_prepare(neap_builder *b, neap_tensor state, neap_tensor rows) { store(b, state, rows, -1, true); }

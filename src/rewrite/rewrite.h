@@ -22,6 +22,10 @@ neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out
  * hangs on is gone, inputs, parameters and states too. NEAP_INVALID_ARGUMENT: the graph names no output. */
 neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph **out);
 
+/* Of a graph that predicts and has states that are prepared: the part that prepares them, without outputs, or
+ * the other one. Inputs, parameters and states all stay in both. */
+neap_status rewrite_part(const struct neap_graph *graph, bool prepares, struct neap_graph **out);
+
 /* Without the nodes that neither the loss nor the right answers hang on, nor a named output of at most so
  * many elements; nor the names of outputs that are gone. Variables and inputs stay. */
 neap_status rewrite_prune(const struct neap_graph *graph, int64_t outputs, struct neap_graph **out);

@@ -250,12 +250,14 @@ neap_status lower_training_like(const struct neap_graph *graph, const struct nea
   return status;
 }
 
+/* `like`: as lower has it. */
 static neap_status lower_with_costs(const struct neap_graph *training,
-                                    const struct neap_session_options *options, struct lowered **out) {
+                                    const struct neap_session_options *options, const struct lowered *like,
+                                    struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
   struct lowered *lowered;
   lowering.outputs = training->loss < 0 ? INT64_MAX : 0;
-  TRY(lower(training, backend_of(options), &lowering, NULL, &lowered));
+  TRY(lower(training, backend_of(options), &lowering, like, &lowered));
   neap_status status = NEAP_OK;
   if (options->costs == NEAP_COSTS_MEASURED) {
     char path[COST_PATH_LIMIT];
@@ -275,7 +277,7 @@ static neap_status lower_variant(const struct neap_graph *training, neap_variant
   struct neap_graph *other;
   *out = NULL;
   TRY(rewrite_variant(training, variant, &other));
-  const neap_status status = other == NULL ? NEAP_OK : lower_with_costs(other, options, out);
+  const neap_status status = other == NULL ? NEAP_OK : lower_with_costs(other, options, NULL, out);
   neap_graph_free(other);
   return status;
 }
@@ -286,7 +288,7 @@ static neap_status lower_as(const struct neap_graph *training, const struct neap
   TRY(lower_variant(training, *variant, options, out));
   if (*out != NULL) return NEAP_OK;
   *variant = NEAP_VARIANT_BASE;
-  return lower_with_costs(training, options, out);
+  return lower_with_costs(training, options, NULL, out);
 }
 
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
@@ -468,6 +470,20 @@ static neap_status plan_all(struct choice *c, const struct neap_session_options 
   return NEAP_OK;
 }
 
+/* No plan is within the budget; `least` is, UINT64_MAX where that is not known. */
+static neap_status fail_over_budget(const struct choice *c, const struct neap_session_options *options,
+                                    uint64_t least, uint64_t *smallest) {
+  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least + c->rest;
+  RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
+            "no plan was found within %llu bytes", (unsigned long long)c->budget);
+  RETURN_IF(c->rest > 0 && least != UINT64_MAX, NEAP_OVER_BUDGET,
+            "of %llu bytes for the whole process %llu go to code, libraries, graphs and kernels, so that "
+            "training has %llu; it needs %llu",
+            (unsigned long long)options->process_budget, (unsigned long long)c->rest,
+            (unsigned long long)(c->budget > 1 ? c->budget : 0), (unsigned long long)least);
+  return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
+}
+
 static neap_status make_plan(struct choice *c, const struct neap_graph *training,
                              const struct neap_session_options *options, uint64_t reserve,
                              uint64_t *smallest) {
@@ -480,16 +496,7 @@ static neap_status make_plan(struct choice *c, const struct neap_graph *training
   if (status == NEAP_OK) status = plan_all(c, options, &candidates, smallest != NULL ? &least : NULL);
   for (int32_t v = 0; v < graph_variant_count; v++) lowered_free(candidates.lowered[v]);
   if (status != NEAP_OK) return status;
-  if (c->plan != NULL) return check(c->lowered->step, c->plan);
-  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least + c->rest;
-  RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
-            "no plan was found within %llu bytes", (unsigned long long)c->budget);
-  RETURN_IF(c->rest > 0 && least != UINT64_MAX, NEAP_OVER_BUDGET,
-            "of %llu bytes for the whole process %llu go to code, libraries, graphs and kernels, so that "
-            "training has %llu; it needs %llu",
-            (unsigned long long)options->process_budget, (unsigned long long)c->rest,
-            (unsigned long long)(c->budget > 1 ? c->budget : 0), (unsigned long long)least);
-  return plan_over_budget(options->planner, c->budget, least == UINT64_MAX ? 0 : least);
+  return c->plan != NULL ? check(c->lowered->step, c->plan) : fail_over_budget(c, options, least, smallest);
 }
 
 /* ---- A plan file ---- */
@@ -538,7 +545,7 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
 static neap_status read_plan(struct choice *c, const struct neap_graph *training,
                              const struct neap_session_options *options, uint64_t reserve,
                              uint64_t *smallest) {
-  TRY(lower_with_costs(training, options, &c->lowered));
+  TRY(lower_with_costs(training, options, NULL, &c->lowered));
   TRY(resolve_budget(c, options, reserve));
   TRY(neap_plan_read(options->plan_file, &c->plan));
   struct lowered *other;
@@ -641,6 +648,90 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
   else
     choice_free(&one);
   return second;
+}
+
+/* ---- In two parts ---- */
+
+bool has_parts(const struct neap_graph *graph) {
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    if (graph->tensors.data[t].prepared) return true;
+  return false;
+}
+
+static neap_status lower_parts(const struct neap_graph *graph, const struct neap_session_options *options,
+                               struct parts *p) {
+  struct neap_graph *both, *part = NULL;
+  const struct lower_options lowering = lower_options_of(options);
+  TRY(make_main_graph(graph, options, &both));
+  neap_status status = lower(both, backend_of(options), &lowering, NULL, &p->whole);
+  for (int i = 0; status == NEAP_OK && i < PART_COUNT; i++) {
+    status = rewrite_part(both, i == PART_PREPARES, &part);
+    if (status != NEAP_OK) break;
+    status = lower_with_costs(part, options, p->whole, &p->part[i].lowered);
+    neap_graph_free(part);
+  }
+  neap_graph_free(both);
+  return status;
+}
+
+/* A share of what keeping everything needs is of the part that needs more. */
+static neap_status resolve_budgets(struct parts *p, const struct neap_session_options *options,
+                                   uint64_t reserve) {
+  struct choice *one = &p->part[PART_PREPARES], *other = &p->part[PART_PREDICTS];
+  TRY(resolve_budget(one, options, reserve));
+  TRY(resolve_budget(other, options, reserve));
+  one->budget = other->budget = one->budget > other->budget ? one->budget : other->budget;
+  one->keep_all = other->keep_all = one->keep_all > other->keep_all ? one->keep_all : other->keep_all;
+  return NEAP_OK;
+}
+
+/* Where one part's least is not met and the other's is, the first decides; where neither is, the larger. */
+static neap_status plan_parts(struct parts *p, const struct neap_session_options *options,
+                              uint64_t *smallest) {
+  const neap_plan_options how = {.planner = options->planner, .quick = options->plan_quick};
+  uint64_t least = 0;
+  bool known = true;
+  const struct choice *failed = NULL;
+  for (int i = 0; i < PART_COUNT; i++) {
+    struct choice *c = &p->part[i];
+    uint64_t own = UINT64_MAX;
+    TRY(plan_within(c->lowered->step, c->budget, &how, smallest != NULL ? &own : NULL, &c->plan));
+    if (c->plan != NULL) {
+      TRY(c->base_on_disk == NEAP_DISK_ALWAYS ? prefetch_within(c) : check(c->lowered->step, c->plan));
+      continue;
+    }
+    failed = c;
+    known = known && own != UINT64_MAX;
+    least = own > least ? own : least;
+  }
+  return failed == NULL ? NEAP_OK : fail_over_budget(failed, options, known ? least : UINT64_MAX, smallest);
+}
+
+void parts_free(struct parts *p) {
+  for (int i = 0; i < PART_COUNT; i++) choice_free(&p->part[i]);
+  lowered_free(p->whole);
+}
+
+neap_status choose_parts(const struct neap_graph *graph, const struct neap_session_options *options,
+                         uint64_t reserve, uint64_t *smallest, struct parts *out) {
+  struct neap_session_options settled = *options;
+  struct parts p = {0};
+  RETURN_IF(!predicts_only(graph, options), NEAP_INVALID_ARGUMENT,
+            "graph '%s' prepares states: gradients cannot read them, so a session of it only predicts",
+            graph->name);
+  RETURN_IF(options->plan_file != NULL, NEAP_UNSUPPORTED,
+            "graph '%s' prepares states: it has two plans, which no file holds", graph->name);
+  if (settled.base_on_disk != NEAP_DISK_ALWAYS) settled.base_on_disk = NEAP_DISK_NEVER;
+  for (int i = 0; i < PART_COUNT; i++)
+    p.part[i] = (struct choice){.base_on_disk = settled.base_on_disk, .variant = NEAP_VARIANT_BASE};
+  neap_status status = lower_parts(graph, &settled, &p);
+  if (status == NEAP_OK) status = resolve_budgets(&p, &settled, reserve);
+  if (status == NEAP_OK) status = plan_parts(&p, &settled, smallest);
+  if (status == NEAP_OK)
+    *out = p;
+  else
+    parts_free(&p);
+  return status;
 }
 
 neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,

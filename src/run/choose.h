@@ -73,4 +73,21 @@ neap_status choose_plan(const struct neap_graph *graph, const struct neap_sessio
 
 void choice_free(struct choice *choice);
 
+/* Of a graph with states that are prepared: what prepares them, and what predicts. Both have one memory. */
+enum { PART_PREPARES, PART_PREDICTS, PART_COUNT };
+
+struct parts {
+  struct lowered *whole; /* the graph, which is not run: variables lie as they do here, whoever reads them */
+  struct choice part[PART_COUNT];
+};
+
+bool has_parts(const struct neap_graph *graph);
+
+/* Plans both parts within the budget. The parts are freed before the whole (parts_free). Errors: as
+ * choose_plan; NEAP_INVALID_ARGUMENT where the options ask for training. */
+neap_status choose_parts(const struct neap_graph *graph, const struct neap_session_options *options,
+                         uint64_t reserve, uint64_t *smallest, struct parts *out);
+
+void parts_free(struct parts *parts);
+
 #endif

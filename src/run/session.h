@@ -6,13 +6,14 @@
 #include "run/program.h"
 
 /* The programs of a session, over one memory: a training session has STEP and EVALUATE, one that only
- * predicts PREDICT. Where a step has several micro-batches STEP runs for each of them, BEGIN before the first
- * and END after the last. */
+ * predicts PREDICT, with PREPARE where its graph has states that are prepared. Where a step has several
+ * micro-batches STEP runs for each of them, BEGIN before the first and END after the last. */
 enum program_kind {
   PROGRAM_STEP,
   PROGRAM_BEGIN,
   PROGRAM_END,
   PROGRAM_EVALUATE,
+  PROGRAM_PREPARE,
   PROGRAM_PREDICT,
   PROGRAM_COUNT
 };
@@ -82,9 +83,10 @@ struct session_variable {
 struct neap_session {
   struct region region;
   struct neap_session_options options;
-  struct lowered *main; /* the programs' first: its residents are all that there are */
-  struct neap_plan *plan;
-  neap_variant variant; /* of `main` */
+  struct lowered *main;   /* the programs' first, or `whole`: its residents are all that there are */
+  struct lowered *whole;  /* of a graph in two parts (struct parts); NULL: it is in one */
+  struct neap_plan *plan; /* of a program, the one with the largest arena */
+  neap_variant variant;   /* of `main` */
   struct session_program programs[PROGRAM_COUNT];
   VECTOR(struct session_shape) shapes; /* the first: of the graph that it was created with; none: no other */
   enum program_kind ran;               /* last, whose outputs lie in the arena; PROGRAM_COUNT: none */

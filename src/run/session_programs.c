@@ -240,13 +240,36 @@ void neap_session_free(neap_session *s) {
   vector_free(&s->shapes);
   for (int kind = PROGRAM_COUNT; kind-- > 0;) /* the main one, which owns the backend's state, last */
     release_program(&s->programs[kind]);
+  lowered_free(s->whole);
   region_free(&s->region);
   free(s);
+}
+
+/* What takes more memory says how much both have. */
+static neap_status plan_both(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
+                             uint64_t *smallest) {
+  static const enum program_kind kinds[PART_COUNT] = {PROGRAM_PREPARE, PROGRAM_PREDICT};
+  struct parts parts;
+  TRY(choose_parts(graph, &s->options, reserve, smallest, &parts));
+  s->main = s->whole = parts.whole;
+  for (int i = 0; i < PART_COUNT; i++) {
+    const struct choice *c = &parts.part[i];
+    s->programs[kinds[i]] = (struct session_program){.lowered = c->lowered, .plan = c->plan};
+    if (s->plan != NULL && s->plan->arena_bytes >= c->plan->arena_bytes) continue;
+    s->plan = c->plan;
+    s->variant = c->variant;
+    s->options.base_on_disk = c->base_on_disk;
+    s->keep_all = c->keep_all;
+    s->budget = c->budget;
+  }
+  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = plan_bytes(s->plan);
+  return list_outputs(s, graph);
 }
 
 static neap_status plan_main(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
                              uint64_t *smallest) {
   struct choice choice;
+  if (has_parts(graph)) return plan_both(s, graph, reserve, smallest);
   const bool predicts = predicts_only(graph, &s->options);
   TRY(choose_plan(graph, &s->options, reserve, smallest, &choice));
   s->main = choice.lowered;
@@ -485,6 +508,14 @@ neap_status neap_session_predict(neap_session *s) {
   if (s->programs[PROGRAM_PREDICT].lowered == NULL) return evaluate(s, NULL);
   TRY(session_send_inputs(s));
   return run(s, PROGRAM_PREDICT, 0, 1, NULL);
+}
+
+neap_status neap_session_prepare(neap_session *s) {
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
+  RETURN_IF(s->programs[PROGRAM_PREPARE].lowered == NULL, NEAP_INVALID_ARGUMENT,
+            "graph '%s' has no states that are prepared", s->main->graph->name);
+  TRY(session_send_inputs(s));
+  return run(s, PROGRAM_PREPARE, 0, 1, NULL);
 }
 
 neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {

@@ -13,11 +13,12 @@ neap_status beam_start(const struct beam_rules *rules, int64_t most, struct regi
                         .alive = 1,
                         .tokens = region_alloc(region, tokens, sizeof *beam->tokens),
                         .spare = region_alloc(region, tokens, sizeof *beam->spare),
+                        .parents = region_alloc(region, width, sizeof *beam->parents),
                         .scores = region_alloc(region, width, sizeof *beam->scores),
                         .best = region_alloc(region, (size_t)most, sizeof *beam->best),
                         .best_length = -1};
-  RETURN_IF(!beam->tokens || !beam->spare || !beam->scores || !beam->best, NEAP_OUT_OF_MEMORY,
-            "beam search: out of memory");
+  RETURN_IF(!beam->tokens || !beam->spare || !beam->parents || !beam->scores || !beam->best,
+            NEAP_OUT_OF_MEMORY, "beam search: out of memory");
   return NEAP_OK;
 }
 
@@ -88,6 +89,7 @@ void beam_advance(const struct beam_rules *rules, struct beam *beam, const float
     int32_t *to = beam->spare + alive * beam->most;
     memcpy(to, beam_tokens(beam, c->hypothesis), (size_t)beam->length * sizeof *to);
     to[beam->length] = c->token;
+    beam->parents[alive] = c->hypothesis;
     beam->scores[alive++] = c->score; /* those of this step are in the candidates already */
   }
   int32_t *tokens = beam->tokens;

@@ -26,6 +26,7 @@ struct beam {
   int32_t alive, finished; /* how many */
   bool done;
   int32_t *tokens, *spare; /* [width, most] of those that live */
+  int32_t *parents;        /* [width] of them: which hypothesis each had before its last token; 0 at first */
   double *scores;          /* [width] of them, sums */
   int32_t *best;           /* [most] tokens of the best that is finished, its end not among them */
   int64_t best_length;     /* -1: none is finished */

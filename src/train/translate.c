@@ -1,9 +1,12 @@
 /* A trained model of pairs translates lines, by beam search.
  *
- * Lines whose sources come to one length, rounded up, are translated together, some at a time. For each token
- * the model runs over the source and all that the translations have so far, in a graph that asks for the
- * logits behind their last tokens alone. A session is for sources of one length and for translations up to
- * another one; lines that go on beyond that go on in the next session. All shapes follow from a line, the
+ * Lines whose sources come to one length, rounded up, are translated together, some at a time. Their sources
+ * are read once; then each prediction reads the last token of each hypothesis and gives the logits of the
+ * next. What the model needs of the source and of earlier tokens lies in the session's memory, by hypothesis
+ * (zoo_build_decoder): each step says which hypothesis of the step before a row goes on with.
+ *
+ * A session is for sources of one length and for translations up to another one. Lines that go on beyond that
+ * go on in the next session, which reads what they have so far again. All shapes follow from a line, the
  * options and the number of its tokens so far: which lines stand beside it changes nothing. */
 #include <inttypes.h>
 #include <math.h>
@@ -24,6 +27,7 @@
 
 enum {
   LENGTH_STEP = 8,   /* lengths of graphs are multiples of it */
+  FIRST_LENGTH = 32, /* of translations in the first session of short sources */
   BATCH_TOKENS = 512 /* of the sources that are translated together, where nothing else is said */
 };
 
@@ -53,7 +57,8 @@ struct translation {
   neap_graph *graph;
   neap_session *session;
   int64_t together; /* lines */
-  int32_t *source, *tokens, *rows;
+  int32_t *source, *tokens, *position;
+  int32_t *parent, *held; /* the model has one of them */
   float *logits;
   struct beam_candidate *candidates; /* [together][2 width] */
 };
@@ -205,7 +210,7 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
   neap_status status;
   t->together = t->options->shape.batch;
   if (t->together == 0) t->together = source < BATCH_TOKENS ? BATCH_TOKENS / source : 1;
-  RETURN_IF(t->together > INT32_MAX / t->rules.width / target, NEAP_TOO_LARGE,
+  RETURN_IF(t->together > INT32_MAX / t->rules.width / (target + 1), NEAP_TOO_LARGE,
             "%" PRId64 " lines together, each of %d hypotheses of %" PRId64 " tokens, are too many",
             t->together, t->rules.width, target);
   for (;; t->together = (t->together + 1) / 2) {
@@ -220,9 +225,11 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
   TRY(session_need_finite(t->session, t->weights[0]));
   t->source = neap_session_input(t->session, "source");
   t->tokens = neap_session_input(t->session, "tokens");
-  t->rows = neap_session_input(t->session, "row");
-  RETURN_IF(!t->source || !t->tokens || !t->rows, NEAP_INTERNAL, "model '%s' does not have its inputs",
-            t->options->model);
+  t->position = neap_session_input(t->session, "position");
+  t->parent = neap_session_input(t->session, "parent");
+  t->held = neap_session_input(t->session, "held");
+  RETURN_IF(!t->source || !t->tokens || !t->position || (!t->parent && !t->held), NEAP_INTERNAL,
+            "model '%s' does not have its inputs", t->options->model);
   neap_variable logits;
   TRY(neap_session_output(t->session, "logits", &logits, NULL));
   t->logits = malloc((size_t)logits.elements * sizeof *t->logits);
@@ -240,32 +247,45 @@ static void fill_source(const struct translation *t, int64_t place, const struct
     row[i] = i < count ? line->ids[i] : i == count ? t->rules.end : -1;
 }
 
-/* The hypotheses of a line; where there is none, one that has not begun. */
-static void fill_hypotheses(const struct translation *t, int64_t place, const struct line *line) {
-  const int64_t length = t->shape.length;
-  const int32_t width = t->rules.width;
+/* Row `row` reads `token` at time `time`, behind what row `parent` has read. */
+static void fill_row(const struct translation *t, int64_t row, int32_t token, int64_t parent, int64_t time) {
+  const int64_t length = t->shape.length, rows = t->together * t->rules.width;
+  t->tokens[row] = token;
+  if (t->parent != NULL) t->parent[row] = time == 0 ? -1 : (int32_t)parent;
+  if (t->held == NULL) return;
+  int32_t *held = t->held + row * length;
+  for (int64_t i = 0; i < length; i++)
+    held[i] = (int32_t)(i < time ? parent * length + i : i == time ? rows * length + row : -1);
+}
+
+/* The hypotheses of a line; rows without one read anything. Up to time `begun` they read the tokens that they
+ * have; after it each goes on with a hypothesis of the step before. */
+static void fill_hypotheses(const struct translation *t, int64_t place, const struct line *line, int64_t time,
+                            int64_t begun) {
+  const int64_t width = t->rules.width;
   for (int32_t h = 0; h < width; h++) {
     const bool any = line != NULL && !line->beam.done && h < line->beam.alive;
-    const int64_t count = any ? line->beam.length : 0, row = place * width + h;
-    const int32_t *ids = any ? beam_tokens(&line->beam, h) : NULL;
-    int32_t *tokens = t->tokens + row * length;
-    for (int64_t i = 0; i < length; i++) tokens[i] = i == 0 ? t->rules.end : i <= count ? ids[i - 1] : -1;
-    t->rows[row] = (int32_t)(row * length + count);
+    const int32_t token = any && time > 0 ? beam_tokens(&line->beam, h)[time - 1] : t->rules.end,
+                  parent = any && time > begun ? line->beam.parents[h] : h;
+    fill_row(t, place * width + h, token, place * width + parent, time);
   }
 }
 
-/* One more token for each of the lines. */
-static neap_status run_step(struct translation *t, struct line **lines, int64_t count) {
+/* Reads the tokens at a time. From `begun` on each of the lines gets one more. */
+static neap_status run_step(struct translation *t, struct line **lines, int64_t count, int64_t time,
+                            int64_t begun) {
   const int64_t width = t->rules.width, values = width * t->rules.vocabulary;
-  for (int64_t i = 0; i < t->together; i++) fill_hypotheses(t, i, i < count ? lines[i] : NULL);
+  for (int64_t i = 0; i < t->together; i++) fill_hypotheses(t, i, i < count ? lines[i] : NULL, time, begun);
+  *t->position = (int32_t)time;
   TRY(neap_session_predict(t->session));
+  t->result->steps++;
+  if (time < begun) return NEAP_OK;
   TRY(neap_session_output(t->session, "logits", NULL, t->logits));
   const int threads = team_size(t->options->session.threads);
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int64_t i = 0; i < count; i++)
     if (!lines[i]->beam.done)
       beam_advance(&t->rules, &lines[i]->beam, t->logits + i * values, t->candidates + i * 2 * width);
-  t->result->steps++;
   return NEAP_OK;
 }
 
@@ -275,11 +295,13 @@ static bool all_done(struct line *const *lines, int64_t count) {
   return true;
 }
 
-/* Translates up to the length of the session. */
+/* Translates up to the length of the session. The lines have translations of one length so far. */
 static neap_status run_batch(struct translation *t, struct line **lines, int64_t count) {
+  const int64_t begun = lines[0]->beam.length;
   for (int64_t i = 0; i < t->together; i++) fill_source(t, i, i < count ? lines[i] : NULL);
-  for (int64_t n = lines[0]->beam.length; n < t->shape.length && !all_done(lines, count); n++)
-    TRY(run_step(t, lines, count));
+  TRY(neap_session_prepare(t->session));
+  for (int64_t time = 0; time < t->shape.length && !all_done(lines, count); time++)
+    TRY(run_step(t, lines, count, time, begun));
   return NEAP_OK;
 }
 
@@ -290,11 +312,16 @@ static int64_t find_left(const struct translation *t, size_t first, size_t end) 
   return left;
 }
 
-/* Lines whose sources have one length. */
+/* Lines whose sources have one length. The sessions are for translations of twice their length, then for
+ * twice as long ones, up to the longest that there may be. */
 static neap_status translate_group(struct translation *t, size_t first, size_t end) {
-  int64_t left = find_left(t, first, end);
-  for (int64_t target = LENGTH_STEP; left > 0; target += LENGTH_STEP) {
-    TRY(open_session(t, t->lines[first].length, target));
+  const neap_translate_options *o = t->options;
+  const int64_t source = t->lines[first].length,
+                most = round_up((int64_t)(o->length_factor * (double)source + o->length_offset) + 1);
+  int64_t left = find_left(t, first, end), target = 2 * source > FIRST_LENGTH ? 2 * source : FIRST_LENGTH;
+  for (; left > 0; target *= 2) {
+    if (target > most) target = most;
+    TRY(open_session(t, source, target));
     for (int64_t i = 0; i < left; i += t->together)
       TRY(run_batch(t, t->left + i, left - i < t->together ? left - i : t->together));
     close_session(t);

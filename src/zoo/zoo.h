@@ -68,10 +68,14 @@ neap_status zoo_build(const char *name, const neap_model_options *options, neap_
 /* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
  * 0: any number. */
 neap_status zoo_places(const char *name, int64_t length, int64_t *places);
-/* The network of a model of pairs, and of no other, that tells how a translation goes on, with the parameters
- * of the model: of each "source" [N, S] it takes `beams` beginnings, "tokens" [N beams, T], and which of the
- * rows of all N beams T tokens are asked about, "row" [N beams]. Its output "logits" [N beams, classes] is of
- * the tokens behind those. */
+
+/* The network of a model of pairs, and of no other, that tells how translations go on, with the parameters of
+ * the model: `beams` of each "source" [N, S], up to T tokens long, R = N beams rows. neap_session_prepare
+ * reads the sources. A prediction reads a token of each row, "tokens" [R, 1], which is the one after
+ * "position" [1] earlier ones, and gives the "logits" [R, classes] of the next. What earlier predictions left
+ * is by row; of two inputs it has the one that says what of it a row goes on with:
+ *     "parent" [R]: the row whose tokens are before this one; negative: it is the first.
+ *     "held" [R, T], by time: parent T + time before the position, R T + row at it, negative behind it. */
 neap_status zoo_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
                               neap_graph **graph);
 

@@ -36,9 +36,20 @@ struct answer {
   double score;
 };
 
+/* Each hypothesis is one of those before, the one that is named, and one more token. */
+static void check_parents(const struct beam *beam, const int32_t *before, int32_t alive) {
+  const size_t length = (size_t)beam->length - 1;
+  for (int32_t h = 0; h < beam->alive; h++) {
+    assert_in_range(beam->parents[h], 0, alive - 1);
+    assert_memory_equal(beam_tokens(beam, h), before + beam->parents[h] * beam->most,
+                        length * sizeof *before);
+  }
+}
+
 static struct answer search(const struct beam_rules *rules, int64_t most, uint64_t seed) {
   static float logits[WIDEST * WORDS];
   static struct beam_candidate candidates[2 * WIDEST];
+  static int32_t before[WIDEST * MOST];
   struct region region = {0};
   struct beam beam;
   struct answer answer = {0};
@@ -46,7 +57,10 @@ static struct answer search(const struct beam_rules *rules, int64_t most, uint64
   while (!beam.done) {
     for (int32_t h = 0; h < beam.alive; h++)
       logits_of(seed, beam_tokens(&beam, h), beam.length, logits + h * WORDS);
+    const int32_t alive = beam.alive;
+    memcpy(before, beam.tokens, (size_t)(alive * most) * sizeof *before);
     beam_advance(rules, &beam, logits, candidates);
+    check_parents(&beam, before, alive);
     assert_true(beam.alive <= rules->width && beam.length <= most + 1);
   }
   assert_true(beam.best_length >= 0 && beam.best_length <= most);

@@ -210,7 +210,7 @@ static void run_sequence_conv(const struct cpu_kernels *k, struct buffers *b, in
   for (int i = 0; i < ELEMENTS; i++) b->x[i] /= 4; /* so that sums of hundreds of products are about 1 */
   for (int dynamic = 0; dynamic < 2; dynamic++)
     for (int i = 0; i < 4; i++) {
-      const struct sequence_conv s = {1, 7, 2 * size, 2, (int64_t[]){1, 2, 5, 8}[i], i, dynamic};
+      const struct sequence_conv s = {1, 7, 7, 2 * size, 2, (int64_t[]){1, 2, 5, 8}[i], i, dynamic};
       float *y = b->y + (2 * i + dynamic) * 8000;
       k->sequence_conv(s, b->x, b->x + 5000, y);
       k->sequence_conv_backward(s, b->x, b->x + 5000, b->x + 6000, y + 2000, y + 4000, b->workspace);

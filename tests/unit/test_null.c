@@ -189,6 +189,7 @@ static void test_operators(void **state) {
   TAKEN(neap_gather(NULL, x, x));
   TAKEN(neap_embedding(NULL, x, 1, 1));
   TAKEN(neap_sequence_conv(NULL, x, x, 1));
+  TAKEN(neap_sequence_conv_from(NULL, x, x, 1, 0));
   TAKEN(neap_matmul(NULL, x, x, false, false));
   TAKEN(neap_concat(NULL, tensors, 1, 0));
   TAKEN(neap_concat(b, NULL, 1, 0));
@@ -223,6 +224,7 @@ static void test_operators(void **state) {
   TAKEN(neap_state(b, NULL, NEAP_F32, 2, dims));
   TAKEN(neap_state(b, "s", NEAP_F32, 2, NULL));
   TAKEN((neap_store(NULL, x, x, x), 0));
+  TAKEN((neap_prepare(NULL, x, x), 0));
   TAKEN(neap_softmax_cross_entropy(NULL, x, x, 1));
   TAKEN(neap_softmax_cross_entropy_ignoring(NULL, x, x, 1, 1));
   TAKEN(neap_softmax_cross_entropy_weighted(NULL, x, x, x, 1));
@@ -260,6 +262,8 @@ static void test_sessions(void **state) {
   REFUSED(neap_session_micro_step(NULL, 0, 1, NULL));
   REFUSED(neap_session_evaluate(NULL, NULL));
   REFUSED(neap_session_predict(NULL));
+  REFUSED(neap_session_prepare(NULL));
+  REFUSED(neap_session_prepare(session)); /* its graph prepares nothing */
   REFUSED(neap_session_rewire(NULL, 0.1, &moved));
   TAKEN((neap_session_memory(NULL, &(neap_memory){0}), 0));
   TAKEN((neap_session_memory(session, NULL), 0));

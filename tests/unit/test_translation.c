@@ -388,55 +388,6 @@ static void check_model(struct model *m) {
   for (int b = 0; b < BACKENDS; b++) neap_session_free(sessions[b]);
 }
 
-/* The logits [PAIRS, TARGET, WORDS] of the targets that follow those of the batch, `shift` pairs on. */
-static float *training_logits(neap_session *s, int shift) {
-  int32_t *tokens = neap_session_input(s, "tokens");
-  float *logits = malloc(PAIRS * TARGET * WORDS * sizeof *logits);
-  assert_non_null(logits);
-  for (int n = 0; n < PAIRS; n++)
-    memcpy(tokens + n * TARGET, batch.tokens[(n + shift) % PAIRS], sizeof batch.tokens[0]);
-  ASSERT_OK(neap_session_predict(s));
-  ASSERT_OK(neap_session_output(s, "logits", NULL, logits));
-  return logits;
-}
-
-enum { BEAMS = 3 };
-
-static neap_session *open_decoder(const struct model *m, neap_backend backend, const char *weights) {
-  const neap_model_options shape = {
-      .batch = PAIRS, .classes = WORDS, .length = TARGET, .source_length = SOURCE};
-  const neap_session_options options = {
-      .budget = NEAP_BUDGET_MAX, .backend = backend, .threads = 1, .predict = true};
-  neap_graph *graph;
-  neap_session *s;
-  ASSERT_OK(model_build_decoder(m->name, &shape, BEAMS, &graph));
-  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
-  ASSERT_OK(neap_session_load(s, weights));
-  neap_graph_free(graph);
-  return s;
-}
-
-/* Asks about time t of all beams; what stands behind it does not matter. */
-static void compare_decoder(const struct model *m, neap_session *decoder, float *const expected[BEAMS], int t,
-                            double tolerance) {
-  float logits[PAIRS * BEAMS * WORDS];
-  int32_t *tokens = neap_session_input(decoder, "tokens"), *rows = neap_session_input(decoder, "row");
-  for (int i = 0; i < PAIRS * BEAMS; i++) {
-    const int32_t *target = batch.tokens[(i / BEAMS + i % BEAMS) % PAIRS];
-    rows[i] = i * TARGET + t;
-    for (int k = 0; k < TARGET; k++) tokens[i * TARGET + k] = k <= t ? target[k] : -1;
-  }
-  ASSERT_OK(neap_session_predict(decoder));
-  ASSERT_OK(neap_session_output(decoder, "logits", NULL, logits));
-  for (int i = 0; i < PAIRS * BEAMS; i++)
-    for (int w = 0; w < WORDS; w++) {
-      const double wanted = (double)expected[i % BEAMS][(i / BEAMS * TARGET + t) * WORDS + w],
-                   is = (double)logits[i * WORDS + w];
-      if (!(fabs(is - wanted) <= tolerance))
-        fail_msg("%s: target %d, time %d, word %d: %.9g, not %.9g", m->name, i, t, w, is, wanted);
-    }
-}
-
 static struct model models[] = {
     {.name = "transformer-8", .layers = {6, 6}},
     {.name = "lightconv-8", .layers = {7, 6}, .taps = {{3, 7, 15, 31, 31, 31, 31}, {3, 7, 15, 31, 31, 31}}},
@@ -446,28 +397,148 @@ static struct model models[] = {
      .dynamic = true}};
 enum { MODELS = sizeof models / sizeof *models };
 
-/* What decodes gives the logits that training has, for several targets of a source. */
-static void test_decoder(void **state) {
-  static const char file[] = "test_translation.safetensors";
-  (void)state;
-  for (int i = 0; i < 2 * MODELS; i++) {
-    struct model *m = &models[i / 2];
-    const neap_backend backend = backends[i % 2].backend;
-    float *expected[BEAMS];
-    neap_session *training = open_model(m, backend);
-    fill_parameters(m, training);
-    ASSERT_OK(neap_session_save(training, file));
-    neap_session *decoder = open_decoder(m, backend, file);
-    memcpy(neap_session_input(decoder, "source"), neap_session_input(training, "source"),
-           sizeof batch.source);
-    for (int k = 0; k < BEAMS; k++) expected[k] = training_logits(training, k);
-    for (int t = 0; t < TARGET; t++) compare_decoder(m, decoder, expected, t, backends[i % 2].precision);
-    for (int k = 0; k < BEAMS; k++) free(expected[k]);
-    neap_session_free(training);
-    neap_session_free(decoder);
-    free_parameters(m);
+/* ---- What translates, beside the same network over whole targets ---- */
+
+enum { BEAMS = 3, LONG = 37, ROWS = PAIRS * BEAMS };
+
+/* Each source has as many targets as there are beams. */
+static int32_t word_of(int n, int target, int t) { return (7 * n + 3 * target + 5 * t + t * t) % WORDS; }
+
+static neap_session *open_predicting(const char *name, int64_t beams, const neap_session_options *given) {
+  const neap_model_options shape = {
+      .batch = PAIRS, .classes = WORDS, .length = LONG, .source_length = SOURCE, .dropout = 0.5f};
+  neap_session_options options = *given;
+  neap_graph *graph;
+  neap_session *s;
+  options.predict = true;
+  if (beams > 0)
+    ASSERT_OK(model_build_decoder(name, &shape, beams, &graph));
+  else
+    ASSERT_OK(neap_model_build(name, &shape, &graph));
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  int32_t *source = neap_session_input(s, "source");
+  for (int n = 0; n < PAIRS; n++)
+    for (int i = 0; i < SOURCE; i++) source[n * SOURCE + i] = i < batch.lengths[n] ? batch.source[n][i] : -1;
+  neap_graph_free(graph);
+  return s;
+}
+
+/* The logits [PAIRS, LONG, WORDS] of a target of each source, made all at once. */
+static float *whole_logits(neap_session *s, int target) {
+  int32_t *tokens = neap_session_input(s, "tokens");
+  float *logits = malloc(PAIRS * LONG * WORDS * sizeof *logits);
+  assert_non_null(logits);
+  for (int n = 0; n < PAIRS; n++)
+    for (int t = 0; t < LONG; t++) tokens[n * LONG + t] = word_of(n, target, t);
+  ASSERT_OK(neap_session_predict(s));
+  ASSERT_OK(neap_session_output(s, "logits", NULL, logits));
+  return logits;
+}
+
+/* At time t row h of a source is about target (h + t) % BEAMS: all rows change places at each step. */
+static void fill_time(neap_session *decoder, int t) {
+  int32_t *tokens = neap_session_input(decoder, "tokens"), *parent = neap_session_input(decoder, "parent"),
+          *held = neap_session_input(decoder, "held");
+  *(int32_t *)neap_session_input(decoder, "position") = t;
+  for (int row = 0; row < ROWS; row++) {
+    const int n = row / BEAMS, h = row % BEAMS, before = n * BEAMS + (h + 1) % BEAMS;
+    tokens[row] = word_of(n, (h + t) % BEAMS, t);
+    if (parent != NULL) parent[row] = t == 0 ? -1 : before;
+    for (int i = 0; held != NULL && i < LONG; i++)
+      held[row * LONG + i] = i < t ? before * LONG + i : i == t ? ROWS * LONG + row : -1;
   }
+}
+
+/* The largest difference at time t. */
+static double compare_time(neap_session *decoder, float *const whole[BEAMS], int t) {
+  float logits[ROWS * WORDS];
+  double most = 0;
+  fill_time(decoder, t);
+  ASSERT_OK(neap_session_predict(decoder));
+  ASSERT_OK(neap_session_output(decoder, "logits", NULL, logits));
+  for (int row = 0; row < ROWS; row++)
+    for (int w = 0; w < WORDS; w++) {
+      const float *of = whole[(row % BEAMS + t) % BEAMS] + (row / BEAMS * LONG + t) * WORDS;
+      assert_true(isfinite(logits[row * WORDS + w]));
+      most = fmax(most, fabs((double)logits[row * WORDS + w] - (double)of[w]));
+    }
+  return most;
+}
+
+/* Word by word the decoder gives what the network gives whole targets. What an earlier translation left does
+ * not matter, nor do sources that come after neap_session_prepare. */
+static void check_decoder(const char *name, const neap_session_options *options, double tolerance) {
+  static const char file[] = "test_translation.safetensors";
+  struct model m = {.name = name};
+  float *whole[BEAMS];
+  neap_session *all = open_predicting(name, 0, options), *decoder = open_predicting(name, BEAMS, options);
+  fill_parameters(&m, all);
+  ASSERT_OK(neap_session_save(all, file));
+  ASSERT_OK(neap_session_load(decoder, file));
+  for (int k = 0; k < BEAMS; k++) whole[k] = whole_logits(all, k);
+  double most = 0;
+  for (int again = 0; again < 2; again++) {
+    int32_t *source = neap_session_input(decoder, "source");
+    ASSERT_OK(neap_session_prepare(decoder));
+    if (again == 1) source[0] = (source[0] + 1) % WORDS;
+    for (int t = 0; t < LONG; t++) most = fmax(most, compare_time(decoder, whole, t));
+  }
+  if (!(most <= tolerance))
+    fail_msg("%s, %s: logits differ by up to %g, more than %g", name,
+             options->backend == NEAP_REFERENCE ? "reference" : "cpu", most, tolerance);
+  for (int k = 0; k < BEAMS; k++) free(whole[k]);
+  neap_session_free(all);
+  neap_session_free(decoder);
+  free_parameters(&m);
   remove(file);
+}
+
+static const char *const decoders[] = {"transformer-8",   "lightconv-8",   "dynamicconv-8",
+                                       "transformer-128", "lightconv-128", "dynamicconv-128"};
+enum { DECODERS = sizeof decoders / sizeof *decoders, NARROW = 3 };
+
+static void test_decoder(void **state) {
+  (void)state;
+  for (int i = 0; i < DECODERS; i++) {
+    check_decoder(decoders[i], &(neap_session_options){.threads = 2, .budget = NEAP_BUDGET_MAX}, 0);
+    if (i < NARROW)
+      check_decoder(
+          decoders[i],
+          &(neap_session_options){.threads = 1, .budget = NEAP_BUDGET_MAX, .backend = NEAP_REFERENCE}, 0);
+  }
+}
+
+/* Both plans are within what the message names as the least, and one of them takes all of it. */
+static void test_least_budget(void **state) {
+  (void)state;
+  neap_session_options options = {.threads = 1, .budget = 1, .predict = true};
+  const neap_model_options shape = {.batch = 1, .classes = WORDS, .length = 8, .source_length = SOURCE};
+  neap_graph *graph;
+  neap_session *s;
+  neap_memory memory;
+  uint64_t least = 0;
+  ASSERT_OK(model_build_decoder("dynamicconv-8", &shape, 1, &graph));
+  assert_int_equal(neap_session_create(graph, &options, &least, &s), NEAP_OVER_BUDGET);
+  options.budget = least - 1;
+  assert_int_equal(neap_session_create(graph, &options, &options.budget, &s), NEAP_OVER_BUDGET);
+  assert_int_equal(options.budget, least);
+  ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
+  memset(neap_session_input(s, "source"), 0, SOURCE * sizeof(int32_t));
+  ASSERT_OK(neap_session_prepare(s));
+  ASSERT_OK(neap_session_predict(s));
+  neap_session_memory(s, &memory);
+  assert_int_equal(memory.planned_peak, least);
+  assert_int_equal(memory.measured_peak, least);
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
+static void test_decoder_in_16_bits(void **state) {
+  (void)state;
+  for (int i = 0; i < DECODERS; i++)
+    check_decoder(decoders[i],
+                  &(neap_session_options){.threads = 2, .budget = NEAP_BUDGET_MAX, .precision = NEAP_BF16},
+                  0.06);
 }
 
 static void test_beside_formulas(void **state) {
@@ -476,6 +547,8 @@ static void test_beside_formulas(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoder), cmocka_unit_test(test_beside_formulas)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_decoder), cmocka_unit_test(test_decoder_in_16_bits),
+      cmocka_unit_test(test_least_budget), cmocka_unit_test(test_beside_formulas)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

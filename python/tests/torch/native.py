@@ -235,6 +235,7 @@ OPERATORS: dict[str, list[Any]] = {
     "embedding": [Tensor, c_int64, c_int64],
     **{name: [Tensor] for name in ("glu", "swiglu", "geglu")},
     "sequence_conv": [Tensor, Tensor, c_int64],
+    "sequence_conv_from": [Tensor, Tensor, c_int64, c_int64],
     "attention": [Tensor, Tensor, Tensor, Tensor, AttentionOptions],
     "rotary": [Tensor, c_int64, c_float, c_int64],
     "sequence_mask": [Tensor, Tensor],

@@ -44,6 +44,18 @@ def sequence_conv(x: Dims, heads: int, taps: int, padding: int, dynamic: bool) -
     )
 
 
+def later_times(x: Dims, heads: int, taps: int, padding: int, first: int, dynamic: bool) -> Case:
+    w = (x[0], x[1] - first, heads, taps) if dynamic else (heads, taps)
+
+    def expected(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        if w.dim() == 4:
+            w = F.pad(w, (0, 0, 0, 0, first, 0))
+        return convolved(x, w, padding)[:, first:]
+
+    name = text("sequence_conv_from", x, w, f"padding={padding}, first={first}")
+    return Case(name, (real(*x), real(*w)), then("sequence_conv_from", padding, first), expected)
+
+
 def lightweight(n: Any, x: int, w: int) -> int:
     """Wu et al. 2019, with causal kernels."""
     return n.sequence_conv(x, n.softmax(w, -1), 2)
@@ -163,6 +175,11 @@ SEQUENCES = [
         for x, heads, taps, padding in [
             ((2, 7, 6), 3, 3, 1), ((3, 9, 5), 5, 4, 3), ((2, 5, 8), 1, 7, 6), ((1, 11, 4), 2, 5, 0), ((2, 3, 6), 2, 9, 8), ((3, 61, 96), 8, 15, 14),
         ]
+        for dynamic in (False, True)
+    ),
+    *(
+        later_times(x, heads, taps, padding, first, dynamic)
+        for x, heads, taps, padding, first in [((2, 7, 6), 3, 3, 2, 6), ((3, 9, 5), 5, 4, 1, 4), ((2, 31, 64), 4, 31, 30, 30)]
         for dynamic in (False, True)
     ),
     Case("lightweight convolution", (real(2, 9, 12), real(4, 3)), lightweight, lambda x, w: convolved(x, w.softmax(-1), 2)),

@@ -162,6 +162,10 @@ static bool same_place(const struct tensor *t, struct memory_format a, struct me
 /* Between a variable's own format and row-major, both of f32. */
 static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct memory_format format,
                            const void *from, void *to, bool out) {
+  if (same_place(tensor, format, ROW_MAJOR)) {
+    memcpy(to, from, (size_t)tensor->elements * sizeof(float));
+    return NEAP_OK;
+  }
   if (format.packed == NULL) {
     const struct activation theirs = activation_of(tensor, format), plain = activation_of(tensor, ROW_MAJOR);
     cpu->kernels->reorder(out ? theirs : plain, out ? plain : theirs, from, to);

@@ -3,10 +3,15 @@
 
 static struct sequence_conv shape_of(const struct tensor *x, const struct tensor *w,
                                      const struct node *node) {
-  return (struct sequence_conv){x->dims[0],           x->dims[1],
-                                x->dims[2],           w->dims[w->rank - 2],
-                                w->dims[w->rank - 1], node->attributes.sequence_conv.padding,
-                                w->rank == 4};
+  const struct sequence_conv_attributes *a = &node->attributes.sequence_conv;
+  return (struct sequence_conv){.sequences = x->dims[0],
+                                .rows = x->dims[1],
+                                .times = x->dims[1] - a->first,
+                                .channels = x->dims[2],
+                                .heads = w->dims[w->rank - 2],
+                                .taps = w->dims[w->rank - 1],
+                                .padding = a->padding - a->first,
+                                .dynamic = w->rank == 4};
 }
 
 static struct sequence_conv shape_in(const struct kernel *kernel) {

@@ -8,13 +8,14 @@ typedef void product(void *const *in, void *const *out, int64_t y, int64_t x, in
 
 static void walk(const struct kernel *kernel, product *visit, void *const *in, void *const *out) {
   const struct tensor *x = kernel_input(kernel, 0), *w = kernel_input(kernel, 1);
-  const int64_t times = x->dims[1], channels = x->dims[2], heads = w->dims[w->rank - 2],
-                taps = w->dims[w->rank - 1], padding = ATTRIBUTES->sequence_conv.padding;
+  const int64_t rows = x->dims[1], first = ATTRIBUTES->sequence_conv.first, times = rows - first,
+                channels = x->dims[2], heads = w->dims[w->rank - 2], taps = w->dims[w->rank - 1],
+                padding = ATTRIBUTES->sequence_conv.padding - first;
   FOR(n, x->dims[0]) FOR(t, times) FOR(c, channels) FOR(k, taps) {
     const int64_t row = t + k - padding, h = c / (channels / heads),
-                  first = w->rank == 4 ? (n * times + t) * heads * taps : 0;
-    if (row >= 0 && row < times)
-      visit(in, out, (n * times + t) * channels + c, (n * times + row) * channels + c, first + h * taps + k);
+                  of_time = w->rank == 4 ? (n * times + t) * heads * taps : 0;
+    if (row >= 0 && row < rows)
+      visit(in, out, (n * times + t) * channels + c, (n * rows + row) * channels + c, of_time + h * taps + k);
   }
 }
 

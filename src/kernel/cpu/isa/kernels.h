@@ -169,9 +169,12 @@ struct labelled { /* rows of logits that have labels */
   const float *shares;   /* of the first label of each row; the second has the rest */
 };
 
-struct sequence_conv { /* of x [sequences, times, channels] */
-  int64_t sequences, times, channels, heads, taps, padding;
-  bool dynamic; /* w [sequences, times, heads, taps]; else [heads, taps] */
+/* Of x [sequences, rows, channels]: y [sequences, times, channels]. Tap k of time t reads row
+ * t + k - padding, where that is in [0, rows). */
+struct sequence_conv {
+  int64_t sequences, rows, times, channels, heads, taps;
+  int64_t padding; /* negative: y begins at a later time of x */
+  bool dynamic;    /* w [sequences, times, heads, taps]; else [heads, taps] */
 };
 
 /* Winograd's convolution F(4x4, 3x3) (Lavin and Gray 2016): results are made in tiles of 4 x 4 pixels, from

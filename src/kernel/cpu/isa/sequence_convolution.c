@@ -18,7 +18,7 @@ enum {
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static int64_t blocks_in(const struct sequence_conv *s) { return (s->times + BLOCK_TIMES - 1) / BLOCK_TIMES; }
+static int64_t blocks_in(int64_t times) { return (times + BLOCK_TIMES - 1) / BLOCK_TIMES; }
 static int64_t work_of(const struct sequence_conv *s) {
   return s->sequences * s->times * s->channels * s->taps;
 }
@@ -32,11 +32,11 @@ static int64_t weight_step(const struct sequence_conv *s) { return s->dynamic ? 
 /* to[t] = sum of w[t * by_time + r * by_row] from[r] over the rows r of the sequence from t - before on,
  * `taps` of them. */
 struct band {
-  int64_t times, channels, taps, before, by_time, by_row;
+  int64_t times, rows, channels, taps, before, by_time, by_row;
 };
 
 static int64_t first_row(const struct band *b, int64_t t) { return most(0, t - b->before); }
-static int64_t end_row(const struct band *b, int64_t t) { return least(b->times, t - b->before + b->taps); }
+static int64_t end_row(const struct band *b, int64_t t) { return least(b->rows, t - b->before + b->taps); }
 
 /* Adds the rows [r, end) to the sums of a time. */
 INLINE void add_rows(const struct band *b, int vectors, const float *w, const float *from, int64_t t,
@@ -54,7 +54,7 @@ INLINE void tile(const struct band *b, int times, int vectors, const float *w, c
   floats sums[TILE_TIMES * TILE_VECTORS];
   for (int i = 0; i < times * vectors; i++) sums[i] = (floats){0};
   int64_t begin = first_row(b, t + times - 1), end = end_row(b, t);
-  if (begin >= end) begin = end = b->times;
+  if (begin >= end) begin = end = b->rows;
   for (int i = 0; i < times; i++)
     add_rows(b, vectors, w, from, t + i, first_row(b, t + i), least(begin, end_row(b, t + i)),
              sums + i * vectors);
@@ -112,20 +112,20 @@ static void band_of_head(const struct band *b, int64_t width, const float *w, co
 /* All of the result; w: the weight that the first time of the first sequence gives the first row. */
 static void multiply_band(const struct sequence_conv *s, const struct band *b, const float *w,
                           const float *from, float *to) {
-  const int64_t blocks = blocks_in(s), width = s->channels / s->heads;
+  const int64_t blocks = blocks_in(b->times), width = s->channels / s->heads;
 #pragma omp parallel for collapse(2) if (work_of(s) >= PARALLEL_FROM)
   for (int64_t n = 0; n < s->sequences; n++)
     for (int64_t block = 0; block < blocks; block++) {
-      const int64_t begin = block * BLOCK_TIMES, end = least(begin + BLOCK_TIMES, s->times),
-                    at = n * s->times * s->channels;
+      const int64_t begin = block * BLOCK_TIMES, end = least(begin + BLOCK_TIMES, b->times);
+      const float *of_sequence = from + n * b->rows * s->channels;
       for (int64_t h = 0; h < s->heads; h++)
-        band_of_head(b, width, w + n * s->times * weight_step(s) + h * s->taps, from + at + h * width,
-                     to + at + h * width, begin, end);
+        band_of_head(b, width, w + n * s->times * weight_step(s) + h * s->taps, of_sequence + h * width,
+                     to + n * b->times * s->channels + h * width, begin, end);
     }
 }
 
 void ISA(sequence_conv)(struct sequence_conv s, const float *x, const float *w, float *y) {
-  const struct band b = {s.times, s.channels, s.taps, s.padding, weight_step(&s) - 1, 1};
+  const struct band b = {s.times, s.rows, s.channels, s.taps, s.padding, weight_step(&s) - 1, 1};
   multiply_band(&s, &b, w + s.padding, x, y);
 }
 
@@ -133,15 +133,20 @@ void ISA(sequence_conv)(struct sequence_conv s, const float *x, const float *w, 
 
 /* What the taps of a head are to be summed from: x and dy from its first channel on. */
 struct head {
-  int64_t times, channels, width, padding;
+  int64_t rows, channels, width, padding;
   const float *x, *dy;
   ints fresh; /* lanes of the last vector, which begins inside the one before, that are not in that one */
 };
 
 static struct head head_of(const struct sequence_conv *s, const float *x, const float *dy, int64_t n,
                            int64_t h) {
-  const int64_t width = s->channels / s->heads, at = n * s->times * s->channels + h * width;
-  struct head head = {s->times, s->channels, width, s->padding, x + at, dy + at, {0}};
+  const int64_t width = s->channels / s->heads;
+  struct head head = {.rows = s->rows,
+                      .channels = s->channels,
+                      .width = width,
+                      .padding = s->padding,
+                      .x = x + n * s->rows * s->channels + h * width,
+                      .dy = dy + n * s->times * s->channels + h * width};
   for (int l = 0; l < FLOATS; l++) head.fresh[l] = l >= FLOATS - width % FLOATS ? -1 : 0;
   return head;
 }
@@ -184,15 +189,15 @@ INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, in
   int64_t first = begin, last = end;
   if (!inside) {
     first = least(end, most(begin, h->padding - k));
-    last = most(first, least(end, h->times + h->padding - k - taps + 1));
+    last = most(first, least(end, h->rows + h->padding - k - taps + 1));
   }
   for (int i = 0; i < taps && !inside; i++)
-    add_products(h, 1, k + i, most(begin, h->padding - k - i), least(first, h->times + h->padding - k - i),
+    add_products(h, 1, k + i, most(begin, h->padding - k - i), least(first, h->rows + h->padding - k - i),
                  lanes + i);
   add_products(h, taps, k, first, last, lanes);
   for (int i = 0; i < taps; i++) {
     if (!inside)
-      add_products(h, 1, k + i, most(last, h->padding - k - i), least(end, h->times + h->padding - k - i),
+      add_products(h, 1, k + i, most(last, h->padding - k - i), least(end, h->rows + h->padding - k - i),
                    lanes + i);
     sums[i] = sum_of(lanes[i]);
   }
@@ -201,7 +206,7 @@ INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, in
 /* The same of one tap, for fewer channels than a vector has. */
 static void narrow_sums(const struct head *h, int64_t k, int64_t begin, int64_t end, float *sums) {
   double sum = 0;
-  for (int64_t t = most(begin, h->padding - k); t < least(end, h->times + h->padding - k); t++) {
+  for (int64_t t = most(begin, h->padding - k); t < least(end, h->rows + h->padding - k); t++) {
     const float *dy = h->dy + t * h->channels, *x = h->x + (t + k - h->padding) * h->channels;
 #pragma omp simd reduction(+ : sum)
     for (int64_t c = 0; c < h->width; c++) sum += (double)dy[c] * (double)x[c];
@@ -235,7 +240,7 @@ static void tile_gradient(const struct head *h, int64_t tile, int64_t k, int64_t
                           int64_t step, float *dw) {
   for (int64_t t = begin; t < end; t++) {
     float sums[TILE_TAPS];
-    if (t + k >= h->padding && t + k + tile <= h->times + h->padding)
+    if (t + k >= h->padding && t + k + tile <= h->rows + h->padding)
       sum_taps(h, tile, true, k, t, t + 1, sums);
     else
       for (int64_t i = 0; i < tile; i++) sum_taps(h, 1, false, k + i, t, t + 1, sums + i);
@@ -244,7 +249,7 @@ static void tile_gradient(const struct head *h, int64_t tile, int64_t k, int64_t
 }
 
 static void dynamic_gradient(const struct sequence_conv *s, const float *x, const float *dy, float *dw) {
-  const int64_t blocks = blocks_in(s);
+  const int64_t blocks = blocks_in(s->times);
 #pragma omp parallel for collapse(2) if (work_of(s) >= PARALLEL_FROM)
   for (int64_t n = 0; n < s->sequences; n++)
     for (int64_t block = 0; block < blocks; block++) {
@@ -284,7 +289,7 @@ size_t ISA(sequence_conv_workspace)(struct sequence_conv s) {
 /* dw of all times of all sequences: sums of parts, which do not hang on the number of threads. */
 static void lightweight_gradient(const struct sequence_conv *s, const float *x, const float *dy, float *dw,
                                  double *parts) {
-  const int64_t blocks = blocks_in(s), count = weights_in(s);
+  const int64_t blocks = blocks_in(s->times), count = weights_in(s);
 #pragma omp parallel for if (work_of(s) >= PARALLEL_FROM)
   for (int part = 0; part < WEIGHT_PARTS; part++) {
     const struct range mine = part_of(s->sequences * blocks, part, WEIGHT_PARTS);
@@ -303,7 +308,7 @@ static void lightweight_gradient(const struct sequence_conv *s, const float *x, 
  * which stand in a band the other way round. */
 void ISA(sequence_conv_backward)(struct sequence_conv s, const float *x, const float *w, const float *dy,
                                  float *dx, float *dw, void *workspace) {
-  const struct band b = {s.times, s.channels, s.taps, s.taps - 1 - s.padding, 1, weight_step(&s) - 1};
+  const struct band b = {s.rows, s.times, s.channels, s.taps, s.taps - 1 - s.padding, 1, weight_step(&s) - 1};
   if (dw != NULL && s.dynamic) dynamic_gradient(&s, x, dy, dw);
   if (dw != NULL && !s.dynamic) lightweight_gradient(&s, x, dy, dw, workspace);
   multiply_band(&s, &b, w + s.padding, dy, dx);

@@ -9,8 +9,8 @@ const double half_more = 0.5;
 
 enum { HALVINGS = 7 };
 
-/* Whether one planner has a plan that costs no more within so many bytes; what it takes. Where any cost will
- * do, so does any plan. */
+/* Whether one planner has a plan that costs no more within a number of bytes; what it takes. Where any cost
+ * will do, so does any plan. */
 static bool is_met(const neap_step *step, uint64_t budget, const char *planner, double overhead,
                    uint64_t *bytes) {
   const neap_plan_options how = {.planner = planner, .quick = overhead == INFINITY};

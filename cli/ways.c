@@ -206,7 +206,7 @@ static neap_status find_least(struct ways *w, struct way *way) {
   return NEAP_OK;
 }
 
-/* A way before this one whose plans are its plans, but for what is resident. NULL: there is none. */
+/* A way before this one whose plans are its plans, but for what is resident; or NULL. */
 static const struct way *find_alike(const struct ways *w, const struct way *way) {
   for (const struct way *other = w->list; other < way; other++)
     if (neap_step_is_alike(other->step, way->step)) return other;

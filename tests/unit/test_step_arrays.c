@@ -202,6 +202,54 @@ static void refused(const neap_step_arrays *arrays, neap_status wanted, const ch
     neap_step_free(unchanged);                                                                               \
   } while (0)
 
+/* Two steps whose parameter alone is larger have the same plan, within budgets that differ as much; any other
+ * difference makes them unlike. */
+static void test_alike(void **state) {
+  (void)state;
+  uint64_t sizes[2][3] = {{640, 64, 128}, {6400, 64, 128}};
+  double spent[2] = {1, 2};
+  const neap_role roles[] = {NEAP_ROLE_PARAMETER, NEAP_ROLE_VALUE, NEAP_ROLE_VALUE};
+  const int64_t one_each[] = {0, 1, 2};
+  const int32_t inputs[] = {0, 1}, outputs[] = {1, 2};
+  neap_step *steps[2], *other;
+  neap_plan *plans[2];
+  neap_step_info infos[2];
+  neap_step_arrays a = {.tensor_count = 3,
+                        .node_count = 2,
+                        .tensor_roles = roles,
+                        .node_costs = spent,
+                        .inputs = {one_each, inputs},
+                        .outputs = {one_each, outputs}};
+  for (int i = 0; i < 2; i++) {
+    a.tensor_bytes = sizes[i];
+    ASSERT_OK(neap_step_create(&a, &steps[i]));
+    neap_step_describe(steps[i], &infos[i]);
+    assert_int_equal(infos[i].parameter_bytes, sizes[i][0]);
+    assert_int_equal(infos[i].trained_bytes, 0);
+    ASSERT_OK(neap_plan_make(steps[i], NEAP_BUDGET_MIN, "auto", NULL, &plans[i]));
+  }
+  neap_plan_info one, two;
+  neap_plan_describe(plans[0], &one);
+  neap_plan_describe(plans[1], &two);
+  assert_true(neap_step_is_alike(steps[0], steps[1]));
+  assert_int_equal(two.resident_bytes - one.resident_bytes,
+                   infos[1].resident_bytes - infos[0].resident_bytes);
+  assert_int_equal(one.arena_bytes, two.arena_bytes);
+  spent[1] = 3;
+  ASSERT_OK(neap_step_create(&a, &other));
+  assert_false(neap_step_is_alike(steps[1], other));
+  neap_step_free(other);
+  spent[1] = 2;
+  sizes[1][2] = 192;
+  ASSERT_OK(neap_step_create(&a, &other));
+  assert_false(neap_step_is_alike(steps[1], other));
+  neap_step_free(other);
+  for (int i = 0; i < 2; i++) {
+    neap_plan_free(plans[i]);
+    neap_step_free(steps[i]);
+  }
+}
+
 static void test_bad_graphs(void **state) {
   (void)state;
   neap_step *unchanged;
@@ -359,9 +407,13 @@ static void test_long_chain(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_defaults),
-      cmocka_unit_test(test_bad_graphs), cmocka_unit_test(test_bad_arrays),
-      cmocka_unit_test(test_instances),  cmocka_unit_test(test_instances_of_another_plan),
+      cmocka_unit_test(test_round_trip),
+      cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_alike),
+      cmocka_unit_test(test_bad_graphs),
+      cmocka_unit_test(test_bad_arrays),
+      cmocka_unit_test(test_instances),
+      cmocka_unit_test(test_instances_of_another_plan),
       cmocka_unit_test(test_long_chain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,7 +258,9 @@ def test_training_and_export_are_those_of_peft(
         losses.append(loss.item())
 
     metrics, out = tmp_path / "metrics.jsonl", tmp_path / "run"
-    run(*finetune(tmp_path / "base", data, out, "--lora-init", tmp_path / "first", "--metrics", metrics, "--pack", pack))
+    run(
+        *finetune(tmp_path / "base", data, out, "--lora-init", tmp_path / "first", "--metrics", metrics, "--pack", pack)
+    )
     got = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert [line["loss"] for line in got if "loss" in line] == pytest.approx(losses, rel=1e-4)
     assert losses[-1] < losses[0]

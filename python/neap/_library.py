@@ -81,6 +81,9 @@ class StepInfo(ctypes.Structure):
         ("nodes", c_int32),
         ("resident_bytes", c_uint64),
         ("base_cost", c_double),
+        ("parameter_bytes", c_uint64),
+        ("trained_bytes", c_uint64),
+        ("state_bytes", c_uint64),
     ]
 
 
@@ -102,11 +105,11 @@ class PlanInfo(ctypes.Structure):
     ]
 
 
-class Progress(ctypes.Structure):
+class PlanProgress(ctypes.Structure):
     _fields_ = [("seconds", c_double), ("cost", c_double), ("fits", c_bool)]
 
 
-ProgressFunction = ctypes.CFUNCTYPE(None, POINTER(Progress), c_void_p)
+ProgressFunction = ctypes.CFUNCTYPE(None, POINTER(PlanProgress), c_void_p)
 
 
 class PlanOptions(ctypes.Structure):

@@ -11,7 +11,7 @@ from structures import COMPILER, find_structures, layout_in_c, layout_in_python
 from neap import _library
 
 sys.path.append(str(Path(__file__).parent / "torch"))
-import native  # noqa: E402
+import native
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")

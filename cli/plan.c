@@ -11,7 +11,7 @@ struct settings {
   bool profile;
   int32_t processes;
   uint64_t bandwidth; /* bytes in a second */
-  double latency;     /* seconds of an exchange */
+  double latency;     /* seconds of an exchange; negative: not given */
   neap_collective ranks;
 };
 
@@ -104,10 +104,10 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
 
 /* One of them, as training divides a batch; no engine is needed to plan. */
 static int divide(const struct verb *verb, struct settings *s) {
-  if (s->processes <= 1 && (s->bandwidth > 0 || s->latency > 0))
+  if (s->processes <= 1 && (s->bandwidth > 0 || s->latency >= 0))
     return report_usage(verb, "--bandwidth and --latency do nothing without --processes N");
   if (s->bandwidth == 0) s->bandwidth = USUAL_BANDWIDTH;
-  if (s->latency == 0) s->latency = usual_latency;
+  if (s->latency < 0) s->latency = usual_latency;
   if (s->processes <= 1) return EXIT_DONE;
   if (s->profile || given_text(&s->a, "allow") != NULL || strcmp(s->a.options.session.planner, "all") == 0)
     return report_usage(verb,
@@ -123,50 +123,52 @@ static int divide(const struct verb *verb, struct settings *s) {
 }
 
 /* What a step of all of them takes, by the plan of one: on standard output, or in the object. */
-static neap_status tell_processes(const struct settings *s, const neap_plan *plan, json_t *object) {
+static void tell_processes(const struct settings *s, const neap_exchanges *exchanges, const neap_plan *plan,
+                           json_t *object) {
   const neap_train_options *o = &s->a.options;
-  neap_exchanges exchanges;
   neap_plan_info p;
-  const neap_status status = source_exchanges(o, &exchanges);
-  if (status != NEAP_OK) return status;
+  if (s->processes <= 1) return;
   neap_plan_describe(plan, &p);
   const int64_t parts = o->shape.batch / o->micro_batch;
   const double computing = p.cost * (double)(parts / s->processes), alone = p.cost * (double)parts,
-               exchanging =
-                   (double)exchanges.sent_bytes / (double)s->bandwidth + (double)exchanges.calls * s->latency;
+               exchanging = (double)exchanges->sent_bytes / (double)s->bandwidth +
+                            (double)exchanges->calls * s->latency;
   if (object != NULL) {
     json_object_update_new(object,
                            json_pack("{s:i, s:I, s:I, s:I, s:f, s:f, s:f}", "processes", (int)s->processes,
                                      "micro_batch", (json_int_t)o->micro_batch, "sent_bytes_per_step",
-                                     (json_int_t)exchanges.sent_bytes, "exchanges_per_step",
-                                     (json_int_t)exchanges.calls, "exchange_seconds_per_step", exchanging,
+                                     (json_int_t)exchanges->sent_bytes, "exchanges_per_step",
+                                     (json_int_t)exchanges->calls, "exchange_seconds_per_step", exchanging,
                                      "step_seconds", computing + exchanging, "step_seconds_alone", alone));
-    return NEAP_OK;
+    return;
   }
   printf("\neach of %d processes: %lld of %lld micro-batches of %lld; it sends %s a step in %lld exchanges\n",
          (int)s->processes, (long long)(parts / s->processes), (long long)parts, (long long)o->micro_batch,
-         bytes_text(exchanges.sent_bytes).text, (long long)exchanges.calls);
+         bytes_text(exchanges->sent_bytes).text, (long long)exchanges->calls);
   printf("a step: %s of computing and, at %s/s and %g ms an exchange, %s of exchanges; one process computes "
          "%s\n",
          duration_text(computing).text, bytes_text(s->bandwidth).text, 1e3 * s->latency,
          duration_text(exchanging).text, duration_text(alone).text);
-  return NEAP_OK;
 }
 
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
                     uint64_t budget) {
   struct plan_answer answer;
   struct watch *watch = watch_begin(s->a.options.session.plan_seconds, 0);
-  const neap_status status = answer_ask(&s->a.options, step, budget, s->a.options.session.planner,
-                                        s->a.options.session.plan_seconds, watch, NULL, &answer);
+  neap_exchanges exchanges = {0};
+  neap_status status = answer_ask(&s->a.options, step, budget, s->a.options.session.planner,
+                                  s->a.options.session.plan_seconds, watch, NULL, &answer);
   watch_end(watch);
+  if (status == NEAP_OK && answer.plan != NULL && s->processes > 1) {
+    status = source_exchanges(&s->a.options, &exchanges);
+    if (status != NEAP_OK) neap_plan_free(answer.plan);
+  }
   if (status != NEAP_OK) return report_failure(verb, status);
   if (answer.plan == NULL) return answer_explain(&answer, &s->a.options, step, budget, s->a.json);
   int result = EXIT_DONE;
   json_t *object = s->a.json ? answer_json(&answer, step, budget) : NULL;
   if (budget == NEAP_BUDGET_MIN) tell_cost_of_least(s, step, answer.plan, object);
-  if (s->processes > 1 && s->a.json && tell_processes(s, answer.plan, object) != NEAP_OK)
-    result = report_failure(verb, NEAP_INTERNAL);
+  if (object != NULL) tell_processes(s, &exchanges, answer.plan, object);
   if (s->out != NULL && neap_plan_write(answer.plan, s->out) != NEAP_OK) {
     result = report_failure(verb, NEAP_IO_FAILED);
     json_decref(object);
@@ -176,8 +178,7 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
     print_heading(step, budget);
     print_row(&answer);
     print_details(answer.plan, step);
-    if (s->processes > 1 && tell_processes(s, answer.plan, NULL) != NEAP_OK)
-      result = report_failure(verb, NEAP_INTERNAL);
+    tell_processes(s, &exchanges, answer.plan, NULL);
   }
   neap_plan_free(answer.plan);
   return result;
@@ -295,7 +296,7 @@ static bool is_about_ways(const struct settings *s) {
 }
 
 int run_plan(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {0};
+  struct settings s = {.latency = -1};
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;

@@ -26,11 +26,15 @@ neap_model_options source_shape(const neap_train_options *source) {
   return shape;
 }
 
-neap_status source_step(const neap_train_options *source, neap_step **step) {
+static neap_status build(const neap_train_options *source, neap_graph **graph) {
   const neap_model_options shape = source_shape(source);
+  return neap_model_build(source->model, &shape, graph);
+}
+
+neap_status source_step(const neap_train_options *source, neap_step **step) {
   const neap_session_options session = source_session(source);
   neap_graph *graph;
-  neap_status status = neap_model_build(source->model, &shape, &graph);
+  neap_status status = build(source, &graph);
   if (status != NEAP_OK) return status;
   status = neap_step_from_graph(graph, &session, step);
   neap_graph_free(graph);
@@ -38,10 +42,9 @@ neap_status source_step(const neap_train_options *source, neap_step **step) {
 }
 
 neap_status source_exchanges(const neap_train_options *source, neap_exchanges *exchanges) {
-  const neap_model_options shape = source_shape(source);
   const neap_session_options session = source_session(source);
   neap_graph *graph;
-  neap_status status = neap_model_build(source->model, &shape, &graph);
+  neap_status status = build(source, &graph);
   if (status != NEAP_OK) return status;
   status = neap_step_exchanges(graph, &session, exchanges);
   neap_graph_free(graph);
@@ -49,9 +52,8 @@ neap_status source_exchanges(const neap_train_options *source, neap_exchanges *e
 }
 
 neap_status source_usual_batch(neap_train_options *source) {
-  const neap_model_options shape = source_shape(source);
   neap_graph *graph;
-  const neap_status status = neap_model_build(source->model, &shape, &graph);
+  const neap_status status = build(source, &graph);
   if (status != NEAP_OK) return status;
   source->shape.batch = neap_graph_batch(graph);
   neap_graph_free(graph);

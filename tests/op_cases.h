@@ -53,13 +53,6 @@ static inline neap_tensor apply_frozen(neap_builder *b, neap_tensor x, const str
   return x;
 }
 
-static inline neap_tensor apply_frozen_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
-  neap_freeze(b, true);
-  x = neap_conv(b, x, c->conv);
-  neap_freeze(b, false);
-  return x;
-}
-
 static inline neap_tensor apply_dropout(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_dropout(b, x, c->probability);
 }

@@ -2,6 +2,13 @@
 #ifndef NEAP_TESTS_OP_CASES_IMAGES_H
 #define NEAP_TESTS_OP_CASES_IMAGES_H
 
+static inline neap_tensor apply_frozen_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  neap_freeze(b, true);
+  x = neap_conv(b, x, c->conv);
+  neap_freeze(b, false);
+  return x;
+}
+
 static inline neap_tensor apply_conv(neap_builder *b, neap_tensor x, const struct op_case *c) {
   return neap_conv(b, x, c->conv);
 }

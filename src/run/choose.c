@@ -674,7 +674,7 @@ static neap_status lower_parts(const struct neap_graph *graph, const struct neap
   return status;
 }
 
-/* A share of what keeping everything needs is of the part that needs more. */
+/* Resolves a budget that is a share of what keeping everything needs: by the part that needs more. */
 static neap_status resolve_budgets(struct parts *p, const struct neap_session_options *options,
                                    uint64_t reserve) {
   struct choice *one = &p->part[PART_PREPARES], *other = &p->part[PART_PREDICTS];
